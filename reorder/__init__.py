@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     from reorder import opencl
     from reorder.ahead import compile_kernels
     from reorder.comparison import Difference, ValueComparison, compare_values
-    from reorder.identification.candidates import Candidate, Identification
-    from reorder.identification.identify import identify
+    from reorder.identification.identify import Candidate, Identification, identify
     from reorder.plan.compare import Relation, compare
     from reorder.records.record import Record
     from reorder.records.repack import repack
@@ -76,10 +75,10 @@ def __dir__() -> list[str]:
 
 # Names that most programs do not use, and the modules that are loaded at their first use.
 _MODULES = {
-    "Candidate": "reorder.identification.candidates",
+    "Candidate": "reorder.identification.identify",
     "Checkpoint": "reorder.storage.checkpoint",
     "Difference": "reorder.comparison",
-    "Identification": "reorder.identification.candidates",
+    "Identification": "reorder.identification.identify",
     "Record": "reorder.records.record",
     "Relation": "reorder.plan.compare",
     "RuntimePlan": "reorder.runtime_dims",

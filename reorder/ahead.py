@@ -1,4 +1,4 @@
-"""Compilation of kernels ahead of their first use, such as in the image of a container."""
+"""Compile kernels before their first use, for example in a container image."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ if TYPE_CHECKING:
 __all__ = ["compile_kernels"]
 
 _BITS = (4, 8, 16, 32, 64)
-# A tensor that fits every cache and one that exceeds them: their stores differ. Only descriptors
-# are made of these.
+# One tensor fits every cache and one exceeds them: their stores differ. No memory is allocated.
 _SMALL, _LARGE = (2, 16, 8, 8), (64, 256, 256, 256)
 _LAYOUTS = ("nchw", "nhwc")
 _SCALES = np.arange(1.0, 17.0)
 # The types that arithmetic is done in.
 _WORK = "f32", "f64"
-# The formula with each of its operations, by a number and by one of each channel.
+# Each operation of the formula, with one number for all elements and with one per channel.
 _FORMULAS: tuple[dict[str, Any], ...] = (
     {},
     {"src_scale": 2.0},
@@ -65,30 +64,30 @@ def compile_kernels(
 ) -> list[dict[str, Any]]:
     """Compile the kernels of the CPU into the folder of compiled code, for later processes.
 
-    Without this, a kernel is compiled at its first use. What is in the folder already is loaded,
+    Without this, a kernel is compiled at its first use. Kernels already in the folder are loaded,
     so a second call is short. The files are for processors like this one: numba stores the name
-    and the features of the processor with them, and compiles anew elsewhere.
+    and the features of the processor with them, and compiles again elsewhere.
 
     Parameters
     ----------
     dtypes : iterable of DataType, str or numpy dtype, optional
         The types between which tensors are converted; by default all. Kernels that move elements
-        without conversion are made for all widths; empty: only these.
+        without conversion are compiled for all widths in any case.
     records : iterable of str, optional
-        Names of records that are decoded, see `memdesc.known_records`; by default all.
+        Names of the records to decode, see `memdesc.known_records`; by default all.
     progress : callable, optional
-        Called with the steps that are done and those in all.
+        Called with the number of steps done and their total.
 
     Returns
     -------
     list of dict
-        For each kernel of this process its name, ``"kernel"``, the seconds that it took,
-        ``"seconds"``, and whether it was found in the folder, ``"is_loaded"``.
+        For each kernel of this process: ``"kernel"``, its name; ``"seconds"``, the time it took;
+        ``"is_loaded"``, whether it was found in the folder.
 
     Raises
     ------
     MemdescError
-        If a type or a record is unknown, or there is no folder that can be written.
+        If a type or a record is unknown, or there is no writable folder.
 
     Examples
     --------
@@ -101,8 +100,8 @@ def compile_kernels(
     kinds = known_records() if records is None else _checked_records(records)
     if cache_folder() is None:
         msg = (
-            "there is no folder for compiled code that can be written, so kernels compiled now "
-            "would be lost when this process ends; set NUMBA_CACHE_DIR to one"
+            "there is no writable folder for compiled code, so kernels compiled now would be lost "
+            "when this process ends; set NUMBA_CACHE_DIR to a writable folder"
         )
         raise MemdescError(msg)
     steps = [*_moves(), *_conversions(names), *_decoders(kinds)]
@@ -128,7 +127,7 @@ def _checked_records(records: Iterable[str]) -> list[str]:
     names, known = _listed(records, "records"), known_records()
     for name in names:
         if name not in known:
-            msg = f"{short_repr(name)} is no record by name; there are {', '.join(known)}"
+            msg = f"{short_repr(name)} is not the name of a record; there are {', '.join(known)}"
             raise MemdescError(msg)
     return names
 
@@ -162,7 +161,7 @@ def _compile_conversion(src: str, dst: str) -> None:
                 for name in _LAYOUTS:
                     _prepare(memory_desc(dims, src, "nchw"), memory_desc(dims, dst, name), attr)
         except MemdescError:
-            continue  # the types have no such arithmetic
+            continue  # this formula does not apply to these types
 
 
 def _prepare(src: MemoryDesc, dst: MemoryDesc, attr: Attr) -> None:

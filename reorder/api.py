@@ -1,4 +1,4 @@
-"""reorder(), prepare() and execute(): arguments are read once, then a backend is chosen."""
+"""reorder(), prepare() and execute(): read the arguments once, then choose a backend."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
-    # what a caller wants written on the CPU is returned as it was given
+    # an output on the CPU is returned as the caller passed it
     Written = TypeVar("Written", bound=NDArray[Any] | Exporter | bytearray | memoryview)
     OnDevice = cl.Buffer | cl.Image | cl.SVMPointer | Array | DeviceMemory
 
@@ -44,7 +44,7 @@ __all__ = ["execute", "is_on_device", "prepare", "reorder"]
 
 # the types that most calls pass
 _HOST = (np.ndarray, Memory)
-# what the modules of classes on a device start with
+# prefixes of the modules whose classes live on a device
 _ON_DEVICE = ("reorder.opencl.", "pyopencl.")
 
 
@@ -141,17 +141,17 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     ----------
     x : Memory, ndarray, tensor with DLPack, or a device object
         The tensor. The axes of an ndarray are its logical dims, with any strides; so
-        are those of a tensor of torch, JAX and others, of all types, bf16 too. A
+        are those of a tensor of torch, JAX and others, of any type, including bf16. A
         pyopencl Buffer, Array or Image, or a DeviceMemory, is reordered on its device.
     dst : str, FormatTag, MemoryDesc or ImageDesc, optional
-        The layout to move into: a name, also that of an image type, or a descriptor. By default
-        that of `out`, else, with `dtype`, that of x.
+        The layout to move into: a name, which may be an image type, or a descriptor. By default
+        that of `out`, or with `dtype` alone that of x.
     src : str, FormatTag, MemoryDesc or ImageDesc, optional
         For an ndarray whose axes are in memory order: the layout they spell, such as
         ``"nhwc"``. With a MemoryDesc, x is a raw buffer that it describes; with an
         ImageDesc, its pixels as an array of shape (height, width, channels).
     dtype : DataType, str or numpy dtype, optional
-        What to convert to; by default that of dst or `out`, else that of x.
+        What to convert to; by default the type of dst or `out`, otherwise that of x.
     attr : Attr, optional
         Scales, zero points, accumulation into `out`.
     out : Memory, ndarray, buffer, tensor with DLPack, or device object, optional
@@ -169,9 +169,9 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     Returns
     -------
     Memory, ndarray or DeviceMemory
-        `out`, or new memory. Its padding is zero. On the CPU an image comes as its pixels,
+        `out`, or new memory. Its padding is zero. On the CPU an image is returned as its pixels,
         of shape (height, width, channels); on a device, as a `reorder.opencl.DeviceMemory`. Type
-        checkers know that pixels come by an ImageDesc, not by a name.
+        checkers know that an ImageDesc gives pixels; they cannot know it of a name.
 
     Raises
     ------
@@ -195,12 +195,12 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
             x, dst, src=src, dtype=dtype, attr=attr, out=out, queue=queue, wait_for=wait_for
         )
     if wait_for is not None:
-        msg = "wait_for has events of a device, but nothing is reordered on one; say queue="
+        msg = "wait_for has events of a device, but nothing is reordered on a device; pass queue="
         raise MemdescError(msg)
     source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
     if out is not None and (isinstance(dst, ImageDesc) or (isinstance(dst, str) and is_image(dst))):
         msg = (
-            "out takes no image in host memory; leave it out, or give "
+            "out takes no image in host memory; leave it out, or pass "
             "out=Memory(image_desc.desc) and no dst"
         )
         raise MemdescError(msg)
@@ -227,7 +227,7 @@ def _reorder(
 
 
 def is_on_device(memory: Any) -> bool:
-    """Whether an object is pyopencl's, or a DeviceMemory; neither is loaded to find out."""
+    """Whether an object is pyopencl's or a DeviceMemory; this imports neither."""
     if memory is None or type(memory) in _HOST:
         return False
     for base in type(memory).__mro__:
@@ -317,7 +317,7 @@ def _prepare(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
 
 @cache
 def _load_device() -> Callable[..., DeviceMemory]:
-    from reorder.opencl import reorder_on_device  # describing and the CPU need no pyopencl
+    from reorder.opencl import reorder_on_device  # descriptors and the CPU do not need pyopencl
 
     return reorder_on_device
 

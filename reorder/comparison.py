@@ -1,4 +1,4 @@
-"""Comparison of the values of two tensors, whatever their layouts and data types."""
+"""Compare the values of two tensors, whatever their layouts and data types."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Difference", "ValueComparison", "compare_values"]
 
-# Elements that are compared at a time.
+# How many elements are compared at a time.
 _PART = 1 << 20
-# Differences of these are computed in a type that holds their 64 bits.
+# Differences of integers this wide are computed in a type that holds all 64 bits.
 _WIDE_BITS = 64
 
 
@@ -38,11 +38,11 @@ class Difference(NamedTuple):
     a, b : float or int
         The values.
     difference : float
-        How far they are apart; infinite if one of them is no number.
+        How far they are apart; infinite if one of them is not a number.
     offset_a, offset_b : int
         Where it lies, in elements.
     byte_a, byte_b : int
-        The first byte of it, or the byte that it shares.
+        Its first byte, or the byte that it shares with another element.
     """
 
     at: tuple[int, ...]
@@ -71,10 +71,10 @@ class ValueComparison(NamedTuple):
     by_dim : tuple of ndarray
         For each dim how many elements differ at each of its indices.
     padding : tuple of (int, int)
-        How many elements of the padding are not zero, in `a` and in `b`.
+        How many padding elements are not zero, in `a` and in `b`.
     padding_differs : bool
-        Whether the padding of one is zero and that of the other is not, or, where both have the
-        same layout, whether it holds other bits.
+        Whether only one of the paddings is zero or, if both tensors have the same layout, whether
+        their bits differ.
     """
 
     dims: tuple[int, ...]
@@ -121,7 +121,7 @@ def compare_values(
     Raises
     ------
     MemdescError
-        If the dims differ, or a tolerance or the limit is no such number.
+        If the dims differ, or a tolerance or the limit is not valid.
 
     Examples
     --------
@@ -147,7 +147,7 @@ def compare_values(
     left, right = as_memory(a, None), as_memory(b, None)
     dims = left.desc.dims
     if dims != right.desc.dims:
-        msg = f"a has dims {dims}, b has {right.desc.dims}; only tensors of the same dims compare"
+        msg = f"a has dims {dims}, b has {right.desc.dims}; compare tensors of the same dims"
         raise MemdescError(msg)
     flat = [_values(memory) for memory in (left, right)]
     by_dim = tuple(np.zeros(size, np.int64) for size in dims)
@@ -160,7 +160,7 @@ def compare_values(
             allowed = (
                 tolerance + relative * np.abs(y.astype(apart.dtype)) if relative else tolerance
             )
-        # what an infinity allows is not meant
+        # an infinite tolerance must not hide an infinite difference
         at = np.flatnonzero((apart > allowed) | (np.isinf(apart) & (apart != 0)))
         if not len(at):
             continue
@@ -192,7 +192,7 @@ def _values(memory: Memory) -> NDArray[Any]:
 
 
 def _apart(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
-    """Return how far numbers are apart: 0 for two NaNs, infinite for one."""
+    """Return the distance between numbers: 0 between two NaNs, infinite from a NaN to a number."""
     is_wide = any(
         values.dtype.kind in "iu" and values.dtype.itemsize * 8 == _WIDE_BITS for values in (x, y)
     )
@@ -223,7 +223,7 @@ def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) 
 
 
 def _number(value: NDArray[Any]) -> float:
-    """Return an element as a Python number, an integer if it is one of an integer type."""
+    """Return an element as a Python number: an int if its type is an integer type."""
     if value.dtype.kind in "iub" or "int" in value.dtype.name:
         return int(value[0])
     return float(value[0])

@@ -1,4 +1,4 @@
-"""How many cores this process may use: its affinity, and the limit of its container."""
+"""How many cores this process may use, by its affinity and the limit of its container."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ def _own_quota() -> int | None:
 def quota_cores(membership: Path, root: Path) -> int | None:
     """Return the cores that the control groups of Linux grant, rounded up; None without a limit.
 
-    A container with half of a core more than one is served best by two threads, and threads beyond
-    its quota would all be stopped for the rest of each period.
+    A container with one and a half cores is served best by two threads. With more threads than its
+    quota allows, all of them would be stopped for the rest of each period.
 
     Parameters
     ----------
     membership : Path
         The groups of a process, such as ``/proc/self/cgroup``.
     root : Path
-        Where groups are mounted. In version 2 a group has a file ``cpu.max``, in version 1
+        Where the groups are mounted. In version 2 a group has a file ``cpu.max``, in version 1
         ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us`` (Linux, Documentation/admin-guide/cgroup-v2
-        and Documentation/scheduler/sched-bwc). The limits of the groups above it hold as well.
+        and Documentation/scheduler/sched-bwc). The limits of its parent groups apply as well.
     """
     shares = []
     for folder in _folders(membership, root):
@@ -55,7 +55,7 @@ def quota_cores(membership: Path, root: Path) -> int | None:
 
 
 def _folders(membership: Path, root: Path) -> Iterator[Path]:
-    """Return the folders of the groups of a process, and of those above them."""
+    """Return the folders of the groups of a process, and of their parents."""
     with suppress(OSError, ValueError):
         for line in membership.read_text(encoding="utf-8").splitlines():
             _, controllers, path = line.split(":", 2)
@@ -65,14 +65,14 @@ def _folders(membership: Path, root: Path) -> Iterator[Path]:
                 tops = [root / controllers, root / "cpu"]
             else:
                 continue
-            # in a container the path may be that of the host; then only the top is there
+            # in a container the path may be that of the host, where only the top exists
             group = Path(path.lstrip("/"))
             for top in tops:
                 yield from (top / part for part in (group, *group.parents))
 
 
 def _read_quota(folder: Path) -> tuple[int, int]:
-    """Return the microseconds that a group may use, and those of a period.
+    """Return the microseconds that a group may use per period, and those of a period.
 
     Raises
     ------

@@ -1,9 +1,9 @@
 """What forks and signal handlers wait for.
 
-A fork waits so that no lock is held in the child that no thread of it will release. This module
-is imported before numba: a fork that waits for the import of numba takes the locks of the
-imported modules as well. A signal handler waits where its exception would leave numba half
-imported, or its tables half filled: every later call would fail.
+A fork waits, so that the child does not inherit a lock that none of its threads will release. This
+module is imported before numba: a fork that waits for the import of numba also takes the locks of
+the modules imported meanwhile. A signal handler waits while its exception would leave numba half
+imported, or its tables half filled, since every later call would fail then.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _DEFERRED = tuple(
 
 
 class _Uninterrupted:
-    """A context in which handlers of signals wait, until it is left.
+    """A context that defers signal handlers until it is left.
 
-    Handlers run on the main thread only; other threads enter without effect. It is reentrant.
+    Handlers run on the main thread only, so other threads enter without effect. It is reentrant.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class _Uninterrupted:
             if self._depth == 1:
                 self._replace()
         except BaseException:
-            # the handler of a signal that is not deferred yet
+            # raised by the handler of a signal that is not deferred yet
             self._depth = 0
             self._restore()
             raise
@@ -82,7 +82,7 @@ class _Uninterrupted:
         self._caught.append((number, frame))
 
     def _restore(self) -> None:
-        # a handler that is restored may raise: the others are restored all the same
+        # a handler may raise once it is restored: the others are restored nevertheless
         while self._handlers:
             number, handler = self._handlers[-1]
             try:
@@ -108,7 +108,7 @@ uninterrupted = _Uninterrupted()
 
 
 class _Importing:
-    """Held while numba is imported: a child cannot finish an import that another thread began."""
+    """Held while numba is imported: a forked child cannot finish another thread's import."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()

@@ -13,7 +13,7 @@ from memdesc.errors import allocates
 from memdesc.int64 import checked_flag, checked_ints
 from memdesc.layout import check_dims
 from reorder.api import is_on_device, reorder
-from reorder.memory.allocate import zeroed_bytes
+from reorder.memory.buffers import zeroed_bytes
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr
@@ -46,7 +46,7 @@ class Quantized(_Values, Checked):
     """A quantised tensor, which represents `scales * (memory - zero_points)`.
 
     A tuple of `memory`, `scales` and `zero_points`. Scales and zero points are arrays over the dims
-    of `axis`, divided by `groups`, two attributes beside the tuple; of shape () without axes.
+    of `axis`, divided by `groups` (two further attributes); without axes their shape is ().
     """
 
     axis: tuple[int, ...] = ()
@@ -60,7 +60,7 @@ class Quantized(_Values, Checked):
         axis: int | Iterable[int] | None = (),
         groups: tuple[int, ...] = (),
     ) -> Self:
-        """Make one, of what `quantize` or another library chose."""
+        """Make one from what `quantize` or another library chose."""
         made = super().__new__(cls, memory, scales, zero_points)
         made.axis, made.groups = axes_of(axis), checked_ints("groups", groups)
         return made
@@ -94,20 +94,20 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     Parameters
     ----------
     x : ndarray, Memory, reorder.opencl.DeviceMemory or pyopencl.array.Array
-        Floats; the axes of an array are its logical dims. What lies on a device stays there: the
-        ranges are found and the elements converted by its kernels.
+        Floats; the axes of an array are its logical dims. A tensor on a device stays there: its
+        kernels find the ranges and convert the elements.
     dtype : DataType, str or numpy dtype
-        A signed integer, an unsigned one of 4 to 16 bits (zero points are s32), or one of f8, f4.
+        A signed integer, an unsigned one of 4 to 16 bits (zero points are s32), or an f8 or f4.
     axis : int or iterable of int, optional
-        Dims that have a scale for each index; by default one scale serves all elements.
+        Dims with one scale per index; by default one scale serves all elements.
     desc : str, FormatTag or MemoryDesc, optional
         The layout to write; by default row-major.
     groups : (int, int), optional
         How many neighbours along each of the last two dims share a scale; both must be
         among the axes.
     symmetric : bool, optional
-        Whether zero points are 0, so that the range is as wide below 0 as above; by default
-        for all but u8 and u4.
+        Whether zero points are 0, so that the range is as wide below 0 as above it; the default
+        for all types but u8 and u4.
     threads : int, optional
         As for `reorder`.
     queue : pyopencl.CommandQueue, optional
@@ -122,7 +122,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     Raises
     ------
     MemdescError
-        If x holds other than finite floats, or axes and groups do not fit its dims.
+        If x holds anything but finite floats, or axes and groups do not fit its dims.
 
     Examples
     --------
@@ -159,7 +159,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
 
         low, high = find_ranges_on_device(x, sizes, inside, queue)
     else:
-        # refused before it is read: a broadcast array may have more elements than memory holds
+        # fail before reading x: a broadcast array may have more elements than fit into memory
         zeroed_bytes(wanted.nbytes(prod(dims)))
         low, high = find_ranges(values, sizes, inside)
     is_symmetric = (
@@ -172,8 +172,8 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
         and (low < 0).any()
     ):
         msg = (
-            f"{wanted} holds nothing below its zero point, but x goes down to {low.min()}; leave "
-            f"symmetric out, or take s{wanted.bits}"
+            f"{wanted} holds nothing below its zero point, but x goes down to {low.min()}; "
+            f"leave symmetric out, or use s{wanted.bits}"
         )
         raise MemdescError(msg)
     scales, points = choose_scales(
@@ -208,7 +208,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
 def _reorder(
     x: Any, target: Any, dtype: Any, attr: Attr | None, where: tuple[int | None, Any]
 ) -> Any:
-    """Reorder on at most some threads, or on a queue."""
+    """Reorder on a limited number of threads, or on a queue."""
     threads, queue = where
     options: dict[str, Any] = {"threads": threads} if queue is None else {"queue": queue}
     return reorder(x, target, dtype=dtype, attr=attr, **options)
@@ -233,12 +233,12 @@ def dequantize(  # noqa: PLR0913 - likewise
     Parameters
     ----------
     memory : Memory, Quantized, Record or reorder.opencl.DeviceMemory
-        Of any type. What `quantize` returned brings the next four arguments along; a record has
-        its scales and zero points in itself.
+        Of any type. A `Quantized` brings the next four arguments along; a record contains its
+        scales and zero points.
     scales, zero_points : array or number, optional
         As `quantize` returns them.
     axis, groups, threads, queue
-        As `quantize` took them.
+        As for `quantize`.
     dtype : DataType, str or numpy dtype
         What to convert to.
     desc : str, FormatTag or MemoryDesc, optional
@@ -247,19 +247,19 @@ def dequantize(  # noqa: PLR0913 - likewise
     Returns
     -------
     Memory or reorder.opencl.DeviceMemory
-        The floats; on a device where the codes are there, or a queue is given.
+        The floats; on a device if the codes are there or a queue is given.
 
     Raises
     ------
     MemdescError
-        If scales and zero points do not fit the axes, or go with a record.
+        If scales and zero points do not fit the axes, or are given with a record.
     """
     if not isinstance(memory, (Memory, Quantized)) and not is_on_device(memory):
-        from reorder.records import decode, record  # most programs have none
+        from reorder.records import decode, record  # most programs have no records
 
         if isinstance(memory, record.Record):
             if (scales, zero_points, axis) != (None, None, None) or groups:
-                msg = f"{memory!r} has its scales and zero points in itself; give none beside it"
+                msg = f"{memory!r} contains its scales and zero points; do not pass others"
                 raise MemdescError(msg)
             return decode.dequantize_record(memory, dtype, desc, threads)
     if isinstance(memory, Quantized):
@@ -277,7 +277,7 @@ def dequantize(  # noqa: PLR0913 - likewise
         stored = memory.desc
     else:
         msg = (
-            "dequantize takes a Memory, or what quantize() returned, or a Record, not "
+            "dequantize takes a Memory, what quantize() returned, or a Record, not "
             f"{type(memory).__name__}"
         )
         raise MemdescError(msg)

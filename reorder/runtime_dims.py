@@ -1,4 +1,4 @@
-"""Reorders whose dims are known at execution only."""
+"""Reorders whose dims are known only at execution."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ __all__ = ["RuntimePlan", "plan_runtime"]
 
 @dataclass(frozen=True, slots=True)
 class RuntimePlan(Checked):
-    """A reorder that is planned when the memory is there; called with two of them.
+    """A reorder that is planned when it is called, with the memory of src and dst.
 
     Parameters
     ----------
@@ -68,7 +68,8 @@ class RuntimePlan(Checked):
                 raise MemdescError(msg)
             if desc.tag is None:
                 msg = (
-                    f"{side} is {desc!r}, whose order of dims is not known; give runtime_desc a tag"
+                    f"{side} is {desc!r}, whose order of dims is not known; pass a tag to "
+                    "runtime_desc"
                 )
                 raise MemdescError(msg)
         if self.src.ndims != self.dst.ndims:
@@ -80,8 +81,8 @@ class RuntimePlan(Checked):
             if sizes[0] != sizes[1]:
                 shown = ["RUNTIME" if size == RUNTIME else str(size) for size in sizes]
                 msg = (
-                    f"{dim_name(dim)} is {shown[0]} in src and {shown[1]} in dst; both must be the "
-                    "same, known or not"
+                    f"{dim_name(dim)} is {shown[0]} in src and {shown[1]} in dst; both must be "
+                    "the same, known or not"
                 )
                 raise MemdescError(msg)
         if not isinstance(self.attr, Attr | None):
@@ -89,12 +90,12 @@ class RuntimePlan(Checked):
             raise MemdescError(msg)
 
     def resolve(self, dims: Iterable[int]) -> ReorderPlan:
-        """Return the plan for sizes that are known now; plans are cached.
+        """Return the plan for known sizes; plans are cached.
 
         Raises
         ------
         MemdescError
-            If they differ where they have been known.
+            If they differ from sizes known before.
         """
         sizes = checked_ints("dims", dims)
         return plan_reorder(self.src.resolve(sizes), self.dst.resolve(sizes), self.attr)
@@ -131,7 +132,7 @@ class RuntimePlan(Checked):
 
 
 def _desc_of(memory: Any) -> MemoryDesc:
-    """Return the descriptor of memory; on a device an Array has none, and an image another."""
+    """Return the descriptor of memory; refuse device arrays and images, which have none."""
     desc = getattr(memory, "desc", None)
     if not isinstance(desc, MemoryDesc):
         msg = (
@@ -143,7 +144,7 @@ def _desc_of(memory: Any) -> MemoryDesc:
 
 
 def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -> RuntimePlan:
-    """Plan a reorder of sizes that are not known yet; the rest is done when it is called.
+    """Prepare a reorder whose sizes are not known yet; it is planned when it is called.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Work that needs more stack than a thread of the caller may have.
+"""Work that needs more stack than the caller's thread may have.
 
 Loading numba and compiling take more stack than the 64 KiB that some programs give their threads,
-and the process would end where it is exceeded. The main thread has a stack of megabytes.
+and exceeding it would end the process. The main thread has a stack of megabytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _Result = TypeVar("_Result")
 # The deepest calls of LLVM take less than a quarter of this.
 _NBYTES = 1 << 22
 
-# held while the stack of new threads is a large one; a fork waits for it
+# held while new threads get a large stack; a fork waits for it
 _sizing = threading.Lock()
 at_fork(_sizing.acquire, _sizing.release, _sizing.release)
 
@@ -52,7 +52,7 @@ class _Thread(threading.Thread, Generic[_Result]):
 
 
 def on_enough_stack(function: Callable[[], _Result]) -> _Result:
-    """Call a function where it has stack: here, or on a new thread, which this one waits for.
+    """Call a function with enough stack: here, or on a new thread that this one waits for.
 
     The function must not need a lock that this thread holds.
     """
@@ -64,7 +64,7 @@ def on_enough_stack(function: Callable[[], _Result]) -> _Result:
         with _large_stacks():
             thread.start()
     except RuntimeError:
-        # at shutdown of the interpreter, or where the system starts no more threads
+        # at interpreter shutdown, or when the system cannot start more threads
         return function()
     return thread.result()
 

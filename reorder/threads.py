@@ -1,4 +1,4 @@
-"""The limit on the threads that the reorders of a block of code use."""
+"""The limit on the threads that reorders within a block of code use."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _limit: ContextVar[int | None] = ContextVar("reorder.use_threads", default=None)
 
 
 def use_threads(threads: int) -> AbstractContextManager[None]:
-    """Limit the threads that reorders use inside of a block, where a call gives no number.
+    """Limit the threads of reorders within a block; a number passed to a call takes precedence.
 
-    The limit holds for the thread or task that sets it. The settings of numba do not change.
+    The limit applies to the thread or task that sets it. The settings of numba do not change.
 
     Parameters
     ----------
     threads : int
-        1 or more; no more than there are cores are used.
+        1 or more; at most as many as there are cores are used.
 
     Raises
     ------
     MemdescError
-        If it is no integer of 1 or more.
+        If it is not an integer of 1 or more.
 
     Examples
     --------
@@ -63,7 +63,7 @@ def checked_threads(threads: Any) -> int:
     Raises
     ------
     MemdescError
-        If it is no integer of 1 or more.
+        If it is not an integer of 1 or more.
     """
     try:
         count = index(threads)

@@ -1,7 +1,7 @@
-"""A codec of zarr v3: each chunk of an array is stored in a layout, padding included.
+"""A codec for zarr v3: each chunk of an array is stored in a layout, including padding.
 
 zarr finds it by the name `memdesc` through the entry point group `zarr.codecs`, so a program that
-reads such arrays imports nothing of this package. Source of the interface: zarr 3.1.6,
+reads such arrays need not import this package. Source of the interface: zarr 3.1.6,
 `zarr/abc/codec.py`.
 """
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 __all__ = ["MemdescCodec"]
 
 NAME = "memdesc"
-# a size along each dim that every record has
+# a size that every record supports along each dim
 _BLOCK = 4096
 
 
@@ -53,24 +53,25 @@ _BLOCK = 4096
 class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of zarr are not read
     """Store each chunk of a zarr array in a layout: a `serializer` of zarr v3.
 
-    The axes of the array are the logical dims. The bytes of a chunk, also of one at an edge of the
-    array, are those of the descriptor of a whole chunk; its padding is zero.
+    The axes of the array are the logical dims. The bytes of a chunk, even at an edge of the array,
+    are those of the descriptor of a whole chunk; its padding is zero.
 
-    *Law*: an array reads as it was written; what its data type does not hold exactly is refused.
+    *Law*: an array is read as it was written; values that the stored type does not hold exactly
+    are refused.
 
     Parameters
     ----------
     layout : str, FormatTag
-        A name of any vocabulary, also of an image type, or a tag, for the dims of a chunk; or a
-        field of a record, such as ``q6_k.qh``: its elements in their order there, and only these.
+        A name of any vocabulary, an image type or a tag, for the dims of a chunk; or a field of a
+        record, such as ``q6_k.qh``: its elements alone, in the order that they have there.
     dtype : str, optional
-        Data type of the stored elements, where it is not that of the array: zarr has no elements
-        of 4 bits and no bf16. Values are converted, such as uint8 to u4 or f32 to bf16.
+        Data type of the stored elements, if it differs from that of the array: zarr has no 4-bit
+        types and no bf16. Values are converted, such as uint8 to u4 or f32 to bf16.
 
     Raises
     ------
     MemdescError
-        If there is no such layout or type; when an array is made, if they do not fit its chunks.
+        If there is no such layout or type; when an array is created, if they do not fit its chunks.
 
     Examples
     --------
@@ -127,7 +128,7 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         Parameters
         ----------
         shape : tuple of int
-            Of the chunk: `array.chunks`, also of an array with shards.
+            Of the chunk: `array.chunks`, even if the array has shards.
         dtype : DataType, str or numpy dtype
             Of the array.
         """
@@ -143,7 +144,7 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
             if self.layout not in known_records():
                 if "." not in self.layout:
                     raise
-                msg = f"{error}; of fields, such as q6_k.qh, the records are "
+                msg = f"{error}; a layout may be a field, such as q6_k.qh, of the records "
                 raise UnknownFormatError(msg + ", ".join(known_records())) from None
         fields = record_desc((_BLOCK,) * len(shape), self.layout).fields
         named = ", ".join(f"{self.layout}.{part.name}" for part in fields)
@@ -168,14 +169,14 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         if self.dtype is not None:
             msg = f"{self.layout} has a type of its own; leave dtype={self.dtype!r} out"
             raise MemdescError(msg)
-        # of one block of the largest record, for how many neighbours share an element
+        # a block of the largest record shows how many neighbours share an element
         groups = record_desc((_BLOCK,) * len(shape), record).field(name).groups
         dims = tuple(size * group for size, group in zip(shape, groups, strict=True))
         return record_desc(dims, record).field(name).dense
 
     def validate(self, *, shape: tuple[int, ...], dtype: Any, chunk_grid: Any) -> None:
         """Refuse chunks that the layout does not take: zarr calls it before an array is made."""
-        # other grids have chunks of several shapes, which are checked as they are written
+        # other grids have chunks of several shapes, which are checked when they are written
         chunk = getattr(chunk_grid, "chunk_shape", None)
         if chunk is not None and len(chunk) == len(shape):
             self._stored(chunk, dtype.to_native_dtype())
@@ -203,8 +204,8 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         data = chunk_bytes.as_numpy_array()
         if data.nbytes != _nbytes(stored):
             msg = (
-                f"a chunk of {stored!r} has {_nbytes(stored)} bytes, and this one {data.nbytes}: "
-                "it is damaged, or of another codec"
+                f"a chunk of {stored!r} has {_nbytes(stored)} bytes, but this one has "
+                f"{data.nbytes}: it is damaged, or was written by another codec"
             )
             raise MemdescError(msg)
         if isinstance(stored, Field):
@@ -252,5 +253,5 @@ def _check_exact(array: NDArray[Any], memory: Memory) -> None:
     raise MemdescError(msg)
 
 
-# for programs that use this package without its installed metadata
+# for programs that use this package without installed metadata
 register_codec(NAME, MemdescCodec)

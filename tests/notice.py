@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reorder.cli.compile_notice import NOTICE
+from reorder.cli.progress import NOTICE
 
 __all__ = ["without_notice"]
 

@@ -8,7 +8,6 @@ import numpy as np
 
 import reorder
 from memdesc.record import BIT_PLANES
-from reorder.records.fields import write_field
 
 if TYPE_CHECKING:
     from memdesc import RecordDesc
@@ -28,17 +27,14 @@ def random_record(desc: RecordDesc, rng: np.random.Generator) -> reorder.Record:
 
 
 def plain_scales(record: reorder.Record, rng: np.random.Generator) -> reorder.Record:
-    """Write small multiples of 1/64 into all fields of floats that are no codes."""
+    """Write small multiples of 1/64 into all float fields that are not codes."""
     codes = {name for name, _ in record.desc.rule.code.parts}
     for part in record.desc.fields:
         if part.kind in {"f16", "bf16", "f32", "f8_e4m3", "e8m0"} and part.name not in codes:
             power = part.kind in {"f8_e4m3", "e8m0"}
             values = 2.0 ** rng.integers(-3, 3, part.layout.dims)
             values = values if power else rng.integers(1, 64, part.layout.dims) / 64
-            elements = values.astype(part.desc.dtype.numpy)
-            write_field(
-                record.tensors[part.tensor], part, elements.view(part.desc.dtype.bits_dtype)
-            )
+            record.set_field(part.name, values.astype(part.desc.dtype.numpy))
     return record
 
 

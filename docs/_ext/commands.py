@@ -10,7 +10,7 @@ from docutils import nodes
 from pages import table
 from sphinx.util.docutils import SphinxDirective
 
-from reorder.cli.parser import command_parser
+from reorder.cli.main import command_parser
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ATTRIBUTES", "Case", "attr_of", "parse_cases", "read_cases"]
 
-# Options, and the parameters of an Attr that they set.
+# Options, and the parameters of an `Attr` that they set.
 ATTRIBUTES = {
     "scale": "dst_scale",
     "zero-point": "dst_zero_point",
@@ -26,7 +26,7 @@ ATTRIBUTES = {
     "src-zero-point": "src_zero_point",
     "beta": "beta",
 }
-# bytes of a file of cases; real ones have a few thousand
+# the largest file of cases, in bytes; real ones have a few thousand
 _MAX_NBYTES = 1 << 24
 _OPTIONS = ("stag", "dtag", "sdt", "ddt", "strides", *ATTRIBUTES)
 _PROBLEM = re.compile(r"(?P<dims>[0-9]{1,19}(x[0-9]{1,19})*)(_?n\"(?P<name>[^\"]*)\")?")
@@ -48,7 +48,7 @@ class Case(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes read and bytes written, padding included."""
+        """Bytes read plus bytes written, including padding."""
         return self.src.dtype.nbytes(self.src.nelems) + self.dst.dtype.nbytes(
             self.dst.padded_nelems
         )
@@ -60,7 +60,7 @@ def read_cases(path: str) -> Iterator[Case]:
     Raises
     ------
     MemdescError
-        If the file cannot be read, or with the number of the line that is wrong.
+        If the file cannot be read, or a line is wrong; the message has its number.
     """
     try:
         with open_file(as_path(path)) as file:
@@ -84,7 +84,7 @@ def read_cases(path: str) -> Iterator[Case]:
 def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None) -> Iterator[Case]:
     """Read options and dims.
 
-    Each dims make a case for every combination of the comma lists before them.
+    Each tuple of dims makes a case for every combination of the lists in the options before it.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None)
     Raises
     ------
     MemdescError
-        If an option is not known, or has no value, or no layout fits.
+        If an option is unknown or has no value, or a layout does not fit.
     """
     state = {} if state is None else state
     todo = iter(words)
@@ -187,7 +187,7 @@ def attr_of(dims: tuple[int, ...], options: dict[str, str]) -> Attr | None:
 
 
 def _generated(dims: tuple[int, ...], role: str, mask: int, groups: str | None) -> dict[str, Any]:
-    """Return the arguments of an Attr for a parameter whose values nobody gave."""
+    """Return the arguments of an `Attr` for a parameter with generated values."""
     widths = tuple(map(int, groups.split("x"))) if groups else ()
     if len(widths) > len(dims) or 0 in widths:
         msg = f"groups {groups} do not fit dims {dims}: give at most {len(dims)} sizes above 0"

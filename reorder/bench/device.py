@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 __all__ = ["DeviceBench", "Loaded", "duration"]
 
-# Runs that are measured without a budget, runs before them, and the most runs with a budget.
+# Runs measured without a budget, runs before these, and the most runs measured with a budget.
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000
 # Calls whose time on the host is measured.
 _CALLS = 300
-# Words of random data that repeat; not a power of two, so that rows of a tensor differ.
+# The period of the random data in words; not a power of two, so that rows of a tensor differ.
 _RANDOM_WORDS = 4_194_301
 _TORCH_TYPES = {8: "uint8", 16: "int16", 32: "int32", 64: "int64"}
 
@@ -50,7 +50,7 @@ class Loaded(NamedTuple):
 class DeviceBench:
     """A device with a queue that records times.
 
-    Each reorder, and each copy, is measured for `budget` seconds, in 1 to 1,000 runs; without a
+    Each reorder and each copy is measured for `budget` seconds, in 1 to 1,000 runs, or without a
     budget in 11 runs.
     """
 
@@ -73,7 +73,7 @@ class DeviceBench:
         )
 
     def load(self, case: DeviceCase) -> Loaded:
-        """Allocate the tensors of a case, fill src, and compute what dst must be."""
+        """Allocate the tensors of a case, fill src, and compute the expected dst."""
         src, dst = case.descs
         descs = _linear_desc(src), _linear_desc(dst)
         x = _random_bytes(descs[0])
@@ -122,7 +122,7 @@ class DeviceBench:
         return self._median(self.runner(loaded))
 
     def runner(self, loaded: Loaded) -> Callable[[], list[cl.Event]]:
-        """Return what enqueues a reorder, and returns the events of its commands."""
+        """Return a callable that enqueues a reorder and returns the events of its commands."""
         src, dst = loaded.case.descs
         prepared = prepare_transfers(
             self.queue,
@@ -142,8 +142,8 @@ class DeviceBench:
     def call_seconds(self, case: DeviceCase) -> tuple[float, float]:
         """Return the median times on the host of a call that enqueues a known reorder.
 
-        The second is that of pyopencl alone, with the same kernel, whose two buffers it sets. The
-        queue records no times, since calls are slower then.
+        The second is that of pyopencl alone, setting two buffers of the same kernel. The queue does
+        not record times, which would make calls slower.
         """
         loaded = self.load(case)
         src, dst = case.descs
@@ -196,7 +196,7 @@ class DeviceBench:
         return statistics.median(map(duration, measured))
 
     def runs(self, seconds: float) -> int:
-        """Return how many runs are measured, if one takes `seconds`."""
+        """Return how many runs to measure if one takes `seconds`."""
         if self.budget is None:
             return _RUNS
         return max(int(min(self.budget / max(seconds, 1e-9), _MOST_RUNS)), 1)
@@ -222,7 +222,7 @@ def _linear_desc(desc: MemoryDesc | ImageDesc) -> MemoryDesc:
 
 
 def _region(desc: MemoryDesc | ImageDesc) -> dict[str, Any]:
-    """Return what a copy between the host and a whole buffer or image takes further."""
+    """Return the further arguments of a copy between the host and a whole buffer or image."""
     if isinstance(desc, ImageDesc):
         return {"origin": (0, 0, 0), "region": (desc.width, desc.height, 1)}
     return {}
@@ -251,7 +251,7 @@ def _random_words(dtype: str) -> NDArray[np.uint32]:
 def _torch_seconds(src: MemoryDesc, dst: MemoryDesc) -> float | None:
     """Return the median time of one permute and contiguous of torch on the same GPU.
 
-    None where one strided copy does not express the move, or without CUDA.
+    None without CUDA, or if one strided copy does not express the move.
     """
     torch: Any = import_module("torch")
     boxes = plan_reorder(src, dst).boxes if src.dtype == dst.dtype else ()

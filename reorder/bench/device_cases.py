@@ -1,4 +1,4 @@
-"""The reorders that a device is measured with, and tuned with."""
+"""The reorders that a device is measured with."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ALL", "IMAGES", "SMALL", "TRANSPOSES", "DeviceCase", "resized"]
 
 
 class DeviceCase(NamedTuple):
-    """A reorder by names: types, layouts of src and dst, dims; scale is a factor of src."""
+    """A reorder by names: types, layouts of src and dst, dims; `scale` is the scale of src."""
 
     dtype: str
     src: str
@@ -36,7 +36,7 @@ class DeviceCase(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements of src and of dst, on average."""
+        """The mean of the bytes of the elements of src and of dst."""
         bits = data_type(self.dtype).bits + data_type(self.to_dtype or self.dtype).bits
         return prod(self.dims) * bits // 16
 
@@ -135,7 +135,7 @@ ALL = (*TRANSPOSES, *_COPIES, *_CONVERSIONS, *_FOUR_BITS, *IMAGES, *SMALL)
 
 
 def resized(case: DeviceCase, nbytes: int) -> DeviceCase:
-    """Return a case of at most as many bytes: the first dims are halved, odd ones stay odd."""
+    """Return a case of at most `nbytes`: the first two dims are halved, odd ones stay odd."""
     dims = list(case.dims)
     k = 0
     while case._replace(dims=tuple(dims)).nbytes > nbytes and max(dims) > 1:

@@ -1,4 +1,4 @@
-"""Timing that holds on a busy machine: rounds of all candidates in turn, ratios within a round."""
+"""Timing for a busy machine: all candidates take turns, and ratios are within a round."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Result", "measure"]
 
-# A sample lasts at least this long, and consists of whole calls without pauses, as in benchdnn:
+# A sample lasts at least this long and consists of whole calls without pauses, as in benchdnn:
 # threads that were asleep are awake for most of it.
 _SAMPLE_SECONDS = 2e-3
 _WARM_CALLS = 10
@@ -41,10 +41,10 @@ _SLOW_SECONDS = 0.5
 class Result(NamedTuple):
     """What one case took.
 
-    `seconds` is the median of one call, `p90` the 90th percentile, `first_seconds` the time of
-    the first call with planning and compiling. The ratios are times of the peers over ours, as
-    medians over rounds, so that more than 1 means that we are faster; `memcpy` is the ratio of a
-    copy of as many bytes on as many threads.
+    `seconds` is the median time of a call, `p90` the 90th percentile, `first_seconds` the time of
+    the first call including planning and compilation. The ratios are medians over rounds of a
+    peer's time divided by ours, so above 1 we are faster; `memcpy` is that of a copy of as many
+    bytes on as many threads.
     """
 
     name: str
@@ -56,29 +56,29 @@ class Result(NamedTuple):
     first_seconds: float
     memcpy: float
     peers: dict[str, float]
-    # peers whose result has other bits; if nothing is converted, they are not timed
+    # peers whose result has other bits; they are timed only if values are converted
     differs: list[str]
 
 
 def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float) -> Result:
-    """Time a reorder beside what else can do it.
+    """Time a reorder beside its peers.
 
     Parameters
     ----------
     case : Case
         What to measure.
     threads : int
-        For us, memcpy, and all peers that can be told; the others see the cores of the process.
+        For us, memcpy and all peers that take a number; the others see the cores of the process.
     peers : iterable of MakePeer
-        What to measure beside us and memcpy.
+        The peers to measure, besides memcpy.
     seconds : float
-        How long to measure each candidate, about.
+        About how long to measure each candidate.
     """
     try:
         src, dst = _buffers(case)
     except MemoryError:
         sizes = f"{case.src.nbytes} and {case.dst.nbytes} bytes"
-        msg = f"{case.name}: src and dst need {sizes}, more than there are"
+        msg = f"{case.name}: src and dst need {sizes}, more memory than there is"
         raise MemdescError(msg) from None
     start = perf_counter()
     plan = plan_reorder(case.src, case.dst, case.attr)
@@ -121,7 +121,7 @@ def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float)
 def _buffers(case: Case) -> Buffers:
     """Return src with random content and zero padding, and dst.
 
-    Src holds bytes below 63, which are no NaN in any dtype, or normal floats where it is converted.
+    Src holds bytes below 63, which are not NaN in any dtype, or normal floats if it is converted.
     """
     rng = np.random.default_rng(0)
     src = Memory(case.src)
@@ -131,7 +131,7 @@ def _buffers(case: Case) -> Buffers:
         and not kind.is_packed
         and (case.attr is not None or case.dst.dtype != kind)
     ):
-        # arithmetic is slow on denormal numbers, of which random bytes have more than tensors do
+        # arithmetic is slow on denormal numbers, of which random bytes contain too many
         values = rng.standard_normal(src.nbytes // kind.bits_dtype.itemsize, np.float32)
         src.data[: values.size * kind.bits_dtype.itemsize] = values.astype(kind.numpy).view(
             np.uint8
@@ -144,7 +144,7 @@ def _buffers(case: Case) -> Buffers:
 
 
 def _halves(src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Buffers:
-    """Return buffers of one size: a copy reads and writes as many bytes as the reorder."""
+    """Return two buffers of equal size: copying one moves as many bytes as the reorder."""
     if src.nbytes == dst.nbytes:
         return src, dst
     nbytes = (src.nbytes + dst.nbytes) // 2
@@ -152,14 +152,14 @@ def _halves(src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Buffers:
 
 
 def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[float | None]]:
-    """Return the time of one call of each candidate in each round; None where it was left out."""
+    """Return for each candidate the time of a call in each round; None if it was left out."""
     counts = []
     for candidate in candidates:
         once = _warm_up(candidate.call)
         counts.append(max(1, round(_SAMPLE_SECONDS / max(once, 1e-7))))
     times: list[list[float | None]] = [[] for _ in candidates]
     spent = [0.0] * len(candidates)
-    # a new order each round: who runs before leaves the caches, and the clock, to who runs next
+    # a new order each round: a candidate inherits the caches and the clock from the one before it
     order = Random(0)  # noqa: S311 - no secret
     for number in range(_MAX_ROUNDS):
         for k in order.sample(range(len(candidates)), len(candidates)):
@@ -186,7 +186,7 @@ def _time_of(call: Callable[[], Any], count: int) -> float:
 
 
 def _warm_up(call: Callable[[], Any]) -> float:
-    """Call until caches and threads are warm for this candidate; return the least time."""
+    """Call until caches and threads are warm for this candidate; return the shortest time."""
     least = inf
     start = perf_counter()
     for _ in range(_WARM_CALLS):

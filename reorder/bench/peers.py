@@ -1,4 +1,4 @@
-"""Peers as callables on the same buffers: numpy, torch, and memcpy as the reference of speed."""
+"""Peers as callables on the same buffers: numpy, torch, and memcpy as the yardstick."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ __all__ = [
 _PAGE = 4096
 _TORCH_TYPES = {8: np.int8, 16: np.int16, 32: np.float32, 64: np.float64}
 SHORT_SPIN = {"GOMP_SPINCOUNT": "10000", "KMP_BLOCKTIME": "1"}
-"""What OpenMP reads when torch is loaded. After a call, threads of GNU's runtime spin for up to a
-tenth of a second on a virtual machine, and those of Intel's for 200 ms. They would occupy the cores
-while the next candidate runs; between calls in a row they still spin."""
+"""Settings that OpenMP reads when torch is loaded. By default, threads of GNU's runtime spin for up
+to a tenth of a second after a call on a virtual machine, those of Intel's for 200 ms: they would
+occupy the cores while the next candidate runs. Between consecutive calls they still spin."""
 
 
 class Peer(NamedTuple):
-    """Another way to do a reorder: its name, and a call."""
+    """Another way to do a reorder: its name and a callable."""
 
     name: str
     call: Callable[[], Any]
@@ -54,11 +54,11 @@ class Peer(NamedTuple):
 Buffers: TypeAlias = "tuple[NDArray[np.uint8], NDArray[np.uint8]]"
 """The bytes of src and of dst."""
 MakePeer: TypeAlias = "Callable[[Case, Buffers, int], Peer | None]"
-"""From a case, its buffers and a number of threads to a peer; None if it cannot do that."""
+"""Make a peer for a case, its buffers and a number of threads; None if it cannot do the case."""
 
 
 def known_peers() -> dict[str, MakePeer | None]:
-    """Return the peers by name; None for those that are not installed."""
+    """Return the known peers by name; None for those that are not installed."""
     return {"numpy": numpy_peer, "torch": torch_peer if _is_installed("torch") else None}
 
 
@@ -75,7 +75,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     nbytes = min(src.nbytes, dst.nbytes)
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
-    # numba is slow to load, and commands that measure nothing do not wait for it
+    # numba is slow to load; commands that measure nothing should not wait for it
     from reorder.cpu.runtime.job import Job  # see above
     from reorder.cpu.runtime.pool import run_on_pool  # likewise
 
@@ -168,7 +168,10 @@ def torch_peer(case: Case, buffers: Buffers, threads: int) -> Peer | None:
 
 
 def _views(case: Case, buffers: Buffers) -> Iterator[tuple[NDArray[Any], NDArray[Any] | None]]:
-    """Yield views of dst and what they get: a view of src, or zeros (None); none if by tables."""
+    """Yield views of dst with their content: a view of src, or None for zeros.
+
+    There are none if the reorder needs an indirection table.
+    """
     boxes = plan_reorder(case.src, case.dst).boxes
     if any(box.lookups for box in boxes) or case.dst.dtype.is_packed:
         return

@@ -22,12 +22,10 @@ __all__ = [
     "summarise",
 ]
 
-# Cases below are measured by the time of a call, not by bytes a second.
+# For smaller cases the time of a call counts, not bytes per second.
 LEAST_NBYTES = 1 << 16
 # Percentiles of the ratios in the summary.
 _PERCENTILES = (5, 25, 50, 75, 95)
-# Lines of the slowest random cases, beside memcpy and beside the peers.
-_WORST = 10
 _VECTORS = {"avx512bw": 512, "avx2": 256, "sse2": 128}
 
 
@@ -35,24 +33,21 @@ def full_report(
     cases: list[dict[str, Any]],
     kernels: list[dict[str, Any]],
     packages: Iterable[str] = (),
-    *,
-    has_worst: bool,
 ) -> dict[str, Any]:
-    """Return measurements and compiled kernels, with the machine and the summary.
+    """Add the machine and a summary to measurements and compiled kernels.
 
-    `packages` are those whose versions count, beside memdesc, numpy, numba, llvmlite and torch.
+    `packages` are reported with their versions, like memdesc, numpy, numba, llvmlite and torch.
     """
     return {
         "machine": _machine_facts(packages),
         "cases": cases,
         "kernels": kernels,
         "summary": summarise(cases),
-        "worst": _worst_cases(cases) if has_worst else [],
     }
 
 
 def _machine_facts(packages: Iterable[str]) -> dict[str, str]:
-    """Return the machine and the versions that the figures are valid for."""
+    """Return the machine and the versions that the figures apply to."""
     facts = {
         "machine": platform.machine(),
         "cores": str(count_cores()),
@@ -75,19 +70,19 @@ def _machine_facts(packages: Iterable[str]) -> dict[str, str]:
 
 
 def geometric_mean(ratios: Iterable[float]) -> float:
-    """Return the geometric mean, NaN of nothing."""
+    """Return the geometric mean; NaN if there are no ratios."""
     logs = [log(ratio) for ratio in ratios]
     return exp(sum(logs) / len(logs)) if logs else float("nan")
 
 
 def percentile(ratios: Sequence[float], part: float) -> float:
-    """Return the value below which `part` (0 to 1) of the ratios lie."""
+    """Return the value below which a share `part` (0 to 1) of the ratios lies."""
     ranked = sorted(ratios)
     return ranked[min(len(ranked) - 1, int(part * len(ranked)))] if ranked else float("nan")
 
 
 def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return, for each number of threads and each peer, the distribution of the ratios.
+    """Return the distribution of the ratios for each number of threads and each peer.
 
     Cases of less than 64 KiB are left out.
     """
@@ -113,26 +108,4 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
             for name, ratios in groups.items()
             if ratios
         ]
-    return rows
-
-
-def _worst_cases(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the cases that are slowest beside memcpy, and beside the fastest peer.
-
-    Ten of each, for each number of threads, the slowest first; ratios below 1 are slower.
-    """
-    rows = []
-    for threads in sorted({case["threads"] for case in cases}):
-        chosen = [case for case in cases if case["threads"] == threads]
-        for kind in ("memcpy", "peers"):
-            found = []
-            for case in chosen:
-                ratios = {"memcpy": case["memcpy"]} if kind == "memcpy" else case["peers"]
-                if ratios:
-                    beside = min(ratios, key=lambda name: ratios[name])
-                    found.append((ratios[beside], case["name"], beside))
-            rows += [
-                {"threads": threads, "case": name, "beside": beside, "ratio": round(ratio, 3)}
-                for ratio, name, beside in sorted(found)[:_WORST]
-            ]
     return rows

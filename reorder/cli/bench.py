@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import subprocess
 import sys
-from contextlib import contextmanager
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
@@ -13,18 +11,13 @@ from memdesc import MemdescError
 from reorder.bench.cases import ATTRIBUTES, parse_cases
 from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
-from reorder.bench.random_cases import CLASSES, random_words
 from reorder.bench.report import full_report, geometric_mean
-from reorder.cli.command import Command, Facts
-from reorder.cli.device import DEVICE
-from reorder.cli.facts import table
-from reorder.cli.layouts import buffer_name
+from reorder.cli.command import DEVICE, Command, Facts, buffer_name, table
 from reorder.cli.progress import Progress
 from reorder.cores import count_cores
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
 
     from reorder.bench.cases import Case
     from reorder.bench.peers import MakePeer
@@ -33,19 +26,16 @@ __all__ = ["COMMAND", "device_lines"]
 
 _SECONDS = 0.3
 _MEGA = 10**6
-# The largest tensor on a device by default.
+# The default size of the largest tensor on a device.
 _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
-# Megabytes that no device has.
+# More megabytes than any device has.
 _MOST_MB = 1e7
-# processes that spin; more than any machine has cores for
-_MOST_BUSY = 1024
-# What chooses and runs cases, by its name in the options; with --device none of it has a meaning.
+# Options of cases, which --device does not take.
 _OF_CASES = (
-    *("dims", "stag", "dtag", "sdt", "ddt", "strides", "batch", "random", "seed", "classes"),
-    *("threads", "peers", "busy"),
+    *("dims", "stag", "dtag", "sdt", "ddt", "strides", "batch", "threads", "peers"),
     *(name.replace("-", "_") for name in ATTRIBUTES),
 )
-_VALUES = "a number, or mask:M for generated values along the dims whose bits M has"
+_VALUES = "a number, or mask:M for generated values along the dims whose bits are set in M"
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,20 +43,20 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "dims",
         nargs="*",
         metavar="DIMS",
-        help="sizes such as 8x256x56x56; more than one make more cases",
+        help="sizes, such as 8x256x56x56; each makes a case",
     )
     lists = {
         "stag": "layouts of src, such as abcd or abx",
         "dtag": "layouts of dst, such as aBcd16b or axb",
         "sdt": "dtypes of src (default f32)",
-        "ddt": "dtypes of dst (default those of src)",
-        "strides": "strides of src, and behind a colon of dst, instead of a tag",
+        "ddt": "dtypes of dst (default: those of src)",
+        "strides": "strides instead of a tag: of src, or SRC:DST",
     }
     for name, text in lists.items():
         also = {"sdt": ["--dtype"], "ddt": ["--to-dtype"]}.get(name, [])
         parser.add_argument(f"--{name}", *also, metavar="A,B", help=text)
     for name, role in ATTRIBUTES.items():
-        text = "a number: how much of what dst holds is added" if role == "beta" else _VALUES
+        text = "a number: dst is multiplied by it and added" if role == "beta" else _VALUES
         parser.add_argument(f"--{name}", metavar="V", help=text)
     parser.add_argument(
         "--batch",
@@ -74,15 +64,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="read cases from a file, in the notation of benchdnn",
-    )
-    parser.add_argument(
-        "--random", type=int, metavar="N", help="measure N random cases of 64 KiB to 256 MiB too"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="equal seeds make equal random cases (default 0)"
-    )
-    parser.add_argument(
-        "--classes", metavar="A,B", help=f"classes of random cases: {', '.join(CLASSES)}"
     )
     parser.add_argument(
         "--threads",
@@ -93,16 +74,9 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--peers",
         metavar="A,B",
-        help=f"what to measure beside us, of {', '.join(known_peers())} (default those installed)",
+        help=f"what to compare with: {', '.join(known_peers())} (default: all that are installed)",
     )
     parser.set_defaults(known_peers=known_peers)
-    parser.add_argument(
-        "--busy",
-        type=int,
-        default=0,
-        metavar="N",
-        help="keep N other processes busy meanwhile (default 0)",
-    )
     parser.add_argument(
         "--device", metavar="NAME", help=f"measure a fixed list of reorders on {DEVICE}"
     )
@@ -110,7 +84,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--size",
         type=float,
         metavar="MB",
-        help="with --device: the largest tensor (default 1100 on a GPU, 16 on a processor)",
+        help="with --device: size of the largest tensor (default 1100 on a GPU, 16 on a processor)",
     )
     parser.add_argument(
         "--seconds",
@@ -119,34 +93,26 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _check_amounts(options: argparse.Namespace) -> None:
-    seconds, busy = options.seconds, options.busy
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    seconds = options.seconds
     if seconds is not None and not 0 < seconds < math.inf:
         msg = f"--seconds {seconds:g}: give a time above 0, such as {_SECONDS}"
         raise MemdescError(msg)
-    if not 0 <= busy <= _MOST_BUSY:
-        msg = f"--busy {busy}: give a number of processes from 0 to {_MOST_BUSY}"
-        raise MemdescError(msg)
-
-
-def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    _check_amounts(options)
     if options.device is not None or options.size is not None:
         return _on_device(options), 0
     cases = _cases(options)
     threads = _threads(options.threads)
     peers = _peers(options)
     measured = []
-    with _spinning(options.busy), Progress(len(cases) * len(threads)) as shown:
+    with Progress(len(cases) * len(threads)) as shown:
         for count, case in product(threads, cases):
             shown.step(case.name)
-            result = measure(case, count, peers, options.seconds or _SECONDS)
+            result = measure(case, count, peers, seconds or _SECONDS)
             measured.append(result._asdict())
             shown.step(case.name, 1)
     from reorder.cpu import compiled_kernels  # loads numba, which is slow
 
-    has_worst = options.random is not None
-    return full_report(measured, compiled_kernels(), has_worst=has_worst), 0
+    return full_report(measured, compiled_kernels()), 0
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
@@ -159,9 +125,6 @@ def _cases(options: argparse.Namespace) -> list[Case]:
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
     words += map(_with_x, options.dims)
     words += [f"--batch={file}" for file in options.batch]
-    if options.random is not None:
-        classes = options.classes.split(",") if options.classes else None
-        words += random_words(options.random, options.seed, classes)
     for tag in f"{options.stag or ''},{options.dtag or ''}".split(","):
         buffer_name(tag)
     cases = list(parse_cases(words))
@@ -172,13 +135,13 @@ def _cases(options: argparse.Namespace) -> list[Case]:
 
 
 def _peers(options: argparse.Namespace) -> list[MakePeer]:
-    """Return the peers that were asked for; say which of them are not installed."""
+    """Return the requested peers; report those that are not installed."""
     known: dict[str, MakePeer | None] = options.known_peers()
     if options.peers is None:
         return [make for make in known.values() if make]
     names = [name for name in options.peers.split(",") if name]
     if unknown := set(names) - known.keys():
-        msg = f"no peer {min(unknown)!r}; there are {', '.join(known)}"
+        msg = f"no peer {min(unknown)!r}; the peers are {', '.join(known)}"
         raise MemdescError(msg)
     if missing := [name for name in names if known[name] is None]:
         sys.stderr.write(f"memdesc: {', '.join(missing)}: not installed, so not measured\n")
@@ -186,7 +149,7 @@ def _peers(options: argparse.Namespace) -> list[MakePeer]:
 
 
 def _with_x(problem: str) -> str:
-    """Return dims joined by x, as benchdnn joins them; a name behind them is kept."""
+    """Return dims joined by x, as in benchdnn; a name after them is kept."""
     dims, quote, name = problem.partition('n"')
     return f"{dims.replace(',', 'x')}{quote}{name}"
 
@@ -206,23 +169,9 @@ def _threads(text: str | None) -> list[int]:
     return list(dict.fromkeys(counts))
 
 
-@contextmanager
-def _spinning(count: int) -> Iterator[None]:
-    """Keep processes busy meanwhile."""
-    spinning: list[subprocess.Popen[bytes]] = []
-    try:
-        for _ in range(count):
-            spinning.append(subprocess.Popen([sys.executable, "-c", "while True: pass"]))  # noqa: PERF401 - those before are killed if one fails
-        yield
-    finally:
-        for process in spinning:
-            process.kill()
-            process.wait()
-
-
 def _on_device(options: argparse.Namespace) -> Facts:
     if options.device is None:
-        msg = "--size is for an OpenCL device: say --device NAME"
+        msg = "--size is for an OpenCL device: add --device NAME"
         raise MemdescError(msg)
     if options.size is not None and not 0 < options.size < _MOST_MB:
         msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
@@ -295,10 +244,6 @@ def _lay_out(facts: Facts) -> list[str]:
         rows = [tuple(_cell(row[key]) for key in keys) for row in facts["summary"]]
         lines += ["", "cases of 64 KiB and more:"]
         lines += table([head, *rows], {0, *range(2, len(head))})
-    if facts["worst"]:
-        rows = [tuple(_cell(row[key]) for key in row) for row in facts["worst"]]
-        lines += ["", "slowest of all, beside memcpy and beside the fastest peer:"]
-        lines += table([("threads", "case", "beside", "ratio"), *rows], (0, 3))
     return lines
 
 
@@ -328,10 +273,10 @@ def device_lines(facts: Facts) -> list[str]:
             mean = geometric_mean(ratios)
             lines += ["", f"{name}: geometric mean {mean:.2f}, least {min(ratios):.2f}."]
     call, bare = facts["call_us"], facts["bare_call_us"]
-    said = f"A call that enqueues a known reorder takes {call:.1f} us, pyopencl's own {bare:.1f}; "
+    said = f"Enqueueing a known reorder takes {call:.1f} us (pyopencl alone: {bare:.1f}); "
     lines += [
         "",
-        f"{said}a kernel for 64 bytes runs for {facts['launch_us']:.1f} us on the device.",
+        f"{said}a kernel for 64 bytes takes {facts['launch_us']:.1f} us on the device.",
     ]
     return lines
 

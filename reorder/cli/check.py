@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import lines
-from reorder.cli.padding import add_limit, padding_facts
-from reorder.cli.tensors import load_file, tensors_in
+from reorder.cli.command import Command, Facts, lines
+from reorder.cli.tensors import add_limit, load_file, padding_facts, tensors_in
 from reorder.memory.memory import Memory
 from reorder.storage.files import sidecar
 

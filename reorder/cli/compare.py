@@ -1,38 +1,49 @@
-"""`memdesc compare`."""
+"""`memdesc compare`: two tensors by their values, or the tensors of two checkpoints."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError
+from memdesc import MemdescError, RecordDesc
 from memdesc.disk import as_path
 from memdesc.exchange import from_notation
 from memdesc.layout import dim_name
-from reorder.cli.command import Command, Facts
-from reorder.cli.compare_checkpoints import compare_checkpoints, is_checkpoint
-from reorder.cli.facts import lines
+from reorder.cli.command import Command, Facts, lines
 from reorder.cli.tensors import SOURCE, codes_note, load_file, read_bytes, read_words
 from reorder.comparison import compare_values
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
+from reorder.quantize import dequantize
+from reorder.records.record import Record
+from reorder.storage.checkpoint import Checkpoint
+from reorder.storage.containers.table import FORMATS, read_container
+from reorder.storage.groups import find_groups
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType
+    from memdesc import DataType, MemoryDesc
     from reorder.comparison import Difference
+    from reorder.storage.checkpoint import StoredTensor
+    from reorder.storage.groups import Group
 
 __all__ = ["COMMAND"]
 
+# how many ranges of one dim are printed
+_SHOWN = 8
+_WEIGHT = ".weight"
+_INDEX = ".index.json"
 _LAYOUT = (
-    "what the bytes of %s are, of a raw file or of the words of an array: TYPE:FORMAT:DIMS, such "
-    "as u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"
+    "what the raw bytes, or the words of an array, in %s mean: TYPE:FORMAT:DIMS, such as "
+    "u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"
 )
 
 
@@ -42,17 +53,25 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="A",
         help=f"{SOURCE}; or raw bytes or words, with --layout-a; or a checkpoint, if B is one",
     )
-    parser.add_argument("b", metavar="B", help="likewise")
+    parser.add_argument("b", metavar="B", help="the same, with --layout-b")
     parser.add_argument("--layout-a", metavar="L", help=_LAYOUT % "A")
     parser.add_argument("--layout-b", metavar="L", help=_LAYOUT % "B")
     parser.add_argument(
-        "--tolerance", type=float, default=0.0, help="how far values may be apart (default 0)"
+        "--tolerance", type=float, default=0.0, help="largest allowed difference (default 0)"
     )
     parser.add_argument(
-        "--relative", type=float, default=0.0, metavar="R", help="and R times the value in B more"
+        "--relative",
+        type=float,
+        default=0.0,
+        metavar="R",
+        help="additional tolerance: R times the value in B",
     )
     parser.add_argument(
-        "--limit", type=int, default=10, metavar="N", help="how many are listed (default 10)"
+        "--limit",
+        type=int,
+        default=10,
+        metavar="N",
+        help="how many differences are listed (default 10)",
     )
 
 
@@ -60,15 +79,15 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     paths = options.a, options.b
     has_folder = any(as_path(path).is_dir() for path in paths)  # only checkpoints are folders
     if options.layout_a is None is options.layout_b and (
-        has_folder or all(map(is_checkpoint, paths))
+        has_folder or all(map(_is_checkpoint, paths))
     ):
-        return compare_checkpoints(options)
+        return _compare_checkpoints(options)
     a = _load(options.a, options.layout_a, "--layout-a")
     b = _load(options.b, options.layout_b, "--layout-b")
     if a.desc.dims != b.desc.dims:
         msg = (
-            f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; for the words "
-            "of a packed tensor say what they are, such as --layout-a u4:gptq:4096x4096"
+            f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; for the "
+            "words of a packed tensor say what they are, such as --layout-a u4:gptq:4096x4096"
         )
         raise MemdescError(msg)
     found = compare_values(
@@ -111,7 +130,7 @@ def _load(path: str, layout: str | None, flag: str) -> Memory:
 
 
 def _bytes_of(path: str, dtype: DataType) -> NDArray[np.uint8]:
-    """Return the bytes of an array in a .npy or .npz, or of any other file."""
+    """Return the bytes of an array in a .npy or .npz, or of a file of another kind."""
     found = read_words(path, dtype)
     if found is None:
         return read_bytes(path)
@@ -134,12 +153,12 @@ def _facts(found: Difference) -> Facts:
 
 
 def _finite(value: float) -> float | str:
-    """Return a number, or its name where JSON has none: nan, inf."""
+    """Return a number; nan and inf, which JSON cannot express, by name."""
     return value if isfinite(value) else str(value)
 
 
 def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:
-    """Return the indices at which elements differ, as ranges of first and last."""
+    """Return the indices at which elements differ, as ranges [first, last]."""
     at = np.flatnonzero(counts).tolist()
     ends = [k for k, (one, next_one) in enumerate(pairwise(at)) if next_one != one + 1]
     starts = [0, *(k + 1 for k in ends)]
@@ -182,8 +201,117 @@ def _place(row: Facts) -> str:
     return f"{row['dim']}: {'all' if is_all else parts} of {row['of']}"
 
 
-# ranges of one dim in a line
-_SHOWN = 8
+class _Item(NamedTuple):
+    """A record or a tensor, compared under one name."""
+
+    checkpoint: Checkpoint
+    group: Group | None
+    tensor: StoredTensor
+    # for codes without a known record: the tensors that would turn them into numbers
+    others: tuple[str, ...] = ()
+
+
+def _is_checkpoint(path: str) -> bool:
+    """Whether a path has several tensors, or a format for several."""
+    given = as_path(path)
+    endings = (_INDEX, *(row.ending for row in FORMATS.values() if row.has_metadata))
+    if given.is_dir() or (given.is_file() and given.name.endswith(endings)):
+        return True
+    try:
+        return given.name.endswith(FORMATS["npz"].ending) and len(read_container(given).entries) > 1
+    except MemdescError:  # whoever reads it says what is wrong
+        return False
+
+
+def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
+    """Compare the tensors that have the same names in two checkpoints."""
+    paths = options.a, options.b
+    groups = [_groups(path) for path in paths]
+    # if only one side says what words mean, words of the same name are compared as codes
+    unknown = {name for each in groups for name, group in each.items() if group.desc is None}
+    left, right = (_items(*each, unknown) for each in zip(paths, groups, strict=True))
+    names = [name for name in left if name in right]
+    rows = [{"name": name, **_compared(left[name], right[name], options)} for name in names]
+    apart = [row for row in rows if row.pop("is_equal") is False]
+    facts: Facts = {
+        "a": options.a,
+        "b": options.b,
+        "compared": len(rows),
+        "differing": apart,
+        "only_in_a": [name for name in left if name not in right],
+        "only_in_b": [name for name in right if name not in left],
+        "raw_codes": [name for name in names if left[name].others or right[name].others],
+    }
+    is_equal = not (apart or facts["only_in_a"] or facts["only_in_b"])
+    return facts, 0 if is_equal and rows else 1
+
+
+def _groups(path: str) -> dict[str, Group]:
+    """Return the quantised weight that each tensor belongs to, if any."""
+    found = find_groups(as_path(path), read_container(path))
+    return {name: group for group in found for name in group.found.names}
+
+
+def _items(path: str, groups: Mapping[str, Group], unknown: AbstractSet[str]) -> dict[str, _Item]:
+    """Return the content of a checkpoint; a record has the name of the tensor it decodes to."""
+    checkpoint = Checkpoint(as_path(path))
+    found: dict[str, _Item] = {}
+    for name, tensor in checkpoint.items():
+        group = groups.get(name)
+        if group is not None and unknown.isdisjoint(group.found.names):
+            found[f"{group.prefix}{_WEIGHT}".removeprefix(".")] = _Item(checkpoint, group, tensor)
+        else:
+            others = group.found.names if group else ()
+            found[name] = _Item(
+                checkpoint, None, tensor, tuple(each for each in others if each != name)
+            )
+    return found
+
+
+def _compared(a: _Item, b: _Item, options: argparse.Namespace) -> dict[str, Any]:
+    """Compare what both checkpoints have under one name."""
+    whats = {"a": _what(a), "b": _what(b)}
+    try:
+        one, other = _memory(a), _memory(b)
+        if {_letters(a), _letters(b)} == {"io", "oi"}:
+            other = Memory(other.desc.permute_axes((1, 0)), other.data, zero_pad=False)
+        found = compare_values(
+            one, other, tolerance=options.tolerance, relative=options.relative, limit=0
+        )
+    except MemdescError as error:
+        return {**whats, "problem": str(error), "is_equal": False}
+    worst = found.worst
+    return {
+        **whats,
+        "elements": one.desc.nelems,
+        "differing": found.differing,
+        "worst": None if worst is None else (worst.at, str(worst.a), str(worst.b)),
+        "is_equal": found.is_equal,
+    }
+
+
+def _desc(item: _Item) -> MemoryDesc | RecordDesc:
+    return item.tensor.desc if item.group is None else item.group.desc or item.tensor.desc
+
+
+def _letters(item: _Item) -> str:
+    desc = _desc(item)
+    return desc.letters if isinstance(desc, RecordDesc) else ""
+
+
+def _what(item: _Item) -> str:
+    codes = f", raw codes without {', '.join(item.others)}" if item.others else ""
+    return f"{item.tensor.dtype if item.group is None else _desc(item)!r}{codes}"
+
+
+def _memory(item: _Item) -> Memory:
+    """Return the numbers of a record, or the tensor itself."""
+    desc = _desc(item)
+    if item.group is not None and isinstance(desc, RecordDesc):
+        tensors = item.group.tensors.items()
+        return dequantize(Record(desc, {name: item.checkpoint.map(each) for name, each in tensors}))
+    held = item.tensor.memory()
+    return held if isinstance(held, Memory) else dequantize(held)
 
 
 COMMAND = Command(

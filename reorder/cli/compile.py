@@ -21,7 +21,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtypes",
         metavar="DTYPES",
         help="types between which tensors will be converted, such as f32,bf16,s8, or none "
-        "(default: all). What moves elements is compiled for all widths",
+        "(default: all); kernels that only move elements are always compiled",
     )
     parser.add_argument(
         "--records",
@@ -58,7 +58,7 @@ def _listed(names: str | None) -> list[str] | None:
 
 COMMAND = Command(
     "compile",
-    "Compile the kernels of the CPU ahead of their first use, such as in the image of a container.",
+    "Compile the CPU kernels before their first use, for example in a container image.",
     "compile --dtypes f32,bf16 --records none",
     _add_arguments,
     _answer,

@@ -1,4 +1,4 @@
-"""`memdesc completion`: scripts for shells, and the words that these ask for."""
+"""`memdesc completion`: scripts for shells, and the words that they request."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 from memdesc import DATA_TYPES, known_names
 from memdesc.names import images
 from reorder.cli.command import Command, Facts, flags_of
+from reorder.cli.main import NAMES, command_parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["COMMAND", "complete"]
+__all__ = ["COMMAND"]
 
-# Each script asks `memdesc completion SHELL --words ...` for what may stand in place of the last
-# of the words so far; where that is nothing, the shell completes names of files.
+# Each script asks `memdesc completion SHELL --words ...` what may replace the last of the words
+# typed so far; if the answer is empty, the shell completes file names.
 _SCRIPTS = {
     "bash": """\
 _memdesc() {
@@ -47,7 +48,7 @@ def _layouts() -> list[str]:
     return [*(name.text for name in known_names()), *images.IMAGES, "plain"]
 
 
-# what an argument takes, by how its help calls it
+# the values of an argument, by its name in the help
 _VALUES: dict[str, Callable[[], list[str]]] = {
     "TAG": _layouts,
     "A": _layouts,
@@ -58,28 +59,16 @@ _VALUES: dict[str, Callable[[], list[str]]] = {
 }
 
 
-def complete(
-    words: Sequence[str], names: Sequence[str], parser_of: Callable[[str], argparse.ArgumentParser]
-) -> list[str]:
-    """Return what may stand in place of the last word; nothing where a file may.
-
-    Parameters
-    ----------
-    words : sequence of str
-        What was typed behind `memdesc`; the last one, perhaps empty, is completed.
-    names : sequence of str
-        The commands.
-    parser_of : callable, (name) -> ArgumentParser
-        The parser of a command.
-    """
+def _complete(words: Sequence[str]) -> list[str]:
+    """Return what may replace the last word typed after `memdesc`; nothing where a file may."""
     *before, last = words or [""]
-    # bash makes a word of = alone
+    # bash splits words at =
     before = [word for word in before if word != "="]
     last = "" if last == "=" else last
     if not before:
-        candidates = [*names, "--help", "--version"]
-    elif before[0] in names:
-        candidates = _of_command(parser_of(before[0]), before[1:], last)
+        candidates = [*NAMES, "--help", "--version"]
+    elif before[0] in NAMES:
+        candidates = _of_command(command_parser(before[0]), before[1:], last)
     else:
         candidates = []
     return sorted(word for word in dict.fromkeys(candidates) if word.startswith(last))
@@ -119,14 +108,14 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--words",
         nargs=argparse.REMAINDER,
         metavar="WORD",
-        help="print what may stand in place of the last of these words: what the scripts ask",
+        help="print what may replace the last of these words; the scripts call this",
     )
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.words is None:
         return {"script": _SCRIPTS[options.shell]}, 0
-    return {"words": complete(options.words, options.names, options.parser_of)}, 0
+    return {"words": _complete(options.words)}, 0
 
 
 def _lay_out(facts: Facts) -> list[str]:
@@ -135,7 +124,7 @@ def _lay_out(facts: Facts) -> list[str]:
 
 COMMAND = Command(
     "completion",
-    "Print the script that completes words of this command in a shell.",
+    "Print the script that completes this command's words in a shell.",
     'completion bash    # in ~/.bashrc: eval "$(memdesc completion bash)"',
     _add_arguments,
     _answer,

@@ -12,9 +12,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.disk import as_path, open_file
-from reorder.cli.amounts import bytes_of, threads_of
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import one_line
+from reorder.cli.command import Command, Facts, add_max_bytes, bytes_of, one_line, threads_of
 from reorder.cli.progress import Progress
 from reorder.storage.containers.partial import InUseError
 from reorder.storage.containers.writer import partial_folder
@@ -64,12 +62,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a file of TOML with rules, which come before those of --map",
     )
-    parser.add_argument(
-        "--max-bytes",
-        metavar="SIZE",
-        default="1GiB",
-        help="what pieces may hold in memory, such as 200MiB (default 1GiB)",
-    )
+    add_max_bytes(parser)
     parser.add_argument("--threads", type=int, help="how many pieces are moved at a time")
     parser.add_argument(
         "--dask",

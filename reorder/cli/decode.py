@@ -11,11 +11,9 @@ import numpy as np
 import memdesc
 from memdesc import MemdescError, UnknownFormatError, data_type, from_notation
 from reorder.api import reorder
-from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.layouts import desc_of
-from reorder.cli.padding import add_limit, padding_facts
+from reorder.cli.command import Command, Facts, desc_of, dims_of
 from reorder.cli.progress import Progress
-from reorder.cli.tensors import check_output, open_raw, read_bytes
+from reorder.cli.tensors import add_limit, check_output, open_raw, padding_facts, read_bytes
 from reorder.identification.identify import identify
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
@@ -33,7 +31,7 @@ __all__ = ["COMMAND"]
 _CHUNK_NBYTES = 1 << 26
 # vocabulary and domain of names for packings of quantised weights
 _CODES, _CODE_BITS = ("weights", "weights"), 8
-# layouts in one message
+# how many layouts a message lists
 _LISTED = 8
 
 
@@ -46,24 +44,24 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         metavar="TAG",
-        help="how the dump lies in memory, such as b_fs_yx_fsv16 or an image type, whose pixels "
-        "lie row by row, or a layout of OpenVINO, such as f16:b_fs_yx_fsv16:1x17x5x4; by default "
-        "what the name of the dump says",
+        help="layout of the dump, such as b_fs_yx_fsv16, an image type (its pixels row by row), or "
+        "OpenVINO's TYPE:FORMAT:DIMS, such as f16:b_fs_yx_fsv16:1x17x5x4; by default what the "
+        "name of the dump says",
     )
     parser.add_argument("--dims", metavar="DIMS", help="logical sizes, such as 1x17x5x4")
     parser.add_argument("--dtype", metavar="DTYPE", help="type of its elements, such as f16")
     parser.add_argument(
         "--like",
         metavar="NAMES",
-        help="instead of --format: names with * for any letters, joined by commas; the one whose "
-        "size fits, with zero padding",
+        help="instead of --format: names joined by commas, with * for any letters; the one whose "
+        "size fits and whose padding is zero is used",
     )
     parser.add_argument(
         "--offset",
         type=int,
         metavar="BYTES",
-        help="bytes in front of the tensor (default 0); with it, a file of another kind is read as "
-        "raw bytes too",
+        help="bytes before the tensor (default 0); with this flag, files of any kind are read as "
+        "raw bytes",
     )
     parser.add_argument(
         "--ignore-rest", action="store_true", help="let the file be longer than the tensor"
@@ -71,7 +69,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--to-dtype",
         metavar="DTYPE",
-        help="write the values as another type that holds them all, such as f32",
+        help="write the values as a type that holds them all, such as f32",
     )
     add_limit(parser)
 
@@ -81,7 +79,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     desc = _desc(options)
     wanted = desc.dtype if options.to_dtype is None else data_type(options.to_dtype)
     if not np.can_cast(desc.dtype.numpy, wanted.numpy):
-        hint = "take a wider type, such as f32 or s32"
+        hint = "use a wider type, such as f32 or s32"
         msg = f"--to-dtype {wanted} does not hold all values of {desc.dtype}; {hint}"
         raise MemdescError(msg)
     with Progress(3 * desc.nbytes) as progress:
@@ -132,9 +130,9 @@ def _desc(options: argparse.Namespace) -> MemoryDesc:
 
 
 def _alike(options: argparse.Namespace, dims: tuple[int, ...] | None) -> MemoryDesc:
-    """Return the only layout of those names that has the size of the dump, and zero padding."""
+    """Return the only layout of these names with the size of the dump and zero padding."""
     if dims is None or options.format is not None:
-        msg = "--like goes with --dims, and instead of --format"
+        msg = "--like needs --dims, and replaces --format"
         raise MemdescError(msg)
     data = read_bytes(options.dump, options.offset)
     patterns = options.like.split(",")
@@ -145,7 +143,7 @@ def _alike(options: argparse.Namespace, dims: tuple[int, ...] | None) -> MemoryD
     fitting = [(desc, names) for desc, names in found if names]
     if len(fitting) != 1:
         listed = "; ".join(f"{desc.dtype} {names[0]}" for desc, names in fitting[:_LISTED])
-        what = f"{len(data)} bytes with zero padding are {listed or 'nothing'}"
+        what = f"{len(data)} bytes with zero padding may be {listed or 'none'}"
         more = f" and {len(fitting) - _LISTED} more" if fitting[_LISTED:] else ""
         msg = f"of --like {options.like}, {what}{more}; name one with --format and --dtype"
         raise MemdescError(msg)
@@ -161,7 +159,7 @@ def _read(options: argparse.Namespace, desc: MemoryDesc, progress: Progress) -> 
     with open_raw(options.dump, options.offset) as (file, found):
         if found < desc.nbytes or (found > desc.nbytes and not options.ignore_rest):
             rest = (
-                "it is cut short, or another layout"
+                "it is truncated, or has another layout"
                 if found < desc.nbytes
                 else f"pass --offset {found - desc.nbytes} if it ends with the tensor, or "
                 "--ignore-rest if something else follows"
@@ -175,7 +173,7 @@ def _read(options: argparse.Namespace, desc: MemoryDesc, progress: Progress) -> 
             chunk = data.data[start : start + _CHUNK_NBYTES]
             progress.step(f"reading {options.dump}")
             if file.readinto(chunk) != len(chunk):  # type: ignore[attr-defined] # binary files have it
-                msg = f"{options.dump!r} became shorter while it was read"
+                msg = f"{options.dump!r} became shorter while it was being read"
                 raise MemdescError(msg)
             progress.step(f"reading {options.dump}", len(chunk))
     return data

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from reorder.cli.command import Command, Facts
-from reorder.cli.layouts import add_layouts, buffer_of, pair_of
+from reorder.cli.command import Command, Facts, add_layouts, add_picture, buffer_of, pair_of
 from reorder.plan.compare import NO_OP, compare
 
 if TYPE_CHECKING:
@@ -20,11 +19,7 @@ _MAX_COMPARED = 1 << 22
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_layouts(parser)
-    parser.add_argument(
-        "--svg",
-        metavar="FILE",
-        help="draw both memories side by side; FILE ends in .svg, .png or .html",
-    )
+    add_picture(parser, "draw both memories side by side")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -52,7 +47,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 COMMAND = Command(
     "diff",
-    "Say how two layouts differ, and whether a reorder from A to B is a no-op, a view or a copy.",
+    "Show how two layouts differ, and whether a reorder from A to B is a no-op, a view or a copy.",
     "diff nchw nhwc 8x1x5x4 --svg diff.svg",
     _add_arguments,
     _answer,

@@ -7,8 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import memdesc
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import lines
+from reorder.cli.command import Command, Facts, lines
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +44,7 @@ def _answer(_options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _opencl() -> Facts:
-    """Test every OpenCL device; for those that fail, say how to mend it."""
+    """Test every OpenCL device; say how to repair those that fail."""
     try:
         from reorder.opencl import devices, loader_report  # only doctor asks
         from reorder.opencl.discovery import INSTALL_CPU_RUNTIME  # likewise
@@ -84,10 +83,11 @@ def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each fact, and say what is missing."""
     shown = dict(facts)
     shown["kernel_cache"] = facts["kernel_cache"] or (
-        "none: no folder can be written, so each process compiles anew; set NUMBA_CACHE_DIR to one"
+        "none: no folder is writable, so each process compiles again; set NUMBA_CACHE_DIR to a "
+        "writable folder"
     )
     if install := shown.pop("opencl_cpu_runtime", ""):
-        none = f"none: on x86-64 Linux {install} brings a runtime that works on the CPU"
+        none = f"none: on x86-64 Linux, {install} installs a runtime for the CPU"
         shown["opencl_runtimes"] = facts["opencl_runtimes"] or ["none found"]
         shown["opencl_devices"] = [_device_line(one) for one in facts["opencl_devices"]] or [none]
     return lines(shown)
@@ -106,7 +106,7 @@ def _device_line(device: Facts) -> str:
 
 COMMAND = Command(
     "doctor",
-    "Report versions, threads, compiled kernels, OpenCL devices.",
+    "Report versions, threads, the cache of compiled kernels, and OpenCL devices.",
     "doctor",
     _add_arguments,
     _answer,

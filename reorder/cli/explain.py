@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import lines
-from reorder.cli.layouts import add_layouts, buffer_of, pair_of
+from reorder.cli.command import Command, Facts, add_layouts, add_picture, buffer_of, lines, pair_of
 from reorder.plan.compare import compare
 from reorder.plan.plan import plan_reorder
 
@@ -20,13 +18,9 @@ __all__ = ["COMMAND"]
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     add_layouts(parser)
+    add_picture(parser, "draw the plan: the source of each element of B")
     parser.add_argument(
-        "--svg",
-        metavar="FILE",
-        help="draw the plan: the source of each element of B; FILE ends in .svg, .png or .html",
-    )
-    parser.add_argument(
-        "--kernels", choices=["opencl"], help="write the kernels that run on an OpenCL device"
+        "--kernels", choices=["opencl"], help="print the kernels that would run on an OpenCL device"
     )
 
 
@@ -60,7 +54,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _box_facts(box: Box) -> Facts:
-    """Return a loop nest as numbers: strides and offsets of src, then of dst, in elements."""
+    """Return a loop nest as numbers: strides and offsets in src, then in dst, in elements."""
     return {
         "offsets": box.offsets,
         "loops": [
@@ -72,7 +66,7 @@ def _box_facts(box: Box) -> Facts:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return a line for each fact, then the kernels as they are."""
+    """Return a line for each fact, then the texts of the kernels."""
     shown = {key: value for key, value in facts.items() if key != "texts"}
     return [
         *lines(shown),

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, data_type, memory_desc
-from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.facts import table
+from reorder.cli.command import Command, Facts, dims_of, table
 from reorder.cli.tensors import load_file, read_bytes, read_words, split_name, tensors_in
 from reorder.identification.identify import identify
 
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from reorder.identification.candidates import Candidate, Identification
+    from reorder.identification.identify import Candidate, Identification
     from reorder.memory.memory import Memory
 
 __all__ = ["COMMAND"]
@@ -27,26 +26,28 @@ _SHOWN = 20
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "dump", help="a file of raw bytes, a .npy, FILE.npz:NAME, or a .npz: its bytes count"
+        "dump",
+        metavar="DUMP",
+        help="raw bytes, a .npy, FILE.npz:NAME, or a .npz: only the bytes matter",
     )
     parser.add_argument(
         "--like",
         metavar="FILE",
-        help="the same values by their logical dims: a .npy or FILE.npz:NAME; for each tensor of a "
-        ".npz, a .npz that has it",
+        help="a tensor of the same values, by logical dims: a .npy or FILE.npz:NAME; if DUMP is a "
+        ".npz, a .npz with tensors of the same names",
     )
-    parser.add_argument("--dims", metavar="DIMS", help="logical sizes, where there is no --like")
+    parser.add_argument("--dims", metavar="DIMS", help="logical sizes, if there is no --like")
     parser.add_argument(
         "--dtype",
         metavar="DTYPE",
-        help="type of the elements in the dump (default: that of --like, or one that holds its "
-        "integers)",
+        help="type of the elements in the dump (default: that of --like, or a narrower one that "
+        "holds its integers)",
     )
     parser.add_argument(
         "--offset",
         type=int,
         metavar="BYTES",
-        help="bytes in front of the tensor in a file of raw bytes (default 0)",
+        help="bytes before the tensor in a file of raw bytes (default 0)",
     )
 
 
@@ -80,7 +81,7 @@ def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tu
 
 
 def _read(options: argparse.Namespace) -> Memory | np.ndarray[Any, Any]:
-    """Return a tensor in a .npy, or the bytes of another file from an offset on."""
+    """Return the tensor of a .npy, or the bytes of another file from an offset on."""
     path, offset = options.dump, options.offset
     if offset is not None and Path(split_name(path)[0]).suffix not in {".npy", ".npz"}:
         return read_bytes(path, offset)
@@ -136,7 +137,7 @@ def _lay_out(facts: Facts) -> list[str]:
 
 COMMAND = Command(
     "identify",
-    "Find which known layouts the bytes of a file have; exit code 1 unless it is one.",
+    "Find which known layouts the bytes of a file may have; exit code 1 unless it is exactly one.",
     "identify dump.bin --like w.npy --dtype u4",
     _add_arguments,
     _answer,

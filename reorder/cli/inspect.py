@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemoryDesc, memory_desc
 from memdesc.disk import as_path
 from memdesc.record import BIT_PLANES
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import one_line, table
+from reorder.cli.command import Command, Facts, one_line, table
 from reorder.storage.containers.table import read_container
 from reorder.storage.groups import find_groups
 
@@ -40,12 +39,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--filter",
         metavar="PATTERN",
         default="",
-        help="only names with this in them, or of a pattern such as '*.mlp.*.weight'",
+        help="only names that contain this, or match a pattern such as '*.mlp.*.weight'",
     )
     parser.add_argument(
         "--sort",
         choices=_SORTS,
-        help="the order of the table, numbers with the largest first; by default that of the files",
+        help="the order of the table, largest numbers first; by default that of the files",
     )
 
 
@@ -95,7 +94,7 @@ def _key(value: Any) -> Any:
 
 
 def _rows(path: Path, container: Container, notes: list[str]) -> list[Facts]:
-    """Return a row for each tensor; those of records of several tensors by their fields."""
+    """Return a row for each tensor; tensors of a record are described as its fields."""
     fields: dict[str, tuple[Field, RecordDesc]] = {}
     reasons: dict[str, list[str]] = {}
     for group in find_groups(path, container):
@@ -144,7 +143,7 @@ def _row(entry: Entry, part: tuple[Field, RecordDesc] | None) -> Facts:
 
 @lru_cache(maxsize=1024)
 def _layout_name(desc: MemoryDesc) -> str:
-    """Return ``plain``, or the tag of a layout; the name of a packing, where it has one."""
+    """Return ``plain``, the name of a packing, or another name or tag of a layout."""
     if desc == memory_desc(desc.dims, desc.dtype, "plain"):
         return "plain"
     names = desc.tags()
@@ -155,10 +154,10 @@ def _layout_name(desc: MemoryDesc) -> str:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return a line for each tensor, then the totals of each kind, then of all."""
+    """Return a line for each tensor, then totals for each kind and for all."""
     rows = [
         (
-            # of hostile files they may hold commands to a terminal
+            # names in a hostile file may contain terminal commands
             row["name"] if row["name"].isprintable() else repr(row["name"]),
             "x".join(map(str, row["dims"])) or "scalar",
             row["dtype"],

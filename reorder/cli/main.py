@@ -1,7 +1,8 @@
-"""Parse the command line, run one command, print what it says."""
+"""The command line: parse it, run one command, print its answer."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import signal
@@ -9,31 +10,65 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 from errno import EBADF
+from importlib import import_module
 from typing import TYPE_CHECKING, NoReturn
 
+import memdesc
 from memdesc import MemdescError
 from memdesc.disk import reason_of
 from memdesc.errors import short_repr
-from reorder.cli.compile_notice import CompileNotice
-from reorder.cli.facts import one_line
-from reorder.cli.parser import parse
+from memdesc.names import did_you_mean
+from reorder.cli.command import flags_of, one_line
+from reorder.cli.progress import CompileNotice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import TextIO
 
-__all__ = ["main"]
+    from reorder.cli.command import Command
 
-# characters of the start and of the end of an error; the reason often stands behind what was given
+__all__ = ["NAMES", "command_parser", "main"]
+
+NAMES = (
+    "show",
+    "where",
+    "names",
+    "match",
+    "translate",
+    "diff",
+    "explain",
+    "reorder",
+    "convert",
+    "decode",
+    "identify",
+    "inspect",
+    "pack",
+    "unpack",
+    "source",
+    "check",
+    "compare",
+    "verbose",
+    "bench",
+    "compile",
+    "doctor",
+    "completion",
+)
+"""The commands in the order of the help; each is a module of its name."""
+_DESCRIPTION = "How tensors lie in memory, and how to move them."
+# the least ratio of difflib at which words are similar
+_RESEMBLES = 0.5
+# how many suggestions a message has
+_COUNT = 3
+# How many characters of the start and of the end of an error are kept: the reason is often last.
 _MAX_PART = 2000
-# what a shell returns for a command that a signal ended is this and the signal's number
+# a shell adds this to the number of the signal that ended a command
 _BY_SIGNAL = 128
-# A request to end, and a terminal that is closed: a command ends as by Ctrl-C.
+# Requests to end and closed terminals end a command like Ctrl-C.
 _ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class _EndedError(KeyboardInterrupt):
-    """The command is to end because of another signal than SIGINT."""
+    """A signal other than SIGINT asks the command to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -63,7 +98,7 @@ def _ended_by_signals() -> Iterator[None]:
     """Raise in the main thread where a signal would end the process without cleaning up."""
     replaced = []
     if threading.current_thread() is threading.main_thread():
-        # an embedding program may run Python's main thread on another one: no handler is set there
+        # where an embedding program runs Python's main thread on another one, no handler can be set
         with suppress(ValueError):
             for number in _ENDING:
                 if signal.getsignal(number) == signal.SIG_DFL:
@@ -108,7 +143,7 @@ def _run(given: Sequence[str]) -> int:
 
 
 def _complain(text: str, given: Sequence[str]) -> None:
-    """Write one line about an error, if there is something to write to."""
+    """Write one line about an error, if there is a stderr."""
     if len(text) > 2 * _MAX_PART:
         text = f"{text[:_MAX_PART]} ... {text[-_MAX_PART:]}"
     line = json.dumps({"error": text}) if "--json" in given else f"memdesc: {one_line(text)}"
@@ -122,7 +157,7 @@ def _complain(text: str, given: Sequence[str]) -> None:
 
 
 def _write(stream: TextIO, text: str) -> None:
-    """Write a line; characters that the encoding of a terminal does not have as their escapes."""
+    """Write a line; escape characters that the terminal's encoding does not have."""
     try:
         stream.write(text + "\n")
     except UnicodeEncodeError:
@@ -131,5 +166,95 @@ def _write(stream: TextIO, text: str) -> None:
 
 
 def _discard(stream: TextIO) -> None:
-    """Let a stream that fails lead nowhere: the interpreter flushes it again when it ends."""
+    """Redirect a failed stream to nowhere: the interpreter flushes it again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are MemdescErrors; flags are not abbreviated."""
+
+    def __init__(self, prog: str, description: str, epilog: str | None = None) -> None:
+        super().__init__(prog, description=description, epilog=epilog, allow_abbrev=False)
+
+    def error(self, message: str) -> NoReturn:
+        msg = f"{message}; see {self.prog} --help"
+        raise MemdescError(msg)
+
+
+def parse(given: Sequence[str]) -> argparse.Namespace:
+    """Return the options of a command line.
+
+    Raises
+    ------
+    MemdescError
+        If a command or flag is unknown (the message suggests similar ones), or an argument is
+        missing or wrong.
+    """
+    if not given or given[0].startswith("-"):
+        return _all_commands().parse_args(given)
+    name, *words = given
+    if name not in NAMES:
+        near = did_you_mean(_near(name, NAMES)) or f"; the commands are {', '.join(NAMES)}"
+        msg = f"no command {name!r}{near}; see memdesc --help"
+        raise MemdescError(msg)
+    parser = command_parser(name)
+    # argparse would interpret -- among the words after such a flag
+    takes_rest = [f for f, action in flags_of(parser).items() if action.nargs == argparse.REMAINDER]
+    end = next((k for k, word in enumerate(words) if word in takes_rest), None)
+    if end is not None:
+        options = parser.parse_args(words[: end + 1])
+        setattr(options, flags_of(parser)[words[end]].dest, words[end + 1 :])
+        return options
+    _check_flags(parser, words)
+    return parser.parse_args(words)
+
+
+def command_parser(name: str) -> argparse.ArgumentParser:
+    """Return the parser of one command; no other command is loaded."""
+    command = _find(name)
+    parser = _Parser(f"memdesc {name}", command.summary, f"example: memdesc {command.example}")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    command.add_arguments(parser)
+    parser.set_defaults(answer=command.answer, lay_out=command.lay_out)
+    return parser
+
+
+def _all_commands() -> argparse.ArgumentParser:
+    """Return a parser that lists the commands."""
+    parser = _Parser("memdesc", _DESCRIPTION)
+    parser.add_argument("--version", action="version", version=f"memdesc {memdesc.__version__}")
+    plain = argparse.ArgumentParser  # these never parse
+    commands = parser.add_subparsers(required=True, metavar="command", parser_class=plain)
+    for name in NAMES:
+        summary = _find(name).summary
+        commands.add_parser(name, help=summary, description=summary)
+    return parser
+
+
+def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
+    """Refuse unknown flags before argparse complains that required ones are missing."""
+    known = flags_of(parser)
+    end = words.index("--") if "--" in words else len(words)
+    for word in words[:end]:
+        flag, sign, value = word.partition("=")
+        if flag.startswith("--") and flag not in known:
+            near = _near(flag[2:], [one[2:] for one in known])
+            parser.error(f"no flag {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
+        if sign and value == "--":  # argparse turns it into an empty list
+            parser.error(f"argument {flag}: expected a value, not --")
+
+
+def _near(word: str, known: Iterable[str]) -> tuple[str, ...]:
+    """Return at most 3 known words that start with a word or resemble it."""
+    import difflib  # only a wrong word needs it
+
+    words = [*known]
+    longer = [one for one in words if one.startswith(word)]
+    near = difflib.get_close_matches(word, words, cutoff=_RESEMBLES)
+    return tuple(dict.fromkeys([*longer, *near]))[:_COUNT]
+
+
+def _find(name: str) -> Command:
+    """Return a command; no other command's module is loaded."""
+    command: Command = import_module(f"reorder.cli.{name}").COMMAND
+    return command

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import memdesc
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from reorder.cli.command import Command, Facts, dims_of, numbers_of
-from reorder.cli.layouts import add_dtype
+from reorder.cli.command import Command, Facts, add_dtype, dims_of, numbers_of
 
 if TYPE_CHECKING:
     import argparse
@@ -24,13 +23,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strides",
         required=True,
-        help="elements between neighbours of each dim (of its whole blocks), such as 480x160x32x8; "
-        "--strides=-4x1 for a negative first stride",
+        help="elements between neighbours along each dim (or between its whole blocks), such as "
+        "480x160x32x8; write --strides=-4x1 if the first one is negative",
     )
     parser.add_argument(
         "--inner",
         default="",
-        help="inner blocks, outermost first: size and letter of the dim, such as 8b or 4b16a4b",
+        help="inner blocks, outermost first, each a size and the letter of a dim, such as 4b16a4b",
     )
     parser.add_argument(
         "--padded", metavar="DIMS", help="padded sizes (default: rounded up to whole blocks)"
@@ -65,16 +64,16 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     }
     if not names:
         facts["why"] = (
-            "it starts behind element 0"
+            "it does not start at element 0"
             if desc.offset0
-            else "names say dense layouts, and these strides leave gaps or meet"
+            else "names describe dense layouts, but these strides leave gaps or overlap"
         )
     return facts, 0 if names else 1
 
 
 COMMAND = Command(
     "match",
-    "Find every name of a layout that is given by strides; exit code 1 if it has none.",
+    "Find every name of a layout given by strides; exit code 1 if it has none.",
     "match --dims 2x17x5x4 --strides 480x160x32x8 --inner 8b",
     _add_arguments,
     _answer,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import Name, UnsupportedFormatError, known_names
 from memdesc.names import images, resolve
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import table
+from reorder.cli.command import Command, Facts, table
 
 if TYPE_CHECKING:
     import argparse
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# widths of elements in bits: names that are no layout of the first are listed for the others
+# Element widths in bits: a name without a layout at the first one is listed at the others.
 _BITS, *_NARROWER = (32, 16, 8, 4)
 
 
@@ -27,7 +26,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILTER",
         nargs="?",
         default="",
-        help="a part of the name, whatever the case, or a pattern such as 'nChw*c' (default: all)",
+        help="part of a name, in any case, or a pattern such as 'nChw*c' (default: all)",
     )
     parser.add_argument("--ndims", type=int, metavar="N", help="only names for N dims")
 
@@ -49,7 +48,7 @@ def _is_wanted(name: str, wanted: str) -> bool:
 
 
 def _rows() -> Iterator[Facts]:
-    """Return the known names and image types; the tag of those that are refused is None."""
+    """Return the known names and image types; the tag of a refused name is None."""
     known = known_names()
     listed = {name.text for name in known}
     mace = [Name("mace", text, "image") for text in images.IMAGES if text not in listed]
@@ -68,7 +67,7 @@ def _rows() -> Iterator[Facts]:
 
 
 def _of_widths(name: str) -> Iterator[Facts]:
-    """Return the tags of a packing, which exists for some widths of elements only."""
+    """Return the tags of a packing, which exists only for some element widths."""
     for bits in _NARROWER:
         with suppress(UnsupportedFormatError):
             tag = resolve(name, (), bits)

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 import memdesc
 from memdesc.errors import short_repr
 from reorder.api import reorder
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import image_facts
-from reorder.cli.layouts import HELD
+from reorder.cli.command import Command, Facts, add_conversion, image_facts
 from reorder.cli.tensors import SOURCE, check_output, load_tensor
 from reorder.storage.files import save_image, sidecar
 
@@ -34,27 +32,11 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TYPE",
         help="image type, such as conv2d_filter",
     )
-    parser.add_argument(
-        "--from",
-        dest="tag",
-        metavar="TAG",
-        help="order of the axes of the array, such as nhwc, if they are not its logical dims",
-    )
-    parser.add_argument(
-        "--dtype",
-        metavar="DTYPE",
-        help=HELD,
-    )
-    parser.add_argument(
-        "--to-dtype",
-        metavar="DTYPE",
-        help="type of the lanes, such as f16, to which elements are converted; by default that of "
-        "the elements",
-    )
+    add_conversion(parser)
     parser.add_argument(
         "--max-size",
         metavar="WxH",
-        help="largest image of the device, such as 16384x16384; a larger one is refused",
+        help="largest image of the device, such as 16384x16384; larger ones are refused",
     )
 
 

@@ -1,21 +1,32 @@
-"""A bar on stderr for long work; silent where stderr is no terminal."""
+"""What commands show on stderr while they work: a bar, and a line about compilation."""
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import Self
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any, Self
 
-__all__ = ["Progress"]
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["NOTICE", "CompileNotice", "Progress"]
 
 _WIDTH = 24
+# Seconds after which work is long enough to show a bar, and compilation to be announced.
 _PATIENCE = 0.5
+_COMPILE_PATIENCE = 1.0
+_PERIOD = 0.1
+NOTICE = (
+    "memdesc: compiling kernels, once for each element width and conversion; later calls load "
+    "them from disk\n"
+)
 
 
 class Progress:
-    """Shows how much of the work is done, once it takes longer than half a second.
+    """Shows on a terminal how much of the work is done, once it takes longer than half a second.
 
-    Use it as a context; the bar is wiped at the end, also after an error.
+    Use it as a context; the bar is erased at the end, even after an error.
     """
 
     def __init__(self, total: int) -> None:
@@ -33,11 +44,11 @@ class Progress:
             sys.stderr.flush()
 
     def step(self, text: str, amount: int = 0) -> None:
-        """Add what has been done, and say what comes now."""
+        """Add to what has been done, and say what comes next."""
         self.move_to(self._done + amount, text)
 
     def move_to(self, done: int, text: str) -> None:
-        """Set how much has been done, and say what comes now."""
+        """Set how much has been done, and say what comes next."""
         self._done = done
         if sys.stderr and sys.stderr.isatty() and time.monotonic() - self._start > _PATIENCE:
             share = min(self._done / self._total, 1.0)
@@ -47,3 +58,39 @@ class Progress:
             )
             sys.stderr.flush()
             self._is_shown = True
+
+
+def _compiling_seconds() -> float:
+    """Return for how long kernels have been compiling; 0 if none are. Nothing is imported."""
+    jit: Any = sys.modules.get("reorder.cpu.runtime.jit")
+    seconds: Callable[[], float] = getattr(jit, "compiling_seconds", float)
+    return seconds()
+
+
+class CompileNotice:
+    """Announces that kernels are being compiled once that takes longer than a second.
+
+    Use it as a context around work that may compile; `seconds` returns for how long it has.
+    """
+
+    def __init__(self, seconds: Callable[[], float] = _compiling_seconds) -> None:
+        self._seconds = seconds
+        self._ended = Event()
+        self._thread = Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Self:
+        if sys.stderr is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_PERIOD):
+            if self._seconds() > _COMPILE_PATIENCE:
+                sys.stderr.write(NOTICE)
+                sys.stderr.flush()
+                return

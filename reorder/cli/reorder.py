@@ -7,14 +7,19 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError, memory_desc
 from memdesc.disk import as_path
 from reorder.api import reorder
-from reorder.cli.amounts import bytes_of, threads_of
-from reorder.cli.command import Command, Facts
-from reorder.cli.device import DEVICE, reorder_on
-from reorder.cli.facts import desc_facts
-from reorder.cli.layouts import HELD, buffer_name
-from reorder.cli.located import locate
+from reorder.cli.command import (
+    DEVICE,
+    Command,
+    Facts,
+    add_conversion,
+    add_max_bytes,
+    buffer_name,
+    bytes_of,
+    desc_facts,
+    threads_of,
+)
 from reorder.cli.progress import Progress
-from reorder.cli.tensors import SOURCE, check_output, codes_note, load_file, load_tensor
+from reorder.cli.tensors import SOURCE, check_output, codes_note, load_file, load_tensor, locate
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
 from reorder.storage.reorder_file import FileReorder, reorder_file
@@ -27,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# bytes of both tensors up to which they are held in memory whole
+# tensors of up to this many bytes together are held in memory whole
 _AT_ONCE = 1 << 28
 
 
@@ -37,45 +42,32 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "dst",
         help="the .npy to write (raw bytes for a blocked layout), with its descriptor beside it",
     )
-    parser.add_argument(
-        "--from",
-        dest="tag",
-        metavar="TAG",
-        help="order of the axes of the array, such as nhwc, if they are not its logical dims",
-    )
+    add_conversion(parser)
     parser.add_argument("--to", required=True, metavar="TAG", help="layout to write")
-    parser.add_argument("--dtype", metavar="DTYPE", help=HELD)
-    parser.add_argument(
-        "--to-dtype",
-        metavar="DTYPE",
-        help="type to convert to, such as s8; by default nothing is converted",
-    )
     parser.add_argument(
         "--scale",
         metavar="S",
-        help="dst holds multiples of it: a number, or FILE.npy:MASK, an array along the dims whose "
-        "bits the mask has",
+        help="the scale of dst: a number, or FILE.npy:MASK, an array along the dims whose bits are "
+        "set in the mask",
     )
     parser.add_argument(
-        "--zero-point", metavar="Z", help="the integer that stands for 0 in dst, or FILE.npy:MASK"
+        "--zero-point", metavar="Z", help="the integer that means 0 in dst, or FILE.npy:MASK"
     )
-    parser.add_argument("--src-scale", metavar="S", help="likewise for the array that is read")
-    parser.add_argument("--src-zero-point", metavar="Z", help="likewise")
+    parser.add_argument("--src-scale", metavar="S", help="the scale of the array that is read")
+    parser.add_argument("--src-zero-point", metavar="Z", help="its zero point")
     parser.add_argument(
-        "--beta", type=float, default=0.0, help="how much of what DST holds is added; it must exist"
+        "--beta",
+        type=float,
+        default=0.0,
+        help="DST, which must exist, is multiplied by this and added",
     )
     parser.add_argument(
         "--saturate",
         action="store_true",
-        help="numbers beyond the largest float of the type become that, not infinite",
+        help="numbers beyond the largest float of the type become that float, not infinity",
     )
-    parser.add_argument("--threads", type=int, help="the maximum number of threads")
-    parser.add_argument(
-        "--max-bytes",
-        metavar="SIZE",
-        default="1GiB",
-        help="what pieces of a large tensor may hold in memory, such as 200MiB (default 1GiB)",
-    )
+    parser.add_argument("--threads", type=int, metavar="N", help="the maximum number of threads")
+    add_max_bytes(parser)
     parser.add_argument("--device", metavar="NAME", help=f"reorder on {DEVICE}")
 
 
@@ -97,7 +89,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _large(options: argparse.Namespace, attr: Attr) -> FileReorder | None:
-    """Return a reorder of more bytes than are held at once; None for others, and for bad input."""
+    """Return a reorder that is too large to hold in memory; None for others and for bad input."""
     most = bytes_of("--max-bytes", options.max_bytes)
     # all of what is there is needed, or all moves to a device; a link has a descriptor of its own
     if options.beta or options.device is not None or as_path(options.dst).is_symlink():
@@ -138,13 +130,32 @@ def _at_once(options: argparse.Namespace, attr: Attr, progress: Progress) -> Mem
     if options.device is None:
         result = reorder(x, dst, dtype=dtype, attr=attr, out=out, threads=options.threads)
     elif options.threads is None:
-        result = reorder_on(options.device, x, dst, dtype=dtype, attr=attr, out=out)
+        result = _on_device(options.device, x, dst, dtype=dtype, attr=attr, out=out)
     else:
-        msg = "--threads are those of the CPU; leave them out, or --device"
+        msg = "--threads is for the CPU; leave it out, or --device"
         raise MemdescError(msg)
     progress.step(f"writing {options.dst}", 1)
     save(options.dst, result)
     return result.desc
+
+
+def _on_device(device: str, x: Memory, dst: str, *, out: Memory | None, **given: Any) -> Memory:
+    """Reorder as `reorder.reorder` does, on the device of a name; the result is on the host.
+
+    Raises
+    ------
+    MemdescError
+        If no such device works, or it cannot do this reorder.
+    """
+    import pyopencl as cl  # pyopencl is slow to load
+
+    from reorder.opencl import find_device  # likewise
+
+    # not every runtime keeps the context of a queue alive
+    context = cl.Context([find_device(device).device])
+    queue = cl.CommandQueue(context)
+    held = None if out is None else reorder(out, out.desc, queue=queue)
+    return reorder(x, dst, out=held, queue=queue, **given).get()
 
 
 def _attr(options: argparse.Namespace) -> Attr:

@@ -7,9 +7,19 @@ from typing import TYPE_CHECKING
 import memdesc
 from memdesc import ImageDesc, MemdescError, known_records
 from memdesc.names.weights import PACKINGS
-from reorder.cli.command import Command, Facts, dims_of, numbers_of
-from reorder.cli.facts import desc_facts, image_facts, record_facts
-from reorder.cli.layouts import LAYOUT, add_dtype, layout_of
+from reorder.cli.command import (
+    LAYOUT,
+    Command,
+    Facts,
+    add_dims,
+    add_dtype,
+    add_picture,
+    desc_facts,
+    dims_of,
+    image_facts,
+    layout_of,
+    numbers_of,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -18,21 +28,15 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# records that are named as the packing of their codes are shown as that
+# a record with the name of a packing is shown as that packing of codes
 _RECORDS = {*known_records()} - {*PACKINGS}
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "tag", metavar="TAG", help=f"{LAYOUT}, an image type, or a record such as q4_k"
-    )
-    parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
+    parser.add_argument("tag", metavar="TAG", help=f"{LAYOUT}; or a record such as q4_k")
+    add_dims(parser)
     add_dtype(parser)
-    parser.add_argument(
-        "--svg",
-        metavar="FILE",
-        help="draw it: the logical grid beside the memory; FILE ends in .svg, .png or .html",
-    )
+    add_picture(parser, "draw it: the logical grid beside the memory")
     parser.add_argument("--draw", action="store_true", help="draw it here, as text")
     parser.add_argument(
         "--letters",
@@ -62,17 +66,32 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 def _record(options: argparse.Namespace, dims: tuple[int, ...]) -> Facts:
     """Return the facts of a record."""
     if options.letters or options.highlight:
-        msg = f"{options.tag} is a record, whose picture takes no --letters and no --highlight"
+        msg = f"{options.tag} is a record, whose picture takes neither --letters nor --highlight"
         raise MemdescError(msg)
     record = memdesc.record_desc(dims, options.tag)
-    facts = record_facts(record)
+    facts: Facts = {
+        "dims": record.dims,
+        "rule": str(record.rule),
+        "bytes": record.nbytes,
+        "bits_per_element": round(record.bits_per_element, 4),
+        "fields": [
+            {
+                "name": part.name,
+                "type": part.kind,
+                "dims": part.layout.dims,
+                "groups": part.groups,
+                "tensor": part.tensor,
+            }
+            for part in record.fields
+        ],
+    }
     if options.svg is not None or options.draw:
         _draw(options, record.show(), facts)
     return facts
 
 
 def _draw(options: argparse.Namespace, picture: Picture, facts: Facts) -> None:
-    """Write a picture where the options say so, or put it into the facts."""
+    """Save a picture, or add it to the facts, as the options say."""
     if options.svg is not None:
         picture.save(options.svg)
         facts["wrote"] = options.svg

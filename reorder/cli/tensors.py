@@ -1,44 +1,51 @@
-"""Files of tensors that commands read: .npy, one tensor of a .npz, and what others are."""
+"""Files that commands read: what kind each one is, and the tensors and bytes in it."""
 
 from __future__ import annotations
 
 import os
+import re
+import zipfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, data_type
+from memdesc import MemdescError, MemoryDesc, array_desc, data_type, memory_desc
 from memdesc.disk import as_path, open_file
-from reorder.cli.kinds import NPY, PICKLES, ZIP, kind_of, refuse
-from reorder.cli.layouts import buffer_name, desc_of
+from reorder.cli.command import buffer_name, desc_of
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
-from reorder.storage.archive import load_archive
+from reorder.memory.padding import find_nonzero
+from reorder.storage.archive import DAMAGES, load_archive
 from reorder.storage.arrays import other_type
 from reorder.storage.containers.table import read_container
 from reorder.storage.files import load, sidecar
 from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterator
     from typing import BinaryIO
 
     from numpy.typing import NDArray
 
     from memdesc import DataType
-    from reorder.cli.kinds import Kind
+    from reorder.cli.command import Facts
+    from reorder.storage.containers.entry import Entry
 
 __all__ = [
     "SOURCE",
+    "add_limit",
     "check_output",
     "codes_note",
-    "is_archive",
+    "kind_of",
     "load_file",
     "load_tensor",
+    "locate",
     "may_be_raw",
     "open_raw",
+    "padding_facts",
     "read_bytes",
     "read_words",
     "split_name",
@@ -50,6 +57,81 @@ _ARCHIVE = ".npz:"
 _RAW_HINT = "`memdesc decode` makes a .npy of a file of raw bytes"
 # names of tensors in one message
 _SHOWN = 8
+# how many bytes at the start of a file are compared
+_START = 64
+_ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
+_CHECKPOINT = "`memdesc inspect` lists its tensors, and `memdesc convert` writes them into a .npz"
+_DECOMPRESS = "decompress it first"
+_PICKLE = (
+    "reading it may run code, so memdesc does not. In Python, reorder.save_archive('x.npz', "
+    "torch.load(path, weights_only=True)) makes a file that it reads"
+)
+
+
+class Kind(NamedTuple):
+    """A kind of file that is not raw bytes: what it is, how it starts, and what reads it."""
+
+    what: str
+    start: re.Pattern[bytes]
+    way_out: str
+
+
+def _kind(what: str, start: bytes, way_out: str) -> Kind:
+    return Kind(what, re.compile(start, re.DOTALL), way_out)
+
+
+_NPY = _kind("a .npy file", rb"\x93NUMPY", _ARRAYS)
+_ZIP = _kind("a .npz, or another .zip", rb"PK(\x03\x04|\x05\x06)", _ARRAYS)
+_TORCH = _kind("a file of torch.save", _ZIP.start.pattern, _PICKLE)
+# protocol 2 and later: what torch.save wrote before version 1.6, and other programs write
+_PICKLED = _kind(
+    "a pickle, perhaps of torch.save", rb"\x80[\x02-\x05]([\x80-\x95]|[\](})cKXMGNI])", _PICKLE
+)
+_PICKLES = (_TORCH, _PICKLED)
+# it does not start in a way of its own: its name tells
+_ONNX = _kind("an ONNX model", b"", _CHECKPOINT)
+_KINDS = (
+    _NPY,
+    _ZIP,
+    _kind("a GGUF file", rb"GGUF", _CHECKPOINT),
+    # an object of JSON behind its length in 8 bytes
+    _kind("a .safetensors file", rb".{5}\0\0\0\{[\s\"}]", _CHECKPOINT),
+    _PICKLED,
+    _kind("an HDF5 file", rb"\x89HDF\r\n\x1a\n", "h5py reads it, and numpy.save writes its arrays"),
+    _kind("compressed by gzip", rb"\x1f\x8b\x08", _DECOMPRESS),
+    _kind("compressed by zstd", rb"\x28\xb5\x2f\xfd", _DECOMPRESS),
+    _kind("compressed by xz", rb"\xfd7zXZ\0", _DECOMPRESS),
+)
+
+
+def kind_of(path: str) -> Kind | None:
+    """Return the kind of a file; None if it may hold raw bytes.
+
+    Raises
+    ------
+    MemdescError
+        If it cannot be read.
+    """
+    given = as_path(path)
+    with open_file(given) as file:
+        start = file.read(_START)
+        found = next((kind for kind in _KINDS if kind.start.match(start)), None)
+        if found is _ZIP and _is_of_torch(file):
+            return _TORCH
+    return _ONNX if found is None and given.suffix == ".onnx" else found
+
+
+def _is_of_torch(file: BinaryIO) -> bool:
+    try:
+        names = zipfile.ZipFile(file).namelist()
+    except DAMAGES:
+        return False  # whoever reads the file says what is wrong
+    return any(name == "data.pkl" or name.endswith("/data.pkl") for name in names)
+
+
+def _refusal(path: str, kind: Kind) -> MemdescError:
+    """Return the error for a file of a kind that a command does not read."""
+    return MemdescError(f"{path!r} is {kind.what}: {kind.way_out}")
 
 
 def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
@@ -70,7 +152,7 @@ def load_file(
 ) -> Memory | NDArray[Any]:
     """Read a tensor of a .npy, or of a .npz that has one or is followed by a colon and a name.
 
-    The hint says what to do where the file may hold raw bytes.
+    The hint says what to do if the file may hold raw bytes.
     """
     tensors = tensors_in(path)
     if tensors is None:
@@ -78,8 +160,8 @@ def load_file(
             return load(path, dtype)
         except MemdescError as error:
             kind = _kind_of(path)
-            if kind is not None and kind is not NPY:
-                raise refuse(path, kind) from None
+            if kind is not None and kind is not _NPY:
+                raise _refusal(path, kind) from None
             if not may_be_raw(path):
                 raise
             msg = f"{error}; {raw_hint}"
@@ -105,7 +187,7 @@ def tensors_in(path: str) -> dict[str, Memory] | None:
         If there is no such tensor, or the file is one of PyTorch or a pickle.
     """
     file, name = split_name(path)
-    if not is_archive(file):
+    if not _is_archive(file):
         return None
     tensors = load_archive(file)
     if name is None:
@@ -146,7 +228,7 @@ def check_output(target: str, *sources: str) -> None:
     for source in sources:
         file = as_path(split_name(source)[0])
         pairs = [(out, sidecar(file)), (beside, file)]
-        pairs += [] if _kind_of(str(file)) is NPY else [(out, file)]
+        pairs += [] if _kind_of(str(file)) is _NPY else [(out, file)]
         replaced += [
             file for made, read in pairs if os.path.realpath(made) == os.path.realpath(read)
         ]
@@ -160,14 +242,14 @@ def check_output(target: str, *sources: str) -> None:
 
 @contextmanager
 def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, int]]:
-    """Open a file of raw bytes at an offset, and say how many bytes follow.
+    """Open a file of raw bytes at an offset, and return how many bytes follow.
 
-    A file of another kind is refused, unless an offset says where in it the bytes are.
+    A file of another kind is refused unless an offset says where in it the bytes are.
     """
     kind = kind_of(path) if offset is None else None
     if kind is not None:
         msg = (
-            f"{refuse(path, kind)}; if it does hold raw bytes, `memdesc decode` reads "
+            f"{_refusal(path, kind)}; if it does hold raw bytes, `memdesc decode` reads "
             "them with --offset 0, or the number of bytes in front of them"
         )
         raise MemdescError(msg)
@@ -175,7 +257,7 @@ def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, i
     with open_file(as_path(path)) as file:
         nbytes = file.seek(0, os.SEEK_END)
         if not 0 <= start <= nbytes:
-            msg = f"--offset {offset}: a tensor cannot start in {path!r} there, of {nbytes} bytes"
+            msg = f"--offset {offset}: {path!r} has {nbytes} bytes, so no tensor can start there"
             raise MemdescError(msg)
         file.seek(start)
         yield file, nbytes - start
@@ -188,13 +270,13 @@ def read_bytes(path: str, offset: int | None = None) -> NDArray[np.uint8]:
 
 
 def read_words(path: str, dtype: DataType | None) -> Memory | NDArray[Any] | None:
-    """Read an array whose bytes count, as elements of a type; None for files of raw bytes.
+    """Read an array for its bytes, as elements of a type; None for files of raw bytes.
 
-    Bytes, and elements without a type, may be of any type, and integers hold words of 4-bit types;
+    Bytes and elements without a type may be of any type, and integers may be words of 4-bit types;
     an array of another type is refused.
     """
     file, _ = split_name(path)
-    if Path(file).suffix not in {".npy", ".npz"} and _kind_of(file) not in {NPY, ZIP}:
+    if Path(file).suffix not in {".npy", ".npz"} and _kind_of(file) not in {_NPY, _ZIP}:
         return None
     try:
         found = load_file(path)
@@ -211,7 +293,7 @@ def read_words(path: str, dtype: DataType | None) -> Memory | NDArray[Any] | Non
 
 
 def codes_note(path: str) -> str:
-    """Return what turns the codes of a tensor of a .npz into numbers; of others nothing."""
+    """Return what turns the codes of a tensor of a .npz into numbers; empty for other tensors."""
     file, name = split_name(path)
     if name is None:
         return ""
@@ -227,17 +309,84 @@ def codes_note(path: str) -> str:
     )
 
 
-def is_archive(path: str) -> bool:
+def _is_archive(path: str) -> bool:
     """Whether a file is a .zip of arrays; refuse pickles, with what to do."""
     kind = _kind_of(path)
-    if kind in PICKLES:
-        raise refuse(path, kind)
-    return kind is ZIP
+    if kind in _PICKLES:
+        raise _refusal(path, kind)
+    return kind is _ZIP
 
 
 def _kind_of(path: str) -> Kind | None:
-    """Return the kind of a file; None also where it cannot be read: whoever reads it says why."""
+    """Return the kind of a file; None if it is unknown or cannot be read: reading it says why."""
     try:
         return kind_of(path)
     except MemdescError:
         return None
+
+
+def locate(path: str, dtype: str | None, tag: str | None) -> tuple[MemoryDesc, Entry] | None:
+    """Return what `load_tensor` would read, and where it lies; None if it must be read whole.
+
+    Refusals are left to `load_tensor`.
+    """
+    file, name = split_name(path)
+    try:
+        entries = read_container(file).entries
+        entry = entries[name] if name is not None else next(iter(entries.values()))
+        if len(entries) > 1 and name is None:
+            return None
+        desc = _located(file, entry, dtype, tag)
+    except (MemdescError, KeyError, StopIteration):
+        return None
+    is_whole = desc is not None and desc.min_nbytes <= entry.nbytes
+    return (desc, entry) if desc is not None and is_whole else None
+
+
+def _located(file: str, entry: Entry, dtype: str | None, tag: str | None) -> MemoryDesc | None:
+    if entry.is_described or _is_archive(file):
+        desc = entry.desc
+        if not isinstance(desc, MemoryDesc) or (dtype and data_type(dtype) != desc.dtype):
+            return None
+        is_told = tag is None or desc_of(tag, desc.dims, str(desc.dtype)) == desc
+        return desc if is_told else None
+    array = load(file, dtype, mmap=True)
+    if isinstance(array, Memory) or array.dtype.kind == "V":
+        return None
+    if tag is None:
+        return array_desc(array)
+    # one element that is repeated has the dims, and is not copied
+    dims = as_memory(
+        np.broadcast_to(np.zeros((), array.dtype), array.shape), buffer_name(tag)
+    ).desc.dims
+    return memory_desc(dims, array.dtype, tag) if array.flags.c_contiguous else None
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Add the flag for how many places are listed."""
+    parser.add_argument(
+        "--limit",
+        type=int,
+        default=10,
+        metavar="N",
+        help="how many nonzero places in the padding are listed (default 10)",
+    )
+
+
+def padding_facts(memory: Memory, limit: int, key: str) -> Facts:
+    """Return how much padding there is, whether it is zero (as `key`), and where it is not."""
+    if limit < 0:
+        msg = f"--limit {limit}: give how many places to list, 0 or more"
+        raise MemdescError(msg)
+    desc = memory.desc
+    count, places = find_nonzero(memory.data, desc, limit)
+    facts: Facts = {"padding_elements": desc.padded_nelems - desc.nelems, key: not count}
+    if count:
+        facts |= {
+            "not_zero": count,
+            "places": [
+                {"index": place.at, "byte": place.byte, "bits": f"{place.bits:#x}"}
+                for place in places
+            ],
+        }
+    return facts

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError, UnsupportedFormatError, from_notation
 from memdesc.exchange import SYSTEMS, written
 from memdesc.names import dim_letters
-from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.facts import lines
-from reorder.cli.layouts import desc_of
+from reorder.cli.command import Command, Facts, desc_of, dims_of, lines
 
 if TYPE_CHECKING:
     import argparse
@@ -29,8 +27,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SYSTEM",
         help=f"{_SYSTEMS} (default: a format name, or strides such as 340x20x4x1)",
     )
-    parser.add_argument("--to", metavar="SYSTEM", help="likewise (default: all of them)")
-    parser.add_argument("--dims", help="logical sizes, such as 2x17x5x4, where TEXT has none")
+    parser.add_argument("--to", metavar="SYSTEM", help="one of these (default: all)")
+    parser.add_argument("--dims", help="logical sizes, such as 2x17x5x4, if TEXT has none")
     parser.add_argument("--dtype", help="data type (default: what TEXT says, else f32)")
     parser.add_argument(
         "--letters", help="what to call the dims, such as nchw (default: as a format name does)"
@@ -42,7 +40,7 @@ def _desc(options: argparse.Namespace, letters: str | None) -> MemoryDesc:
     if options.src is not None:
         return from_notation(options.text, options.src, dims, options.dtype, letters=letters)
     if dims is None:
-        msg = f"{options.text!r} does not hold the sizes; give --dims, or --from for a notation"
+        msg = f"{options.text!r} does not contain the sizes; give --dims, or --from for a notation"
         raise MemdescError(msg)
     return desc_of(options.text, dims, options.dtype or "f32")
 
@@ -86,7 +84,7 @@ def _lay_out(facts: Facts) -> list[str]:
 
 COMMAND = Command(
     "translate",
-    "Say a layout in the notations of other systems.",
+    "Write a layout in the notations of other systems.",
     "translate nChw16c --dims 2x17x5x4 --to xla",
     _add_arguments,
     _answer,

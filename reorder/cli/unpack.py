@@ -9,11 +9,15 @@ import numpy as np
 import memdesc
 from memdesc import MemdescError
 from reorder.api import reorder
-from reorder.cli.command import Command, Facts, dims_of
-from reorder.cli.facts import desc_facts
-from reorder.cli.layouts import buffer_name
-from reorder.cli.padding import add_limit, padding_facts
-from reorder.cli.tensors import check_output, load_file, may_be_raw, read_bytes
+from reorder.cli.command import Command, Facts, buffer_name, desc_facts, dims_of
+from reorder.cli.tensors import (
+    add_limit,
+    check_output,
+    load_file,
+    may_be_raw,
+    padding_facts,
+    read_bytes,
+)
 from reorder.memory.inputs import from_pixels
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, sidecar
@@ -47,7 +51,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         "--row-pitch",
         type=int,
         metavar="BYTES",
-        help="bytes from a row of raw pixels to the next, as a mapped image has (default: no gap)",
+        help="bytes from one row of raw pixels to the next, as in a mapped image (default: no gap)",
     )
     parser.add_argument(
         "--to", metavar="TAG", help="layout to write (default: row-major over the logical dims)"
@@ -77,10 +81,10 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _load(options: argparse.Namespace) -> Memory:
-    """Return the pixels as memory, of the image that the options or the file say."""
+    """Return the pixels as memory of the image that the options or the file describe."""
     is_raw = may_be_raw(options.src)
     if options.row_pitch is not None and not is_raw:
-        msg = f"--row-pitch is for raw pixels; {options.src!r} says the shape of its rows"
+        msg = f"--row-pitch is for raw pixels; {options.src!r} gives the shape of its rows"
         raise MemdescError(msg)
     found = read_bytes(options.src) if is_raw else load_file(options.src, options.dtype)
     if isinstance(found, Memory):
@@ -121,7 +125,7 @@ def _rows(
     if pitch < row:
         msg = f"--row-pitch {pitch} is less than a row of {image!r}, which has {row} bytes"
         raise MemdescError(msg)
-    # the last row may end with its pixels, or with the gap behind them
+    # the last row may end with its pixels, or with the gap after them
     nbytes = max(pitch * (image.height - 1) + row, 0)
     if data.nbytes not in {nbytes, pitch * image.height}:
         msg = (

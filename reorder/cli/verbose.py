@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, read_verbose
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts
-from reorder.cli.facts import table
+from reorder.cli.command import Command, Facts, table
 from reorder.cores import count_cores
 from reorder.logs import report
 from reorder.logs.replay import logged_case
@@ -38,12 +37,12 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=10,
         metavar="N",
-        help="how many reorders the table has, and --bench measures (default 10)",
+        help="how many reorders are listed, and measured by --bench (default 10)",
     )
     parser.add_argument(
         "--bench",
         action="store_true",
-        help="measure these reorders here, beside the log's own times",
+        help="measure these reorders here, and compare with the times of the log",
     )
     parser.add_argument(
         "--threads", type=int, metavar="N", help="threads for --bench (default as in the log)"
@@ -61,8 +60,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if not (log.entries or log.info or log.skipped):
         msg = (
             f"{'stdin' if options.log == '-' else options.log} has no line of oneDNN in "
-            f"{log.other_lines} lines; run the program with ONEDNN_VERBOSE=1 (up to oneDNN 2.4 "
-            "DNNL_VERBOSE=1), and give what it prints to stdout"
+            f"{log.other_lines} lines; run the program with ONEDNN_VERBOSE=1 (up to oneDNN 2.4, "
+            "DNNL_VERBOSE=1), and pass what it prints to stdout"
         )
         raise MemdescError(msg)
     found = report(log)
@@ -91,7 +90,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _stdin() -> TextIO:
-    """Return stdin; bytes that are no text are replaced, as in files."""
+    """Return stdin; bytes that are not text are replaced, as in files."""
     if isinstance(sys.stdin, TextIOWrapper):
         sys.stdin.reconfigure(errors="replace")
     return sys.stdin
@@ -136,7 +135,7 @@ def _names(primitive: VerbosePrimitive) -> Facts:
 
 
 def _measure(facts: Facts, found: LogReport, options: argparse.Namespace, log: VerboseLog) -> None:
-    """Add what the reorders at the top take here."""
+    """Measure the most expensive reorders here."""
     threads = _threads(options.threads, log)
     facts["bench_threads"] = threads
     for row, logged in zip(facts["reorders"], found.reorders[: options.top], strict=False):
@@ -169,7 +168,7 @@ def _share(found: LogReport, milliseconds: float) -> float:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return the report as lines: tables, and what could be saved."""
+    """Return the report as lines: tables, then what could be saved."""
     versions = " and ".join(facts["onednn"]) or "of unknown version"
     executed = f"{facts['executions']} executions, {_ms(facts['milliseconds'])} ms"
     created = f"{facts['creations']} creations, {_ms(facts['creation_milliseconds'])} ms"
@@ -228,7 +227,7 @@ def _reorders(facts: Facts) -> list[str]:
     hidden = len(facts["reorders"]) - len(shown)
     lines += [f"and {hidden} more (--top {len(facts['reorders'])} shows all)"] if hidden else []
     if "bench_threads" in facts:
-        said = "times faster compares the log's own time with the time of memdesc"
+        said = "times faster is the time in the log divided by that of memdesc"
         lines.append(f"measured here on {facts['bench_threads']} threads; {said}")
         lines += [
             f"  not measured, {row['problem']}: {row['not_measured']}"
@@ -239,7 +238,7 @@ def _reorders(facts: Facts) -> list[str]:
 
 
 def _savings(facts: Facts) -> list[str]:
-    """Return what could be saved, a line for each kind of reorder that need not be."""
+    """Return what could be saved: a line for each kind of unnecessary reorder."""
     rows = facts["reorders"]
     runs = facts["runs"]
     parts: list[tuple[str, Callable[[dict[str, Any]], bool]]] = [
@@ -256,9 +255,9 @@ def _savings(facts: Facts) -> list[str]:
         for what, chosen in parts
     ]
     trips = facts["round_trips"]
-    lines.append(_saving("round trips: to a layout, and soon back", trips, facts["milliseconds"]))
+    lines.append(_saving("round trips: into a layout and soon back", trips, facts["milliseconds"]))
     found = [line for line in lines if line]
-    return ["what could be saved:", *found] if found else ["no reorder that could be left out"]
+    return ["what could be saved:", *found] if found else ["no unnecessary reorder found"]
 
 
 def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
@@ -271,9 +270,9 @@ def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
 
 
 def _text(row: dict[str, Any]) -> str:
-    """Return dims, layouts, attributes, and what the tensors are to other primitives."""
+    """Return dims, layouts, attributes, and the primitives that made and used the tensors."""
     words = [row["problem"], _short(row["src"]), "->", _short(row["dst"])]
-    # where its scratchpad is changes nothing
+    # the place of the scratchpad does not matter
     words += [word for word in row["attributes"].split() if not word.startswith("attr-scratchpad")]
     ends = [f"from {row['made_by']}"] if row["made_by"] else []
     ends += [f"to {row['used_as']}"] if row["used_as"] else []
@@ -281,7 +280,7 @@ def _text(row: dict[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    """Return type, tag, and strides and compensation if there are any, of a printed descriptor."""
+    """Return type, tag and any strides and compensation of a printed descriptor."""
     dtype, flags, _, tag, *rest = [*text.split(":"), "", "", ""]
     others = [part for part in rest if part not in {"", "f0"}]
     view = "view " if "0" in flags else ""
@@ -294,7 +293,7 @@ def _ms(milliseconds: float) -> str:
 
 COMMAND = Command(
     "verbose",
-    "Report what a log of oneDNN's verbose mode says: time by primitive, and what reorders cost.",
+    "Report what a log of oneDNN's verbose mode says: time by primitive, and the cost of reorders.",
     "verbose torch.log",
     _add_arguments,
     _answer,

@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from memdesc import ImageDesc, MemdescError
-from reorder.cli.command import Command, Facts, dims_of, numbers_of
-from reorder.cli.facts import table
-from reorder.cli.layouts import LAYOUT, add_dtype, buffer_of, layout_of
+from reorder.cli.command import (
+    LAYOUT,
+    Command,
+    Facts,
+    add_dims,
+    add_dtype,
+    buffer_of,
+    dims_of,
+    layout_of,
+    numbers_of,
+    table,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -18,8 +27,8 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tag", metavar="TAG", help=f"{LAYOUT}, or an image type")
-    parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
+    parser.add_argument("tag", metavar="TAG", help=LAYOUT)
+    add_dims(parser)
     parser.add_argument(
         "indices", metavar="INDEX", nargs="*", help="logical indices, such as 1,9,2,3"
     )
@@ -40,14 +49,14 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     offsets += options.offset
     offsets += [offset for byte in options.byte for offset in _offsets_in(desc, byte)]
     if not offsets:
-        msg = "give an index, such as 1,9,2,3, or a place in memory by --offset or --byte"
+        msg = "give an index, such as 1,9,2,3, or a place in memory with --offset or --byte"
         raise MemdescError(msg)
     elements = [_element(desc, image, offset) for offset in offsets]
     return {"layout": repr(layout), "elements": elements}, 0
 
 
 def _offsets_in(desc: MemoryDesc, byte: int) -> list[int]:
-    """Return the offsets of the elements that a byte is part of: two of 4 bits."""
+    """Return the offsets of the elements in a byte: two if they have 4 bits."""
     if desc.dtype.is_packed:
         return [2 * byte, 2 * byte + 1]
     return [byte // (desc.dtype.bits // 8)]
@@ -78,7 +87,7 @@ def _cell(key: str, value: Any) -> str:
 
 COMMAND = Command(
     "where",
-    "Say where an index lies in memory, and which index lies at an offset or a byte.",
+    "Show where an index lies in memory, and which index lies at an offset or a byte.",
     "where nChw8c 2x17x5x4 1,9,2,3 --byte 1076",
     _add_arguments,
     _answer,

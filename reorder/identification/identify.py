@@ -1,9 +1,9 @@
-"""Which known layouts bytes may have: compared with a tensor of the same values, or by padding."""
+"""Find which known layouts bytes may have: by the same values, or by padding."""
 
 from __future__ import annotations
 
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,39 +11,119 @@ from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, memory_de
 from memdesc.errors import allocates
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
+from memdesc.tags import LETTERS
 from reorder.api import reorder
-from reorder.identification.candidates import Candidate, Identification, no_layout, title, titles
 from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
+from reorder.memory.arrays import unpack
 from reorder.memory.buffers import address_of
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
-from reorder.memory.packing import unpack
 from reorder.values.formats import is_integer
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType, Name
+    from memdesc import DataType, MemoryDesc, Name
     from reorder.identification.known_layouts import Known
 
-__all__ = ["identify"]
+__all__ = ["Candidate", "Identification", "identify"]
 
-# Bytes that the first element of any type is aligned to.
+# How many names of a layout, and how many layouts or sizes, a sentence lists.
+_MAX_NAMES = 4
+_MAX_LISTED = 3
+# The alignment that any type needs, in bytes.
 _ALIGNMENT = 8
-# Elements that are compared first; layouts that differ there are not compared whole.
+# How many elements are compared first: layouts that differ in these are not compared further.
 _SAMPLES = 4096
-# A layout that puts this share of the samples right is worth a look, though it is not the one.
+# A layout that puts this share of the samples in the right place is reported as near.
 _NEAR = 0.75
 _MAX_NEAR = 3
 _NOTHING = np.empty(0, np.uint8)
-# Integers that a reference may be stored as, the narrowest first.
+# Integer types that a reference may be stored as, the narrowest first.
 _NARROWER = ("u4", "s4", "u8", "s8")
-# One type of each width, for bytes of which no type is known.
+# One type of each width, for bytes whose type is unknown.
 _WIDTHS = ("u4", "u8", "u16", "u32", "u64")
+
+
+class Candidate(NamedTuple):
+    """A layout that bytes may have.
+
+    Parameters
+    ----------
+    desc : MemoryDesc
+        The layout, by the dims of the caller.
+    order : tuple of int
+        Dim k of `names` is dim ``order[k]`` of the caller: ``(1, 0)`` if the names describe the
+        transposed matrix.
+    names : tuple of Name
+        Every known name.
+    agreement : float
+        Share of the elements that equal those of the reference, 0 to 1; 1 without a reference.
+    is_padding_zero : bool
+        Whether all padding is zero.
+    """
+
+    desc: MemoryDesc
+    order: tuple[int, ...]
+    names: tuple[Name, ...]
+    agreement: float
+    is_padding_zero: bool
+
+
+class Identification(NamedTuple):
+    """What `identify` found.
+
+    Parameters
+    ----------
+    candidates : tuple of Candidate
+        Every known layout that the bytes may have; without a reference, those with most padding
+        (all of it zero) come first.
+    near : tuple of Candidate
+        If there are no candidates: up to three layouts that put most elements (at least 3 of 4)
+        in the right place.
+    verdict : str
+        The answer in one sentence.
+    """
+
+    candidates: tuple[Candidate, ...]
+    near: tuple[Candidate, ...]
+    verdict: str
+
+
+def _title(found: Candidate) -> str:
+    """Return the names of a layout, the order of its dims, and whether its padding is not zero."""
+    # canonical tags first, then packings
+    ranked = sorted(
+        found.names, key=lambda name: (name.domain != "any", name.vocabulary != "weights")
+    )
+    names = [name.text for name in ranked[:_MAX_NAMES]]
+    if len(ranked) > _MAX_NAMES:
+        names.append("...")
+    text = names[0] if names else repr(found.desc)
+    if names[1:]:
+        text += f" ({', '.join(names[1:])})"
+    if found.order != tuple(sorted(found.order)):
+        text += f" of the dims in the order {' '.join(LETTERS[dim] for dim in found.order)}"
+    return text if found.is_padding_zero else f"{text}, with padding that is not zero"
+
+
+def _titles(found: Sequence[Candidate]) -> str:
+    """Return the first layouts, joined."""
+    shown = "; ".join(_title(each) for each in found[:_MAX_LISTED])
+    return f"{shown}; ..." if len(found) > _MAX_LISTED else shown
+
+
+def _no_layout(nbytes: int, what: str, sizes: Collection[int]) -> str:
+    """Return why there is no candidate: because of the size, or of the values."""
+    if nbytes in sizes:
+        return f"no known layout of {what} gives these bytes"
+    nearest = sorted(sorted(sizes, key=lambda size: abs(size - nbytes))[:_MAX_LISTED])
+    listed = ", ".join(map(str, nearest))
+    return f"no known layout of {what} takes {nbytes} bytes; the nearest sizes are {listed}"
 
 
 @allocates
@@ -52,27 +132,27 @@ def identify(
 ) -> Identification:
     """Find the known layouts that bytes may have.
 
-    With a reference, a layout fits if it puts each element where the bytes have it; where none
-    does in the order of its dims, the other orders of up to 4 dims are tried. Without one, the
-    size must fit and the padding must be zero, which several layouts may do.
+    With a reference, a layout fits if it puts each element where the bytes have it; if none does,
+    up to 4 dims are tried in every other order. Without a reference, the size must fit and the
+    padding must be zero, which may be true of several layouts.
 
     Parameters
     ----------
     data : ndarray, Memory, or object with the buffer protocol
-        The bytes; of an array, those that it holds in C order, whatever its dtype.
+        The bytes; of an array, its bytes in C order, whatever its dtype.
     like : ndarray, Memory, or tensor with DLPack, optional
         The same values by their logical dims.
     dims : iterable of int, optional
         The logical sizes, instead of `like`.
     dtype : DataType, str or numpy dtype, optional
-        Type of the elements in the bytes. By default that of `like`, or for integers one of 4 or
-        8 bits that holds all values of it; without `like`, any type.
+        Type of the elements in the bytes. By default that of `like`, or for integers a 4-bit or
+        8-bit type that holds all its values; without `like`, any type.
 
     Raises
     ------
     MemdescError
-        If neither or both of `like` and `dims` are given, there are no elements, or integers of
-        `like` exceed `dtype`.
+        If neither or both of `like` and `dims` are given, there are no elements, or `dtype` does
+        not hold the integers of `like`.
 
     Examples
     --------
@@ -97,7 +177,7 @@ def identify(
 
 
 def _bytes_of(data: Any) -> NDArray[np.uint8]:
-    """Return flat bytes, aligned for any type; of an array, those of its elements in C order."""
+    """Return flat bytes, aligned for any type; of an array, its elements in C order."""
     if isinstance(data, Memory):
         return data.data
     refuse_masked("data", data)
@@ -107,7 +187,7 @@ def _bytes_of(data: Any) -> NDArray[np.uint8]:
         try:
             data = np.frombuffer(data, np.uint8) if memoryview(data).nbytes else _NOTHING
         except (TypeError, ValueError, BufferError) as error:
-            msg = f"data: {type(data).__name__} is no contiguous buffer ({error}); pass bytes"
+            msg = f"data: {type(data).__name__} is not a contiguous buffer ({error}); pass bytes"
             raise MemdescError(msg) from None
     if data.dtype.hasobject:
         msg = f"data is an array of {data.dtype}, which holds references; pass bytes"
@@ -135,27 +215,27 @@ def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -
         if exact:
             break
     if len(exact) == 1:
-        return Identification(exact, (), f"one layout gives these bytes: {titles(exact)}")
+        return Identification(exact, (), f"one layout gives these bytes: {_titles(exact)}")
     if exact:
         why = "since the values do not tell them apart"
         return Identification(
-            exact, (), f"{len(exact)} layouts give these bytes, {why}: {titles(exact)}"
+            exact, (), f"{len(exact)} layouts give these bytes, {why}: {_titles(exact)}"
         )
     near = sorted(compared.values(), key=lambda each: -each.agreement)[:_MAX_NEAR]
     near = [each for each in near if each.agreement >= _NEAR]
     if near:
         verdict = (
             f"no known layout gives these bytes; {near[0].agreement:.2%} of the elements are where "
-            f"{title(near[0])} has them"
+            f"{_title(near[0])} has them"
         )
     else:
         types = " or ".join(str(reference.desc.dtype) for reference in references)
-        verdict = no_layout(len(data), f"{dims} elements of {types}", sizes)
+        verdict = _no_layout(len(data), f"{dims} elements of {types}", sizes)
     return Identification((), tuple(near), verdict)
 
 
 class _Reference:
-    """A tensor of the values that bytes hold, by logical indices and one of their types."""
+    """A tensor of the values that the bytes hold, in one of the types that they may have."""
 
     def __init__(self, data: NDArray[np.uint8], plain: Memory) -> None:
         self.desc = plain.desc
@@ -171,7 +251,7 @@ class _Reference:
         self._indices = np.unravel_index(self._at, self.desc.dims)
 
     def compare(self, known: Known) -> Candidate:
-        """Compare some elements, and if all of these agree, all."""
+        """Compare some elements and, if these agree, all."""
         desc = known.by_caller
         found = self._found[desc.offset(self._indices)]
         agreement = float((found == self._values[self._at]).mean())
@@ -201,11 +281,11 @@ def _by_padding(
     found.sort(key=lambda each: each.desc.nelems - each.desc.padded_nelems)
     if not fitting:
         what = f"{dims} elements of {dtype or 'any type'}"
-        verdict = no_layout(len(data), what, {size for _, sizes in known for size in sizes})
+        verdict = _no_layout(len(data), what, {size for _, sizes in known for size in sizes})
     elif not found:
         verdict = f"all {len(fitting)} layouts of this size have padding that is not zero here"
     elif len(found) == 1:
-        verdict = f"the size and zero padding leave one layout: {titles(found)}"
+        verdict = f"the size and zero padding leave one layout: {_titles(found)}"
     else:
         why = "" if found[0].desc.has_padding else ", none of which has padding"
         verdict = (
@@ -220,7 +300,7 @@ def _names(known: Known) -> tuple[Name, ...]:
 
 
 def _check_elements(dims: tuple[int, ...]) -> None:
-    """Refuse dims without elements, whose layouts nothing tells apart."""
+    """Refuse dims without elements: nothing distinguishes their layouts."""
     check_dims(dims)
     if 0 in dims:
         msg = f"dims {dims} have no elements, so every layout gives the same bytes"
@@ -228,12 +308,12 @@ def _check_elements(dims: tuple[int, ...]) -> None:
 
 
 def _references(plain: Memory, dtype: DataType | None) -> Iterator[Memory]:
-    """Return a reference by the types that the bytes may have."""
+    """Yield a reference for each type that the bytes may have."""
     own = plain.desc.dtype
     if dtype is not None:
         reference = reorder(plain, plain.desc.with_dtype(dtype))
         if is_integer(own.name) and not _holds(reference, plain):
-            msg = f"values of the reference, of {own}, do not all fit {dtype}"
+            msg = f"the reference has {own} values that do not fit {dtype}"
             raise MemdescError(msg)
         yield reference
         return

@@ -1,4 +1,4 @@
-"""Every layout that some system has a name for, of given dims and a data type."""
+"""Every layout of given dims and data type that some system has a name for."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_ORDERED", "Known", "known_layouts"]
 
-# Up to this many dims all their orders are tried: 24.
+# All orders of at most this many dims are tried: 24 of them.
 MAX_ORDERED = 4
 
 
 class Known(NamedTuple):
     """Descriptors that put every element of some dims at the same offset.
 
-    Dim k of `descs`, of which those with fewest blocks come first, is dim ``order[k]`` of the
-    caller. `key` is that of the offsets, by the dims of the caller.
+    Dim k of `descs` is dim ``order[k]`` of the caller; those with fewest blocks come first. `key`
+    identifies the offsets in terms of the caller's dims.
     """
 
     order: tuple[int, ...]
@@ -34,21 +34,21 @@ class Known(NamedTuple):
 
     @property
     def by_caller(self) -> MemoryDesc:
-        """The layout by the dims of the caller."""
+        """The layout in terms of the caller's dims."""
         return self.descs[0].permute_axes(self.order)
 
 
 def known_layouts(
     dims: tuple[int, ...], dtype: DataType, order: tuple[int, ...], nbytes: int
 ) -> tuple[list[Known], set[int]]:
-    """Return every known layout of a size once: those with names, and row-major ones in any order.
+    """Return every known layout of a size once: named ones, and row-major ones in any order.
 
     Parameters
     ----------
     dims : tuple of int
-        The logical sizes, as the caller counts them.
+        The logical sizes, in the caller's order.
     dtype : DataType
-        Type of the elements; some names are for some widths only.
+        Type of the elements; some names exist only for some widths.
     order : tuple of int
         Dim k of a name is dim ``order[k]`` of the caller.
     nbytes : int
@@ -59,7 +59,7 @@ def known_layouts(
     layouts : list of Known
         Those of this size.
     sizes : set of int
-        The sizes of all, in bytes.
+        The sizes of all known layouts, in bytes.
     """
     ordered = tuple(dims[k] for k in order)
     found: dict[tuple[object, ...], list[MemoryDesc]] = {}
@@ -78,7 +78,7 @@ def known_layouts(
 
 
 def _known_tags(dims: tuple[int, ...], bits: int) -> list[FormatTag]:
-    """Return the tag of each name that exists for these sizes and this width, once."""
+    """Return the tags of all names that exist for these sizes and this width, without repeats."""
     letters = LETTERS[: len(dims)]
     plain = map("".join, permutations(letters)) if len(dims) <= MAX_ORDERED else [letters]
     found: dict[FormatTag, None] = {}
@@ -95,7 +95,7 @@ def _count_blocks(desc: MemoryDesc) -> int:
 
 
 def _key(desc: MemoryDesc) -> tuple[object, ...]:
-    """Return a value that descriptors of one dims and dtype share if all offsets are equal."""
+    """Return a value that descriptors of the same dims and dtype share if all offsets are equal."""
     layout = desc.layout
     offsets = b"".join(table.tobytes() for table in layout.tables())
     axes = tuple(axis.dims for axis in layout.axes)

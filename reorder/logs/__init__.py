@@ -1,4 +1,4 @@
-"""Logs of oneDNN, analysed: what the reorders cost, and which need not be."""
+"""Analyse oneDNN logs: what the reorders cost, and which ones are unnecessary."""
 
 from reorder.logs.reorders import LoggedReorder, RoundTrip
 from reorder.logs.report import LogReport, report

@@ -1,4 +1,4 @@
-"""The reorders of a log: which are equal, what they cost, who made and who used their tensors."""
+"""The reorders of a log: their cost, and which primitives made and used their tensors."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 UNKNOWN = "unknown"
-# How many executions before and behind a reorder are searched for who made and used its tensors,
-# and for the way back.
+# How many executions before and after a reorder are searched for the primitives that made and used
+# its tensors, and for the reorder back.
 _NEAR = 8
 _OUTPUTS = ("dst", "diff_src", "diff_wei", "diff_bia", "diff")
 
@@ -40,19 +40,19 @@ class LoggedReorder(NamedTuple):
     executions : int
         How often it was executed.
     milliseconds : float
-        Time of all of them.
+        Total time of these executions.
     relation : str
-        ``no-op``, ``view`` or ``copy``, as `reorder.compare` says of the layouts; ``unknown``
-        where the line does not describe them.
+        ``no-op``, ``view`` or ``copy``, as `reorder.compare` says of the layouts; ``unknown`` if
+        the line does not describe them.
     why : str
         The reason.
     nbytes : int or None
         Bytes that one execution reads and writes, padding included.
     made_by, used_as : str
-        Which tensor of another primitive src was, and dst became: ``convolution wei``. It is the
-        nearest execution with a tensor of this layout and these dims; empty where none is near.
+        Which tensor of another primitive src was, or dst became, such as ``convolution wei``: that
+        of the nearest execution with a tensor of this layout and these dims; empty if none is near.
     in_each_run : int
-        How often it is executed in each run, where the log repeats itself; else 0.
+        How often it is executed in each run if the log repeats itself; otherwise 0.
     """
 
     primitive: VerbosePrimitive
@@ -87,14 +87,14 @@ class LoggedReorder(NamedTuple):
 
 
 def is_generated(implementation: str) -> bool:
-    """Whether oneDNN's name of an implementation stands for generated code, not the reference."""
+    """Whether oneDNN's name for an implementation means generated code, not the reference."""
     return "jit" in implementation or implementation.startswith("brgemm")
 
 
 class RoundTrip(NamedTuple):
-    """Reorders to a layout, and soon back: the reorders there, and those back.
+    """Reorders into a layout and soon back: `there` and `back`.
 
-    `between` are the kinds of primitives that were executed between the two, if any.
+    `between` lists the kinds of the primitives that were executed in between.
     """
 
     there: VerbosePrimitive
@@ -107,14 +107,14 @@ class RoundTrip(NamedTuple):
 def group_reorders(
     executions: Sequence[VerboseEntry], run: Sequence[VerboseEntry]
 ) -> list[LoggedReorder]:
-    """Return the reorders of a log, equal ones together, the most expensive first.
+    """Group equal reorders of a log, the most expensive first.
 
     Parameters
     ----------
     executions : sequence of VerboseEntry
         All executions.
     run : sequence of VerboseEntry
-        The executions of one run; empty where the log does not repeat itself.
+        The executions of one run; empty if the log does not repeat itself.
     """
     in_run = Counter(id(entry.primitive) for entry in run)
     groups: defaultdict[int, list[int]] = defaultdict(list)
@@ -143,7 +143,7 @@ def group_reorders(
 
 
 def round_trips(executions: Sequence[VerboseEntry]) -> list[RoundTrip]:
-    """Return pairs of reorders of which the second undoes the first, the most expensive first."""
+    """Return pairs of reorders whose second undoes the first, the most expensive first."""
     gone: dict[tuple[object, ...], int] = {}
     pairs: defaultdict[tuple[int, int, tuple[str, ...]], list[tuple[int, int]]] = defaultdict(list)
     for at, entry in enumerate(executions):
@@ -176,7 +176,7 @@ def is_reorder(primitive: VerbosePrimitive) -> bool:
 
 
 def _layout(tensor: VerboseTensor) -> str:
-    """Return the text of a descriptor without flag a, which says what a user asked for."""
+    """Return the text of a descriptor without flag a, which only records the user's request."""
     return re.sub(r"^(\w+):a", r"\1:", tensor.text)
 
 
@@ -188,7 +188,7 @@ def _adds(primitive: VerbosePrimitive) -> bool:
 def _relation(primitive: VerbosePrimitive) -> tuple[str, str]:
     src, dst = primitive.tensors["src"], primitive.tensors["dst"]
     if not isinstance(src.desc, MemoryDesc) or not isinstance(dst.desc, MemoryDesc):
-        return UNKNOWN, src.why or dst.why or "some sizes are known at execution only"
+        return UNKNOWN, src.why or dst.why or "some sizes are known only at execution"
     found = compare(src.desc, dst.desc)
     if found.kind == "copy" or not (primitive.attributes.scales or _adds(primitive)):
         return found.kind, found.why
@@ -203,14 +203,14 @@ def _nbytes(primitive: VerbosePrimitive) -> int | None:
 
 
 class _Neighbours:
-    """Who made the src of a reorder, and who used its dst."""
+    """Which primitives made the src of a reorder and used its dst."""
 
     def __init__(self, executions: Sequence[VerboseEntry]) -> None:
         self._executions = executions
         self._known: dict[tuple[int, int, str], str] = {}
 
     def common(self, places: Sequence[int], side: str) -> str:
-        """Return the most common answer over reorders at some places; empty if there is none."""
+        """Return the most common neighbour of the reorders at these places; empty if none."""
         found = Counter(filter(None, (self._near(at, side) for at in places)))
         return found.most_common(1)[0][0] if found else ""
 
@@ -236,7 +236,7 @@ class _Neighbours:
 
 
 def _match(tensor: VerboseTensor, other: VerbosePrimitive, *, is_output: bool) -> str:
-    """Return kind and tensor of a primitive that has this tensor; empty if it has not."""
+    """Return the kind of a primitive and its name for this tensor; empty if it has none."""
     for name, candidate in other.tensors.items():
         if (
             name.startswith(_OUTPUTS) == is_output

@@ -1,4 +1,4 @@
-"""Reorders of a log as cases, so that they are measured here."""
+"""Reorders of a log as cases, to measure them here."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ if TYPE_CHECKING:
 
 __all__ = ["logged_case"]
 
-# arguments of an attribute, and the options of a case; oneDNN 2 multiplies by its output scale
+# attribute arguments and the options of a case; oneDNN 2 multiplies by its output scale
 _SCALES = {"src": "src-scale", "src0": "src-scale", "dst": "scale", "": "src-scale"}
 _ZERO_POINTS = {"src": "src-zero-point", "src0": "src-zero-point", "dst": "zero-point"}
-# Values that a log does not hold.
+# Stand-ins for values, which a log does not contain.
 _SCALE, _ZERO_POINT = "0.5", "1"
 
 
 def logged_case(primitive: VerbosePrimitive) -> Case:
     """Return a reorder of a log as a case.
 
-    Scales and zero points get values of the same masks, as a log does not hold them.
+    A log does not contain scales and zero points: they get other values, with the same masks.
 
     Raises
     ------
     MemdescError
-        If a case cannot express it; with the reason.
+        If a case cannot express it; the message says why.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def logged_case(primitive: VerbosePrimitive) -> Case:
 
 def _described(tensor: VerboseTensor) -> MemoryDesc:
     if not isinstance(tensor.desc, MemoryDesc):
-        msg = tensor.why or "some sizes are known at execution only"
+        msg = tensor.why or "some sizes are known only at execution"
         raise MemdescError(msg)
     return tensor.desc
 

@@ -1,25 +1,85 @@
-"""What a log of oneDNN says about time: by primitive, and of its reorders."""
+"""What a log of oneDNN says about time: by primitive, in reorders, and in each run of a model."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from memdesc.verbose import VerboseLog
 from reorder.logs.reorders import group_reorders, round_trips
-from reorder.logs.repetition import Repetition, find_repetition
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
     from memdesc.verbose import VerboseEntry
     from reorder.logs.reorders import LoggedReorder, RoundTrip
 
-__all__ = ["KindTime", "LogReport", "report"]
+__all__ = ["KindTime", "LogReport", "Repetition", "find_repetition", "report"]
+
+# How many run lengths are tried: the most common distances between equal executions.
+_MAX_LENGTHS = 64
+
+
+class Repetition(NamedTuple):
+    """Equal consecutive runs: `runs` of them, of `length` executions each, starting at `start`."""
+
+    start: int
+    length: int
+    runs: int
+
+
+def find_repetition(keys: Sequence[int]) -> Repetition | None:
+    """Find the repetition that covers most of a sequence, with the shortest run, or None.
+
+    *Law*: each of `runs` slices of `length` keys from `start` on equals the first.
+
+    Parameters
+    ----------
+    keys : sequence of int
+        One for each execution; equal executions have equal keys.
+
+    Examples
+    --------
+    >>> find_repetition([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 8])
+    Repetition(start=1, length=3, runs=3)
+    """
+    numbers = np.asarray(keys, np.int64)
+    best, covered = None, 0
+    for length in sorted(_distances(numbers)):
+        start, matched = _longest(numbers[length:] == numbers[:-length])
+        # as many consecutive matches as a run is long mean two runs
+        if matched >= length and matched + length > covered:
+            covered = matched + length
+            best = Repetition(start, length, covered // length)
+    return best
+
+
+def _distances(numbers: NDArray[np.int64]) -> list[int]:
+    """Return the most common distances between consecutive equal executions."""
+    last: dict[int, int] = {}
+    found: Counter[int] = Counter()
+    for at, key in enumerate(numbers.tolist()):
+        if key in last:
+            found[at - last[key]] += 1
+        last[key] = at
+    return [distance for distance, _ in found.most_common(_MAX_LENGTHS)]
+
+
+def _longest(is_equal: NDArray[np.bool_]) -> tuple[int, int]:
+    """Return the start and the length of the longest stretch of True."""
+    ends = np.concatenate(([-1], np.flatnonzero(~is_equal), [len(is_equal)]))
+    longest = int(np.argmax(np.diff(ends)))
+    return int(ends[longest]) + 1, int(ends[longest + 1] - ends[longest]) - 1
 
 
 class KindTime(NamedTuple):
-    """Time of all executions of one kind of primitive; `by_reference` counts the slow ones."""
+    """Time of all executions of a primitive kind; `by_reference` counts the slow ones."""
 
     kind: str
     executions: int
@@ -33,15 +93,15 @@ class LogReport(NamedTuple):
     Parameters
     ----------
     kinds : tuple of KindTime
-        Executions by kind of primitive, the most expensive first.
+        Executions by primitive kind, the most expensive first.
     created : tuple of KindTime
-        Creations likewise.
+        The same for creations.
     repetition : Repetition or None
-        The runs, where the log repeats itself: their first execution, length and number.
+        The runs, if the log repeats itself: their first execution, length and number.
     reorders : tuple of LoggedReorder
-        Equal reorders together, the most expensive first.
+        Equal reorders grouped, the most expensive first.
     round_trips : tuple of RoundTrip
-        Reorders to a layout, and soon back.
+        Reorders into a layout and soon back.
     """
 
     kinds: tuple[KindTime, ...]
@@ -57,7 +117,7 @@ class LogReport(NamedTuple):
 
 
 def report(log: VerboseLog) -> LogReport:
-    """Add up the times of a log, and look for reorders that need not be.
+    """Add up the times of a log, and find unnecessary reorders.
 
     Parameters
     ----------
@@ -67,7 +127,7 @@ def report(log: VerboseLog) -> LogReport:
     Raises
     ------
     MemdescError
-        If it is no log.
+        If it is not a log.
 
     Examples
     --------
@@ -81,7 +141,7 @@ def report(log: VerboseLog) -> LogReport:
     """
     if not isinstance(log, VerboseLog):
         msg = (  # type: ignore[unreachable] # callers without types
-            f"a report is made of what read_verbose() returns, not of {short_repr(log)}"
+            f"report() takes what read_verbose() returns, not {short_repr(log)}"
         )
         raise MemdescError(msg)
     executions = log.executions

@@ -1,4 +1,4 @@
-"""Flat bytes as numpy arrays: the logical array over dims, the physical array over blocks."""
+"""Flat bytes as numpy arrays: of elements, of logical dims, or of blocks in memory order."""
 
 from __future__ import annotations
 
@@ -8,14 +8,28 @@ import numpy as np
 
 from memdesc import MemdescError, NotBlockedError
 from memdesc.layout import memory_order
-from reorder.memory.packing import pack, unpack
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import Block, MemoryDesc
 
-__all__ = ["is_plain", "logical_array", "physical_array", "write_logical"]
+
+__all__ = ["is_plain", "logical_array", "pack", "physical_array", "unpack", "write_logical"]
+
+
+def unpack(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
+    """Return the elements of flat bytes as integers of their bits; 4-bit ones as a copy."""
+    if desc.dtype.is_packed:
+        return np.stack([data & 15, data >> 4], axis=1).reshape(-1)
+    itemsize = desc.dtype.bits_dtype.itemsize
+    return data[: len(data) // itemsize * itemsize].view(desc.dtype.bits_dtype)
+
+
+def pack(elements: NDArray[Any], data: NDArray[np.uint8], desc: MemoryDesc) -> None:
+    """Write back 4-bit elements that `unpack` copied; others are views already."""
+    if desc.dtype.is_packed:
+        data[:] = elements[0::2] | elements[1::2] << 4
 
 
 def is_plain(desc: MemoryDesc) -> bool:
@@ -24,7 +38,7 @@ def is_plain(desc: MemoryDesc) -> bool:
 
 
 def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the array whose axes are the dims: a view of plain layouts, else mostly a copy."""
+    """Return the array whose axes are the dims: a view of plain layouts, or usually a copy."""
     values = unpack(data, desc)
     if is_plain(desc):
         loops = [
@@ -63,7 +77,7 @@ def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
         )
         raise NotBlockedError(msg)
     if desc.layout.has_partial_blocks:
-        msg = f"{desc!r} ends inside a block, so its blocks are no n-d array"
+        msg = f"{desc!r} ends inside a block, so its blocks are not an n-d array"
         raise NotBlockedError(msg)
     loops = sorted(desc.blocks, key=memory_order)
     return _strided(unpack(data, desc), desc, loops).view(desc.dtype.numpy)
@@ -83,7 +97,7 @@ def _gather(values: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:
 def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDArray[Any]:
     """Return a view of elements with one axis for each block."""
     start = values[desc.offset0 :] if desc.nelems else values[:0]
-    # a loop of one step, and one of an array without elements, may have a stride that numpy refuses
+    # a loop with one step, or in an array without elements, may have a stride that numpy refuses
     strides = [
         loop.stride * values.itemsize if loop.extent > 1 and desc.nelems else values.itemsize
         for loop in loops
@@ -93,6 +107,6 @@ def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDAr
             start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable
         )
     except ValueError:
-        # of no elements, or of one that is repeated
-        msg = f"{desc!r} has dims of more bytes than an array of numpy may have; see .data"
+        # an array without elements, or of one that is repeated
+        msg = f"{desc!r} has dims that span more bytes than a numpy array may have; see .data"
         raise MemdescError(msg) from None

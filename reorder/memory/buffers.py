@@ -1,4 +1,4 @@
-"""Buffers that callers pass: checked once, at the border."""
+"""Buffers as flat bytes: those of callers, checked once at the border, and new ones, zeroed."""
 
 from __future__ import annotations
 
@@ -9,20 +9,10 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, OverlapError
+from memdesc import MemdescError, MemoryDesc, OutOfMemoryError, OverlapError
 from memdesc.search import SearchLimitError, Term, solve
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.values.masked import refuse_masked
-
-# An array object is Python's object header, then the address of its data (numpy's C API,
-# PyArrayObject_fields); .ctypes.data gives the same and takes eight times as long.
-_DATA = object.__basicsize__
-DATA_SLOT = _DATA // 8
-# C-contiguous, and writeable (numpy's C API, NPY_ARRAY_*)
-_READABLE, _WRITABLE = 0x1, 0x401
-
-# the first protocol of pickle with buffers of their own
-_OUT_OF_BAND = 5
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +25,18 @@ __all__ = [
     "check_disjoint",
     "flat_bytes",
     "pickled_bytes",
+    "zeroed_bytes",
 ]
+
+# An array object is Python's object header, then the address of its data (numpy's C API,
+# PyArrayObject_fields); .ctypes.data gives the same and takes eight times as long.
+_DATA = object.__basicsize__
+DATA_SLOT = _DATA // 8
+# C-contiguous, and writeable (numpy's C API, NPY_ARRAY_*)
+_READABLE, _WRITABLE = 0x1, 0x401
+# The first protocol of pickle with buffers of their own.
+_OUT_OF_BAND = 5
+_LINE_NBYTES = 64
 
 
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
@@ -74,11 +75,11 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
             )
         except (TypeError, ValueError, BufferError) as error:
             msg = (
-                f"{side}: {type(buffer).__name__} is no contiguous buffer ({error}); pass a numpy "
-                "array or bytes"
+                f"{side}: {type(buffer).__name__} is not a contiguous buffer ({error}); pass a "
+                "numpy array or bytes"
             )
             raise MemdescError(msg) from None
-    buffer = np.asarray(buffer)  # a matrix has two axes whatever is asked of it
+    buffer = np.asarray(buffer)  # a numpy.matrix always has two axes
     legal = (desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
     if buffer.dtype not in (legal[1:] if desc.dtype.is_packed else legal):
         why = (
@@ -109,8 +110,8 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
     itemsize = desc.dtype.bits_dtype.itemsize
     if desc.nelems and address_of(buffer) % itemsize:
         msg = (
-            f"{side} starts at address {address_of(buffer):#x}, no multiple of the {itemsize} "
-            f"bytes of {desc.dtype}; copy it"
+            f"{side} starts at address {address_of(buffer):#x}, which is not a multiple of the "
+            f"{itemsize} bytes of {desc.dtype}; copy it"
         )
         raise MemdescError(msg)
     flat: NDArray[np.uint8] = buffer.reshape(-1).view(np.uint8)
@@ -118,7 +119,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
 
 
 def pickled_bytes(data: NDArray[np.uint8], protocol: SupportsIndex) -> PickleBuffer | bytearray:
-    """Return flat bytes for a pickle; from protocol 5 on they may be sent beside it, uncopied."""
+    """Return flat bytes for a pickle; from protocol 5 on they may travel beside it, uncopied."""
     return PickleBuffer(data) if index(protocol) >= _OUT_OF_BAND else bytearray(data)  # type: ignore[arg-type] # arrays of bytes are buffers
 
 
@@ -128,7 +129,7 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 class BufferCheck:
-    """The requirements of one side of a reorder on a buffer; a call checks a buffer."""
+    """What one side of a reorder requires of a buffer; calling it checks one."""
 
     __slots__ = ("alignment", "desc", "dtypes", "flags", "min_nbytes", "side", "write")
 
@@ -159,8 +160,8 @@ class BufferCheck:
         )
 
     def __call__(self, buffer: Any) -> tuple[NDArray[Any], int]:
-        """Return a buffer as a contiguous array, and its address; raises as `flat_bytes`."""
-        # `flat_bytes` accepts other buffers too, or raises the error
+        """Return a buffer as a contiguous array, and its address; raise as `flat_bytes` does."""
+        # `flat_bytes` accepts more kinds of buffers, or raises the error
         if self.accepts(buffer) and not (address := address_of(buffer)) % self.alignment:
             return buffer, address
         flat = flat_bytes(buffer, self.desc, self.side, write=self.write)
@@ -170,21 +171,21 @@ class BufferCheck:
 def check_disjoint(
     src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], dst_desc: MemoryDesc
 ) -> None:
-    """Refuse buffers that share a byte which dst writes, unless the reorder is a no-op.
+    """Refuse buffers that share a byte that dst writes, unless the reorder is a no-op.
 
     Raises
     ------
     OverlapError
-        Unless the bytes are proven disjoint by bounded work, or the descriptors are
-        equal and start at the same byte.
+        Unless bounded work proves the bytes disjoint, or the descriptors are equal and
+        start at the same byte.
     """
     distance = address_of(dst) - address_of(src)
     if (distance == 0 and src_desc == dst_desc) or are_apart(src_desc, dst_desc, distance):
         return
     msg = (
         f"src and dst share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and "
-        f"{dst_desc.min_nbytes} at {address_of(dst):#x}, and dst would overwrite what is still to "
-        "be read; reorder into another buffer"
+        f"{dst_desc.min_nbytes} at {address_of(dst):#x}, and dst would overwrite bytes of "
+        "src before they are read; reorder into another buffer"
     )
     raise OverlapError(msg)
 
@@ -215,3 +216,20 @@ def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> bool
         return solve(terms, start) is None
     except SearchLimitError:
         return False
+
+
+def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
+    """Allocate zeros, aligned to a cache line.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the system does not have this much memory.
+    """
+    try:
+        raw = np.zeros(nbytes + _LINE_NBYTES, np.uint8)
+    except (MemoryError, ValueError):
+        msg = f"{nbytes} bytes are more memory than there is; reorder the tensor in parts"
+        raise OutOfMemoryError(msg) from None
+    skipped = -address_of(raw) % _LINE_NBYTES
+    return raw[skipped : skipped + nbytes]

@@ -1,4 +1,4 @@
-"""Compensation of int8 weights: sums of the stored elements, written behind them."""
+"""Compensation of int8 weights: sums of the stored elements, which follow them in memory."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["compensate", "compensation"]
 
 
 def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray[np.int32]]:
-    """Return the sums behind the elements of flat bytes: ``s8s8`` and ``asymmetric``.
+    """Return the sums that follow the elements of flat bytes: ``s8s8`` and ``asymmetric``.
 
-    Axes are the padded dims of the masks. An array is a view of the bytes unless a dim of its mask
-    is blocked and another one lies between its blocks: then it is a copy.
+    Axes are the padded dims of the masks. An array is a view of the bytes, or a copy if a dim of
+    its mask is blocked with another dim between its blocks.
     """
     return {name: blocks.reshape(shape) for name, (blocks, shape) in _spans(data, desc).items()}
 
@@ -30,10 +30,10 @@ def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray
 def compensate(
     data: NDArray[np.uint8], desc: MemoryDesc, sums: dict[int, NDArray[np.int32]] | None = None
 ) -> None:
-    """Write the compensation of the elements in flat bytes: -128 times their sum, or minus it.
+    """Write the compensation of the elements in flat bytes: -128 times their sum, or its negative.
 
-    The sums are over all dims that a mask does not name, of the stored int8 values; where a
-    dim of the mask is padded they are 0. A backend that has computed them passes them, by mask.
+    Stored int8 values are summed over all dims outside the mask; sums in the padding of a dim of
+    the mask are 0. A backend that has already computed the sums passes them, by mask.
     """
     extra = desc.extra
     if extra is None or not desc.nelems:
@@ -49,7 +49,7 @@ def compensate(
 def _spans(
     data: NDArray[np.uint8], desc: MemoryDesc
 ) -> dict[str, tuple[NDArray[np.int32], tuple[int, ...]]]:
-    """Return a view of each compensation with an axis for each block, and the padded dims.
+    """Return for each compensation a view with one axis per block, and the padded dims.
 
     Axes are in the order of the index: dim by dim, the largest step first.
     """
@@ -65,7 +65,7 @@ def _spans(
 
 
 def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.int32]:
-    """Return the sums over the dims outside of a mask, over padded indices of those inside."""
+    """Sum over the dims outside a mask; the result has the padded dims of those inside."""
     kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
     layout = desc.layout
     if layout.has_partial_blocks:

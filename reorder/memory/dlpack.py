@@ -1,7 +1,7 @@
-"""DLPack both ways, also for the types that numpy does not export or import: bf16, f8, e8m0.
+"""DLPack in both directions, including types that numpy does not exchange: bf16, f8, e8m0.
 
-numpy moves their bits as unsigned integers; the type in a capsule is rewritten before a
-consumer has it, or after its producer has passed it on. Source: DLPack 1.1, `dlpack.h`.
+numpy passes their bits as unsigned integers; the type in a capsule is rewritten before a
+consumer sees it, or after its producer has handed it over. Source: DLPack 1.1, `dlpack.h`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CODES = {
 _TYPES = {code: data_type(name) for name, code in _CODES.items()}
 _VERSION = (1, 0)
 _MAX_NDIM = 64
-# characters; errors of torch list the stack
+# In characters: errors of torch contain a stack trace.
 _MAX_REASON = 400
 # Addresses of user programs are in the lower half.
 _MAX_ADDRESS = 2**63
@@ -83,7 +83,7 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes
 
 
 def _tensor_in(capsule: Any) -> _Tensor | None:
-    """Return the tensor in a capsule that is not consumed; None for an unknown form."""
+    """Return the tensor in a capsule that is not consumed; None for an unknown version."""
     if _is_valid(capsule, b"dltensor"):
         return _Tensor.from_address(_pointer(capsule, b"dltensor") or 0)
     if _is_valid(capsule, b"dltensor_versioned"):
@@ -118,7 +118,7 @@ class TensorView:
         capsule = self.array.view(dtype.bits_dtype).__dlpack__(**given)
         tensor = _tensor_in(capsule)
         if tensor is None:
-            msg = f"numpy made a capsule of a form that cannot be told to hold {dtype}"
+            msg = f"numpy made a capsule of a version that cannot be relabelled as {dtype}"
             raise BufferError(msg)
         tensor.code = _CODES[dtype.name]
         return capsule
@@ -128,7 +128,7 @@ class TensorView:
 
 
 class _Taken:
-    """A capsule, taken from its producer, for numpy to read."""
+    """A capsule taken from its producer, for numpy to read."""
 
     def __init__(self, capsule: Any) -> None:
         self._capsule = capsule
@@ -141,7 +141,7 @@ class _Taken:
 
 
 class Exporter(Protocol):
-    """What exports itself by DLPack: tensors of torch, JAX, TVM, ..."""
+    """An object that exports itself by DLPack: a tensor of torch, JAX, TVM, ..."""
 
     def __dlpack_device__(self) -> tuple[Any, Any]: ...
 
@@ -164,7 +164,7 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
         Its name in messages.
     write : bool
         Whether it will be written. A tensor that requires a gradient is then refused, as torch
-        refuses changes in place; else its array is read-only.
+        refuses changes in place; otherwise its array is read-only.
 
     Raises
     ------
@@ -175,16 +175,16 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     if has_gradient := getattr(x, "requires_grad", False) is True and hasattr(x, "detach"):
         if write:
             msg = (
-                f"{side}: the {name} requires a gradient, which a change in place would not be "
-                f"part of; pass {side}.detach()"
+                f"{side}: the {name} requires a gradient, which would miss a change in place; "
+                f"pass {side}.detach()"
             )
             raise MemdescError(msg)
         x = x.detach()
     kind = _device_of(x, f"{side}: the {name}")
     if kind not in _READABLE:
         msg = (
-            f"{side}: the {name} lies on DLPack device type {kind}, not in memory of the CPU; move "
-            "it there first, as .cpu() does"
+            f"{side}: the {name} lies on DLPack device type {kind}, not in CPU memory; move it "
+            "there first, for example with .cpu()"
         )
         raise MemdescError(msg)
     try:
@@ -196,7 +196,7 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     except Exception as error:  # noqa: BLE001 - a producer may raise anything
         msg = (
             f"{side}: the {name} exports no array by DLPack: {_reason(error)}; pass a dense copy "
-            "on the CPU, such as numpy.asarray() or torch's to_dense() makes"
+            "on the CPU, for example from numpy.asarray() or torch's to_dense()"
         )
         raise MemdescError(msg) from None
     array = array if dtype is None else array.view(dtype.numpy)
@@ -221,21 +221,23 @@ def _device_of(x: Exporter, what: str) -> int:
     except MemoryError:
         raise
     except Exception as error:  # noqa: BLE001 - a producer may raise anything
-        msg = f"{what} does not tell its device ({_reason(error)}); pass a dense tensor on the CPU"
+        msg = (
+            f"{what} does not report its device ({_reason(error)}); pass a dense tensor on the CPU"
+        )
         raise MemdescError(msg) from None
 
 
 def _refuse_negated(x: Exporter, side: str) -> None:
     if getattr(x, "is_neg", bool)():
         msg = (
-            f"{side}: the {type(x).__name__} is a view that negates what lies in memory, which "
-            f"DLPack does not express; pass {side}.resolve_neg()"
+            f"{side}: the {type(x).__name__} is a view that negates its memory, which DLPack "
+            f"cannot express; pass {side}.resolve_neg()"
         )
         raise MemdescError(msg)
 
 
 def _reason(error: Exception) -> str:
-    """Return what an error of a producer says, in one short line."""
+    """Return the message of a producer's error as one short line."""
     return " ".join(str(error).split())[:_MAX_REASON] or type(error).__name__
 
 
@@ -258,7 +260,7 @@ def _take(x: Exporter) -> tuple[Any, DataType | None]:
     """Take a capsule; if numpy does not know its type, relabel it as bits and return the type."""
     try:
         capsule = x.__dlpack__(max_version=_VERSION) if _READS_VERSIONS else x.__dlpack__()
-    except TypeError:  # a producer from before versions
+    except TypeError:  # a producer that predates versions
         capsule = x.__dlpack__()
     tensor = _tensor_in(capsule)
     if tensor is not None:

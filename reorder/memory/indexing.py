@@ -1,4 +1,4 @@
-"""Elements by logical index: `memory[1, 9]` and `memory[:, 3]`, as numpy indexes an array."""
+"""Elements by logical index: `memory[1, 9]` and `memory[:, 3]`, as in numpy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Selection(NamedTuple):
 
 
 def select(desc: MemoryDesc, key: Any) -> Selection:
-    """Return what a key of integers, slices and `...` selects of the logical elements.
+    """Return which logical elements a key of integers, slices and `...` selects.
 
     Raises
     ------
@@ -60,14 +60,14 @@ def select(desc: MemoryDesc, key: Any) -> Selection:
 def elements_at(
     data: NDArray[np.uint8], desc: MemoryDesc, selection: Selection, start: int = 0
 ) -> Any:
-    """Return selected elements as an array that cannot be written, or as a scalar of numpy.
+    """Return selected elements as a read-only array, or as a numpy scalar.
 
     Parameters
     ----------
     data : ndarray of uint8
         Bytes of the buffer from `start` on.
     start : int
-        A whole number of elements; of 4-bit ones, of pairs.
+        A multiple of the element size; for 4-bit elements, of pairs.
     """
     dtype = desc.dtype
     offsets = selection.offsets - start * 8 // dtype.bits
@@ -82,7 +82,7 @@ def elements_at(
 
 
 def _per_dim(key: Any, desc: MemoryDesc) -> list[int | NDArray[np.int64]]:
-    """Return the index, or those of a slice, for each dim."""
+    """Return an index, or the indices of a slice, for each dim."""
     given = list(key) if isinstance(key, tuple) else [key]
     ellipses = [k for k, entry in enumerate(given) if entry is Ellipsis]
     missing = desc.ndims - len(given) + len(ellipses)
@@ -108,8 +108,8 @@ def _entry(entry: Any, dim: int, size: int) -> int | NDArray[np.int64]:
         i = None
     if i is None or isinstance(entry, bool):
         msg = (
-            f"index {short_repr(entry)} of {dim_name(dim)} is no integer or slice; for arrays and "
-            "masks take .numpy()"
+            f"index {short_repr(entry)} of {dim_name(dim)} is neither an integer nor a slice; to "
+            "index by arrays or masks, use .numpy()"
         )
         raise MemdescError(msg)
     if not -size <= i < size:

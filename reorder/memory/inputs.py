@@ -19,9 +19,9 @@ from memdesc import (
 )
 from memdesc.errors import short_repr
 from memdesc.names import expand_meta_tag, is_image, resolve
+from reorder.memory.arrays import pack
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.memory import Memory
-from reorder.memory.packing import pack
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ __all__ = ["as_memory", "as_output", "from_pixels", "result_desc", "to_pixels"]
 
 
 def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
-    """Return a tensor as memory; only 4-bit elements of numpy and blocked arrays are copied."""
+    """Return a tensor as memory; only numpy's 4-bit elements and blocked arrays are copied."""
     if isinstance(x, Memory):
         if src is not None:
             msg = "src describes an ndarray; a Memory has a descriptor already"
@@ -46,7 +46,7 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
         x = from_dlpack(x, "x")
     if not isinstance(x, np.ndarray):
         is_nested = isinstance(x, list | tuple)
-        mend = "give np.asarray(x)" if is_nested else "for raw bytes give src=, a MemoryDesc"
+        mend = "pass np.asarray(x)" if is_nested else "for raw bytes pass src=, a MemoryDesc"
         msg = (
             f"x must be a Memory, a numpy array or a tensor with DLPack, not {type(x).__name__}; "
             f"{mend}"
@@ -74,12 +74,12 @@ def result_desc(
     """Return the descriptor of the result of a reorder: that of `out`, if it says what it holds.
 
     A name takes the dims of src, and the data type of `out` or of src. Without dst the layout is
-    that of `out`, or of src; of a src that a stride of 0 repeats, the plain one.
+    that of `out`, or of src; if strides of 0 repeat elements of src, it is the plain one.
 
     Raises
     ------
     MemdescError
-        If nothing says what is wanted, or `out` contradicts it.
+        If neither dst, `out` nor dtype is given, or `out` contradicts the others.
     """
     if dst is None:
         if out is None and dtype is None:
@@ -103,15 +103,15 @@ def result_desc(
             desc = memory_desc(src.dims, wanted, dst)
     if out is not None and out != desc:
         msg = (
-            f"out is {out!r}, but dst and dtype ask for {desc!r}; leave them out, or give such "
-            "memory as out"
+            f"out is {out!r}, but dst and dtype ask for {desc!r}; leave them out, or pass "
+            "memory of that kind as out"
         )
         raise MemdescError(msg)
     return desc
 
 
 def as_output(out: Any, dst: object) -> Memory:
-    """Return what a caller wants written as memory, without a copy.
+    """Return the output that a caller passes as memory, without a copy.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def _attached(x: NDArray[Any]) -> Memory:
     if x.flags.c_contiguous:
         return Memory.attached(desc, x.reshape(-1).view(np.uint8))
     x = x.view(desc.dtype.bits_dtype)  # as_strided fails for some types of ml_dtypes
-    # the memory from the lowest address that x touches; gaps between its elements are not read
+    # memory starts at the lowest address that x touches; gaps between elements are not read
     lowest = x[
         tuple(
             slice(-1 if step < 0 else 0, None) if size else slice(None)
@@ -178,7 +178,7 @@ def _attached(x: NDArray[Any]) -> Memory:
 
 
 def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[Any]:
-    """Return a view, or for blocked layouts a copy, whose axes are the logical dims."""
+    """Return a view (of blocked layouts a copy) whose axes are the logical dims."""
     if not isinstance(src, str | FormatTag):
         msg = (  # type: ignore[unreachable] # callers without types
             f"src must be a name, a FormatTag or a MemoryDesc, not {short_repr(src)}"
@@ -226,7 +226,7 @@ def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
     Raises
     ------
     MemdescError
-        If they are no array of (height, width, channels), at least as large as the image,
+        If they are not an array of (height, width, channels), at least as large as the image,
         of the dtype of its lanes or of its bits.
     """
     refuse_masked("x", pixels)

@@ -11,13 +11,11 @@ from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import allocates, short_repr
 from memdesc.int64 import checked_flag
-from reorder.memory.allocate import zeroed_bytes
-from reorder.memory.arrays import is_plain, logical_array, physical_array, write_logical
-from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes
+from reorder.memory.arrays import is_plain, logical_array, physical_array, unpack, write_logical
+from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes, zeroed_bytes
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
 from reorder.memory.indexing import elements_at, select
-from reorder.memory.packing import unpack
 from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ class Memory(Checked):
         must_write = checked_flag("zero_pad", zero_pad) and desc.has_padding and desc.nelems > 0
         if must_write and desc.has_broadcast:
             msg = (
-                f"{desc!r} has a stride of 0, so its padding lies on its data; pass zero_pad=False"
+                f"{desc!r} has a stride of 0, so its padding overlaps its data; pass zero_pad=False"
             )
             raise MemdescError(msg)
         try:
@@ -81,8 +79,8 @@ class Memory(Checked):
         except MemdescError as error:
             if must_write and "read-only" in str(error):
                 msg = (
-                    "buffer is read-only, but zeros belong into its padding; pass a copy, or "
-                    "zero_pad=False if they are there"
+                    "buffer is read-only, but its padding must be set to zero; pass a copy, or "
+                    "zero_pad=False if it is zero already"
                 )
                 raise MemdescError(msg) from None
             raise
@@ -114,7 +112,7 @@ class Memory(Checked):
 
     @property
     def elements(self) -> NDArray[Any]:
-        """The buffer as unsigned integers of the element's bits; bytes of two for 4-bit types."""
+        """The buffer as unsigned integers of the elements' bits; for 4-bit types, as bytes."""
         if self.desc.dtype.is_packed:
             return self.data
         return unpack(self.data, self.desc)
@@ -145,19 +143,19 @@ class Memory(Checked):
 
     @allocates
     def __getitem__(self, key: Any) -> Any:
-        """Read elements by their logical index, whatever the layout; nothing else is read.
+        """Read elements by their logical index, whatever the layout; no other bytes are read.
 
         *Law*: `m[key]` equals `m.numpy()[key]`.
 
         Parameters
         ----------
         key : int, slice, ... or a tuple of them
-            As of numpy's arrays.
+            As for numpy's arrays.
 
         Returns
         -------
         ndarray or scalar
-            A copy that cannot be written: a change of it would not reach the memory. See `apply`.
+            A read-only copy: writes into it would not reach the memory. See `apply`.
 
         Raises
         ------
@@ -195,8 +193,7 @@ class Memory(Checked):
             return array
         if copy is False:
             msg = (
-                f"{self.desc!r} holds {array.dtype.name}, so an array of {wanted.name} "
-                "cannot be without a copy"
+                f"{self.desc!r} holds {array.dtype.name}, so an array of {wanted.name} needs a copy"
             )
             raise MemdescError(msg)
         try:
@@ -209,17 +206,17 @@ class Memory(Checked):
         return CPU_DEVICE
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Export the logical array, without copying; `copy=True` copies, and so takes any layout.
+        """Export the logical array without copying; with `copy=True` a copy, of any layout.
 
         Raises
         ------
         BufferError
-            If the layout is no strided array of its dims, or the type has 4 bits.
+            If the layout is not a strided array of its dims, or the type has 4 bits.
         """
         if (dtype := self.desc.dtype).is_packed:
             msg = (
-                f"two {dtype} elements share a byte, on which readers of DLPack differ; export "
-                ".data, or reorder() to a wider type"
+                f"two {dtype} elements share a byte, and readers of DLPack disagree on their "
+                "order; export .data, or reorder() to a wider type"
             )
             raise BufferError(msg)
         try:
@@ -233,7 +230,7 @@ class Memory(Checked):
         return TensorView(array).__dlpack__(**{**options, "copy": None})
 
     def block_tensor(self) -> TensorView:
-        """Return the physical n-d array of `blocks()` for consumers of DLPack, bf16 and f8 too.
+        """Return the physical n-d array of `blocks()` for DLPack consumers, including bf16 and f8.
 
         Raises
         ------
@@ -271,14 +268,14 @@ class Memory(Checked):
     def numpy(self, *, copy: bool | None = None) -> NDArray[Any]:
         """Return the logical array: its axes are the dims.
 
-        To change the elements, take `apply`, `blocks`, or ``reorder(array, out=memory)``:
-        writes into this array reach the memory only where it is a view.
+        To change the elements, use `apply`, `blocks`, or ``reorder(array, out=memory)``:
+        writes into this array reach the memory only if it is a view.
 
         Parameters
         ----------
         copy : bool, optional
-            None gives a view of a plain layout, and of a blocked one a copy, unless its
-            elements happen to lie in row-major order; True always copies; False gives the
+            None gives a view of a plain layout, and a copy of a blocked one unless its
+            elements happen to lie in row-major order; True always copies; False gives a
             view of a plain layout and refuses others.
 
         Raises
@@ -295,8 +292,8 @@ class Memory(Checked):
         """
         if copy is False and not is_plain(self.desc):
             msg = (
-                f"{self.desc!r} is no strided array of its dims, so numpy(copy=False) cannot be; "
-                "see blocks() for a view"
+                f"{self.desc!r} is not a strided array of its dims, so numpy(copy=False) is "
+                "impossible; see blocks() for a view"
             )
             raise MemdescError(msg)
         array = logical_array(self.data, self.desc)
@@ -331,7 +328,7 @@ class Memory(Checked):
             )
             raise MemdescError(msg)
         if not self.data.flags.writeable:
-            msg = "apply() writes, but the buffer is read-only; attach a copy"
+            msg = "apply() writes into the buffer, which is read-only; attach a copy"
             raise MemdescError(msg)
         if desc.has_broadcast:
             msg = f"{desc!r} has a stride of 0: one element would be written for several indices"
@@ -366,22 +363,22 @@ class Memory(Checked):
         return compensation(self.data, self.desc)
 
     def check_padding(self) -> None:
-        """Check that the padding holds zeros, as it must; foreign buffers may break that.
+        """Check that the padding holds zeros, as it must; foreign buffers may not.
 
-        `Memory(desc, buffer)` has cleared it: to see what a dump holds, attach it with
+        `Memory(desc, buffer)` clears the padding: to see what a dump holds, attach it with
         ``zero_pad=False``.
 
         Raises
         ------
         PaddingError
-            With the lowest byte that does not, and its position in the padded dims.
+            With the first byte that is not zero, and its position in the padded dims.
         """
         check_padding(self.data, self.desc)
 
 
 def _attached_again(desc: MemoryDesc, data: PickleBuffer | bytearray) -> Memory:
-    """Make memory that was pickled: its bytes are kept as they were, padding too."""
+    """Restore pickled memory: its bytes are kept as they were, including the padding."""
     held = np.asarray(memoryview(data))
-    # buffers beside a pickle may lie anywhere
+    # buffers sent beside a pickle may start at any address
     is_aligned = address_of(held) % desc.dtype.bits_dtype.itemsize == 0
     return Memory(desc, held if is_aligned else held.copy(), zero_pad=False)

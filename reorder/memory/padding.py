@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import PaddingError
-from reorder.memory.packing import pack, unpack
+from reorder.memory.arrays import pack, unpack
 from reorder.plan.padding_boxes import padding_boxes
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class NonZero(NamedTuple):
 def find_nonzero(
     data: NDArray[np.uint8], desc: MemoryDesc, limit: int
 ) -> tuple[int, list[NonZero]]:
-    """Return how many elements of the padding are not zero, and the lowest, up to a limit."""
+    """Count the elements of the padding that are not zero, and list the first ones, to a limit."""
     values = unpack(data, desc)
     if not any(part.any() for part in _parts(values, desc)):
         return 0, []
@@ -60,7 +60,7 @@ def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     Raises
     ------
     PaddingError
-        With the lowest byte that does, and its position in the padded dims.
+        With the first byte that is not zero, and its position in the padded dims.
     """
     _, places = find_nonzero(data, desc, 1)
     for at, byte, bits in places:
@@ -72,7 +72,7 @@ def check_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
 
 
 def _parts(values: NDArray[Any], desc: MemoryDesc) -> Iterator[NDArray[Any]]:
-    """Return views of all padding; elements that a stride of 0 repeats are in them once."""
+    """Return views of all padding; elements that a stride of 0 repeats appear once."""
     for box in padding_boxes(desc):
         nodes = [node for node in box.nodes if node.strides[0]]
         shape = [node.extent for node in nodes]

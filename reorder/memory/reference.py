@@ -1,13 +1,13 @@
-"""The definition of a reorder, by offset tables in numpy: slow, and the oracle of all tests."""
+"""The definition of a reorder, with offset tables in numpy: slow, and the tests' oracle."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from memdesc.errors import allocates
+from reorder.memory.arrays import pack, unpack
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.compensation import compensate
-from reorder.memory.packing import pack, unpack
 from reorder.plan.plan import check_pair, check_types
 from reorder.values.binding import bind
 from reorder.values.convert import convert
@@ -30,7 +30,7 @@ def execute_reference(
     Parameters
     ----------
     src_desc, dst_desc : MemoryDesc
-        Of the same dims.
+        With the same dims.
     src, dst : buffer
         As for `execute`.
     attr : Attr, optional

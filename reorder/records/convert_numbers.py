@@ -1,9 +1,10 @@
-"""The numbers of one record written as those of another, so that no value changes.
+"""Write the numbers of one record as those of another, so that no value changes.
 
-Codes keep their order: a target with zero points of its own gets the codes as they are, from its
-lowest code on; one without gets them less the zero point of the source. What one format adds to
-`scale * code` becomes a zero point of the other where it is a multiple of the scale, and back.
-Factors of a scale are copied one by one where both formats have as many, else their product.
+Codes keep their order: a target with zero points gets the codes as they are, counted from its
+lowest code; one without gets them minus the zero point of the source. An offset that one format
+adds to `scale * code` becomes a zero point of the other if it is a multiple of the scale, and vice
+versa. The factors of a scale are copied one by one if both formats have as many of them, otherwise
+their product is written.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from memdesc import MemdescError, data_type
+from memdesc import MemdescError, data_type, memory_desc
 from memdesc.record import BIT_PLANES
-from reorder.records.codes import map_codes
+from reorder.api import reorder
+from reorder.memory.memory import Memory
 from reorder.records.encode import (
     code_range,
     is_integer_number,
@@ -25,8 +27,8 @@ from reorder.records.encode import (
     way_out,
     write_number,
 )
-from reorder.records.fields import number_values
-from reorder.records.moves import move_field, packed_field, unpack
+from reorder.records.fields import expand, number_values, read_field, write_field
+from reorder.records.moves import field_memory, move_field, packed_field, stored_integers, unpack
 from reorder.values.convert import decode
 
 if TYPE_CHECKING:
@@ -35,10 +37,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
-    from memdesc.record import Number
+    from memdesc.record import Field, Number
     from reorder.records.record import Record
 
-__all__ = ["convert_numbers", "write_numbers"]
+__all__ = ["convert_numbers", "map_codes", "same_codes", "write_numbers"]
 
 _BYTE_BITS = 8
 
@@ -53,7 +55,7 @@ class _Each(NamedTuple):
 def convert_numbers(
     record: Record, out: Record, perm: tuple[int, ...], threads: int | None
 ) -> None:
-    """Write the numbers of a record into another one; `perm` are the dims there.
+    """Write the numbers of a record into another one; dim k becomes dim `perm[k]`.
 
     Raises
     ------
@@ -64,7 +66,7 @@ def convert_numbers(
 
 
 def write_numbers(record: Record, out: Record, perm: tuple[int, ...], threads: int | None) -> _Each:
-    """Write all numbers but the codes, which are not read; return what is to be added to these.
+    """Write all numbers but the codes, which are not read; return what must be added to the codes.
 
     Raises
     ------
@@ -79,7 +81,7 @@ def write_numbers(record: Record, out: Record, perm: tuple[int, ...], threads: i
 
 
 class _Conversion:
-    """What is read and written beside the codes."""
+    """Reads and writes all numbers but the codes."""
 
     def __init__(
         self, record: Record, out: Record, perm: tuple[int, ...], threads: int | None
@@ -89,12 +91,12 @@ class _Conversion:
         self.dims = out.desc.dims
 
     def check_width(self) -> None:
-        """Refuse codes of more than a byte: no format of weights has them."""
+        """Refuse codes of more than a byte: no weight format has them."""
         if max(number_bits(r.desc, r.desc.rule.code) for r in (self.record, self.out)) > _BYTE_BITS:
             self._refuse("codes of more than 8 bits are not repacked")
 
     def integers(self) -> _Each:
-        """Write scales, zero points and offsets of integer codes; return what codes change by."""
+        """Write scales, zero points and offsets of integer codes; return the codes' change."""
         source, target = self.source, self.target
         low = code_range(self.record.desc, source.code)[0]
         shift = code_range(self.out.desc, target.code)[0] - low
@@ -128,7 +130,7 @@ class _Conversion:
         return delta
 
     def tables(self) -> _Each:
-        """Write the scales of codes whose values are looked up; codes stay as they are."""
+        """Write the scales of codes whose values are looked up; the codes do not change."""
         source, target = self.source, self.target
         beside = (source.zero, target.zero, *source.offset, *target.offset)
         old, new = (_code_values(r.desc) for r in (self.record, self.out))
@@ -140,7 +142,7 @@ class _Conversion:
         first, *others = self.factors
         wide = first.values.astype(np.float64) * ratio
         factors = [_Each(wide.astype(np.float32), first.groups), *others]
-        # exact in f64; so the products with the values of the tables are rounded alike
+        # exact in f64, so both products with the values of the tables are rounded alike
         wanted = self.scale.values.astype(np.float64) * ratio
         product = self._product(factors)
         if not np.array_equal(product.values, wanted, equal_nan=True):
@@ -150,7 +152,7 @@ class _Conversion:
 
     @cached_property
     def factors(self) -> list[_Each]:
-        """The factors of the scale; they are read where moving them is not enough."""
+        """The factors of the scale, read only if moving their bits is not enough."""
         return [self._read(number) for number in self.source.scale]
 
     @cached_property
@@ -169,14 +171,14 @@ class _Conversion:
         if part is None:
             values = number_values(self.record.tensors, desc, number)
         else:
-            # bytes less what rules subtract: int32 holds all that they become
+            # int32 holds every byte minus what a rule subtracts
             values = unpack(self.record, part, self.threads).astype(np.int32)
             values -= number.minus
         groups = desc.field(number.parts[0][0]).groups
         return _Each(values.transpose(order), tuple(groups[dim] for dim in order))
 
     def _zero(self) -> _Each:
-        """Return what is subtracted from the codes of the source as they are stored."""
+        """Return what the source's rule subtracts from its codes as stored."""
         minus = self.source.code.minus
         if self.source.zero is None:
             return self._constant(minus)
@@ -187,7 +189,7 @@ class _Conversion:
         return _Each(np.full((1,) * len(self.dims), value, np.int64), self.dims)
 
     def _map(self, function: Callable[..., NDArray[Any]], *operands: _Each) -> _Each:
-        """Return a function of values for the groups that all of them have."""
+        """Apply a function to values, on the largest groups that divide those of all of them."""
         groups = tuple(map(gcd, *(each.groups for each in operands)))
         values = [
             regroup(each.values, each.groups, groups, self.dims, "values") for each in operands
@@ -198,7 +200,7 @@ class _Conversion:
         return reduce(lambda one, other: self._map(np.multiply, one, other), factors)
 
     def _offset_as_zero(self, scale: _Each, zero: _Each, added: _Each) -> _Each:
-        """Return the zero point for which `scale * (code - zero)` contains what is added."""
+        """Return the zero point for which `scale * (code - zero)` includes the offset."""
 
         def fold(s: NDArray[Any], z: NDArray[Any], m: NDArray[Any]) -> NDArray[Any]:
             steps = np.rint(np.divide(m, s, out=np.zeros_like(m), where=s != 0))
@@ -225,7 +227,7 @@ class _Conversion:
             self._write_factors(self.target.scale, self.factors, self.scale, "scales")
 
     def _move_scales(self) -> bool:
-        """Move the bits of scales, if their types and groups are the same; else return False."""
+        """Move the bits of scales if their types and groups are equal; otherwise return False."""
         if len(self.source.scale) != len(self.target.scale):
             return False
         pairs = zip(self.source.scale, self.target.scale, strict=True)
@@ -239,7 +241,7 @@ class _Conversion:
     def _write_factors(
         self, numbers: tuple[Number, ...], factors: list[_Each], product: _Each, what: str
     ) -> None:
-        """Write factors one by one if there are as many, else their product and ones."""
+        """Write the factors one by one if there are as many; otherwise their product, and ones."""
         if len(factors) != len(numbers):
             one = _Each(np.ones((1,) * len(self.dims), np.float32), self.dims)
             factors = [product, *[one] * (len(numbers) - 1)]
@@ -253,7 +255,7 @@ class _Conversion:
         delta: _Each,
         new: tuple[_Each, _Each | None],
     ) -> None:
-        """Compare two formulas, of a zero point and an offset each, for all codes and groups."""
+        """Compare two formulas, each with a zero point and an offset, for all codes and groups."""
         none = self._constant(0)
         operands = (scale, old[0], old[1] or none, delta, new[0], new[1] or none)
         first, last = code_range(self.record.desc, self.source.code)
@@ -277,15 +279,15 @@ class _Conversion:
 
 
 def _plus_steps(scale: NDArray[Any], steps: NDArray[Any], added: NDArray[Any]) -> NDArray[Any]:
-    """Return an offset with some scales added to it."""
+    """Return an offset plus a number of scales."""
     moved: NDArray[Any] = added.astype(np.float32) + scale * steps.astype(np.float32)
     return moved
 
 
 def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:
-    """Return the f32 by which each value of a table is multiplied exactly; None if there is none.
+    """Return the f32 that maps each value of a table exactly to the other; None if there is none.
 
-    A product that is rounded would not do: with a scale, it could be rounded another way.
+    A rounded product would not do: multiplied by a scale, it could round differently.
     """
     with np.errstate(all="ignore"):
         ratios = (old / new)[np.isfinite(new) & (new != 0)]
@@ -298,7 +300,7 @@ def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:
 
 
 def _code_values(desc: RecordDesc) -> NDArray[np.float32]:
-    """Return the value of each code as it is stored, from 0 on."""
+    """Return the value of each code, in the order of the stored codes from 0 on."""
     number = desc.rule.code
     codes = np.arange(1 << number_bits(desc, number), dtype=np.uint8)
     if number.table:
@@ -307,3 +309,81 @@ def _code_values(desc: RecordDesc) -> NDArray[np.float32]:
     if kind in BIT_PLANES or len(number.parts) > 1:
         return codes.astype(np.float32) - number.minus
     return decode(codes, data_type(kind), "f32") - np.float32(number.minus)
+
+
+def same_codes(source: RecordDesc, target: RecordDesc) -> tuple[Field, Field] | None:
+    """Return the code fields of two records, if each has one field of the same integers."""
+    old, new = ([desc.field(name) for name, _ in desc.rule.code.parts] for desc in (source, target))
+    if len(old) != 1 or len(new) != 1 or old[0].kind in BIT_PLANES:
+        return None
+    return (old[0], new[0]) if stored_integers(old[0]) == stored_integers(new[0]) else None
+
+
+def map_codes(
+    record: Record,
+    out: Record,
+    delta: tuple[NDArray[Any], tuple[int, ...]],
+    perm: tuple[int, ...],
+    threads: int | None,
+) -> None:
+    """Write the codes of a record plus a difference as the codes of another.
+
+    Parameters
+    ----------
+    record, out : Record
+        Read, and written.
+    delta : (ndarray, tuple of int)
+        What is added, and the groups along the dims of `out` that share a value.
+    perm : tuple of int
+        The dim of `out` for each dim of `record`.
+    threads : int, optional
+        As for `reorder`.
+
+    Raises
+    ------
+    MemdescError
+        If a code leaves the range of the target.
+    """
+    same = same_codes(record.desc, out.desc)
+    if same is not None and not delta[0].any():
+        src = field_memory(record, same[0])
+        moved = Memory.attached(src.desc.permute_axes(perm), src.data)
+        reorder(moved, out=field_memory(out, same[1]), threads=threads)
+        return
+    target = out.desc.rule.code
+    new = [out.desc.field(name) for name, _ in target.parts]
+    codes = _joined(record, threads).transpose(np.argsort(perm))
+    if delta[0].any():
+        codes = codes + expand(delta[0].astype(np.int16), delta[1], out.desc.dims)
+    low, high = code_range(out.desc, target)
+    outside = (codes < low) | (codes > high)
+    if outside.any():
+        at = tuple(int(i) for i in np.argwhere(outside)[0])
+        msg = (
+            f"{out.desc.name} has codes of {low} to {high} and zero point {target.minus}, but the "
+            f"code at {at} becomes {codes[at]}; {int(outside.sum())} do not fit"
+            f"{'' if record.desc.rule.is_symmetric else way_out(out.desc, 'zero points')}"
+        )
+        raise MemdescError(msg)
+    for part, (_, shift) in zip(new, target.parts, strict=True):
+        if len(new) == 1 and part.kind not in BIT_PLANES:
+            values = codes.astype(np.int8 if stored_integers(part)[0] == "s" else np.uint8)
+            reorder(values, out=field_memory(out, part), threads=threads)
+        else:
+            bits = codes.astype(np.uint8) >> np.uint8(shift) & np.uint8((1 << part.bits) - 1)
+            write_field(out.tensors[part.tensor], part, bits)
+
+
+def _joined(record: Record, threads: int | None) -> NDArray[np.int16]:
+    """Return the integers of a record's code fields, joined, over its dims."""
+    desc = record.desc
+    parts = [(desc.field(name), shift) for name, shift in desc.rule.code.parts]
+    first = parts[0][0]
+    if len(parts) == 1 and first.kind not in BIT_PLANES:
+        wide = memory_desc(desc.dims, f"{stored_integers(first)[0]}8")
+        moved = reorder(field_memory(record, first), wide, threads=threads)
+        return moved.numpy().astype(np.int16)
+    joined = np.zeros(desc.dims, np.int16)
+    for part, shift in parts:
+        joined |= read_field(record.tensors[part.tensor], part).astype(np.int16) << shift
+    return joined

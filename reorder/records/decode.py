@@ -1,4 +1,4 @@
-"""Records decoded: by compiled code into row-major memory, and from there into any layout."""
+"""Decode records: compiled code writes row-major memory, and a reorder any other layout."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.record import BIT_PLANES, Field
 from reorder.api import reorder
 from reorder.forks import importing
-from reorder.memory.allocate import zeroed_bytes
-from reorder.memory.buffers import address_of
+from reorder.memory.buffers import address_of, zeroed_bytes
 from reorder.memory.memory import Memory
-from reorder.records.fields import read_field
+from reorder.records.fields import dequantize_reference, read_field
 from reorder.records.record import Record
-from reorder.records.reference import dequantize_reference
 from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
 
@@ -25,13 +23,13 @@ if TYPE_CHECKING:
     from memdesc import DataType, FormatTag
     from reorder.cpu.decode.pattern import Access
 
-__all__ = ["dequantize_record", "plain_field"]
+__all__ = ["dequantize_record"]
 
-# The types that compiled code writes; others are made of f32.
+# The types that compiled code writes; others are converted from f32.
 _DIRECT = ("f32", "f16", "bf16")
-# Elements that are decoded to f32 at a time, for other types and layouts: they stay in the cache.
+# Elements decoded to f32 at a time for other types and layouts: few enough to stay in the cache.
 _CHUNK = 1 << 20
-# Bytes are shifted by so much in the 24 bits of f32.
+# A byte shifted by this much still fits into the 24 significant bits of f32.
 _MAX_SHIFT = 16
 # What holds the elements of a packed type one by one.
 _UNPACKED = {"u1": "u8", "u2": "u8", "u4": "u8", "s4": "s8", "f4_e2m1": "f16"}
@@ -56,11 +54,11 @@ def dequantize_record(
     Raises
     ------
     MemdescError
-        If the type is none of floats, or the layout has other dims.
+        If the type is not a float, or the layout has other dims.
     """
     wanted, dims = data_type(dtype), record.desc.dims
     if wanted.name not in FLOATS:
-        msg = f"a record becomes floats ({', '.join(FLOATS)}), not {wanted}"
+        msg = f"a record is decoded to floats ({', '.join(FLOATS)}), not {wanted}"
         raise MemdescError(msg)
     target = _target(dims, wanted, desc)
     threads = current_limit() if threads is None else checked_threads(threads)
@@ -99,7 +97,7 @@ def _target(
 
 
 def _chunks(access: Access, dst: Memory) -> list[tuple[tuple[int, ...], Access, Memory]]:
-    """Return parts of a record: the dims of each, where it is, and the memory that it goes to."""
+    """Cut a record into chunks: the dims of each, its place, and the memory to write."""
     layout, dims = dst.desc.layout, dst.desc.dims
     step = layout.outer(0).step
     rows = max(_CHUNK // prod(dims[1:]) // step, 1) * step
@@ -117,14 +115,14 @@ def _chunks(access: Access, dst: Memory) -> list[tuple[tuple[int, ...], Access, 
     return parts
 
 
-def plain_field(part: Field) -> tuple[str, MemoryDesc]:
-    """Return what holds the elements of a field one by one: the kind, and row-major memory."""
+def _plain_field(part: Field) -> tuple[str, MemoryDesc]:
+    """Return the kind and the row-major layout of a field with unpacked elements."""
     kind = _UNPACKED.get(part.kind, part.kind)
     return kind, memory_desc(part.layout.dims, kind)
 
 
 def _fits_plain(desc: RecordDesc) -> bool:
-    """Whether rules stay legal where elements of less than a byte become bytes."""
+    """Whether rules stay valid when elements narrower than a byte become bytes."""
     return all(
         not number.table and shift <= _MAX_SHIFT
         for number in desc.rule.numbers
@@ -134,10 +132,10 @@ def _fits_plain(desc: RecordDesc) -> bool:
 
 
 def _plain(record: Record, threads: int | None) -> Record:
-    """Return a record of the same numbers whose fields are row-major tensors, one for each."""
+    """Return an equal record in which each field is a row-major tensor of its own."""
     fields, tensors = [], {}
     for part in record.desc.fields:
-        kind, desc = plain_field(part)
+        kind, desc = _plain_field(part)
         fields.append(Field(part.name, kind, desc.layout, part.groups, part.name))
         tensors[part.name] = _elements(record, part, desc, threads)
     made = RecordDesc(record.desc.dims, tuple(fields), record.desc.rule)

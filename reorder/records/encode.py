@@ -1,4 +1,4 @@
-"""Numbers written into the fields of a record, exactly or not at all."""
+"""Write numbers into the fields of a record, exactly or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["code_range", "is_integer_number", "number_bits", "regroup", "way_out", "write_number"]
 
-# options of formats that do not hold all numbers -> what holds more
+# options of formats that cannot hold all numbers -> options that hold more
 _WAYS_OUT: dict[str, dict[tuple[str, object], str]] = {
     "zero points": {("zeros", "v1"): "zeros=v2", ("zeros", False): "zeros=true"},
     "offsets": {("scales", "f16"): "scales=f32", ("scales", "bf16"): "scales=f32"},
@@ -98,12 +98,12 @@ def regroup(
     dims: tuple[int, ...],
     what: str,
 ) -> NDArray[Any]:
-    """Return values of groups for other groups; neighbours that join must be equal.
+    """Return values per group for other groups; values of merged groups must be equal.
 
     Raises
     ------
     MemdescError
-        If they are not; `what` names them.
+        If they are not; `what` is their name in the message.
     """
     for dim, groups in enumerate(zip(old, new, strict=True)):
         # a group may be larger than its dim
@@ -120,7 +120,7 @@ def regroup(
             if not np.array_equal(again, values, equal_nan=values.dtype.kind == "f"):
                 msg = (
                     f"{what} differ within {other} neighbours along dim {dim}, which share one in "
-                    f"the target; their groups are of {one}"
+                    f"the target; groups of the source have {one}"
                 )
                 raise MemdescError(msg)
             values = kept
@@ -138,7 +138,7 @@ def _looked_up(number: Number, values: NDArray[Any], what: str) -> NDArray[Any]:
 
 
 def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, hint: str = "") -> None:
-    """Refuse values of which some are marked as wrong."""
+    """Refuse values if any of them is marked as wrong."""
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
         count = int(wrong.sum())

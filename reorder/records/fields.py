@@ -1,4 +1,4 @@
-"""Fields of a record in flat bytes, by definition: read and written in numpy, bit by bit."""
+"""Records by definition, in numpy: their fields bit by bit, and the numbers they stand for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 
     from memdesc import RecordDesc
     from memdesc.record import Field, Number
+    from reorder.records.record import Record
 
 __all__ = [
     "check_plane",
+    "dequantize_reference",
     "expand",
     "field_bits",
     "number_values",
@@ -31,7 +33,7 @@ _BYTE = 8
 
 def read_field(data: NDArray[np.uint8], part: Field) -> NDArray[Any]:
     """Return the bits of the elements of a field over its dims, as unsigned integers."""
-    if not part.layout.nelems:  # other dims may be larger than tables of them
+    if not part.layout.nelems:  # the other dims may be too large for an offset table
         return np.empty(part.layout.dims, f"u{max(part.bits, _BYTE) // _BYTE}")
     offsets = part.layout.offsets()
     if part.bits < _BYTE:
@@ -50,7 +52,7 @@ def field_bits(part: Field, values: NDArray[Any]) -> NDArray[Any]:
     Raises
     ------
     MemdescError
-        If they are of another type, or one does not fit.
+        If they have another type, or one does not fit.
     """
     nbytes = max(part.bits, _BYTE) // _BYTE
     mask = np.dtype(f"u{nbytes}").type((1 << part.bits) - 1)
@@ -79,7 +81,7 @@ def write_field(data: NDArray[np.uint8], part: Field, bits: NDArray[Any]) -> Non
     if part.bits < _BYTE:
         at = offsets * part.bits
         mask = np.uint8((1 << part.bits) - 1)
-        # elements of one phase lie in different bytes
+        # elements with the same phase lie in different bytes
         for phase in range(0, _BYTE, part.bits):
             here = at % _BYTE == phase
             where = at[here] >> 3
@@ -97,7 +99,7 @@ def check_plane(data: NDArray[np.uint8], part: Field) -> None:
     Raises
     ------
     PaddingError
-        With the lowest byte that does.
+        With the first byte that does.
     """
     offsets = np.setdiff1d(part.layout.offsets(padded=True), part.layout.offsets())
     at = offsets * part.bits
@@ -111,7 +113,7 @@ def check_plane(data: NDArray[np.uint8], part: Field) -> None:
 def number_values(
     tensors: dict[str, NDArray[np.uint8]], desc: RecordDesc, number: Number
 ) -> NDArray[Any]:
-    """Return the values of a number, for each of its groups: int64, or f32 of floats and tables."""
+    """Return the value of a number for each group: int64, or f32 for floats and tables."""
     parts = [(desc.field(name), shift) for name, shift in number.parts]
     first = parts[0][0]
     if first.kind not in BIT_PLANES and first.kind not in INTEGERS:
@@ -133,3 +135,35 @@ def expand(values: NDArray[Any], groups: tuple[int, ...], dims: tuple[int, ...])
         if group > 1:
             values = values.repeat(min(group, size), dim)
     return values[tuple(slice(size) for size in dims)]
+
+
+def dequantize_reference(record: Record) -> NDArray[np.float32]:
+    """Return the numbers of a record by its rule; each operation is rounded to f32.
+
+    A NaN that comes out is the quiet NaN without sign and payload.
+    """
+    rule = record.desc.rule
+    with np.errstate(all="ignore"):
+        x = _values(record, rule.code)
+        if rule.zero is not None:
+            x = x - _values(record, rule.zero)
+        x = _product(record, rule.scale) * x.astype(np.float32)
+        if rule.offset:
+            offset = _product(record, rule.offset)
+            x = x + offset if rule.sign > 0 else x - offset
+    return np.where(np.isnan(x), np.float32(np.nan), x)
+
+
+def _product(record: Record, numbers: tuple[Number, ...]) -> NDArray[Any]:
+    """Return the product of numbers in f32, from the left."""
+    product, *factors = (_values(record, number).astype(np.float32) for number in numbers)
+    for factor in factors:
+        product = product * factor
+    return product
+
+
+def _values(record: Record, number: Number) -> NDArray[Any]:
+    """Return the values of a number for each element."""
+    desc = record.desc
+    groups = desc.field(number.parts[0][0]).groups
+    return expand(number_values(record.tensors, desc, number), groups, desc.dims)

@@ -1,4 +1,4 @@
-"""Fields of records read and written by reorders, where bits need no definition in numpy."""
+"""Read and write fields of records by reorders, for fields whose bits a reorder can move."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _BYTE_BITS = 8
 
 
 def stored_integers(part: Field) -> str:
-    """Return the integers that the codes of a field are moved as; floats have no sign there."""
+    """Return the integer type as which codes are moved; floats are moved as unsigned integers."""
     is_signed = part.kind in INTEGERS and INTEGERS[part.kind].is_signed
     return f"{'s' if is_signed else 'u'}{part.bits}"
 
@@ -50,7 +50,7 @@ def field_memory(record: Record, part: Field) -> Memory:
 
 
 def packed_field(record: Record, number: Number) -> Field | None:
-    """Return the one field of integers of at most a byte that a number is; None for others."""
+    """Return the field of a number that is one field of integers of at most a byte, or None."""
     part = record.desc.field(number.parts[0][0])
     is_alone = len(number.parts) == 1 and not number.parts[0][1] and not number.table
     is_narrow = part.kind in INTEGERS and part.bits <= _BYTE_BITS
@@ -64,7 +64,7 @@ def unpack(record: Record, part: Field, threads: int | None) -> NDArray[Any]:
 
 
 def write_packed(record: Record, part: Field, values: NDArray[Any]) -> None:
-    """Write integers over the dims of a field, which holds them."""
+    """Write integers that a field can hold, over its dims."""
     kind = np.int8 if stored_integers(part)[0] == "s" else np.uint8
     reorder(values.astype(kind), out=field_memory(record, part), threads=1)
 
@@ -72,7 +72,7 @@ def write_packed(record: Record, part: Field, values: NDArray[Any]) -> None:
 def move_field(
     record: Record, out: Record, numbers: tuple[Number, Number], perm: tuple[int, ...]
 ) -> bool:
-    """Move the bits of a number into that of another record; False if they differ in more."""
+    """Move the bits of a number into another record; False if more than bits must change."""
     one, other = numbers
     if one[1:] != other[1:] or any(len(n.parts) > 1 or n.parts[0][1] for n in numbers):
         return False

@@ -1,4 +1,4 @@
-"""Record: the tensors of a record with its descriptor."""
+"""Record: the tensors of a block-quantised tensor, with their descriptor."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from memdesc import DATA_TYPES, MemdescError, PaddingError, RecordDesc, memory_d
 from memdesc.checked import Checked, remade
 from memdesc.errors import short_repr
 from memdesc.record import BIT_PLANES
-from reorder.memory.allocate import zeroed_bytes
-from reorder.memory.buffers import flat_bytes, pickled_bytes
+from reorder.memory.buffers import flat_bytes, pickled_bytes, zeroed_bytes
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.padding import check_padding
 from reorder.records.fields import check_plane, field_bits, read_field, write_field
@@ -26,7 +25,7 @@ __all__ = ["Record"]
 
 
 class Record(Checked):
-    """A tensor that is stored as several fields: its descriptor and its buffers.
+    """A block-quantised tensor, stored as several fields: its descriptor and its buffers.
 
     Parameters
     ----------
@@ -35,13 +34,13 @@ class Record(Checked):
     buffers : buffer, or mapping of str to buffer, optional
         C-contiguous memory of each tensor of `desc.tensors`, used without a copy: raw bytes,
         integers of any width, or the data type of a field. A record of one tensor takes its
-        buffer. By default zeroed bytes are allocated.
+        buffer alone. By default zeroed bytes are allocated.
 
     Raises
     ------
     MemdescError
-        If a tensor is missing, unknown, not contiguous, too small, or consists of other numbers
-        than its fields.
+        If a tensor is missing, unknown, not contiguous or too small, or has another type than its
+        fields.
 
     Examples
     --------
@@ -106,7 +105,7 @@ class Record(Checked):
         return next(iter(self._tensors.values()))
 
     def field(self, name: str) -> NDArray[Any]:
-        """Return the elements of a field as an array over its dims, a copy.
+        """Return a copy of the elements of a field, as an array over its dims.
 
         Raises
         ------
@@ -120,15 +119,15 @@ class Record(Checked):
     def set_field(self, name: str, values: Any) -> None:
         """Write the elements of a field, and nothing else.
 
-        *Law*: `field` returns them then.
+        *Law*: `field` then returns them.
 
         Parameters
         ----------
         name : str
             A field of the descriptor.
         values : array
-            Over the dims of the field: of the type that `field` returns, or for integers of any
-            integers that the field holds.
+            Over the dims of the field: of the type that `field` returns, or for an integer field of
+            any integer type, if the values fit.
 
         Raises
         ------
@@ -166,7 +165,7 @@ class Record(Checked):
         Raises
         ------
         PaddingError
-            With the field, the lowest byte of its tensor that does not, and its position.
+            With the field, the first byte of its tensor that is not zero, and its position.
         """
         for part in self.desc.fields:
             if not part.layout.has_padding:
@@ -186,7 +185,7 @@ class Record(Checked):
 
 
 def _by_name(desc: RecordDesc, buffers: Any) -> Mapping[str, Any]:
-    """Return the buffers by the names of the tensors, which they must be exactly."""
+    """Return the buffers by tensor name; there must be one for each tensor, and no others."""
     sizes = desc.tensors
     if not hasattr(buffers, "keys"):
         if len(sizes) > 1:
@@ -206,7 +205,7 @@ def _by_name(desc: RecordDesc, buffers: Any) -> Mapping[str, Any]:
 def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:
     """Return an array as flat bytes; other buffers as they are.
 
-    Elements are integers, which are words of any width, or what a field of the tensor consists of.
+    Its elements must be integers (words of any width) or have the type of one of its fields.
     """
     refuse_masked(name, buffer)
     if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
@@ -219,15 +218,15 @@ def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:
     is_raw = buffer.dtype.kind in "iu" or (buffer.dtype.type is np.void and not buffer.dtype.names)
     if not buffer.dtype.isnative or not (is_raw or buffer.dtype in legal):
         msg = (
-            f"{name} of {desc!r} holds {', '.join(dict.fromkeys(kinds))}, and the array given is "
-            f"of {buffer.dtype} ({buffer.dtype.str}); convert it, or pass its bytes, as uint8, "
-            "if they are right"
+            f"{name} of {desc!r} holds {', '.join(dict.fromkeys(kinds))}, but the array given "
+            f"is of {buffer.dtype} ({buffer.dtype.str}); convert it, or pass its bytes as uint8 "
+            "if they are correct"
         )
         raise MemdescError(msg)
     if not buffer.flags.c_contiguous:
         msg = (
-            f"{name} of {desc!r} is an array of strides {buffer.strides}; pass one that is "
-            "C-contiguous, such as numpy.ascontiguousarray makes"
+            f"{name} of {desc!r} is an array with strides {buffer.strides}; pass a "
+            "C-contiguous one, for example from numpy.ascontiguousarray"
         )
         raise MemdescError(msg)
     return np.asarray(buffer).reshape(-1).view(np.uint8)

@@ -1,4 +1,4 @@
-"""Records of the same numbers in another format, exactly: what users call, and the target."""
+"""Repack a record: the same numbers, exactly, in another format."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["defaults", "repack"]
 
-# formats whose zero points are most often all in the middle, so that targets leave them out
+# formats whose zero points are usually all the middle code, so targets have none by default
 _MOSTLY_SYMMETRIC = ("gptq",)
 
 
@@ -25,26 +25,26 @@ def repack(
 ) -> Record:
     """Write the numbers of a record in another format, exactly.
 
-    *Law*: ``dequantize(repack(r, t))`` equals ``dequantize(r)``, transposed where the letters of
-    the dims are; zeros of either sign are equal.
+    *Law*: ``dequantize(repack(r, t))`` equals ``dequantize(r)``, transposed if the target has its
+    dims in the other order; zeros of either sign are equal.
 
     Parameters
     ----------
     record : Record
         What to repack.
     target : str or RecordDesc
-        The format, as for `record_desc`. Dims (in, out) become (out, in) where the formats differ
-        in that.
+        The format, as for `record_desc`. Dims (in, out) become (out, in) if the formats differ in
+        that.
     threads : int, optional
         As for `reorder`.
     **options
-        As for `record_desc`; width, group and type of the scales are by default those of `record`.
+        As for `record_desc`. The defaults of width, group and scale type are those of `record`.
         ``marlin`` has zero points by default if `record` has some and is not ``gptq``.
 
     Raises
     ------
     MemdescError
-        If the target does not hold a number exactly: with the field and the place.
+        If the target cannot hold a number exactly; the message names the field and the place.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def repack(
         if target.dims != (source.dims[::-1] if swaps else source.dims) or options:
             msg = (
                 f"{source!r} has dims {source.dims} ({source.letters}), and the target {target!r} "
-                f"({target.letters}); it must have the same, and no options beside it"
+                f"({target.letters}); it must have the same, and no further options"
             )
             raise MemdescError(msg)
     else:
@@ -84,14 +84,14 @@ def repack(
 
 
 def _swaps(source: RecordDesc, letters: str) -> bool:
-    """Whether the dims of a matrix are in another order, by their letters."""
+    """Whether the letters of two matrices have their dims in opposite order."""
     return source.letters != letters and sorted(source.letters) == sorted(letters)
 
 
 def defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a target that the source has: width, group, type of scales, zero points.
+    """Return the target's options that the source decides: width, group, scale type, zero points.
 
-    Formats alone decide, never the data.
+    They depend on the formats alone, never on the data.
     """
     scale = source.field(source.rule.scale[0].parts[0][0])
     found: dict[str, Any] = {}

@@ -33,8 +33,8 @@ import numpy as np
 import reorder.cpu
 from reorder import plan_reorder
 from reorder.bench.cases import Case, parse_cases, read_cases
-from reorder.bench.random_cases import random_words
 from reorder.bench.report import geometric_mean
+from tests.benchmarks.random_cases import random_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

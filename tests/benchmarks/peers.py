@@ -5,7 +5,7 @@
 
 It takes the options of `memdesc bench`, and prints its table with a column for each library that is
 installed: oneDNN (of every version, generated code and reference apart), onnxruntime, MKL, and
-libraries with HPTT's C interface.
+libraries with HPTT's C interface. `--random N` adds random cases, and lists the slowest ones.
 
 There is a process for each number of threads, since libraries read once how many cores they may
 use, and for each oneDNN beyond the first: builds keep threads of their own (OpenMP, TBB), and those
@@ -22,18 +22,24 @@ import sys
 from contextlib import contextmanager
 from functools import partial
 from itertools import product
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
 from reorder.bench.peers import SHORT_SPIN
 from reorder.bench.report import full_report
 from reorder.cli.bench import COMMAND
+from reorder.cli.command import table
 from reorder.cores import count_cores
 from tests.benchmarks.libraries import all_peers, open_library
+from tests.benchmarks.random_cases import CLASSES, random_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+# How many of the slowest cases are listed, beside memcpy and beside the other libraries.
+_SLOWEST = 10
 _PACKAGES = ("onednn-cpu-gomp", "onednn", "onnxruntime", "mkl")
 
 
@@ -52,6 +58,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--in-process", action="store_true", help="measure all in this process, as workers do"
     )
+    parser.add_argument("--random", type=int, metavar="N", help="measure N random cases too")
+    parser.add_argument("--seed", type=int, default=0, help="equal seeds make equal random cases")
+    parser.add_argument(
+        "--classes", metavar="A,B", help=f"classes of random cases: {', '.join(CLASSES)}"
+    )
     COMMAND.add_arguments(parser)
     return parser
 
@@ -66,13 +77,28 @@ def main(arguments: Sequence[str]) -> int:
     try:
         for path in options.peer_library:
             open_library(path)
-        facts = COMMAND.answer(options)[0] if options.in_process else _collected(options, arguments)
+        facts = _in_process(options) if options.in_process else _collected(options, arguments)
     except MemdescError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    text = json.dumps(facts) if options.json else "\n".join(COMMAND.lay_out(facts))
+    if options.random is not None:
+        facts["slowest"] = _slowest(facts["cases"])
+    text = json.dumps(facts) if options.json else "\n".join(_lay_out(facts))
     sys.stdout.write(text + "\n")
     return 0
+
+
+def _in_process(options: argparse.Namespace) -> dict[str, Any]:
+    """Measure here; random cases reach the command as a file of cases."""
+    if options.random is None:
+        return COMMAND.answer(options)[0]
+    classes = options.classes.split(",") if options.classes else None
+    words = random_words(options.random, options.seed, classes)
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "random")
+        file.write_text(" ".join(words), encoding="utf-8")
+        options.batch.append(str(file))
+        return COMMAND.answer(options)[0]
 
 
 def _collected(options: argparse.Namespace, arguments: Sequence[str]) -> dict[str, Any]:
@@ -93,8 +119,7 @@ def _collected(options: argparse.Namespace, arguments: Sequence[str]) -> dict[st
             first["differs"] += [peer for peer in case["differs"] if peer not in first["differs"]]
         for kernel in facts["kernels"]:
             kernels.setdefault((count, kernel["kernel"]), {"threads": int(count), **kernel})
-    has_worst = options.random is not None
-    return full_report([*cases.values()], [*kernels.values()], _PACKAGES, has_worst=has_worst)
+    return full_report([*cases.values()], [*kernels.values()], _PACKAGES)
 
 
 def _measured(arguments: Sequence[str], count: str, peers: Sequence[str]) -> dict[str, Any]:
@@ -142,6 +167,40 @@ def _cores(count: str) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, cores)
+
+
+def _lay_out(facts: dict[str, Any]) -> list[str]:
+    """Return the table of the command, then the slowest cases."""
+    lines = COMMAND.lay_out(facts)
+    if "slowest" in facts:
+        rows = [
+            (str(r["threads"]), r["case"], r["beside"], str(r["ratio"])) for r in facts["slowest"]
+        ]
+        lines += ["", "slowest cases, beside memcpy and beside the fastest library:"]
+        lines += table([("threads", "case", "beside", "ratio"), *rows], (0, 3))
+    return lines
+
+
+def _slowest(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the cases that are slowest beside memcpy, and beside the fastest library.
+
+    Ten of each, for each number of threads, the slowest first; ratios below 1 are slower.
+    """
+    rows = []
+    for threads in sorted({case["threads"] for case in cases}):
+        chosen = [case for case in cases if case["threads"] == threads]
+        for kind in ("memcpy", "peers"):
+            found = []
+            for case in chosen:
+                ratios = {"memcpy": case["memcpy"]} if kind == "memcpy" else case["peers"]
+                if ratios:
+                    beside = min(ratios, key=lambda name: ratios[name])
+                    found.append((ratios[beside], case["name"], beside))
+            rows += [
+                {"threads": threads, "case": name, "beside": beside, "ratio": round(ratio, 3)}
+                for ratio, name, beside in sorted(found)[:_SLOWEST]
+            ]
+    return rows
 
 
 if __name__ == "__main__":

@@ -124,6 +124,19 @@ def test_the_command_measures_what_bench_measures_beside_a_library(
     assert "memcpy  source0  kernels" in capsys.readouterr().out
 
 
+def test_random_cases_are_reported_with_the_slowest_of_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    few = ["--random=2", "--seed=55", "--classes=permutation", "--peers=", "--in-process"]
+    facts = _facts(capsys, *few)
+    assert len(facts["cases"]) == 2
+    assert {row["beside"] for row in facts["slowest"]} == {"memcpy"}
+    row = facts["summary"][0]
+    assert row["least"] <= row["p5"] <= row["p25"] <= row["p50"] <= row["p75"] <= row["p95"]
+    assert main([*few, "--threads=1", "--seconds=0.001"]) == 0
+    assert "slowest cases, beside memcpy" in capsys.readouterr().out
+
+
 def test_each_onednn_has_a_process_and_a_column(capsys: pytest.CaptureFixture[str]) -> None:
     if not (versions := find_libraries()):
         pytest.skip("no libdnnl: pip install onednn-cpu-gomp")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import memdesc
 import reorder.opencl
-from reorder.cli.commands import NAMES
+from reorder.cli.main import NAMES
 
 _ROOT = Path(__file__).parents[2]
 _DOCS = _ROOT / "docs"

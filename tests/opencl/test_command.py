@@ -42,7 +42,7 @@ def test_reorder_runs_on_the_device_that_is_named(
         assert np.load(tmp_path / "cpu.npy").tobytes() == np.load(tmp_path / "device.npy").tobytes()
     capsys.readouterr()
     assert main(["reorder", src, out, "--to", "nhwc", "--device", name, "--threads", "2"]) == 2
-    assert "--threads are those of the CPU" in capsys.readouterr().err
+    assert "--threads is for the CPU" in capsys.readouterr().err
     assert main(["reorder", src, out, "--to", "nhwc", "--device", "no such device"]) == 2
     assert "no OpenCL device 'no such device' works; there are: " in capsys.readouterr().err
 

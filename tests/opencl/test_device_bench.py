@@ -32,7 +32,7 @@ def test_a_case_is_measured_beside_the_copy(first: Runtime) -> None:
     assert re.split(" {2,}", lines[3])[:5] == ["f16", "nhwc", "in_out_channel", "2x8x5x6", "0"]
     assert lines[2].endswith("TB/s  of the copy")
     assert lines[5].startswith("of the copy: geometric mean")
-    assert "takes 9.0 us, pyopencl's own 7.0;" in lines[-1]
+    assert "takes 9.0 us (pyopencl alone: 7.0);" in lines[-1]
     beside_torch = device_lines(
         facts
         | {
@@ -80,13 +80,13 @@ def test_cases_are_made_smaller() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--size", "1", "1x2"], "say --device NAME"),
+        (["--size", "1", "1x2"], "add --device NAME"),
         (["--device", "x", "--size", "0"], "give megabytes above 0"),
         (["--device", "x", "--seconds", "0"], "--seconds 0: give a time above 0, such as 0.3"),
         (["--device", "x", "--seconds", "nan"], "--seconds nan: give a time above 0"),
         (["--device", "no such device"], "no OpenCL device"),
         (["--device", "x", "1x64x56x56"], "fixed list of reorders, so leave out DIMS"),
-        (["--device", "x", "--dtag=ba", "--random=5"], "leave out --dtag, --random"),
+        (["--device", "x", "--dtag=ba", "--batch=x"], "leave out --dtag, --batch"),
         (["--device", "x", "--scale=2", "--threads=1"], "--threads, --scale"),
     ],
 )

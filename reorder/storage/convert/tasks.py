@@ -14,8 +14,8 @@ from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
 from reorder.memory.memory import Memory
 from reorder.memory.reference import execute_reference
 from reorder.quantize import quantize
+from reorder.records.fields import dequantize_reference
 from reorder.records.record import Record
-from reorder.records.reference import dequantize_reference
 from reorder.storage.pieces.files import open_to_read, open_to_write, read_runs, write_runs
 from reorder.storage.pieces.move import copy_run, move_piece
 from reorder.storage.pieces.move_record import move_record, read_tensors

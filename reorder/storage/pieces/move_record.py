@@ -7,8 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, RecordDesc
-from reorder.records.codes import same_codes
-from reorder.records.convert_numbers import convert_numbers, write_numbers
+from reorder.records.convert_numbers import convert_numbers, same_codes, write_numbers
 from reorder.records.decode import dequantize_record
 from reorder.records.moves import integer_desc
 from reorder.records.record import Record

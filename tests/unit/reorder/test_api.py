@@ -60,7 +60,7 @@ def test_a_caller_who_asks_for_nothing_or_the_wrong_thing_is_told() -> None:
             reorder.reorder(cube(2, 3), out=out)  # type: ignore[type-var] # what a caller might pass
     with pytest.raises(MemdescError, match="a Memory has a descriptor already"):
         reorder.reorder(reorder.reorder(cube(2, 3), "ab"), "ba", src="ab")
-    with pytest.raises(MemdescError, match=r"not list; give np\.asarray\(x\)$"):
+    with pytest.raises(MemdescError, match=r"not list; pass np\.asarray\(x\)$"):
         reorder.reorder([1.0], "a")  # type: ignore[call-overload] # what a caller might pass
     with pytest.raises(MemdescError, match="0 sizes; a descriptor has 1 to 12"):
         reorder.reorder(np.zeros(()), "a")

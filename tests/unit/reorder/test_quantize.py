@@ -129,7 +129,7 @@ def test_groups_that_do_not_fit_are_refused() -> None:
         reorder.quantize(w, "s8", 1, groups=(2, 2))
     with pytest.raises(
         MemdescError,
-        match=r"dequantize takes a Memory, or what quantize\(\) returned, or a Record, not ndarray",
+        match=r"dequantize takes a Memory, what quantize\(\) returned, or a Record, not ndarray",
     ):
         reorder.dequantize(w, 1.0)
 

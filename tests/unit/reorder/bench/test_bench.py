@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import sys
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,6 +17,9 @@ from reorder.cli import main
 from reorder.memory.memory import Memory
 from tests.notice import without_notice
 from tests.reorders import expect, random_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _TAILS = "--sdt=f32,s8 --stag=abx --dtag=aBx16b,axb,ABx4b16a4b 5x17x3x4 1x3x2x7"
 
@@ -64,30 +65,6 @@ def test_a_run_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     said = "\n".join(rest)
     for part in ("kernels compiled or loaded: ", "times faster than", "5th percentile"):
         assert part in said
-
-
-def test_random_cases_are_reported_with_the_slowest_of_them(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    few = "bench --random=2 --seed=55 --classes=permutation --threads=1 --seconds=0.001 --peers="
-    assert main([*few.split(), "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert len(facts["cases"]) == 2
-    assert {row["beside"] for row in facts["worst"]} == {"memcpy"}
-    row = facts["summary"][0]
-    assert row["least"] <= row["p5"] <= row["p25"] <= row["p50"] <= row["p75"] <= row["p95"]
-    assert main(few.split()) == 0
-    assert "slowest of all" in capsys.readouterr().out
-
-
-def test_other_processes_are_busy_only_while_it_measures(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    few = ["bench", "4x6", "--threads=1", "--seconds=0.001", "--peers=", "--busy=1"]
-    assert main(few) == 0
-    assert "f32 4x6 abx -> abx" in capsys.readouterr().out
-    children = Path(f"/proc/self/task/{os.getpid()}/children")
-    assert not children.exists() or not children.read_text(encoding="ascii").split()
 
 
 def test_a_run_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -109,10 +109,10 @@ def test_decode_finds_the_layout_of_a_dump(dump: str, options: list[str]) -> Non
     ("options", "message"),
     [
         (["--format", "bfyx"], "--format bfyx says neither sizes nor type"),
-        (["--like", "bfyx"], "--like goes with --dims"),
-        (["--like", "bfyx", "--format", "bfyx", "--dims", "1x2"], "--like goes with --dims"),
-        (["--like", "bfyx", "--dims", "1x17x5x4"], "1280 bytes with zero padding are nothing"),
-        (["--like", "*", "--dims", "1x17x5x4"], "are u16 aBcd16b; u16 aBdc16b; name one"),
+        (["--like", "bfyx"], "--like needs --dims"),
+        (["--like", "bfyx", "--format", "bfyx", "--dims", "1x2"], "--like needs --dims"),
+        (["--like", "bfyx", "--dims", "1x17x5x4"], "1280 bytes with zero padding may be none"),
+        (["--like", "*", "--dims", "1x17x5x4"], "may be u16 aBcd16b; u16 aBdc16b; name one"),
         (["--dims", "1x17x5x5"], "not the given"),
     ],
 )

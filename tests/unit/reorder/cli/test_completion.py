@@ -10,8 +10,7 @@ import pytest
 
 from memdesc import DATA_TYPES
 from memdesc.names import images
-from reorder.cli import main
-from reorder.cli.commands import NAMES
+from reorder.cli.main import NAMES, main
 
 if TYPE_CHECKING:
     from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
@@ -35,7 +34,7 @@ def test_commands_flags_types_and_layouts_are_completed(capsys: CaptureFixture[s
     assert words(capsys, "show", "--dtype", "=", "bf") == ["bf16"]
     assert words(capsys, "show", "--dtype", "=") == sorted(DATA_TYPES)
     assert set(words(capsys, "pack", "in.npy", "out.npy", "--as", "")) == {*images.IMAGES}
-    # a flag and its value are no arguments
+    # a flag and its value are not arguments
     assert words(capsys, "diff", "--dtype", "f16", "nchw", "nChw1") == ["nChw16c"]
     assert words(capsys, "completion", "") == ["bash", "fish", "zsh"]
 

@@ -94,9 +94,9 @@ def test_rules_of_a_file_come_before_those_of_the_command(
     ("options", "problem"),
     [
         (["--map", "conv.weight"], "does not match PATTERN"),
-        (["--max-bytes", "much"], "--max-bytes 'much' is no size above 0, such as 200MiB"),
-        (["--max-bytes", "0"], "--max-bytes '0' is no size"),
-        (["--shard-size", "1.5G"], "--shard-size '1.5G' is no size"),
+        (["--max-bytes", "much"], "--max-bytes 'much' is not a size above 0, such as 200MiB"),
+        (["--max-bytes", "0"], "--max-bytes '0' is not a size"),
+        (["--shard-size", "1.5G"], "--shard-size '1.5G' is not a size"),
         (["--threads", "0"], "--threads 0 must be 1 or more"),
         (["--rules", "none.toml"], "'none.toml' cannot be read"),
     ],

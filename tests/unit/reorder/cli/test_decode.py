@@ -41,12 +41,7 @@ def test_decode_turns_a_dump_into_an_array(
         "decode",
         path,
         out,
-        "--format",
-        "b_fs_yx_fsv16",
-        "--dims",
-        "1x17x5x4",
-        "--dtype",
-        "f16",
+        *["--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype", "f16"],
     )
     assert np.array_equal(np.load(out), x)
     assert (shown["padding_zero"], shown["padding_elements"]) == (True, 300)
@@ -65,14 +60,7 @@ def test_decode_skips_a_header_widens_and_finds_dirty_padding(
         "decode",
         path,
         out,
-        "--format",
-        "b_fs_yx_fsv16",
-        "--dims",
-        "1x17x5x4",
-        "--dtype",
-        "f16",
-        "--offset",
-        "8",
+        *["--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype", "f16", "--offset", "8"],
     ]
     assert "has 1284 bytes from byte 8 on" in refusal(capsys, *arguments)
     assert main([*arguments, "--ignore-rest", "--to-dtype", "f32", "--json"]) == 1
@@ -109,14 +97,7 @@ def test_decode_knows_types_that_npy_does_not(tmp_path: Path, capsys: CaptureFix
         "decode",
         str(tmp_path / "dump.bin"),
         out,
-        "--format",
-        "Ab4a",
-        "--dims",
-        "3x4",
-        "--dtype",
-        "s4",
-        "--to-dtype",
-        "s8",
+        *["--format", "Ab4a", "--dims", "3x4", "--dtype", "s4", "--to-dtype", "s8"],
     )
     assert np.array_equal(np.load(out), np.arange(-6, 6).reshape(3, 4))
 
@@ -128,14 +109,14 @@ def test_decode_refuses_before_it_writes(
     out = str(tmp_path / "out.npy")
     layout = ["--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype"]
     assert (
-        "but memory_desc((1, 17, 5, 4), 'f32', 'aBcd16b') takes 2560; it is cut short"
+        "but memory_desc((1, 17, 5, 4), 'f32', 'aBcd16b') takes 2560; it is truncated"
         in refusal(capsys, "decode", path, out, *layout, "f32")
     )
-    assert "cannot start in" in refusal(
+    assert "no tensor can start there" in refusal(
         capsys, "decode", path, out, *layout, "f16", "--offset", "5000"
     )
     assert "--ignore-rest" in refusal(capsys, "decode", path, out, *layout, "u8")
-    assert "cannot start in" in refusal(
+    assert "no tensor can start there" in refusal(
         capsys, "decode", path, out, *layout, "f16", "--offset", "-1"
     )
     assert "does not hold all values of f16" in refusal(
@@ -160,12 +141,7 @@ def test_the_command_runs_where_nothing_is_a_terminal(
     arguments = [
         path,
         str(tmp_path / "o.npy"),
-        "--format",
-        "b_fs_yx_fsv16",
-        "--dims",
-        "1x17x5x4",
-        "--dtype",
-        "f16",
+        *["--format", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype", "f16"],
     ]
     ran = subprocess.run(
         [sys.executable, "-m", "reorder", "decode", *arguments],

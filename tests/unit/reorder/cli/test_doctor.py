@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 from reorder.cli import main
-from reorder.cli.doctor import _lay_out
+from reorder.cli.doctor import COMMAND
 
 if TYPE_CHECKING:
     from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
@@ -16,7 +16,7 @@ def test_doctor_tries_every_opencl_device(capsys: CaptureFixture[str]) -> None:
     assert main(["doctor", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert all(device["works"] != bool(device["problem"]) for device in found["opencl_devices"])
-    lines = _lay_out(found)
+    lines = COMMAND.lay_out(found)
     count = len(found["opencl_devices"])
     assert sum("): works, " in line or "): fails: " in line for line in lines) == count
 
@@ -36,14 +36,18 @@ def test_doctor_says_what_is_missing() -> None:
         "opencl_devices": [{**device, "problem": ""}, broken],
         "opencl_cpu_runtime": "pip install x",
     }
-    lines = _lay_out(found)
-    assert "set NUMBA_CACHE_DIR to one" in lines[0]
+    lines = COMMAND.lay_out(found)
+    assert "set NUMBA_CACHE_DIR to a writable folder" in lines[0]
     assert lines[1].endswith("none found")
     assert lines[2].endswith("n (p, v): works, no images, buffers only")
     assert lines[3].endswith("n (p, v): fails: no compiler; install one")
     processor = {**device, "problem": "", "is_processor": True, "max_image": (16, 8)}
-    (line,) = (one for one in _lay_out({**found, "opencl_devices": [processor]}) if "(p, v)" in one)
+    (line,) = (
+        one for one in COMMAND.lay_out({**found, "opencl_devices": [processor]}) if "(p, v)" in one
+    )
     assert line.endswith("images up to 16 x 8; the CPU: a reorder without a device is faster")
-    none = _lay_out({**found, "opencl_devices": []})
-    assert "pip install x brings a runtime that works on the CPU" in none[2]
-    assert "opencl" in _lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})[1]
+    none = COMMAND.lay_out({**found, "opencl_devices": []})
+    assert "pip install x installs a runtime for the CPU" in none[2]
+    assert (
+        "opencl" in COMMAND.lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})[1]
+    )

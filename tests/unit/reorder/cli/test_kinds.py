@@ -14,8 +14,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from reorder.cli.kinds import kind_of
-from reorder.cli.tensors import load_file
+from reorder.cli.tensors import kind_of, load_file
 from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:

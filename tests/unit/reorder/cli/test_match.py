@@ -28,14 +28,16 @@ def test_match_finds_all_names(capsys: CaptureFixture[str]) -> None:
         == facts(
             capsys,
             "match",
-            "--dims",
-            "2x17x5x4",
-            "--strides",
-            "480,160,32,8",
-            "--inner",
-            "8b",
-            "--padded",
-            "2x24x5x4",
+            *[
+                "--dims",
+                "2x17x5x4",
+                "--strides",
+                "480,160,32,8",
+                "--inner",
+                "8b",
+                "--padded",
+                "2x24x5x4",
+            ],
         )["names"]
     )
     assert {"nchw", "nhwc"} <= {
@@ -71,7 +73,7 @@ def test_match_without_a_name_says_why_and_ends_with_1(capsys: CaptureFixture[st
         "leave gaps" in facts(capsys, "match", "--dims", "3x4", "--strides", "6x1", code=1)["why"]
     )
     assert (
-        "behind element 0"
+        "does not start at element 0"
         in facts(capsys, "match", "--dims", "3x4", "--strides", "4x1", "--offset0", "2", code=1)[
             "why"
         ]

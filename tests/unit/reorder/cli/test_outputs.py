@@ -11,7 +11,7 @@ import pytest
 from memdesc import MemdescError
 from reorder import load, reorder, save
 from reorder.bench.cases import parse_cases
-from reorder.cli.amounts import bytes_of
+from reorder.cli.command import bytes_of
 from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:
@@ -159,11 +159,3 @@ def test_unpack_says_where_pixels_are_not_those_of_an_image_of_these_dims(
     assert "--row-pitch is for raw pixels" in refusal(
         capsys, "unpack", "pixels.npy", *known, "2x20x5x4", "--row-pitch", "320"
     )
-
-
-def test_a_number_of_busy_processes_that_no_machine_has_is_refused(
-    folder: Path, capsys: CaptureFixture[str]
-) -> None:
-    del folder
-    for count in ("-1", "100000"):
-        assert f"--busy {count}: give a number" in refusal(capsys, "bench", "2x3", "--busy", count)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reorder.cli import main
-from reorder.cli.commands import NAMES
+from reorder.cli.main import NAMES, main
 from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from reorder.cli.compile_notice import NOTICE, CompileNotice
+from reorder.cli.progress import NOTICE, CompileNotice
 
 _LONG_WORK = """
 import time
@@ -39,7 +39,7 @@ def test_a_bar_is_shown_on_terminals_only_and_wiped() -> None:
 
 _COMPILING = """
 import sys, time
-from reorder.cli.compile_notice import CompileNotice
+from reorder.cli.progress import CompileNotice
 with CompileNotice(lambda: float(sys.argv[1])):
     time.sleep(0.3)
 """

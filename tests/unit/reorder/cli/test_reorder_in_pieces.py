@@ -112,7 +112,7 @@ def test_what_cannot_be_done_leaves_nothing(
     np.save("x.npy", _ARRAY)
     for arguments, reason in (
         (("--to", "nChw16c", "--max-bytes", "100"), r"the smallest piece .* takes \d+ bytes"),
-        (("--to", "nChw16c", "--max-bytes", "none"), "no size above 0"),
+        (("--to", "nChw16c", "--max-bytes", "none"), "not a size above 0"),
         (("--to", "nChw16c", "--max-bytes", "1KiB", "--threads", "0"), "must be 1 or more"),
         (("--to", "abc", "--max-bytes", "1KiB"), "3"),
         (("--to", "nchw", "--dtype", "s8", "--max-bytes", "1KiB"), "float32, not s8"),

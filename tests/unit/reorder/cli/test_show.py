@@ -58,7 +58,7 @@ def test_show_names_the_fields_of_a_record(tmp_path: Path, capsys: CaptureFixtur
     assert shown["picture"] == record.show().text.splitlines()
     assert out.read_text(encoding="utf-8") == f"{record.show().svg}\n"
     assert "which do not divide b (dim 1)" in refusal(capsys, "show", "q4_k", "2x250")
-    assert "takes no --letters" in refusal(capsys, "show", "q4_k", "2x256", "--letters", "oi")
+    assert "takes neither --letters" in refusal(capsys, "show", "q4_k", "2x256", "--letters", "oi")
     assert facts(capsys, "show", "gptq", "8x8", "--dtype", "u4")["bytes"] == 32
 
 

@@ -9,7 +9,6 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc
 from reorder import identify
-from reorder.identification.candidates import title
 
 
 def four_bits(*dims: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -36,10 +35,11 @@ def test_a_packing_is_found_by_the_values_whatever_type_holds_them(
 
 def test_the_names_of_one_layout_are_one_candidate_the_simplest_first() -> None:
     q = four_bits(64, 128)
-    (only,) = identify(reorder.reorder(q, "gptq", dtype="u4").data, q).candidates
+    found = identify(reorder.reorder(q, "gptq", dtype="u4").data, q)
+    (only,) = found.candidates
     # with these dims AB8b8a puts every element where Ab8a does
     assert only.names[0].text == "Ab8a"
-    assert title(only).startswith("Ab8a (AB8b8a, gptq, ")
+    assert found.verdict.startswith("one layout gives these bytes: Ab8a (AB8b8a, gptq, ")
     assert "OI8i8o" in {each.text for each in only.names}
     assert only.desc.layout == memory_desc(q.shape, "u4", "Ab8a").layout
 
@@ -189,10 +189,10 @@ def test_bytes_come_from_any_buffer_or_tensor() -> None:
         (b"", {"dims": ()}, "dims () have 0 sizes; a descriptor has 1 to 12"),
         (b"", {"dims": (2, 0)}, "dims (2, 0) have no elements, so every layout gives the same"),
         (b"", {"like": np.ones((2, 0))}, "dims (2, 0) have no elements"),
-        (3, {"dims": (2,)}, "data: int is no contiguous buffer"),
+        (3, {"dims": (2,)}, "data: int is not a contiguous buffer"),
         (np.array([{}]), {"dims": (2,)}, "data is an array of object, which holds references"),
         (np.ma.masked_array([1], [True]), {"dims": (2,)}, "data is a masked array"),
-        (b"1", {"like": np.array([16]), "dtype": "u4"}, "values of the reference, of s64, do not"),
+        (b"1", {"like": np.array([16]), "dtype": "u4"}, "the reference has s64 values that do not"),
         (b"1", {"dims": (2,), "dtype": "x"}, "unknown data type 'x'"),
     ],
 )

@@ -117,7 +117,7 @@ def test_a_tensor_belongs_to_the_nearest_primitive_with_its_layout_and_dims() ->
 
 def test_what_is_no_log_is_refused() -> None:
     given: Any = "torch.log"
-    with pytest.raises(MemdescError, match="made of what read_verbose"):
+    with pytest.raises(MemdescError, match=r"report\(\) takes what read_verbose"):
         report(given)
 
 
@@ -160,7 +160,7 @@ def test_a_logged_reorder_has_made_up_values_of_its_masks(attributes: str, words
     ("src", "dst", "attributes", "why"),
     [
         ("f32::opaque:::f0", "f32::blocked:ab::f0", "", "packed as oneDNN alone knows"),
-        ("f32::blocked:*::f0", "f32::blocked:ab::f0", "", "known at execution only"),
+        ("f32::blocked:*::f0", "f32::blocked:ab::f0", "", "known only at execution"),
         ("f32::blocked:ab::f0", "s8::blocked:ab::f0", "attr-scales:wei:0:f32", "of 'wei'"),
         ("f32::blocked:ab::f0", "s8::blocked:ab::f0", "attr-post-ops:eltwise_relu", "eltwise_relu"),
     ],

@@ -102,15 +102,15 @@ def test_a_buffer_off_its_alignment_is_refused() -> None:
     refuse(
         raw[start : start + 24],
         floats(),
-        "src starts at address .*, no multiple of the 4 bytes of f32; copy it",
+        "src starts at address .*, which is not a multiple of the 4 bytes of f32; copy it",
     )
     refuse(floats(), raw[start : start + 24], "dst starts at address")
 
 
 def test_things_that_are_no_buffers_are_refused() -> None:
     for thing in (None, 3, "text", [1.0] * 6, object()):
-        refuse(thing, floats(), "src: .* is no contiguous buffer")
-    refuse(memoryview(bytes(48))[::2], floats(), "no contiguous buffer")
+        refuse(thing, floats(), "src: .* is not a contiguous buffer")
+    refuse(memoryview(bytes(48))[::2], floats(), "not a contiguous buffer")
 
 
 def test_buffers_of_the_standard_library_work_on_both_sides() -> None:

@@ -97,7 +97,7 @@ def test_a_read_only_buffer_with_padding_is_refused_with_advice() -> None:
     buffer = bytes(PADDED.nbytes)
     with pytest.raises(
         MemdescError,
-        match="read-only, but zeros belong into its padding; pass a copy, or zero_pad=False",
+        match="read-only, but its padding must be set to zero; pass a copy, or zero_pad=False",
     ):
         reorder.Memory(PADDED, buffer)
     assert reorder.Memory(PADDED, buffer, zero_pad=False).numpy().sum() == 0

@@ -18,7 +18,7 @@ from memdesc import (
     record_desc,
 )
 from memdesc.record.gguf import GGUF_TYPES
-from reorder.records.reference import dequantize_reference
+from reorder.records.fields import dequantize_reference
 from tests.records import bits_of, random_record
 
 gguf = pytest.importorskip("gguf")
@@ -125,9 +125,9 @@ def test_buffers_at_odd_addresses_are_read() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"dtype": "s8"}, r"a record becomes floats \(f64, f32, .*\), not s8"),
-        ({"scales": 2.0}, "has its scales and zero points in itself; give none beside it"),
-        ({"groups": (1, 32)}, "has its scales and zero points in itself"),
+        ({"dtype": "s8"}, r"a record is decoded to floats \(f64, f32, .*\), not s8"),
+        ({"scales": 2.0}, "contains its scales and zero points; do not pass others"),
+        ({"groups": (1, 32)}, "contains its scales and zero points"),
         ({"desc": memory_desc((32, 1), "f32")}, r"desc is .*, but the record has dims \(1, 32\)"),
         ({"desc": memory_desc((1, 32), "bf16")}, "desc is .* and dtype is f32"),
         ({"threads": 0}, "threads must be an integer of 1 or more"),

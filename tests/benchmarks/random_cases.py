@@ -1,7 +1,7 @@
 """Random reorders of the kinds that frameworks issue: a pure function of a seed.
 
-Kernels are tuned on one seed and reported on another: a list that is known by heart is no
-distribution.
+Kernels are tuned on one seed and reported on another: a list that is known by heart is not
+a distribution.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def _activation(draw: Random) -> list[str]:
     other = draw.choice(("abx", "axb", f"aBx{draw.choice((8, 16, 32))}b"))
     if other == blocked:
         other = "abx"
-    pair = (other, blocked) if draw.random() < 0.5 else (blocked, other)  # noqa: PLR2004 - half
+    pair = (other, blocked) if draw.random() < 0.5 else (blocked, other)
     return _words((dtype, dtype), pair, _images(draw, dtype, width))
 
 
@@ -126,7 +126,7 @@ def _weight(draw: Random) -> list[str]:
     dtype = draw.choice(tuple(_PAIRS_OF))
     blocked = draw.choice(_BLOCKED_WEIGHTS[draw.choice((1, _PAIRS_OF[dtype]))])
     plain = draw.choice(_PLAIN_WEIGHTS)
-    pair = (plain, blocked) if draw.random() < 0.75 else (blocked, plain)  # noqa: PLR2004 - most
+    pair = (plain, blocked) if draw.random() < 0.75 else (blocked, plain)
     kernel = draw.choice(((1, 1), (3, 3), (1, 3), (5, 5), (7, 7)))
     a, b = _split(draw, dtype, 2, kernel[0] * kernel[1])
     return _words((dtype, dtype), pair, [*(_rounded(draw, size, 16) for size in (a, b)), *kernel])

@@ -6,14 +6,14 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.bench.cases import parse_cases
-from reorder.bench.random_cases import (
+from tests.benchmarks.libraries import dense_permutation
+from tests.benchmarks.random_cases import (
     CLASSES,
     LARGEST_NBYTES,
     LEAST_NBYTES,
     MAX_CASES,
     random_words,
 )
-from tests.benchmarks.libraries import dense_permutation
 
 
 def test_equal_seeds_give_equal_cases_and_others_do_not() -> None:
