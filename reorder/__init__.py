@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from reorder.runtime_dims import RuntimePlan, plan_runtime
     from reorder.storage.archive import load_archive, save_archive
     from reorder.storage.checkpoint import Checkpoint, StoredTensor, open_checkpoint
+    from reorder.storage.convert.conversion import (
+        ConvertOptions,
+        ConvertProgress,
+        ConvertReport,
+        convert,
+    )
     from reorder.storage.files import load, save
 
 __all__ = [
@@ -33,6 +39,9 @@ __all__ = [
     "Box",
     "Candidate",
     "Checkpoint",
+    "ConvertOptions",
+    "ConvertProgress",
+    "ConvertReport",
     "Difference",
     "Identification",
     "Lookup",
@@ -48,6 +57,7 @@ __all__ = [
     "compare",
     "compare_values",
     "compile_kernels",
+    "convert",
     "dequantize",
     "execute",
     "execute_reference",
@@ -77,6 +87,9 @@ def __dir__() -> list[str]:
 _MODULES = {
     "Candidate": "reorder.identification.identify",
     "Checkpoint": "reorder.storage.checkpoint",
+    "ConvertOptions": "reorder.storage.convert.conversion",
+    "ConvertProgress": "reorder.storage.convert.conversion",
+    "ConvertReport": "reorder.storage.convert.conversion",
     "Difference": "reorder.comparison",
     "Identification": "reorder.identification.identify",
     "Record": "reorder.records.record",
@@ -87,6 +100,7 @@ _MODULES = {
     "compare": "reorder.plan.compare",
     "compare_values": "reorder.comparison",
     "compile_kernels": "reorder.ahead",
+    "convert": "reorder.storage.convert.conversion",
     "identify": "reorder.identification.identify",
     "load": "reorder.storage.files",
     "load_archive": "reorder.storage.archive",

@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import sys
 import time
-from contextlib import suppress
-from functools import partial
+from contextlib import nullcontext, suppress
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
-from memdesc.disk import as_path, open_file
+from memdesc.disk import as_path
 from reorder.cli.command import Command, Facts, add_max_bytes, bytes_of, one_line, threads_of
 from reorder.cli.progress import Progress
-from reorder.storage.containers.partial import InUseError
-from reorder.storage.containers.writer import partial_folder
-from reorder.storage.convert.convert import Conversion, Settings, convert, plan
-from reorder.storage.convert.outputs import grown
-from reorder.storage.convert.rules import Rule, parse_rule, rules_of_toml
+from reorder.storage.containers.partial import InUseError, partial_folder
+from reorder.storage.containers.table import read_container
+from reorder.storage.convert.conversion import ConvertOptions, convert
+from reorder.storage.convert.resume import has_grown
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
-    from reorder.storage.convert.convert import Step
-    from reorder.storage.convert.jobs import Job
+    from distributed import Client
+
+    from reorder.storage.convert.conversion import ConvertProgress, ConvertReport
 
 __all__ = ["COMMAND"]
 
-_MAX_RULES = 1 << 20
 # what the speed of the disk is measured with
 _SAMPLE = 64 << 20
-# seconds between two states of the bar
+# steps of the bar, and seconds between two
+_PERCENT = 100
 _INTERVAL = 0.1
-# jobs that a dry run lists
+# changes that a dry run lists
 _LISTED = 40
 # what --verify has found
 _VERIFIED = "each tensor equals its input put through its rule"
@@ -101,61 +99,54 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    if options.dask is None:
-        return _converted(options, threads_of(options.threads), convert)
-    if options.threads is not None:
+    if options.dask is not None and options.threads is not None:
         msg = "--threads is for this machine; how many a worker of Dask has is told to the worker"
         raise MemdescError(msg)
-    from reorder.storage.convert.cluster import connected, convert_on_cluster, worker_threads
-
-    for name in ("source", "target"):  # workers have other working folders
-        setattr(options, name, str(Path(getattr(options, name)).absolute()))
-    with connected(options.dask) as client:
-        return _converted(options, worker_threads(client), partial(convert_on_cluster, client))
-
-
-def _converted(
-    options: argparse.Namespace, threads: int, run: Callable[[Conversion, Step], Facts]
-) -> tuple[Facts, int]:
-    """Plan a conversion, and run it, or say what it would do."""
-    settings = Settings(
+    shards = options.shard_size
+    given = ConvertOptions(
         max_bytes=bytes_of("--max-bytes", options.max_bytes),
-        threads=threads,
-        shard_bytes=None
-        if options.shard_size is None
-        else bytes_of("--shard-size", options.shard_size),
+        threads=threads_of(options.threads) if options.dask is None else None,
+        shard_bytes=None if shards is None else bytes_of("--shard-size", shards),
         verify=options.verify,
         resume=options.resume,
         overwrite=options.overwrite,
         allow_partial=options.allow_partial,
+        dry_run=options.dry_run,
     )
-    made = plan(options.source, options.target, _rules(options), settings)
-    for warning in made.warnings:
-        _warn(warning)
-    facts = _facts(made)
-    if options.dry_run:
-        return facts | {"seconds_estimated": _seconds(made), **_listed(made.jobs)}, 0
-    written = sum(task.nbytes for job in made.jobs for task in job.tensors)
-    start = time.monotonic()
-    with Progress(written * (1 + settings.verify)) as progress:
-        try:
-            found = run(made, _Rate(progress, written * (1 + settings.verify)).step)
-        except InUseError:
+    rules = [*([] if options.rules is None else [Path(options.rules)]), *options.maps]
+    shown = _Shown()
+    try:
+        with _cluster(options.dask) as client, shown.bar:
+            report = convert(options.source, options.target, rules, given, shown.show, client)
+    except InUseError:
+        raise
+    except (MemdescError, KeyboardInterrupt) as error:
+        target = as_path(options.target)
+        if not shown.has_begun or not has_grown(target):
             raise
-        except (MemdescError, KeyboardInterrupt) as error:
-            if not grown(made.target):
-                raise
-            left = partial_folder(made.target)
-            hint = f"what was written is in {str(left)!r}: --resume goes on with it"
-            if isinstance(error, KeyboardInterrupt):
-                error.add_note(hint)
-                raise
-            msg = f"{error}; {hint}"
-            raise MemdescError(msg) from None
-    seconds = time.monotonic() - start
-    facts |= {"wrote": options.target, "tasks": found["tasks"], "resumed": found["resumed"]}
-    verified = _VERIFIED if settings.verify else "no"
-    return facts | {"verified": verified, "seconds": round(seconds, 3)}, 0
+        hint = f"what was written is in {str(partial_folder(target))!r}: --resume goes on with it"
+        if isinstance(error, KeyboardInterrupt):
+            error.add_note(hint)
+            raise
+        msg = f"{error}; {hint}"
+        raise MemdescError(msg) from None
+    facts = _facts(report)
+    if given.dry_run:
+        estimate = _seconds(as_path(options.source), report)
+        return facts | {"seconds_estimated": estimate, "would": _listed(report)}, 0
+    facts |= {"wrote": options.target, "tasks": report.tasks, "resumed": report.resumed}
+    verified = _VERIFIED if given.verify else "no"
+    seconds = round(time.monotonic() - shown.start, 3)
+    return facts | {"verified": verified, "seconds": seconds}, 0
+
+
+def _cluster(address: str | None) -> AbstractContextManager[Client | None]:
+    """Connect to the cluster that is named, if any."""
+    if address is None:
+        return nullcontext()
+    from reorder.storage.convert.cluster import connected
+
+    return connected(address)
 
 
 def _warn(warning: str) -> None:
@@ -165,79 +156,59 @@ def _warn(warning: str) -> None:
         sys.stderr.write(f"memdesc: warning: {one_line(warning)}\n")
 
 
-class _Rate:
-    """Says how fast bytes are written, and the time left; threads call it at the same time."""
+class _Shown:
+    """Shows warnings, then how fast bytes are written and the time left."""
 
-    def __init__(self, progress: Progress, total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
-        self._start, self._lock = time.monotonic(), Lock()
-        self._shown = self._start
+    def __init__(self) -> None:
+        self.bar = Progress(_PERCENT)
+        self.has_begun = False
+        self.start = self._last = 0.0
 
-    def step(self, what: str, nbytes: int) -> None:
-        """Count bytes that have been written."""
-        with self._lock:
-            self._done += nbytes
-            now = time.monotonic()
-            if now - self._shown < _INTERVAL:
-                return
-            self._shown = now
-            rate = self._done / (now - self._start)
-            left = max(self._total - self._done, 0) / max(rate, 1)
-            text = f"{what} {rate / 1e6:.0f} MB/s, {left:.0f} s left"
-            self._progress.move_to(self._done, text)
+    def show(self, now: ConvertProgress) -> None:
+        """Show how far the conversion is."""
+        seconds = time.monotonic()
+        if now.stage == "planned":
+            for warning in now.report.warnings:
+                _warn(warning)
+            self.has_begun, self.start = True, seconds
+        elif seconds - self._last >= _INTERVAL:
+            self._last = seconds
+            rate = now.done / max(seconds - self.start, 1e-9)
+            left = (now.total - now.done) / max(rate, 1)
+            text = f"{now.stage} {rate / 1e6:.0f} MB/s, {left:.0f} s left"
+            self.bar.move_to(_PERCENT * now.done // max(now.total, 1), text)
 
 
-def _facts(made: Conversion) -> Facts:
-    copied = sum(job.is_copy for job in made.jobs)
+def _facts(report: ConvertReport) -> Facts:
     return {
-        "tensors": sum(len(job.sources) for job in made.jobs),
-        "converted": len(made.jobs) - copied,
-        "copied": copied,
-        "bytes_in": sum(entry.nbytes for job in made.jobs for entry in job.sources.values()),
-        "bytes_out": made.nbytes,
-        "files": len(made.output.files),
-        "warnings": list(made.warnings),
+        "tensors": report.tensors,
+        "converted": report.converted,
+        "copied": report.copied,
+        "bytes_in": report.bytes_in,
+        "bytes_out": report.bytes_out,
+        "files": report.files,
+        "warnings": [*report.warnings],
     }
 
 
-def _listed(jobs: tuple[Job, ...]) -> Facts:
-    """Return what a dry run says of the jobs that convert."""
-    moved = [one_line(f"{job.name}: {job}") for job in jobs if not job.is_copy]
-    more = [f"... and {len(moved) - _LISTED} more"] if len(moved) > _LISTED else []
-    return {"would": [*moved[:_LISTED], *more]}
+def _listed(report: ConvertReport) -> list[str]:
+    """Return what a dry run says of the tensors and records that a rule changes."""
+    more = len(report.would) - _LISTED
+    lines = [one_line(line) for line in report.would[:_LISTED]]
+    return [*lines, *([f"... and {more} more"] if more > 0 else [])]
 
 
-def _seconds(made: Conversion) -> float:
+def _seconds(source: Path, report: ConvertReport) -> float:
     """Estimate the time from how fast the source is read; a disk writes about as fast."""
-    entries = [entry for job in made.jobs for entry in job.sources.values()]
-    nbytes = sum(entry.nbytes for entry in entries)
-    if not nbytes:
+    entries = read_container(source).entries.values()
+    largest = max(entries, key=lambda entry: entry.nbytes, default=None)
+    if largest is None or not largest.nbytes:
         return 0.0
-    largest = max(entries, key=lambda entry: entry.nbytes)
     count = min(largest.nbytes, _SAMPLE)
     start = time.monotonic()
     largest.read(0, count)
     rate = count / max(time.monotonic() - start, 1e-9)
-    return round((nbytes + made.nbytes) / rate, 1)
-
-
-def _rules(options: argparse.Namespace) -> list[Rule]:
-    found: list[Rule] = []
-    if options.rules is not None:
-        with open_file(as_path(options.rules)) as file:
-            text = file.read(_MAX_RULES + 1)
-        if len(text) > _MAX_RULES:
-            msg = f"{options.rules!r} has more than {_MAX_RULES} bytes; give a file of rules"
-            raise MemdescError(msg)
-        try:
-            found = rules_of_toml(text.decode())
-        except UnicodeDecodeError as error:
-            msg = f"{options.rules!r} is not UTF-8: {error}"
-            raise MemdescError(msg) from None
-        except MemdescError as error:
-            msg = f"{options.rules!r}: {error}"
-            raise MemdescError(msg) from None
-    return [*found, *map(parse_rule, options.maps)]
+    return round((report.bytes_in + report.bytes_out) / rate, 1)
 
 
 COMMAND = Command(

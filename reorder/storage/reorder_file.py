@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from operator import methodcaller
 from typing import TYPE_CHECKING, NamedTuple
 
+from reorder.plan.plan import plan_reorder
 from reorder.storage.containers import npy
 from reorder.storage.containers.plan import Tensor
 from reorder.storage.containers.writer import Writer
 from reorder.storage.convert.engine import run_tasks
 from reorder.storage.convert.tasks import MoveTask
-from reorder.storage.pieces.boxes import PIECE_NBYTES, Bound
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.pieces import cut
+from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,7 +84,7 @@ def reorder_file(
         is there then that was not before.
     """
     share = max(min(PIECE_NBYTES, max_bytes // threads), 1)
-    pieces = cut(given.src, given.dst, given.attr, bound=Bound(share, max_bytes))
+    pieces = cut(plan_reorder(given.src, given.dst, given.attr), Bound(share, max_bytes))
     tensor = Tensor(_NAME, "u8", (given.dst.nbytes,), given.dst.nbytes, given.dst)
     with Writer(target, npy.plan(target.name, [tensor], {}), overwrite=True) as writer:
         path, span = writer.where(_NAME)
@@ -95,6 +97,7 @@ def reorder_file(
                 threads,
                 max_bytes,
                 lambda _, task: step(task.written) if step is not None else None,
+                methodcaller("run"),
             )
             given.entry.check_unchanged()
             writer.finish()

@@ -24,18 +24,17 @@ from memdesc.disk import open_file
 from memdesc.errors import short_repr
 from reorder.storage.containers.entry import FileState
 from reorder.storage.containers.partial import FILES, partial_folder
-from reorder.storage.convert.convert import convert
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from distributed import Client, Future
 
-    from reorder.storage.convert.convert import Conversion, Step
+    from reorder.storage.convert.conversion import Conversion, Execute
 
     _Batch = list[tuple[int, Any]]
 
-__all__ = ["check_workers", "connected", "convert_on_cluster", "run_on_cluster", "worker_threads"]
+__all__ = ["check_workers", "connected", "on_cluster", "run_on_cluster", "worker_threads"]
 
 _INSTALL = "distributed is not installed: pip install distributed, or memdesc[dask]"
 # how long a scheduler, a first worker, and workers after all have gone, are waited for
@@ -103,7 +102,7 @@ def _address_in(path: Path) -> str:
     try:
         return str(json.loads(text)["address"])
     except (ValueError, KeyError, TypeError) as error:
-        msg = f"{str(path)!r} is no --scheduler-file of `dask scheduler`: {error!r}"
+        msg = f"{str(path)!r} is not a --scheduler-file of `dask scheduler`: {error!r}"
         raise MemdescError(msg) from None
 
 
@@ -112,42 +111,33 @@ def worker_threads(client: Client) -> int:
     return int(max(client.nthreads().values(), default=1))
 
 
-def convert_on_cluster(
-    client: Client, conversion: Conversion, step: Step | None = None
-) -> dict[str, Any]:
-    """Write the output of a conversion by the workers of a cluster, and give it its name.
+def on_cluster(client: Client, conversion: Conversion) -> Execute:
+    """Return what runs the tasks of a conversion of absolute paths on the workers of a cluster.
 
-    *Law*: the bytes are those of `convert`.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        From `connected`.
-    conversion : Conversion
-        From `plan`, of absolute paths.
-    step : callable, optional
-        As for `convert`, which says what is returned.
+    *Law*: the bytes are those that a conversion on this machine writes.
 
     Raises
     ------
     MemdescError
-        As `convert`, and if a worker does not see the files, or all of them end.
+        If a worker does not see the files that are read; when it runs also if a worker does not
+        see those that are written, or all workers end.
     """
-    batch = min(conversion.settings.max_bytes, _BATCH)
-    inputs = list(conversion.container.files)
-    grown = partial_folder(conversion.target) / FILES
-    outputs = [grown / file.name for file in conversion.output.files]
-    check_workers(client, inputs)
+    check_workers(client, list(conversion.container.files))
+    # those of an output that is whole have their names
+    folder = conversion.finished.folder
+    if not conversion.is_finished:
+        folder = partial_folder(conversion.target) / FILES
+    outputs = [folder / file.name for file in conversion.output.files]
 
     def run(
         tasks: Iterator[tuple[int, Any]],
         finished: Callable[[int, Any], None],
-        do: Callable[[Any], object],
+        work: Callable[[Any], None],
     ) -> None:
         check_workers(client, outputs)
-        run_on_cluster(client, tasks, finished, do, batch)
+        run_on_cluster(client, tasks, finished, work, min(conversion.options.max_bytes, _BATCH))
 
-    return convert(conversion, step, run)
+    return run
 
 
 def check_workers(client: Client, paths: Sequence[Path]) -> None:
@@ -193,7 +183,7 @@ def run_on_cluster(
     client: Client,
     tasks: Iterator[tuple[int, Any]],
     finished: Callable[[int, Any], None],
-    run: Callable[[Any], object],
+    work: Callable[[Any], None],
     max_bytes: int,
 ) -> None:
     """Run tasks on the workers; the first error ends all.
@@ -206,8 +196,8 @@ def run_on_cluster(
         With their numbers; a few more than the workers have threads are held at a time.
     finished : callable
         Called with each task that has run.
-    run : callable
-        A function of a module, called with a task on a worker.
+    work : callable
+        Called with each task on a worker; it can be pickled.
     max_bytes : int
         Tasks of so many bytes together are one for Dask.
 
@@ -225,7 +215,7 @@ def run_on_cluster(
             # without workers one batch waits for them at the scheduler
             room = workers.threads * _AHEAD - len(held)
             for batch in islice(batches, max(room, 0 if held else 1)):
-                data = pickle.dumps((run, [task for _, task in batch]))
+                data = pickle.dumps((work, [task for _, task in batch]))
                 key = f"memdesc-{name}-{batch[0][0]}"
                 future = client.submit(_run, data, key=key, pure=False)
                 held[future] = batch
@@ -295,9 +285,9 @@ class _Workers:
 
 def _run(data: bytes) -> None:
     """Run tasks on a worker; Dask looks into tuples that it is given, but not into bytes."""
-    run, tasks = pickle.loads(data)  # noqa: S301 - of the client, which runs functions here
+    work, tasks = pickle.loads(data)  # noqa: S301 - of the client, which runs functions here
     for task in tasks:
-        run(task)
+        work(task)
 
 
 def _drain(workers: _Workers, futures: list[Future]) -> None:

@@ -15,7 +15,8 @@ from reorder.storage.quantization import CONFIG, KEY, holders
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from reorder.storage.convert.jobs import Job, Plan
+    from reorder.storage.convert.jobs import Job
+    from reorder.storage.convert.plan import Plan
 
 __all__ = ["loader_warnings", "moved_config", "undeclared"]
 

@@ -1,11 +1,9 @@
-"""Tasks run by threads, within a bound of bytes in memory."""
+"""Tasks run on threads, within a bound of bytes in memory."""
 
 from __future__ import annotations
 
 from threading import Condition, Thread
 from typing import TYPE_CHECKING
-
-from reorder.storage.convert.tasks import run_task
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -18,7 +16,7 @@ __all__ = ["run_tasks"]
 _SECONDS = 0.2
 
 
-class _Work:
+class _Queue:
     """Tasks that threads take in order, as long as their bytes fit."""
 
     def __init__(self, tasks: Iterable[tuple[int, Task]], max_bytes: int) -> None:
@@ -62,9 +60,9 @@ def run_tasks(
     threads: int,
     max_bytes: int,
     finished: Callable[[int, Task], None],
-    run: Callable[[Task], object] = run_task,
+    work: Callable[[Task], None],
 ) -> None:
-    """Run tasks by some threads; the first error ends all.
+    """Run tasks on some threads; the first error ends all.
 
     Parameters
     ----------
@@ -76,22 +74,22 @@ def run_tasks(
         What the tasks that run may hold in memory, unless one alone holds more.
     finished : callable
         Called with each task that has run, by the thread that ran it.
-    run : callable
-        What is done with a task.
+    work : callable
+        What is done with each task.
     """
-    work = _Work(tasks, max_bytes)
+    queue = _Queue(tasks, max_bytes)
 
     def loop() -> None:
         try:
-            while (found := work.take()) is not None:
+            while (found := queue.take()) is not None:
                 number, task = found
                 try:
-                    run(task)
+                    work(task)
                 finally:
-                    work.give_back(task)
+                    queue.give_back(task)
                 finished(number, task)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
-            work.stop(error)
+            queue.stop(error)
 
     started = [Thread(target=loop, name=f"memdesc-convert-{k}") for k in range(threads)]
     for thread in started:
@@ -101,9 +99,9 @@ def run_tasks(
             while thread.is_alive():
                 thread.join(_SECONDS)
     except BaseException:
-        work.stop(None)
+        queue.stop(None)
         for thread in started:
             thread.join()
         raise
-    if work.error is not None:
-        raise work.error
+    if queue.error is not None:
+        raise queue.error

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
+from memdesc import (
+    MemdescError,
+    MemoryDesc,
+    RecordDesc,
+    UnsupportedFormatError,
+    data_type,
+    memory_desc,
+    record_desc,
+)
+from memdesc.names import expand_meta_tag, resolve
 from memdesc.record.names import read_name
 from memdesc.tags import LETTERS
 from reorder.plan.plan import plan_reorder
 from reorder.records.repack import defaults
 from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.plan import Tensor
-from reorder.storage.convert.held import held_layout
-from reorder.storage.convert.matching import renamed
-from reorder.storage.convert.rules import WHOLE, Rule, is_record
+from reorder.storage.convert.rules import WHOLE, is_record
 from reorder.storage.siblings import ORDER
-from reorder.storage.stored import stored_layout, stored_record, written_tensors
+from reorder.storage.stored import IN_SHAPE, stored_layout, stored_record, written_tensors
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
 from reorder.values.scales import check_types, split_dims
@@ -24,10 +33,13 @@ from reorder.values.scales import check_types, split_dims
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from memdesc import FormatTag
+    from reorder.plan.plan import ReorderPlan
     from reorder.storage.containers.entry import Entry
+    from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
 
-__all__ = ["Job", "Plan", "copy_job", "layout_job", "record_job"]
+__all__ = ["Job", "copy_job", "layout_job", "record_job"]
 
 # scales are chosen and stored in f32
 _MAX_BITS = 32
@@ -47,8 +59,8 @@ class Job:
         What is written, likewise.
     src, dst : MemoryDesc or RecordDesc, optional
         What they hold; None where bytes stay as they are.
-    attr : Attr, optional
-        Of a reorder.
+    plan : ReorderPlan, optional
+        Of a tensor that is reordered, with its attributes.
     axes, groups : tuple of int
         Along which dims scales are chosen from the data, and their groups.
     scales : tuple of Tensor
@@ -56,7 +68,7 @@ class Job:
     rule : Rule, optional
         The rule that asks for it.
     dropped : tuple of Entry
-        What the output does not need, such as an order of inputs that is none.
+        What the output does not need, such as a `g_idx` that leaves the inputs in order.
     """
 
     name: str
@@ -64,17 +76,22 @@ class Job:
     targets: Mapping[str, Tensor]
     src: MemoryDesc | RecordDesc | None = None
     dst: MemoryDesc | RecordDesc | None = None
-    attr: Attr | None = None
+    plan: ReorderPlan | None = None
     axes: tuple[int, ...] = ()
     groups: tuple[int, ...] = ()
     scales: tuple[Tensor, ...] = ()
     rule: Rule | None = None
-    dropped: tuple[Entry, ...] = field(default=())
+    dropped: tuple[Entry, ...] = ()
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
         """All that is written."""
         return (*self.targets.values(), *self.scales)
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The logical sizes of a tensor that is reordered."""
+        return () if self.plan is None else self.plan.src.dims
 
     @property
     def is_copy(self) -> bool:
@@ -87,32 +104,6 @@ class Job:
         return f"{self.src!r} -> {self.dst!r}"
 
 
-class Plan(NamedTuple):
-    """What a conversion does.
-
-    Attributes
-    ----------
-    jobs : tuple of Job
-        In the order of the source.
-    warnings : tuple of str
-        What a user may not have meant.
-    partial : mapping of str to list of str
-        Rules -> tensors of the output whose codes or scales they changed alone.
-    left : str
-        Codes of a quantised weight that stay as they were; empty if there are none.
-    """
-
-    jobs: tuple[Job, ...]
-    warnings: tuple[str, ...]
-    partial: Mapping[str, list[str]]
-    left: str
-
-    @property
-    def moved(self) -> tuple[Job, ...]:
-        """The jobs of records, which files beside the model may declare."""
-        return tuple(job for job in self.jobs if isinstance(job.src, RecordDesc))
-
-
 def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Job:
     """Return the job of a tensor that stays as it is.
 
@@ -121,8 +112,7 @@ def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None
     if isinstance(entry.desc, MemoryDesc) and not entry.is_described:
         plain = memory_desc(entry.desc.dims, entry.desc.dtype)
         if plain != entry.desc:
-            target = stored_layout(name, plain)
-            return Job(entry.name, {"": entry}, {"": target}, entry.desc, plain, rule=rule)
+            return _job_of(entry, stored_layout(name, plain), plan_reorder(entry.desc, plain), rule)
     if isinstance(entry.desc, RecordDesc):
         tensor = stored_record(name, entry.desc, format_name)
     else:
@@ -143,32 +133,36 @@ def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
     MemdescError
         If it cannot be moved so: with the rule and the tensor.
     """
-    name = renamed(rule, entry.name)
-    if rule == Rule(rule.text, rule.pattern, rename=rule.rename):
+    name = rule.renamed(entry.name)
+    if rule.is_renaming:
         return copy_job(entry, name, format_name, rule)
-    src = held_layout(entry, rule)
+    src = _held_layout(entry, rule)
     try:
         dst = _layout(src, rule)
         if rule.scales is not None:
             return _quantize_job(entry, rule, src, dst)
-        attr = _attr(rule, src, dst)
-        plan_reorder(src, dst, attr)
+        plan = plan_reorder(src, dst, _attr(rule, src, dst))
     except MemdescError as error:
         hint = ""
         if is_record(rule.dst):
             hint = (
                 "; a record is moved by a pattern of what stands before the names of its tensors"
                 if is_record(rule.src)
-                else "; of numbers no records are made: give a data type and scales=, such as "
-                "'u4, scales=ab, groups=1x32'"
+                else "; plain numbers do not become records: give a data type and scales=, such "
+                "as 'u4, scales=ab, groups=1x32'"
             )
         rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
-    if src == dst and attr is None:
+    if src == dst and plan.attr is None:
         target = stored_layout(name, dst, entry.dtype)._replace(origin=entry.name)
         return Job(entry.name, {"": entry}, {"": target}, rule=rule)
     words = entry.dtype if data_type(entry.dtype).bits > src.dtype.bits else None
     target = stored_layout(name, dst, words if src.dtype == dst.dtype else None)
-    return Job(entry.name, {"": entry}, {"": target}, src, dst, attr, rule=rule)
+    return _job_of(entry, target, plan, rule)
+
+
+def _job_of(entry: Entry, target: Tensor, plan: ReorderPlan, rule: Rule | None) -> Job:
+    """Return the job of one reorder."""
+    return Job(entry.name, {"": entry}, {"": target}, plan.src, plan.dst, plan, rule=rule)
 
 
 def _layout(src: MemoryDesc, rule: Rule) -> MemoryDesc:
@@ -211,7 +205,7 @@ def _quantize_job(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) ->
         raise MemdescError(msg)
     sizes = split_dims(src.dims, axes, groups)[1]
     shape = tuple(sizes[dim] for dim in axes)
-    name = renamed(rule, entry.name)
+    name = rule.renamed(entry.name)
     scales = [stored_layout(f"{name}_scale", memory_desc(shape or (1,), "f32"))]
     if dst.dtype.name in INTEGERS and INTEGERS[dst.dtype.name].low == 0:
         scales.append(stored_layout(f"{name}_zero_point", memory_desc(shape or (1,), "s32")))
@@ -222,6 +216,7 @@ def _quantize_job(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) ->
         {"": target},
         src,
         dst,
+        plan_reorder(src, dst),
         axes=axes,
         groups=groups,
         scales=tuple(scales),
@@ -240,7 +235,7 @@ def record_job(group: Group, rule: Rule, format_name: str) -> Job:
     src = group.desc
     if src is None:
         rule.fail(f"{group.prefix}: {group.reason}")
-    prefix = renamed(rule, group.prefix)
+    prefix = rule.renamed(group.prefix)
     try:
         if rule.dst is None or not is_record(rule.dst):
             layout = None if rule.dst is None else str(rule.dst)
@@ -268,3 +263,120 @@ def _target(src: RecordDesc, rule: Rule) -> RecordDesc:
     dims = src.dims[::-1] if swaps else src.dims
     found = defaults(src, legal)
     return record_desc(dims, name, **(found | dict(rule.dst.options)))
+
+
+def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
+    """Return what an entry holds, by its descriptor, or by what a rule says of it.
+
+    Raises
+    ------
+    MemdescError
+        If they do not fit, or neither says it.
+    """
+    if rule.src is None and rule.holds is None and rule.dims is None:
+        if isinstance(entry.desc, MemoryDesc):
+            return entry.desc
+        rule.fail(f"{entry.name}: {entry.reason or f'it holds {entry.desc!r}'}")
+    name = "plain" if rule.src is None else str(rule.src)
+    try:
+        found = _by_rule(entry, rule, name)
+    except MemdescError as error:
+        rule.fail(f"{entry.name} of {entry.dtype} and shape {entry.shape}: {error}")
+    if found.nbytes != entry.nbytes:
+        rule.fail(
+            f"{entry.name} has {entry.nbytes} bytes, but {found!r} takes {found.nbytes}; its dims "
+            "are given as dims="
+        )
+    if entry.is_described and found != entry.desc:
+        rule.fail(
+            f"{entry.name} holds {entry.desc!r}, as its descriptor says, not {name}; leave "
+            f"'{name} ->' out"
+        )
+    return found
+
+
+def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
+    """Return the layout of a name, with dims from the shape."""
+    words = data_type(entry.dtype)
+    dtype = words if rule.holds is None else data_type(rule.holds)
+    if rule.dims is not None:
+        return memory_desc(rule.dims, _element(name, dtype.name, dtype.bits), name)
+    if entry.is_described and isinstance(entry.desc, MemoryDesc):
+        return memory_desc(entry.desc.dims, entry.desc.dtype, name)
+    kind = _element(name, dtype.name, dtype.bits)
+    bits = data_type(kind).bits
+    ndims = len(entry.shape) if bits < words.bits else _ndims(name, entry.shape)
+    tag = resolve(expand_meta_tag(name, ndims), (), bits)
+    if bits < words.bits:
+        if words.name not in INTEGERS:
+            msg = f"{name} lies in words of integers, not of {words}"
+            raise MemdescError(msg)
+        dims = _dims_of_words(entry.shape, tag, words.bits // bits, name)
+    else:
+        dims = _dims_of_blocks(entry.shape, tag)
+    return memory_desc(dims, kind, name)
+
+
+def _ndims(name: str, shape: tuple[int, ...]) -> int:
+    """Return how many dims a name for any number of them has: each block adds an axis."""
+    return len(shape) - len(re.findall("[0-9]+[a-z]", name))
+
+
+def _element(name: str, dtype: str, bits: int) -> str:
+    """Return the type of the elements of a name: packings exist for few widths only."""
+    try:
+        resolve(name, (), bits)
+    except UnsupportedFormatError:
+        for narrow in (4, 8):
+            try:
+                resolve(name, (), narrow)
+            except MemdescError:
+                continue
+            return f"u{narrow}"
+        raise
+    except MemdescError:  # a name for any number of dims, or none: the caller finds out
+        return dtype
+    return dtype
+
+
+def _dims_of_words(
+    shape: tuple[int, ...], tag: FormatTag, count: int, name: str
+) -> tuple[int, ...]:
+    """Return logical sizes from a shape of words of `count` elements.
+
+    Raises
+    ------
+    MemdescError
+        If the shape does not say them.
+    """
+    if len(shape) != tag.ndims:
+        msg = f"{name} has {tag.ndims} dims, and so has the shape of its words; else give dims="
+        raise MemdescError(msg)
+    if name.removesuffix("_experts").startswith(IN_SHAPE):
+        return (*shape[:-1], shape[-1] * count)
+    sizes = [0] * tag.ndims
+    for digit, size in zip(tag.digits[: tag.ndims - 1], shape, strict=False):
+        if digit.extent or len(tag.axes[digit.axis]) > 1 or sizes[tag.axes[digit.axis][0]]:
+            msg = f"the shape does not say the sizes of {name}; give dims="
+            raise MemdescError(msg)
+        sizes[tag.axes[digit.axis][0]] = size * digit.step
+    last = sizes.index(0) if 0 in sizes else 0
+    others = prod(size for dim, size in enumerate(sizes) if dim != last)
+    sizes[last] = prod(shape) * count // others if others else 0
+    return tuple(sizes)
+
+
+def _dims_of_blocks(shape: tuple[int, ...], tag: FormatTag) -> tuple[int, ...]:
+    """Return logical sizes from an axis for each block in memory order, or for each dim."""
+    if len(shape) == tag.ndims != len(tag.digits):
+        return shape
+    if len(shape) != len(tag.digits) or any(len(axis) > 1 for axis in tag.axes):
+        msg = f"{tag} has {len(tag.digits)} axes in memory; give its logical sizes as dims="
+        raise MemdescError(msg)
+    sizes = [1] * tag.ndims
+    for digit, size in zip(tag.digits, shape, strict=True):
+        if digit.extent and digit.extent != size:
+            msg = f"{tag} has a block of {digit.extent}, but the axis of the shape has {size}"
+            raise MemdescError(msg)
+        sizes[tag.axes[digit.axis][0]] *= size
+    return tuple(sizes)

@@ -13,23 +13,24 @@ from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.move_record import convert_record
-from reorder.storage.pieces.records import cut_record, permutation
+from reorder.storage.pieces.pieces import permutation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.storage.convert.jobs import Job
-    from reorder.storage.pieces.boxes import Bound
+    from reorder.storage.pieces.pieces import RecordPiece
+    from reorder.storage.pieces.regions import Cut
 
 __all__ = ["check_numbers"]
 
 
-def check_numbers(job: Job, bound: Bound, threads: int) -> None:
+def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
     """Refuse numbers that the new format does not have, such as zero points of 0 in GPTQ v1.
 
     The codes, most of the bytes, are read only where they change, if a zero point of each group
     becomes one for all or they get fewer bits, or where they share a tensor with the scales: of
-    blocks of GGUF all is converted once without being written, unless the formats alone tell that
+    blocks of GGUF all is converted once without being written, unless the formats alone show that
     all numbers fit.
 
     Raises
@@ -44,7 +45,7 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
     written = {dst.field(name).tensor for name, _ in dst.rule.code.parts}
     try:
         if codes == set(src.tensors) or written == set(dst.tensors):
-            _check_pieces(job, (src, dst), bound, threads)
+            _check_pieces(job, (src, dst), pieces, threads)
             return
         tensors = {
             name: _blank(nbytes) if name in codes else job.sources[name].read()
@@ -59,7 +60,7 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
         )
         is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)
         if delta.values.any() or is_narrower:
-            _check_pieces(job, (src, dst), bound, threads)
+            _check_pieces(job, (src, dst), pieces, threads)
     except MemdescError as error:
         msg = f"{job.name}: {str(error).removeprefix(f'{job.name}: ')}"
         if job.rule is not None:
@@ -68,21 +69,21 @@ def check_numbers(job: Job, bound: Bound, threads: int) -> None:
 
 
 def _check_pieces(
-    job: Job, descs: tuple[RecordDesc, RecordDesc], bound: Bound, threads: int
+    job: Job, descs: tuple[RecordDesc, RecordDesc], pieces: Cut[RecordPiece], threads: int
 ) -> None:
-    """Convert all pieces, and write none; the first one only, if it tells of all."""
+    """Convert all pieces, and write none; the first one only, if it stands for all."""
     src, dst = descs
     places = {
         name: Place(entry.file, entry.offset, entry.nbytes) for name, entry in job.sources.items()
     }
-    for piece in cut_record(src, dst, bound):
+    for piece in pieces:
         convert_record(piece, places, job.name, threads)
         if _fits_any(src, dst):
             return
 
 
 def _fits_any(src: RecordDesc, dst: RecordDesc) -> bool:
-    """Whether the formats alone tell that all numbers fit, such as those of q4_0 and awq."""
+    """Whether the formats alone show that all numbers fit, such as those of q4_0 and awq."""
     old, new = src.rule, dst.rule
     if old.zero or old.offset or new.offset or len(old.scale) != len(new.scale):
         return False
@@ -104,5 +105,5 @@ def _fits_any(src: RecordDesc, dst: RecordDesc) -> bool:
 
 @lru_cache(maxsize=2)
 def _blank(nbytes: int) -> NDArray[np.uint8]:
-    """Return bytes that nobody reads or writes, so that they take no memory."""
+    """Return bytes that are neither read nor written, so that they take no memory."""
     return np.zeros(nbytes, np.uint8)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +11,6 @@ from memdesc import MemdescError
 from memdesc.disk import open_file, reason_of
 from memdesc.errors import short_repr
 from reorder.storage.containers.entry import FileState
-from reorder.storage.containers.partial import FILES, partial_folder
 from reorder.storage.containers.paths import safe_path
 from reorder.storage.containers.plan import PlannedFile, Span
 from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
@@ -26,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reorder.storage.containers.entry import Container
-    from reorder.storage.convert.jobs import Job, Plan
+    from reorder.storage.convert.jobs import Job
+    from reorder.storage.convert.plan import Plan
 
 __all__ = ["Output", "check_paths", "output_format", "plan_output"]
 
@@ -48,19 +47,18 @@ class Output(NamedTuple):
     files : tuple of PlannedFile
         All files; those that are copied have a span under their name after a zero byte, which no
         tensor has in its name.
-    copied : tuple of (str, Path)
-        The key of such a span, and the file to copy.
+    copied : tuple of (str, Path, int)
+        The key of such a span, the file to copy, and its bytes.
     is_folder : bool
         Whether they make a folder.
     warnings : tuple of str
         What a user may not expect.
     stale : tuple of Path
-        Files of a replaced output that no name of the new one replaces: they are removed in the
-        end.
+        Files of the old output that the new one does not replace by name: they are removed last.
     """
 
     files: tuple[PlannedFile, ...]
-    copied: tuple[tuple[str, Path], ...]
+    copied: tuple[tuple[str, Path, int], ...]
     is_folder: bool
     warnings: tuple[str, ...]
     stale: tuple[Path, ...] = ()
@@ -128,60 +126,73 @@ def plan_output(
     MemdescError
         If the container cannot hold a tensor, or a file beside the tensors cannot be read.
     """
-    tensors = [tensor for job in plan.jobs for tensor in job.tensors]
     name = output_format(target)
     metadata = dict(container.metadata) if container.format == name else {}
-    warnings = _noted(metadata, container, plan, name)
-    if not is_folder(target):
-        if shard_bytes is not None:
-            msg = f"{str(target)!r} is one file; name a folder for shards"
-            raise MemdescError(msg)
-        made, stale = plan_replacement(target, tensors, metadata, is_kept=is_kept)
-        _check_beside(target, made, container)
-        warnings += _hidden_orders(plan.jobs)
-        warnings += _left_out(container) if container.format != name else ()
-        warnings += [*_not_kept(source, container), *filter(None, [undeclared(plan)])]
-        return Output(made, (), is_folder=False, warnings=tuple(warnings), stale=stale)
+    warnings = [*_noted(metadata, container, plan, name), *_hidden_orders(plan.jobs)]
+    if container.format != name or is_folder(target):
+        warnings += _left_out(container)
+    if is_folder(target):
+        made = _plan_folder(source, container, plan, metadata, shard_bytes)
+    elif shard_bytes is not None:
+        msg = f"{str(target)!r} is one file; name a folder for shards"
+        raise MemdescError(msg)
+    else:
+        tensors = [tensor for job in plan.jobs for tensor in job.tensors]
+        files, stale = plan_replacement(target, tensors, metadata, is_kept=is_kept)
+        _check_beside(target, files, container)
+        made = Output(
+            files, (), is_folder=False, warnings=_not_kept(source, container), stale=stale
+        )
+    is_told = any(file.name == CONFIG for file in made.files)
+    warnings += [*made.warnings, *filter(None, [undeclared(plan)] if not is_told else [])]
+    return made._replace(warnings=tuple(warnings))
+
+
+def _plan_folder(
+    source: Path,
+    container: Container,
+    plan: Plan,
+    metadata: dict[str, Any],
+    shard_bytes: int | None,
+) -> Output:
+    """Plan the shards of a folder, and what becomes of the other files of a model."""
     if shard_bytes is None:
         sizes = [FileState.at(path).nbytes for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
-    others = _others(source, container) if source.is_dir() else []
-    notes = [
-        f"{str(path)!r} is a link to a folder, which is not copied"
-        for path in others
-        if path.is_dir()
-    ]
-    others = [_kept(source, path) for path in others if not path.is_dir()]
-    # an index keeps weights that are no tensors of this checkpoint out of it
+    found = _others(source, container) if source.is_dir() else []
+    others = [_kept(source, path) for path in found if not path.is_dir()]
+    # an index keeps weights that are not tensors of this checkpoint out of it
     is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
+    tensors = [tensor for job in plan.jobs for tensor in job.tensors]
     files = list(plan_shards(tensors, metadata, shard_bytes, is_indexed=is_indexed))
     written = {file.name for file in files}
-    copied: list[tuple[str, Path]] = []
-    is_told = False
-    warnings += [*notes, *_hidden_orders(plan.jobs), *_left_out(container)]
+    copied: list[tuple[str, Path, int]] = []
+    warnings = [
+        f"{str(path)!r} is a link to a folder, which is not copied"
+        for path in found
+        if path.is_dir()
+    ]
     for path in others:
-        kept = path.relative_to(source).as_posix()
-        if kept in written:
+        name = path.relative_to(source).as_posix()
+        if name in written:
             msg = (
-                f"{str(path)!r} is no file of the checkpoint, and would be copied to the name of "
-                f"one that is written; move it away, or change --shard-size"
+                f"{str(path)!r} is not a file of the checkpoint, and would be copied to the name "
+                f"of one that is written; move it away, or change --shard-size"
             )
             raise MemdescError(msg)
-        if kept == CONFIG:
+        if name == CONFIG:
             text, warning = moved_config(_read(path), plan)
-            files.insert(0, PlannedFile(kept, len(text), ((0, text),), {}))
             warnings += [warning] if warning else []
-            is_told = True
+            files.insert(0, PlannedFile(name, len(text), ((0, text),), {}))
             continue
-        if kept in OLD_CONFIGS and plan.moved and not plan.partial and not plan.left:
-            warnings.append(f"{kept} is left out: it describes the input")
-            continue
-        if kept in OLD_CONFIGS and (plan.moved or plan.partial):
-            warnings.append(f"{kept} is copied, although it describes the input")
-        nbytes = FileState.at(path).nbytes
-        files.insert(0, PlannedFile(kept, nbytes, (), {f"\0{kept}": Span(0, nbytes)}))
-        copied.append((f"\0{kept}", path))
-    warnings += [] if is_told else filter(None, [undeclared(plan)])
+        if name in OLD_CONFIGS and (plan.moved or plan.partial):
+            if not plan.partial and not plan.left:
+                warnings.append(f"{name} is left out: it describes the input")
+                continue
+            warnings.append(f"{name} is copied, although it describes the input")
+        key, nbytes = f"\0{name}", FileState.at(path).nbytes
+        files.insert(0, PlannedFile(name, nbytes, (), {key: Span(0, nbytes)}))
+        copied.append((key, path, nbytes))
     return Output(tuple(files), tuple(copied), is_folder=True, warnings=tuple(warnings))
 
 
@@ -308,14 +319,3 @@ def _others(source: Path, container: Container) -> list[Path]:
             if path.is_file() or path.is_symlink():
                 found.append(path)
     return found
-
-
-def grown(target: Path) -> bool:
-    """Whether an output is being written, or was when a process ended."""
-    folder = partial_folder(target)
-    files = folder / FILES
-    if folder.is_symlink() or files.is_symlink():  # not ours, and never followed
-        return False
-    with suppress(OSError):  # of others, who may not let it be read
-        return files.is_dir() and any(files.iterdir())
-    return False

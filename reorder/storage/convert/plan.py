@@ -1,38 +1,72 @@
-"""The plan of a conversion: entries and rules in, jobs out; nothing is written.
+"""From entries and rules to jobs; nothing is written.
 
-A rule whose two sides are records, and whose pattern is that of what stands in front of the names
-of a record's tensors, moves whole records; every other rule is about single tensors.
+A rule whose two sides are records, and whose pattern matches the common prefix of a record's
+tensors, moves whole records; every other rule is about single tensors. Quantised weights stay
+whole: codes change together with their scales, or not at all.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import MemdescError, RecordDesc
+import numpy as np
+
+from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc
+from memdesc.record.names import read_name
+from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.entry import Entry, FileState
 from reorder.storage.containers.shards import names_beside
-from reorder.storage.convert.jobs import Plan, copy_job, layout_job, record_job
-from reorder.storage.convert.matching import matches, refuse_unmatched
+from reorder.storage.convert.jobs import Job, copy_job, layout_job, record_job
 from reorder.storage.convert.rules import is_record
-from reorder.storage.convert.whole import check_whole, is_narrow, partial_warnings
 from reorder.storage.groups import Said, read_group, said_of, single
-from reorder.storage.siblings import find_siblings, siblings_of, tensors_of
+from reorder.storage.siblings import Siblings, find_siblings, siblings_of, tensors_of
 from reorder.storage.stored import ONE
+from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from reorder.storage.containers.entry import Container
-    from reorder.storage.convert.jobs import Job
     from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
-    from reorder.storage.siblings import Siblings
 
-__all__ = ["plan_conversion"]
+__all__ = ["Plan", "plan_jobs"]
+
+_NARROW_BITS = 8
+# options that the tensors do not show
+_SAID = ("bits", "zeros")
+# tensors that a warning names
+_SHOWN = 4
 
 
-def plan_conversion(
+class Plan(NamedTuple):
+    """What becomes of each tensor.
+
+    Attributes
+    ----------
+    jobs : tuple of Job
+        In the order of the source.
+    warnings : tuple of str
+        What a user may not have meant.
+    partial : mapping of str to list of str
+        Rules -> tensors of the output whose codes or scales they changed alone.
+    left : str
+        Codes of a quantised weight that stay as they were; empty if there are none.
+    """
+
+    jobs: tuple[Job, ...]
+    warnings: tuple[str, ...]
+    partial: Mapping[str, list[str]]
+    left: str
+
+    @property
+    def moved(self) -> tuple[Job, ...]:
+        """The jobs of records, which files beside the model may declare."""
+        return tuple(job for job in self.jobs if isinstance(job.src, RecordDesc))
+
+
+def plan_jobs(
     source: Path,
     container: Container,
     rules: Sequence[Rule],
@@ -49,7 +83,7 @@ def plan_conversion(
     container : Container
         Its headers.
     rules : sequence of Rule
-        Of those that match a tensor the last one serves; tensors that none matches are copied.
+        Of those that match a tensor the last one applies; tensors that none matches are copied.
     format_name : str
         The container that is written, by its key in the table of formats.
     allow_partial : bool
@@ -69,7 +103,7 @@ def plan_conversion(
         for each in (find_siblings(beside | entries) if rules else ())
         if not entries.keys().isdisjoint(each.names)
     ]
-    has_config = weights or (rules and any(map(is_narrow, entries.values())))
+    has_config = weights or (rules and any(map(_is_narrow, entries.values())))
     said = said_of(source, container) if has_config else Said()
     said = said._replace(is_partial=allow_partial, has_nodes=container.has_nodes)
     whole = [each for each in weights if entries.keys() >= {*each.names}]
@@ -95,14 +129,14 @@ def plan_conversion(
             job = layout_job(entry, rule, format_name)
         jobs.append(job)
     _check_names(jobs)
-    partial = check_whole(weights, jobs, said)
+    partial = _check_whole(weights, jobs, said)
     new = {
         text: [t.name for job, _ in parts for t in job.tensors] for text, parts in partial.items()
     }
     codes = {each.codes.name for each in whole}
     copied = [entry for job in jobs if job.is_copy for entry in job.sources.values()]
     left = next((e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc)), "")
-    return Plan(tuple(jobs), partial_warnings(partial), new, left)
+    return Plan(tuple(jobs), _partial_warnings(partial), new, left)
 
 
 def _elsewhere(name: str, source: Path) -> Entry:
@@ -131,12 +165,12 @@ def _assign(
             for name in weight.names:
                 chosen[name] = rule
                 groups[name] = (weight, rule)
-        single_names = [] if found else [name for name in entries if matches(rule, name)]
+        single_names = [] if found else [name for name in entries if rule.matches(name)]
         for name in single_names:
             chosen[name] = rule
             groups.pop(name, None)
         if not found and not single_names:
-            refuse_unmatched(rule, [*entries])
+            rule.fail_unmatched([*entries])
     for name, (weight, rule) in groups.items():
         split = [each for each in weight.names if groups.get(each) != (weight, rule)]
         if split:
@@ -165,12 +199,12 @@ def _groups_of(
     if names == (ONE,):
         return []
     found = [
-        each for each in weights if matches(rule, each.prefix) and {*names} <= each.entries.keys()
+        each for each in weights if rule.matches(each.prefix) and {*names} <= each.entries.keys()
     ]
     whole = {each.codes.name for each in found}
     for name in entries if found else ():
         prefix, _, last = name.rpartition(".")
-        if last == names[0] and matches(rule, prefix) and name not in whole:
+        if last == names[0] and rule.matches(prefix) and name not in whole:
             missing = [each for each in names if f"{prefix}.{each}" not in entries]
             rule.fail(
                 f"{prefix} has {last}, but no {', '.join(missing)}: a record of "
@@ -201,3 +235,172 @@ def _check_names(jobs: list[Job]) -> None:
                     raise MemdescError(msg)
                 rule.fail(f"{msg}; see rename=")
             homes[tensor.name] = job
+
+
+def _check_whole(
+    found: Sequence[Siblings], jobs: Sequence[Job], said: Said
+) -> dict[str, list[tuple[Job, Siblings]]]:
+    """Return what rules change of quantised weights without the rest, by the rule's text.
+
+    Raises
+    ------
+    MemdescError
+        If there is such a change, and none is allowed: with the rule, the tensors and the way out.
+    """
+    homes = {entry.name: job for job in jobs for entry in (*job.sources.values(), *job.dropped)}
+    renamed = _Renamed.of(jobs)
+    partial: dict[str, list[tuple[Job, Siblings]]] = {}
+    for weight in (*found, *_without_scales(found, jobs, said)):
+        for job in _changes(weight, homes, renamed):
+            if job.rule is None:  # only rules change or rename
+                continue
+            if not said.is_partial:
+                job.rule.fail(_problem(weight, job, said))
+            partial.setdefault(job.rule.text, []).append((job, weight))
+    return partial
+
+
+def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
+    """Whether a tensor holds floats or signed integers of up to 8 bits, which rarely stand alone.
+
+    Unsigned bytes are masks too, and integers of more bits are indices.
+    """
+    kind = entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype
+    is_code = kind in FLOATS or (kind in INTEGERS and (or_unsigned or INTEGERS[kind].is_signed))
+    return is_code and DATA_TYPES[kind].bits <= _NARROW_BITS
+
+
+def _without_scales(
+    found: Sequence[Siblings], jobs: Sequence[Job], said: Said
+) -> Iterator[Siblings]:
+    """Return the narrow tensors of a quantised model whose scales are not known by name.
+
+    In a graph they may have any names, and weights are unsigned bytes as well.
+    """
+    if said.declared is None and not said.has_nodes:
+        return
+    known = {name for weight in found for name in weight.names}
+    for job in jobs:
+        for entry in job.sources.values():
+            is_code = entry.name not in known and _is_narrow(entry, or_unsigned=said.has_nodes)
+            if is_code and not job.is_copy:
+                yield Siblings(entry.name, {ONE: entry})
+
+
+def _partial_warnings(partial: Mapping[str, Sequence[tuple[Job, Siblings]]]) -> tuple[str, ...]:
+    """Return a warning for each rule that changed parts of quantised weights."""
+    warnings = []
+    for text, changes in partial.items():
+        names = [f"{job.name} without {_others(weight, job)}" for job, weight in changes[:_SHOWN]]
+        more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
+        warnings.append(
+            f"rule {text!r} changes {'; '.join(names)}{more}: together they no longer mean the "
+            "same numbers"
+        )
+    return tuple(warnings)
+
+
+class _Renamed(NamedTuple):
+    """Single tensors by their new names, and these by the old ones."""
+
+    entries: Mapping[str, Entry]
+    names: Mapping[str, str]
+
+    @classmethod
+    def of(cls, jobs: Sequence[Job]) -> _Renamed:
+        """Return what single tensors are called."""
+        found = {
+            tensor.name: job.sources[key]
+            for job in jobs
+            if not isinstance(job.src, RecordDesc)
+            for key, tensor in job.targets.items()
+        }
+        return cls(found, {entry.name: name for name, entry in found.items()})
+
+    def keeps(self, weight: Siblings) -> bool:
+        """Whether the new names of a weight's tensors still show that they belong together."""
+        new = [self.names.get(name, name) for name in weight.names]
+        if new == [*weight.names]:
+            return True
+        if new[0] not in self.entries:
+            return False
+        kept, held = (
+            {role: entry.name for role, entry in each.entries.items()}
+            for each in (siblings_of(self.entries, new[0]), weight)
+        )
+        is_moved = all(one != other for one, other in zip(new, weight.names, strict=True))
+        return kept == held or (is_moved and {*kept.values()} == {*held.values()})
+
+
+def _changes(weight: Siblings, homes: Mapping[str, Job], renamed: _Renamed) -> Iterator[Job]:
+    """Return the jobs that change a weight without changing all of its tensors."""
+    codes = homes.get(weight.codes.name)
+    if codes is not None and isinstance(codes.src, RecordDesc):
+        if any(homes.get(name) is not codes for name in weight.names):
+            yield codes
+        return
+    held = {name: homes[name] for name in weight.names if name in homes}
+    changed = [
+        job for job in held.values() if not _is_same(job) and (job is codes or not _is_wider(job))
+    ]
+    yield from changed
+    if not changed and not renamed.keeps(weight):
+        yield next(job for name, job in held.items() if renamed.names.get(name) != name)
+
+
+def _is_same(job: Job) -> bool:
+    """Whether a tensor keeps its bytes, its shape, and what is said of it."""
+    if not job.is_copy or job.rule is None:
+        return job.is_copy
+    (entry,), (tensor,) = job.sources.values(), job.targets.values()
+    desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+    return tensor.shape == entry.shape and desc == entry.desc
+
+
+def _is_wider(job: Job) -> bool:
+    """Whether floats only get a wider type, which holds all of them."""
+    src, dst = job.src, job.dst
+    if not (isinstance(src, MemoryDesc) and isinstance(dst, MemoryDesc)):
+        return False
+    is_float = {src.dtype.name, dst.dtype.name} <= FLOATS.keys() and (
+        job.plan is None or job.plan.attr is None
+    )
+    is_kept = not job.scales and dst == src.with_dtype(dst.dtype)
+    return is_float and is_kept and np.can_cast(src.dtype.numpy, dst.dtype.numpy)
+
+
+def _problem(weight: Siblings, job: Job, said: Said) -> str:
+    """Return what is wrong with a change, and the way out."""
+    if len(weight.names) == 1:
+        why = (
+            f"of a quantised model, according to {said.declared.file}, but no tensor beside it is "
+            "known to hold their scales"
+            if said.declared
+            else "whose scales only the nodes of the model know"
+        )
+        return (
+            f"{job.name} holds codes {why}; leave it as it is, or let --allow-partial treat the "
+            "codes as numbers"
+        )
+    group = read_group(weight, said)
+    if group.desc is None:
+        way = (
+            f"no rule can move them together: {group.reason}; leave them as they are, or decode "
+            "them with the program that made them"
+        )
+    else:
+        usual = read_name(group.desc.name)[2]
+        options = [
+            f"{k}={v}" for k, v in group.desc.options if k in _SAID and v not in (usual[k], True)
+        ]
+        name = f"{group.desc.name}({', '.join(options)})" if options else group.desc.name
+        way = f"they are one record, which moves with its prefix: '{weight.prefix}: {name} -> ...'"
+    return (
+        f"{job.name} would change without {_others(weight, job)}: {weight.codes.name} holds codes, "
+        f"which mean numbers only together with the rest; {way}; --allow-partial does it anyway"
+    )
+
+
+def _others(weight: Siblings, job: Job) -> str:
+    moved = {entry.name for entry in (*job.sources.values(), *job.dropped)}
+    return ", ".join(name for name in weight.names if name not in moved) or "its scales"

@@ -1,5 +1,7 @@
 """Rules: which tensors become what, as a line of text or as a table of TOML.
 
+Of the rules whose pattern matches the name of a tensor, the last one applies.
+
 A line is ``PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]``; the pattern ends at the first colon
 that a space follows. SRC and DST are names of layouts or of records; options of a record are in
 parentheses, as in ``gptq(zeros=v2)``. DST may be left out where the layout stays.
@@ -9,17 +11,24 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+from itertools import pairwise
 from math import isfinite, nan
+from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from memdesc import MemdescError, data_type, known_records
+from memdesc.disk import as_path, open_file
 from memdesc.errors import short_repr
+from memdesc.names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
-__all__ = ["WHOLE", "Format", "Rule", "is_record", "parse_rule", "rules_of_toml"]
+__all__ = ["WHOLE", "Format", "Rule", "is_record", "parse_rule", "read_rules", "rules_of_toml"]
 
 _ARROW = "->"
 _SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
@@ -27,6 +36,12 @@ _OPTIONS = re.compile(r"([^()]+)\(([^()=]*=[^()]*)\)")
 _COUNT = re.compile("[0-9]{1,18}")
 # characters of a rule, or of a line of a file of rules
 _MAX_TEXT = 4096
+# bytes of a file of rules
+_MAX_FILE = 1 << 20
+# letters of a name or a pattern up to which they are compared, which takes long
+_MAX_COMPARED = 200
+# of a pattern: a set of letters, a run of stars, or one letter
+_TOKEN = re.compile(r"\[!?\]?[^\]]*\]|\*+|.", re.DOTALL)
 # of scales that are chosen from the data: one for all elements
 WHOLE = "all"
 
@@ -87,15 +102,113 @@ class Rule:
     scales: str | None = None
     groups: tuple[int, ...] | None = None
 
+    @property
+    def is_renaming(self) -> bool:
+        """Whether it does nothing but give tensors other names."""
+        return self == Rule(self.text, self.pattern, rename=self.rename)
+
+    def matches(self, name: str) -> bool:
+        """Whether its pattern matches a name."""
+        return _stars(self.pattern, name) is not None
+
+    def renamed(self, name: str) -> str:
+        """Return the new name of a tensor, or of a record, that it matches."""
+        stars = _stars(self.pattern, name)
+        if self.rename is None or stars is None:
+            return name
+        new = self.rename
+        for each in stars:
+            new = new.replace("*", each.replace("*", "\0"), 1)
+        return new.replace("\0", "*")
+
     def fail(self, problem: str) -> NoReturn:
         """Raise an error that names the rule."""
         msg = f"rule {self.text!r}: {problem}"
         raise MemdescError(msg) from None
 
+    def fail_unmatched(self, names: Sequence[str]) -> NoReturn:
+        """Raise the error of a rule that matches nothing, with similar names."""
+        import difflib  # only a wrong rule needs it
+
+        near: list[str] = []
+        if len(self.pattern) <= _MAX_COMPARED:
+            short = [name for name in names if len(name) <= _MAX_COMPARED]
+            near = difflib.get_close_matches(self.pattern, short, 3, 0.3)
+        shown = did_you_mean(tuple(near)) or f"; there are {len(names)}"
+        self.fail(f"no tensor and no record is called {self.pattern!r}{shown}")
+
+
+@lru_cache(maxsize=1024)
+def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
+    """Return what comes before, between and after the stars of a pattern."""
+    parts = [""]
+    for token in _TOKEN.findall(pattern):
+        parts[-1:] = [parts[-1], ""] if token.startswith("*") else [parts[-1] + token]
+    return tuple(re.compile(translate(part).removesuffix(r"\Z")) for part in parts)
+
+
+def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
+    """Return what each star stands for, the first ones as much as they can; None for no match.
+
+    Parts have fixed lengths, so each is put as far right as it goes, the last one first, and no
+    other place needs to be tried.
+    """
+    first, *others = _parts(pattern)
+    head = first.match(name)
+    if head is None or not (others or head.end() == len(name)):
+        return None
+    places: list[re.Match[str]] = []
+    for part in reversed(others):
+        end = places[-1].start() if places else len(name)
+        match = part.match if places else part.fullmatch  # the last one ends where the name does
+        tried = (match(name, at, end) for at in range(end, head.end() - 1, -1))
+        place = next((each for each in tried if each is not None), None)
+        if place is None:
+            return None
+        places.append(place)
+    return tuple(name[a.end() : b.start()] for a, b in pairwise([head, *reversed(places)]))
+
 
 def is_record(given: Format | None) -> bool:
     """Whether a rule names a record; a few of these names are layouts too."""
     return given is not None and given.name.lower() in known_records()
+
+
+def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
+    """Read rules: a string is a line, a path is a file of TOML with any number of rules.
+
+    Raises
+    ------
+    MemdescError
+        If something is not a rule, or a file cannot be read; the error says what is wrong.
+    """
+    if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
+        msg = f"rules must be a list of rules, not {short_repr(given)}; put it in brackets"
+        raise MemdescError(msg)
+    rules: list[Rule] = []
+    for each in given:
+        if not isinstance(each, str | PathLike):
+            msg = f"a rule is a string, or the path of a file of rules, not {short_repr(each)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
+        rules += [parse_rule(each)] if isinstance(each, str) else _rules_of_file(each)
+    return rules
+
+
+def _rules_of_file(given: PathLike[str]) -> list[Rule]:
+    with open_file(as_path(given)) as file:
+        text = file.read(_MAX_FILE + 1)
+    shown = repr(fspath(given))
+    if len(text) > _MAX_FILE:
+        msg = f"{shown} has more than {_MAX_FILE} bytes; give a file of rules"
+        raise MemdescError(msg)
+    try:
+        return rules_of_toml(text.decode())
+    except UnicodeDecodeError as error:
+        msg = f"{shown} is not UTF-8: {error}"
+        raise MemdescError(msg) from None
+    except MemdescError as error:
+        msg = f"{shown}: {error}"
+        raise MemdescError(msg) from None
 
 
 def parse_rule(text: str) -> Rule:

@@ -1,12 +1,14 @@
-"""Tasks: what a conversion consists of, each a small value that runs alone, on any machine.
+"""Jobs cut into tasks: pieces at their places, each a small value that runs alone, on any machine.
 
-A task reads places of files and writes others. It may run again, with the same result; tasks of one
-conversion write different bytes. `run_task` and `check_task` are all that is done with one.
+A task reads places in files and writes others. It may run again, with the same result; the tasks of
+one conversion write different bytes. `run` does its work, and `check` reads back what it wrote and
+compares it with what the definition gives.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,18 +18,21 @@ from reorder.memory.reference import execute_reference
 from reorder.quantize import quantize
 from reorder.records.fields import dequantize_reference
 from reorder.records.record import Record
-from reorder.storage.pieces.files import open_to_read, open_to_write, read_runs, write_runs
+from reorder.storage.pieces.files import Place, open_to_read, open_to_write, read_runs, write_runs
 from reorder.storage.pieces.move import copy_run, move_piece
 from reorder.storage.pieces.move_record import move_record, read_tensors
-from reorder.storage.pieces.records import RecordPiece, permutation
+from reorder.storage.pieces.pieces import Piece, RecordPiece, cut, cut_record, permutation
+from reorder.storage.pieces.regions import Cut
+from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact
 from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-    from reorder.storage.pieces.files import Place
-    from reorder.storage.pieces.pieces import Piece
-    from reorder.storage.pieces.runs import Runs
+    from reorder.storage.convert.jobs import Job
+    from reorder.storage.pieces.regions import Bound
 
 __all__ = [
     "CopyTask",
@@ -36,9 +41,15 @@ __all__ = [
     "QuantizeTask",
     "RecordTask",
     "Task",
-    "check_task",
-    "run_task",
+    "Where",
+    "copy_tasks",
+    "cut_bytes",
+    "cut_job",
+    "tasks_of",
 ]
+
+# the place of a tensor that is written, by its name
+Where = Callable[[str], Place]
 
 
 class DifferentError(MemdescError):
@@ -63,9 +74,8 @@ class CopyTask(NamedTuple):
         """Bytes that it writes."""
         return self.runs.nbytes
 
-    def run(self, threads: int) -> None:
+    def run(self) -> None:
         """Copy the bytes."""
-        del threads
         copy_run(self.runs, self.src, self.dst)
 
     def check(self) -> None:
@@ -94,9 +104,9 @@ class MoveTask(NamedTuple):
         """Bytes that it writes."""
         return self.piece.writes.nbytes
 
-    def run(self, threads: int) -> None:
+    def run(self) -> None:
         """Read, reorder, write."""
-        move_piece(self.piece, self.src, self.dst, threads)
+        move_piece(self.piece, self.src, self.dst, threads=1)
 
     def check(self) -> None:
         """Reorder what was read by definition, and compare."""
@@ -126,9 +136,9 @@ class RecordTask(NamedTuple):
         """Bytes that it writes."""
         return sum(runs.nbytes for _, runs in self.piece.writes)
 
-    def run(self, threads: int) -> None:
+    def run(self) -> None:
         """Read, convert, write."""
-        move_record(self.piece, dict(self.src), dict(self.dst), self.name, threads)
+        move_record(self.piece, dict(self.src), dict(self.dst), self.name, threads=1)
 
     def check(self) -> None:
         """Decode both by definition, and compare."""
@@ -149,7 +159,7 @@ class RecordTask(NamedTuple):
 class QuantizeTask(NamedTuple):
     """A piece of a tensor of floats whose scales are chosen from the data.
 
-    `scales` are the places of scales and zero points; the box has all of the dims that share them.
+    `scales` are the places of scales and zero points; the piece has all elements that share them.
     """
 
     name: str
@@ -162,20 +172,20 @@ class QuantizeTask(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it needs in memory: numpy searches for the largest values in f32."""
+        """Bytes that it needs in memory: numpy finds the largest values in f32."""
         return 4 * self.piece.nbytes
 
     @property
     def written(self) -> int:
         """Bytes that it writes."""
-        return self.piece.writes.nbytes
+        return self.piece.writes.nbytes + sum(runs.nbytes for runs, _ in self.scales)
 
-    def run(self, threads: int) -> None:
+    def run(self) -> None:
         """Choose scales, convert, write all."""
         piece = self.piece
         source = _source(self.src, piece.reads, piece.src)
         made = quantize(
-            source, piece.dst.dtype, self.axes, piece.dst, groups=self.groups, threads=threads
+            source, piece.dst.dtype, self.axes, piece.dst, groups=self.groups, threads=1
         )
         data = np.zeros(max(piece.writes.nbytes, made.memory.data.nbytes), np.uint8)
         data[: made.memory.data.nbytes] = made.memory.data
@@ -204,27 +214,91 @@ class QuantizeTask(NamedTuple):
 Task = CopyTask | MoveTask | RecordTask | QuantizeTask
 
 
-def run_task(task: Task, threads: int = 1) -> int:
-    """Run a task; returns how many bytes it wrote.
+def cut_job(job: Job, bound: Bound) -> Cut[Any]:
+    """Cut a job into pieces: of reorders, of records, or runs of bytes that stay as they are.
 
     Raises
     ------
     MemdescError
-        If a file cannot be read or written, or numbers cannot be said in the new format.
+        If blocks are so large that no piece fits; with the tensor.
     """
-    task.run(threads)
-    return task.written
+    try:
+        if isinstance(job.src, RecordDesc) and job.dst is not None:
+            return cut_record(job.src, job.dst, bound)
+        if job.plan is None:
+            (entry,) = job.sources.values()
+            return cut_bytes(entry.nbytes, bound)
+        if not job.scales:
+            return cut(job.plan, bound)
+        src, dst = job.plan.src, job.plan.dst
+        if 0 in src.dims and job.scales[0].nbytes:  # scales of no elements are 1
+            runs = Runs(0, src.nbytes), Runs(0, dst.nbytes)
+            return Cut((), (), lambda _: Piece(src, dst, *runs, None, (0,) * src.ndims))
+        # all elements that share a scale are in one piece
+        groups = _groups(job)
+        units = (
+            groups[dim] if dim in job.axes else max(size, 1) for dim, size in enumerate(src.dims)
+        )
+        return cut(job.plan, bound, tuple(units))
+    except MemdescError as error:
+        msg = f"{job.name}: {error}"
+        raise MemdescError(msg) from None
 
 
-def check_task(task: Task) -> None:
-    """Read back what a task wrote, and compare it with what the definition gives.
+def cut_bytes(nbytes: int, bound: Bound) -> Cut[Runs]:
+    """Cut bytes that are copied into runs."""
+    step = max(bound.wanted // 2, 1)
+    return Cut((nbytes,), (step,), lambda region: Runs(region.offsets[0], region.sizes[0]))
 
-    Raises
-    ------
-    DifferentError
-        If they differ: with the tensor.
-    """
-    task.check()
+
+def tasks_of(job: Job, pieces: Cut[Any], where: Where) -> Iterator[Task]:
+    """Return the tasks of a job, one for each of the pieces that `cut_job` made of it."""
+    sources = {key: Place(each.file, each.offset, each.nbytes) for key, each in job.sources.items()}
+    targets = {key: where(tensor.name) for key, tensor in job.targets.items()}
+    if isinstance(job.src, RecordDesc):
+        places = tuple(sources.items()), tuple(targets.items())
+        return (RecordTask(job.name, piece, *places) for piece in pieces)
+    (src,), (dst,) = sources.values(), targets.values()
+    if job.is_copy:
+        return copy_tasks(job.name, pieces, src, dst)
+    if not job.scales:
+        return (MoveTask(job.name, piece, src, dst) for piece in pieces)
+    beside = [where(tensor.name) for tensor in job.scales]
+    return (
+        QuantizeTask(
+            job.name,
+            piece,
+            src,
+            dst,
+            job.axes,
+            job.groups,
+            tuple((runs, place) for runs in [_runs_of_scales(job, piece)] for place in beside),
+        )
+        for piece in pieces
+    )
+
+
+def copy_tasks(name: str, pieces: Cut[Runs], src: Place, dst: Place) -> Iterator[Task]:
+    """Return the tasks that copy bytes."""
+    return (CopyTask(name, runs, src, dst) for runs in pieces)
+
+
+def _groups(job: Job) -> tuple[int, ...]:
+    """Return how many neighbours along each dim share a scale."""
+    return (*(1,) * (len(job.dims) - len(job.groups)), *job.groups)
+
+
+def _runs_of_scales(job: Job, piece: Piece) -> Runs:
+    """Return where the scales of a piece are among those of the tensor; zero points likewise."""
+    groups = _groups(job)
+
+    def count(sizes: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sizes[dim] // groups[dim] for dim in job.axes)
+
+    region = Region(count(piece.src.dims) or (1,), count(piece.offsets) or (0,))
+    whole = memory_desc(count(job.dims) or (1,), "f32")
+    found = compact((FieldLayout.of(whole),), region, is_written=True)
+    return Runs(0, whole.nbytes) if found is None else found[0]
 
 
 def _source(place: Place, runs: Runs, desc: MemoryDesc) -> Memory:

@@ -1,27 +1,34 @@
-"""A piece, executed on two files: its bytes are read, reordered and written, strip by strip."""
+"""A piece, executed on two files: its bytes are read, reordered and written, strip by strip.
+
+A strip stays in the caches while it is read, reordered and written. A side of a piece is streamed,
+strip by strip, where the bytes of each strip are long runs; otherwise it is held as a whole, and
+each strip reorders a part of it.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import product
 from threading import local
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from memdesc import MemdescError, MemoryDesc
 from reorder.api import prepare
 from reorder.plan.plan import plan_reorder
 from reorder.storage.pieces.files import open_to_read, open_to_write, read_runs, write_runs
-from reorder.storage.pieces.runs import Runs
-from reorder.storage.pieces.strips import strips_of
+from reorder.storage.pieces.pieces import Piece
+from reorder.storage.pieces.regions import Bound, Cut, Operand, sizes_within
+from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact, window
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
+    from memdesc import Layout
     from reorder.storage.pieces.files import Place
-    from reorder.storage.pieces.pieces import Piece
 
-__all__ = ["copy_run", "move_piece", "scratch"]
+__all__ = ["Strips", "copy_run", "move_piece", "scratch", "strips_of"]
 
 _BYTE_BITS = 8
 # Buffers of a thread start at a page, which is what every element type and instruction wants.
@@ -30,6 +37,12 @@ _PAGE = 4096
 _KEPT = 256 << 20
 # What is read and written at a time: it stays in the cache of a core.
 _STRIP = 2 << 20
+# Shorter runs are not worth a call of the system each.
+_LONG = 64 << 10
+# Which sides are held, source and target, in order of preference.
+_WAYS = ((False, False), (True, False), (False, True))
+# How many times larger strips may be, if that makes their runs long.
+_FACTORS = (1, 4, 16)
 
 
 class _Scratch(local):
@@ -114,6 +127,85 @@ def copy_run(run: Runs, src: Place, dst: Place) -> None:
             part = Runs(at, min(step, run.start + run.length - at))
             read_runs(source, part, src, data)
             write_runs(target, part, dst, data)
+
+
+class Strips(NamedTuple):
+    """The strips of a piece.
+
+    Attributes
+    ----------
+    parts : tuple of Piece
+        Their runs count from the first byte of what the piece reads and writes.
+    holds_src, holds_dst : bool
+        Whether the piece is read before the first strip, and written after the last one.
+    """
+
+    parts: tuple[Piece, ...]
+    holds_src: bool
+    holds_dst: bool
+
+
+def strips_of(piece: Piece, nbytes: int) -> Strips:
+    """Cut a piece into strips of some bytes, read and written; it may be a single one.
+
+    *Law*: the strips write what the piece writes.
+    """
+    whole = piece._replace(
+        reads=Runs(0, piece.reads.nbytes), writes=Runs(0, piece.writes.nbytes), offsets=()
+    )
+    if (
+        piece.nbytes <= nbytes
+        or piece.src.extra is not None
+        or piece.dst.extra is not None
+        or (piece.attr is not None and any(each.mask for each in piece.attr.parameters))
+    ):
+        return Strips((whole,), holds_src=True, holds_dst=True)
+    return _strips(whole, piece.reads.number == 1, piece.writes.number == 1, nbytes)
+
+
+@lru_cache(maxsize=64)  # pieces are alike
+def _strips(whole: Piece, reads_one: bool, writes_one: bool, nbytes: int) -> Strips:  # noqa: FBT001 - a key
+    for (holds_src, holds_dst), factor in product(_WAYS, _FACTORS):
+        if (holds_src or reads_one) and (holds_dst or writes_one):
+            parts = _parts(whole, holds_src, holds_dst, factor * nbytes)
+            if parts is not None:
+                return Strips(parts, holds_src, holds_dst)
+    return Strips((whole,), holds_src=True, holds_dst=True)
+
+
+def _parts(whole: Piece, holds_src: bool, holds_dst: bool, nbytes: int) -> tuple[Piece, ...] | None:  # noqa: FBT001 - one of `_WAYS`
+    """Return strips; None if some of a side that is streamed are short runs."""
+    src, dst = FieldLayout.of(whole.src), FieldLayout.of(whole.dst)
+    operands = (
+        Operand((src,), is_written=False, is_held=holds_src),
+        Operand((dst,), is_written=True, is_held=holds_dst),
+    )
+    dims, ones = whole.src.dims, (1,) * whole.src.ndims
+    try:
+        sizes = sizes_within(dims, operands, ones, Bound(nbytes, whole.nbytes), "a piece")
+    except MemdescError:
+        return None
+    parts = []
+    for region in Cut(dims, sizes, lambda region: region):
+        read = _side(src, region, is_held=holds_src, is_written=False)
+        written = _side(dst, region, is_held=holds_dst, is_written=True)
+        if read is None or written is None:
+            return None
+        descs = MemoryDesc(whole.src.dtype, read[1]), MemoryDesc(whole.dst.dtype, written[1])
+        parts.append(Piece(*descs, read[0], written[0], whole.attr))
+    return tuple(parts)
+
+
+def _side(
+    field: FieldLayout, region: Region, *, is_held: bool, is_written: bool
+) -> tuple[Runs, Layout] | None:
+    """Return where a strip is in the bytes of its piece, and its layout there."""
+    if is_held:
+        return window(field, region)
+    found = compact((field,), region, is_written=is_written)
+    if found is None or (found[0].number > 1 and found[0].length < _LONG):
+        return None
+    return found[0], found[1][0]
 
 
 def _target(nbytes: int, desc: MemoryDesc) -> NDArray[np.uint8]:

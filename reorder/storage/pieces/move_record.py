@@ -13,8 +13,7 @@ from reorder.records.moves import integer_desc
 from reorder.records.record import Record
 from reorder.storage.pieces.files import open_to_read, open_to_write, read_runs, write_runs
 from reorder.storage.pieces.move import move_piece, scratch
-from reorder.storage.pieces.pieces import Piece
-from reorder.storage.pieces.records import permutation
+from reorder.storage.pieces.pieces import Piece, permutation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.storage.pieces.files import Place
-    from reorder.storage.pieces.records import RecordPiece
+    from reorder.storage.pieces.pieces import RecordPiece
 
 __all__ = ["convert_record", "move_record", "read_tensors"]
 

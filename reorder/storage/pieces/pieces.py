@@ -1,42 +1,48 @@
-"""Pieces: a reorder between two files, cut into values that move alone, in bounded memory.
+"""Pieces: a conversion between files, cut into values that run alone, in bounded memory.
 
-A piece says which bytes it reads and writes and how they lie. Pieces of one reorder write different
-bytes, so they run in any order, on any machine that has the files, and again after a failure.
+A piece says which bytes it reads and writes and how they lie there. The pieces of one tensor write
+different bytes, so they run in any order, on any machine that has the files, and again after a
+failure. A piece does not say where its tensors are, so layers of equal shapes share their pieces.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import lru_cache
 from math import lcm
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, MemoryDesc
-from reorder.plan.plan import plan_reorder
-from reorder.storage.pieces.attributes import attr_of_box, groups_along
-from reorder.storage.pieces.boxes import Bound, Tensor, boxes_within
-from reorder.storage.pieces.runs import Part, Runs, compact
+from memdesc import MemdescError, MemoryDesc, RecordDesc
+from memdesc.views import permute_axes
+from reorder.storage.pieces.regions import Bound, Cut, Operand, sizes_within
+from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact
+from reorder.values.attr import Attr
+from reorder.values.parameter import GROUPED_DIMS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from memdesc import Layout
+    from reorder.plan.plan import ReorderPlan
 
-    from reorder.storage.pieces.runs import Box
-    from reorder.values.attr import Attr
+__all__ = ["Piece", "RecordPiece", "cut", "cut_record", "permutation"]
 
-__all__ = ["Piece", "cut"]
+Desc = RecordDesc | MemoryDesc
+# the name of the only tensor of what is not a record
+_PLAIN = ""
 
 
 class Piece(NamedTuple):
-    """A part of a reorder: a box of the tensor.
+    """A region of a reorder.
 
     Attributes
     ----------
     src, dst : MemoryDesc
-        The box in the bytes that are read, and in those that are written.
+        The region in the bytes that are read, and in those that are written.
     reads, writes : Runs
         Where these bytes are in the two tensors.
     attr : Attr or None
         The attributes of its elements.
     offsets : tuple of int
-        Where the box starts in the tensor.
+        Where the region starts in the tensor.
     """
 
     src: MemoryDesc
@@ -52,72 +58,92 @@ class Piece(NamedTuple):
         return self.reads.nbytes + self.writes.nbytes
 
 
-def cut(
-    src: MemoryDesc,
-    dst: MemoryDesc,
-    attr: Attr | None = None,
-    *,
-    bound: Bound,
-    units: tuple[int, ...] = (),
-) -> Iterator[Piece]:
+class RecordPiece(NamedTuple):
+    """A region of a record that becomes another record, or plain numbers.
+
+    Attributes
+    ----------
+    src : RecordDesc
+        The region in the bytes that are read.
+    dst : RecordDesc or MemoryDesc
+        The region in the bytes that are written.
+    reads, writes : tuple of (str, Runs)
+        Where these are, for each tensor by its name; of a MemoryDesc it is ``""``.
+    """
+
+    src: RecordDesc
+    dst: Desc
+    reads: tuple[tuple[str, Runs], ...]
+    writes: tuple[tuple[str, Runs], ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it needs in memory: what it reads and what it writes."""
+        return sum(runs.nbytes for _, runs in (*self.reads, *self.writes))
+
+
+def cut(plan: ReorderPlan, bound: Bound, units: tuple[int, ...] = ()) -> Cut[Piece]:
     """Cut a reorder along whole blocks of both layouts into pieces of bounded size.
 
     *Law*: the pieces write each byte of dst that a reorder writes, once, with the same value.
 
     Parameters
     ----------
-    src, dst : MemoryDesc
-        Of the same dims.
-    attr : Attr, optional
-        Scales and zero points, but no accumulation: a piece may run twice.
+    plan : ReorderPlan
+        The reorder, without accumulation: a piece may run twice.
     bound : Bound
         What a piece may read and write together, and what it should where blocks allow that. Blocks
         that hold nothing but padding belong to the piece before them, and may exceed it.
     units : tuple of int, optional
-        What sizes and offsets of boxes are multiples of, beside whole blocks.
+        What sizes and offsets of regions are multiples of, beside whole blocks.
 
     Raises
     ------
     MemdescError
-        If there is no such reorder, a stride is negative, or blocks are so large that no piece
-        fits; before the first piece.
+        If it accumulates, a stride is negative, or blocks are so large that no piece fits.
 
     Examples
     --------
-    >>> import memdesc
-    >>> from reorder.storage.pieces.boxes import Bound
+    >>> import memdesc, reorder
     >>> from reorder.storage.pieces.pieces import cut
+    >>> from reorder.storage.pieces.regions import Bound
     >>> src, dst = (memdesc.memory_desc((64, 6), "f32", tag) for tag in ("ab", "Ab16a"))
-    >>> for piece in cut(src, dst, bound=Bound(1600, 1600)):
+    >>> pieces = cut(reorder.plan_reorder(src, dst), Bound(1600, 1600))
+    >>> len(pieces)
+    2
+    >>> for piece in pieces:
     ...     print(piece.src.dims, piece.dst, piece.reads.start, piece.writes.start)
     (32, 6) memory_desc((32, 6), 'f32', 'Ab16a') 0 0
     (32, 6) memory_desc((32, 6), 'f32', 'Ab16a') 768 768
     """
-    plan = plan_reorder(src, dst, attr)
+    src, dst, attr = plan.src, plan.dst, plan.attr
     if plan.bound_attr.beta:
         msg = f"beta {plan.bound_attr.beta} adds to what dst holds; pieces are written, not added"
         raise MemdescError(msg)
-    if not dst.nelems:
-        return iter(())
     for desc in (src, dst):
         _refuse_negative_strides(desc)
-    given = units or (1,) * dst.ndims
-    groups = groups_along(attr, dst.ndims)
+
+    def make(region: Region) -> Piece:
+        return _piece(src, dst, _attr_of(plan, region), region)
+
+    if not dst.nelems:
+        return Cut((0,), (1,), make)
+    groups = _groups_of(attr, dst.ndims)
     if src.extra is not None or dst.extra is not None:
         groups = dst.dims  # compensation belongs to all elements
-    boxes = boxes_within(
+    sizes = sizes_within(
         dst.dims,
-        (Tensor((_part(src),), is_written=False), Tensor((_part(dst),), is_written=True)),
-        tuple(map(lcm, given, groups)),
+        tuple(Operand((FieldLayout.of(desc),), is_written=desc is dst) for desc in (src, dst)),
+        tuple(map(lcm, units or (1,) * dst.ndims, groups)),
         bound,
         f"{src!r} to {dst!r}",
     )
-    return (_piece(src, dst, attr_of_box(plan, *box), box) for box in boxes)
+    return Cut(dst.dims, sizes, make)
 
 
 def _refuse_negative_strides(desc: MemoryDesc) -> None:
     strides = [block.stride for block in desc.layout.blocks if block.extent > 1]
-    if min(strides, default=0) < 0:
+    if desc.nelems and min(strides, default=0) < 0:
         msg = (
             f"{desc!r} has the negative stride {min(strides)}; pieces are read and written in the "
             "order of bytes, so reorder it as a whole"
@@ -125,23 +151,153 @@ def _refuse_negative_strides(desc: MemoryDesc) -> None:
         raise MemdescError(msg)
 
 
-def _part(desc: MemoryDesc) -> Part:
-    return Part(desc.layout, desc.dtype.bits, (1,) * desc.ndims)
-
-
-def _piece(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, box: Box) -> Piece:
-    if box[0] == dst.dims and (src.extra is not None or dst.extra is not None):
-        return Piece(src, dst, Runs(0, src.min_nbytes), Runs(0, dst.min_nbytes), attr, box[1])
-    read = compact((_part(src),), box, is_written=False)
-    written = compact((_part(dst),), box, is_written=True)
+def _piece(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, region: Region) -> Piece:
+    if region.sizes == dst.dims and (src.extra is not None or dst.extra is not None):
+        runs = Runs(0, src.min_nbytes), Runs(0, dst.min_nbytes)
+        return Piece(src, dst, *runs, attr, region.offsets)
+    read = compact((FieldLayout.of(src),), region, is_written=False)
+    written = compact((FieldLayout.of(dst),), region, is_written=True)
     if read is None or written is None:
-        msg = f"{src!r} to {dst!r}: the box of {box[0]} at {box[1]} does not start at a whole byte"
+        msg = (
+            f"{src!r} to {dst!r}: the region of {region.sizes} at {region.offsets} does not start "
+            "at a whole byte"
+        )
         raise MemdescError(msg)
-    return Piece(
-        MemoryDesc(src.dtype, read[1][0]),
-        MemoryDesc(dst.dtype, written[1][0]),
-        read[0],
-        written[0],
-        attr,
-        box[1],
+    descs = MemoryDesc(src.dtype, read[1][0]), MemoryDesc(dst.dtype, written[1][0])
+    return Piece(*descs, read[0], written[0], attr, region.offsets)
+
+
+def _groups_of(attr: Attr | None, ndims: int) -> tuple[int, ...]:
+    """Return for each dim what offsets of regions are multiples of, so that they cut no group."""
+    groups = [1] * ndims
+    for parameter in () if attr is None else attr.parameters:
+        for k, group in enumerate(parameter.groups):
+            dim = ndims - GROUPED_DIMS + k
+            groups[dim] = lcm(groups[dim], group)
+    return tuple(groups)
+
+
+def _attr_of(plan: ReorderPlan, region: Region) -> Attr | None:
+    """Return the scales and zero points of the elements of a region."""
+    if plan.attr is None or not plan.attr.parameters:
+        return plan.attr
+    operands = {operand.role: operand for operand in plan.bound_attr.operands}
+    given: dict[str, Any] = {}
+    for parameter in plan.attr.parameters:
+        role, operand = parameter.role, operands[parameter.role]
+        along = [
+            slice(at // group, (at + size) // group) if operand.mask >> dim & 1 else slice(None)
+            for dim, (at, size, group) in enumerate(
+                zip(region.offsets, region.sizes, operand.groups, strict=True)
+            )
+        ]
+        values = parameter.values.reshape(operand.sizes)[tuple(along)]
+        given[role] = values.reshape(-1) if parameter.mask else parameter.values
+        given[f"{role}_mask"] = parameter.mask
+        given[f"{role}_groups"] = parameter.groups
+    return Attr(
+        **given,
+        beta=plan.attr.beta,
+        saturate=plan.attr.saturate,
+        f8_rounding=plan.attr.f8_rounding,
     )
+
+
+def permutation(src: RecordDesc, dst: Desc) -> tuple[int, ...]:
+    """Return the dim of dst that each dim of src is, by the letters of two records."""
+    if isinstance(dst, RecordDesc) and src.letters != dst.letters:
+        return tuple(dst.letters.index(letter) for letter in src.letters)
+    return tuple(range(len(src.dims)))
+
+
+def cut_record(src: RecordDesc, dst: Desc, bound: Bound) -> Cut[RecordPiece]:
+    """Cut the conversion of a record along whole blocks of all fields.
+
+    *Law*: the pieces write what the conversion of the whole record writes.
+
+    Raises
+    ------
+    MemdescError
+        If no piece fits.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> from reorder.storage.pieces.pieces import cut_record
+    >>> from reorder.storage.pieces.regions import Bound
+    >>> src, dst = (memdesc.record_desc((256, 64), name, group=32) for name in ("awq", "gptq"))
+    >>> pieces = list(cut_record(src, dst, Bound(10000, 10000)))
+    >>> len(pieces), pieces[1].dst.dims, pieces[1].writes[0]
+    (2, (128, 64), ('qweight', Runs(start=4096, length=4096, loops=())))
+    """
+    perm = permutation(src, dst)
+
+    def make(region: Region) -> RecordPiece:
+        return _record_piece(src, dst, perm, region)
+
+    if 0 in src.dims:
+        return Cut((0,), (1,), make)
+    operands = (
+        *(Operand(fields, is_written=False) for fields in _fields(src, perm).values()),
+        *(Operand(fields, is_written=True) for fields in _fields(dst, None).values()),
+    )
+    units = (1,) * len(dst.dims)
+    return Cut(
+        dst.dims, sizes_within(dst.dims, operands, units, bound, f"{src!r} to {dst!r}"), make
+    )
+
+
+def _fields(desc: Desc, perm: tuple[int, ...] | None) -> dict[str, tuple[FieldLayout, ...]]:
+    """Return the fields of each tensor, with dims in the order of dst."""
+    if isinstance(desc, MemoryDesc):
+        return {_PLAIN: (FieldLayout.of(desc),)}
+    order = tuple(range(len(desc.dims))) if perm is None else perm
+    found: dict[str, tuple[FieldLayout, ...]] = {}
+    for field in desc.fields:
+        groups = [0] * len(order)
+        for dim, group in zip(order, field.groups, strict=True):
+            groups[dim] = group
+        made = FieldLayout(permute_axes(field.layout, order), field.bits, tuple(groups))
+        found[field.tensor] = (*found.get(field.tensor, ()), made)
+    return found
+
+
+@lru_cache(maxsize=256)  # the layers of a model are alike
+def _record_piece(src: RecordDesc, dst: Desc, perm: tuple[int, ...], region: Region) -> RecordPiece:
+    reads, held = _compacted(src, perm, region, is_written=False)
+    writes, made = _compacted(dst, None, region, is_written=True)
+    if isinstance(dst, MemoryDesc):
+        written: Desc = MemoryDesc(dst.dtype, made[_PLAIN][0])
+    else:
+        written = _record(dst, tuple(range(len(dst.dims))), region, made)
+    return RecordPiece(_record(src, perm, region, held), written, reads, writes)
+
+
+def _compacted(
+    desc: Desc, perm: tuple[int, ...] | None, region: Region, *, is_written: bool
+) -> tuple[tuple[tuple[str, Runs], ...], dict[str, list[Layout]]]:
+    """Return the runs of a region in each tensor, and the layouts of its fields there."""
+    runs, layouts = [], {}
+    for tensor, fields in _fields(desc, perm).items():
+        found = compact(fields, region, is_written=is_written)
+        if found is None:
+            msg = (
+                f"{desc!r}: the region of {region.sizes} at {region.offsets} shares bytes with "
+                "others"
+            )
+            raise MemdescError(msg)
+        runs.append((tensor, found[0]))
+        layouts[tensor] = list(found[1])
+    return tuple(runs), layouts
+
+
+def _record(
+    desc: RecordDesc, perm: tuple[int, ...], region: Region, layouts: dict[str, list[Layout]]
+) -> RecordDesc:
+    """Return the record of a region; `perm` are the dims that the region has of it."""
+    back = tuple(perm.index(dim) for dim in range(len(perm)))
+    rest = {tensor: iter(found) for tensor, found in layouts.items()}
+    fields = tuple(
+        replace(field, layout=permute_axes(next(rest[field.tensor]), back)) for field in desc.fields
+    )
+    return replace(desc, dims=tuple(region.sizes[dim] for dim in perm), fields=fields)

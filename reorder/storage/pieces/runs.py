@@ -1,7 +1,7 @@
-"""Runs: the bytes of a tensor that a box of it touches, and layouts over these bytes alone.
+"""Runs: the bytes of a tensor that one region of it touches, and layouts over these bytes alone.
 
-The innermost blocks of a box make one run of bytes; the blocks outside of it are loops over runs.
-Runs that are read one behind the other need layouts of smaller strides: the compact ones.
+The innermost blocks of a region form one contiguous run of bytes; the blocks around them are loops
+over such runs. Runs that are read back to back need a layout of smaller strides: the compact one.
 """
 
 from __future__ import annotations
@@ -16,15 +16,20 @@ from memdesc.views import submemory
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memdesc import Block
+    from memdesc import Block, MemoryDesc
 
-__all__ = ["Part", "Runs", "compact", "window"]
+__all__ = ["FieldLayout", "Region", "Runs", "compact", "window"]
 
 _BYTE_BITS = 8
 # A gap is read with the elements around it if it is not longer than they are.
 _MAX_GAP = 2
 
-Box = tuple[tuple[int, ...], tuple[int, ...]]
+
+class Region(NamedTuple):
+    """A rectangular part of a tensor: its sizes along the dims, and where it starts."""
+
+    sizes: tuple[int, ...]
+    offsets: tuple[int, ...]
 
 
 class Runs(NamedTuple):
@@ -64,66 +69,72 @@ class Runs(NamedTuple):
         return (self.start + sum(at) for at in product(*steps))
 
 
-class Part(NamedTuple):
-    """Elements in a tensor: all of a plain one, or a field of a record.
+class FieldLayout(NamedTuple):
+    """Where the elements of one field lie in a tensor; a plain tensor has a single field.
 
-    `groups` says how many neighbours along each dim of the box share an element.
+    `groups` says how many neighbours along each dim of a region share an element.
     """
 
     layout: Layout
     bits: int
     groups: tuple[int, ...]
 
-    def view(self, box: Box) -> Layout:
-        """Return the layout of the elements of a box, sizes and offsets, in the whole tensor."""
-        sizes = tuple(-(-size // group) for size, group in zip(box[0], self.groups, strict=True))
-        offsets = tuple(at // group for at, group in zip(box[1], self.groups, strict=True))
+    @classmethod
+    def of(cls, desc: MemoryDesc) -> FieldLayout:
+        """Return the only field of a plain tensor."""
+        return cls(desc.layout, desc.dtype.bits, (1,) * desc.ndims)
+
+    def view(self, region: Region) -> Layout:
+        """Return the layout of the elements of a region in the whole tensor."""
+        sizes = tuple(
+            -(-size // group) for size, group in zip(region.sizes, self.groups, strict=True)
+        )
+        offsets = tuple(at // group for at, group in zip(region.offsets, self.groups, strict=True))
         if sizes == self.layout.dims:
             return self.layout
         return submemory(self.layout, sizes, offsets)
 
 
 def compact(
-    parts: tuple[Part, ...], box: Box, *, is_written: bool
+    fields: tuple[FieldLayout, ...], region: Region, *, is_written: bool
 ) -> tuple[Runs, tuple[Layout, ...]] | None:
-    """Return the runs of a box of a tensor, and the layouts of its parts in these bytes.
+    """Return the runs of a region of a tensor, and the layouts of its fields in these bytes.
 
     Parameters
     ----------
-    parts : tuple of Part
+    fields : tuple of FieldLayout
         All that the tensor holds.
-    box : (tuple of int, tuple of int)
-        Sizes and offsets along the dims.
+    region : Region
+        Which elements.
     is_written : bool
-        Whether the runs are written, so that they must hold bytes of the box alone; runs that are
-        read may hold gaps that are no longer than what is between them.
+        Whether the runs are written, so that they must hold bytes of the region alone; runs that
+        are read may include gaps that are no longer than what lies between them.
 
     Returns
     -------
     (Runs, tuple of Layout) or None
         None if there are no such runs: they do not consist of whole bytes, a stride is negative,
-        or elements of others lie between.
+        or other elements lie between.
     """
-    views = [part.view(box) for part in parts]
-    if len(parts) > 1:
-        return _joined(parts, views)
-    ((_, bits, _), view) = parts[0], views[0]
-    is_whole = view is parts[0].layout
-    found = _runs(view, bits, is_exact=is_written and not is_whole)
+    views = [field.view(region) for field in fields]
+    if len(fields) > 1:
+        return _joined(fields, views)
+    (field,), (view,) = fields, views
+    found = _runs(view, field.bits, is_exact=is_written and view is not field.layout)
     return None if found is None else (found[0], (found[1],))
 
 
-def window(part: Part, box: Box) -> tuple[Runs, Layout] | None:
-    """Return the bytes from the first to the last of a box, and its layout there.
+def window(field: FieldLayout, region: Region) -> tuple[Runs, Layout] | None:
+    """Return the bytes from the first to the last of a region, and its layout there.
 
     None if they do not start at a whole byte.
     """
-    view = part.view(box)
-    first = view.offset0 * part.bits
+    view = field.view(region)
+    first = view.offset0 * field.bits
     if first % _BYTE_BITS:
         return None
     moved = _moved(view, 0, {})
-    return Runs(first // _BYTE_BITS, -(-(moved.last + 1) * part.bits // _BYTE_BITS)), moved
+    return Runs(first // _BYTE_BITS, -(-(moved.last + 1) * field.bits // _BYTE_BITS)), moved
 
 
 def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] | None:
@@ -162,26 +173,22 @@ def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] |
     return runs, _moved(layout, at_bit // bits, strides)
 
 
-def _joined(parts: tuple[Part, ...], views: list[Layout]) -> tuple[Runs, tuple[Layout, ...]] | None:
-    """Return the one run of all parts, if they fill it."""
-    whole = all(view is part.layout for part, view in zip(parts, views, strict=True))
-    low = min(view.offset0 * part.bits for part, view in zip(parts, views, strict=True))
-    high = max((view.last + 1) * part.bits for part, view in zip(parts, views, strict=True))
+def _joined(
+    fields: tuple[FieldLayout, ...], views: list[Layout]
+) -> tuple[Runs, tuple[Layout, ...]] | None:
+    """Return the one run of all fields, if they fill it."""
+    pairs = list(zip(fields, views, strict=True))
+    low = min(view.offset0 * field.bits for field, view in pairs)
+    high = max((view.last + 1) * field.bits for field, view in pairs)
     low -= low % _BYTE_BITS
-    held = sum(view.nelems * part.bits for part, view in zip(parts, views, strict=True))
-    if any(
-        (view.offset0 * part.bits - low) % part.bits
-        for part, view in zip(parts, views, strict=True)
-    ):
+    if any((view.offset0 * field.bits - low) % field.bits for field, view in pairs):
         return None
-    if not whole and held < high - low:
+    held = sum(view.nelems * field.bits for field, view in pairs)
+    is_whole = all(view is field.layout for field, view in pairs)
+    if not is_whole and held < high - low:
         return None
     runs = Runs(low // _BYTE_BITS, -(-high // _BYTE_BITS) - low // _BYTE_BITS)
-    moved = (
-        _moved(view, view.offset0 - low // part.bits, {})
-        for part, view in zip(parts, views, strict=True)
-    )
-    return runs, tuple(moved)
+    return runs, tuple(_moved(view, view.offset0 - low // field.bits, {}) for field, view in pairs)
 
 
 def _moved(layout: Layout, offset0: int, strides: dict[Block, int]) -> Layout:

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemdescError, record_desc
-from reorder.storage.convert.tasks import RecordTask, check_task, run_task
-from reorder.storage.pieces.boxes import Bound
+from reorder.storage.convert.tasks import RecordTask
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.move import move_piece
-from reorder.storage.pieces.pieces import cut
-from reorder.storage.pieces.records import cut_record
+from reorder.storage.pieces.pieces import cut, cut_record
+from reorder.storage.pieces.regions import Bound
 from tests.records import plain_scales, random_record
 from tests.reorders import random_bytes
 from tests.strategies import desc_pairs, dims, tag_descs
@@ -110,8 +109,8 @@ def test_pieces_of_records_write_what_repacking_the_whole_writes(
             place.path.write_bytes(bytes(place.nbytes))
         for piece in reversed(pieces):
             task = RecordTask("w", piece, tuple(src.items()), tuple(dst.items()))
-            run_task(task)
-            check_task(task)
+            task.run()
+            task.check()
         for name, place in dst.items():
             assert place.path.read_bytes() == whole.tensors[name].tobytes()
 
@@ -124,7 +123,7 @@ def test_pieces_write_what_the_reorder_writes_and_stay_within_their_bound(
     src, dst = pair
     bound = (src.nbytes + dst.nbytes) // count + 1
     try:
-        pieces = list(cut(src, dst, bound=Bound(bound, bound)))
+        pieces = list(cut(reorder.plan_reorder(src, dst), Bound(bound, bound)))
     except MemdescError as error:
         # legal where blocks are large, and where strides are negative
         assert re.search("whole blocks|negative stride", str(error))  # noqa: PT017 - one of two

@@ -15,9 +15,7 @@ from reorder.cli import main
 from reorder.storage.containers.gguf import plan, read
 from reorder.storage.containers.gguf_types import TYPES, type_name, type_number
 from reorder.storage.containers.plan import Tensor
-from reorder.storage.convert.convert import Conversion, Settings, convert
-from reorder.storage.convert.convert import plan as plan_conversion
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import Conversion, ConvertOptions, plan_conversion
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -91,7 +89,7 @@ def test_inspect_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_conversion_into_gguf_copies_them_byte_for_byte(tmp_path: Path, kind: int) -> None:
     data = _model(tmp_path / "x.gguf", kind)
     made = _planned(tmp_path, "y.gguf", "a: f16", "b: rename=e")
-    convert(made)
+    made.run()
     found = read(tmp_path / "y.gguf").entries
     assert found["a"].dtype == "f16"
     assert np.array_equal(found["e"].read(), data[32 : 4 * 32])
@@ -119,8 +117,8 @@ def test_what_would_decode_or_store_them_otherwise_is_refused(tmp_path: Path) ->
 
 
 def _planned(folder: Path, output: str, *rules: str) -> Conversion:
-    parsed = [parse_rule(rule) for rule in rules]
-    return plan_conversion(folder / "x.gguf", folder / output, parsed, Settings(verify=True))
+    parsed = rules
+    return plan_conversion(folder / "x.gguf", folder / output, parsed, ConvertOptions(verify=True))
 
 
 def test_names_and_numbers_of_types_are_inverse() -> None:

@@ -14,20 +14,19 @@ import sys
 import time
 from pathlib import Path
 
-from reorder.storage.convert.convert import Settings, convert, plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 
 _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
 
 
 def once(folder: Path, target: str) -> int:
     """Convert, with many tasks; return how many an earlier process had done."""
-    settings = Settings(
+    settings = ConvertOptions(
         max_bytes=8000, threads=2, resume=True, shard_bytes=30000, journal_seconds=0.005
     )
-    rules = [parse_rule(rule) for rule in _RULES]
-    found = convert(plan(folder / "model", folder / target, rules, settings))
-    return int(found["resumed"])
+    rules = _RULES
+    found = plan_conversion(folder / "model", folder / target, rules, settings).run()
+    return int(found.resumed)
 
 
 def forked(folder: Path, target: str) -> int:

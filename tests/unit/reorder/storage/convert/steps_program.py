@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from reorder.storage.containers import writer
 from reorder.storage.containers.table import read_container
-from reorder.storage.convert.convert import Settings, convert, plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +37,7 @@ _CALLS = {
     "replace": 2,
     "setxattr": 1,
 }
-_SMALL = Settings(max_bytes=4000, resume=True, journal_seconds=0.001)
+_SMALL = ConvertOptions(threads=1, max_bytes=4000, resume=True, journal_seconds=0.001)
 
 
 class Recorder:
@@ -167,7 +166,7 @@ class Trial:
 
     def _run(self, *, overwrite: bool) -> None:
         settings = _SMALL._replace(overwrite=overwrite)
-        convert(plan(self._folder / "source", self._target, [parse_rule("x: ba")], settings))
+        plan_conversion(self._folder / "source", self._target, ["x: ba"], settings).run()
 
 
 def main(folder: Path, name: str, can_exchange: str) -> None:

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pytest
 
+import reorder
 from memdesc import MemdescError
 from reorder.cli.main import main
 from reorder.storage.containers.writer import partial_folder
-from reorder.storage.convert.convert import Conversion, Settings, convert, plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import ConvertOptions, ConvertProgress
 from tests.checkpoints import model_folder, write_safetensors
 from tests.clusters import Cluster, started
 
@@ -26,9 +26,9 @@ pytestmark = pytest.mark.peers
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed")
 cluster_module = pytest.importorskip("reorder.storage.convert.cluster")
-connected, convert_on_cluster = cluster_module.connected, cluster_module.convert_on_cluster
+connected = cluster_module.connected
 
-_SETTINGS = Settings(max_bytes=1 << 16)
+_OPTIONS = ConvertOptions(max_bytes=1 << 16)
 _RULES = ("*.weight: AB16a16b", "*.bias: a, bf16")
 
 
@@ -48,8 +48,10 @@ def _checkpoint(path: Path) -> Path:
     return path
 
 
-def _plan(source: Path, target: Path, settings: Settings = _SETTINGS) -> Conversion:
-    return plan(source, target, [parse_rule(rule) for rule in _RULES], settings)
+def _alone(source: Path, target: Path) -> dict[str, bytes]:
+    """Convert on this machine; return the bytes."""
+    reorder.convert(source, target, _RULES, _OPTIONS._replace(threads=1))
+    return _contents(target)
 
 
 def _contents(path: Path) -> dict[str, bytes]:
@@ -61,16 +63,18 @@ def test_a_cluster_writes_the_bytes_that_one_machine_writes(
     cluster: Cluster, tmp_path: Path
 ) -> None:
     source = _checkpoint(tmp_path / "in.safetensors")
-    convert(_plan(source, tmp_path / "one.safetensors"))
-    steps: list[tuple[str, int]] = []
+    target, seen = tmp_path / "many.safetensors", list[ConvertProgress]()
     with connected(str(cluster.file)) as client:
-        made = _plan(source, tmp_path / "many.safetensors", _SETTINGS._replace(verify=True))
-        facts = convert_on_cluster(client, made, lambda *step: steps.append(step))
-    assert _contents(tmp_path / "many.safetensors") == _contents(tmp_path / "one.safetensors")
-    assert facts["tasks"] > 20
-    written = sum(nbytes for what, nbytes in steps if what == "converting")
-    assert written == sum(nbytes for what, nbytes in steps if what == "verifying") > 1_000_000
-    assert not partial_folder(tmp_path / "many.safetensors").exists()
+        options = _OPTIONS._replace(verify=True)
+        report = reorder.convert(source, target, _RULES, options, seen.append, client)
+        assert _contents(target) == _alone(source, tmp_path / "one.safetensors")
+        assert report.tasks > 20
+        written = max(now.done for now in seen if now.stage == "converting")
+        assert 2 * written == seen[-1].done == seen[-1].total > 2_000_000
+        assert not partial_folder(target).exists()
+        # one that is whole is compared by the workers as well
+        again = reorder.convert(source, target, _RULES, options._replace(resume=True), None, client)
+        assert again.tasks == 0
 
 
 def test_the_command_converts_a_model_on_a_cluster(
@@ -95,46 +99,39 @@ def test_the_command_converts_a_model_on_a_cluster(
 
 def test_a_worker_that_is_killed_half_way_costs_no_byte(tmp_path: Path) -> None:
     source = _checkpoint(tmp_path / "in.safetensors")
-    convert(_plan(source, tmp_path / "one.safetensors"))
+    target = tmp_path / "many.safetensors"
     with started(tmp_path / "cluster", 2) as cluster, connected(str(cluster.file)) as client:
         client.wait_for_workers(2, timeout=60)
-        made = _plan(source, tmp_path / "many.safetensors")
-        total, done = made.nbytes, 0
         killed: list[subprocess.Popen[bytes]] = []
 
-        def step(_: str, nbytes: int) -> None:
-            nonlocal done
-            done += nbytes
-            if done > total // 2 and not killed:
+        def step(now: ConvertProgress) -> None:
+            if now.done > now.total // 2 and not killed:
                 killed.append(cluster.processes[1])
                 killed[0].kill()
                 killed[0].wait()
 
-        convert_on_cluster(client, made, step)
+        reorder.convert(source, target, _RULES, _OPTIONS, step, client)
         assert killed
         assert len(client.nthreads()) == 1
-    assert _contents(tmp_path / "many.safetensors") == _contents(tmp_path / "one.safetensors")
+    assert _contents(target) == _alone(source, tmp_path / "one.safetensors")
 
 
 def test_a_cluster_without_workers_is_refused_and_one_that_loses_all_waits_for_more(
     tmp_path: Path,
 ) -> None:
-    source = _checkpoint(tmp_path / "in.safetensors")
+    source, target = _checkpoint(tmp_path / "in.safetensors"), tmp_path / "many.safetensors"
     with started(tmp_path / "cluster", 1) as cluster, connected(str(cluster.file)) as client:
-        made = _plan(source, tmp_path / "many.safetensors")
-        done = 0
+        seen: list[str] = []
 
-        def step(_: str, nbytes: int) -> None:
-            nonlocal done
-            if not done:
+        def step(now: ConvertProgress) -> None:
+            if seen == ["planned"]:
                 cluster.processes[1].kill()
                 cluster.processes[1].wait()
                 cluster.add_worker()
-            done += nbytes
+            seen.append(now.stage)
 
-        convert_on_cluster(client, made, step)
-    convert(_plan(source, tmp_path / "one.safetensors"))
-    assert _contents(tmp_path / "many.safetensors") == _contents(tmp_path / "one.safetensors")
+        reorder.convert(source, target, _RULES, _OPTIONS, step, client)
+    assert _contents(target) == _alone(source, tmp_path / "one.safetensors")
 
 
 def test_an_error_of_a_worker_ends_the_conversion_and_it_is_resumed(
@@ -144,21 +141,21 @@ def test_an_error_of_a_worker_ends_the_conversion_and_it_is_resumed(
     target = tmp_path / "many.safetensors"
     before = source.stat()
     with connected(str(cluster.file)) as client:
-        made = _plan(source, target)
 
-        def step(_: str, nbytes: int) -> None:
-            del nbytes
-            os.truncate(source, 40_000)
+        def step(now: ConvertProgress) -> None:
+            if now.stage == "converting":
+                os.truncate(source, 40_000)
 
         with pytest.raises(MemdescError, match=r"was shortened meanwhile|has changed"):
-            convert_on_cluster(client, made, step)
+            reorder.convert(source, target, _RULES, _OPTIONS, step, client)
         assert not target.exists()
         _checkpoint(source)
         os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))  # it is the one it was
-        resumed = _plan(source, target, _SETTINGS._replace(resume=True))
-        convert_on_cluster(client, resumed)
-    convert(_plan(source, tmp_path / "one.safetensors"))
-    assert _contents(target) == _contents(tmp_path / "one.safetensors")
+        options = _OPTIONS._replace(resume=True)
+        assert reorder.convert(source, target, _RULES, options, None, client).tasks
+        with pytest.raises(MemdescError, match="threads are those of this machine"):
+            reorder.convert(source, target, _RULES, _OPTIONS._replace(threads=2), None, client)
+    assert _contents(target) == _alone(source, tmp_path / "one.safetensors")
 
 
 def test_what_is_no_cluster_is_refused_before_a_byte_is_written(
@@ -175,7 +172,7 @@ def test_what_is_no_cluster_is_refused_before_a_byte_is_written(
     for text in ("", "{", "{}", "[1]"):
         broken.write_text(text)
         assert main(["convert", str(source), str(tmp_path / "out.npz"), "--dask", str(broken)]) == 2
-        assert "is no --scheduler-file of `dask scheduler`" in capsys.readouterr().err
+        assert "is not a --scheduler-file of `dask scheduler`" in capsys.readouterr().err
     broken.unlink()
     assert main(["convert", str(source), str(tmp_path / "out.npz"), "--dask", str(broken)]) == 2
     assert "broken.json" in capsys.readouterr().err

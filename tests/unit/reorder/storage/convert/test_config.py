@@ -8,22 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.convert.convert import Settings, convert, plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _AWQ = {"quant_method": "awq", "bits": 4, "group_size": 64, "modules_to_not_convert": ["lm_head"]}
-_RULE = parse_rule("model.*: awq -> gptq")
+_RULE = "model.*: awq -> gptq"
 
 
 def moved(folder: Path, config: dict[str, Any]) -> dict[str, Any]:
     """Convert a model with a config.json; returns that of the output."""
     model_folder(folder / "model")
     (folder / "model" / "config.json").write_text(json.dumps(config))
-    convert(plan(folder / "model", folder / "out", [_RULE], Settings()))
+    plan_conversion(folder / "model", folder / "out", [_RULE]).run()
     found: dict[str, Any] = json.loads((folder / "out" / "config.json").read_text())
     return found
 
@@ -45,35 +44,35 @@ def test_a_config_without_a_section_gets_one(tmp_path: Path) -> None:
 def test_files_of_old_programs_do_not_stay_where_they_are_wrong(tmp_path: Path) -> None:
     model_folder(tmp_path / "model")
     (tmp_path / "model" / "quant_config.json").write_text('{"w_bit": 4, "q_group_size": 64}')
-    made = plan(tmp_path / "model", tmp_path / "out", [_RULE], Settings())
+    made = plan_conversion(tmp_path / "model", tmp_path / "out", [_RULE])
     (warning,) = made.warnings
     assert warning == "quant_config.json is left out: it describes the input"
-    convert(made)
+    made.run()
     assert not (tmp_path / "out" / "quant_config.json").exists()
-    some = parse_rule("model.layers.0.*: awq -> gptq")
-    made = plan(tmp_path / "model", tmp_path / "some", [some], Settings())
+    some = "model.layers.0.*: awq -> gptq"
+    made = plan_conversion(tmp_path / "model", tmp_path / "some", [some])
     assert "quant_config.json is copied, although it describes the input" in made.warnings
 
 
 def test_a_rule_takes_no_record_for_another_version_than_the_model_says(tmp_path: Path) -> None:
     model_folder(tmp_path / "model", zeros=(1, 3))
-    to_v2 = parse_rule("model.*: awq -> gptq(zeros=v2)")
-    convert(plan(tmp_path / "model", tmp_path / "v2", [to_v2], Settings()))
+    to_v2 = "model.*: awq -> gptq(zeros=v2)"
+    plan_conversion(tmp_path / "model", tmp_path / "v2", [to_v2]).run()
     for rule in ("model.*: gptq -> awq", "model.*.mlp: gptq -> ba, f16"):
         with pytest.raises(MemdescError, match=r"config\.json declares zeros=v2") as caught:
-            plan(tmp_path / "v2", tmp_path / "back", [parse_rule(rule)], Settings())
+            plan_conversion(tmp_path / "v2", tmp_path / "back", [rule], ConvertOptions())
         assert f"rule {rule!r}: model.layers.0.mlp: " in str(caught.value)
         assert "say gptq(zeros=v2), or gptq(zeros=v1) if config.json is wrong" in str(caught.value)
-    back = parse_rule("model.*: gptq(zeros=v2) -> awq")
-    convert(plan(tmp_path / "v2", tmp_path / "back", [back], Settings()))
-    insisted = parse_rule("model.*: gptq(zeros=v1) -> awq")  # who says it means it
-    plan(tmp_path / "v2", tmp_path / "other", [insisted], Settings())
+    back = "model.*: gptq(zeros=v2) -> awq"
+    plan_conversion(tmp_path / "v2", tmp_path / "back", [back]).run()
+    insisted = "model.*: gptq(zeros=v1) -> awq"  # who says it means it
+    plan_conversion(tmp_path / "v2", tmp_path / "other", [insisted])
 
 
 def _converted(source: Path, target: Path, *rules: str) -> tuple[dict[str, Any], list[str]]:
     """Convert; returns the section of the config.json of the output, and the warnings."""
-    made = plan(source, target, [parse_rule(rule) for rule in rules], Settings())
-    convert(made)
+    made = plan_conversion(source, target, rules)
+    made.run()
     path = target / "config.json"
     config = json.loads(path.read_text()) if path.exists() else {}
     return config.get("quantization_config", {}), [*made.warnings]
@@ -109,7 +108,7 @@ def test_a_rule_that_the_model_contradicts_is_refused(
         (tmp_path / "model" / "config.json").write_text(json.dumps(place))
         for source in (tmp_path / "model", tmp_path / "model" / "model.safetensors"):
             with pytest.raises(MemdescError, match=problem):
-                plan(source, tmp_path / "out", [parse_rule(rule)], Settings())
+                plan_conversion(source, tmp_path / "out", [rule])
 
 
 def test_what_no_config_says_of_the_output_is_a_warning(tmp_path: Path) -> None:

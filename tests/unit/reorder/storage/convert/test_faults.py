@@ -14,24 +14,23 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.storage.containers.writer import partial_folder
-from reorder.storage.convert.convert import Settings, convert, plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder
 
 if TYPE_CHECKING:
-    from reorder.storage.convert.convert import Conversion
+    from reorder.storage.convert.conversion import Conversion, ConvertProgress
 
 _PROGRAM = Path(__file__).with_name("kill_program.py")
 _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
 # many tasks, one at a time
-_SMALL = Settings(max_bytes=8000, journal_seconds=0.001)
+_SMALL = ConvertOptions(threads=1, max_bytes=8000, journal_seconds=0.001)
 
 
-def planned(folder: Path, settings: Settings = _SMALL) -> Conversion:
+def planned(folder: Path, settings: ConvertOptions = _SMALL) -> Conversion:
     if not (folder / "model").exists():
         model_folder(folder / "model")
-    rules = [parse_rule(rule) for rule in _RULES]
-    return plan(folder / "model", folder / "out", rules, settings)
+    rules = _RULES
+    return plan_conversion(folder / "model", folder / "out", rules, settings)
 
 
 def bytes_of(folder: Path) -> dict[str, bytes]:
@@ -64,24 +63,21 @@ def test_conversions_that_are_killed_at_many_moments(tmp_path: Path, seed: int) 
 def test_a_disk_that_fills_half_way_ends_in_an_error_and_is_resumed(tmp_path: Path) -> None:
     made = planned(tmp_path)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    written = 0
 
-    def fill(_: str, nbytes: int) -> None:
-        nonlocal written
-        written += nbytes
-        if written > made.nbytes // 2:
-            resource.setrlimit(resource.RLIMIT_FSIZE, (written // 2, limits[1]))
+    def fill(now: ConvertProgress) -> None:
+        if now.done > now.total // 2:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (now.done // 2, limits[1]))
 
     try:
         with pytest.raises(MemdescError, match="cannot be written: File too large"):
-            convert(made, fill)
+            made.run(fill)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not (tmp_path / "out").exists()
-    found = convert(planned(tmp_path, _SMALL._replace(resume=True)))
-    assert found["resumed"] > 5
+    found = planned(tmp_path, _SMALL._replace(resume=True)).run()
+    assert found.resumed > 5
     (tmp_path / "out").rename(tmp_path / "resumed")
-    convert(planned(tmp_path))
+    planned(tmp_path).run()
     assert bytes_of(tmp_path / "resumed") == bytes_of(tmp_path / "out")
 
 
@@ -90,7 +86,7 @@ def test_a_disk_that_has_no_room_is_told_before_anything_is_written(tmp_path: Pa
     (file, *others) = made.output.files
     huge = made.output._replace(files=(file._replace(nbytes=1 << 60), *others))
     with pytest.raises(MemdescError, match=r"takes 11529.* bytes, but its disk has .* left"):
-        convert(made._replace(output=huge))
+        made._replace(output=huge).run()
     assert not (tmp_path / "out").exists()
 
 
@@ -99,7 +95,7 @@ def test_a_source_that_shrinks_ends_in_an_error(tmp_path: Path, size: int) -> No
     made = planned(tmp_path)
     source = tmp_path / "model" / "model.safetensors"
     with pytest.raises(MemdescError, match="it was shortened meanwhile"):
-        convert(made, lambda *_: os.truncate(source, size))
+        made.run(lambda *_: os.truncate(source, size))
     assert not (tmp_path / "out").exists()
 
 
@@ -107,7 +103,7 @@ def test_a_source_that_is_written_to_ends_in_an_error(tmp_path: Path) -> None:
     made = planned(tmp_path)
     source = tmp_path / "model" / "model.safetensors"
     with pytest.raises(MemdescError, match="has changed while it was converted"):
-        convert(made, lambda *_: source.touch())
+        made.run(lambda *_: source.touch())
     assert not (tmp_path / "out").exists()
 
 
@@ -135,10 +131,10 @@ def test_two_conversions_into_one_output_do_not_meet(tmp_path: Path) -> None:
     def again(*_: object) -> None:
         if not refusals:
             with pytest.raises(MemdescError, match="another process is writing into") as caught:
-                convert(planned(tmp_path))
+                planned(tmp_path).run()
             refusals.append(caught)
 
-    convert(made, again)
+    made.run(again)
     assert refusals
     assert bytes_of(tmp_path / "out")
 
@@ -156,12 +152,12 @@ def test_bytes_that_are_damaged_on_their_way_are_found_when_they_are_read_back(
             file.write(b"x" * 100)
 
     with pytest.raises(MemdescError, match="what was written differs from the definition"):
-        convert(made, damage)
+        made.run(damage)
     assert not (tmp_path / "out").exists()
 
 
 def test_an_output_that_is_whole_is_compared_with_what_is_planned(tmp_path: Path) -> None:
-    convert(planned(tmp_path))
+    planned(tmp_path).run()
     source, target = tmp_path / "model", tmp_path / "out"
     resumed = _SMALL._replace(resume=True)
     for rules, problem in {
@@ -170,7 +166,7 @@ def test_an_output_that_is_whole_is_compared_with_what_is_planned(tmp_path: Path
         (*_RULES, "*.norm.weight: rename=x"): "this one writes",
     }.items():
         with pytest.raises(MemdescError, match="another conversion has written it") as caught:
-            plan(source, target, [parse_rule(rule) for rule in rules], resumed)
+            plan_conversion(source, target, rules, resumed)
         assert problem in str(caught.value)
     (target / "tokenizer.json").unlink()
     with pytest.raises(MemdescError, match=r"tokenizer\.json' is missing"):
@@ -178,17 +174,17 @@ def test_an_output_that_is_whole_is_compared_with_what_is_planned(tmp_path: Path
 
 
 def test_an_output_that_is_whole_is_verified_as_well(tmp_path: Path) -> None:
-    convert(planned(tmp_path))
+    planned(tmp_path).run()
     checked = _SMALL._replace(resume=True, verify=True)
     seen: list[str] = []
-    assert convert(planned(tmp_path, checked), lambda what, _: seen.append(what))["tasks"] == 0
+    assert planned(tmp_path, checked).run(lambda now: seen.append(now.stage)).tasks == 0
     assert set(seen) == {"verifying"}
     path = tmp_path / "out" / "model.safetensors"
     data = bytearray(path.read_bytes())
     data[-5] ^= 1
     path.write_bytes(data)
     with pytest.raises(MemdescError, match="what was written differs from the definition"):
-        convert(planned(tmp_path, checked))
+        planned(tmp_path, checked).run()
 
 
 def test_a_plan_says_that_the_output_exists(tmp_path: Path) -> None:

@@ -13,18 +13,17 @@ import pytest
 from memdesc import MemdescError
 from reorder.cli.main import main
 from reorder.storage.containers.writer import partial_folder
-from reorder.storage.convert.convert import Settings, convert, plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from reorder.storage.convert.convert import Conversion
+    from reorder.storage.convert.conversion import Conversion
 
 _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
-_SETTINGS = Settings(max_bytes=8000, journal_seconds=0.001)
+_SETTINGS = ConvertOptions(threads=1, max_bytes=8000, journal_seconds=0.001)
 
 
 @pytest.fixture
@@ -50,13 +49,13 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def wanted(tmp_path: Path) -> dict[str, bytes]:
     """Make a model; return the files of its conversion on a disk with room."""
     model_folder(tmp_path / "model", layers=12)
-    convert(planned(tmp_path, tmp_path / "wanted"))
+    planned(tmp_path, tmp_path / "wanted").run()
     return files_of(tmp_path / "wanted")
 
 
 def planned(tmp_path: Path, target: Path, *, resume: bool = False) -> Conversion:
-    rules = [parse_rule(rule) for rule in _RULES]
-    return plan(tmp_path / "model", target, rules, _SETTINGS._replace(resume=resume))
+    rules = _RULES
+    return plan_conversion(tmp_path / "model", target, rules, _SETTINGS._replace(resume=resume))
 
 
 def files_of(folder: Path) -> dict[str, bytes]:
@@ -85,7 +84,7 @@ def started(tmp_path: Path, target: Path) -> None:
         raise _EndedError
 
     with pytest.raises(_EndedError):
-        convert(planned(tmp_path, target), end)
+        planned(tmp_path, target).run(end)
 
 
 def give_room_back(folder: Path) -> None:
@@ -108,12 +107,12 @@ def test_a_disk_that_fills_half_way_is_told_and_what_was_written_is_resumed(
     give_room_back(partial_folder(target) / "files")
     ballast = fill(disk, left=sum(map(len, wanted.values())) // 2)
     with pytest.raises(MemdescError, match="cannot be written: No space left on device"):
-        convert(planned(tmp_path, target, resume=True))
+        planned(tmp_path, target, resume=True).run()
     assert not target.exists()
     assert shutil.disk_usage(disk).free < 8192
     ballast.unlink()
-    found = convert(planned(tmp_path, target, resume=True))
-    assert 5 < found["resumed"] < found["tasks"]
+    found = planned(tmp_path, target, resume=True).run()
+    assert 5 < found.resumed < found.tasks
     assert files_of(target) == wanted
 
 
@@ -126,7 +125,7 @@ def test_others_who_fill_the_disk_meanwhile_take_no_room_that_is_reserved(
         if not ballast:
             ballast.append(fill(disk, left=8192))  # the journal and names of folders
 
-    convert(planned(tmp_path, disk / "out"), take_all)
+    planned(tmp_path, disk / "out").run(take_all)
     assert ballast
     assert files_of(disk / "out") == wanted
 
@@ -144,7 +143,7 @@ def test_a_journal_that_cannot_grow_stops_nothing(
                 file.write(b"\n" * (-file.tell() % 4096))
             ballast.append(fill(disk, left=0))
 
-    convert(planned(tmp_path, target), take_all)
+    planned(tmp_path, target).run(take_all)
     assert ballast
     assert files_of(target) == wanted
 

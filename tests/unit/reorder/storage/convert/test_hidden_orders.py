@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import reorder
-from reorder.storage.convert.convert import Settings, convert, plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import write_safetensors
 
 if TYPE_CHECKING:
@@ -33,8 +32,8 @@ def _warned(folder: Path, output: str, *rules: str) -> tuple[str, ...]:
     source = folder / "x.safetensors"
     if not source.exists():
         write_safetensors(source, _ARRAYS)
-    made = plan(source, folder / output, [parse_rule(rule) for rule in rules], Settings())
-    convert(made)
+    made = plan_conversion(source, folder / output, rules, ConvertOptions())
+    made.run()
     return made.warnings
 
 
@@ -72,8 +71,8 @@ def test_a_permutation_that_the_shape_does_not_show_is_named(
 
 def test_words_of_narrow_elements_are_compared_as_words(tmp_path: Path) -> None:
     _warned(tmp_path, "u4.safetensors", "square: ab, u4, scales=all")
-    source, settings = tmp_path / "u4.safetensors", Settings(allow_partial=True)
-    made = plan(source, tmp_path / "y.safetensors", [parse_rule("square: ba")], settings)
+    source, settings = tmp_path / "u4.safetensors", ConvertOptions(allow_partial=True)
+    made = plan_conversion(source, tmp_path / "y.safetensors", ["square: ba"], settings)
     assert sum("'square'" in one and "permuted" in one for one in made.warnings) == 1
 
 
@@ -86,11 +85,13 @@ def test_one_warning_names_the_first_few_and_counts_the_others(tmp_path: Path) -
 
 def test_a_npy_is_warned_of_too_and_a_copy_is_not(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", _ARRAYS["square"])
-    made = plan(tmp_path / "x.npy", tmp_path / "y.npy", [parse_rule("x: ba")], Settings())
+    made = plan_conversion(tmp_path / "x.npy", tmp_path / "y.npy", ["x: ba"], ConvertOptions())
     assert len(made.warnings) == 1
-    convert(made)
+    made.run()
     assert np.array_equal(np.load(tmp_path / "y.npy"), _ARRAYS["square"].T)
-    assert not plan(tmp_path / "y.npy", tmp_path / "z.npy", [], Settings()).warnings
+    assert not plan_conversion(
+        tmp_path / "y.npy", tmp_path / "z.npy", [], ConvertOptions()
+    ).warnings
 
 
 @pytest.mark.parametrize("output", ["y.safetensors", "y.gguf", "y.npz"])
@@ -101,9 +102,9 @@ def test_arrays_in_fortran_order_become_row_major(
     arrays = {name: np.asfortranarray(array) for name, array in _ARRAYS.items()}
     np.savez(tmp_path / "x.npz", allow_pickle=False, **arrays)
     target = tmp_path / output
-    made = plan(tmp_path / "x.npz", target, [parse_rule(rule) for rule in rules], Settings())
+    made = plan_conversion(tmp_path / "x.npz", target, rules, ConvertOptions())
     assert not made.warnings
-    convert(made)
+    made.run()
     with reorder.open_checkpoint(target) as found:
         for name, array in arrays.items():
             stored = found[f"new.{name}" if rules else name]

@@ -11,8 +11,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc
 from reorder.storage.containers.table import read_container
-from reorder.storage.convert.convert import plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import plan_conversion
 from tests.checkpoints import awq_layer, model_folder, write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 
@@ -36,7 +35,7 @@ def section(folder: Path) -> dict[str, Any]:
 
 def warnings_of(source: Path, target: Path, rule: str) -> tuple[str, ...]:
     """Return the warnings of a conversion that is not run."""
-    return plan(source, target, [parse_rule(rule)], SMALL).warnings
+    return plan_conversion(source, target, [rule], SMALL).warnings
 
 
 def numbers(folder: Path, *named: str, **options: Any) -> NDArray[np.float32]:

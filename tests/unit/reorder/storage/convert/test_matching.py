@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memdesc import MemdescError
-from reorder.storage.convert.matching import matches, refuse_unmatched, renamed
 from reorder.storage.convert.rules import Rule, parse_rule, rules_of_toml
 
 _SECONDS = 5.0
@@ -28,19 +27,19 @@ def test_first_stars_stand_for_as_much_as_they_can(pattern: str, name: str) -> N
     found = re.fullmatch(greedy, name)
     stars = [token for token in tokens if "*" in token]
     rule = Rule("", pattern, rename="/".join("*" * len(stars)))
-    assert matches(rule, name) == (found is not None)
+    assert rule.matches(name) == (found is not None)
     if found and stars:
-        assert renamed(rule, name) == "/".join(found.groups())
+        assert rule.renamed(name) == "/".join(found.groups())
 
 
 def test_many_stars_and_long_names_take_no_time() -> None:
     start = time.process_time()
     name = "a" * 65_000
-    assert not matches(Rule("", "*a" * 200 + "*b"), name)
-    assert matches(Rule("", "*a" * 200 + "*"), name)
-    assert not matches(Rule("", "*" + "a" * 1000 + "b*"), name)
+    assert not Rule("", "*a" * 200 + "*b").matches(name)
+    assert Rule("", "*a" * 200 + "*").matches(name)
+    assert not Rule("", "*" + "a" * 1000 + "b*").matches(name)
     with pytest.raises(MemdescError, match="no tensor and no record is called"):
-        refuse_unmatched(Rule("", "ab" * 2000), ["ba" * 30_000] * 3)
+        Rule("", "ab" * 2000).fail_unmatched(["ba" * 30_000] * 3)
     assert time.process_time() - start < _SECONDS
 
 
@@ -53,7 +52,7 @@ def test_long_rules_take_linear_time_or_are_refused(piece: str) -> None:
                 rule = parse_rule(text)
             except MemdescError:
                 continue
-            matches(rule, "model.layers.0.weight")
+            rule.matches("model.layers.0.weight")
     assert time.process_time() - start < _SECONDS
     with pytest.raises(MemdescError, match="a rule has at most 4096 characters"):
         parse_rule("*: nchw" + " " * 5000)

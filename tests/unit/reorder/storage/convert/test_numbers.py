@@ -10,8 +10,7 @@ import pytest
 import reorder
 from memdesc import record_desc
 from reorder.storage.containers.table import read_container
-from reorder.storage.convert.convert import Settings, convert, plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 
@@ -46,7 +45,7 @@ def test_scales_are_chosen_for_no_types_that_quantize_does_not_take(tmp_path: Pa
     source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
     write_safetensors(source, {"w": np.ones((8, 8), np.float32)})
     small = tmp_path / "small.safetensors"
-    convert(plan(source, small, [parse_rule("w: f8_e4m3")], SMALL))
+    plan_conversion(source, small, ["w: f8_e4m3"], SMALL).run()
     said = refused(small, out, "w: s8, scales=a")
     assert "quantize takes floats of 16 bits or more, not f8_e4m3" in said
 
@@ -103,8 +102,8 @@ def test_gguf_blocks_become_layers_of_other_systems(tmp_path: Path) -> None:
     made = reorder.Record(record_desc((256, 64), "awq", group=32), held)
     wanted = reorder.dequantize(record).numpy()
     assert np.array_equal(reorder.dequantize(made).numpy().T, wanted)
-    rule = parse_rule("*.ffn: awq -> q4_0")
-    convert(plan(tmp_path / "out.safetensors", tmp_path / "x.gguf", [rule], SMALL))
+    rule = "*.ffn: awq -> q4_0"
+    plan_conversion(tmp_path / "out.safetensors", tmp_path / "x.gguf", [rule], SMALL).run()
     entry = read_container(tmp_path / "x.gguf").entries["blk.0.ffn.weight"]
     assert (entry.dtype, entry.shape) == ("q4_0", (64, 256))
     assert np.array_equal(entry.read(), blocks.reshape(-1))
@@ -118,10 +117,10 @@ def test_records_of_an_archive_have_the_types_of_their_descriptors(tmp_path: Pat
     }
     write_safetensors(tmp_path / "in.safetensors", layer)
     source = tmp_path / "x.npz"
-    rule = parse_rule("a: gptq -> torch_int4_cpu(scales=bf16)")
-    convert(plan(tmp_path / "in.safetensors", source, [rule], SMALL))
-    back = [parse_rule("a: torch_int4_cpu -> ab, f32")]
-    convert(plan(source, tmp_path / "y.safetensors", back, SMALL))
+    rule = "a: gptq -> torch_int4_cpu(scales=bf16)"
+    plan_conversion(tmp_path / "in.safetensors", source, [rule], SMALL).run()
+    back = ["a: torch_int4_cpu -> ab, f32"]
+    plan_conversion(source, tmp_path / "y.safetensors", back, SMALL).run()
     found = reorder.open_checkpoint(tmp_path / "y.safetensors")["a.weight"].numpy()
     assert (found == -8).all()
 
@@ -131,11 +130,11 @@ def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:
     first, *others = (tmp_path / name for name in names)
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     write_safetensors(tmp_path / "x.safetensors", {"x": x, "y": x})
-    rules = [parse_rule("x: bf16"), parse_rule("y: f8_e5m2")]
-    convert(plan(tmp_path / "x.safetensors", first, rules, SMALL))
+    rules = ["x: bf16", "y: f8_e5m2"]
+    plan_conversion(tmp_path / "x.safetensors", first, rules, SMALL).run()
     source = first
     for target in others:
-        convert(plan(source, target, [], SMALL))
+        plan_conversion(source, target, [], SMALL).run()
         source = target
     old, new = read_container(first).entries, read_container(source).entries
     for name, dtype in (("x", "bf16"), ("y", "f8_e5m2")):
@@ -146,7 +145,9 @@ def test_types_that_an_archive_does_not_have_come_back(tmp_path: Path) -> None:
 def test_tensors_without_a_data_type_are_copied(tmp_path: Path) -> None:
     x = np.arange(8, dtype=np.complex64)
     write_safetensors(tmp_path / "x.safetensors", {"x": x})
-    convert(plan(tmp_path / "x.safetensors", tmp_path / "y.safetensors", [], Settings()))
+    plan_conversion(
+        tmp_path / "x.safetensors", tmp_path / "y.safetensors", [], ConvertOptions()
+    ).run()
     entry = read_container(tmp_path / "y.safetensors").entries["x"]
     assert (entry.dtype, entry.read().tobytes()) == ("C64", x.tobytes())
     said = refused(tmp_path / "x.safetensors", tmp_path / "z.safetensors", "x: f32")

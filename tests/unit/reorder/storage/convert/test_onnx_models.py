@@ -11,8 +11,7 @@ import pytest
 from memdesc import MemdescError, memory_desc
 from reorder.storage.containers.protobuf import message_field
 from reorder.storage.containers.table import plan_file, read_container
-from reorder.storage.convert.convert import Settings, convert, plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.unit.reorder.storage.convert.results import refused
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def _same(one: Path, other: Path) -> bool:
 
 
 def _converted(source: Path, target: Path, *rules: str) -> Path:
-    convert(plan(source, target, [parse_rule(rule) for rule in rules], Settings(verify=True)))
+    plan_conversion(source, target, rules, ConvertOptions(verify=True)).run()
     return target
 
 
@@ -227,7 +226,7 @@ def test_a_damaged_graph_is_refused(tmp_path: Path) -> None:
 
 def test_types_that_only_onnx_has_are_refused_elsewhere(tmp_path: Path) -> None:
     source = _model(tmp_path / "in" / "x.onnx")
-    assert not plan(source, tmp_path / "y.onnx", [], Settings()).warnings
+    assert not plan_conversion(source, tmp_path / "y.onnx", []).warnings
     assert "complex64" in refused(source, tmp_path / "y.safetensors")
 
 
@@ -261,7 +260,7 @@ def test_codes_whose_scales_only_nodes_know_are_not_taken_for_numbers(
     for rule in ("MatMul_12: f32", "MatMul_12: ba", "val_4: f32"):
         said = refused(source, tmp_path / "y.safetensors", rule)
         assert "holds codes whose scales only the nodes of the model know" in said
-    settings = Settings(allow_partial=True)
-    made = plan(source, tmp_path / "y.safetensors", [parse_rule("MatMul_12: f32")], settings)
+    settings = ConvertOptions(allow_partial=True)
+    made = plan_conversion(source, tmp_path / "y.safetensors", ["MatMul_12: f32"], settings)
     assert "changes MatMul_12 without its scales" in made.warnings[0]
-    convert(plan(source, tmp_path / "z.safetensors", [parse_rule("val_3: f16")], Settings()))
+    plan_conversion(source, tmp_path / "z.safetensors", ["val_3: f16"], ConvertOptions()).run()

@@ -11,8 +11,7 @@ import pytest
 import reorder
 from memdesc import MemdescError
 from reorder.storage.containers.protobuf import message_field
-from reorder.storage.convert.convert import Settings, convert, plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import write_safetensors
 
 if TYPE_CHECKING:
@@ -34,15 +33,15 @@ def indexed_model(folder: Path, stray: str) -> None:
 
 def test_weights_outside_of_the_index_do_not_replace_what_is_written(tmp_path: Path) -> None:
     indexed_model(tmp_path / "model", "model.safetensors")
-    settings = Settings(shard_bytes=1 << 30)
-    with pytest.raises(MemdescError, match=r"model\.safetensors' is no file of the checkpoint"):
-        plan(tmp_path / "model", tmp_path / "out", [], settings)
+    settings = ConvertOptions(shard_bytes=1 << 30)
+    with pytest.raises(MemdescError, match=r"model\.safetensors' is not a file of the checkpoint"):
+        plan_conversion(tmp_path / "model", tmp_path / "out", [], settings)
 
 
 def test_weights_outside_of_the_index_are_copied_and_stay_outside(tmp_path: Path) -> None:
     indexed_model(tmp_path / "model", "consolidated.safetensors")
     out = tmp_path / "out"
-    convert(plan(tmp_path / "model", out, [parse_rule("a: ba")], Settings(shard_bytes=1 << 30)))
+    plan_conversion(tmp_path / "model", out, ["a: ba"], ConvertOptions(shard_bytes=1 << 30)).run()
     stray = (tmp_path / "model" / "consolidated.safetensors").read_bytes()
     assert (out / "consolidated.safetensors").read_bytes() == stray
     with reorder.open_checkpoint(out) as found:
@@ -53,23 +52,27 @@ def test_weights_outside_of_the_index_are_copied_and_stay_outside(tmp_path: Path
 @pytest.mark.peers
 def test_a_file_beside_the_output_is_never_one_of_the_input(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "x.safetensors", {"x": _X})
-    convert(plan(tmp_path / "x.safetensors", tmp_path / "b.onnx", [], Settings()))
+    plan_conversion(tmp_path / "x.safetensors", tmp_path / "b.onnx", []).run()
     (tmp_path / "b.onnx").rename(tmp_path / "a.onnx")
     with pytest.raises(MemdescError, match=r"b\.onnx\.data', which is a file of the input"):
-        plan(tmp_path / "a.onnx", tmp_path / "b.onnx", [], Settings(overwrite=True))
+        plan_conversion(
+            tmp_path / "a.onnx", tmp_path / "b.onnx", [], ConvertOptions(overwrite=True)
+        )
 
 
 def test_a_name_that_the_container_keeps_for_itself_is_refused(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "x.safetensors", {"x": _X})
-    rule = parse_rule("x: rename=__metadata__")
+    rule = "x: rename=__metadata__"
     with pytest.raises(MemdescError, match="cannot be called '__metadata__'"):
-        plan(tmp_path / "x.safetensors", tmp_path / "y.safetensors", [rule], Settings())
+        plan_conversion(
+            tmp_path / "x.safetensors", tmp_path / "y.safetensors", [rule], ConvertOptions()
+        )
 
 
 def test_files_of_a_model_that_one_file_has_no_place_for_are_named(tmp_path: Path) -> None:
     indexed_model(tmp_path / "model", "stray.safetensors")
     (tmp_path / "model" / "config.json").write_text("{}")
-    made = plan(tmp_path / "model", tmp_path / "out.npz", [], Settings())
+    made = plan_conversion(tmp_path / "model", tmp_path / "out.npz", [])
     assert len(made.warnings) == 1
     assert "without config.json, stray.safetensors of the input" in made.warnings[0]
 
@@ -78,6 +81,6 @@ def test_tensors_that_an_onnx_model_does_not_store_as_bytes_are_named(tmp_path: 
     typed = message_field(5, b"\x08\x01\x10\x0a\x2a\x01\x07" + message_field(8, b"half"))
     (tmp_path / "x.onnx").write_bytes(message_field(7, typed))
     for output in ("y.safetensors", "y"):
-        made = plan(tmp_path / "x.onnx", tmp_path / output, [], Settings())
+        made = plan_conversion(tmp_path / "x.onnx", tmp_path / output, [])
         (warning,) = made.warnings
         assert warning.startswith("'half' are not written")

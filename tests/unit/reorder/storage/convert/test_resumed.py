@@ -11,14 +11,15 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.storage.containers.writer import partial_folder
-from reorder.storage.convert.convert import Conversion, Settings, convert, plan
-from reorder.storage.convert.rules import parse_rule
+from reorder.storage.convert.conversion import Conversion, ConvertOptions, plan_conversion
 from tests.checkpoints import write_safetensors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_SMALL = Settings(max_bytes=8000, journal_seconds=0.001)
+    from reorder.storage.convert.conversion import ConvertProgress
+
+_SMALL = ConvertOptions(threads=1, max_bytes=8000, journal_seconds=0.001)
 _RESUME = _SMALL._replace(resume=True)
 _X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
 
@@ -37,22 +38,22 @@ def source(tmp_path: Path) -> Path:
 
 
 def planned(
-    source: Path, target: Path, settings: Settings = _RESUME, rule: str = "*: ba"
+    source: Path, target: Path, settings: ConvertOptions = _RESUME, rule: str = "*: ba"
 ) -> Conversion:
-    return plan(source, target, [parse_rule(rule)], settings)
+    return plan_conversion(source, target, [rule], settings)
 
 
 def begin(source: Path, target: Path, rule: str = "*: ba") -> None:
     """Begin a conversion, and end it when some tasks are done."""
     done: list[int] = []
 
-    def end(_: str, nbytes: int) -> None:
-        done.append(nbytes)
+    def end(now: ConvertProgress) -> None:
+        done.append(now.done)
         if len(done) > 2:
             raise _EndedError
 
     with pytest.raises(_EndedError):
-        convert(planned(source, target, _SMALL, rule), end)
+        planned(source, target, _SMALL, rule).run(end)
 
 
 def compares(made: Conversion) -> bool:
@@ -65,10 +66,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def test_an_output_that_is_whole_takes_no_time(source: Path, tmp_path: Path) -> None:
-    convert(planned(source, tmp_path / "out"))
+    planned(source, tmp_path / "out").run()
     made = planned(source, tmp_path / "out")
     seen: list[str] = []
-    assert convert(made, lambda what, _: seen.append(what))["tasks"] == 0
+    assert made.run(lambda now: seen.append(now.stage)).tasks == 0
     assert (compares(made), seen) == (False, [])
 
 
@@ -77,20 +78,20 @@ def test_an_output_of_a_source_that_has_changed_since_is_refused(
     source: Path, tmp_path: Path, name: str
 ) -> None:
     target = tmp_path / name
-    convert(planned(source, target))
+    planned(source, target).run()
     write_safetensors(source / "model.safetensors", {"a": _X, "b": _X + 0.25})
     made = planned(source, target)
     assert compares(made)
     with pytest.raises(MemdescError, match="another conversion has written it: b: what was writ"):
-        convert(made)
+        made.run()
 
 
 def test_an_output_of_rules_whose_headers_are_the_same_is_refused(
     source: Path, tmp_path: Path
 ) -> None:
-    convert(planned(source, tmp_path / "out", rule="*: ba, scale=2.0"))
+    planned(source, tmp_path / "out", rule="*: ba, scale=2.0").run()
     with pytest.raises(MemdescError, match="another conversion has written it: a: what was writ"):
-        convert(planned(source, tmp_path / "out", rule="*: ba, scale=4.0"))
+        planned(source, tmp_path / "out", rule="*: ba, scale=4.0").run()
 
 
 def test_an_output_whose_files_beside_the_tensors_differ_is_refused(
@@ -98,14 +99,14 @@ def test_an_output_whose_files_beside_the_tensors_differ_is_refused(
 ) -> None:
     target = tmp_path / "out"
     (source / "config.json").write_text('{"a": 1}')
-    convert(planned(source, target))
+    planned(source, target).run()
     (source / "tokenizer.json").write_text("[]")
     with pytest.raises(MemdescError, match=r"written it: tokenizer\.json: what was written"):
-        convert(planned(source, target))
+        planned(source, target).run()
     (source / "tokenizer.json").write_text("{}")
     (source / "config.json").write_text('{"a": 2}')
     with pytest.raises(MemdescError, match=r"config\.json' has other headers or settings"):
-        convert(planned(source, target))
+        planned(source, target).run()
 
 
 def test_what_does_not_change_the_bytes_leaves_an_output_complete(
@@ -113,28 +114,28 @@ def test_what_does_not_change_the_bytes_leaves_an_output_complete(
 ) -> None:
     """A source that is touched, moved, or copied; an output that is copied."""
     target = tmp_path / "out"
-    convert(planned(source, target))
+    planned(source, target).run()
     (source / "model.safetensors").touch()
     assert compares(planned(source, target))
-    assert convert(planned(source, target))["complete"]
+    assert planned(source, target).run()
     # it has been compared, and is known now
     assert not compares(planned(source, target))
     source.rename(tmp_path / "moved")
     assert not compares(planned(tmp_path / "moved", target))
     shutil.copytree(target, tmp_path / "copy", copy_function=shutil.copyfile)
-    assert convert(planned(tmp_path / "moved", tmp_path / "copy"))["complete"]
+    assert planned(tmp_path / "moved", tmp_path / "copy").run()
 
 
 def test_an_output_that_was_changed_after_it_was_written_is_refused(
     source: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "out"
-    convert(planned(source, target))
+    planned(source, target).run()
     with (target / "model.safetensors").open("r+b") as file:
         file.seek(-4, os.SEEK_END)
         file.write(b"\0\0\0\1")
     with pytest.raises(MemdescError, match="--overwrite replaces it"):
-        convert(planned(source, target))
+        planned(source, target).run()
 
 
 @pytest.mark.parametrize(
@@ -173,15 +174,15 @@ def test_what_another_conversion_left_is_refused_and_says_why(
     # without, it is said and done
     made = planned(source, target, settings._replace(resume=False), rule)
     assert "what an interrupted conversion left in" in " ".join(made.warnings)
-    assert convert(made)["resumed"] == 0
-    convert(planned(source, tmp_path / "fresh", settings._replace(resume=False), rule))
+    assert made.run().resumed == 0
+    planned(source, tmp_path / "fresh", settings._replace(resume=False), rule).run()
     assert contents(target) == contents(tmp_path / "fresh")
 
 
 def test_a_source_that_was_moved_is_resumed(source: Path, tmp_path: Path) -> None:
     begin(source, tmp_path / "out")
     source.rename(tmp_path / "moved")
-    assert convert(planned(tmp_path / "moved", tmp_path / "out"))["resumed"] > 0
+    assert planned(tmp_path / "moved", tmp_path / "out").run().resumed > 0
 
 
 def test_no_byte_of_an_output_is_of_other_rules(tmp_path: Path) -> None:
@@ -193,9 +194,9 @@ def test_no_byte_of_an_output_is_of_other_rules(tmp_path: Path) -> None:
 
     # of the same size: what the first writes behind 12 bytes is padding of the second
     with pytest.raises(_EndedError):
-        convert(planned(source, target, _SMALL, "a: f64"), crash)
-    convert(planned(source, target, _SMALL, "a: f16"))
-    convert(planned(source, tmp_path / "fresh.gguf", _SMALL, "a: f16"))
+        planned(source, target, _SMALL, "a: f64").run(crash)
+    planned(source, target, _SMALL, "a: f16").run()
+    planned(source, tmp_path / "fresh.gguf", _SMALL, "a: f16").run()
     assert target.read_bytes() == (tmp_path / "fresh.gguf").read_bytes()
 
 
@@ -203,24 +204,24 @@ def test_a_conversion_that_was_to_replace_an_output_is_resumed_and_replaces_it(
     source: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "out"
-    convert(planned(source, target, _SMALL, "*: f16"))
+    planned(source, target, _SMALL, "*: f16").run()
     old = contents(target)
 
     def end(*_: object) -> None:
         raise _EndedError
 
     with pytest.raises(_EndedError):
-        convert(planned(source, target, _SMALL._replace(overwrite=True)), end)
+        planned(source, target, _SMALL._replace(overwrite=True)).run(end)
     assert contents(target) == old
     with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):
         planned(source, target)
-    assert convert(planned(source, target, _RESUME._replace(overwrite=True)))["resumed"] > 0
-    convert(planned(source, tmp_path / "fresh"))
+    assert planned(source, target, _RESUME._replace(overwrite=True)).run().resumed > 0
+    planned(source, tmp_path / "fresh").run()
     assert contents(target) == contents(tmp_path / "fresh")
 
 
 def test_a_source_that_is_removed_meanwhile_ends_in_an_error(source: Path, tmp_path: Path) -> None:
-    tasks = convert(planned(source, tmp_path / "whole"))["tasks"]
+    tasks = planned(source, tmp_path / "whole").run().tasks
     for name in ("tokenizer.json", "model.safetensors"):
         made = planned(source, tmp_path / "out", _SMALL)
         left = [tasks]
@@ -231,16 +232,16 @@ def test_a_source_that_is_removed_meanwhile_ends_in_an_error(source: Path, tmp_p
                 (source / name).rename(tmp_path / name)
 
         with pytest.raises(MemdescError, match=f"{name}' cannot be read: No such file"):
-            convert(made, remove)
+            made.run(remove)
         assert not (tmp_path / "out").exists()
         (tmp_path / name).rename(source / name)
 
 
 def test_two_conversions_into_one_output_do_not_both_succeed(source: Path, tmp_path: Path) -> None:
     first, second = planned(source, tmp_path / "out", _SMALL), planned(source, tmp_path / "out")
-    assert convert(first)["complete"]
+    assert first.run()
     with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):
-        convert(second._replace(settings=_SMALL))
+        second._replace(options=_SMALL).run()
 
 
 def test_a_target_that_another_program_makes_meanwhile_is_not_replaced(
@@ -253,10 +254,10 @@ def test_a_target_that_another_program_makes_meanwhile_is_not_replaced(
             target.write_text("somebody's")
 
         with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):
-            convert(planned(source, target, _SMALL), make)
+            planned(source, target, _SMALL).run(make)
         assert target.read_text() == "somebody's"
         target.unlink()
-        assert convert(planned(source, target))["resumed"] > 0
+        assert planned(source, target).run().resumed > 0
 
 
 def test_an_array_that_is_whole_is_known_though_its_name_is_that_of_the_file(
@@ -264,8 +265,8 @@ def test_an_array_that_is_whole_is_known_though_its_name_is_that_of_the_file(
 ) -> None:
     source, target = tmp_path / "in.safetensors", tmp_path / "out.npy"
     write_safetensors(source, {"a": _X})
-    convert(planned(source, target))
-    assert convert(planned(source, target))["tasks"] == 0
+    planned(source, target).run()
+    assert planned(source, target).run().tasks == 0
     write_safetensors(source, {"a": _X + 1})
     with pytest.raises(MemdescError, match="another conversion has written it: a: what was writ"):
-        convert(planned(source, target))
+        planned(source, target).run()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.convert.matching import matches, renamed
 from reorder.storage.convert.rules import Format, Rule, parse_rule, rules_of_toml
 
 
@@ -118,11 +117,11 @@ def test_mistakes_in_files_are_told(text: str, problem: str) -> None:
     ],
 )
 def test_patterns_are_those_of_shells(pattern: str, name: str, is_match: bool) -> None:
-    assert matches(Rule("", pattern), name) == is_match
+    assert Rule("", pattern).matches(name) == is_match
 
 
 def test_stars_of_a_new_name_stand_for_those_of_the_pattern() -> None:
     rule = parse_rule("model.layers.*.w*: rename=blk.*.weight*")
-    assert renamed(rule, "model.layers.3.mlp.w2") == "blk.3.mlp.weight2"
-    assert renamed(parse_rule("a*b: rename=c"), "axb") == "c"
-    assert renamed(parse_rule("a*: rename=*b"), "a*") == "*b"
+    assert rule.renamed("model.layers.3.mlp.w2") == "blk.3.mlp.weight2"
+    assert parse_rule("a*b: rename=c").renamed("axb") == "c"
+    assert parse_rule("a*: rename=*b").renamed("a*") == "*b"

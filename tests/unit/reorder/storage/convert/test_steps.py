@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from reorder.storage.convert.convert import Settings, convert, plan
+from reorder.storage.convert.conversion import plan_conversion
 from tests.checkpoints import write_safetensors
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def ended_at_each_call(
     (folder / "template").mkdir()
     if is_replaced:
         before = source_of(folder / "before", 0.25, name)
-        convert(plan(before, folder / "template" / name, [], Settings()))
+        plan_conversion(before, folder / "template" / name, []).run()
     command = [sys.executable, str(_PROGRAM), str(folder), name, "yes" if can_exchange else "no"]
     found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=550)
     assert found.returncode == 0, found.stderr

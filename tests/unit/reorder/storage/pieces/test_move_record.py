@@ -9,10 +9,10 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, RecordDesc, record_desc
-from reorder.storage.pieces.boxes import Bound
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.move_record import move_record
-from reorder.storage.pieces.records import cut_record
+from reorder.storage.pieces.pieces import cut_record
+from reorder.storage.pieces.regions import Bound
 from tests.checkpoints import awq_layer
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from reorder.storage.pieces.boxes import Bound
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.move import move_piece
 from reorder.storage.pieces.pieces import Piece, cut
+from reorder.storage.pieces.regions import Bound
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def pieces_of(
     dims: tuple[int, ...], dtype: str, tags: tuple[str, str], max_bytes: int
 ) -> list[Piece]:
     src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
-    return list(cut(src, dst, bound=Bound(max_bytes, max_bytes)))
+    return list(cut(reorder.plan_reorder(src, dst), Bound(max_bytes, max_bytes)))
 
 
 def test_dims_that_are_outermost_on_both_sides_are_cut_into_contiguous_pieces() -> None:
@@ -68,7 +68,7 @@ def test_a_bound_below_one_block_is_refused_with_what_it_takes() -> None:
 def test_accumulation_is_refused() -> None:
     desc = memory_desc((4, 4), "f32")
     with pytest.raises(MemdescError, match=r"beta 0\.5 adds"):
-        cut(desc, desc, reorder.Attr(beta=0.5), bound=Bound(1 << 20, 1 << 20))
+        cut(reorder.plan_reorder(desc, desc, reorder.Attr(beta=0.5)), Bound(1 << 20, 1 << 20))
 
 
 def test_a_negative_stride_is_refused_before_the_first_piece() -> None:
@@ -76,7 +76,7 @@ def test_a_negative_stride_is_refused_before_the_first_piece() -> None:
     turned = memory_desc((2, 2), "f32", strides=(-2, 1), padded_dims=(3, 2), offset0=4)
     for pair in ((turned, desc), (desc, turned)):
         with pytest.raises(MemdescError, match=r"has the negative stride -2; .* as a whole"):
-            cut(*pair, bound=Bound(1 << 20, 1 << 20))
+            cut(reorder.plan_reorder(*pair), Bound(1 << 20, 1 << 20))
 
 
 def test_no_elements_are_no_pieces() -> None:
@@ -106,7 +106,7 @@ def test_scales_and_zero_points_go_with_their_elements(tmp_path: Path) -> None:
     )
     src, dst = memory_desc(x.shape, "f32"), memory_desc(x.shape, "s8", "BA16a16b")
     places = on_files(tmp_path, x, src, dst)
-    pieces = list(cut(src, dst, attr, bound=Bound(2048, 2048)))
+    pieces = list(cut(reorder.plan_reorder(src, dst, attr), Bound(2048, 2048)))
     assert len(pieces) > 4
     for piece in pieces:
         move_piece(piece, *places)
@@ -118,7 +118,7 @@ def test_a_source_that_was_shortened_is_an_error_and_no_signal(tmp_path: Path) -
     x = np.arange(4096, dtype=np.float32).reshape(64, 64)
     src, dst = memory_desc(x.shape, "f32", "ab"), memory_desc(x.shape, "f32", "ba")
     places = on_files(tmp_path, x, src, dst)
-    (*_, last) = cut(src, dst, bound=Bound(8192, 8192))
+    (*_, last) = cut(reorder.plan_reorder(src, dst), Bound(8192, 8192))
     with places[0].path.open("r+b") as file:
         file.truncate(5000)
     with pytest.raises(MemdescError, match=r"in' has 5000 bytes, but a tensor in it ends at"):
@@ -129,7 +129,7 @@ def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
     x = np.zeros((4, 4), np.float32)
     desc = memory_desc(x.shape, "f32")
     source, target = on_files(tmp_path, x, desc, desc)
-    (piece,) = cut(desc, desc, bound=Bound(1 << 20, 1 << 20))
+    (piece,) = cut(reorder.plan_reorder(desc, desc), Bound(1 << 20, 1 << 20))
     with pytest.raises(MemdescError, match=r"none' cannot be read: No such file"):
         move_piece(piece, source._replace(path=tmp_path / "none"), target)
     with pytest.raises(MemdescError, match=r"none' cannot be written: No such file"):

@@ -9,11 +9,10 @@ import pytest
 
 import reorder
 from memdesc import memory_desc
-from reorder.storage.pieces.boxes import Bound
 from reorder.storage.pieces.files import Place
-from reorder.storage.pieces.move import move_piece
+from reorder.storage.pieces.move import Strips, move_piece, strips_of
 from reorder.storage.pieces.pieces import Piece, cut
-from reorder.storage.pieces.strips import Strips, strips_of
+from reorder.storage.pieces.regions import Bound
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +23,7 @@ _STRIP = 1 << 18
 def piece_of(dtype: str, tags: tuple[str, str], attr: reorder.Attr | None = None) -> Piece:
     """Return the first piece of a matrix of 5.9 million elements."""
     src, dst = (memory_desc((2816, 2096), dtype, tag) for tag in tags)
-    return next(cut(src, dst, attr, bound=Bound(30 << 20, 30 << 20)))
+    return next(iter(cut(reorder.plan_reorder(src, dst, attr), Bound(30 << 20, 30 << 20))))
 
 
 def held(found: Strips) -> tuple[bool, bool]:
@@ -81,7 +80,7 @@ def test_strips_write_what_the_reorder_writes(
     given, made = tmp_path / "in", tmp_path / "out"
     given.write_bytes(b"head" + data.tobytes())
     made.write_bytes(bytes(3 + dst.nbytes))
-    for piece in cut(src, dst, bound=Bound(3 << 19, 1 << 30)):
+    for piece in cut(reorder.plan_reorder(src, dst), Bound(3 << 19, 1 << 30)):
         places = Place(given, 4, src.nbytes), Place(made, 3, dst.nbytes)
         move_piece(piece, *places, threads=1, strip_bytes=_STRIP)
     assert made.read_bytes() == bytes(3) + wanted.tobytes()

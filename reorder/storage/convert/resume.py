@@ -1,8 +1,8 @@
-"""An output that is whole already, from an earlier run: whether it is the one that is planned.
+"""What is there from an earlier run: an output that is whole, or what was left of one.
 
-Its mark is an extended attribute, which changes no byte, comes with the output and goes with it.
-Without the mark, as in a copy or on a file system that has no attributes, the output is compared in
-full.
+The mark of a whole output, which says that this conversion wrote it, is an extended attribute: it
+changes no byte, comes with the output and goes with it. Without the mark, as in a copy or on a file
+system that has no attributes, the output is compared in full.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ import hashlib
 import json
 import os
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import MemdescError
 from memdesc.disk import open_file
 from reorder.storage.containers.descriptors import stored_desc
+from reorder.storage.containers.partial import FILES, is_in_use, partial_folder
 from reorder.storage.containers.table import FORMATS, read_container
+from reorder.storage.convert.journal import facts_left
 from reorder.storage.convert.tasks import DifferentError
 from reorder.storage.pieces.files import Place
 
@@ -25,11 +27,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reorder.storage.containers.plan import Tensor
+    from reorder.storage.convert.conversion import Conversion, ConvertOptions
     from reorder.storage.convert.outputs import Output
 
-__all__ = ["Finished"]
+__all__ = ["Finished", "check_left", "has_grown", "is_finished"]
 
 _ATTRIBUTE = "user.memdesc.conversion"
+# what a user has changed where facts of two conversions differ
+_CHANGES = {
+    "version": "it ran with another version of memdesc",
+    "source": "the input has changed since: {}",
+    "rules": "its rules differ",
+    "files": "its files differ (--shard-size, or files beside the tensors)",
+    "pieces": "its --max-bytes or --threads differ",
+}
+# files that a message names
+_SHOWN = 3
 
 
 class Finished(NamedTuple):
@@ -141,3 +154,63 @@ class Finished(NamedTuple):
             "--overwrite replaces it"
         )
         raise MemdescError(msg) from None
+
+
+def has_grown(target: Path) -> bool:
+    """Whether an output is being written, or was when a process ended."""
+    folder = partial_folder(target)
+    files = folder / FILES
+    if folder.is_symlink() or files.is_symlink():  # not ours, and never followed
+        return False
+    with suppress(OSError):  # of others, who may not let it be read
+        return files.is_dir() and any(files.iterdir())
+    return False
+
+
+def is_finished(target: Path, options: ConvertOptions) -> bool:
+    """Whether an output is to be resumed, and is whole."""
+    may_be = options.resume and not options.overwrite
+    return may_be and target.exists() and not has_grown(target)
+
+
+def check_left(made: Conversion) -> list[str]:
+    """Refuse to resume another conversion; return warnings of what is discarded or takes long.
+
+    Raises
+    ------
+    MemdescError
+        With what differs.
+    """
+    target, options = made.target, made.options
+    if made.is_finished:
+        if options.verify or made.finished.is_marked:
+            return []
+        msg = (
+            f"nothing shows that {str(target)!r}, which is complete, was written by this "
+            "conversion of the input as it is now: all of it is compared"
+        )
+        return [msg]
+    if not has_grown(target) or is_in_use(partial_folder(target)):
+        return []
+    left = str(partial_folder(target))
+    if not options.resume:
+        return [f"what an interrupted conversion left in {left!r} is discarded"]
+    found = facts_left(target)
+    changes = _changes(found, made.facts) if isinstance(found, dict) else []
+    if changes:
+        msg = (
+            f"{left!r} is what another conversion left, which cannot be resumed: "
+            f"{'; '.join(changes)}. Without --resume it is discarded"
+        )
+        raise MemdescError(msg)
+    return []
+
+
+def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
+    """Return how what is planned differs from what another conversion planned."""
+    old, new = left.get("source"), facts["source"]
+    known = old if isinstance(old, dict) else {}
+    names = sorted(name for name in {*known, *new} if known.get(name) != new.get(name))
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    named = ", ".join(names[:_SHOWN]) + more
+    return [text.format(named) for key, text in _CHANGES.items() if left.get(key) != facts[key]]

@@ -1,0 +1,577 @@
+"""A checkpoint converted: planned, checked and cut into pieces, run, read back, and named.
+
+The path of a conversion: `rules` say what becomes of which tensors; `plan` assigns them, and makes
+`jobs`, one for each tensor or record; `outputs` lays out the files; each job is cut into pieces
+once, and a piece at its place in the files is one of the `tasks`, which `engine` runs on threads
+and `cluster` on other machines, while the `journal` lists those that are done.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import contextmanager
+from functools import partial
+from hashlib import sha256
+from operator import methodcaller
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memdesc import MemdescError, __version__
+from memdesc.disk import as_path, reason_of
+from memdesc.errors import short_repr
+from reorder.cores import count_cores
+from reorder.storage.containers.entry import FileState
+from reorder.storage.containers.partial import remove_left
+from reorder.storage.containers.table import read_container
+from reorder.storage.containers.writer import Writer, check_target
+from reorder.storage.convert.config import loader_warnings
+from reorder.storage.convert.engine import run_tasks
+from reorder.storage.convert.journal import Journal, facts_left
+from reorder.storage.convert.numbers import check_numbers
+from reorder.storage.convert.outputs import check_paths, output_format, plan_output
+from reorder.storage.convert.plan import plan_jobs
+from reorder.storage.convert.resume import Finished, check_left, is_finished
+from reorder.storage.convert.rules import read_rules
+from reorder.storage.convert.tasks import copy_tasks, cut_bytes, cut_job, tasks_of
+from reorder.storage.pieces.files import Place
+from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
+from reorder.threads import checked_threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from distributed import Client
+
+    from reorder.storage.containers.entry import Container
+    from reorder.storage.convert.jobs import Job
+    from reorder.storage.convert.outputs import Output
+    from reorder.storage.convert.tasks import Task, Where
+    from reorder.storage.pieces.regions import Cut
+
+    Numbered = Iterator[tuple[int, Task]]
+    # runs tasks by a function, and calls back with each that has finished
+    Execute = Callable[[Numbered, Callable[[int, Task], None], Callable[[Task], None]], None]
+
+__all__ = [
+    "Conversion",
+    "ConvertOptions",
+    "ConvertProgress",
+    "ConvertReport",
+    "convert",
+    "plan_conversion",
+]
+
+# A task that is checked by definition: numpy takes some 40 bytes for each element.
+_CHECKED = 1 << 20
+# more threads are no faster anywhere, and take longer to start
+_MAX_THREADS = 256
+
+
+class ConvertOptions(NamedTuple):
+    """How `convert` runs.
+
+    Attributes
+    ----------
+    max_bytes : int
+        What pieces may hold in memory, all together; on a cluster, on each worker.
+    threads : int, optional
+        How many pieces run at a time; by default as many as the process has cores. On a cluster
+        workers have their own threads.
+    shard_bytes : int, optional
+        The most bytes of tensors in a file of a folder; by default as in the source.
+    verify : bool
+        Whether the output is read back, and each tensor compared with its input put through its
+        rule. Whether the rules are what the model needs is not checked.
+    resume : bool
+        Whether to go on where the same conversion was interrupted.
+    overwrite : bool
+        Whether an output that exists is replaced; a folder only if no other files are lost.
+    allow_partial : bool
+        Whether codes of quantised weights may change without their scales, or these without the
+        codes.
+    dry_run : bool
+        Whether to check all and write nothing.
+    journal_seconds, journal_bytes : float, int
+        How often what is done is written down, so that it can be resumed: after so many seconds, or
+        when so many bytes have been written.
+    """
+
+    max_bytes: int = 1 << 30
+    threads: int | None = None
+    shard_bytes: int | None = None
+    verify: bool = False
+    resume: bool = False
+    overwrite: bool = False
+    allow_partial: bool = False
+    dry_run: bool = False
+    journal_seconds: float = 5.0
+    journal_bytes: int = 256 << 20
+
+    @property
+    def thread_count(self) -> int:
+        """How many pieces run at a time."""
+        return min(count_cores() if self.threads is None else self.threads, _MAX_THREADS)
+
+    def checked(self) -> ConvertOptions:
+        """Return them with integers that are in range.
+
+        Raises
+        ------
+        MemdescError
+            If one is not; with its name.
+        """
+        for name in ("max_bytes", "shard_bytes", "journal_bytes"):
+            value = getattr(self, name)
+            is_left_out = value is None and name == "shard_bytes"
+            if not is_left_out and (type(value) is not int or value < 1):
+                msg = f"{name} must be an integer of 1 or more, not {short_repr(value)}"
+                raise MemdescError(msg)
+        return (
+            self if self.threads is None else self._replace(threads=checked_threads(self.threads))
+        )
+
+
+class ConvertReport(NamedTuple):
+    """What `convert` did, or with `dry_run` would do.
+
+    Attributes
+    ----------
+    tensors : int
+        Tensors that are read.
+    converted, copied : int
+        Tensors and records that a rule changes, and those that stay as they are.
+    bytes_in, bytes_out : int
+        Bytes of the tensors that are read, and of all files that are written.
+    files : int
+        Files that are written.
+    warnings : tuple of str
+        What a user may not expect.
+    tasks, resumed : int
+        Pieces, and how many of them an earlier call had written; 0 if it had written all.
+    would : tuple of str
+        What each tensor or record that a rule changes would become; of a dry run.
+    """
+
+    tensors: int
+    converted: int
+    copied: int
+    bytes_in: int
+    bytes_out: int
+    files: int
+    warnings: tuple[str, ...]
+    tasks: int = 0
+    resumed: int = 0
+    would: tuple[str, ...] = ()
+
+
+class ConvertProgress(NamedTuple):
+    """How far a call of `convert` is.
+
+    Attributes
+    ----------
+    stage : str
+        ``"planned"`` before anything is written, then ``"converting"`` and ``"verifying"``.
+    done, total : int
+        Bytes of tensors and copied files that have been written or verified, and those that this
+        call has to write or verify.
+    report : ConvertReport
+        What is planned, with its warnings.
+    """
+
+    stage: str
+    done: int
+    total: int
+    report: ConvertReport
+
+
+class Conversion(NamedTuple):
+    """A conversion that can be run: all that a rule may get wrong has been checked."""
+
+    source: Path
+    target: Path
+    container: Container
+    # what happens to each tensor or record, and the pieces of that
+    work: tuple[tuple[Job, Cut[Any]], ...]
+    output: Output
+    warnings: tuple[str, ...]
+    options: ConvertOptions
+    # all files that are read, as they were when their headers were
+    states: Mapping[Path, FileState]
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """What happens to each tensor or record."""
+        return tuple(job for job, _ in self.work)
+
+    @property
+    def bound(self) -> Bound:
+        """What a task may hold."""
+        return _bound(self.options)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the output is to be resumed, and is whole."""
+        return is_finished(self.target, self.options)
+
+    @property
+    def finished(self) -> Finished:
+        """What is known of an output that is whole; pieces of any size write the same bytes."""
+        facts = {key: value for key, value in self.facts.items() if key != "pieces"}
+        return Finished(self.target, self.output, json.dumps(facts))
+
+    @property
+    def report(self) -> ConvertReport:
+        """What is planned."""
+        entries = [entry for job in self.jobs for entry in job.sources.values()]
+        moved = [job for job in self.jobs if not job.is_copy]
+        return ConvertReport(
+            tensors=len(entries),
+            converted=len(moved),
+            copied=len(self.jobs) - len(moved),
+            bytes_in=sum(entry.nbytes for entry in entries),
+            bytes_out=sum(file.nbytes for file in self.output.files),
+            files=len(self.output.files),
+            warnings=self.warnings,
+            would=tuple(f"{job.name}: {job}" for job in moved) if self.options.dry_run else (),
+        )
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that all tasks write."""
+        tensors = sum(tensor.nbytes for job in self.jobs for tensor in job.tensors)
+        return tensors + sum(nbytes for _, _, nbytes in self.output.copied)
+
+    @property
+    def task_count(self) -> int:
+        """How many tasks there are."""
+        copies = (cut_bytes(nbytes, self.bound) for _, _, nbytes in self.output.copied)
+        return sum(map(len, (*(pieces for _, pieces in self.work), *copies)))
+
+    def tasks(self, where: Where, bound: Bound | None = None) -> Iterator[Task]:
+        """Return all tasks, in the same order each time; of other sizes for another bound."""
+        for job, pieces in self.work:
+            yield from tasks_of(job, cut_job(job, bound) if bound else pieces, where)
+        for key, path, nbytes in self.output.copied:
+            pieces = cut_bytes(nbytes, bound or self.bound)
+            yield from copy_tasks(path.name, pieces, Place(path, 0, nbytes), where(key))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What differs between conversions that write other bytes, or cut them in other ways.
+
+        Of a file that is read, size and time of the last write count, as in `Entry.state`, but not
+        where the input lies: it may be moved, or copied with its times.
+        """
+        home = self.source if self.source.is_dir() else self.source.parent
+        rules = [
+            (
+                [(_under(home, e.file), e.offset, e.nbytes) for e in job.sources.values()],
+                [each[:4] for each in job.tensors],
+                repr((job.src, job.dst, job.plan and job.plan.attr, job.axes, job.groups)),
+            )
+            for job in self.jobs
+        ]
+        files = [
+            (file.name, file.nbytes, [(at, sha256(data).hexdigest()) for at, data in file.pieces])
+            for file in self.output.files
+        ]
+        return {
+            "version": __version__,
+            "source": {_under(home, path): [*state] for path, state in self.states.items()},
+            "rules": _digest(rules),
+            "files": _digest(files),
+            "pieces": [*self.bound],
+        }
+
+    def run(
+        self,
+        progress: Callable[[ConvertProgress], None] | None = None,
+        execute: Execute | None = None,
+    ) -> ConvertReport:
+        """Write the output, and give it its name.
+
+        Parameters
+        ----------
+        progress : callable, optional
+            As of `convert`; it has been told what is planned.
+        execute : callable, optional
+            Runs tasks by a function, and calls back with each that has finished; by default on
+            threads of this process.
+
+        Returns
+        -------
+        ConvertReport
+            What was done.
+
+        Raises
+        ------
+        MemdescError
+            If something fails; the output has not got its name then, and can be resumed.
+        """
+        with _system_errors_named():
+            told = _Told(progress, self)
+            run_all = execute or partial(_on_threads, options=self.options)
+            if self.is_finished:
+                self._check_finished(told, run_all)
+                return self.report
+            resumed = self._write(told, run_all)
+            return self.report._replace(tasks=self.task_count, resumed=resumed)
+
+    def _check_finished(self, told: _Told, execute: Execute) -> None:
+        """Make sure that an output which is whole is the one that is planned."""
+        finished = self.finished
+        if self.options.verify or not finished.is_marked:
+            with finished.refusing():
+                finished.check_pieces()
+                self._verify(finished.places().__getitem__, told, execute)
+            finished.mark(finished.folder)
+        remove_left(self.target)
+
+    def _write(self, told: _Told, execute: Execute) -> int:
+        """Write the output; returns how many tasks an earlier process had done."""
+        options, facts = self.options, self.facts
+        writer = Writer(
+            self.target,
+            self.output.files,
+            is_folder=self.output.is_folder,
+            # bytes of another conversion may lie where this one writes none
+            resume=options.resume and facts_left(self.target) == facts,
+            overwrite=options.overwrite,
+        )
+        with writer:
+            where = partial(_place, writer)
+            often = options.journal_seconds, options.journal_bytes
+            with Journal(writer.open, facts, writer.sync, *often) as journal:
+                done = frozenset(journal.done)
+
+                def finish(number: int, task: Task) -> None:
+                    journal.add(number, task.written)
+                    told.add("converting", task.written)
+
+                execute(told.without(self.tasks(where), done), finish, methodcaller("run"))
+                _check_sources(self.states)
+            if options.verify:
+                self._verify(where, told, execute)
+            writer.finish(self.finished.mark)
+        for path in self.output.stale:
+            path.unlink(missing_ok=True)
+        return len(done)
+
+    def _verify(self, where: Where, told: _Told, execute: Execute) -> None:
+        """Compare what was written with the definition."""
+        tasks = self.tasks(where, Bound(_CHECKED, self.options.max_bytes))
+        execute(
+            enumerate(tasks),
+            lambda _, task: told.add("verifying", task.written),
+            methodcaller("check"),
+        )
+
+
+class _Told:
+    """Tells a caller how far a conversion is; threads add to it at the same time."""
+
+    def __init__(
+        self, progress: Callable[[ConvertProgress], None] | None, conversion: Conversion
+    ) -> None:
+        self._progress, self._report = progress, conversion.report
+        self._lock, self._done = Lock(), 0
+        is_verified = conversion.options.verify or conversion.is_finished
+        self._total = conversion.nbytes * ((not conversion.is_finished) + is_verified)
+
+    def add(self, stage: str, nbytes: int) -> None:
+        """Count bytes, and say so."""
+        if self._progress is None:
+            return
+        with self._lock:
+            self._done += nbytes
+            self._progress(ConvertProgress(stage, self._done, self._total, self._report))
+
+    def without(self, tasks: Iterable[Task], done: frozenset[int]) -> Numbered:
+        """Return tasks with their numbers, without those that are done already."""
+        for number, task in enumerate(tasks):
+            if number not in done:
+                yield number, task
+                continue
+            with self._lock:
+                self._total -= task.written
+
+
+def convert(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    rules: Iterable[str | os.PathLike[str]] = (),
+    options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
+    progress: Callable[[ConvertProgress], None] | None = None,
+    client: Client | None = None,
+) -> ConvertReport:
+    """Move a checkpoint into other layouts, packings and types, as `memdesc convert` does.
+
+    Memory is bounded, whatever the tensors take. The output gets its name when it is whole; what
+    an interrupted call leaves beside it is resumed by one with `resume`.
+
+    *Law*: the output has the tensors that `reorder` and `repack` make of those of the source.
+
+    Parameters
+    ----------
+    source : path
+        A checkpoint: a file, an index of shards, or the folder of a model.
+    target : path
+        What to write: its ending names the container; without one it is a folder of safetensors,
+        with all other files of the source.
+    rules : iterable of str or path, optional
+        Strings are rules, ``"PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"``, and paths are
+        TOML files of rules. The last rule that matches a tensor applies; tensors without one are
+        copied.
+    options : ConvertOptions, optional
+        Bounds, and what else may be done.
+    progress : callable, optional
+        Called with a `ConvertProgress`: once when all is planned, then after each piece, by the
+        thread that finished it, one at a time. What it raises ends the conversion.
+    client : distributed.Client, optional
+        Runs the pieces on the workers of a Dask cluster, which see the same files under the same
+        paths.
+
+    Returns
+    -------
+    ConvertReport
+        Counts, bytes and warnings.
+
+    Raises
+    ------
+    MemdescError
+        If a path, a rule or a tensor does not fit, with the rule, the tensor and the way out,
+        before anything is written; or if a file cannot be read or written.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, reorder
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> source, target = f"{folder.name}/model.npz", f"{folder.name}/model.safetensors"
+    >>> np.savez(source, weight=np.ones((32, 20), np.float32), bias=np.ones(32, np.float32))
+    >>> seen = []
+    >>> report = reorder.convert(source, target, ["weight: AB16b16a, bf16"], progress=seen.append)
+    >>> report.converted, report.copied, report.bytes_in
+    (1, 1, 2688)
+    >>> seen[0].stage, seen[-1].done == seen[-1].total
+    ('planned', True)
+    >>> with reorder.open_checkpoint(target) as found:
+    ...     print(found["weight"].desc)
+    memory_desc((32, 20), 'bf16', 'AB16b16a')
+    >>> folder.cleanup()
+    """
+    given, wanted = as_path(source), as_path(target)
+    if client is None:
+        made = plan_conversion(given, wanted, rules, options)
+        execute = None
+    else:
+        from reorder.storage.convert.cluster import on_cluster, worker_threads
+
+        if options.threads is not None:
+            msg = (
+                "threads are those of this machine; workers of Dask are given theirs as they start"
+            )
+            raise MemdescError(msg)
+        options = options._replace(threads=worker_threads(client))
+        # workers have other working folders
+        made = plan_conversion(given.absolute(), wanted.absolute(), rules, options)
+        execute = on_cluster(client, made)
+    _Told(progress, made).add("planned", 0)
+    return made.report if options.dry_run else made.run(progress, execute)
+
+
+def plan_conversion(
+    source: str | os.PathLike[str],
+    target: str | os.PathLike[str],
+    rules: Iterable[str | os.PathLike[str]],
+    options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
+) -> Conversion:
+    """Decide all that a conversion does, and check it; nothing is written.
+
+    The parameters are those of `convert`.
+
+    Raises
+    ------
+    MemdescError
+        If a path, a rule or a tensor does not fit; with the rule, the tensor and the way out.
+    """
+    if not isinstance(options, ConvertOptions):
+        msg = f"options must be ConvertOptions, not {short_repr(options)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    options, found = options.checked(), read_rules(rules)
+    with _system_errors_named():
+        given, wanted = as_path(source), as_path(target)
+        container = read_container(given)
+        check_paths(given, container, wanted)
+        name = output_format(wanted)
+        plan = plan_jobs(given, container, found, name, allow_partial=options.allow_partial)
+        is_kept = is_finished(wanted, options)
+        output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)
+        copied = (path for _, path, _ in output.copied)
+        states = {path: FileState.at(path) for path in (*container.files, *copied)}
+        states |= {entry.file: entry.state for entry in container.entries.values()}
+        warnings = (*plan.warnings, *loader_warnings(plan.jobs), *output.warnings)
+        work = tuple((job, cut_job(job, _bound(options))) for job in plan.jobs)
+        made = Conversion(given, wanted, container, work, output, warnings, options, states)
+        if is_kept:
+            made.finished.check(tensor for job in plan.jobs for tensor in job.tensors)
+        else:
+            check_target(
+                wanted,
+                output.files,
+                is_folder=output.is_folder,
+                overwrite=options.overwrite,
+                resume=options.resume,
+            )
+        made = made._replace(warnings=(*warnings, *check_left(made)))
+        for job, pieces in work:
+            check_numbers(job, pieces, options.thread_count)
+        return made
+
+
+def _bound(options: ConvertOptions) -> Bound:
+    share = options.max_bytes // options.thread_count
+    return Bound(max(min(PIECE_NBYTES, share), 1), options.max_bytes)
+
+
+@contextmanager
+def _system_errors_named() -> Iterator[None]:
+    """Raise what the system says of a path as a `MemdescError`."""
+    try:
+        yield
+    except OSError as error:
+        named = f"{str(error.filename)!r} cannot be used: " if error.filename else ""
+        msg = f"{named}{reason_of(error)}"
+        raise MemdescError(msg) from None
+
+
+def _under(home: Path, path: Path) -> str:
+    return os.path.relpath(path, home)
+
+
+def _digest(facts: object) -> str:
+    return sha256(json.dumps(facts).encode()).hexdigest()
+
+
+def _place(writer: Writer, name: str) -> Place:
+    path, span = writer.where(name)
+    return Place(path, span.offset, span.nbytes)
+
+
+def _on_threads(
+    tasks: Numbered,
+    finished: Callable[[int, Task], None],
+    work: Callable[[Task], None],
+    *,
+    options: ConvertOptions,
+) -> None:
+    run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
+
+
+def _check_sources(states: Mapping[Path, FileState]) -> None:
+    """Refuse an output of files that have changed while they were read."""
+    for path, state in states.items():
+        if FileState.at(path) != state:
+            msg = f"{str(path)!r} has changed while it was converted; convert it again"
+            raise MemdescError(msg)
