@@ -88,8 +88,10 @@ class Partial:
         return self._process == os.getpid()
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Give the lock back; a folder in which nothing has been written goes."""
         if self.is_ours:
+            with suppress(OSError):
+                self.path.rmdir()
             unlock(self.handle)
         os.close(self.handle)
 
@@ -170,10 +172,9 @@ class Partial:
             os.fsync(self.handle)
 
     def discard(self) -> None:
-        """Remove the folder with what a conversion left, as far as that is possible."""
+        """Remove what a conversion left, as far as that is possible; `close` removes the folder."""
         with suppress(OSError):
             self.clear()
-            self.path.rmdir()
 
     @contextmanager
     def _folder_of(self, name: str, *, is_made: bool) -> Iterator[tuple[int, str]]:

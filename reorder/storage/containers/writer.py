@@ -52,8 +52,8 @@ def check_target(
 ) -> None:
     """Refuse a target that exists, unless it may be replaced, or that cannot be written.
 
-    A link is replaced, not what it leads to. A folder is replaced if it holds nothing but what this
-    output has as well, and shards.
+    A link is replaced, not what it leads to. A folder is replaced if it holds nothing but shards and
+    what this output has as well.
 
     Raises
     ------
@@ -84,7 +84,7 @@ def _named_first(files: Sequence[PlannedFile]) -> tuple[str, ...]:
 
 
 def _check_name(target: Path) -> None:
-    """Refuse a name that leaves no room for what is added while the output grows."""
+    """Refuse a name that leaves no room for the longer one that an output has while it grows."""
     try:
         longest = os.pathconf(target.parent, "PC_NAME_MAX")
     except (AttributeError, OSError, ValueError):
@@ -134,7 +134,7 @@ class Writer:
     target : Path
         What the output is called when it is whole: a file, or a folder with all files.
     files : sequence of PlannedFile
-        What it consists of. Of several files for a target that is no folder, all get their names
+        What it consists of. Of several files for a target that is not a folder, all get their names
         beside it; the last one is the target.
     is_folder : bool
         Whether the target is a folder.
@@ -165,7 +165,7 @@ class Writer:
         self._spans = {
             name: (file.name, span) for file in files for name, span in file.spans.items()
         }
-        check_target(target, files, is_folder=is_folder, overwrite=overwrite, resume=resume)
+        _check_name(target)
         self._partial: Partial | None = Partial(partial_folder(target))
         try:
             if is_folder:
@@ -335,7 +335,7 @@ class Writer:
             self._partial = None
 
     def _check_target(self) -> None:
-        """Check the target again: before the lock was taken, others may have made it."""
+        """Check the target under the lock: others may have made it since the caller looked."""
         check_target(
             self.target,
             tuple(self._files.values()),
