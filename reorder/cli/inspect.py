@@ -11,7 +11,7 @@ from memdesc.disk import as_path
 from memdesc.record import BIT_PLANES
 from reorder.cli.command import Command, Facts, one_line, table
 from reorder.storage.containers.table import read_container
-from reorder.storage.groups import find_groups
+from reorder.storage.groups import find_groups, partial_of
 
 if TYPE_CHECKING:
     import argparse
@@ -105,11 +105,23 @@ def _rows(path: Path, container: Container, notes: list[str]) -> list[Facts]:
         for part in group.desc.fields:
             fields[group.tensors[part.tensor].name] = part, group.desc
     for reason, names in reasons.items():
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
         notes.append(
-            f"{names[0]}{more}: codes scaled by other tensors, not read as a record: {reason}"
+            f"{_first(names)}: codes scaled by other tensors, not read as a record: {reason}"
+        )
+    changed: dict[str, list[str]] = {}
+    for name, rule in partial_of(container).items():
+        changed.setdefault(rule, []).append(name)
+    for rule, names in changed.items():
+        one, they = ("it", "it and what belongs to it") if len(names) == 1 else ("them", "they")
+        notes.append(
+            f"{_first(names)}: an earlier conversion changed {one} alone, by the rule {rule!r}; "
+            f"{they} no longer mean the same numbers"
         )
     return [_row(entry, fields.get(name)) for name, entry in container.entries.items()]
+
+
+def _first(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _row(entry: Entry, part: tuple[Field, RecordDesc] | None) -> Facts:

@@ -8,6 +8,7 @@ Nunchaku, ComfyUI, TensorRT-LLM, Mistral and Marlin store.
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import DATA_TYPES, MemoryDesc, RecordDesc, known_records, record_desc
@@ -25,6 +26,10 @@ __all__ = ["ORDER", "Siblings", "find_siblings", "optional_tensors", "siblings_o
 ORDER = "g_idx"
 _DOT = "."
 _CODE_BITS = 8
+# words of packed codes; wider integers are indices
+_WORD_BITS = 32
+# elements of the scales of few codes, which kernels pad
+_MIN_SCALES = 512
 
 
 class Siblings(NamedTuple):
@@ -121,15 +126,24 @@ def siblings_of(entries: Mapping[str, Entry], name: str) -> Siblings:
 
 def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
     """Return what turns the codes of a tensor into numbers; nothing if it holds no codes."""
-    dotted = f"{_DOT}{name}"
+    dotted, codes = f"{_DOT}{name}", entries[name]
     found: dict[str, Entry] = {}
-    for row in _rows() if _holds_codes(entries[name]) else _CERTAIN:
+    for row in _rows() if _holds_codes(codes) else _CERTAIN:
         if dotted.endswith(row.codes):
+            may_fit = row.codes or row.is_certain
             start = dotted[1 : len(dotted) - len(row.codes)]
             # of tensors without a prefix, endings are whole names
             full = [start + ending if start else ending.removeprefix(_DOT) for ending in row.others]
-            found |= {each: entries[each] for each in full if each in entries}
+            held = {each: entries[each] for each in full if each in entries}
+            found |= {k: each for k, each in held.items() if may_fit or _may_scale(each, codes)}
     return found
+
+
+def _may_scale(other: Entry, codes: Entry) -> bool:
+    """Whether a tensor has so few elements that each may belong to some codes, of a bit or more."""
+    if codes.dtype not in DATA_TYPES:
+        return True  # of a tensor in another file the size is not known
+    return prod(other.shape) <= max(8 * codes.nbytes, _MIN_SCALES)
 
 
 def _role(prefix: str, name: str) -> str:
@@ -137,13 +151,14 @@ def _role(prefix: str, name: str) -> str:
 
 
 def _holds_codes(entry: Entry) -> bool:
-    """Whether a tensor may hold codes: integers, floats of up to 8 bits, blocks, unknown types."""
+    """Whether a tensor may hold codes: words of integers, narrow floats, blocks, unknown types."""
     desc = entry.desc
     kind = desc.dtype.name if isinstance(desc, MemoryDesc) else entry.dtype
     if isinstance(desc, RecordDesc) or kind not in DATA_TYPES:
         return True
-    is_number = kind in INTEGERS or DATA_TYPES[kind].bits <= _CODE_BITS
-    return is_number and kind != "boolean"
+    bits = DATA_TYPES[kind].bits
+    is_code = bits <= _WORD_BITS if kind in INTEGERS else bits <= _CODE_BITS
+    return is_code and kind != "boolean"
 
 
 @lru_cache(maxsize=1)

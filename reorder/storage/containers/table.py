@@ -42,6 +42,8 @@ class Format(NamedTuple):
     has_metadata: bool = True
     # whether it stores the names of tensors
     has_names: bool = True
+    # whether tensors may have no dims
+    has_scalars: bool = True
 
     @property
     def module(self) -> _Module:
@@ -55,7 +57,7 @@ FORMATS: dict[str, Format] = {
     row.name: row
     for row in (
         Format("safetensors", ".safetensors"),
-        Format("gguf", ".gguf"),
+        Format("gguf", ".gguf", has_scalars=False),
         Format("npy", ".npy", has_metadata=False, has_names=False),
         Format("npz", ".npz", has_metadata=False),
         Format("onnx", ".onnx"),

@@ -52,8 +52,8 @@ def check_target(
 ) -> None:
     """Refuse a target that exists, unless it may be replaced, or that cannot be written.
 
-    A link is replaced, not what it leads to. A folder is replaced if it holds nothing but shards and
-    what this output has as well.
+    A link is replaced, not what it leads to. A folder is replaced if it holds nothing but shards
+    and what this output has as well.
 
     Raises
     ------

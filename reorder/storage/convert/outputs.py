@@ -131,6 +131,8 @@ def plan_output(
     warnings = [*_noted(metadata, container, plan, name), *_hidden_orders(plan.jobs)]
     if container.format != name or is_folder(target):
         warnings += _left_out(container)
+    if not FORMATS[name].has_scalars:
+        warnings += _scalars(plan.jobs, FORMATS[name].ending)
     if is_folder(target):
         made = _plan_folder(source, container, plan, metadata, shard_bytes)
     elif shard_bytes is not None:
@@ -252,6 +254,14 @@ def _left_out(container: Container) -> tuple[str, ...]:
         "(strings, or numbers in int32_data and the like)"
     )
     return (msg,)
+
+
+def _scalars(jobs: Sequence[Job], ending: str) -> tuple[str, ...]:
+    """Return a warning of scalars that get a dim."""
+    names = [tensor.name for job in jobs for tensor in job.tensors if not tensor.shape]
+    if not names:
+        return ()
+    return (f"a {ending} stores {_first(names)}, which are scalars, with shape (1,)",)
 
 
 def _first(names: Sequence[str]) -> str:

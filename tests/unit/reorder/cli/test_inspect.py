@@ -13,6 +13,7 @@ from reorder.storage.containers.plan import Tensor
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
+from tests.checkpoints import fp8_layer, write_safetensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -154,3 +155,19 @@ def test_names_send_no_commands_to_the_terminal(
     assert main(["inspect", str(path)]) == 0
     assert "\x1b" not in (shown := capsys.readouterr().out)
     assert "'\\x1b[2J'" in shown
+
+
+def test_tensors_that_were_changed_without_their_scales_are_noted(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    layer = {f"fc.{name}": array for name, array in fp8_layer(dims=(256, 256)).items()}
+    write_safetensors(tmp_path / "x.safetensors", layer)
+    out = str(tmp_path / "y.safetensors")
+    command = ["convert", str(tmp_path / "x.safetensors"), out, "--allow-partial"]
+    assert main([*command, "--map", "fc.weight: bf16"]) == 0
+    capsys.readouterr()
+    assert main(["inspect", out]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "fc.weight: an earlier conversion changed it alone, by the rule 'fc.weight: bf16'; it and "
+        "what belongs to it no longer mean the same numbers"
+    )

@@ -24,15 +24,23 @@ _PROGRAM = """
 import sys, time
 from reorder.cli import convert, main
 
-class Slow(convert._Rate):
-    def step(self, what, nbytes):
-        self.count = getattr(self, "count", 0) + 1
-        if self.count == 3:
-            open(sys.argv[1], "w").close()
-        if self.count >= 3:
-            time.sleep(0.5)
+convert_checkpoint, count = convert.convert, 0
 
-convert._Rate = Slow
+def slowly(*given):
+    *rest, progress, client = given
+
+    def wait(now):
+        global count
+        count += now.stage == "converting"
+        if count == 3:
+            open(sys.argv[1], "w").close()
+        if count >= 3:
+            time.sleep(0.5)
+        progress(now)
+
+    return convert_checkpoint(*rest, wait, client)
+
+convert.convert = slowly
 sys.exit(main(sys.argv[2:]))
 """
 

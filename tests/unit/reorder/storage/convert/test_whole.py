@@ -78,6 +78,27 @@ def test_floats_beside_other_scales_are_no_codes(fp8: Path, tmp_path: Path) -> N
     assert found["norm.weight"].dtype == np.float32
 
 
+@pytest.mark.parametrize(
+    ("array", "scale"),
+    [
+        (np.arange(7), np.ones((), np.float32)),  # indices have 64 bits, codes do not
+        (np.arange(7).astype(np.uint64), np.ones(7, np.float32)),
+        (np.ones(7, np.float32), np.ones(7, np.float32)),
+        (np.ones(7, np.int8), np.ones(4096, np.float32)),  # more scales than there are numbers
+    ],
+)
+def test_a_tensor_beside_an_unrelated_scale_is_not_one_of_codes(
+    tmp_path: Path, array: NDArray[Any], scale: NDArray[Any]
+) -> None:
+    np.savez(tmp_path / "x.npz", tokens=array, tokens_scale=scale)
+    found = converted(tmp_path / "x.npz", tmp_path / "y.safetensors", "*: f32")
+    assert np.array_equal(found["tokens"], array.astype(np.float32))
+    codes, beside = np.ones(7, np.int8), np.ones(7, np.float32)
+    np.savez(tmp_path / "x.npz", tokens=codes, tokens_scale=beside)
+    said = refused(tmp_path / "x.npz", tmp_path / "z.safetensors", "*: f32")
+    assert "tokens holds codes" in said
+
+
 _INT8, _WORDS = np.ones((64, 64), np.int8), np.ones((64, 64), np.uint8)
 _BF16 = np.ones((64, 64), DATA_TYPES["bf16"].numpy)
 
