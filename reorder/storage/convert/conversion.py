@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
-from operator import methodcaller
-from threading import Lock
+from operator import index, methodcaller
+from threading import TIMEOUT_MAX, Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, __version__
@@ -115,22 +115,38 @@ class ConvertOptions(NamedTuple):
         return min(count_cores() if self.threads is None else self.threads, _MAX_THREADS)
 
     def checked(self) -> ConvertOptions:
-        """Return them with integers that are in range.
+        """Return them with plain integers that are in range.
 
         Raises
         ------
         MemdescError
-            If one is not; with its name.
+            If one is not of its type, or out of range; with its name.
         """
-        for name in ("max_bytes", "shard_bytes", "journal_bytes"):
-            value = getattr(self, name)
-            is_left_out = value is None and name == "shard_bytes"
-            if not is_left_out and (type(value) is not int or value < 1):
-                msg = f"{name} must be an integer of 1 or more, not {short_repr(value)}"
+        for name in ("verify", "resume", "overwrite", "allow_partial", "dry_run"):
+            if not isinstance(getattr(self, name), bool):
+                msg = f"{name} must be True or False, not {short_repr(getattr(self, name))}"
                 raise MemdescError(msg)
-        return (
-            self if self.threads is None else self._replace(threads=checked_threads(self.threads))
+        seconds = self.journal_seconds
+        if not isinstance(seconds, float | int) or not 0 < seconds <= TIMEOUT_MAX:
+            msg = f"journal_seconds must be a number above 0, not {short_repr(seconds)}"
+            raise MemdescError(msg)
+        return self._replace(
+            max_bytes=_count("max_bytes", self.max_bytes),
+            threads=None if self.threads is None else checked_threads(self.threads),
+            shard_bytes=None
+            if self.shard_bytes is None
+            else _count("shard_bytes", self.shard_bytes),
+            journal_bytes=_count("journal_bytes", self.journal_bytes),
         )
+
+
+def _count(name: str, value: Any) -> int:
+    """Return an option as an int of 1 or more."""
+    with suppress(TypeError):
+        if index(value) >= 1 and not isinstance(value, bool):
+            return index(value)
+    msg = f"{name} must be an integer of 1 or more, not {short_repr(value)}"
+    raise MemdescError(msg)
 
 
 class ConvertReport(NamedTuple):

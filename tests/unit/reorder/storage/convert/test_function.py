@@ -1,0 +1,153 @@
+"""`reorder.convert`: what it takes, what it says while it runs, and what it returns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError
+from reorder.storage.containers.partial import partial_folder
+from tests.checkpoints import write_safetensors
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# copies, a layout, a record, numbers of a record, scales from the data, a file beside the tensors
+_RULES = (
+    "conv.weight: OIhw16i16o",
+    "*.0.mlp: awq -> gptq",
+    "*.1.mlp: awq -> ab, f32",
+    "lm_head.weight: u8, scales=a",
+)
+_SMALL = reorder.ConvertOptions(max_bytes=20_000, threads=2, journal_seconds=0.001)
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_progress_counts_every_byte_once(model: Path, tmp_path: Path) -> None:
+    seen: list[reorder.ConvertProgress] = []
+    options = _SMALL._replace(verify=True)
+    report = reorder.convert(model, tmp_path / "out", _RULES, options, seen.append)
+    first, *rest = seen
+    assert (first.stage, first.done, first.report.warnings) == ("planned", 0, report.warnings)
+    assert [now.done for now in rest] == sorted(now.done for now in rest)
+    assert {now.stage for now in rest} == {"converting", "verifying"}
+    assert {now.total for now in seen} == {rest[-1].done}
+    converted = [now for now in rest if now.stage == "converting"]
+    assert len(converted) == report.tasks > 10
+    assert 2 * converted[-1].done == rest[-1].done
+    assert report.resumed == 0
+
+
+def test_what_is_resumed_is_not_counted_again(model: Path, tmp_path: Path) -> None:
+    done: list[int] = []
+
+    def end(now: reorder.ConvertProgress) -> None:
+        done.append(now.done)
+        if len(done) == 12:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        reorder.convert(model, tmp_path / "out", _RULES, _SMALL, end)
+    assert partial_folder(tmp_path / "out").exists()
+    seen: list[reorder.ConvertProgress] = []
+    options = _SMALL._replace(resume=True)
+    report = reorder.convert(model, tmp_path / "out", _RULES, options, seen.append)
+    assert report.resumed > 0
+    assert seen[-1].done == seen[-1].total < seen[0].total
+    assert len(seen) == 1 + report.tasks - report.resumed
+    reorder.convert(model, tmp_path / "fresh", _RULES, _SMALL)
+    assert _contents(tmp_path / "out") == _contents(tmp_path / "fresh")
+    # of what is whole, nothing is left to do
+    assert reorder.convert(model, tmp_path / "out", _RULES, options).tasks == 0
+
+
+def test_a_dry_run_says_what_would_become_of_each_tensor(model: Path, tmp_path: Path) -> None:
+    seen: list[str] = []
+    options = _SMALL._replace(dry_run=True)
+    report = reorder.convert(
+        model, tmp_path / "out", _RULES, options, lambda now: seen.append(now.stage)
+    )
+    assert seen == ["planned"]
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert (report.converted, report.copied, report.tasks) == (4, 1, 0)
+    assert report.would[-1] == (
+        "conv.weight: memory_desc((20, 6, 3, 3), 'f32', 'abcd') -> "
+        "memory_desc((20, 6, 3, 3), 'f32', 'ABcd16b16a')"
+    )
+    done = reorder.convert(model, tmp_path / "out", _RULES, _SMALL)
+    assert done.would == ()
+    assert (done.bytes_in, done.bytes_out) == (report.bytes_in, report.bytes_out)
+    assert done.bytes_out == sum(map(len, _contents(tmp_path / "out").values()))
+
+
+def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
+    rules = tmp_path / "rules.toml"
+    rules.write_text('[[map]]\nmatch = "*.weight"\ndtype = "f32"\n')
+    report = reorder.convert(model, tmp_path / "out", [rules, "conv.weight: ohwi"])
+    assert report.converted == 3
+    with reorder.open_checkpoint(tmp_path / "out") as found:
+        assert str(found["conv.weight"].desc).endswith("'acdb')")
+
+
+@pytest.mark.parametrize(
+    ("rules", "problem"),
+    [
+        ("conv.weight: ohwi", "rules must be a list of rules, not 'conv.weight: ohwi'"),
+        (None, "rules must be a list of rules, not None"),
+        ([5], "a rule is a string, or the path of a file of rules, not 5"),
+        ([b"conv.weight: ohwi"], "a rule is a string, or the path of a file of rules"),
+        (["nothing: ohwi"], "no tensor and no record is called 'nothing'"),
+    ],
+)
+def test_rules_that_are_none_are_refused(
+    model: Path, tmp_path: Path, rules: Any, problem: str
+) -> None:
+    with pytest.raises(MemdescError) as caught:
+        reorder.convert(model, tmp_path / "out", rules)
+    assert problem in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"max_bytes": 0}, "max_bytes must be an integer of 1 or more, not 0"),
+        ({"max_bytes": 1.5}, "max_bytes must be an integer of 1 or more, not 1.5"),
+        ({"shard_bytes": -1}, "shard_bytes must be an integer of 1 or more, not -1"),
+        ({"journal_bytes": True}, "journal_bytes must be an integer of 1 or more"),
+        ({"journal_seconds": "5"}, "journal_seconds must be a number above 0, not '5'"),
+        ({"journal_seconds": float("nan")}, "journal_seconds must be a number above 0"),
+        ({"journal_seconds": 1e300}, "journal_seconds must be a number above 0"),
+        ({"verify": "no"}, "verify must be True or False, not 'no'"),
+        ({"threads": 0}, "threads must be an integer of 1 or more, not 0"),
+    ],
+)
+def test_options_out_of_range_are_refused(
+    model: Path, tmp_path: Path, options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(MemdescError) as caught:
+        reorder.convert(model, tmp_path / "out", _RULES, _SMALL._replace(**options))
+    assert problem in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_very_many_threads_are_as_many_as_help(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "x.safetensors", {"x": np.ones((64, 64), np.float32)})
+    options = reorder.ConvertOptions(threads=10**9)
+    target = tmp_path / "y.safetensors"
+    assert reorder.convert(tmp_path / "x.safetensors", target, ["x: ba"], options).tasks == 1
+
+
+def test_options_are_one_value(model: Path, tmp_path: Path) -> None:
+    given: Any = {"max_bytes": 1 << 20}
+    with pytest.raises(MemdescError, match="options must be ConvertOptions, not {'max_bytes': "):
+        reorder.convert(model, tmp_path / "out", _RULES, given)
+    numbers: Any = np.int64(1 << 20)
+    options = reorder.ConvertOptions(max_bytes=numbers, threads=1)
+    assert reorder.convert(model, tmp_path / "out", _RULES, options).tasks
