@@ -87,8 +87,8 @@ def test_tensors_that_an_onnx_model_does_not_store_as_bytes_are_named(tmp_path: 
 
 
 def test_scalars_that_the_container_stores_with_a_dim_are_named(tmp_path: Path) -> None:
-    scalars = {name: np.float32(1) for name in "abcd"}
-    np.savez(tmp_path / "x.npz", **scalars, matrix=_X)
+    one = np.float32(1)
+    np.savez(tmp_path / "x.npz", a=one, b=one, c=one, d=one, matrix=_X)
     (warning,) = plan_conversion(tmp_path / "x.npz", tmp_path / "y.gguf", []).warnings
     assert warning == "a .gguf stores 'a', 'b', 'c' and 1 more, which are scalars, with shape (1,)"
     for name in ("y.safetensors", "y.npz", "y"):

@@ -1,0 +1,363 @@
+"""Arrays of Dask, chunk by chunk: logical arrays to physical blocks, and back.
+
+A chunk of whole blocks is a tensor of its own: its physical blocks are a part of those of the
+whole. So each chunk is one task, and nothing moves between chunks. Chunks that would cut a block
+are refused with the `rechunk` that helps.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from itertools import accumulate
+from math import isnan, lcm
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import (
+    Axis,
+    FormatTag,
+    Layout,
+    MemdescError,
+    MemoryDesc,
+    NotBlockedError,
+    memory_desc,
+)
+from memdesc.errors import short_repr
+from memdesc.layout import memory_order
+from reorder.api import reorder as reorder_memory
+from reorder.memory.memory import Memory
+
+if TYPE_CHECKING:
+    from dask.array import Array
+    from numpy.typing import NDArray
+
+__all__ = ["reorder"]
+
+_INSTALL = "dask is not installed: pip install dask[array], or memdesc[dask]"
+# elements of a packed type in a byte
+_PACKED = 2
+
+
+def reorder(
+    x: Array,
+    dst: str | FormatTag | MemoryDesc,
+    *,
+    src: MemoryDesc | None = None,
+    dtype: Any = None,
+    threads: int = 1,
+) -> Array:
+    """Move an array of Dask into another layout: an array of its physical blocks, chunk by chunk.
+
+    Blocks are what `Memory.blocks` returns: one axis for each, in memory order. Of types of 4 bits
+    they are bytes, with two elements along the last axis in each.
+
+    *Law*: computed, it is the array of blocks of the reorder of the whole array.
+
+    Parameters
+    ----------
+    x : dask.array.Array
+        The array. Its axes are the logical dims; with `src`, it is the blocks of that layout.
+    dst : str, FormatTag or MemoryDesc
+        The layout to move into; ``"plain"`` gives the array over the logical dims.
+    src : MemoryDesc, optional
+        What x holds, with the logical dims of the whole array.
+    dtype : DataType, str or numpy dtype, optional
+        What to convert to; by default that of a MemoryDesc as dst, else that of x.
+    threads : int
+        For each chunk. Dask runs a chunk on each core, so more than one rarely helps.
+
+    Returns
+    -------
+    dask.array.Array
+        Nothing is computed yet. A chunk of x is one chunk of it.
+
+    Raises
+    ------
+    MemdescError
+        If chunks cut blocks of either layout, with the `rechunk` that does not; if the layout does
+        not fit, or dask is not installed.
+
+    Examples
+    --------
+    >>> import dask.array as da, memdesc, reorder.dask
+    >>> x = da.ones((8, 40, 14, 14), chunks=(4, 16, 14, 14), dtype="float32")
+    >>> blocks = reorder.dask.reorder(x, "nChw16c")
+    >>> blocks.shape, blocks.numblocks
+    ((8, 3, 14, 14, 16), (2, 3, 1, 1, 1))
+    >>> desc = memdesc.memory_desc(x.shape, "f32", "nChw16c")
+    >>> reorder.dask.reorder(blocks, "plain", src=desc).shape
+    (8, 40, 14, 14)
+    """
+    try:
+        import dask.array as da  # optional
+    except ImportError:
+        raise MemdescError(_INSTALL) from None
+    if not isinstance(x, da.Array):
+        msg = f"x must be an array of Dask, not {type(x).__name__}; see dask.array.from_array"
+        raise MemdescError(msg)
+    if any(isnan(size) for size in x.shape):
+        msg = "x has chunks of unknown sizes; call x.compute_chunk_sizes() first"
+        raise MemdescError(msg)
+    if src is not None and not isinstance(src, MemoryDesc):
+        msg = f"src must be the MemoryDesc of the whole array, not {short_repr(src)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    source = memory_desc(x.shape, x.dtype) if src is None else src
+    if isinstance(dst, MemoryDesc):
+        target = dst if dtype is None else dst.with_dtype(dtype)
+    else:
+        target = memory_desc(source.dims, source.dtype if dtype is None else dtype, dst)
+    if source.dims != target.dims:
+        msg = f"src has dims {source.dims}, but dst {target.dims}"
+        raise MemdescError(msg)
+    for desc in (source, target):
+        _check_whole(desc)
+    # an array over the dims has an element of 4 bits in each byte
+    given = _dims_of(source) if src is None else _axes_of(source)
+    if src is not None:
+        _check_blocks(x, source, given)
+    sizes = _chunk_sizes(x, source, given)
+    axes = _axes_of(target)
+    for axis in axes:
+        _check_cuts(x, given, sizes, axis, target)
+    carried = [dim for dim in range(source.ndims) if _carries(given, axes, dim)]
+    _check_single(x, given, carried, target)
+    return _blockwise(x, _Job(source, target, src is None, threads), given, axes, carried, sizes)
+
+
+class _Job(NamedTuple):
+    """What all chunks have in common."""
+
+    src: MemoryDesc
+    dst: MemoryDesc
+    is_logical: bool
+    threads: int
+
+
+def _carries(given: list[_ArrayAxis], axes: list[_ArrayAxis], dim: int) -> bool:
+    """Whether chunks along a dim of the source are chunks of the target."""
+    return all(any(axis.dim == dim for axis in side) for side in (given, axes))
+
+
+def _blockwise(
+    x: Array,
+    job: _Job,
+    given: list[_ArrayAxis],
+    axes: list[_ArrayAxis],
+    carried: list[int],
+    sizes: dict[int, tuple[int, ...]],
+) -> Array:
+    import dask.array as da  # optional
+
+    # indices of blockwise: those of the dims that are carried, and one for each other axis
+    first = job.dst.ndims
+    new: dict[int, int] = {}
+    out, chunks = [], {}
+    for k, axis in enumerate(axes, first):
+        label = axis.dim if axis.dim is not None and axis.dim in carried else k
+        out.append(label)
+        if label == k:
+            new[k] = axis.extent
+            continue
+        starts = [start // axis.step for start in (0, *accumulate(sizes[label][:-1]))]
+        chunks[label] = tuple(
+            end - start for start, end in zip(starts, (*starts[1:], axis.extent), strict=True)
+        )
+    first += len(axes)
+    labels = [axis.dim if axis.dim in carried else k for k, axis in enumerate(given, first)]
+    cut = tuple(dim for dim in carried if len(sizes[dim]) > 1)
+    places: list[Any] = []
+    for dim in cut:
+        ends = list(accumulate(sizes[dim]))
+        pairs = np.array(list(zip([0, *ends[:-1]], sizes[dim], strict=True)), np.int64)
+        pair = first + len(given)  # an index of its own
+        places += [da.from_array(pairs, chunks=(1, 2)), (dim, pair)]
+    return da.blockwise(
+        _reorder_chunk,
+        tuple(out),
+        x,
+        tuple(labels),
+        *places,
+        job=job,
+        cut=cut,
+        new_axes=new,
+        adjust_chunks=chunks,
+        align_arrays=False,
+        concatenate=True,
+        meta=np.empty((0,) * len(out), _kind_of(job.dst)),
+    )
+
+
+def _reorder_chunk(
+    array: NDArray[Any], *places: NDArray[np.int64], job: _Job, cut: tuple[int, ...]
+) -> NDArray[Any]:
+    """Reorder one chunk: `places` has its start and size along each dim that is cut."""
+    at = tuple(
+        (dim, int(pair[0, 0]), int(pair[0, 1])) for dim, pair in zip(cut, places, strict=True)
+    )
+    src, _ = _chunk_desc(job.src, at)
+    dst, shape = _chunk_desc(job.dst, at)
+    if job.is_logical:
+        done = reorder_memory(array, dst, threads=job.threads)
+    else:
+        data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        done = reorder_memory(Memory(src, data, zero_pad=False), dst, threads=job.threads)
+    return done.data.view(_kind_of(dst)).reshape(shape)
+
+
+class _ArrayAxis(NamedTuple):
+    """An axis of an array: the dim whose parts are its chunks, and the elements of a step along it.
+
+    The dim is None where all steps must be in one chunk.
+    """
+
+    dim: int | None
+    step: int
+    extent: int
+
+
+def _axes_of(desc: MemoryDesc) -> list[_ArrayAxis]:
+    """Return the axes of the array of the blocks of a layout."""
+    axes = []
+    for block in sorted(desc.blocks, key=memory_order):
+        dims = desc.axes[block.axis].dims
+        is_outer = block.step == desc.layout.outer(block.axis).step and len(dims) == 1
+        axes.append(_ArrayAxis(dims[0] if is_outer else None, block.step, block.extent))
+    if desc.dtype.is_packed:
+        dim, step, extent = axes[-1]
+        if extent % _PACKED:
+            msg = (
+                f"{desc!r} has {extent} elements along its innermost block, and two {desc.dtype} "
+                "share a byte; take a layout where they are even, or dtype='u8'"
+            )
+            raise MemdescError(msg)
+        axes[-1] = _ArrayAxis(dim, step * _PACKED, extent // _PACKED)
+    return axes
+
+
+def _dims_of(desc: MemoryDesc) -> list[_ArrayAxis]:
+    """Return the axes of the array over the logical dims."""
+    return [_ArrayAxis(dim, 1, size) for dim, size in enumerate(desc.dims)]
+
+
+def _kind_of(desc: MemoryDesc) -> np.dtype[Any]:
+    """Return the dtype of the array of blocks: bytes of two elements for packed types."""
+    return np.dtype(np.uint8) if desc.dtype.is_packed else desc.dtype.numpy
+
+
+def _chunk_desc(
+    desc: MemoryDesc, at: tuple[tuple[int, int, int], ...]
+) -> tuple[MemoryDesc, tuple[int, ...]]:
+    """Return the descriptor of a chunk whose blocks lie as those of the whole, and its shape.
+
+    `at` has each dim that is cut, with the start and the size of the chunk along it.
+    """
+    layout, extents = _chunk_layout(desc.layout, at)
+    if desc.dtype.is_packed:
+        extents = (*extents[:-1], extents[-1] // _PACKED)
+    return MemoryDesc(desc.dtype, layout), extents
+
+
+# Of layouts: descriptors are equal where strides of dims of size 1 differ, and so may the order of
+# their blocks.
+@lru_cache(maxsize=256)
+def _chunk_layout(
+    whole: Layout, at: tuple[tuple[int, int, int], ...]
+) -> tuple[Layout, tuple[int, ...]]:
+    """Return the layout of a chunk, and the extents of its blocks in memory order."""
+    dims, axes = list(whole.dims), list(whole.axes)
+    extents = {(block.axis, block.step): block.extent for block in whole.blocks}
+    for dim, start, size in at:
+        k = next(k for k, axis in enumerate(axes) if dim in axis.dims)
+        is_last = start + size == dims[dim]
+        dims[dim] = size
+        axes[k] = Axis((dim,), axes[k].padded - start if is_last else size)
+        step = whole.outer(k).step
+        extents[k, step] = -(-axes[k].padded // step)
+    order = [(block.axis, block.step) for block in sorted(whole.blocks, key=memory_order)]
+    strides, stride = {}, 1
+    for key in reversed(order):
+        strides[key] = stride
+        stride *= max(extents[key], 1)
+    blocks = tuple(
+        block._replace(
+            extent=extents[block.axis, block.step], stride=strides[block.axis, block.step]
+        )
+        for block in whole.blocks
+    )
+    return Layout(tuple(dims), tuple(axes), blocks), tuple(extents[key] for key in order)
+
+
+def _check_whole(desc: MemoryDesc) -> None:
+    """Refuse layouts that have no array of blocks, or are not the sum of their chunks."""
+    if desc.layout.has_partial_blocks:
+        msg = f"{desc!r} ends inside a block, so its blocks are not an n-d array"
+        raise NotBlockedError(msg)
+    if desc.extra is not None:
+        msg = f"{desc!r} has compensation, which belongs to all chunks together; leave it out"
+        raise MemdescError(msg)
+
+
+def _check_blocks(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> None:
+    """Refuse an array that is not the blocks of a layout."""
+    kind, shape = _kind_of(desc), tuple(axis.extent for axis in axes)
+    if x.shape != shape or x.dtype != kind:
+        msg = (
+            f"x is an array of {x.dtype} and shape {x.shape}, but the blocks of {desc!r} are one "
+            f"of {kind} and shape {shape}"
+        )
+        raise MemdescError(msg)
+
+
+def _chunk_sizes(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> dict[int, tuple[int, ...]]:
+    """Return the logical sizes of the chunks along each dim that an axis has."""
+    sizes: dict[int, tuple[int, ...]] = {}
+    for k, (axis, chunks) in enumerate(zip(axes, x.chunks, strict=True)):
+        if axis.dim is None:
+            continue
+        ends = [end * axis.step for end in accumulate(chunks)]
+        starts = [0, *ends[:-1]]
+        size = desc.dims[axis.dim]
+        if starts[-1] >= size and len(chunks) > 1:
+            kept = max(sum(start < size for start in starts) - 1, 0)
+            msg = (
+                f"the last chunk of x along axis {k} has padding alone, or nothing; join it with "
+                f"others: x.rechunk({{{k}: (*x.chunks[{k}][:{kept}], {sum(chunks[kept:])})}})"
+            )
+            raise MemdescError(msg)
+        sizes[axis.dim] = tuple(
+            min(end, size) - start for start, end in zip(starts, ends, strict=True)
+        )
+    return sizes
+
+
+def _check_cuts(
+    x: Array,
+    given: list[_ArrayAxis],
+    sizes: dict[int, tuple[int, ...]],
+    axis: _ArrayAxis,
+    dst: MemoryDesc,
+) -> None:
+    """Refuse chunks that cut blocks of the target along a dim."""
+    parts = sizes.get(axis.dim, ()) if axis.dim is not None else ()
+    if all(size % axis.step == 0 for size in parts[:-1]):
+        return
+    k, unit = next((k, each.step) for k, each in enumerate(given) if each.dim == axis.dim)
+    wanted = lcm(axis.step, unit)
+    fitting = -(-max(parts) // wanted) * wanted // unit
+    msg = (
+        f"x has chunks of {short_repr(x.chunks[k])} along axis {k}, which cut blocks of {dst!r}: "
+        f"these hold {axis.step} of dim {axis.dim}; x.rechunk({{{k}: {fitting}}}) has whole ones"
+    )
+    raise MemdescError(msg)
+
+
+def _check_single(x: Array, given: list[_ArrayAxis], carried: list[int], dst: MemoryDesc) -> None:
+    """Refuse chunks along axes that cannot be cut."""
+    for k, (axis, chunks) in enumerate(zip(given, x.chunks, strict=True)):
+        if len(chunks) > 1 and axis.dim not in carried:
+            msg = (
+                f"x has {len(chunks)} chunks along axis {k}, which {dst!r} or its own layout "
+                f"joins with others; x.rechunk({{{k}: -1}}) has one"
+            )
+            raise MemdescError(msg)
