@@ -15,7 +15,9 @@ from reorder.storage.containers.partial import Partial
 from reorder.storage.convert.journal import Journal, facts_left
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+_SECONDS = 5.0
 
 
 @pytest.fixture
@@ -23,6 +25,14 @@ def folder(tmp_path: Path) -> Iterator[Partial]:
     found = Partial(tmp_path / ".x.memdesc-partial")
     yield found
     found.close()
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    """Wait for the thread of a journal, which takes some milliseconds."""
+    end = time.monotonic() + _SECONDS
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.001)
 
 
 def begun(folder: Partial, seconds: float = 1.0, nbytes: int = 1 << 30) -> Journal:
@@ -80,8 +90,7 @@ def test_tasks_are_listed_when_they_have_written_much(folder: Partial) -> None:
         time.sleep(0.05)
         assert path.read_bytes() == b'"me"\n'
         journal.add(2, 1)
-        while path.read_bytes() == b'"me"\n':
-            time.sleep(0.001)
+        wait_until(lambda: path.read_bytes() != b'"me"\n')
         journal.add(3, 99)
         time.sleep(0.05)
         assert path.read_bytes() == b'"me"\n[1, 2]\n'
@@ -114,8 +123,7 @@ def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
     recorded("fsync")
     with journal[0]:
         journal[0].add(7, 1 << 30)
-        while "write [7]" not in calls:
-            time.sleep(0.001)
+        wait_until(lambda: "write [7]" in calls)
     line = ["write [7]", "fsync", "sync", "write [8]", "fsync"]
     assert calls == ["sync", *line]
 
@@ -150,7 +158,6 @@ def test_a_part_of_a_line_is_taken_back(folder: Partial, monkeypatch: pytest.Mon
     with begun(folder, 1000.0, 1) as journal:
         monkeypatch.setattr(os, "write", write_some)
         journal.add(1, 1)
-        while short or path.read_bytes() != b'"me"\n':
-            time.sleep(0.001)
+        wait_until(lambda: not short and path.read_bytes() == b'"me"\n')
         journal.add(2, 1)
     assert path.read_bytes() == b'"me"\n[1, 2]\n'
