@@ -53,7 +53,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         help="'PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]', such as '*.mlp.*: awq -> marlin'; "
-        "any number, of which the last that matches serves; tensors without a rule are copied",
+        "any number: the last one that matches applies; tensors without a rule are copied",
     )
     parser.add_argument(
         "--rules",
@@ -100,7 +100,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.dask is not None and options.threads is not None:
-        msg = "--threads is for this machine; how many a worker of Dask has is told to the worker"
+        msg = "--threads is for this machine; a worker of Dask is given its own as it starts"
         raise MemdescError(msg)
     shards = options.shard_size
     given = ConvertOptions(

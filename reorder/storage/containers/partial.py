@@ -1,6 +1,6 @@
 """The folder in which an output grows: its lock, its files, and what the system says of them.
 
-It lies beside the target under a name that others can foresee, so nothing in it is trusted. No link
+It lies beside the target under a name that others can predict, so nothing in it is trusted. No link
 in it is followed, only the names below are removed, and anything else ends in an error.
 """
 
@@ -40,13 +40,13 @@ __all__ = [
     "reserve",
 ]
 
-# what lies in such a folder: the files of the output, the folder that they replace, the journal
+# what is in such a folder: the files of the output, the folder that they replace, the journal
 FILES, OLD, JOURNAL = "files", "old", "journal"
 _BINARY = getattr(os, "O_BINARY", 0)
 # a file may turn out to be a pipe, whose open would wait
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
-# Others read what grows, such as workers of other users, but do not put files beside it.
+# Others, such as workers of other users, may read what grows, but not put files beside it.
 _MODE, _OTHERS_WRITE = 0o755, 0o022
 # of renameat2: paths are relative to the working folder, and two names are exchanged
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2

@@ -2,7 +2,7 @@
 
 It grows in a folder beside the target, `.NAME.memdesc-partial`, so that a later process can go on
 with it: `files/` holds the files of the plan, `journal` is the caller's. A process holds the lock
-of that folder as long as it writes.
+of that folder while it writes.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _is_moved(target: Path, name: str) -> bool:
 
 
 def _check_replaced(target: Path, written: set[str]) -> None:
-    """Refuse to replace a folder with files that would be lost, or what cannot be renamed."""
+    """Refuse to replace a folder whose files would be lost, or what cannot be renamed."""
     if target.is_mount():
         msg = f"{str(target)!r} is a mount point, which cannot be replaced; write elsewhere"
         raise MemdescError(msg)
@@ -132,14 +132,14 @@ class Writer:
     Parameters
     ----------
     target : Path
-        What the output is called when it is whole: a file, or a folder with all files.
+        The name of the output when it is whole: a file, or a folder with all files.
     files : sequence of PlannedFile
         What it consists of. Of several files for a target that is not a folder, all get their names
         beside it; the last one is the target.
     is_folder : bool
         Whether the target is a folder.
     resume : bool
-        Whether to go on with what an earlier process has written; else that is removed.
+        Whether to go on with what an earlier process has written, which is removed otherwise.
     overwrite : bool
         Whether the target may exist.
 
@@ -203,7 +203,7 @@ class Writer:
 
     @property
     def open(self) -> Partial:
-        """The folder that it grows in, as long as this writes.
+        """The folder that it grows in, while this writes.
 
         Raises
         ------
@@ -216,7 +216,7 @@ class Writer:
         return self._partial
 
     def _final(self, file: str) -> Path:
-        """Return what a file of the plan is called in the end."""
+        """Return the final path of a file of the plan."""
         return (self.target if self._is_folder else self.target.parent) / file
 
     def where(self, name: str) -> tuple[Path, Span]:

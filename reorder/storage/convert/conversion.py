@@ -1,4 +1,4 @@
-"""A checkpoint converted: planned, checked and cut into pieces, run, read back, and named.
+"""The conversion of a checkpoint: planned, checked, cut into pieces, run, read back, and named.
 
 The path of a conversion: `rules` say what becomes of which tensors; `plan` assigns them, and makes
 `jobs`, one for each tensor or record; `outputs` lays out the files; each job is cut into pieces
@@ -311,7 +311,7 @@ class Conversion(NamedTuple):
         Parameters
         ----------
         progress : callable, optional
-            As of `convert`; it has been told what is planned.
+            As of `convert`, without the first call.
         execute : callable, optional
             Runs tasks by a function, and calls back with each that has finished; by default on
             threads of this process.
@@ -327,25 +327,25 @@ class Conversion(NamedTuple):
             If something fails; the output has not got its name then, and can be resumed.
         """
         with _system_errors_named():
-            told = _Told(progress, self)
+            counter = _Counter(progress, self)
             run_all = execute or partial(_on_threads, options=self.options)
             if self.is_finished:
-                self._check_finished(told, run_all)
+                self._check_finished(counter, run_all)
                 return self.report
-            resumed = self._write(told, run_all)
+            resumed = self._write(counter, run_all)
             return self.report._replace(tasks=self.task_count, resumed=resumed)
 
-    def _check_finished(self, told: _Told, execute: Execute) -> None:
+    def _check_finished(self, counter: _Counter, execute: Execute) -> None:
         """Make sure that an output which is whole is the one that is planned."""
         finished = self.finished
         if self.options.verify or not finished.is_marked:
             with finished.refusing():
                 finished.check_pieces()
-                self._verify(finished.places().__getitem__, told, execute)
+                self._verify(finished.places().__getitem__, counter, execute)
             finished.mark(finished.folder)
         remove_left(self.target)
 
-    def _write(self, told: _Told, execute: Execute) -> int:
+    def _write(self, counter: _Counter, execute: Execute) -> int:
         """Write the output; returns how many tasks an earlier process had done."""
         options, facts = self.options, self.facts
         writer = Writer(
@@ -364,29 +364,29 @@ class Conversion(NamedTuple):
 
                 def finish(number: int, task: Task) -> None:
                     journal.add(number, task.written)
-                    told.add("converting", task.written)
+                    counter.add("converting", task.written)
 
-                execute(told.without(self.tasks(where), done), finish, methodcaller("run"))
+                execute(counter.without(self.tasks(where), done), finish, methodcaller("run"))
                 _check_sources(self.states)
             if options.verify:
-                self._verify(where, told, execute)
+                self._verify(where, counter, execute)
             writer.finish(self.finished.mark)
         for path in self.output.stale:
             path.unlink(missing_ok=True)
         return len(done)
 
-    def _verify(self, where: Where, told: _Told, execute: Execute) -> None:
+    def _verify(self, where: Where, counter: _Counter, execute: Execute) -> None:
         """Compare what was written with the definition."""
         tasks = self.tasks(where, Bound(_CHECKED, self.options.max_bytes))
         execute(
             enumerate(tasks),
-            lambda _, task: told.add("verifying", task.written),
+            lambda _, task: counter.add("verifying", task.written),
             methodcaller("check"),
         )
 
 
-class _Told:
-    """Tells a caller how far a conversion is; threads add to it at the same time."""
+class _Counter:
+    """Counts bytes for the progress callback; threads add to it at the same time."""
 
     def __init__(
         self, progress: Callable[[ConvertProgress], None] | None, conversion: Conversion
@@ -397,7 +397,7 @@ class _Told:
         self._total = conversion.nbytes * ((not conversion.is_finished) + is_verified)
 
     def add(self, stage: str, nbytes: int) -> None:
-        """Count bytes, and say so."""
+        """Count bytes, and call the callback."""
         if self._progress is None:
             return
         with self._lock:
@@ -493,7 +493,7 @@ def convert(
         # workers have other working folders
         made = plan_conversion(given.absolute(), wanted.absolute(), rules, options)
         execute = on_cluster(client, made)
-    _Told(progress, made).add("planned", 0)
+    _Counter(progress, made).add("planned", 0)
     return made.report if options.dry_run else made.run(progress, execute)
 
 

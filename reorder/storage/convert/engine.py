@@ -17,7 +17,7 @@ _SECONDS = 0.2
 
 
 class _Queue:
-    """Tasks that threads take in order, as long as their bytes fit."""
+    """Tasks that threads take in order, while their bytes fit."""
 
     def __init__(self, tasks: Iterable[tuple[int, Task]], max_bytes: int) -> None:
         self._tasks = iter(tasks)

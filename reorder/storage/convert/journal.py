@@ -143,7 +143,7 @@ class Journal:
 
 
 def facts_left(target: Path) -> Any:
-    """Return which conversion left a journal beside a target; None where there is no such one."""
+    """Return which conversion left a journal beside a target; None if there is no journal."""
     try:
         with open_file(partial_folder(target) / JOURNAL) as file:
             return json.loads(file.readline(_MAX_FACTS))

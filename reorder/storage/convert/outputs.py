@@ -145,8 +145,9 @@ def plan_output(
         made = Output(
             files, (), is_folder=False, warnings=_not_kept(source, container), stale=stale
         )
-    is_told = any(file.name == CONFIG for file in made.files)
-    warnings += [*made.warnings, *filter(None, [undeclared(plan)] if not is_told else [])]
+    warnings += made.warnings
+    if all(file.name != CONFIG for file in made.files):
+        warnings += filter(None, [undeclared(plan)])
     return made._replace(warnings=tuple(warnings))
 
 
