@@ -106,8 +106,21 @@ def _address_in(path: Path) -> str:
         raise MemdescError(msg) from None
 
 
-def worker_threads(client: Client) -> int:
-    """Return the most threads of a worker: as many tasks hold memory there at a time."""
+def worker_threads(client: object) -> int:
+    """Return the most threads of a worker: as many tasks hold memory there at a time.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such client, or it does not wait for answers.
+    """
+    try:
+        from distributed import Client  # optional
+    except ImportError:
+        raise MemdescError(_INSTALL) from None
+    if not isinstance(client, Client) or client.asynchronous:
+        msg = f"client must be a synchronous distributed.Client, not {short_repr(client)}"
+        raise MemdescError(msg)
     return int(max(client.nthreads().values(), default=1))
 
 

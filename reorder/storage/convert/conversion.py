@@ -458,7 +458,8 @@ def convert(
     ------
     MemdescError
         If a path, a rule or a tensor does not fit, with the rule, the tensor and the way out,
-        before anything is written; or if a file cannot be read or written.
+        before anything is written; or if a file cannot be read or written. A flag of the command
+        that it names is an option here.
 
     Examples
     --------
@@ -478,6 +479,9 @@ def convert(
     >>> folder.cleanup()
     """
     given, wanted = as_path(source), as_path(target)
+    if progress is not None and not callable(progress):
+        msg = f"progress must be a function, not {short_repr(progress)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
     if client is None:
         made = plan_conversion(given, wanted, rules, options)
         execute = None

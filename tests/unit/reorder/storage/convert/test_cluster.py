@@ -158,6 +158,13 @@ def test_an_error_of_a_worker_ends_the_conversion_and_it_is_resumed(
     assert _contents(target) == _alone(source, tmp_path / "one.safetensors")
 
 
+def test_a_client_is_one_of_dask(tmp_path: Path) -> None:
+    given: Any = "tcp://127.0.0.1:8786"
+    source = _checkpoint(tmp_path / "in.safetensors")
+    with pytest.raises(MemdescError, match="client must be a synchronous distributed"):
+        reorder.convert(source, tmp_path / "x.npz", _RULES, _OPTIONS, None, given)
+
+
 def test_what_is_no_cluster_is_refused_before_a_byte_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -151,3 +151,10 @@ def test_options_are_one_value(model: Path, tmp_path: Path) -> None:
     numbers: Any = np.int64(1 << 20)
     options = reorder.ConvertOptions(max_bytes=numbers, threads=1)
     assert reorder.convert(model, tmp_path / "out", _RULES, options).tasks
+
+
+def test_a_callback_that_is_none_is_refused(model: Path, tmp_path: Path) -> None:
+    given: Any = 5
+    with pytest.raises(MemdescError, match="progress must be a function, not 5"):
+        reorder.convert(model, tmp_path / "out", _RULES, _SMALL, given)
+    assert not (tmp_path / "out").exists()
