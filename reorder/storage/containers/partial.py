@@ -317,10 +317,8 @@ def exchange(folder: int, name: str, target: Path) -> bool:
     Returns whether that was possible: not all systems and file systems can.
     """
     rename = _renameat2()
-    if rename is None:
-        return False
     given = (folder, os.fsencode(name), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE)
-    return rename(*given) == 0
+    return rename is not None and rename(*given) == 0
 
 
 @cache

@@ -226,24 +226,36 @@ def test_a_child_that_is_forked_holds_no_lock(tmp_path: Path) -> None:
     files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
     writer = Writer(target, files)
     asked, answer = os.pipe()
+    closed, said = os.pipe()
     child = os.fork()
-    if not child:  # it lives on until it is told to end, and closes what it has
+    if not child:  # it closes what it has, and lives on until it is told to end
         try:
             writer.discard()
             os.close(answer)
+            os.write(said, b"x")
             os.read(asked, 1)
         finally:
             os._exit(0)
+    os.close(said)
     try:
+        assert os.read(closed, 1)
         with pytest.raises(InUseError):
             Writer(target, files)
         writer.write("a", 0, np.ones(100, np.uint8))
         writer.close()
         write(target, resume=True)
     finally:
-        os.close(answer)
-        os.close(asked)
+        for handle in (answer, asked, closed):
+            os.close(handle)
         os.waitpid(child, 0)
+
+
+def test_removing_a_file_that_is_not_there_makes_no_folder(tmp_path: Path) -> None:
+    folder = Partial(begun(tmp_path / _NAME))
+    with pytest.raises(FileNotFoundError):
+        folder.remove("files/no/x")
+    assert not (folder.path / "files" / "no").exists()
+    folder.close()
 
 
 def test_a_folder_is_in_use_as_long_as_somebody_writes_in_it(tmp_path: Path) -> None:
