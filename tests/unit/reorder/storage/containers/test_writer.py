@@ -245,6 +245,25 @@ def test_a_file_beside_the_target_is_not_replaced_either(tmp_path: Path) -> None
     assert _names(tmp_path) == {"x.npy.json"}
 
 
+def test_files_beside_a_folder_are_not_its_own(tmp_path: Path) -> None:
+    files = [PlannedFile(name, 10, (), {name: Span(0, 10)}) for name in ("data", "more", "x")]
+    (tmp_path / "data").write_text("mine")
+    with Writer(tmp_path / "model", files, is_folder=True) as writer:
+        writer.finish()
+    assert _names(tmp_path) == {"data", "model"}
+    assert (tmp_path / "data").read_text() == "mine"
+
+
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_what_completes_a_file_is_told_its_final_name(tmp_path: Path, *, is_folder: bool) -> None:
+    seen: list[tuple[Path, Path]] = []
+    file = PlannedFile("x", 10, (), {"x": Span(0, 10)}, lambda *paths: seen.append(paths))
+    target = tmp_path / ("model" if is_folder else "x")
+    with Writer(target, [file], is_folder=is_folder) as writer:
+        writer.finish()
+    assert seen == [(partial_folder(target) / "files" / "x", target / "x" if is_folder else target)]
+
+
 def _ended_between_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Writer:
     """End a writer of an array whose descriptor has its name already."""
     target = folder / "x.npy"
@@ -297,6 +316,10 @@ def test_data_that_somebody_removes_between_the_names_are_written_again(tmp_path
         grown = writer.open.path / "files"
     for name in names[:-1]:
         (grown / name).rename(tmp_path / name)
+    given = {"is_folder": False, "overwrite": False}
+    check_target(tmp_path / "x", files, **given, resume=True)
+    with pytest.raises(MemdescError, match="data' exists"):
+        check_target(tmp_path / "x", files, **given)
     with Writer(tmp_path / "x", files, resume=True) as writer:
         assert writer.is_resumed
         assert _names(tmp_path) == {partial_folder(tmp_path / "x").name}
