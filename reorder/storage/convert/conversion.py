@@ -238,6 +238,16 @@ class Conversion(NamedTuple):
         return Finished(self.target, self.output, json.dumps(facts))
 
     @property
+    def passes(self) -> int:
+        """How often all bytes are written or compared.
+
+        Never, if the output is whole and known to be of this conversion.
+        """
+        if self.is_finished:
+            return 1 if self.options.verify or not self.finished.is_marked else 0
+        return 2 if self.options.verify else 1
+
+    @property
     def report(self) -> ConvertReport:
         """What is planned."""
         entries = [entry for job in self.jobs for entry in job.sources.values()]
@@ -338,7 +348,7 @@ class Conversion(NamedTuple):
     def _check_finished(self, counter: _Counter, execute: Execute) -> None:
         """Make sure that an output which is whole is the one that is planned."""
         finished = self.finished
-        if self.options.verify or not finished.is_marked:
+        if self.passes:
             with finished.refusing():
                 finished.check_pieces()
                 self._verify(finished.places().__getitem__, counter, execute)
@@ -393,8 +403,7 @@ class _Counter:
     ) -> None:
         self._progress, self._report = progress, conversion.report
         self._lock, self._done = Lock(), 0
-        is_verified = conversion.options.verify or conversion.is_finished
-        self._total = conversion.nbytes * ((not conversion.is_finished) + is_verified)
+        self._total = conversion.nbytes * conversion.passes
 
     def add(self, stage: str, nbytes: int) -> None:
         """Count bytes, and call the callback."""

@@ -183,7 +183,7 @@ def check_left(made: Conversion) -> list[str]:
     """
     target, options = made.target, made.options
     if made.is_finished:
-        if options.verify or made.finished.is_marked:
+        if options.verify or not made.passes:
             return []
         msg = (
             f"nothing shows that {str(target)!r}, which is complete, was written by this "

@@ -64,7 +64,9 @@ def test_what_is_resumed_is_not_counted_again(model: Path, tmp_path: Path) -> No
     reorder.convert(model, tmp_path / "fresh", _RULES, _SMALL)
     assert _contents(tmp_path / "out") == _contents(tmp_path / "fresh")
     # of what is whole, nothing is left to do
-    assert reorder.convert(model, tmp_path / "out", _RULES, options).tasks == 0
+    seen.clear()
+    assert reorder.convert(model, tmp_path / "out", _RULES, options, seen.append).tasks == 0
+    assert [(now.stage, now.total) for now in seen] == [("planned", 0)]
 
 
 def test_a_dry_run_says_what_would_become_of_each_tensor(model: Path, tmp_path: Path) -> None:
