@@ -126,12 +126,12 @@ def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None
 
 
 def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
-    """Return the job of a tensor of which a rule moves the layout or the type.
+    """Return the job of a tensor whose layout or type a rule changes.
 
     Raises
     ------
     MemdescError
-        If it cannot be moved so: with the rule and the tensor.
+        If that is not possible; with the rule and the tensor.
     """
     name = rule.renamed(entry.name)
     if rule.is_renaming:
@@ -254,7 +254,7 @@ def record_job(group: Group, rule: Rule, format_name: str) -> Job:
 
 
 def _target(src: RecordDesc, rule: Rule) -> RecordDesc:
-    """Return the record that a rule asks for; group and scales are by default those of src."""
+    """Return the record that a rule asks for; by default group and scales are those of src."""
     if rule.dst is None or rule.dtype is not None:
         msg = f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
         raise MemdescError(msg)
@@ -266,7 +266,7 @@ def _target(src: RecordDesc, rule: Rule) -> RecordDesc:
 
 
 def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
-    """Return what an entry holds, by its descriptor, or by what a rule says of it.
+    """Return what an entry holds, as its descriptor or a rule says.
 
     Raises
     ------
@@ -296,7 +296,7 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
 
 
 def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
-    """Return the layout of a name, with dims from the shape."""
+    """Return the layout that a rule names, with dims from the shape."""
     words = data_type(entry.dtype)
     dtype = words if rule.holds is None else data_type(rule.holds)
     if rule.dims is not None:
@@ -318,12 +318,12 @@ def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
 
 
 def _ndims(name: str, shape: tuple[int, ...]) -> int:
-    """Return how many dims a name for any number of them has: each block adds an axis."""
+    """Return the number of dims of a name that fits any: each block adds an axis to the shape."""
     return len(shape) - len(re.findall("[0-9]+[a-z]", name))
 
 
 def _element(name: str, dtype: str, bits: int) -> str:
-    """Return the type of the elements of a name: packings exist for few widths only."""
+    """Return the type of the elements under a name: packings exist for few widths only."""
     try:
         resolve(name, (), bits)
     except UnsupportedFormatError:
