@@ -1,4 +1,4 @@
-"""config.json of a model: what it says of quantised weights after these have moved.
+"""config.json of a model: what it says of quantised weights once they have changed.
 
 Sources: `quantization_config` of AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 (`checkpoint_format`),
 and vLLM 0.10, `gptq_marlin.py`, `marlin.py`.
@@ -98,7 +98,7 @@ def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
 
 
 def undeclared(plan: Plan) -> str:
-    """Return a warning where records have changed and no config.json is written; else nothing."""
+    """Return a warning if records have changed without a config.json, else an empty one."""
     made = [job for job in plan.moved if len(job.targets) > 1]
     names = sorted({job.dst.name for job in made if isinstance(job.dst, RecordDesc)})
     if not names:
@@ -107,7 +107,7 @@ def undeclared(plan: Plan) -> str:
 
 
 def _section(job: Job, config: dict[str, Any]) -> str | None:
-    """Return what is said of the record that a job makes, as JSON; None for plain numbers."""
+    """Return the section that declares what a job makes, as JSON; None for plain numbers."""
     if not isinstance(job.dst, RecordDesc):
         return None
     desc = job.dst

@@ -1,4 +1,4 @@
-"""Numbers of records that their new format cannot say, found before anything is written."""
+"""Numbers of records that the new format does not have, found before anything is written."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
 def _check_pieces(
     job: Job, descs: tuple[RecordDesc, RecordDesc], pieces: Cut[RecordPiece], threads: int
 ) -> None:
-    """Convert all pieces, and write none; the first one only, if it stands for all."""
+    """Convert all pieces without writing them; only the first, if it stands for all."""
     src, dst = descs
     places = {
         name: Place(entry.file, entry.offset, entry.nbytes) for name, entry in job.sources.items()

@@ -75,7 +75,7 @@ def output_format(target: Path) -> str:
     Raises
     ------
     MemdescError
-        If the ending is none of a container, and no folder is called so.
+        If no container has the ending, and there is no folder of that name.
     """
     if is_folder(target):
         if target.suffix and not target.is_dir():
@@ -200,7 +200,7 @@ def _plan_folder(
 
 
 def _kept(source: Path, path: Path) -> Path:
-    """Return a file of a model; refuse a link that leads out of it or nowhere.
+    """Return a file of a model; refuse a link that leads nowhere, or out of the folder.
 
     Raises
     ------
@@ -215,7 +215,7 @@ def _kept(source: Path, path: Path) -> Path:
 
 
 def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str) -> list[str]:
-    """Add which tensors were changed alone to the metadata; return a warning where there is none.
+    """Note in the metadata which tensors were changed alone; return a warning if there is none.
 
     What an earlier conversion noted is kept for the tensors that are copied.
     """
@@ -234,7 +234,7 @@ def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str
 
 
 def _hidden_orders(jobs: Sequence[Job]) -> tuple[str, ...]:
-    """Return a warning of permuted tensors that other readers take for row-major ones."""
+    """Return a warning of permuted tensors that other readers take for row-major."""
     moved = [tensor for job in jobs if not job.is_copy for tensor in job.targets.values()]
     names = [tensor.name for tensor in moved if is_order_hidden(tensor)]
     if not names:
@@ -247,7 +247,7 @@ def _hidden_orders(jobs: Sequence[Job]) -> tuple[str, ...]:
 
 
 def _left_out(container: Container) -> tuple[str, ...]:
-    """Return a warning of tensors that another format does not get."""
+    """Return a warning of tensors that are lost in another format."""
     if not container.left_out:
         return ()
     msg = (
@@ -271,7 +271,7 @@ def _first(names: Sequence[str]) -> str:
 
 
 def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
-    """Return a warning of the files of a model that an output of one file has no place for."""
+    """Return a warning of the files of a model that a single output file has no place for."""
     others = _others(source, container) if source.is_dir() else []
     if not others:
         return ()
@@ -283,7 +283,7 @@ def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
 
 
 def _check_beside(target: Path, files: Sequence[PlannedFile], container: Container) -> None:
-    """Refuse an output of which a file beside the target is read."""
+    """Refuse an output whose files beside the target would replace some of the input."""
     inputs = {*map(_real, container.files)}
     for file in files:
         path = target.parent / file.name
@@ -305,7 +305,7 @@ def _read(path: Path) -> bytes:
 
 
 def _others(source: Path, container: Container) -> list[Path]:
-    """Return the files of a model that hold no tensors, and its links, without hidden ones.
+    """Return the files of a model without tensors, and its links, but no hidden ones.
 
     Raises
     ------

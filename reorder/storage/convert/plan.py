@@ -140,7 +140,7 @@ def plan_jobs(
 
 
 def _elsewhere(name: str, source: Path) -> Entry:
-    """Return a tensor of another shard, which is not read."""
+    """Return a stand-in for a tensor of another shard, which is not read."""
     return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
 
 
@@ -184,12 +184,12 @@ def _assign(
 def _groups_of(
     rule: Rule, entries: Mapping[str, Entry], weights: Sequence[Siblings]
 ) -> list[Siblings]:
-    """Return the records of several tensors whose prefix is that of a rule.
+    """Return the records of several tensors whose prefix a rule matches.
 
     Raises
     ------
     MemdescError
-        If a tensor has the prefix, but not the others of its record.
+        If a tensor has the prefix, but others of its record are missing.
     """
     if not is_record(rule.src) or rule.src is None:
         return []
@@ -223,7 +223,7 @@ def _is_single_record(rule: Rule, entry: Entry) -> bool:
 
 
 def _check_names(jobs: list[Job]) -> None:
-    """Refuse two tensors of one name."""
+    """Refuse two tensors with the same name."""
     homes: dict[str, Job] = {}
     for job in jobs:
         for tensor in job.tensors:
@@ -240,12 +240,12 @@ def _check_names(jobs: list[Job]) -> None:
 def _check_whole(
     found: Sequence[Siblings], jobs: Sequence[Job], said: Said
 ) -> dict[str, list[tuple[Job, Siblings]]]:
-    """Return what rules change of quantised weights without the rest, by the rule's text.
+    """Return the parts of quantised weights that change alone, by the text of their rule.
 
     Raises
     ------
     MemdescError
-        If there is such a change, and none is allowed: with the rule, the tensors and the way out.
+        If there are any and that is not allowed; with the rule, the tensors and the way out.
     """
     homes = {entry.name: job for job in jobs for entry in (*job.sources.values(), *job.dropped)}
     renamed = _Renamed.of(jobs)
@@ -301,14 +301,14 @@ def _partial_warnings(partial: Mapping[str, Sequence[tuple[Job, Siblings]]]) -> 
 
 
 class _Renamed(NamedTuple):
-    """Single tensors by their new names, and these by the old ones."""
+    """Single tensors by their new names, and new names by old ones."""
 
     entries: Mapping[str, Entry]
     names: Mapping[str, str]
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> _Renamed:
-        """Return what single tensors are called."""
+        """Return the names of single tensors."""
         found = {
             tensor.name: job.sources[key]
             for job in jobs
@@ -349,7 +349,7 @@ def _changes(weight: Siblings, homes: Mapping[str, Job], renamed: _Renamed) -> I
 
 
 def _is_same(job: Job) -> bool:
-    """Whether a tensor keeps its bytes, its shape, and what is said of it."""
+    """Whether a tensor keeps its bytes, its shape and its descriptor."""
     if not job.is_copy or job.rule is None:
         return job.is_copy
     (entry,), (tensor,) = job.sources.values(), job.targets.values()
@@ -358,7 +358,7 @@ def _is_same(job: Job) -> bool:
 
 
 def _is_wider(job: Job) -> bool:
-    """Whether floats only get a wider type, which holds all of them."""
+    """Whether floats only get a wider type, which represents all of them."""
     src, dst = job.src, job.dst
     if not (isinstance(src, MemoryDesc) and isinstance(dst, MemoryDesc)):
         return False

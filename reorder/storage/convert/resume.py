@@ -46,7 +46,7 @@ _SHOWN = 3
 
 
 class Finished(NamedTuple):
-    """An output under its name, and which conversion it should be of.
+    """An output that has its name, and the conversion that should have written it.
 
     Attributes
     ----------
@@ -90,7 +90,7 @@ class Finished(NamedTuple):
         return hashlib.sha256(json.dumps([self.facts, states]).encode()).hexdigest().encode()
 
     def places(self) -> dict[str, Place]:
-        """Return where each tensor, and each file that is copied, lies."""
+        """Return the place of each tensor, and of each file that is copied."""
         return {
             name: Place(self.folder / file.name, span.offset, span.nbytes)
             for file in self.output.files
@@ -98,7 +98,7 @@ class Finished(NamedTuple):
         }
 
     def check(self, tensors: Iterable[Tensor]) -> None:
-        """Refuse an output that another conversion has written, as far as its headers tell.
+        """Refuse an output that another conversion has written, as far as its headers show.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Finished(NamedTuple):
                 self._refuse(f"{tensor.name} is {entry.desc!r}, and this one writes {wanted!r}")
 
     def check_pieces(self) -> None:
-        """Compare what is not of tensors, such as headers and config.json.
+        """Compare all but tensors, such as headers and config.json.
 
         Raises
         ------
@@ -142,7 +142,7 @@ class Finished(NamedTuple):
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Say of what differs in a comparison that it is another conversion's."""
+        """Name another conversion as the reason of a difference."""
         try:
             yield
         except DifferentError as error:
@@ -174,7 +174,7 @@ def is_finished(target: Path, options: ConvertOptions) -> bool:
 
 
 def check_left(made: Conversion) -> list[str]:
-    """Refuse to resume another conversion; return warnings of what is discarded or takes long.
+    """Refuse to resume another conversion; return warnings of what is discarded or slow.
 
     Raises
     ------

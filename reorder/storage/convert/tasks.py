@@ -53,7 +53,7 @@ Where = Callable[[str], Place]
 
 
 class DifferentError(MemdescError):
-    """What is there differs from what a task writes."""
+    """What was written differs from what a task writes."""
 
 
 class CopyTask(NamedTuple):
@@ -324,7 +324,7 @@ def _compare_runs(name: str, place: Place, runs: Runs, wanted: NDArray[np.uint8]
 
 
 def _compare(name: str, wanted: NDArray[np.generic], found: NDArray[np.generic]) -> None:
-    """Refuse what differs in a bit; NaN equals NaN."""
+    """Refuse arrays that differ in a bit; NaN equals NaN."""
     if np.array_equal(wanted, found, equal_nan=wanted.dtype.kind == "f"):
         return
     differ = np.argwhere(wanted != found)

@@ -60,7 +60,7 @@ def move_record(
     Raises
     ------
     MemdescError
-        If a file cannot be read or written, or numbers cannot be said in the new format.
+        If a file cannot be read or written, or the new format does not have a number.
     """
     codes = _codes(piece)
     made = None if codes is None else _numbers(piece, src, codes, name, threads)
