@@ -11,7 +11,7 @@ _ROOT = Path(__file__).parent
 _NEED_A_DEVICE = (_ROOT / "docs" / "opencl.md", _ROOT / "reorder" / "opencl")
 # Files that need a package of an extra, by its name: with the mark `peers`, as tests of others.
 _NEED_A_PACKAGE = {
-    "dask": (_ROOT / "docs" / "dask.md", _ROOT / "reorder" / "dask"),
+    "dask": (_ROOT / "docs" / "dask.md", _ROOT / "reorder" / "dask.py"),
     "zarr": (_ROOT / "docs" / "zarr.md", _ROOT / "reorder" / "zarr.py"),
 }
 
