@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES
+from reorder.values.binding import BETA
 from reorder.values.expressions import Expr, Function, let, name, number, select
 from reorder.values.formats import (
     FLOATS,
@@ -26,16 +27,13 @@ from reorder.values.formats import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
     from typing import Self, TypeGuard
 
     from reorder.values.binding import BoundAttr
     from reorder.values.formats import Format
 
-__all__ = ["BETA", "Formula", "integer_of", "magnitude_of", "operand_kind"]
-
-# name of the factor of what dst held, among the names of roles
-BETA = "beta"
+__all__ = ["Formula", "integer_of", "magnitude_of"]
 
 _F32 = FLOATS["f32"]
 # the kinds in which integers are computed, the narrowest first
@@ -82,12 +80,12 @@ class Formula(ABC):
     def of(cls, src: str, dst: str, bound: BoundAttr) -> Self:
         """Return the formula between two types, with the parameters of a reorder."""
         work = working_type(src, dst, arithmetic=bound.is_arithmetic)
+        values = bound.by_role
         varying = tuple(operand.role for operand in bound.varying)
-        points = dict(zip((one.role for one in bound.operands), bound.values, strict=True))
-        scalars = [role for role in points if role not in varying] + [BETA] * bool(bound.beta)
-        difference = difference_type(src, work, points.get("src_zero_point"))
+        scalars = tuple(role for role in values if role not in varying)
+        difference = difference_type(src, work, values.get("src_zero_point"))
         ways = bound.saturates, bound.through_f16
-        return cls(src, dst, tuple(scalars), varying, work, difference, *ways)
+        return cls(src, dst, scalars, varying, work, difference, *ways)
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -104,37 +102,49 @@ class Formula(ABC):
         """Bits of an element of src and of dst."""
         return DATA_TYPES[self.src].bits, DATA_TYPES[self.dst].bits
 
-    def convert(self, code: Expr, operand: Callable[[str], Expr], old: Expr) -> Expr:
-        """Return the element of dst.
+    def kind_of_role(self, role: str) -> str:
+        """Return the kind of a scale, a zero point or beta: zero points are integers."""
+        return "s32" if role.endswith("point") else self.work
 
-        Parameters
-        ----------
-        code, old : Expr
-            The element of src, and the one that dst holds, for beta.
-        operand : callable
-            Returns the value of a role.
+    def function(
+        self, called: str, names: tuple[str, str], constants: Mapping[str, float] = {}
+    ) -> Function:
+        """Return the function that converts an element.
+
+        Its parameters are the element of src, the roles without the `constants`, and with beta
+        the element that dst holds. `names` are those of the two elements.
         """
+        code, old = map(name, names, map(self.kind_of, (self.src, self.dst)))
+        kinds = {role: self.kind_of_role(role) for role in self.roles}
+        params = {role: name(role, kind) for role, kind in kinds.items() if role not in constants}
+        operands = params | {role: number(value, kinds[role]) for role, value in constants.items()}
+        given = (code, *params.values(), *([old] if BETA in kinds else []))
+        return Function(called, given, old.kind, self._converted(code, operands, old))
+
+    def _converted(self, code: Expr, operands: Mapping[str, Expr], old: Expr) -> Expr:
+        """Return the element of dst."""
         roles, work, src, dst = self.roles, self.work, FORMATS[self.src], FORMATS[self.dst]
         if work in INTEGERS:
-            is_number = isinstance(src, IntegerFormat)
-            value = integer_of(code, src) if is_number else code.differs(0).cast("s32")
-            return self.encode(value, self.dst)
+            x = code.differs(0).cast("s32")
+            return self.encode(
+                integer_of(code, src) if isinstance(src, IntegerFormat) else x, self.dst
+            )
         if not roles and isinstance(src, FloatFormat) and _rounds_code(dst, src):
-            return _round_code(code.cast("u32"), src, dst, self.kind_of(self.dst))
-        x = let("x", self._difference(code, operand))
+            return _masked(_round_code(code.cast("u32"), src, dst), dst, self.kind_of(self.dst))
+        x = let("x", self._difference(code, operands))
         if "src_scale" in roles:
-            x = let("scaled", operand("src_scale") * x)
+            x = let("scaled", operands["src_scale"] * x)
         if BETA in roles:
-            x = let("total", x + let("added", operand(BETA) * self.decode(old, self.dst, work)))
+            x = let("total", x + let("added", operands[BETA] * self.decode(old, self.dst, work)))
         if "dst_scale" in roles:
-            x = let("quotient", self.divide(x, operand("dst_scale")))
+            x = let("quotient", self.divide(x, operands["dst_scale"]))
         if "dst_zero_point" in roles:
-            x = let("shifted", x + operand("dst_zero_point").nearest(work))
+            x = let("shifted", x + operands["dst_zero_point"].nearest(work))
         if isinstance(src, IntegerFormat) and not roles and _has_integers(dst, src, work):
             return _encode_exact(x, dst, self.kind_of(self.dst), is_signed=src.is_signed)
         limit = largest_number(self.dst)
         if self.saturates and limit is not None:
-            x = _saturate(x, limit)
+            x = _saturate(x, limit, keeps_nan=not roles and self.src not in INTEGERS)
         if roles and isinstance(dst, FloatFormat):
             # every NaN becomes the one that comes out of arithmetic
             nan = number(FLOATS[work].nan, f"u{work[1:]}").value_of_bits()
@@ -143,12 +153,12 @@ class Formula(ABC):
             x = let("rounded", self.decode(self.encode(x, "f16"), "f16", work))
         return self.encode(x, self.dst)
 
-    def _difference(self, code: Expr, operand: Callable[[str], Expr]) -> Expr:
+    def _difference(self, code: Expr, operands: Mapping[str, Expr]) -> Expr:
         """Return the value of src, less its zero point."""
         x, form = self.decode(code, self.src, self.work), FORMATS[self.src]
         if "src_zero_point" not in self.roles or not isinstance(form, IntegerFormat):
             return x
-        point = operand("src_zero_point")
+        point = operands["src_zero_point"]
         if self.difference == self.work:
             # in f32 both are exact, and so is the difference
             return x - point.cast(self.work)
@@ -172,7 +182,9 @@ class Formula(ABC):
         if isinstance(form, ExponentFormat):
             body = _decode_exponent(bits, form, FLOATS[work])
         else:
-            body = _decode_float(bits, form, FLOATS[work])
+            # denormals that round to 0 need not be decoded
+            skips = not self.roles and self.dst in INTEGERS and form.bias > _SMALL
+            body = _decode_float(bits, form, FLOATS[work], has_denormals=not skips)
         return Function(f"decode_{dtype}", (bits,), work, body)(code)
 
     def encode(self, value: Expr, dtype: str) -> Expr:
@@ -188,10 +200,9 @@ class Formula(ABC):
             body = _encode_exponent(given, form)
         elif value.kind in INTEGERS:
             body = _masked(_clamp(given, form), form, kind)
-        elif value.kind == "f32" and form.bits <= _NARROW:
-            body = _round_narrow(given, form)
         else:
-            body = _masked(_round(given, form), form, kind)
+            is_narrow = value.kind == "f32" and form.bits <= _NARROW
+            body = _masked((_round_narrow if is_narrow else _round)(given, form), form, kind)
         return Function(f"encode_{dtype}", (given,), kind, body.cast(kind))(value)
 
     def float_of_integer(self, code: Expr, form: IntegerFormat, work: str) -> Expr:
@@ -201,11 +212,6 @@ class Formula(ABC):
     def divide(self, x: Expr, y: Expr) -> Expr:
         """Return a correctly rounded quotient of floats."""
         return x / y
-
-
-def operand_kind(role: str, work: str) -> str:
-    """Return the kind of a scale, a zero point or beta: zero points are integers."""
-    return "s32" if role.endswith("point") else work
 
 
 def magnitude_of(value: Expr) -> Expr:
@@ -218,12 +224,12 @@ def _is_nan(value: Expr) -> Expr:
     return magnitude_of(value) > FLOATS[value.kind].overflow
 
 
-def _decode_float(code: Expr, form: FloatFormat, wide: FloatFormat) -> Expr:
+def _decode_float(code: Expr, form: FloatFormat, wide: FloatFormat, *, has_denormals: bool) -> Expr:
     """Return a float exactly; a NaN keeps its sign and payload, and becomes quiet."""
     up, bias = wide.mantissa - form.mantissa, wide.bias - form.bias
     magnitude = let("magnitude", code & form.sign - 1)
     bits = (magnitude + (bias << form.mantissa) if bias else magnitude) << up
-    if bias:
+    if bias and has_denormals:
         kind = f"f{wide.bits}"
         step = number(2.0 ** (1 - form.bias - form.mantissa), kind)
         denormal = (magnitude.cast(kind) * step).bits()
@@ -319,7 +325,7 @@ def _rounds_code(wanted: Format, form: FloatFormat) -> TypeGuard[IntegerFormat]:
     return not form.has_inf or form.bias == _F32.bias or beyond >= max(wanted.high, -wanted.low)
 
 
-def _round_code(code: Expr, form: FloatFormat, wanted: IntegerFormat, kind: str) -> Expr:
+def _round_code(code: Expr, form: FloatFormat, wanted: IntegerFormat) -> Expr:
     """Return the code of the nearest integer from that of a float; it saturates, and NaN is 0."""
     up, bias = _F32.mantissa - form.mantissa, _F32.bias - form.bias
     last = form.overflow if form.has_inf else min(form.nan, form.sign) - 1
@@ -333,22 +339,19 @@ def _round_code(code: Expr, form: FloatFormat, wanted: IntegerFormat, kind: str)
         value = let("raised", value.at_least(number(wanted.low, "f32")))
     # the codes of negative numbers are above those of NaN
     tested = magnitude if wanted.is_signed else code
-    return select(tested > last, 0, let("rounded", _low_bits(value, wanted))).cast(kind)
+    return select(tested > last, 0, _low_bits(value, wanted))
 
 
 def _round_narrow(value: Expr, form: IntegerFormat) -> Expr:
     """Return the code of the nearest integer of at most 16 bits, ties to even; NaN is 0."""
     raised = let("raised", value.at_least(number(form.low, "f32")))
-    return select(_is_nan(value), 0, let("code", _low_bits(raised, form)))
+    return select(_is_nan(value), 0, _low_bits(raised, form))
 
 
 def _low_bits(value: Expr, form: IntegerFormat) -> Expr:
-    """Return the code of a number that is not below the least integer.
-
-    Adding 1.5 * 2^23 rounds to an integer, which the low bits of the sum hold.
-    """
+    """Return bits whose lowest are the nearest integer: those of a sum with 1.5 * 2^23."""
     inside = let("inside", value.at_most(number(form.high, "f32")))
-    return (inside + 1.5 * 2.0**_F32.mantissa).bits() & (1 << form.bits) - 1
+    return let("rounded", (inside + 1.5 * 2.0**_F32.mantissa).bits())
 
 
 def _round(value: Expr, form: IntegerFormat) -> Expr:
@@ -394,13 +397,17 @@ def integer_of(code: Expr, form: IntegerFormat) -> Expr:
     return code.cast(native) if code.kind in _NATIVE else code
 
 
-def _saturate(x: Expr, limit: float) -> Expr:
-    """Return a float brought to the largest numbers; a NaN stays as it is.
+def _saturate(x: Expr, limit: float, *, keeps_nan: bool) -> Expr:
+    """Return a float brought to the largest numbers; a NaN stays one.
 
-    Of comparisons of floats NVIDIA's compiler makes minima and maxima, which change NaNs.
+    With `keeps_nan` its sign and payload stay too. Of comparisons of floats NVIDIA's compiler makes
+    minima and maxima, which lose both.
     """
-    wide, largest = FLOATS[x.kind], number(limit, x.kind).bits()
-    magnitude = let("magnitude", magnitude_of(x))
-    is_beyond = (magnitude > largest).also(magnitude <= wide.overflow)
-    at_limit = (x.bits() & wide.sign | largest).value_of_bits()
+    high, low = number(limit, x.kind), number(-limit, x.kind)
+    if not keeps_nan:
+        x = let("lowered", select(x > high, high, x))
+        return let("saturated", select(x < low, low, x))
+    magnitude, wide = let("magnitude", magnitude_of(x)), FLOATS[x.kind]
+    is_beyond = (magnitude > high.bits()).also(magnitude <= wide.overflow)
+    at_limit = (x.bits() & wide.sign | high.bits()).value_of_bits()
     return let("saturated", select(is_beyond, at_limit, x))

@@ -22,13 +22,13 @@ _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&"))
 _SHIFTS = frozenset(("<<", ">>"))
 _CHAINS = frozenset("+|&")
 # what stands in parentheses inside another expression
-_COMPOUND = frozenset((*_COMPARISONS, *_SHIFTS, *"+-*/&|^?"))
+_COMPOUND = frozenset((*_COMPARISONS, *_SHIFTS, *"+-*/&|^?", "min", "max"))
 # Text of an operator: {0}, {1} and {2} are its operands, {a} and {b} with parentheses if needed.
 _INFIX = "{a} {op} {b}"
 _TEXTS = {"?": "{0} ? {1} : {2}", "cast": "({type}){a}"}
-# unsigned numbers from here on, and small or large powers of two, are hexadecimal
-_FIRST_HEX, _HEX_POWER = 127, 2.0**24
-_POWER = 0.5  # what frexp returns
+# unsigned numbers from here on, and powers of two outside of this range, are hexadecimal
+_FIRST_HEX, _LEAST, _LARGE = 127, 2.0**-10, 2.0**24
+_POWER = 0.5  # what `frexp` returns for powers of two
 
 
 def _infix(op: str) -> Callable[[Expr, Expr | float], Expr]:
@@ -38,6 +38,10 @@ def _infix(op: str) -> Callable[[Expr, Expr | float], Expr]:
         return Expr(op, "flag" if op in _COMPARISONS else left.kind, (left, right))
 
     return combine
+
+
+def _unary(op: str, letter: str) -> Callable[[Expr], Expr]:
+    return lambda operand: Expr(op, f"{letter}{operand.kind[1:]}", (operand,))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,6 +71,11 @@ class Expr:
     also = _infix("&&")
     at_least = _infix("max")
     at_most = _infix("min")
+    # the nearest integer, ties to even, as a float
+    rint = _unary("rint", "f")
+    # the bits of a float, and the float of bits
+    bits = _unary("as", "u")
+    value_of_bits = _unary("as", "f")
 
     def cast(self, kind: str) -> Expr:
         """Return the number in another kind; floats lose their fraction."""
@@ -77,18 +86,6 @@ class Expr:
     def nearest(self, kind: str) -> Expr:
         """Return the nearest number of a float kind, ties to even."""
         return self.cast(kind) if self.op == "number" else Expr("nearest", kind, (self,))
-
-    def rint(self) -> Expr:
-        """Return the nearest integer, ties to even, as a float."""
-        return Expr("rint", self.kind, (self,))
-
-    def bits(self) -> Expr:
-        """Return the bits of a float."""
-        return Expr("as", f"u{self.kind[1:]}", (self,))
-
-    def value_of_bits(self) -> Expr:
-        """Return the float that has these bits."""
-        return Expr("as", f"f{self.kind[1:]}", (self,))
 
 
 class Function(NamedTuple):
@@ -206,9 +203,11 @@ class Dialect(NamedTuple):
             # the literal of the least integer without its sign is beyond the type
             is_least = value == INTEGERS[kind].low
             return f"({value + 1}{suffix} - 1)" if is_least else f"{int(value)}{suffix}"
-        if frexp(value)[0] == _POWER and not 1 <= value < _HEX_POWER:
+        if frexp(value)[0] == _POWER and not _LEAST <= value < _LARGE:
             return f"0x1p{frexp(value)[1] - 1}{suffix}"
-        return f"{DATA_TYPES[kind].numpy.type(value)!s}{suffix}"
+        # the shortest that reads back
+        is_whole = value == int(value) and abs(value) < _LARGE
+        return f"{float(value) if is_whole else DATA_TYPES[kind].numpy.type(value)!s}{suffix}"
 
 
 def _nodes(root: Expr) -> Iterable[Expr]:

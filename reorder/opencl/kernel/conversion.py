@@ -15,8 +15,8 @@ import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError
 from memdesc.source import LANGUAGES
-from reorder.values.codecs import BETA, Formula, integer_of, operand_kind
-from reorder.values.convert import wide_dtype
+from reorder.values.binding import BETA
+from reorder.values.codecs import Formula, integer_of
 from reorder.values.expressions import Dialect, Function, name
 from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
@@ -192,31 +192,18 @@ def _check(made: Conversion, floats: Floats) -> None:
 
 def numbers_of(conversion: Conversion, bound: BoundAttr) -> dict[str, int]:
     """Return the parameters that are one number, by name; of floats the bits."""
-    values = {
-        operand.role: array[0]
-        for operand, array in zip(bound.operands, bound.values, strict=True)
-        if operand.role in conversion.scalars
-    } | {BETA: bound.beta}
-    found = {}
+    values, found = bound.by_role, {}
     for role in conversion.scalars:
-        number = values[role]
-        if not role.endswith("point"):
-            wide = wide_dtype(conversion.work)
-            number = np.array([number], wide).view(f"i{wide.itemsize}")[0]
-        found[f"{role}_value"] = int(number)
+        wide = DATA_TYPES[conversion.kind_of_role(role)].numpy
+        found[f"{role}_value"] = int(values[role].astype(wide).view(f"i{wide.itemsize}")[0])
     return found
 
 
 def buffers_of(conversion: Conversion, bound: BoundAttr) -> tuple[NDArray[Any], ...]:
     """Return the values of each role that differ along the dims, as the kernel reads them."""
-    kinds = {
-        role: np.dtype(np.int32) if role.endswith("point") else wide_dtype(conversion.work)
-        for role in conversion.varying
-    }
     return tuple(
-        values.astype(kinds[operand.role]).reshape(-1)
-        for operand, values in zip(bound.operands, bound.values, strict=True)
-        if operand.role in kinds
+        bound.by_role[role].astype(DATA_TYPES[conversion.kind_of_role(role)].numpy)
+        for role in conversion.varying
     )
 
 
@@ -246,21 +233,21 @@ def code_type(dtype: str) -> str:
 
 def operand_type(conversion: Conversion, role: str) -> str:
     """Return the type of a scale, a zero point or beta."""
-    return DIALECT.types[operand_kind(role, conversion.work)]
+    return DIALECT.types[conversion.kind_of_role(role)]
 
 
 def operand_value(conversion: Conversion, role: str, at: str) -> str:
     """Return the expression of the value of a role: at an offset, where it varies."""
     if role in conversion.varying:
         return f"{role}[{at}]"
-    kind = operand_kind(role, conversion.work)
+    kind = conversion.kind_of_role(role)
     bits = f"({DIALECT.types[kind.replace('f', 'u')]})p.{role}_value"
     return f"as_{DIALECT.types[kind]}({bits})" if kind in FLOATS else bits
 
 
 def integer_value(code: str, form: IntegerFormat) -> str:
     """Return the expression of a number, in a native type, from that of its code."""
-    return DIALECT.operand(integer_of(name(code, "u32"), form))
+    return f"({DIALECT.text(integer_of(name(code, 'u32'), form))})"
 
 
 def converted(
@@ -282,10 +269,8 @@ def converted(
     if conversion.is_move:
         return code
     arguments = [code, *map(operand, conversion.roles)]
-    if conversion.multiplies:
-        arguments.append(INVERSE)
-    if BETA in conversion.roles:
-        arguments.append(old)
+    arguments += [old] if BETA in conversion.roles else []
+    arguments += [INVERSE] if conversion.multiplies else []
     return f"convert_element({', '.join(arguments)})"
 
 
@@ -301,16 +286,10 @@ def conversion_lines(conversion: Conversion) -> Iterator[str]:
     yield _PRAGMA
     if "f64" in (conversion.work, conversion.difference) or conversion.divides_in_f64:
         yield _FP64
-    code, old = (
-        name(text, conversion.kind_of(dtype))
-        for text, dtype in (("code", conversion.src), ("old", conversion.dst))
-    )
-    roles = {role: name(role, operand_kind(role, conversion.work)) for role in conversion.roles}
-    params = [code, *roles.values()]
-    params += [name(INVERSE, "f32")] if conversion.multiplies else []
-    params += [old] if BETA in roles else []
-    body = conversion.convert(code, roles.__getitem__, old)
-    yield from _lines(Function("convert_element", tuple(params), old.kind, body))
+    function = conversion.function("convert_element", ("code", "old"))
+    if conversion.multiplies:
+        function = function._replace(params=(*function.params, name(INVERSE, "f32")))
+    yield from _lines(function)
     yield ""
 
 

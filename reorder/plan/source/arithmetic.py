@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import DATA_TYPES
 from memdesc.source.statements import Parameter
-from reorder.values.codecs import BETA, Formula, operand_kind
+from reorder.values.codecs import Formula
 from reorder.values.expressions import Dialect, Function, let, name, number, select
 from reorder.values.formats import FLOATS, INTEGERS
 
@@ -40,8 +40,8 @@ _TEXTS = {
     "as": "{prefix}as_{kind}({0})",
     "nearest": "({type}){a}",
     "rint": "{prefix}rint_{kind}({0})",
-    "min": "({0} < {1} ? {0} : {1})",
-    "max": "({0} > {1} ? {0} : {1})",
+    "min": "{a} < {b} ? {a} : {b}",
+    "max": "{a} > {b} ? {a} : {b}",
 }
 
 
@@ -83,27 +83,15 @@ def converter_of(
 ) -> Converter:
     """Write the conversion of an element."""
     formula = _Formula.of(src.name, dst.name, bound)
-    given, old = (
-        name(text, formula.kind_of(dtype.name)) for text, dtype in (("src", src), ("old", dst))
-    )
-    kinds = {role: operand_kind(role, formula.work) for role in formula.roles}
-    numbers = {BETA: bound.beta}
-    numbers |= {
-        one.role: values[0] for one, values in zip(bound.operands, bound.values, strict=True)
-    }
-    operands = {
-        role: name(role, kind) if role in formula.varying else number(numbers[role], kind)
-        for role, kind in kinds.items()
-    }
-    params = [given, *(operands[role] for role in formula.varying), *[old] * bool(bound.beta)]
-    body = formula.convert(given, operands.__getitem__, old)
+    constants = {role: bound.by_role[role][0] for role in formula.scalars}
+    function = formula.function("convert", ("src", "old"), constants)
     types = {kind: language.type_of(DATA_TYPES[kind]) for kind in _TYPES}
-    dialect = Dialect(
-        types, _SUFFIXES, _TEXTS, f"{prefix}_", "const volatile", tuple(_helpers(types))
+    helpers = tuple(_helpers(types))
+    dialect = Dialect(types, _SUFFIXES, _TEXTS, f"{prefix}_", "const volatile", helpers)
+    arrays = tuple(
+        Parameter(role, DATA_TYPES[formula.kind_of_role(role)]) for role in formula.varying
     )
-    functions = dialect.functions(Function("convert", tuple(params), old.kind, body))
-    arrays = tuple(Parameter(role, DATA_TYPES[kinds[role]]) for role in formula.varying)
-    return Converter(f"{prefix}_convert", functions, arrays, bool(bound.beta))
+    return Converter(f"{prefix}_convert", dialect.functions(function), arrays, bool(bound.beta))
 
 
 def _helpers(types: dict[str, str]) -> Iterator[Function]:
