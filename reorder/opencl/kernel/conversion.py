@@ -126,7 +126,7 @@ class Conversion(Formula):
             return x / y
         params = tuple(name(one, "f32") for one in ("x", "y", "inverse"))
         body = _quotient_lines(is_rounded=self.dst in INTEGERS)
-        return Function("quotient", params, "f32", body)(x, y, name(INVERSE, "f32"))
+        return Function("divide", params, "f32", body)(x, y, name(INVERSE, "f32"))
 
 
 class Floats(NamedTuple):
