@@ -38,10 +38,10 @@ __all__ = ["Formula", "integer_of", "magnitude_of"]
 _F32 = FLOATS["f32"]
 # the kinds in which integers are computed, the narrowest first
 _NATIVE = ("s32", "u32", "s64", "u64")
-# bits of the widest integers that the low bits of a sum with 1.5 * 2^23 hold
+# integers of at most this many bits fit the low bits of a sum with 1.5 * 2^23
 _NARROW = 16
 # A denormal that is not decoded is read as a number below 2^(1 - bias). With a bias above this one
-# it is less than a quarter, so it rounds to 0, as the denormal does.
+# that is less than a quarter, which rounds to 0 as the denormal does.
 _SMALL = 2
 
 
@@ -49,7 +49,7 @@ _SMALL = 2
 class Formula(ABC):
     """The data types of both sides, and the operations between them, by `reorder.values.convert`.
 
-    Subclasses are languages, which override what they compute in another form.
+    A subclass for each language overrides what that language computes in another form.
 
     Attributes
     ----------
@@ -111,8 +111,8 @@ class Formula(ABC):
     ) -> Function:
         """Return the function that converts an element.
 
-        Its parameters are the element of src, the roles without the `constants`, and with beta
-        the element that dst holds. `names` are those of the two elements.
+        Its parameters are the element of src, the roles that are not `constants`, and with beta
+        the element that dst holds. `names` are those of these two elements.
         """
         code, old = map(name, names, map(self.kind_of, (self.src, self.dst)))
         kinds = {role: self.kind_of_role(role) for role in self.roles}
@@ -270,7 +270,7 @@ def _encode_float(value: Expr, form: FloatFormat) -> Expr:
         normal = magnitude - (bias << wide.mantissa)
         denormal = magnitude & (1 << wide.mantissa) - 1 | 1 << wide.mantissa
         significand = let("significand", select(is_normal, normal, denormal))
-        # denormals lose more bits; beyond these nothing is left
+        # denormals lose more bits, up to all of them
         more, most = let("more", number(down + bias + 1, bits.kind) - exponent), wide.mantissa + 2
         shift = let("shift", select(is_normal, down, select(more < most, more, most)))
         half = (number(1, bits.kind) << shift - 1) - 1
@@ -313,9 +313,9 @@ def _encode_exact(value: Expr, form: FloatFormat, kind: str, *, is_signed: bool)
 
 
 def _rounds_code(wanted: Format, form: FloatFormat) -> TypeGuard[IntegerFormat]:
-    """Whether `_round_code` suits two types.
+    """Whether `_round_code` works for two types.
 
-    Denormals must become 0, and the code of an infinity, read as a number, must be out of range.
+    Denormals must become 0, and the code of infinity, read as a number, must be out of range.
     """
     if not isinstance(wanted, IntegerFormat) or wanted.bits > _NARROW:
         return False
@@ -349,7 +349,7 @@ def _round_narrow(value: Expr, form: IntegerFormat) -> Expr:
 
 
 def _low_bits(value: Expr, form: IntegerFormat) -> Expr:
-    """Return bits whose lowest are the nearest integer: those of a sum with 1.5 * 2^23."""
+    """Return the bits of a sum with 1.5 * 2^23, the lowest of which are the nearest integer."""
     inside = let("inside", value.at_most(number(form.high, "f32")))
     return let("rounded", (inside + 1.5 * 2.0**_F32.mantissa).bits())
 
@@ -374,7 +374,7 @@ def _clamp(value: Expr, form: IntegerFormat) -> Expr:
 
 
 def _masked(value: Expr, form: IntegerFormat, kind: str) -> Expr:
-    """Return an integer as an element: the bits that it has."""
+    """Return an integer as an element: its lowest bits."""
     has_more = int(kind[1:]) > form.bits
     return (value & (1 << form.bits) - 1 if has_more else value).cast(kind)
 
@@ -393,15 +393,15 @@ def integer_of(code: Expr, form: IntegerFormat) -> Expr:
     if form.is_signed and not INTEGERS[code.kind].is_signed and form.bits < int(native[1:]):
         # the sign is extended
         return (code ^ -form.low).cast(native) - -form.low
-    # narrower numbers are promoted by the language
+    # the language promotes narrower numbers
     return code.cast(native) if code.kind in _NATIVE else code
 
 
 def _saturate(x: Expr, limit: float, *, keeps_nan: bool) -> Expr:
     """Return a float brought to the largest numbers; a NaN stays one.
 
-    With `keeps_nan` its sign and payload stay too. Of comparisons of floats NVIDIA's compiler makes
-    minima and maxima, which lose both.
+    With `keeps_nan` its sign and payload stay too: NVIDIA's compiler turns comparisons of floats
+    into minima and maxima, which lose both.
     """
     high, low = number(limit, x.kind), number(-limit, x.kind)
     if not keeps_nan:

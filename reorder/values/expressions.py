@@ -1,7 +1,8 @@
 """Expressions over the bits and the value of one element, and their text in languages like C.
 
-Codecs and formulas (`reorder.values.codecs`) are expressions; a `Dialect` says how OpenCL C or C
-writes them. Kinds are named like data types: ``u32``, ``s64``, ``f32``; a comparison is a ``flag``.
+Codecs and formulas (`reorder.values.codecs`) are expressions; a `Dialect` prints them in OpenCL C
+or C. The kind of an expression is named like a data type, such as ``u32``, ``s64`` or ``f32``; that
+of a comparison is ``flag``.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ __all__ = ["Dialect", "Expr", "Function", "let", "name", "number", "select"]
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&"))
 _SHIFTS = frozenset(("<<", ">>"))
 _CHAINS = frozenset("+|&")
-# what stands in parentheses inside another expression
+# operators whose text needs parentheses inside another expression
 _COMPOUND = frozenset((*_COMPARISONS, *_SHIFTS, *"+-*/&|^?", "min", "max"))
-# Text of an operator: {0}, {1} and {2} are its operands, {a} and {b} with parentheses if needed.
+# The text of an operator: {0}, {1} and {2} are its operands, {a} and {b} the first and the last one
+# in parentheses if they need them.
 _INFIX = "{a} {op} {b}"
 _TEXTS = {"?": "{0} ? {1} : {2}", "cast": "({type}){a}"}
 # unsigned numbers from here on, and powers of two outside of this range, are hexadecimal
@@ -89,7 +91,7 @@ class Expr:
 
 
 class Function(NamedTuple):
-    """A function of named parameters; `body` is its result, or lines in the one language it has."""
+    """A function of named parameters; `body` is its result, or lines of one language."""
 
     name: str
     params: tuple[Expr, ...]
@@ -102,7 +104,7 @@ class Function(NamedTuple):
 
 
 def name(text: str, kind: str) -> Expr:
-    """Return a parameter, or any text that is an operand."""
+    """Return a parameter, or any text that needs no parentheses as an operand."""
     return Expr("name", kind, (), text)
 
 
@@ -131,13 +133,13 @@ class Dialect(NamedTuple):
     types, suffixes : mapping of str to str
         The type of each kind, and the suffix of its constants; none if it is missing.
     texts : mapping of str to str
-        How operators that languages write in different ways are written.
+        The text of operators that languages write in different ways.
     prefix : str
         What names of functions start with.
     product : str
         Qualifiers of a named product of floats.
     helpers : tuple of Function
-        What `texts` call.
+        Functions that `texts` call.
     """
 
     types: Mapping[str, str]

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 __all__ = ["HEAD", "INCLUDES", "Converter", "converter_of"]
 
-# a method of 16 is that of 0, where there are halves
+# FLT_EVAL_METHOD is 16 instead of 0 where compilers have halves
 INCLUDES = tuple(f"#include <{header}.h>" for header in ("float", "stdint", "string"))
 HEAD = """\
 #if __FINITE_MATH_ONLY__ + 0 || (FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16)
 #error "results differ from those of the reorder: floats must be evaluated as IEEE 754 says"
 #endif"""
 
-# the data types that are types in C; of others elements are bits
+# the data types that C has; elements of other types are declared as their bits
 _TYPES = ("f32", "f64", *(kind for kind in INTEGERS if not DATA_TYPES[kind].is_packed))
 _SUFFIXES = {"f32": "f", "u32": "u", "s64": "LL", "u64": "ULL"}
 _TEXTS = {
@@ -46,10 +46,10 @@ _TEXTS = {
 
 
 class Converter(NamedTuple):
-    """The function that converts an element: its name, and the lines of all it needs.
+    """The function that converts an element, and the lines of all functions it needs.
 
-    It takes the element of src, one of each of the `arrays` that differ along the dims, and with
-    `takes_old` the element of dst.
+    It takes the element of src, one element of each of the `arrays` (parameters that differ along
+    the dims), and with `takes_old` the element of dst.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Converter(NamedTuple):
 
 @dataclass(frozen=True)
 class _Formula(Formula):
-    """A formula between elements that the language converts where it can."""
+    """A formula in C, which converts between its own types by casts."""
 
     def kind_of(self, dtype: str) -> str:
         """Return the kind of an element."""
@@ -68,9 +68,7 @@ class _Formula(Formula):
 
     def decode(self, code: Expr, dtype: str, work: str) -> Expr:
         """Return the value of an element."""
-        return (
-            code.cast(work) if code.kind == dtype in FLOATS else super().decode(code, dtype, work)
-        )
+        return code.cast(work) if code.kind in FLOATS else super().decode(code, dtype, work)
 
     def encode(self, value: Expr, dtype: str) -> Expr:
         """Return the element nearest to a value."""
@@ -95,7 +93,7 @@ def converter_of(
 
 
 def _helpers(types: dict[str, str]) -> Iterator[Function]:
-    """Return functions for what C has no operator for."""
+    """Return functions for operations that C has no operator for."""
     for kind, given in (("u32", "f32"), ("f32", "u32"), ("u64", "f64"), ("f64", "u64")):
         x, declared = name("x", given), f"{types[kind]} same = 0;"
         copied = (declared, "memcpy(&same, &x, sizeof same);", "return same;")
@@ -105,7 +103,7 @@ def _helpers(types: dict[str, str]) -> Iterator[Function]:
 
 
 def _rint(x: Expr) -> Expr:
-    """Return the nearest integer: in a sum with so large a number no fraction is left."""
+    """Return the nearest integer: a sum with so large a number has no fraction."""
     large = 2.0 ** FLOATS[x.kind].mantissa
     size = let("size", select(x < 0, number(0, x.kind) - x, x))
     whole = let("whole", select(size < large, (size + large) - large, size))
