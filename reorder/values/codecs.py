@@ -232,10 +232,10 @@ def _decode_float(code: Expr, form: FloatFormat, wide: FloatFormat, *, has_denor
     if bias and has_denormals:
         kind = f"f{wide.bits}"
         step = number(2.0 ** (1 - form.bias - form.mantissa), kind)
-        denormal = (magnitude.cast(kind) * step).bits()
-        bits = select(magnitude >= 1 << form.mantissa, let("normal", bits), denormal)
+        denormal = let("denormal", (magnitude.cast(kind) * step).bits())
+        bits = select(magnitude < 1 << form.mantissa, denormal, let("normal", bits))
     if form.has_inf:
-        nan = magnitude << up | wide.nan
+        nan = let("nan", magnitude << up | wide.nan)
         special = let("special", select(magnitude > form.overflow, nan, wide.overflow))
         bits = select(magnitude <= form.largest, let("finite", bits), special)
     elif form.has_nan:
@@ -278,7 +278,7 @@ def _encode_float(value: Expr, form: FloatFormat) -> Expr:
     finite = let("finite", select(rounded > form.largest, form.overflow, rounded))
     nan: Expr | int = form.nan
     if form.has_inf:
-        nan = magnitude >> down & (1 << form.mantissa) - 1 | form.nan
+        nan = let("nan", magnitude >> down & (1 << form.mantissa) - 1 | form.nan)
     code = let("code", select(magnitude > wide.overflow, nan, finite))
     sign = bits >> wide.bits - 1 << form.bits - 1
     return code | (sign if form.has_negative_zero else select(code.equals(0), 0, sign))

@@ -312,29 +312,28 @@ def _lines(function: Function) -> Iterator[str]:
 # processors the functions of runtimes are slower than integers.
 def _decode_half(*, keeps_payload: bool = True) -> tuple[str, ...]:
     """Return the body of a decoder of `code`; without its payload a NaN keeps its sign."""
-    result = "(bits & 0x7fffffff) | sign"
-    if keeps_payload:
-        result = "magnitude > 0x7c00 ? 0x7fc00000 | magnitude << 13 | sign : bits"
     return (
         "const ushort half_code = (ushort)code;",
         "const uint bits = as_uint(vload_half(0, (const half *)&half_code));",
         "const uint magnitude = code & 0x7fff, sign = (code & 0x8000) << 16;",
-        f"return as_float({result});",
+        "const uint nan = 0x7fc00000 | magnitude << 13 | sign;",
+        "return as_float(magnitude > 0x7c00 ? nan : bits);"
+        if keeps_payload
+        else "return as_float((bits & 0x7fffffff) | sign);",
     )
 
 
 def _encode_half(*, keeps_payload: bool = True) -> tuple[str, ...]:
     """Return the body of an encoder of `value`; without its payload a NaN keeps its sign."""
-    result = "(half_code & 0x7fff) | sign"
-    if keeps_payload:
-        nan = "0x7e00 | (magnitude >> 13 & 0x3ff) | sign"
-        result = f"magnitude > 0x7f800000 ? {nan} : (uint)half_code"
     return (
         "ushort half_code;",
         "vstore_half_rte(value, 0, (half *)&half_code);",
-        "const uint bits = as_uint(value);",
-        "const uint magnitude = bits & 0x7fffffff, sign = bits >> 16 & 0x8000;",
-        f"return {result};",
+        "const uint bits = as_uint(value), sign = bits >> 16 & 0x8000;",
+        "const uint magnitude = bits & 0x7fffffff;",
+        "const uint nan = 0x7e00 | (magnitude >> 13 & 0x3ff) | sign;",
+        "return magnitude > 0x7f800000 ? nan : (uint)half_code;"
+        if keeps_payload
+        else "return (half_code & 0x7fff) | sign;",
     )
 
 
