@@ -31,10 +31,10 @@ _ROWS = {
 
 def written_in_c(x: NDArray[Any], src: str, dst: str) -> NDArray[np.uint8]:
     """Return the bytes that a compiled source writes."""
-    descs = [memory_desc(x.shape, dtype, "a") for dtype in (src, dst)]
-    moved = np.zeros(descs[1].nbytes, np.uint8)
+    plan = plan_reorder(memory_desc(x.shape, src, "a"), memory_desc(x.shape, dst, "a"))
+    moved = np.zeros(plan.dst.nbytes, np.uint8)
     with tempfile.TemporaryDirectory() as folder:
-        library = compile_library(plan_reorder(*descs).source("c"), Path(folder))
+        library = compile_library(plan.source("c"), Path(folder))
         library.tensor_reorder(address(x), address(moved))
     return moved
 
