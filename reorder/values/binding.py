@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.values.parameter import Parameter
 
-__all__ = ["BoundAttr", "ParameterLayout", "bind"]
+__all__ = ["BETA", "BoundAttr", "ParameterLayout", "bind"]
+
+
+# name of the factor of what dst held, among the names of roles
+BETA = "beta"
 
 
 class ParameterLayout(NamedTuple):
@@ -99,6 +103,13 @@ class BoundAttr(NamedTuple):
     def varying(self) -> tuple[ParameterLayout, ...]:
         """The parameters that differ along the dims: the operands of boxes beside src and dst."""
         return tuple(operand for operand in self.operands if not operand.is_scalar)
+
+    @property
+    def by_role(self) -> dict[str, NDArray[np.float64]]:
+        """The values of each role, flat, and that of beta."""
+        roles = (operand.role for operand in self.operands)
+        found = dict(zip(roles, self.values, strict=True))
+        return found | {BETA: np.array([self.beta])} if self.beta else found
 
     def arrays(self, wide: np.dtype[Any]) -> dict[str, NDArray[Any]]:
         """Return the values of each role as an array over the dims."""

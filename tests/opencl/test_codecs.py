@@ -1,4 +1,4 @@
-"""The codecs in OpenCL and those in C, which are generated apart, agree on every code."""
+"""The codecs in OpenCL and those in C, printed from the same expressions, agree on every code."""
 
 from __future__ import annotations
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.kernel.codecs import integer_value
-from reorder.opencl.kernel.conversion import PIXEL
+from reorder.opencl.kernel.conversion import PIXEL, integer_value
 from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:

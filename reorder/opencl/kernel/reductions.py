@@ -21,8 +21,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.extra import FACTORS, compensation_layout
 from reorder.opencl.kernel.access import Access, AccessKind
-from reorder.opencl.kernel.codecs import WIDE
-from reorder.opencl.kernel.conversion import decoder_of
+from reorder.opencl.kernel.conversion import DIALECT, decoder_of
 from reorder.opencl.kernel.launch import (
     MAX_INT,
     Body,
@@ -32,6 +31,9 @@ from reorder.opencl.kernel.launch import (
     with_params,
 )
 from reorder.opencl.kernel.statements import block_offset
+from reorder.values.codecs import magnitude_of
+from reorder.values.expressions import name, number, select
+from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -172,18 +174,18 @@ class Ranges(Body):
     def functions(self, pattern: Pattern) -> Iterator[str]:  # noqa: ARG002 - nothing converts
         """Return the decoder of an element."""
         yield ""
-        yield from decoder_of(self.dtype, self.work)[1]
+        yield from decoder_of(self.dtype, self.work)
 
     def lines(self, pattern: Pattern) -> Iterator[str]:
         """Return the body: each work item compares some elements, then the group their results."""
-        wide = WIDE[self.work]
+        real, value = DIALECT.types[self.work], name("value", self.work)
         dims = range(sum(len(axis) for axis, _ in self.axes))
-        yield f"__local {wide.real} lows[{pattern.work_items}], highs[{pattern.work_items}];"
+        yield f"__local {real} lows[{pattern.work_items}], highs[{pattern.work_items}];"
         yield "const uint item = get_local_id(0);"
         yield "index_t scale = get_group_id(0);"
         for dim in reversed(dims):
             yield f"const index_t g{dim} = scale % p.count{dim}; scale /= p.count{dim};"
-        yield f"{wide.real} low = 0, high = 0;"
+        yield f"{real} low = 0, high = 0;"
         yield f"const index_t first = (index_t)get_group_id(1) * {pattern.work_items} + item;"
         yield f"for (index_t k = first; k < p.total; k += {pattern.work_items} * p.parts) {{"
         yield "index_t rest = k, at = p.offset;"
@@ -195,10 +197,14 @@ class Ranges(Body):
             for dim in axis:
                 index = f"i{dim}" if index == "0" else f"({index} * p.size{dim} + i{dim})"
             yield f"at += {block_offset(index, f'p.axis{j}', blocks)};"
-        yield f"{wide.real} value = {decoder_of(self.dtype, self.work)[0]}(src[at]);"
-        magnitude = f"as_{wide.bits}(value) & {wide.number(wide.form.sign - 1)}"
-        yield f"if (({magnitude}) >= {wide.number(wide.form.overflow)})"
-        yield f"    value = as_{wide.real}({wide.number(wide.form.overflow)});"
+        yield f"{real} value = decode(src[at]);"
+        infinity = FLOATS[self.work].overflow
+        finite = select(
+            magnitude_of(value) < infinity,
+            value,
+            number(infinity, value.bits().kind).value_of_bits(),
+        )
+        yield f"value = {DIALECT.text(finite)};"
         yield "low = fmin(low, value); high = fmax(high, value);"
         yield "}"
         yield "lows[item] = low; highs[item] = high;"
@@ -210,7 +216,7 @@ class Ranges(Body):
             yield f"highs[item] = fmax(highs[item], highs[item + {width}]); }}"
             width //= 2
         yield "if (item == 0) {"
-        to = f"((__global {wide.real} *)dst)"
+        to = f"((__global {real} *)dst)"
         group = "(index_t)get_group_id(0) * p.parts + (index_t)get_group_id(1)"
         yield f"const index_t n = 2 * ({group});"
         yield f"{to}[n] = lows[0]; {to}[n + 1] = highs[0]; }}"

@@ -189,7 +189,7 @@ def _with_products(conversion: Conversion, run: Run, task: Task) -> Conversion:
     """Turn quotients into products if a run has one divisor and the device fused operations."""
     is_shared = "dst_scale" in (*conversion.scalars, *run.uniform)
     multiplies = is_shared and task.device.floats.multiplies and conversion.work == "f32"
-    return conversion._replace(multiplies=multiplies)
+    return replace(conversion, multiplies=multiplies)
 
 
 def _is_run(nest: Nest, operand: int, length: int, along: int = 0) -> bool:

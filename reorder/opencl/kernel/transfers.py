@@ -7,6 +7,7 @@ access them: the runtime copies these from and to buffers.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -232,7 +233,8 @@ def _conversion(
     reads_floats = src.image is not None and src.desc.dtype.name == "f16"
     name = "f32" if reads_floats else src.desc.dtype.name
     made = conversion_of(name, dst.desc.dtype.name, plan.bound_attr, device.floats)
-    return made._replace(
+    return replace(
+        made,
         writes_halves=dst.image is not None and dst.desc.dtype.name == "f16",
         has_half_instructions="f16" in (name, dst.desc.dtype.name),
     )

@@ -10,14 +10,14 @@ from memdesc.source.layouts import about_elements, axis_name, check_name, dims_o
 from memdesc.source.statements import Function, If, Let, Loop, Parameter, Store, element
 from memdesc.source.terms import digit_terms, joined_index, sum_of
 from memdesc.tags import LETTERS
-from reorder.plan.source.arithmetic import HEAD, INCLUDES, conversion_of
+from reorder.plan.source.arithmetic import HEAD, INCLUDES, converter_of
 from reorder.plan.source.sums import sums_of
 
 if TYPE_CHECKING:
     from memdesc import DataType, MemoryDesc
     from memdesc.source.statements import Statement
     from reorder.plan.nodes import Box, Lookup
-    from reorder.plan.source.arithmetic import Conversion
+    from reorder.plan.source.arithmetic import Converter
     from reorder.values.binding import BoundAttr
 
 __all__ = ["plan_source"]
@@ -73,7 +73,7 @@ def plan_source(
                 f"{' or '.join(map(repr, _EXACT))}"
             )
             raise MemdescError(msg)
-        made = conversion_of(src.dtype, dst.dtype, bound, language, name)
+        made = converter_of(src.dtype, dst.dtype, bound, language, name)
     computes = made is not None and bool(boxes)
     head = [f"Reorder src {src!r}", f"to dst {dst!r}", *([about] if about else [])]
     head += [
@@ -98,7 +98,7 @@ def _function(
     boxes: tuple[Box, ...],
     types: tuple[DataType, DataType],
     name: str,
-    made: Conversion | None,
+    made: Converter | None,
     sums: tuple[Statement, ...],
 ) -> Function:
     src, dst = types
@@ -124,7 +124,7 @@ def _function(
 
 
 def _nest(
-    box: Box, types: tuple[DataType, DataType], made: Conversion | None
+    box: Box, types: tuple[DataType, DataType], made: Converter | None
 ) -> tuple[Statement, ...]:
     """Return the loops of a box."""
     count = len(box.offsets)
@@ -194,7 +194,7 @@ def _lookup_terms(
 
 
 def _element(
-    types: tuple[DataType, DataType], made: Conversion | None, offsets: list[str], valid: str
+    types: tuple[DataType, DataType], made: Converter | None, offsets: list[str], valid: str
 ) -> tuple[Statement, ...]:
     """Return the statements that write one element, or zero where it is no data."""
     src, dst = types

@@ -6,18 +6,37 @@ It runs in a process of its own, where the rows stand before anything is compile
 from __future__ import annotations
 
 import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
 import numpy as np
 
+from memdesc import memory_desc
 from memdesc.dtypes import add_row
+from reorder import plan_reorder
 from reorder.values.formats import FLOATS, FORMATS, FloatFormat, ieee
+from tests.compiled import address, compile_library
 from tests.conversions import run
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 _ROWS = {
     "f8_e3m4": (ml_dtypes.float8_e3m4, ieee(3, 4)),
     "f8_e4m3b11fnuz": (ml_dtypes.float8_e4m3b11fnuz, FloatFormat(4, 3, 11, 0x7F, 0x80, 0x80)),
 }
+
+
+def written_in_c(x: NDArray[Any], src: str, dst: str) -> NDArray[np.uint8]:
+    """Return the bytes that a compiled source writes."""
+    plan = plan_reorder(memory_desc(x.shape, src, "a"), memory_desc(x.shape, dst, "a"))
+    moved = np.zeros(plan.dst.nbytes, np.uint8)
+    with tempfile.TemporaryDirectory() as folder:
+        library = compile_library(plan.source("c"), Path(folder))
+        library.tensor_reorder(address(x), address(moved))
+    return moved
 
 
 def main() -> None:
@@ -38,6 +57,9 @@ def main() -> None:
             assert np.array_equal(np.signbit(got), np.signbit(wide))
             assert np.array_equal(run(values.view(np.uint32), "f32", name, by=by), narrow)
             assert run(every, name, "boolean", by=by).sum() == np.count_nonzero(wide)
+        in_c = written_in_c(every, name, "f32").view(np.float32)
+        np.testing.assert_array_equal(in_c, every.view(kind).astype(np.float32))
+        assert np.array_equal(written_in_c(values, "f32", name), values.astype(kind).view(np.uint8))
     sys.stdout.write(f"{len(_ROWS)} rows\n")
 
 

@@ -66,7 +66,7 @@ def test_no_comparison_of_floats_changes_a_nan() -> None:
     (text,) = kernel_texts(one, other, Attr(saturate=True))
     assert not re.search(r"x [<>] ", text)
     (text,) = kernel_texts(one, other, Attr(src_scale=3.0, saturate=True))
-    assert text.index("x < -") < text.index("as_float(0x7fc00000u) : x")
+    assert text.index("lowered < -") < text.index("as_float(0x7fc00000u) : saturated")
 
 
 def test_source_depends_on_the_pattern_not_on_the_sizes() -> None:

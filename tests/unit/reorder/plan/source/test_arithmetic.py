@@ -57,12 +57,10 @@ def test_a_conversion_in_c_reads_like_the_formula() -> None:
     )
     assert (
         "static uint8_t tensor_convert(int8_t src, float src_scale, uint8_t old)\n{\n"
-        "    float x = (float)src - 3.0f;\n"
+        "    const float x = (float)src - 3.0f;\n"
         "    const volatile float scaled = src_scale * x;\n"
-        "    x = scaled;\n"
         "    const volatile float added = 0.5f * (float)old;\n"
-        "    x = x + added;\n"
-        "    x = x / 0.1f;\n"
-        "    x = x != x ? (float)NAN : x;\n"
-        "    return tensor_encode_u8(x);\n}\n"
+        "    const float total = scaled + added;\n"
+        "    const float quotient = total / 0.1f;\n"
+        "    return tensor_encode_u8(quotient);\n}\n"
     ) in reorder.plan_reorder(src, dst, attr).source("c")

@@ -1,0 +1,413 @@
+"""The conversion of one element as expressions: its codecs, and the formula of `reorder.Attr`.
+
+They equal `reorder.values.convert` bit for bit, also on devices that flush denormals or change
+NaNs: bits are computed with integers, from a type's row in `reorder.values.formats`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memdesc import DATA_TYPES
+from reorder.values.binding import BETA
+from reorder.values.expressions import Expr, Function, let, name, number, select
+from reorder.values.formats import (
+    FLOATS,
+    FORMATS,
+    INTEGERS,
+    BooleanFormat,
+    ExponentFormat,
+    FloatFormat,
+    IntegerFormat,
+    difference_type,
+    largest_number,
+    working_type,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self, TypeGuard
+
+    from reorder.values.binding import BoundAttr
+    from reorder.values.formats import Format
+
+__all__ = ["Formula", "integer_of", "magnitude_of"]
+
+_F32 = FLOATS["f32"]
+# the kinds in which integers are computed, the narrowest first
+_NATIVE = ("s32", "u32", "s64", "u64")
+# integers of at most this many bits fit the low bits of a sum with 1.5 * 2^23
+_NARROW = 16
+# A denormal that is not decoded is read as a number below 2^(1 - bias). With a bias above this one
+# that is less than a quarter, which rounds to 0 as the denormal does.
+_SMALL = 2
+
+
+@dataclass(frozen=True)
+class Formula(ABC):
+    """The data types of both sides, and the operations between them, by `reorder.values.convert`.
+
+    A subclass for each language overrides what that language computes in another form.
+
+    Attributes
+    ----------
+    src, dst : str
+        Names of data types.
+    scalars : tuple of str
+        Roles whose value is one number; `BETA` among them.
+    varying : tuple of str
+        Roles whose values differ along the dims.
+    work : str
+        The working type: ``f32``, ``f64``, ``s64``, ``u64``; the type itself where bits move.
+    difference : str
+        The type in which zero points are subtracted; f64 beside f32 means exact integers.
+    saturates, through_f16 : bool
+        As in `BoundAttr`.
+    """
+
+    src: str
+    dst: str
+    scalars: tuple[str, ...] = ()
+    varying: tuple[str, ...] = ()
+    work: str = "f32"
+    difference: str = "f32"
+    saturates: bool = False
+    through_f16: bool = False
+
+    @classmethod
+    def of(cls, src: str, dst: str, bound: BoundAttr) -> Self:
+        """Return the formula between two types, with the parameters of a reorder."""
+        work = working_type(src, dst, arithmetic=bound.is_arithmetic)
+        values = bound.by_role
+        varying = tuple(operand.role for operand in bound.varying)
+        scalars = tuple(role for role in values if role not in varying)
+        difference = difference_type(src, work, values.get("src_zero_point"))
+        ways = bound.saturates, bound.through_f16
+        return cls(src, dst, scalars, varying, work, difference, *ways)
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """All scales, zero points, and beta."""
+        return (*self.scalars, *self.varying)
+
+    @property
+    def is_move(self) -> bool:
+        """Whether bits move as they are."""
+        return self.src == self.dst and not self.roles
+
+    @property
+    def widths(self) -> tuple[int, int]:
+        """Bits of an element of src and of dst."""
+        return DATA_TYPES[self.src].bits, DATA_TYPES[self.dst].bits
+
+    def kind_of_role(self, role: str) -> str:
+        """Return the kind of a scale, a zero point or beta: zero points are integers."""
+        return "s32" if role.endswith("point") else self.work
+
+    def function(
+        self, called: str, names: tuple[str, str], constants: Mapping[str, float] = {}
+    ) -> Function:
+        """Return the function that converts an element.
+
+        Its parameters are the element of src, the roles that are not `constants`, and with beta
+        the element that dst holds. `names` are those of these two elements.
+        """
+        code, old = map(name, names, map(self.kind_of, (self.src, self.dst)))
+        kinds = {role: self.kind_of_role(role) for role in self.roles}
+        params = {role: name(role, kind) for role, kind in kinds.items() if role not in constants}
+        operands = params | {role: number(value, kinds[role]) for role, value in constants.items()}
+        given = (code, *params.values(), *([old] if BETA in kinds else []))
+        return Function(called, given, old.kind, self._converted(code, operands, old))
+
+    def _converted(self, code: Expr, operands: Mapping[str, Expr], old: Expr) -> Expr:
+        """Return the element of dst."""
+        roles, work, src, dst = self.roles, self.work, FORMATS[self.src], FORMATS[self.dst]
+        if work in INTEGERS:
+            x = code.differs(0).cast("s32")
+            return self.encode(
+                integer_of(code, src) if isinstance(src, IntegerFormat) else x, self.dst
+            )
+        if not roles and isinstance(src, FloatFormat) and _rounds_code(dst, src):
+            return _masked(_round_code(code.cast("u32"), src, dst), dst, self.kind_of(self.dst))
+        x = let("x", self._difference(code, operands))
+        if "src_scale" in roles:
+            x = let("scaled", operands["src_scale"] * x)
+        if BETA in roles:
+            x = let("total", x + let("added", operands[BETA] * self.decode(old, self.dst, work)))
+        if "dst_scale" in roles:
+            x = let("quotient", self.divide(x, operands["dst_scale"]))
+        if "dst_zero_point" in roles:
+            x = let("shifted", x + operands["dst_zero_point"].nearest(work))
+        if isinstance(src, IntegerFormat) and not roles and _has_integers(dst, src, work):
+            return _encode_exact(x, dst, self.kind_of(self.dst), is_signed=src.is_signed)
+        limit = largest_number(self.dst)
+        if self.saturates and limit is not None:
+            x = _saturate(x, limit, keeps_nan=not roles and self.src not in INTEGERS)
+        if roles and isinstance(dst, FloatFormat):
+            # every NaN becomes the one that comes out of arithmetic
+            nan = number(FLOATS[work].nan, f"u{work[1:]}").value_of_bits()
+            x = let("quiet", select(_is_nan(x), nan, x))
+        if self.through_f16:
+            x = let("rounded", self.decode(self.encode(x, "f16"), "f16", work))
+        return self.encode(x, self.dst)
+
+    def _difference(self, code: Expr, operands: Mapping[str, Expr]) -> Expr:
+        """Return the value of src, less its zero point."""
+        x, form = self.decode(code, self.src, self.work), FORMATS[self.src]
+        if "src_zero_point" not in self.roles or not isinstance(form, IntegerFormat):
+            return x
+        point = operands["src_zero_point"]
+        if self.difference == self.work:
+            # in f32 both are exact, and so is the difference
+            return x - point.cast(self.work)
+        # the difference of the integers, rounded once
+        return (integer_of(code, form).cast("s64") - point.cast("s64")).nearest("f32")
+
+    @abstractmethod
+    def kind_of(self, dtype: str) -> str:
+        """Return the kind of an element: a float, a number, or unsigned bits."""
+
+    def decode(self, code: Expr, dtype: str, work: str) -> Expr:
+        """Return the value of an element in a working type."""
+        form = FORMATS[dtype]
+        if isinstance(form, BooleanFormat):
+            return code.differs(0).cast(work)
+        if isinstance(form, IntegerFormat):
+            return self.float_of_integer(code, form, work)
+        if dtype == work:
+            return code.value_of_bits()
+        bits = name("code", f"u{work[1:]}")
+        if isinstance(form, ExponentFormat):
+            body = _decode_exponent(bits, form, FLOATS[work])
+        else:
+            # denormals that round to 0 need not be decoded
+            skips = not self.roles and self.dst in INTEGERS and form.bias > _SMALL
+            body = _decode_float(bits, form, FLOATS[work], has_denormals=not skips)
+        return Function(f"decode_{dtype}", (bits,), work, body)(code)
+
+    def encode(self, value: Expr, dtype: str) -> Expr:
+        """Return the element that is nearest to a value of a working type or of integers."""
+        kind, form, given = self.kind_of(dtype), FORMATS[dtype], name("value", value.kind)
+        if isinstance(form, BooleanFormat):
+            # bits are compared: a device may take denormals for zeros
+            tested = value if value.kind in INTEGERS else value.bits() << 1
+            return select(tested.differs(0), number(form.true, kind), 0)
+        if isinstance(form, FloatFormat):
+            body = _encode_float(given, form)
+        elif isinstance(form, ExponentFormat):
+            body = _encode_exponent(given, form)
+        elif value.kind in INTEGERS:
+            body = _masked(_clamp(given, form), form, kind)
+        else:
+            is_narrow = value.kind == "f32" and form.bits <= _NARROW
+            body = _masked((_round_narrow if is_narrow else _round)(given, form), form, kind)
+        return Function(f"encode_{dtype}", (given,), kind, body.cast(kind))(value)
+
+    def float_of_integer(self, code: Expr, form: IntegerFormat, work: str) -> Expr:
+        """Return the nearest float to an integer element."""
+        return integer_of(code, form).nearest(work)
+
+    def divide(self, x: Expr, y: Expr) -> Expr:
+        """Return a correctly rounded quotient of floats."""
+        return x / y
+
+
+def magnitude_of(value: Expr) -> Expr:
+    """Return the bits of a float without its sign."""
+    return value.bits() & FLOATS[value.kind].sign - 1
+
+
+def _is_nan(value: Expr) -> Expr:
+    """Whether a float is NaN: by its bits, since compilers may assume that none is."""
+    return magnitude_of(value) > FLOATS[value.kind].overflow
+
+
+def _decode_float(code: Expr, form: FloatFormat, wide: FloatFormat, *, has_denormals: bool) -> Expr:
+    """Return a float exactly; a NaN keeps its sign and payload, and becomes quiet."""
+    up, bias = wide.mantissa - form.mantissa, wide.bias - form.bias
+    magnitude = let("magnitude", code & form.sign - 1)
+    bits = (magnitude + (bias << form.mantissa) if bias else magnitude) << up
+    if bias and has_denormals:
+        kind = f"f{wide.bits}"
+        step = number(2.0 ** (1 - form.bias - form.mantissa), kind)
+        denormal = let("denormal", (magnitude.cast(kind) * step).bits())
+        bits = select(magnitude < 1 << form.mantissa, denormal, let("normal", bits))
+    if form.has_inf:
+        nan = let("nan", magnitude << up | wide.nan)
+        special = let("special", select(magnitude > form.overflow, nan, wide.overflow))
+        bits = select(magnitude <= form.largest, let("finite", bits), special)
+    elif form.has_nan:
+        tested = magnitude if form.has_negative_zero else code
+        bits = select(tested.equals(form.nan), wide.nan, let("finite", bits))
+    return (let("bits", bits) | code >> form.bits - 1 << wide.bits - 1).value_of_bits()
+
+
+def _decode_exponent(code: Expr, form: ExponentFormat, wide: FloatFormat) -> Expr:
+    bias = wide.bias - form.bias
+    bits = (code + bias if bias else code) << wide.mantissa
+    if not bias:
+        # code 0 is a denormal: the highest bit of its mantissa
+        bits = select(code.equals(0), 1 << wide.mantissa - 1, bits)
+    return let("bits", select(code.equals(form.nan), wide.nan, bits)).value_of_bits()
+
+
+def _encode_float(value: Expr, form: FloatFormat) -> Expr:
+    """Return the code of the nearest number, ties to even; a NaN becomes quiet."""
+    wide = FLOATS[value.kind]
+    bits = let("bits", value.bits())
+    magnitude = let("magnitude", bits & wide.sign - 1)
+    if form == wide:
+        return select(magnitude > wide.overflow, bits | 1 << wide.mantissa - 1, bits)
+    down, bias = wide.mantissa - form.mantissa, wide.bias - form.bias
+    significand = magnitude
+    shift: Expr | int = down
+    half: Expr | int = (1 << down - 1) - 1
+    if bias:
+        exponent = let("exponent", magnitude >> wide.mantissa)
+        is_normal = exponent > bias
+        normal = magnitude - (bias << wide.mantissa)
+        denormal = magnitude & (1 << wide.mantissa) - 1 | 1 << wide.mantissa
+        significand = let("significand", select(is_normal, normal, denormal))
+        # denormals lose more bits, up to all of them
+        more, most = let("more", number(down + bias + 1, bits.kind) - exponent), wide.mantissa + 2
+        shift = let("shift", select(is_normal, down, select(more < most, more, most)))
+        half = (number(1, bits.kind) << shift - 1) - 1
+    rounded = let("rounded", significand + half + (significand >> shift & 1) >> shift)
+    finite = let("finite", select(rounded > form.largest, form.overflow, rounded))
+    nan: Expr | int = form.nan
+    if form.has_inf:
+        nan = let("nan", magnitude >> down & (1 << form.mantissa) - 1 | form.nan)
+    code = let("code", select(magnitude > wide.overflow, nan, finite))
+    sign = bits >> wide.bits - 1 << form.bits - 1
+    return code | (sign if form.has_negative_zero else select(code.equals(0), 0, sign))
+
+
+def _encode_exponent(value: Expr, form: ExponentFormat) -> Expr:
+    """Return the exponent of the magnitude, rounded down."""
+    wide = FLOATS[value.kind]
+    bias = wide.bias - form.bias
+    exponent = let("exponent", value.bits() << 1 >> wide.mantissa + 1)
+    code = let("code", exponent - bias if bias else exponent)
+    return select(exponent <= bias, 0, select(code > form.nan, form.nan, code))
+
+
+def _has_integers(form: Format, src: IntegerFormat, work: str) -> TypeGuard[FloatFormat]:
+    """Whether a float narrower than the working type has all numbers of an integer type."""
+    if not isinstance(form, FloatFormat) or form == FLOATS[work]:
+        return False
+    return max(-src.low, src.high) <= min(form.max, 2 << form.mantissa)
+
+
+def _encode_exact(value: Expr, form: FloatFormat, kind: str, *, is_signed: bool) -> Expr:
+    """Return the code of a value that is 0 or a normal number of a format."""
+    wide = FLOATS[value.kind]
+    down, bias = wide.mantissa - form.mantissa, wide.bias - form.bias
+    # the exponent of the product is that of the code
+    bits = let("bits", (value * number(2.0**-bias, value.kind) if bias else value).bits())
+    if is_signed:
+        sign = bits >> wide.bits - 1 << form.bits - 1
+        return ((bits & wide.sign - 1) >> down | sign).cast(kind)
+    return (bits >> down).cast(kind)
+
+
+def _rounds_code(wanted: Format, form: FloatFormat) -> TypeGuard[IntegerFormat]:
+    """Whether `_round_code` works for two types.
+
+    Denormals must become 0, and the code of infinity, read as a number, must be out of range.
+    """
+    if not isinstance(wanted, IntegerFormat) or wanted.bits > _NARROW:
+        return False
+    if form.bits > _NARROW or form.bias <= _SMALL:
+        return False
+    beyond = 2.0 ** ((form.overflow >> form.mantissa) - form.bias)
+    return not form.has_inf or form.bias == _F32.bias or beyond >= max(wanted.high, -wanted.low)
+
+
+def _round_code(code: Expr, form: FloatFormat, wanted: IntegerFormat) -> Expr:
+    """Return the code of the nearest integer from that of a float; it saturates, and NaN is 0."""
+    up, bias = _F32.mantissa - form.mantissa, _F32.bias - form.bias
+    last = form.overflow if form.has_inf else min(form.nan, form.sign) - 1
+    magnitude = let("magnitude", code & form.sign - 1)
+    bits = magnitude << up
+    if wanted.is_signed:
+        bits = bits | code >> form.bits - 1 << _F32.bits - 1
+    value = bits.value_of_bits()
+    value = let("value", value * number(2.0**bias, "f32") if bias else value)
+    if wanted.is_signed:
+        value = let("raised", value.at_least(number(wanted.low, "f32")))
+    # the codes of negative numbers are above those of NaN
+    tested = magnitude if wanted.is_signed else code
+    return select(tested > last, 0, _low_bits(value, wanted))
+
+
+def _round_narrow(value: Expr, form: IntegerFormat) -> Expr:
+    """Return the code of the nearest integer of at most 16 bits, ties to even; NaN is 0."""
+    raised = let("raised", value.at_least(number(form.low, "f32")))
+    return select(_is_nan(value), 0, _low_bits(raised, form))
+
+
+def _low_bits(value: Expr, form: IntegerFormat) -> Expr:
+    """Return the bits of a sum with 1.5 * 2^23, the lowest of which are the nearest integer."""
+    inside = let("inside", value.at_most(number(form.high, "f32")))
+    return let("rounded", (inside + 1.5 * 2.0**_F32.mantissa).bits())
+
+
+def _round(value: Expr, form: IntegerFormat) -> Expr:
+    """Return the nearest integer, ties to even; it saturates, and NaN is 0."""
+    native = _native_kind(form)
+    low, high = (number(limit, native) for limit in form)
+    whole = let("rounded", select(_is_nan(value), number(0, value.kind), value.rint()))
+    inside = select(whole >= float(form.high), high, whole.cast(native))
+    return let("inside", select(whole <= float(form.low), low, inside))
+
+
+def _clamp(value: Expr, form: IntegerFormat) -> Expr:
+    """Return an integer, saturated."""
+    wide = INTEGERS[value.kind]
+    if form.low > wide.low:
+        value = let("raised", select(value < form.low, form.low, value))
+    if form.high < wide.high:
+        value = let("inside", select(value > form.high, form.high, value))
+    return value
+
+
+def _masked(value: Expr, form: IntegerFormat, kind: str) -> Expr:
+    """Return an integer as an element: its lowest bits."""
+    has_more = int(kind[1:]) > form.bits
+    return (value & (1 << form.bits) - 1 if has_more else value).cast(kind)
+
+
+def _native_kind(form: IntegerFormat) -> str:
+    return next(
+        kind
+        for kind in _NATIVE
+        if INTEGERS[kind].low <= form.low and form.high <= INTEGERS[kind].high
+    )
+
+
+def integer_of(code: Expr, form: IntegerFormat) -> Expr:
+    """Return the number of an integer element, in the first native kind that holds its type."""
+    native = _native_kind(form)
+    if form.is_signed and not INTEGERS[code.kind].is_signed and form.bits < int(native[1:]):
+        # the sign is extended
+        return (code ^ -form.low).cast(native) - -form.low
+    # the language promotes narrower numbers
+    return code.cast(native) if code.kind in _NATIVE else code
+
+
+def _saturate(x: Expr, limit: float, *, keeps_nan: bool) -> Expr:
+    """Return a float brought to the largest numbers; a NaN stays one.
+
+    With `keeps_nan` its sign and payload stay too: NVIDIA's compiler turns comparisons of floats
+    into minima and maxima, which lose both.
+    """
+    high, low = number(limit, x.kind), number(-limit, x.kind)
+    if not keeps_nan:
+        x = let("lowered", select(x > high, high, x))
+        return let("saturated", select(x < low, low, x))
+    magnitude, wide = let("magnitude", magnitude_of(x)), FLOATS[x.kind]
+    is_beyond = (magnitude > high.bits()).also(magnitude <= wide.overflow)
+    at_limit = (x.bits() & wide.sign | high.bits()).value_of_bits()
+    return let("saturated", select(is_beyond, at_limit, x))
