@@ -11,14 +11,13 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, data_type, known_records, memory_desc, record_desc
 from memdesc.errors import short_repr
 from reorder.api import prepare
-from reorder.cpu.convert.stages import repeat_stage
-from reorder.cpu.convert.tile_walker import tile_walker_at
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.jit import cache_folder, compiled_kernels
 from reorder.cpu.runtime.joined import joined_walker_at
 from reorder.cpu.runtime.pool import compile_pool
-from reorder.cpu.runtime.walker import walker_at
-from reorder.cpu.schedule.kernel import Kernel
+from reorder.cpu.runtime.stages import repeat_stage, tile_walker_at
+from reorder.cpu.runtime.walkers import walker_at
+from reorder.cpu.schedule.select import Kernel
 from reorder.plan.plan import plan_reorder
 from reorder.records.decode import dequantize_record
 from reorder.records.record import Record

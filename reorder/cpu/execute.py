@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reorder.cpu.convert.selection import needs_tiles
-from reorder.cpu.runtime.batch_builder import BatchBuilder
+from reorder.cpu.runtime.batch import BatchBuilder
 from reorder.cpu.runtime.fast_call import fast_call, fast_call_record
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.joined import JoinedJob, joined_walker_at
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.runtime.sums import Sums
+from reorder.cpu.schedule.tiles import needs_tiles
 from reorder.cpu.target import BYTE_BITS, this_machine
 from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
@@ -151,7 +151,7 @@ def _load_converter() -> Callable[[BatchBuilder], list[Batch]]:
 
     def load() -> Callable[[BatchBuilder], list[Batch]]:
         with importing:
-            from reorder.cpu.convert.batches import tile_batches  # see above
+            from reorder.cpu.runtime.tile_batches import tile_batches  # see above
 
         return tile_batches
 

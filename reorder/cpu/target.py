@@ -15,11 +15,7 @@ from llvmlite import binding
 from numba.core import config
 
 from reorder.cores import count_cores
-from reorder.cpu.caches import (
-    CORE_CACHE_NBYTES,
-    OWN_CACHE_NBYTES,
-    own_limits,
-)
+from reorder.cpu.caches import CORE_CACHE_NBYTES, OWN_CACHE_NBYTES, own_limits
 
 __all__ = [
     "BYTE_BITS",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import DataType, FormatTag
-    from reorder.cpu.decode.pattern import Access
+    from reorder.cpu.schedule.record_pattern import Access
 
 __all__ = ["dequantize_record"]
 
@@ -65,8 +65,8 @@ def dequantize_record(
     if 0 in dims:
         return Memory(target)
     with importing:
-        from reorder.cpu.decode.pattern import find_access  # numba is slow to load
-        from reorder.cpu.decode.walker import decode  # likewise
+        from reorder.cpu.runtime.decode import decode  # likewise
+        from reorder.cpu.schedule.record_pattern import find_access  # numba is slow to load
     tensors, access = record.tensors, find_access(record.desc)
     if access is None and _fits_plain(record.desc):
         plain = _plain(record, threads)

@@ -15,16 +15,16 @@ import numba
 from llvmlite import binding, ir
 
 from reorder.cpu import target
-from reorder.cpu.convert.convert_rows import _emit_row
-from reorder.cpu.convert.records import ConvertRecord
-from reorder.cpu.convert.rows import Row, vector_lanes
+from reorder.cpu.kernels.convert import _emit_row
 from reorder.cpu.kernels.copy import _copy_lines, _copy_vectors
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.emit import I64, int64, loop
 from reorder.cpu.kernels.interleave import _emit_join, _emit_split
 from reorder.cpu.kernels.loop_group import LoopGroup, Transposition, entry_address
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
-from reorder.cpu.schedule.kernel import Kernel
+from reorder.cpu.kernels.rows import Row, vector_lanes
+from reorder.cpu.schedule.select import Kernel
+from reorder.cpu.schedule.tile_program import ConvertRecord
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits, step_registers
 
 if TYPE_CHECKING:

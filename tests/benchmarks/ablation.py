@@ -46,7 +46,7 @@ __all__ = ["MECHANISMS", "Mechanism", "Variant", "main"]
 
 _FILES = sorted(Path(__file__).parent.glob("*.txt"))
 # modules that every variant shares: the threads, and what both sides of a job know
-_SHARED = ("caches", "target", "record")
+_SHARED = ("caches", "target", "tables")
 _SHARED_RUNTIME = ("job", "pool", "pool_block", "publish", "team", "teams", "worker", "intrinsics")
 _SLICE_SECONDS, _MIN_ROUNDS, _MAX_ROUNDS = 2e-3, 4, 12
 _RANDOM_NBYTES = 1 << 20
@@ -84,26 +84,21 @@ def _does_nothing(_: Any) -> Any:
 
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
-    "streaming order": Mechanism({"runtime.batch_builder:stream_box": _returns(())}),
-    "scattered moves": Mechanism(
-        {
-            "convert.selection:is_scattered": _returns(value=False),
-            "convert.tiling:is_scattered": _returns(value=False),
-        }
-    ),
-    "packing at odd bytes": Mechanism({"schedule.packing:_WIDEST": _value(0)}),
-    "zeros by masks": Mechanism({"convert.batches:masks_elements": _returns(value=False)}),
+    "streaming order": Mechanism({"runtime.batch:stream_box": _returns(())}),
+    "scattered moves": Mechanism({"schedule.tiles:is_scattered": _returns(value=False)}),
+    "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
+    "zeros by masks": Mechanism({"runtime.tile_batches:masks_elements": _returns(value=False)}),
     "prefetch of dst": Mechanism(
         {"schedule.scheduled_box:ScheduledBox.prefetches_dst": _returns(value=False)}
     ),
-    "prefetch, moves": Mechanism({"runtime.batch_builder:encode": _with_option(prefetches=False)}),
-    "prefetch, conversions": Mechanism({"convert.batches:Recipe": _with_option(prefetches=False)}),
+    "prefetch, moves": Mechanism({"runtime.batch:encode": _with_option(prefetches=False)}),
+    "prefetch, conversions": Mechanism({"runtime.tile_batches:Recipe": _with_option(prefetches=False)}),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing}, is_compiled=True
     ),
     "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, is_compiled=True),
     "blocks of conversions": Mechanism(
-        {"convert.convert_rows:_emit_block": lambda old: old.__globals__["_emit_row"]},
+        {"kernels.convert:_emit_block": lambda old: old.__globals__["_emit_row"]},
         is_compiled=True,
     ),
 }
@@ -128,13 +123,13 @@ class Variant:
                 stamp = hashlib.sha256(name.encode()).hexdigest()
                 self._replace("runtime.jit:_digest", _returns(stamp))
             # the engine imports its converter when the first plan needs it
-            converter = self._module("convert.batches").tile_batches
+            converter = self._module("runtime.tile_batches").tile_batches
             self._replace("execute:_load_converter", _returns(converter))
             self.prepared = self._module("execute").PreparedReorder
             self.schedules: list[str] = []
-            self._record("runtime.batch_builder", "encode", _text_of_program)
-            self._record("convert.batches", "tile_box", _text_of_tiles)
-            self._record("convert.batches", "Recipe", lambda recipe: str(recipe.prefetches))
+            self._record("runtime.batch", "encode", _text_of_program)
+            self._record("runtime.tile_batches", "tile_box", _text_of_tiles)
+            self._record("runtime.tile_batches", "Recipe", lambda recipe: str(recipe.prefetches))
         finally:
             for key in [key for key in sys.modules if _is_ours(key)]:
                 del sys.modules[key]

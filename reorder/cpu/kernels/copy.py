@@ -1,33 +1,68 @@
-"""Micro-kernel: rows that are contiguous in src and in dst, called runs.
+"""Micro-kernels for rows of an offset table: copied as contiguous runs, or element by element.
 
-Which code moves a row depends on its length, in this order: rows of exactly one vector, which may
-end in zeros; where the processor has masked loads and stores, short rows and whole rows up to those
-of memmove, by these; rows of more than one vector and less than two, moved as two vectors that
-overlap; all others, by vectors or, if long, by memmove.
+Which code copies a run depends on its length, in this order: runs of exactly one vector, which may
+end in zeros; where the processor has masked loads and stores, short runs and whole runs up to those
+left to memmove; runs of more than one vector and less than two, moved as two vectors that overlap;
+all others, by vectors or, if long, by memmove.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from llvmlite import ir
 
-from reorder.cpu.kernels.clear import MASK_NBYTES, emit_clear, load_mask
-from reorder.cpu.kernels.emit import BYTE, I64, int64, loop, maximum, minimum
+from reorder.cpu.kernels.elements import Location, emit_clear
+from reorder.cpu.kernels.emit import BYTE, I64, int64, load_int64, loop, maximum, minimum
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks, register_bits, step_registers
 
 if TYPE_CHECKING:
-    from reorder.cpu.kernels.elements import Elements, Location
-    from reorder.cpu.kernels.emit import Value
-    from reorder.cpu.kernels.row_table import InnerLoop, RowTable
+    from collections.abc import Iterator
 
-__all__ = ["emit_copy"]
+    from reorder.cpu.kernels.elements import Elements
+    from reorder.cpu.kernels.emit import Value
+
+__all__ = ["InnerLoop", "RowTable", "emit_copy", "emit_strided"]
 
 # From this length on a call of memmove costs less than it saves.
 _MEMMOVE_NBYTES = 1024
+# Bytes of the longest mask.
+_MASK_NBYTES = 256
 # Runs of exactly these lengths, 2 to 256, are moved as one vector, of several registers if need be.
-_VECTOR_NBYTES = tuple(1 << k for k in range(1, MASK_NBYTES.bit_length()))
+_VECTOR_NBYTES = tuple(1 << k for k in range(1, _MASK_NBYTES.bit_length()))
+
+
+class InnerLoop(NamedTuple):
+    """The innermost loop, the columns of each row: a node as LLVM values."""
+
+    extent: Value
+    valid: Value
+    src_stride: Value
+    dst_stride: Value
+
+
+class RowTable(NamedTuple):
+    """Rows `first` to `last`, of which those below `valid` hold data."""
+
+    first: Value
+    last: Value
+    valid: Value
+    # addresses of the offset of each row in src and in dst
+    src_table: Value
+    dst_table: Value
+    # offset of the last row from the first in src
+    src_span: Value
+
+    def each_row(
+        self, elements: Elements, src: Location, dst: Location
+    ) -> Iterator[tuple[Location, Location, Value]]:
+        """Emit a loop over the rows; yields both locations, and whether the row holds data."""
+        builder = elements.builder
+        with loop(builder, self.first, self.last) as row:
+            row_src = elements.moved(src, load_int64(builder, self.src_table, row))
+            row_dst = elements.moved(dst, load_int64(builder, self.dst_table, row))
+            yield row_src, row_dst, builder.icmp_signed("<", row, self.valid)
 
 
 def emit_copy(
@@ -122,7 +157,7 @@ def _emit_vectors(
     last_start = builder.sub(src_end, elements.nbytes(int64(lanes)))
     last_row = builder.add(elements.address_of(src), rows.src_span)
     is_inside = builder.or_(is_whole, builder.icmp_signed("<=", last_row, last_start))
-    valid_mask = load_mask(elements, lanes, valid)
+    valid_mask = _load_mask(elements, lanes, valid)
     src, dst = elements.rebased(src), elements.rebased(dst)
 
     def move(row_src: Location, row_dst: Location) -> None:
@@ -293,3 +328,40 @@ def _copy_tail(elements: Elements, src: Location, dst: Location, count: Value, l
             vector = elements.load_vector(src.plus(builder, done), lanes)
             elements.store_vector(vector, dst.plus(builder, done))
         lanes //= 2
+
+
+def _load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
+    """Return a vector of `lanes` elements, all ones in the first `valid` and zeros in the others.
+
+    It is loaded from a constant of ones and then zeros, `valid` elements before the first zero: a
+    mask made by a comparison would be computed again for each row.
+    """
+    builder = elements.builder
+    name = "memdesc.ones"
+    module = builder.module
+    if name not in module.globals:
+        kind = ir.ArrayType(BYTE, 2 * _MASK_NBYTES)
+        ones = ir.GlobalVariable(module, kind, name)
+        ones.initializer = ir.Constant(kind, bytearray([255] * _MASK_NBYTES + [0] * _MASK_NBYTES))
+        ones.global_constant, ones.linkage = True, "private"
+    first = builder.ptrtoint(module.globals[name], I64)
+    skipped = builder.sub(int64(_MASK_NBYTES * BYTE_BITS // elements.bits), valid)
+    return elements.load_vector(Location(first, skipped), lanes)
+
+
+def emit_strided(
+    elements: Elements, src: Location, dst: Location, rows: RowTable, columns: InnerLoop
+) -> None:
+    """Move the elements that are valid in both loops and write zeros for the others."""
+    builder = elements.builder
+    for row_src, row_dst, is_valid in rows.each_row(elements, src, dst):
+        valid = builder.select(is_valid, columns.valid, int64(0))
+        with loop(builder, int64(0), valid) as column:
+            steps = (
+                builder.mul(column, stride) for stride in (columns.src_stride, columns.dst_stride)
+            )
+            source, target = map(elements.moved, (row_src, row_dst), steps)
+            elements.store(elements.load(source), target)
+        with loop(builder, valid, columns.extent) as column:
+            target = elements.moved(row_dst, builder.mul(column, columns.dst_stride))
+            elements.store(elements.zero, target)

@@ -11,16 +11,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from llvmlite import ir
 from numba.core import cgutils
 
-from reorder.cpu.kernels.emit import BYTE, I64, Builder, Type, Value, int64, prefetch
+from reorder.cpu.kernels.emit import BYTE, I64, Builder, Type, Value, int64, loop, prefetch
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, register_bits
 
 if TYPE_CHECKING:
-    from reorder.cpu.schedule.kernel import Kernel
+    from reorder.cpu.schedule.select import Kernel
 
-__all__ = ["Elements", "Location"]
+__all__ = ["Elements", "Location", "emit_clear"]
 
 _NIBBLE_BITS, _NIBBLE = 4, 15
+# Bits of the shortest vector of zeros: shorter tails are written element by element.
+_LEAST_BITS = 64
 
 
 class Location(NamedTuple):
@@ -204,3 +206,28 @@ class Elements:
         first = self.builder.add(first, distance)
         for start in range(0, lanes * self.bits // BYTE_BITS, LINE_NBYTES):
             prefetch(self.builder, self.builder.add(first, int64(start)))
+
+
+def emit_clear(elements: Elements, dst: Location, count: Value) -> None:
+    """Write `count` zeros; often there are none to write, so that is tested first."""
+    builder = elements.builder
+    with builder.if_then(builder.icmp_signed(">", count, int64(0))):
+        _clear_vectors(elements, dst, count)
+
+
+def _clear_vectors(elements: Elements, dst: Location, count: Value) -> None:
+    """Write zeros: registers first, then ever shorter vectors."""
+    builder = elements.builder
+    lanes = 1 if elements.is_nibble else register_bits() // elements.bits
+    least = 1 if elements.is_nibble else max(1, _LEAST_BITS // elements.bits)
+    whole = builder.and_(count, int64(-lanes))
+    with loop(builder, int64(0), whole, lanes) as i:
+        elements.store_vector(elements.zeros(lanes), dst.plus(builder, i))
+    while lanes > least:
+        lanes //= 2
+        has_part = builder.icmp_signed("!=", builder.and_(count, int64(lanes)), int64(0))
+        with builder.if_then(has_part):
+            elements.store_vector(elements.zeros(lanes), dst.plus(builder, whole))
+        whole = builder.and_(count, int64(-lanes))
+    with loop(builder, whole, count) as i:
+        elements.store(elements.zero, dst.plus(builder, i))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from llvmlite import ir
 from numba.core import cgutils
 
-from reorder.cpu.record import fields_of
+from reorder.cpu.tables import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,8 +24,8 @@ __all__ = [
     "Value",
     "int64",
     "int64_pointer",
+    "load_fields",
     "load_int64",
-    "load_record",
     "loop",
     "maximum",
     "minimum",
@@ -38,7 +38,7 @@ Value: TypeAlias = ir.Value
 Type: TypeAlias = ir.Type
 Builder: TypeAlias = ir.IRBuilder
 
-_Record = TypeVar("_Record", bound=tuple[Any, ...])
+_Fields = TypeVar("_Fields", bound=tuple[Any, ...])
 
 I64 = ir.IntType(64)
 BYTE = ir.IntType(8)
@@ -49,8 +49,8 @@ def int64(value: int) -> Value:
     return ir.Constant(I64, value)
 
 
-def load_record(builder: Builder, address: Value, kind: type[_Record]) -> _Record:
-    """Load the record at an address; its fields are LLVM values of int64."""
+def load_fields(builder: Builder, address: Value, kind: type[_Fields]) -> _Fields:
+    """Load the fields of a table at an address, as LLVM values of int64."""
     first = builder.inttoptr(address, I64.as_pointer())
     fields = (builder.load(builder.gep(first, [int64(k)])) for k in fields_of(kind))
     return kind(*fields)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.kernels.emit import int64, load_int64, load_record, loop, maximum
-from reorder.cpu.record import WORD_NBYTES
+from reorder.cpu.kernels.emit import int64, load_fields, load_int64, loop, maximum
 from reorder.cpu.schedule.program import RepeatLoop
+from reorder.cpu.tables import WORD_NBYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,7 +79,7 @@ class Transposition(NamedTuple):
     def each_repeat(self) -> Iterator[Transposition]:
         """Emit the loop around both groups; yields the transposition of each step."""
         builder = self.elements.builder
-        repeat = load_record(builder, self.repeat_at, RepeatLoop)
+        repeat = load_fields(builder, self.repeat_at, RepeatLoop)
         with loop(builder, int64(0), repeat.extent) as i:
             yield self._replace(
                 src=self.elements.moved(self.src, builder.mul(i, repeat.src_stride)),
@@ -92,7 +92,7 @@ class Transposition(NamedTuple):
         What lies between the last element of a row and that column may be read, not used.
         """
         elements, builder = self.elements, self.elements.builder
-        repeat = load_record(builder, self.repeat_at, RepeatLoop)
+        repeat = load_fields(builder, self.repeat_at, RepeatLoop)
         steps = builder.mul(builder.sub(repeat.extent, int64(1)), repeat.src_stride)
         greatest = builder.add(maximum(builder, steps, int64(0)), span.row_span)
         last_row = builder.add(elements.address_of(self.src), greatest)

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 from numba.core import cgutils
 
-from reorder.cpu.kernels.emit import int64, load_record, loop
+from reorder.cpu.kernels.emit import int64, load_fields, loop
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task
-from reorder.cpu.record import nbytes_of
 from reorder.cpu.schedule.reduction import GROUPS, ReductionHead
+from reorder.cpu.tables import nbytes_of
 from reorder.cpu.target import BYTE_BITS
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def emit_reduction(builder: Builder, call: WalkerCall) -> None:
     """Add elements of src to the sums at dst, for all steps of a call."""
     zero = int64(0)
     for task, record, _ in each_task(builder, call):
-        head = load_record(builder, record, ReductionHead)
+        head = load_fields(builder, record, ReductionHead)
         loops_at = builder.add(record, int64(nbytes_of(ReductionHead)))
         loops = OuterLoops(builder, loops_at, head.outer, 2)
         for position in loops.each_step(task.first, task.last, Position((zero, zero), zero)):

@@ -1,36 +1,47 @@
 """Micro-kernel: transpose a loop group contiguous in src and a loop group contiguous in dst.
 
-Which code moves the groups is decided in this order: 4-bit elements are moved one by one; groups
-of two to four elements, and of five to seven bytes, are interleaved; tiles of the first height that
-fits the rows are transposed in registers, in the widest shape that fits the columns, or of the one
-that is a little higher, where stores can be masked; groups with fewer rows than the smallest tile
-are moved element by element.
+The groups are moved in the first of these ways that fits: element by element, for 4-bit elements;
+interleaved, for groups of two to four elements; as tiles transposed in registers, of the first
+height that fits the rows, in the widest shape that fits the columns; element by element, for groups
+with fewer rows than the smallest tile.
+
+There is code for whole tiles only. An edge tile reads its rows through a table: rows without data
+point to zeros, and rows that a whole tile would read beyond the end of src point to copies. It
+writes its columns through a table: columns that do not exist point to a buffer that is never read.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.kernels.clear import emit_clear
-from reorder.cpu.kernels.edge_tile import MAX_COLUMNS, EdgeTables
-from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import I64, int64, load_int64, loop, maximum, minimum, prefetch
-from reorder.cpu.kernels.interleave import (
-    MOST,
-    emit_interleaved,
+from llvmlite import ir
+from numba.core import cgutils
+
+from reorder.cpu.kernels.elements import Location, emit_clear
+from reorder.cpu.kernels.emit import (
+    BYTE,
+    I64,
+    int64,
+    int64_pointer,
+    load_int64,
+    loop,
+    maximum,
+    minimum,
+    prefetch,
 )
+from reorder.cpu.kernels.interleave import MOST, emit_interleaved
 from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape, entry_address
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
-from reorder.cpu.record import WORD_NBYTES
+from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, is_x86
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
-    from reorder.cpu.kernels.emit import Value
-    from reorder.cpu.kernels.loop_group import Transposition
+    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
-__all__ = ["MAX_COLUMNS", "emit_transposed"]
+__all__ = ["MAX_COLUMNS", "EdgeTables", "emit_transposed"]
 
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.
@@ -263,3 +274,97 @@ def _emit_scalar(move: Transposition, span: ColumnSpan) -> None:
             elements.store(element, target.plus(builder, row))
         with loop(builder, valid, rows.extent) as row:
             elements.store(elements.zero, target.plus(builder, row))
+
+
+# Upper bound of the columns of a call, and the length of the row of zeros. Tiling cuts loop groups
+# to fewer elements.
+MAX_COLUMNS = 1 << 11
+# Bytes of the widest elements: all kernels of a module share the zeros.
+_MAX_ELEMENT_NBYTES = 8
+
+
+class EdgeTables:
+    """Tables and buffers of edge tiles, on the stack of the kernel."""
+
+    def __init__(self, elements: Elements, shape: TileShape) -> None:
+        self.elements = elements
+        self.height, self.width = shape
+        builder = elements.builder
+        size = elements.bits // BYTE_BITS
+        self.rows = builder.ptrtoint(cgutils.alloca_once(builder, I64, size=self.height), I64)
+        self.columns = builder.ptrtoint(cgutils.alloca_once(builder, I64, size=self.width), I64)
+        copies = cgutils.alloca_once(builder, BYTE, size=self.height * self.width * size)
+        self.copies = builder.ptrtoint(copies, I64)
+        unread = cgutils.alloca_once(builder, BYTE, size=self.height * size)
+        unread.align = LINE_NBYTES
+        self.unread = builder.ptrtoint(unread, I64)
+        zeros = _zeros(builder, (MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
+        self.zeros = builder.ptrtoint(zeros, I64)
+
+    def _offset(self, address: Value, start: Location) -> Value:
+        """Return the offset of a buffer from a location, in bytes."""
+        return self.elements.builder.sub(address, self.elements.address_of(start))
+
+    def is_narrow(self, span: ColumnSpan) -> Value:
+        """Whether a span has fewer columns than a tile."""
+        builder = self.elements.builder
+        return builder.icmp_signed("<", builder.sub(span.last, span.first), int64(self.width))
+
+    def write_columns(self, columns: LoopGroup, span: ColumnSpan) -> None:
+        """Write the entries of columns that exist."""
+        builder = self.elements.builder
+        with loop(builder, int64(0), builder.sub(span.last, span.first)) as k:
+            offset = load_int64(builder, columns.table, builder.add(span.first, k))
+            builder.store(offset, int64_pointer(builder, self.columns, k))
+
+    def write_missing_columns(self, dst: Location, span: ColumnSpan) -> None:
+        """Write the entries of columns that do not exist, up to the width of a tile."""
+        builder = self.elements.builder
+        unread = self._offset(self.unread, dst)
+        with loop(builder, builder.sub(span.last, span.first), int64(self.width)) as k:
+            builder.store(unread, int64_pointer(builder, self.columns, k))
+
+    def write_rows(
+        self, src: Location, rows: LoopGroup, row: Value, span: ColumnSpan, copies: Value
+    ) -> None:
+        """Write the table of the rows from a row on, one tile high.
+
+        If `copies` is true, rows that a tile would read beyond the end of src are copied.
+        """
+        builder = self.elements.builder
+        with loop(builder, int64(0), int64(self.height)) as k:
+            index = builder.add(row, k)
+            entry = int64_pointer(builder, self.rows, k)
+            with builder.if_else(builder.icmp_signed("<", index, rows.valid)) as (data, padding):
+                with data:
+                    offset = load_int64(builder, rows.table, index)
+                    builder.store(offset, entry)
+                    start = self.elements.moved(src, offset).plus(builder, span.first)
+                    stop = self.elements.address_of(start.plus(builder, int64(self.width)))
+                    is_beyond = builder.icmp_signed(">", stop, span.src_end)
+                    with builder.if_then(builder.and_(copies, is_beyond)):
+                        copy = self._copy_row(start, k, span)
+                        first = src.plus(builder, span.first)
+                        builder.store(self._offset(copy, first), entry)
+                with padding:
+                    builder.store(self._offset(self.zeros, src), entry)
+
+    def _copy_row(self, start: Location, k: Value, span: ColumnSpan) -> Value:
+        """Copy the columns of row `k`, of which `start` is the first; returns their address."""
+        elements, builder = self.elements, self.elements.builder
+        copy = Location(self.copies, builder.mul(k, int64(self.width)))
+        with loop(builder, int64(0), builder.sub(span.last, span.first)) as i:
+            elements.store(elements.load(start.plus(builder, i)), copy.plus(builder, i))
+        return elements.address_of(copy)
+
+
+def _zeros(builder: Builder, nbytes: int) -> Value:
+    """Return a constant of zeros, shared by all kernels of a module."""
+    name = f"memdesc.zeros.{nbytes}"
+    module = builder.module
+    if name not in module.globals:
+        kind = ir.ArrayType(BYTE, nbytes)
+        zeros = ir.GlobalVariable(module, kind, name)
+        zeros.initializer, zeros.align = ir.Constant(kind, None), LINE_NBYTES
+        zeros.global_constant, zeros.linkage = True, "private"
+    return module.globals[name]

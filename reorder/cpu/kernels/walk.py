@@ -1,27 +1,32 @@
-"""Code that all compiled walkers share: the loop over tasks, and the outer loops of a record.
+"""Code that all compiled walkers share: the loop over tasks, and the outer loops of an instruction.
 
-A walker is a C function whose parameters are `WalkerCall`. Its steps are the pairs of a task and
-a point. In each step it runs the outer loops of a record, over any number of operands. What runs
-inside of these differs between walkers: a micro-kernel, the steps of a tile, or sums.
+A walker is an interpreter, and its program is bytecode: Python encodes a plan as tables of int64,
+and compiled code reads them. An instruction is a loop nest with what runs inside of it: a
+micro-kernel, the steps of a tile, or sums. So a new layout is a new program, not new code.
+
+A walker is a C function whose parameters are `WalkerCall`. Its steps are the pairs of a task, which
+is a range of the steps of one instruction, and a point. In each step it runs the outer loops of the
+instruction, over any number of operands.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from llvmlite import ir
 from numba.core import cgutils
 
-from reorder.cpu.kernels.emit import I64, int64, load_int64, load_record, loop
-from reorder.cpu.record import WORD_NBYTES, nbytes_of
+from reorder.cpu.kernels.emit import I64, int64, load_fields, load_int64, loop
 from reorder.cpu.schedule.partition import Task
 from reorder.cpu.schedule.program import LoopHead
+from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["OuterLoops", "Position", "WalkerCall", "each_task"]
+__all__ = ["OuterLoops", "Position", "WalkerCall", "each_task", "emit_call"]
 
 # Upper bound of the outer loops: each has two steps or more, and their product is below 2**63.
 _MAX_LOOPS = 64
@@ -43,6 +48,12 @@ class WalkerCall(NamedTuple):
     point_count: Value
 
 
+def emit_call(builder: Builder, walker: Value, call: WalkerCall) -> None:
+    """Call the walker at an address."""
+    function = ir.FunctionType(ir.VoidType(), [I64] * len(call))
+    builder.call(builder.inttoptr(walker, function.as_pointer()), call)
+
+
 def each_task(builder: Builder, call: WalkerCall) -> Iterator[tuple[Task, Value, Value]]:
     """Emit a loop over the steps of a call.
 
@@ -51,7 +62,7 @@ def each_task(builder: Builder, call: WalkerCall) -> Iterator[tuple[Task, Value,
     with loop(builder, call.begin, call.end) as step:
         index = builder.udiv(step, call.point_count)
         address = builder.add(call.tasks, builder.mul(index, int64(nbytes_of(Task))))
-        task = load_record(builder, address, Task)
+        task = load_fields(builder, address, Task)
         record = builder.add(call.program, builder.mul(task.record, int64(WORD_NBYTES)))
         yield task, record, builder.urem(step, call.point_count)
 
@@ -101,7 +112,7 @@ class OuterLoops:
         builder = self._builder
         address = builder.add(self._address, builder.mul(k, int64(self._nbytes)))
         strides = builder.add(address, int64(nbytes_of(LoopHead)))
-        return load_record(builder, address, LoopHead), [
+        return load_fields(builder, address, LoopHead), [
             load_int64(builder, strides, n) for n in range(len(self._offsets))
         ]
 

@@ -1,4 +1,4 @@
-"""Batches: a prepared reorder runs them one after the other."""
+"""Batches of a plan: boxes scheduled, encoded, partitioned among threads, and run in order."""
 
 from __future__ import annotations
 
@@ -8,19 +8,28 @@ import numpy as np
 
 from reorder.cpu.runtime.job import Job, make_job
 from reorder.cpu.runtime.pool import run_job
-from reorder.cpu.runtime.walker import walker_at
-from reorder.cpu.schedule.points import Point, each_points, points_in_bytes
-from reorder.cpu.target import LINE_NBYTES
+from reorder.cpu.runtime.walkers import walker_at
+from reorder.cpu.schedule.partition import partition
+from reorder.cpu.schedule.program import Point, each_points, encode, points_in_bytes
+from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, pack_for_kernels
+from reorder.cpu.schedule.streaming import stream_box
+from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 from reorder.memory.buffers import address_of
+from reorder.plan.passes import join_zeros
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
-    from reorder.cpu.schedule.kernel import Kernel
-    from reorder.cpu.schedule.partition import Partition
-    from reorder.plan.nodes import Lookup
+    from reorder.cpu.schedule.partition import Partition, Workload
+    from reorder.cpu.schedule.scheduled_box import ScheduledBox
+    from reorder.cpu.target import Machine
+    from reorder.plan.nodes import Box, Lookup
+    from reorder.plan.plan import ReorderPlan
 
-__all__ = ["Batch", "BoxBatch"]
+__all__ = ["Batch", "BatchBuilder", "BoxBatch"]
 
 _ORIGIN = np.array([Point(0, 0)], np.int64)
 
@@ -85,3 +94,79 @@ class BoxBatch:
             program_at = address_of(self._program)
             self._jobs[kernel] = make_job(walker_at(kernel), program_at, self._partition, _ORIGIN)
         return self._jobs[kernel]
+
+
+class BatchBuilder:
+    """Makes the batches that move elements, and partitions those that convert.
+
+    Parameters
+    ----------
+    plan : ReorderPlan
+        The plan whose boxes are run.
+    threads : int
+        The largest number of threads.
+    machine : Machine
+        The machine to schedule for.
+    """
+
+    def __init__(self, plan: ReorderPlan, threads: int, machine: Machine) -> None:
+        self.plan = plan
+        self.boxes = join_zeros(plan.boxes)
+        self.threads = threads
+        self.machine = machine
+        # bytes of src and dst together
+        self.nbytes = plan.src.min_nbytes + plan.dst.min_nbytes
+        # whether they exceed the caches
+        self.exceeds = machine.exceeds_cache(self.nbytes)
+        # whether moves write whole lines of dst by non-temporal stores
+        self.streams = machine.streams(self.nbytes, threads)
+        # names of the micro-kernels, with the width of their elements, and of tiles
+        self.kernels: tuple[str, ...] = ()
+
+    def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
+        """Return batches that move boxes, those without lookups first."""
+        kernel = Kernel(self.plan.dst.dtype.bits)
+        boxes = list(boxes)
+        batches = self.move(box for box in boxes if not box.lookups)
+        for box in boxes:
+            if box.lookups:
+                batches.append(self.box_batch(tile_boxes((box,), kernel.bits), kernel, box.lookups))
+        return batches
+
+    def move(self, boxes: Iterable[Box]) -> list[Batch]:
+        """Return batches that move boxes without lookups, one for each kernel."""
+        by_kernel: dict[Kernel, list[ScheduledBox]] = {}
+        for box in boxes:
+            packed, bits, unit = pack_for_kernels(box, self.plan.dst.dtype.bits)
+            for scheduled in self._schedule(packed, bits, unit):
+                kernel = Kernel(bits, streams=bits >= BYTE_BITS and self._streams(scheduled, bits))
+                by_kernel.setdefault(kernel, []).append(scheduled)
+        return [self.box_batch(tuple(part), kernel) for kernel, part in by_kernel.items()]
+
+    def _schedule(self, box: Box, bits: int, unit: int) -> tuple[ScheduledBox, ...]:
+        """Cut and order a box for the caches, or for non-temporal stores."""
+        streamed = stream_box(box, bits, unit) if self.streams else ()
+        return streamed or tile_boxes((box,), bits, unit, sweeps_lines=not self.exceeds)
+
+    def _streams(self, scheduled: ScheduledBox, bits: int) -> bool:
+        """Whether a box is written by non-temporal stores."""
+        return self.streams and scheduled.fills_lines(bits)
+
+    def box_batch(
+        self, boxes: tuple[ScheduledBox, ...], kernel: Kernel, lookups: tuple[Lookup, ...] = ()
+    ) -> BoxBatch:
+        """Return the batch of boxes of one kernel; if it streams, they must fill cache lines."""
+        bits = kernel.bits
+        names = {f"{MICRO_KERNELS[box.choice.micro_kernel]} {bits}-bit" for box in boxes}
+        self.kernels += tuple(sorted(names - {*self.kernels}))
+        src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
+        prefetches = self.machine.prefetches(self.nbytes, self.threads, streams=kernel.streams)
+        program, workloads = encode(boxes, bits, src_end, prefetches=prefetches)
+        nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
+        # two 4-bit elements of one byte must not be written by two threads
+        shares = self.partition(workloads, nbytes, is_whole=kernel.is_packed)
+        return BoxBatch(program, shares, kernel, lookups)
+
+    def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
+        """Partition records that write a number of bytes; with `is_whole` one thread gets all."""
+        return partition(workloads, nbytes, 1 if is_whole else self.threads, self.machine)

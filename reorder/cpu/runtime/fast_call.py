@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numba
 import numpy as np
 
-from reorder.cpu.record import WORD_NBYTES, fields_of, nbytes_of
 from reorder.cpu.runtime.intrinsics import call_c, load_int
 from reorder.cpu.runtime.jit import compile_callback, inner
 from reorder.cpu.runtime.job import Job
 from reorder.cpu.runtime.pool_block import INT_MASK
 from reorder.cpu.runtime.worker import is_ready, share_job
+from reorder.cpu.tables import WORD_NBYTES, fields_of, nbytes_of
 from reorder.memory.buffers import DATA_SLOT, address_of
 
 if TYPE_CHECKING:

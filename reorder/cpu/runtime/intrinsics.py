@@ -15,7 +15,7 @@ from numba.extending import intrinsic
 
 from reorder.cpu.kernels.emit import I64, int64_pointer, load_int64
 from reorder.cpu.kernels.walk import WalkerCall
-from reorder.cpu.record import WORD_NBYTES
+from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import is_arm, is_x86
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.record import fields_of
 from reorder.cpu.runtime.pool_block import ADDRESS, MAX_WORKERS
+from reorder.cpu.tables import fields_of
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.record import WORD_NBYTES, fields_of, nbytes_of
-from reorder.cpu.runtime.intrinsics import WALKER, call_walker, load_int
-from reorder.cpu.runtime.jit import compile_callback
+from reorder.cpu.kernels.emit import Builder, int64, load_fields, load_int64, loop, maximum, minimum
+from reorder.cpu.kernels.walk import WalkerCall, emit_call
+from reorder.cpu.runtime.walkers import as_walker
+from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
@@ -32,9 +34,6 @@ class _Part(NamedTuple):
     tasks: int
     points: int
     point_count: int
-
-
-_PART, _PART_NBYTES = fields_of(_Part), nbytes_of(_Part)
 
 
 class JoinedJob:
@@ -74,9 +73,10 @@ class JoinedJob:
         )
 
 
+@cache
 def joined_walker_at() -> int:
     """Return the address of the compiled walker of joined jobs."""
-    return int(compile_callback(_walk, WALKER, "walker of joined jobs").address)
+    return as_walker("walker of joined jobs", lambda _, builder, call: _emit_joined(builder, call))
 
 
 def _bounds(job: Job) -> NDArray[np.int64]:
@@ -85,33 +85,25 @@ def _bounds(job: Job) -> NDArray[np.int64]:
     return np.array(words.from_address(job.bounds), np.int64)
 
 
-def _walk(
-    src_at: int,
-    dst_at: int,
-    program: int,
-    _tasks: int,
-    begin: int,
-    end: int,
-    _points: int,
-    _point_count: int,
-) -> None:
-    for k in range(load_int(program, 0)):
-        part = program + WORD_NBYTES + _PART_NBYTES * k
-        first, last = load_int(part, _PART.first), load_int(part, _PART.last)
-        # numba has `max` and `min` of integers only where it compiles
-        start = first if begin < first else begin  # noqa: FURB136 - see above
-        stop = last if end > last else end  # noqa: FURB136 - likewise
-        if start < stop:
-            call_walker(
-                load_int(part, _PART.walker),
-                (
-                    src_at,
-                    dst_at,
-                    load_int(part, _PART.program),
-                    load_int(part, _PART.tasks),
-                    start - first,
-                    stop - first,
-                    load_int(part, _PART.points),
-                    load_int(part, _PART.point_count),
-                ),
+def _emit_joined(builder: Builder, call: WalkerCall) -> None:
+    """Run the part of each job that is in the range of steps of a call."""
+    first_part = builder.add(call.program, int64(WORD_NBYTES))
+    with loop(builder, int64(0), load_int64(builder, call.program)) as k:
+        part_at = builder.add(first_part, builder.mul(k, int64(nbytes_of(_Part))))
+        part = load_fields(builder, part_at, _Part)
+        start, stop = (
+            maximum(builder, call.begin, part.first),
+            minimum(builder, call.end, part.last),
+        )
+        with builder.if_then(builder.icmp_signed("<", start, stop)):
+            own = WalkerCall(
+                call.src_at,
+                call.dst_at,
+                part.program,
+                part.tasks,
+                begin=builder.sub(start, part.first),
+                end=builder.sub(stop, part.first),
+                points=part.points,
+                point_count=part.point_count,
             )
+            emit_call(builder, part.walker, own)

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.record import (
+from reorder.cpu.tables import (
     WORD_NBYTES,
     fields_in_lines,
     fields_of,

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from reorder.cpu.kernels.reduce import emit_reduction
-from reorder.cpu.kernels.walk import WalkerCall
-from reorder.cpu.runtime.intrinsics import WALKER
-from reorder.cpu.runtime.jit import compile_callback
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_on_pool
+from reorder.cpu.runtime.walkers import as_walker
 from reorder.cpu.schedule.reduction import reduce_dims
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from numba.core.typing.templates import Signature
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
-    from reorder.cpu.kernels.emit import Builder, Value
 
 __all__ = ["Sums"]
 
@@ -40,7 +31,7 @@ class Sums:
         # the job has addresses of its arrays
         self._reduction = reduction = reduce_dims(desc, mask, threads)
         program = address_of(reduction.program)
-        walker = int(_compiled().address)
+        walker = _walker_at()
         self._job = make_job(walker, program, reduction.partition, _NO_POINTS)
         self._offset = desc.offset0
 
@@ -51,30 +42,8 @@ class Sums:
         return sums
 
 
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def _walk_reduction(_context: Any, call: Any) -> tuple[Signature, Any]:
-    """Walk reductions."""
-
-    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        emit_reduction(builder, WalkerCall(*cgutils.unpack_tuple(builder, args[0])))
-        return context.get_dummy_value()
-
-    return types.void(call), build
-
-
 @cache
-def _compiled() -> Any:
-    return compile_callback(_walk, WALKER, "walker of sums of 8-bit elements")
-
-
-def _walk(  # noqa: PLR0913, PLR0917 - `WalkerCall` as a C signature
-    src_at: int,
-    dst_at: int,
-    program: int,
-    tasks: int,
-    begin: int,
-    end: int,
-    points: int,
-    point_count: int,
-) -> None:
-    _walk_reduction((src_at, dst_at, program, tasks, begin, end, points, point_count))
+def _walker_at() -> int:
+    return as_walker(
+        "walker of sums of 8-bit elements", lambda _, builder, call: emit_reduction(builder, call)
+    )

@@ -10,10 +10,10 @@ The CPU time of one of its threads shows whether a team is awake: it advances wh
 
 from __future__ import annotations
 
-from reorder.cpu.record import WORD_NBYTES
 from reorder.cpu.runtime.intrinsics import call_c, load_int, load_shared, pause, store_int
 from reorder.cpu.runtime.jit import inner
 from reorder.cpu.runtime.pool_block import INT_MASK, POOL, TEAM, TEAM_AT
+from reorder.cpu.tables import WORD_NBYTES
 
 __all__ = ["find_awake_team", "run_region"]
 

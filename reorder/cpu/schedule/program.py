@@ -1,6 +1,7 @@
-"""The program of a walker: scheduled boxes as a flat table of int64.
+"""The program of the walker of boxes: scheduled boxes as a flat table of int64.
 
-A program is records one after the other. The record of a box is
+The walker is an interpreter, and its program is bytecode: one instruction for each box. A new
+layout needs no new code, only another program. The instruction of a box is
 
 * `BoxHead`;
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
@@ -9,12 +10,13 @@ A program is records one after the other. The record of a box is
   in dst and of the rows in src.
 
 All offsets and strides are in bytes, so that rows may start between two elements; those of 4-bit
-elements are in elements. A new layout needs no new code, only another program.
+elements are in elements. A program runs once at each `Point`: one for each step of the indirect
+loops of its boxes.
 """
 
 from __future__ import annotations
 
-from itertools import takewhile
+from itertools import product, takewhile
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -22,14 +24,28 @@ import numpy as np
 
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox
+from reorder.cpu.tables import fields_of
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
+from reorder.plan.nodes import NOWHERE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-    from reorder.plan.nodes import Node
+    from reorder.plan.nodes import Lookup, Node
 
-__all__ = ["BoxHead", "LoopHead", "RepeatLoop", "RowsHead", "TransposeHead", "encode"]
+__all__ = [
+    "BoxHead",
+    "LoopHead",
+    "Point",
+    "RepeatLoop",
+    "RowsHead",
+    "TransposeHead",
+    "each_points",
+    "encode",
+    "points_in_bytes",
+]
 
 # Columns of a transposition are divided among threads in multiples of this many bytes of src, and
 # of this many columns: tiles are as wide.
@@ -214,3 +230,53 @@ def _offset_table(group: tuple[Node, ...], side: int, step: int) -> list[int]:
         starts = np.arange(node.extent, dtype=np.int64)[:, None] * (node.strides[side] * step)
         offsets = (starts + offsets).ravel()
     return [int(offset) for offset in offsets]
+
+
+# Most points of one table, so that it stays in the cache while a walker reads it.
+_MAX_POINTS = 1 << 13
+
+
+class Point(NamedTuple):
+    """The offsets of a box in src and dst; a walker of boxes reads a table of these."""
+
+    # in bytes, those of 4-bit elements in elements; `NOWHERE` in src: zeros are written
+    src: int
+    dst: int
+
+
+_POINT = fields_of(Point)
+
+
+def each_points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
+    """Yield the points of all steps of lookups, in tables of bounded size.
+
+    A row has the offset in each operand, in elements: src, dst, then those of the parameters.
+    """
+    space = _MAX_POINTS
+    steps = []
+    for lookup in reversed(lookups):
+        steps.append(max(1, min(lookup.extent, space)))
+        space //= steps[-1]
+    ranges = [
+        range(0, lookup.extent, step) for lookup, step in zip(lookups, reversed(steps), strict=True)
+    ]
+    for starts in product(*ranges):
+        points = np.zeros((1, len(_POINT) + len(lookups[0].others)), np.int64)
+        for lookup, start, steps_of_lookup in zip(lookups, starts, ranges, strict=True):
+            stop = min(start + steps_of_lookup.step, lookup.extent)
+            offsets = np.stack(lookup.tables(start, stop), axis=1)
+            src = points[:, None, _POINT.src]
+            is_padding = (src == NOWHERE) | (offsets[:, _POINT.src] == NOWHERE)
+            points = points[:, None] + offsets
+            points[..., _POINT.src][is_padding] = NOWHERE
+            points = points.reshape(-1, offsets.shape[1])
+        yield points
+
+
+def points_in_bytes(points: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
+    """Return the offsets in src and dst of points of elements of some bits, as `Point` has them."""
+    offsets = points[:, : len(_POINT)]
+    is_padding = offsets[:, _POINT.src] == NOWHERE
+    scaled = np.where(offsets == NOWHERE, 0, offsets) * max(1, bits // BYTE_BITS)
+    scaled[is_padding, _POINT.src] = NOWHERE
+    return np.ascontiguousarray(scaled)

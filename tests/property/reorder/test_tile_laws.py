@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import MemoryDesc, memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.convert.tile_counts import SlotLimits
-from reorder.cpu.convert.tiling import tile_box
+from reorder.cpu.schedule.tiles import SlotLimits, tile_box
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import box_map, element_map
 from tests.strategies import desc_pairs

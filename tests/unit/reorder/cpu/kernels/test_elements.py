@@ -10,9 +10,9 @@ import pytest
 from llvmlite import binding, ir
 
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import I64, int64, load_int64, load_record, loop
+from reorder.cpu.kernels.emit import I64, int64, load_int64, load_fields, loop
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.schedule.kernel import Kernel
+from reorder.cpu.schedule.select import Kernel
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def test_records_are_read_by_the_names_of_their_fields() -> None:
 
     def emit(builder: Builder, src: Value, dst: Value) -> None:
         out = Elements(builder, Kernel(64))
-        out.store(load_record(builder, src, Kernel).streams, Location(dst, int64(0)))
+        out.store(load_fields(builder, src, Kernel).streams, Location(dst, int64(0)))
         out.store(load_int64(builder, src, 2), Location(dst, int64(1)))
 
     _run(emit, address_of(record), address_of(found))

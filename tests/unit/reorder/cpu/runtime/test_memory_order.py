@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from reorder.cpu.record import WORD_NBYTES
 from reorder.cpu.runtime import worker
 from reorder.cpu.runtime.job import JOB, Job
 from reorder.cpu.runtime.pool_block import POOL, THREAD, THREAD_NBYTES, THREADS_AT
+from reorder.cpu.tables import WORD_NBYTES
 from tests.memory_accesses import Access, Thread
 from tests.memory_order import DataRaceError
 from tests.memory_search import search

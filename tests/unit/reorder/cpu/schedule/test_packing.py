@@ -6,8 +6,7 @@ import pytest
 
 from memdesc import memory_desc
 from reorder import plan_reorder
-from reorder.cpu.schedule.packing import pack_for_kernels
-from reorder.cpu.schedule.select import TRANSPOSED
+from reorder.cpu.schedule.select import TRANSPOSED, pack_for_kernels
 from reorder.cpu.schedule.tiling import tile_boxes
 
 

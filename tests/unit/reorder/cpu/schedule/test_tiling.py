@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.schedule.packing import pack_for_kernels
 from reorder.cpu.schedule.program import encode
-from reorder.cpu.schedule.select import select
+from reorder.cpu.schedule.select import pack_for_kernels, select
 from reorder.cpu.schedule.tiling import tile_boxes
 from tests.reorders import box_map
 from tests.strategies import desc_pairs

@@ -1,0 +1,97 @@
+"""Elements to values and back, in vectors: the rule of `reorder.values.convert` as LLVM.
+
+A value is of a working type: f32, f64, s64 or u64. Codes are the bits of elements, as vectors of
+integers of their width; 4-bit ones lie in the low half of a byte here. Which instructions convert
+a type follows from its row in `reorder.values.formats`: one pair of functions for each kind.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reorder.cpu.codecs.floats import (
+    as_f32,
+    decode_exponent,
+    decode_float,
+    encode_exponent,
+    encode_float,
+    quietens_rarely,
+)
+from reorder.cpu.codecs.integers import (
+    decode_boolean,
+    decode_integer,
+    encode_boolean,
+    encode_integer,
+)
+from reorder.cpu.codecs.vectors import Known, Vectors, code_bits
+from reorder.cpu.codecs.x86 import truncated
+from reorder.values.formats import (
+    FLOATS,
+    FORMATS,
+    INTEGERS,
+    BooleanFormat,
+    ExponentFormat,
+    FloatFormat,
+    IntegerFormat,
+)
+
+if TYPE_CHECKING:
+    from reorder.cpu.kernels.emit import Value
+
+__all__ = ["Codec", "code_bits"]
+
+
+class Codec(Vectors):
+    """Vectors of `lanes` elements, and their conversion to values and back."""
+
+    def decode(self, codes: Value, name: str, work: str) -> Value:
+        """Return the values of codes of a type, in a working type."""
+        if name == work:
+            return self.builder.bitcast(codes, self.values(work))
+        match FORMATS[name]:
+            case IntegerFormat() as form:
+                return decode_integer(self, codes, form, work)
+            case BooleanFormat():
+                return decode_boolean(self, codes, work)
+            case ExponentFormat() as form:
+                values = decode_exponent(self, codes, form)
+            case FloatFormat() as form:
+                values = decode_float(self, codes, form)
+        vector_type = self.values(work)
+        return values if values.type == vector_type else self.builder.fpext(values, vector_type)
+
+    def canonical(self, values: Value, work: str) -> Value:
+        """Return floats in which every NaN is the positive quiet NaN without payload."""
+        nan = self.splat(self.integers(code_bits(work)), FLOATS[work].nan)
+        is_number = self.builder.fcmp_ordered("ord", values, values)
+        return self.builder.select(is_number, values, self.builder.bitcast(nan, self.values(work)))
+
+    def encode(
+        self,
+        values: Value,
+        work: str,
+        name: str,
+        *,
+        known: Known = Known.NOTHING,
+        canonical: bool = False,
+    ) -> Value:
+        """Return the codes of values of a working type, in a type.
+
+        With `canonical` every NaN becomes the one that `canonical` returns.
+        """
+        builder, vector_type = self.builder, self.integers(code_bits(name))
+        has_nan = canonical and name not in INTEGERS and not quietens_rarely(FORMATS[name], work)
+        values = self.canonical(values, work) if has_nan else values
+        if name == work:
+            return builder.bitcast(values, vector_type)
+        match FORMATS[name]:
+            case IntegerFormat() as form:
+                return encode_integer(self, values, work, form, known)
+            case BooleanFormat() as form:
+                return encode_boolean(self, values, work, form)
+            case ExponentFormat():
+                codes = encode_exponent(self, as_f32(self, values))
+            case FloatFormat() as form:
+                numbers = as_f32(self, values, form)
+                codes = encode_float(self, numbers, form, known=known, canonical=canonical)
+        return truncated(self, codes, code_bits(name))

@@ -1,0 +1,186 @@
+"""Instructions of AVX-512 that LLVM does not choose by itself, for registers of f32 and s32."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from reorder.cpu.codecs.vectors import BFLOAT, GROUP, Vectors
+from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks
+from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
+
+if TYPE_CHECKING:
+    from reorder.cpu.kernels.emit import Value
+    from reorder.values.formats import FloatFormat
+
+__all__ = [
+    "are_special",
+    "narrow_integers",
+    "narrows_registers",
+    "round_to_bfloat",
+    "rounded",
+    "small_codes",
+    "truncated",
+]
+
+_I32 = ir.IntType(32)
+# classes of numbers that the instruction vfpclassps tests: quiet NaN, denormal, signalling NaN
+_NAN_OR_DENORMAL = 0x01 | 0x20 | 0x80
+# of an instruction with an operand for it: round to nearest, no exceptions
+_TO_NEAREST = 8
+# bits of the mantissa in the upper half of f32
+_HIGH_BITS = 7
+
+
+def are_special(vectors: Vectors, values: Value) -> Value:
+    """Return a flag for each lane of 512 bits: whether any 512-bit part has a NaN or denormal."""
+    flag = ir.VectorType(ir.IntType(1), GROUP)
+    flags = [
+        vectors.call(
+            "llvm.x86.avx512.fpclass.ps.512", flag, part, ir.Constant(_I32, _NAN_OR_DENORMAL)
+        )
+        for part in vectors.parts(values, GROUP)
+    ]
+    return reduce(vectors.builder.or_, flags)
+
+
+def round_to_bfloat(vectors: Vectors, values: Value) -> Value:
+    """Return the codes of f32 values in bf16; denormals become zeros.
+
+    One instruction converts two registers: LLVM takes two, and a third one to join them.
+    """
+    builder = vectors.builder
+    if vectors.lanes % (2 * GROUP):
+        bfloats = builder.fptrunc(values, vectors.vector(BFLOAT))
+        return builder.bitcast(bfloats, vectors.integers(16))
+    parts = vectors.parts(values, GROUP)
+    pair = ir.VectorType(BFLOAT, 2 * GROUP)
+    joined = [
+        vectors.call("llvm.x86.avx512bf16.cvtne2ps2bf16.512", pair, high, low)
+        for low, high in zip(parts[::2], parts[1::2], strict=True)
+    ]
+    codes = ir.VectorType(ir.IntType(16), 2 * GROUP)
+    return concatenate(builder, [builder.bitcast(part, codes) for part in joined])
+
+
+def rounded(vectors: Vectors, values: Value) -> Value:
+    """Return f32 values as s32, to nearest; those out of range and NaN become the least one."""
+    kind = ir.VectorType(_I32, GROUP)
+    every = ir.Constant(ir.IntType(GROUP), -1)
+    parts = [
+        vectors.call(
+            "llvm.x86.avx512.mask.cvtps2dq.512",
+            kind,
+            part,
+            ir.Constant(kind, None),
+            every,
+            ir.Constant(_I32, _TO_NEAREST),
+        )
+        for part in vectors.parts(values, GROUP)
+    ]
+    return concatenate(vectors.builder, parts)
+
+
+def narrows_registers(lanes: int, bits: int) -> bool:
+    """Whether vectors of so many lanes fill registers as integers of so many bits.
+
+    `narrow_integers` takes such.
+    """
+    return has_masks() and bits in {BYTE_BITS, 2 * BYTE_BITS} and lanes * bits % LINE_BITS == 0
+
+
+def truncated(vectors: Vectors, codes: Value, bits: int) -> Value:
+    """Return codes of i32 that fit fewer bits, or have these already, as integers of these."""
+    if codes.type.element == _I32 and narrows_registers(vectors.lanes, bits):
+        return narrow_integers(vectors, codes, IntegerFormat(0, (1 << bits) - 1))
+    kind = vectors.integers(bits)
+    return codes if codes.type == kind else vectors.builder.trunc(codes, kind)
+
+
+def narrow_integers(vectors: Vectors, codes: Value, form: IntegerFormat) -> Value:
+    """Saturate integers of s32 to a format of 8 or 16 bits, two registers by one instruction."""
+    parts, bits = vectors.parts(codes, GROUP), _I32.width
+    while bits > form.bits:
+        bits //= 2
+        # those that are narrowed again keep their sign
+        parts = _packed(vectors, parts, is_signed=form.is_signed or bits > form.bits)
+    return _in_order(vectors, parts, _I32.width // form.bits)
+
+
+def small_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
+    """Return the codes of f32 bits in a format of 8 bits; those of NaN are that of an overflow.
+
+    As `codec_float.encode_float` does, but after the rounding with two numbers in a lane, and the
+    signs of four.
+    """
+    builder = vectors.builder
+    registers = [_rounded_steps(vectors, part, form) for part in vectors.parts(bits, GROUP)]
+    power = (FLOATS["f32"].bias - form.bias + 1 + _cut(form)) << _HIGH_BITS
+    words = [
+        builder.lshr(
+            builder.sub(pair, ir.Constant(pair.type, [power] * pair.type.count)),
+            ir.Constant(pair.type, [_HIGH_BITS - form.mantissa] * pair.type.count),
+        )
+        for pair in _packed(vectors, registers, is_signed=True)
+    ]
+    codes = _in_order(vectors, _packed(vectors, words, is_signed=False), _I32.width // BYTE_BITS)
+    signs = narrow_integers(vectors, bits, INTEGERS["s8"])
+    sign = builder.and_(signs, vectors.splat(signs.type, form.sign))
+    if not form.has_negative_zero:
+        sign = vectors.select("==", codes, 0, vectors.splat(codes.type, 0), sign)
+    return builder.or_(codes, sign)
+
+
+def _cut(form: FloatFormat) -> int:
+    """Return how many bits of mantissa f32 has more."""
+    return FLOATS["f32"].mantissa - form.mantissa
+
+
+def _rounded_steps(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
+    """Return the exponents of a register of f32, and its numbers in steps of the format, in one.
+
+    Both are in units of 1 << (_HIGH_BITS - mantissa): their sum is a code, but for a constant.
+    """
+    builder, i32, f32 = vectors.builder, bits.type, ir.VectorType(ir.FloatType(), GROUP)
+    single = FLOATS["f32"]
+    lanes = Vectors(builder, GROUP)
+    bias = (single.bias - form.bias) << single.mantissa
+    magnitude = builder.and_(bits, lanes.splat(i32, single.sign - 1))
+    bounded = lanes.at_most(magnitude, bias + (form.overflow << _cut(form)))
+    power = builder.and_(bounded, lanes.splat(i32, single.overflow))
+    power = lanes.at_least(power, bias + (1 << single.mantissa))
+    # the last mantissa bit of the product is worth one step: adding it rounds to that
+    factor = lanes.splat(f32, 2.0 ** _cut(form))
+    values = (builder.bitcast(power, f32), factor, builder.bitcast(bounded, f32))
+    total = lanes.call(f"llvm.fma.{lanes.suffix(f32)}", f32, *values)
+    # the low half of a sum has the steps, and the high one its exponent
+    halves = ir.VectorType(ir.IntType(16), 2 * GROUP)
+    weights = ir.Constant(halves, [1 << (_HIGH_BITS - form.mantissa), 1] * GROUP)
+    name = "llvm.x86.avx512.pmaddw.d.512"
+    return lanes.call(name, i32, builder.bitcast(total, halves), weights)
+
+
+def _packed(vectors: Vectors, parts: list[Value], *, is_signed: bool) -> list[Value]:
+    """Saturate registers of signed integers to integers of half the width, two to one."""
+    bits = parts[0].type.element.width // 2
+    kind = ir.VectorType(ir.IntType(bits), LINE_BITS // bits)
+    step = "dw" if bits > BYTE_BITS else "wb"
+    name = f"llvm.x86.avx512.pack{'s' if is_signed else 'u'}s{step}.512"
+    return [
+        vectors.call(name, kind, low, high)
+        for low, high in zip(parts[::2], parts[1::2], strict=True)
+    ]
+
+
+def _in_order(vectors: Vectors, parts: list[Value], registers: int) -> Value:
+    """Return packed elements in order: each 128-bit lane has some of each of the registers."""
+    builder = vectors.builder
+    size = LANE_BITS // registers
+    count, lanes = LINE_BITS // size, LINE_BITS // LANE_BITS
+    order = [lane * registers + k for k in range(registers) for lane in range(lanes)]
+    chunks = ir.VectorType(ir.IntType(size), count)
+    ordered = [pick(builder, builder.bitcast(part, chunks), order) for part in parts]
+    return concatenate(builder, [builder.bitcast(part, parts[0].type) for part in ordered])

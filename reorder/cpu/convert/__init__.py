@@ -1,1 +1,0 @@
-"""Reorders that convert: stages that load, compute and store, composed tile by tile."""

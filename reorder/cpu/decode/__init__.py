@@ -1,1 +1,0 @@
-"""Records decoded by compiled code: a kernel for each pattern of fields in a block."""

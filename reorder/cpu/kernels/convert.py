@@ -1,0 +1,200 @@
+"""The stages that convert, prefetch and repeat rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import DATA_TYPES
+from reorder.cpu.codecs.codec import Codec
+from reorder.cpu.codecs.vectors import Known
+from reorder.cpu.kernels.elements import Location
+from reorder.cpu.kernels.emit import int64, load_fields, load_int64, loop, minimum, prefetch
+from reorder.cpu.kernels.rows import (
+    BLOCK,
+    Row,
+    each_line,
+    each_vector,
+    emit_zeroed,
+    table_addresses,
+    vector_lanes,
+)
+from reorder.cpu.kernels.shuffle import pick
+from reorder.cpu.schedule.tile_program import (
+    LONG_RUN,
+    SHORT_RUNS,
+    ConvertRecord,
+    Placement,
+    PrefetchRecord,
+    RepeatRecord,
+)
+from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, register_bits, step_registers
+from reorder.values.formats import FORMATS, IntegerFormat
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.rows import EmitVector, StageArguments
+
+__all__ = ["ConvertTypes", "emit_convert", "emit_prefetch", "emit_repeat"]
+
+# Registers of one vector of a conversion, times those of a step: more are no faster.
+_REGISTERS = 2
+# Log2 of the bits of a byte.
+_BYTE_SHIFT = BYTE_BITS.bit_length() - 1
+
+
+class ConvertTypes(NamedTuple):
+    """What a conversion is compiled for."""
+
+    src: str
+    dst: str
+    # the working type between the two; None: codes are not converted
+    work: str | None
+    # whether whole cache lines of dst are written by non-temporal stores
+    streams: bool
+
+
+def emit_convert(builder: Builder, arguments: StageArguments, types: ConvertTypes) -> None:
+    """Emit the conversion of all rows of a `ConvertRecord`; dst must not overlap src."""
+    record = load_fields(builder, arguments.record, ConvertRecord)
+    placement = load_fields(builder, arguments.placement, Placement)
+    src_table, dst_table = table_addresses(builder, arguments.record, ConvertRecord, record.rows, 2)
+
+    def each(emit: Callable[[Row, Row], None]) -> None:
+        with loop(builder, int64(0), record.rows) as row:
+            src = Location(arguments.src, placement.src_offset)
+            dst = Location(arguments.dst, placement.dst_offset)
+            src = src.plus(builder, load_int64(builder, src_table, row))
+            dst = dst.plus(builder, load_int64(builder, dst_table, row))
+            emit(
+                Row.at(builder, types.src, src),
+                Row.at(builder, types.dst, dst, streams=types.streams),
+            )
+
+    if types.streams or any(DATA_TYPES[name].is_packed for name in (types.src, types.dst)):
+        each(lambda src, dst: _emit_row(src, dst, record, types.work))
+        return
+    # a loop of its own for rows of one block: it has no branches but for the prefetch
+    is_block = builder.icmp_signed("==", record.columns, int64(BLOCK))
+    is_block = builder.and_(is_block, builder.icmp_signed("==", record.extent, int64(0)))
+    with builder.if_else(is_block) as (block, other):
+        with block:
+            each(lambda src, dst: _emit_block(src, dst, record, types.work))
+        with other:
+            each(lambda src, dst: _emit_row(src, dst, record, types.work))
+
+
+def _emit_block(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
+    """Convert one row of a block."""
+    first = int64(0)
+    src.prefetch(first, BLOCK, record.prefetch_distance)
+    dst.store(_converted(src, dst, src.load(first, BLOCK), work), first)
+
+
+def _emit_row(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
+    """Convert one row, and write zeros behind it if the record says so."""
+
+    def emit() -> None:
+        first = int64(0)
+        codes = _converted(src, dst, src.load_first(record.columns, first), work)
+        dst.store_first(codes, first, record.columns, record.extent)
+
+    if dst.elements.streams:
+        _emit_data(src, dst, record, work)
+        return
+    with emit_zeroed(src.elements.builder, (src.dtype, dst.dtype), record, emit):
+        _emit_data(src, dst, record, work)
+
+
+def _converted(src: Row, dst: Row, codes: Value, work: str | None) -> Value:
+    """Return a vector of codes of src as codes of dst."""
+    if work is None:
+        return codes
+    codec = Codec(src.elements.builder, codes.type.count)
+    values = codec.decode(codes, src.dtype, work)
+    known = Known.NORMAL if isinstance(FORMATS[src.dtype], IntegerFormat) else Known.NOTHING
+    return codec.encode(values, work, dst.dtype, known=known)
+
+
+def _emit_data(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
+    """Convert the elements of one row."""
+    builder, count = src.elements.builder, record.columns
+    sizes = vector_lanes(work, _registers(src, dst) * step_registers())
+    prefetches = builder.icmp_signed("!=", record.prefetch_distance, int64(0))
+
+    def convert(i: Value, lanes: int, *, non_temporal: bool = False) -> None:
+        if src.elements.fills_line(lanes) or lanes == sizes[0]:
+            with builder.if_then(prefetches):
+                src.prefetch(i, lanes, record.prefetch_distance)
+        codes = _converted(src, dst, src.load(i, lanes), work)
+        dst.store(codes, i, non_temporal=non_temporal)
+
+    packed = next((row for row in (src, dst) if row.elements.is_nibble), None)
+    if packed is not None:
+        _each_pair(packed, count, (*sizes[:-1], 2), convert)
+    elif dst.elements.streams:
+        each_line(dst, count, sizes, convert, overlaps=True)
+    else:
+        each_vector(builder, (int64(0), count), sizes, convert, overlaps=True)
+
+
+def _registers(src: Row, dst: Row) -> int:
+    """Return how many registers a vector of the working type fills."""
+    return _REGISTERS if min(src.elements.bits, dst.elements.bits) > BYTE_BITS else 2 * _REGISTERS
+
+
+def _each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVector) -> None:
+    """Emit vectors that start with whole bytes of a row of 4-bit elements.
+
+    The element in front of the first whole byte, and the one behind the last, are emitted alone.
+    """
+    builder = packed.elements.builder
+    is_odd = builder.and_(packed.start.index, int64(1))
+    head = minimum(builder, is_odd, count)
+    with loop(builder, int64(0), head) as i:
+        emit(i, 1)
+    tail = builder.and_(builder.sub(count, head), int64(1))
+    last = builder.sub(count, tail)
+    each_vector(builder, (head, last), sizes, emit, overlaps=True)
+    with loop(builder, last, count) as i:
+        emit(i, 1)
+
+
+def emit_prefetch(builder: Builder, arguments: StageArguments) -> None:
+    """Emit the prefetch of all rows of a `PrefetchRecord`, which lie in src."""
+    record = load_fields(builder, arguments.record, PrefetchRecord)
+    placement = load_fields(builder, arguments.placement, Placement)
+    (table,) = table_addresses(builder, arguments.record, PrefetchRecord, record.rows, 1)
+    with loop(builder, int64(0), record.rows) as row:
+        index = builder.add(placement.src_offset, load_int64(builder, table, row))
+        # elements may have 4 bits
+        offset = builder.ashr(builder.mul(index, record.bits), int64(_BYTE_SHIFT))
+        first = builder.add(arguments.src, offset)
+        with loop(builder, int64(0), record.nbytes, LINE_NBYTES) as start:
+            prefetch(builder, builder.add(first, start))
+
+
+def emit_repeat(builder: Builder, arguments: StageArguments, dtype: str) -> None:
+    """Emit what a `RepeatRecord` asks for, on values of a working type."""
+    record = load_fields(builder, arguments.record, RepeatRecord)
+    placement = load_fields(builder, arguments.placement, Placement)
+    src = Row.at(builder, dtype, Location(arguments.src, placement.src_offset))
+    dst = Row.at(builder, dtype, Location(arguments.dst, placement.dst_offset))
+    lanes = register_bits() // src.elements.bits
+    whole = builder.and_(record.values, int64(-lanes))
+    for times in SHORT_RUNS:
+        with builder.if_then(builder.icmp_signed("==", record.times, int64(times))):
+            for start, stop, width in ((int64(0), whole, lanes), (whole, record.values, 1)):
+                with loop(builder, start, stop, width) as i:
+                    values = src.load(i, width)
+                    copies = pick(builder, values, [k // times for k in range(width * times)])
+                    dst.store(copies, builder.mul(i, int64(times)))
+    with (
+        builder.if_then(builder.icmp_signed(">=", record.times, int64(LONG_RUN))),
+        loop(builder, int64(0), record.values) as i,
+    ):
+        copies = pick(builder, src.load(i, 1), [0] * lanes)
+        start = builder.mul(i, record.times)
+        with loop(builder, start, builder.add(start, record.times), lanes) as j:
+            dst.store(copies, j)

@@ -1,0 +1,264 @@
+"""Decode block-quantised tensors: loops over segments and blocks, and the formula in vectors."""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from memdesc import DATA_TYPES
+from memdesc.record import BIT_PLANES
+from reorder.cpu.codecs.codec import Codec
+from reorder.cpu.kernels.emit import BYTE, int64, load_fields, load_int64, loop
+from reorder.cpu.kernels.shuffle import pick
+from reorder.cpu.kernels.walk import each_task
+from reorder.cpu.schedule.record_pattern import MAX_LANES
+from reorder.cpu.tables import WORD_NBYTES, nbytes_of
+from reorder.cpu.target import BYTE_BITS, has_feature, is_x86
+from reorder.values.formats import INTEGERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.walk import WalkerCall
+    from reorder.cpu.schedule.record_pattern import FieldPattern, NumberPattern, Pattern
+
+__all__ = ["DecodeHead", "DecodeKernel", "FieldHead", "Numbers", "emit_decode"]
+
+
+class DecodeKernel(NamedTuple):
+    """What the code depends on."""
+
+    pattern: Pattern
+    # name of the type that it writes. Stores are usual ones: memory that was just allocated is
+    # zeroed by the system into the cache, and non-temporal stores would take twice as long there
+    dtype: str
+
+
+class DecodeHead(NamedTuple):
+    """The program of a record; it is followed by a `FieldHead` for each field."""
+
+    # blocks of a segment
+    blocks: int
+    # address of the table of starts: for each segment, the byte at which each field starts
+    starts: int
+
+
+class FieldHead(NamedTuple):
+    """A field: the address of its tensor, and its bytes from one block to the next."""
+
+    tensor: int
+    advance: int
+
+
+def emit_decode(builder: Builder, call: WalkerCall, kernel: DecodeKernel) -> None:
+    """Decode the segments of all tasks of a call to row-major memory at dst."""
+    pattern, count = kernel.pattern, len(kernel.pattern.fields)
+    nbytes = pattern.block * DATA_TYPES[kernel.dtype].bits // BYTE_BITS
+    for task, record, _ in each_task(builder, call):
+        head = load_fields(builder, record, DecodeHead)
+        fields = []
+        for index in range(count):
+            at = nbytes_of(DecodeHead) + index * nbytes_of(FieldHead)
+            fields.append(load_fields(builder, builder.add(record, int64(at)), FieldHead))
+        with loop(builder, task.first, task.last) as segment:
+            row = builder.add(head.starts, builder.mul(segment, int64(count * WORD_NBYTES)))
+            starts = [
+                builder.add(field.tensor, load_int64(builder, row, index))
+                for index, field in enumerate(fields)
+            ]
+            before = builder.mul(segment, builder.mul(head.blocks, int64(nbytes)))
+            dst = builder.add(call.dst_at, before)
+            with loop(builder, int64(0), head.blocks) as block:
+                addresses = [
+                    builder.add(start, builder.mul(block, field.advance))
+                    for start, field in zip(starts, fields, strict=True)
+                ]
+                numbers = Numbers(builder, pattern.fields, addresses)
+                _decode_block(numbers, kernel, builder.add(dst, builder.mul(block, int64(nbytes))))
+
+
+def _decode_block(numbers: Numbers, kernel: DecodeKernel, dst: Value) -> None:
+    """Decode one block to an address."""
+    builder, pattern = numbers.builder, kernel.pattern
+    lanes = min(MAX_LANES, pattern.block)
+    codec = Codec(builder, lanes)
+    scale = _factors(numbers, pattern.scale, pattern.block)
+    offset = _factors(numbers, pattern.offset, pattern.block) if pattern.offset else None
+    zero = pattern.zero
+    for first in range(0, pattern.block, lanes):
+        positions = range(first, first + lanes)
+        code = numbers.values(pattern.code, positions)
+        if zero is not None:
+            code = builder.sub(code, numbers.values(zero, positions))
+        values = builder.fmul(scale(positions), numbers.as_float(code))
+        if offset is not None:
+            add = builder.fadd if pattern.sign > 0 else builder.fsub
+            values = add(values, offset(positions))
+        # a NaN that comes out of arithmetic has neither sign nor payload
+        nan = codec.splat(values.type, float("nan"))
+        values = builder.select(builder.fcmp_unordered("uno", values, values), nan, values)
+        _store(builder, codec.encode(values, "f32", kernel.dtype), dst, first, kernel)
+
+
+def _factors(
+    numbers: Numbers, factors: tuple[NumberPattern, ...], block: int
+) -> Callable[[range], Value]:
+    """Return what gives the product of some numbers for the elements of a vector.
+
+    Where neighbours of a whole vector share it, it is computed once for the block.
+    """
+    lanes = min(MAX_LANES, block)
+    run = min(factor.run for factor in factors)
+    if run < lanes:
+        return lambda positions: numbers.product(factors, positions)
+    products = numbers.product(factors, range(0, block, run))
+
+    def splat(positions: range) -> Value:
+        return pick(numbers.builder, products, [positions[0] // run] * lanes)
+
+    return splat
+
+
+def _store(builder: Builder, codes: Value, dst: Value, first: int, kernel: DecodeKernel) -> None:
+    """Store the vector of the elements from `first` on."""
+    nbytes = first * DATA_TYPES[kernel.dtype].bits // BYTE_BITS
+    pointer = builder.inttoptr(builder.add(dst, int64(nbytes)), codes.type.as_pointer())
+    builder.store(codes, pointer).align = 1
+
+
+_I32 = ir.IntType(32)
+_F32 = ir.FloatType()
+# Elements between the first and the last of a vector that are loaded together.
+_MAX_SPAN = 64
+
+
+class Numbers:
+    """The numbers of the elements of one block.
+
+    Parameters
+    ----------
+    builder : Builder
+        Where instructions go.
+    fields : tuple of FieldPattern
+        The fields.
+    addresses : list of Value
+        Where the block of each field starts.
+    """
+
+    def __init__(
+        self, builder: Builder, fields: tuple[FieldPattern, ...], addresses: list[Value]
+    ) -> None:
+        self.builder = builder
+        self._fields, self._addresses = fields, addresses
+
+    def values(self, number: NumberPattern, positions: range) -> Value:
+        """Return the values of a number for some elements: i32, or f32 of floats and tables."""
+        builder, codec = self.builder, Codec(self.builder, len(positions))
+        (first, _), *more = number.parts
+        kind = self._fields[first].kind
+        if not more and kind not in BIT_PLANES and kind not in INTEGERS:
+            return codec.decode(self._codes(codec, first, positions), kind, "f32")
+        parts = []
+        for field, shift in number.parts:
+            codes = self._integers(codec, field, positions, is_signed=not number.table)
+            parts.append(builder.shl(codes, codec.splat(codes.type, shift)) if shift else codes)
+        joined = reduce(builder.or_, parts)
+        if number.table:
+            return self._looked_up(codec, joined, number.table)
+        if number.minus:
+            joined = builder.sub(joined, codec.splat(joined.type, number.minus))
+        return joined
+
+    def product(self, numbers: tuple[NumberPattern, ...], positions: range) -> Value:
+        """Return the product of numbers in f32, from the left."""
+        factors = [self.as_float(self.values(number, positions)) for number in numbers]
+        return reduce(self.builder.fmul, factors)
+
+    def as_float(self, values: Value) -> Value:
+        """Return values as f32."""
+        if values.type.element == _F32:
+            return values
+        return self.builder.sitofp(values, ir.VectorType(_F32, values.type.count))
+
+    def _integers(self, codec: Codec, index: int, positions: range, *, is_signed: bool) -> Value:
+        """Return the integers of a field as i32; codes of a table have no sign."""
+        builder, kind = self.builder, self._fields[index].kind
+        codes, wide = self._codes(codec, index, positions), codec.integers(32)
+        signed = is_signed and kind not in BIT_PLANES and INTEGERS[kind].is_signed
+        bits = self._fields[index].bits
+        if signed and bits < BYTE_BITS:
+            left = codec.splat(wide, 32 - bits)
+            return builder.ashr(builder.shl(builder.zext(codes, wide), left), left)
+        return builder.sext(codes, wide) if signed else builder.zext(codes, wide)
+
+    def _codes(self, codec: Codec, index: int, positions: range) -> Value:
+        """Return the bits of elements of a field, in integers of at least a byte."""
+        builder, field = self.builder, self._fields[index]
+        offsets = [field.offsets[position] for position in positions]
+        unit = max(field.bits, BYTE_BITS)
+        codes = self._load(codec, index, [offset // unit for offset in offsets])
+        if field.bits == unit:
+            return codes
+        shifts = [offset % unit for offset in offsets]
+        wide = codec.integers(32)
+        numbers = builder.zext(codes, wide)
+        if any(shifts):
+            numbers = builder.lshr(numbers, ir.Constant(wide, shifts))
+        if any(shift + field.bits < unit for shift in shifts):
+            numbers = builder.and_(numbers, codec.splat(wide, (1 << field.bits) - 1))
+        return builder.trunc(numbers, codes.type)
+
+    def _load(self, codec: Codec, index: int, places: list[int]) -> Value:
+        """Load units of a field, counted from the start of the block, into a vector."""
+        builder = self.builder
+        unit = ir.IntType(max(self._fields[index].bits, BYTE_BITS))
+        low, span = min(places), max(places) - min(places) + 1
+        if span > max(_MAX_SPAN, codec.lanes):
+            vector = ir.Constant(codec.vector(unit), ir.Undefined)
+            for lane, place in enumerate(places):
+                vector = builder.insert_element(
+                    vector, self._load_at(index, place, unit), _I32(lane)
+                )
+            return vector
+        loaded = self._load_at(index, low, ir.VectorType(unit, span))
+        lanes = [place - low for place in places]
+        if lanes == list(range(span)):
+            return loaded
+        mask = ir.Constant(ir.VectorType(_I32, codec.lanes), lanes)
+        return builder.shuffle_vector(loaded, ir.Constant(loaded.type, ir.Undefined), mask)
+
+    def _load_at(self, index: int, place: int, kind: Value) -> Value:
+        """Load an integer or a vector of them from the start of the block on; it is not aligned."""
+        builder = self.builder
+        nbytes = place * max(self._fields[index].bits, BYTE_BITS) // BYTE_BITS
+        address = builder.add(self._addresses[index], int64(nbytes))
+        loaded = builder.load(builder.inttoptr(address, kind.as_pointer()))
+        loaded.align = 1
+        return loaded
+
+    def _looked_up(self, codec: Codec, codes: Value, table: tuple[float, ...]) -> Value:
+        """Return the values of a table: by one shuffle of bytes where it is short, or by loads."""
+        builder, values = self.builder, codec.values("f32")
+        is_short = len(table) == MAX_LANES and all(abs(value) <= 127 for value in table)  # noqa: PLR2004 - a byte
+        is_whole = all(float(value).is_integer() for value in table)
+        if is_short and is_whole and codec.lanes == MAX_LANES and is_x86() and has_feature("ssse3"):
+            vector = codec.vector(BYTE)
+            entries = ir.Constant(vector, [int(value) & 255 for value in table])
+            found = codec.call(
+                "llvm.x86.ssse3.pshuf.b.128", vector, entries, builder.trunc(codes, vector)
+            )
+            return builder.sitofp(builder.sext(found, codes.type), values)
+        kind = ir.ArrayType(_F32, len(table))
+        stored = cgutils.global_constant(
+            builder, "memdesc.table", ir.Constant(kind, [_F32(value) for value in table])
+        )
+        found = ir.Constant(values, ir.Undefined)
+        for lane in range(codec.lanes):
+            code = builder.extract_element(codes, _I32(lane))
+            entry = builder.load(builder.gep(stored, [_I32(0), code], inbounds=True))
+            found = builder.insert_element(found, entry, _I32(lane))
+        return found

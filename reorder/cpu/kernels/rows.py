@@ -1,0 +1,197 @@
+"""Rows of elements of one type, and the loops over their vectors: what the stages share."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from memdesc import DATA_TYPES
+from reorder.cpu.kernels.elements import Elements, Location
+from reorder.cpu.kernels.emit import int64, loop, minimum
+from reorder.cpu.schedule.select import Kernel
+from reorder.cpu.schedule.tile_program import ZEROED_LANES
+from reorder.cpu.tables import WORD_NBYTES, nbytes_of
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, has_masks, register_bits
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.schedule.tile_program import CombineRecord, ConvertRecord
+
+__all__ = [
+    "BLOCK",
+    "EmitVector",
+    "Row",
+    "StageArguments",
+    "each_line",
+    "each_vector",
+    "emit_zeroed",
+    "masks_elements",
+    "vector_lanes",
+]
+
+# Rows of exactly this many elements, one block of channels, are one vector without loops.
+BLOCK = 16
+# Lanes of the narrowest vectors: shorter tails are converted element by element.
+_MIN_LANES = 8
+
+
+class StageArguments(NamedTuple):
+    """What a compiled stage takes: the addresses of src, dst, its record and its placement."""
+
+    src: Value
+    dst: Value
+    record: Value
+    placement: Value
+
+
+class Row(NamedTuple):
+    """Neighbouring elements of one type, from a location on."""
+
+    dtype: str
+    elements: Elements
+    start: Location
+
+    @classmethod
+    def at(cls, builder: Builder, dtype: str, start: Location, *, streams: bool = False) -> Row:
+        """Return the row at a location; with `streams` it may be written by `each_line`."""
+        bits = DATA_TYPES[dtype].bits
+        return cls(dtype, Elements(builder, Kernel(bits, streams)), start)
+
+    def load(self, i: Value, lanes: int) -> Value:
+        """Return the codes of a vector from the i-th element on."""
+        return self.elements.load_vector(self.start.plus(self.elements.builder, i), lanes)
+
+    def store(self, codes: Value, i: Value, *, non_temporal: bool = False) -> None:
+        """Write a vector of codes from the i-th element on."""
+        location = self.start.plus(self.elements.builder, i)
+        self.elements.store_vector(codes, location, non_temporal=non_temporal)
+
+    def load_first(self, count: Value, i: Value) -> Value:
+        """Return a vector of `ZEROED_LANES`: some elements from the i-th one on, and zeros."""
+        location = self.start.plus(self.elements.builder, i)
+        return self.elements.load_masked(location, self.elements.lane_mask(count, ZEROED_LANES))
+
+    def store_first(self, codes: Value, i: Value, count: Value, extent: Value) -> None:
+        """Write the first `count` codes of a vector from the i-th element on, and zeros behind."""
+        elements, lanes = self.elements, codes.type.count
+        codes = elements.builder.select(
+            elements.lane_mask(count, lanes), codes, elements.zeros(lanes)
+        )
+        location = self.start.plus(elements.builder, i)
+        elements.store_masked(codes, location, elements.lane_mask(extent, lanes))
+
+    def prefetch(self, i: Value, lanes: int, distance: Value) -> None:
+        """Prefetch `distance` bytes ahead of a vector that starts at the i-th element."""
+        location = self.start.plus(self.elements.builder, i)
+        self.elements.prefetch(location, lanes, distance)
+
+
+class EmitVector(Protocol):
+    """Emits the code for one vector, which starts at the i-th element of each row."""
+
+    def __call__(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
+        """Emit the instructions; with `non_temporal` dst is written as whole cache lines."""
+
+
+def masks_elements(*dtypes: str) -> bool:
+    """Whether there are masked loads and stores of elements of these types."""
+    return has_masks() and not any(DATA_TYPES[dtype].is_packed for dtype in dtypes)
+
+
+def vector_lanes(work: str | None, registers: int) -> tuple[int, ...]:
+    """Return the lanes of vectors of a working type (or of bytes), widest first.
+
+    The widest fill `registers` registers, the last are single elements.
+    """
+    bits = BYTE_BITS if work is None else DATA_TYPES[work].bits
+    lanes = register_bits() // bits
+    return (*sorted({registers * lanes, lanes, _MIN_LANES}, reverse=True), 1)
+
+
+def each_vector(
+    builder: Builder,
+    span: tuple[Value, Value],
+    sizes: tuple[int, ...],
+    emit: EmitVector,
+    *,
+    overlaps: bool,
+) -> None:
+    """Emit vectors that cover a span: of the widest size that fits, the tail by narrower ones.
+
+    With `overlaps` the last vector may overlap the one before it, so what is emitted must give
+    the same result when it runs twice on an element.
+    """
+    first, last = span
+    lanes, *narrower = sizes
+    if not narrower:
+        with loop(builder, first, last, lanes) as i:
+            emit(i, lanes)
+        return
+    count = builder.sub(last, first)
+    if overlaps:
+        with builder.if_else(builder.icmp_signed(">=", count, int64(lanes))) as (enough, few):
+            with enough:
+                end = builder.sub(last, int64(lanes))
+                with loop(builder, first, last, lanes) as i:
+                    emit(minimum(builder, i, end), lanes)
+            with few:
+                each_vector(builder, span, tuple(narrower), emit, overlaps=True)
+        return
+    middle = builder.add(first, builder.and_(count, int64(-lanes)))
+    with loop(builder, first, middle, lanes) as i:
+        emit(i, lanes)
+    each_vector(builder, (middle, last), tuple(narrower), emit, overlaps=False)
+
+
+def each_line(
+    dst: Row, count: Value, sizes: tuple[int, ...], emit: EmitVector, *, overlaps: bool
+) -> None:
+    """Emit vectors of a row like `each_vector`, with non-temporal stores of whole cache lines.
+
+    The order is: vectors up to the first whole line, then several lines at once, single lines,
+    and vectors of the tail.
+    """
+    builder = dst.elements.builder
+    size = dst.elements.bits // BYTE_BITS
+    line = LINE_BITS // dst.elements.bits
+    address = dst.elements.rebased(dst.start).address
+    skipped = builder.and_(builder.sub(int64(0), address), int64(LINE_NBYTES - 1))
+    start = minimum(builder, builder.udiv(skipped, int64(size)), count)
+    each_vector(builder, (int64(0), start), sizes, emit, overlaps=overlaps)
+    for lanes in sorted({max(line, sizes[0]), line}, reverse=True):
+        whole = builder.and_(builder.sub(count, start), int64(-lanes))
+        stop = builder.add(start, whole)
+        with loop(builder, start, stop, lanes) as i:
+            emit(i, lanes, non_temporal=True)
+        start = stop
+    each_vector(builder, (start, count), sizes, emit, overlaps=overlaps)
+
+
+@contextmanager
+def emit_zeroed(
+    builder: Builder,
+    dtypes: tuple[str, ...],
+    record: ConvertRecord | CombineRecord,
+    emit: Callable[[], None],
+) -> Iterator[None]:
+    """Emit code for rows that masked stores write; in the context, emit that for other rows."""
+    if not masks_elements(*dtypes):
+        yield
+        return
+    is_masked = builder.icmp_signed(">", record.extent, int64(0))
+    with builder.if_else(is_masked) as (zeroed, plain):
+        with zeroed:
+            emit()
+        with plain:
+            yield
+
+
+def table_addresses(
+    builder: Builder, address: Value, kind: type[NamedTuple], rows: Value, count: int
+) -> list[Value]:
+    """Return the addresses of the tables that follow a record, each of `rows` entries."""
+    first = builder.add(address, int64(nbytes_of(kind)))
+    size = builder.mul(rows, int64(WORD_NBYTES))
+    return [builder.add(first, builder.mul(size, int64(k))) for k in range(count)]

@@ -1,0 +1,101 @@
+"""Compiled stages, and the walker of tiles that calls them.
+
+A conversion is compiled for a pair of a type and a working type, arithmetic for a working type and
+the types that it loads and stores. Stages have the signature of a walker, so that the walker of
+tiles calls steps of any kind alike.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from numba import types
+
+from reorder.cpu.kernels.combine import CombineTypes, emit_combine
+from reorder.cpu.kernels.convert import ConvertTypes, emit_convert, emit_prefetch, emit_repeat
+from reorder.cpu.kernels.emit import int64, load_int64
+from reorder.cpu.kernels.rows import StageArguments
+from reorder.cpu.kernels.tiles import emit_tiles
+from reorder.cpu.runtime.scratch import free_scratch, slots_of, take_scratch
+from reorder.cpu.runtime.walkers import as_walker
+from reorder.cpu.schedule.tile_program import TILES, TilesHead
+from reorder.cpu.tables import nbytes_of
+from reorder.values.formats import narrow_working_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.walk import WalkerCall
+
+__all__ = ["combine_stage", "convert_stage", "prefetch_stage", "repeat_stage", "tile_walker_at"]
+
+
+@cache
+def tile_walker_at() -> int:
+    """Return the address of the compiled walker of tiles, which takes a scratch for each call."""
+    return as_walker("walker of tiles", _emit_tiles_in_scratch)
+
+
+def _emit_tiles_in_scratch(context: Any, builder: Builder, call: WalkerCall) -> None:
+    def run(function: Any, result: Any, *arguments: Value) -> Value:
+        signature = result(*[types.int64] * len(arguments))
+        return context.compile_internal(builder, function, signature, arguments)
+
+    block = load_int64(builder, call.program, TILES.scratch_block)
+    number = run(take_scratch, types.int64, block)
+    first = builder.add(call.program, int64(nbytes_of(TilesHead)))
+    emit_tiles(builder, call._replace(program=first), run(slots_of, types.int64, block, number))
+    run(free_scratch, types.void, block, number)
+
+
+@cache
+def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) -> int:
+    """Return the address of the conversion between two types, one of them the working type.
+
+    With `streams` whole cache lines of dst, which must be aligned to its elements, are written by
+    non-temporal stores; a `fence` must follow. With `as_codes` codes are not converted, only
+    their width changes.
+    """
+    work = None if as_codes else narrow_working_type(src, dst, arithmetic=False)
+    key = "convert", src, dst, *["codes"] * as_codes, *_stores(streams)
+    compiled_for = ConvertTypes(src, dst, work, streams)
+    return _stage(key, lambda builder, given: emit_convert(builder, given, compiled_for))
+
+
+@cache
+def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
+    """Return the address of the arithmetic in a working type, from elements of one type to another.
+
+    `streams` as for `convert_stage`.
+    """
+    compiled_for = CombineTypes(src, dst, work, streams)
+    key = "combine", src, dst, work, *_stores(streams)
+    return _stage(key, lambda builder, given: emit_combine(builder, given, compiled_for))
+
+
+@cache
+def prefetch_stage() -> int:
+    """Return the address of the prefetch of rows of src, for later steps."""
+    return _stage(("prefetch",), emit_prefetch)
+
+
+@cache
+def repeat_stage(dtype: str) -> int:
+    """Return the address of the repetition of values of a working type."""
+    return _stage(("repeat", dtype), lambda builder, given: emit_repeat(builder, given, dtype))
+
+
+def _stores(streams: bool) -> tuple[str, ...]:  # noqa: FBT001 - it returns the name of this flag
+    return ("non-temporal stores",) if streams else ()
+
+
+def _stage(key: tuple[str, ...], emit: Callable[[Builder, StageArguments], None]) -> int:
+    """Compile a stage: of the parameters of a walker it takes four."""
+    return as_walker(
+        f"stage: {', '.join(key)}",
+        lambda _, builder, call: emit(
+            builder, StageArguments(call.src_at, call.dst_at, call.program, call.points)
+        ),
+    )

@@ -1,0 +1,558 @@
+"""The steps of a tile, and the tables that the walker of tiles reads for them.
+
+A step reads one buffer and writes another. A buffer is the tile in src or in dst, or a slot of
+scratch, in which the tile is dense, in the order of its nodes.
+
+A tile takes these steps in this order, each only if it is needed: prefetch later tiles; move out of
+src; convert to the working type; run the post-ops, of which the first may load elements of src and
+the last may store elements of dst; convert to the type of dst; move into dst, which writes the
+padding too.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import DATA_TYPES
+from reorder.cpu.caches import OWN_CACHE_NBYTES
+from reorder.cpu.runtime.stages import combine_stage, convert_stage, prefetch_stage, repeat_stage
+from reorder.cpu.runtime.walkers import walker_at
+from reorder.cpu.schedule.partition import partition_chunks
+from reorder.cpu.schedule.post_ops import (
+    SCALING,
+    Numbers,
+    Operation,
+    has_exact_inverses,
+    has_quotient,
+    rounding_bits,
+)
+from reorder.cpu.schedule.program import encode
+from reorder.cpu.schedule.rows import (
+    OperandRows,
+    dense_strides,
+    gathered_operands,
+    offset_table,
+    operand_period,
+    operand_rows,
+    row_tables,
+    spread_operands,
+)
+from reorder.cpu.schedule.select import Kernel, pack_for_kernels
+from reorder.cpu.schedule.tile_program import (
+    NO_OPERAND,
+    SLOT_BITS,
+    SLOT_NBYTES,
+    ZEROED_LANES,
+    Base,
+    CombineRecord,
+    ConvertRecord,
+    PrefetchRecord,
+    RepeatRecord,
+    Step,
+)
+from reorder.cpu.schedule.tiles import LONG_ROW_BITS
+from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.cpu.target import BYTE_BITS, LINE_BITS
+from reorder.memory.buffers import address_of
+from reorder.plan.nodes import Box, Node
+from reorder.plan.passes import simplify
+from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
+
+if TYPE_CHECKING:
+    from reorder.cpu.schedule.config import Calculation, Recipe
+    from reorder.cpu.schedule.rows import RowTables
+    from reorder.cpu.schedule.tiles import Tile
+
+__all__ = [
+    "Code",
+    "StepOperand",
+    "StepWriter",
+    "TileBuffer",
+    "combine",
+    "fits_slots_as_bytes",
+    "move",
+    "steps_of",
+]
+
+# A type of each width: elements that are not converted share a stage.
+_SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
+
+
+def steps_of(recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -> list[Step]:
+    """Return the steps for tiles of one shape; parameters as for `StepWriter`."""
+    writer = StepWriter(recipe, tile, outer_strides)
+    if recipe.moves_packed:
+        src, dst = writer.in_place(Base.SRC, recipe.src), writer.in_place(Base.DST, recipe.dst)
+        move(writer, src, dst, pads=True)
+        return writer.steps
+    buffer = _read(writer)
+    in_dst = writer.in_place(Base.DST, recipe.dst)
+    dtype = _computed(writer, recipe.dst, in_place=tile.writes)
+    is_packed_later = dtype != recipe.dst
+    target = in_dst if tile.writes and not is_packed_later else writer.slot(Base.RESULT, dtype)
+    buffer = _calculate(writer, buffer, target)
+    # elements that are not converted need no second slot
+    is_moved_only = buffer.base is Base.SRC_ELEMENTS and buffer.dtype == target.dtype
+    if buffer.base is not target.base and not (is_moved_only and not tile.writes):
+        buffer = _change(writer, buffer, target)
+    if not tile.writes:
+        move(writer, buffer, in_dst, pads=True)
+    elif is_packed_later:
+        writer.convert(buffer, in_dst)
+    return writer.steps
+
+
+def _computed(writer: StepWriter, dtype: str, *, in_place: bool) -> str:
+    """Return the type of a side's elements where they are computed with, or moved.
+
+    Integers of 4 bits are bytes there: they are unpacked before, or packed after that. One
+    conversion that does all needs no bytes.
+    """
+    recipe = writer.recipe
+    is_integer = DATA_TYPES[dtype].is_packed and isinstance(FORMATS[dtype], IntegerFormat)
+    if not is_integer or (in_place and recipe.is_direct):
+        return dtype
+    if not fits_slots_as_bytes(writer, pads=True):
+        return dtype
+    return narrow_working_type(dtype, dtype, arithmetic=False)
+
+
+def _read(writer: StepWriter) -> TileBuffer:
+    """Return the elements of src: in place, or moved into a slot."""
+    recipe, reads = writer.recipe, writer.tile.reads
+    src = writer.in_place(Base.SRC, recipe.src)
+    dtype = _computed(writer, recipe.src, in_place=reads)
+    if reads and dtype == recipe.src:
+        return src
+    slot = writer.slot(Base.SRC_ELEMENTS, dtype)
+    if reads:
+        return writer.convert(src, slot)
+    if recipe.prefetches:
+        writer.prefetch(src)
+    return move(writer, src, slot)
+
+
+def _read_old(writer: StepWriter) -> TileBuffer:
+    """Return the values that dst holds before the reorder."""
+    recipe = writer.recipe
+    old = writer.in_place(Base.DST, recipe.dst)
+    if not writer.tile.writes:
+        old = move(writer, old, writer.slot(Base.OLD_ELEMENTS, recipe.dst))
+    if recipe.dst == recipe.work:
+        return old
+    return _change(writer, old, writer.slot(Base.OLD_VALUES, recipe.work))
+
+
+def _change(writer: StepWriter, src: TileBuffer, dst: TileBuffer) -> TileBuffer:
+    """Convert, or move where the types are equal: by whole lines where dst is streamed."""
+    if src.dtype != dst.dtype:
+        return writer.convert(src, dst)
+    if src.is_slot and dst.base is Base.DST and writer.recipe.streams:
+        bits = _SAME_BITS[src.bits]
+        return writer.convert(src._replace(dtype=bits), dst._replace(dtype=bits), as_codes=True)
+    return move(writer, src, dst, pads=writer.zeroed_extent(dst) > 0)
+
+
+def _calculate(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> TileBuffer:
+    """Convert to values if needed, and run all operations; the last one may write the target."""
+    recipe, work = writer.recipe, writer.recipe.work
+    calculations = recipe.calculations
+    old = _read_old(writer) if recipe.bound.beta else None
+    if recipe.subtracts_wide:
+        # the difference of numbers of more than 24 bits is exact in f64 only
+        buffer = _change(writer, buffer, writer.slot(Base.RESULT, recipe.difference))
+        buffer = combine(writer, buffer, buffer, calculations.pop(0), recipe.difference)
+        buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
+    else:
+        has_values = _loads(buffer.dtype) if calculations else recipe.is_direct
+        if buffer.dtype != work and not has_values:
+            buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
+    for k, calculation in enumerate(calculations):
+        is_last = k == len(calculations) - 1
+        has_stage = buffer.dtype == work or recipe.has_stage(buffer.dtype, target.dtype)
+        stores = target.dtype == work or (_loads(target.dtype) and has_stage)
+        dst = target if is_last and stores else writer.slot(Base.VALUES, work)
+        buffer = combine(writer, buffer, dst, calculation, work, old)
+    return buffer
+
+
+def _loads(dtype: str) -> bool:
+    """Whether operations load and store elements of a type: not 4-bit ones, which share bytes."""
+    return not DATA_TYPES[dtype].is_packed
+
+
+# Rows are prefetched this many bytes before they are read, all rows of a tile together.
+_PREFETCH_NBYTES = 8192
+# The hardware prefetches longer rows by itself: the limit is 256 bytes.
+_MAX_PREFETCHED_BITS = 2048
+
+
+class TileBuffer(NamedTuple):
+    """A buffer that holds a tile: elements of a type, with a stride for each node of the tile."""
+
+    # a `Base` or an address
+    base: int
+    dtype: str
+    # operand whose offset places the tile, `NO_OPERAND` for slots
+    placed_by: int
+    strides: list[int]
+
+    @property
+    def is_slot(self) -> bool:
+        """Whether it is a slot of scratch."""
+        return self.placed_by < 0
+
+    @property
+    def bits(self) -> int:
+        """Width of an element."""
+        return DATA_TYPES[self.dtype].bits
+
+    def reordered(self, order: list[int]) -> TileBuffer:
+        """Return the buffer for a tile whose nodes are taken in another order."""
+        return self._replace(strides=[self.strides[k] for k in order])
+
+
+class Code(NamedTuple):
+    """The code that a step calls, and its arguments: fields of a `Step`."""
+
+    walker: int
+    program: int
+    tasks: int = 0
+    task_count: int = 1
+
+
+class StepOperand(NamedTuple):
+    """The third side of a step, which arithmetic has: fields of a `Step`."""
+
+    base: int = Base.SRC
+    placed_by: int = NO_OPERAND
+    shift: int = 0
+    number_base: int = Base.SRC
+
+
+class StepWriter:
+    """Writes the steps of tiles of one shape.
+
+    Parameters
+    ----------
+    recipe : Recipe
+        What all tiles of a plan share.
+    tile : Tile
+        The tiles.
+    outer_strides : list of tuple of int
+        For each operand the offset of the first tile and the strides of the loops over tiles.
+        Elements are packed into wider ones only if all of these are multiples of the wider
+        element.
+    """
+
+    def __init__(self, recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -> None:
+        self.recipe, self.tile, self.outer_strides = recipe, tile, outer_strides
+        # the data of a tile: moves write its padding, or masked stores behind rows
+        self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
+        self.dense = dense_strides(self.nodes)
+        self.steps: list[Step] = []
+
+    def reordered(self, nodes: list[Node]) -> StepWriter:
+        """Return a writer of steps for the same tiles with their inner nodes in another order."""
+        writer = StepWriter(self.recipe, self.tile._replace(inner=tuple(nodes)), self.outer_strides)
+        writer.steps = self.steps
+        return writer
+
+    def slot(self, base: Base, dtype: str) -> TileBuffer:
+        """Return a slot of scratch that holds the tile."""
+        nbits = prod(node.valid for node in self.nodes) * DATA_TYPES[dtype].bits
+        # a longer tile would overwrite the next slot
+        assert nbits <= SLOT_BITS  # noqa: S101 - tiles are cut to fit
+        return TileBuffer(base, dtype, NO_OPERAND, self.dense)
+
+    def in_place(self, base: Base, dtype: str) -> TileBuffer:
+        """Return the tile where it lies in src, or in dst."""
+        return TileBuffer(base, dtype, int(base), [node.strides[base] for node in self.nodes])
+
+    def end_of(self, buffer: TileBuffer) -> int:
+        """Return how many elements of a buffer may be read."""
+        if buffer.is_slot:
+            return SLOT_BITS // buffer.bits
+        return self.recipe.ends[buffer.placed_by]
+
+    def streams(self, dst: TileBuffer, columns: int) -> bool:
+        """Whether rows are written to dst by non-temporal stores."""
+        is_packed = DATA_TYPES[dst.dtype].is_packed
+        if dst.base is not Base.DST or is_packed or self.zeroed_extent(dst):
+            return False
+        nbits = columns * dst.bits
+        is_long = self.recipe.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
+        return is_long or (self.recipe.streams and nbits >= LINE_BITS)
+
+    def zeroed_extent(self, dst: TileBuffer) -> int:
+        """Return how many elements a row of dst has with the zeros behind it; 0: no zeros."""
+        padded = [node for node in self.tile.inner if node.valid < node.extent]
+        # a tile that is written in place has no others than the innermost one
+        return padded[0].extent if padded and self.tile.writes and dst.base is Base.DST else 0
+
+    def masked_extent(self, dst: TileBuffer, columns: int) -> int:
+        """Return how many elements masked stores write for a row: short ones, and zeros behind."""
+        return self.zeroed_extent(dst) or (columns if columns < ZEROED_LANES else 0)
+
+    def prefetch_distance(self, src: TileBuffer, rows: RowTables) -> int:
+        """Return how many bytes ahead rows are prefetched; 0: not at all."""
+        if src.base is not Base.SRC or not self.recipe.prefetches:
+            return 0
+        if rows.rows == 1:
+            return _PREFETCH_NBYTES  # it goes on in the next tile
+        # what follows each row, if that is read soon, or the row of the next tile
+        nbytes = rows.columns * src.bits // BYTE_BITS
+        if not self._is_followed_soon(src, rows.columns) and self.tile.outer:
+            return abs(self.tile.outer[-1].strides[src.base]) * src.bits // BYTE_BITS
+        return max(nbytes, _PREFETCH_NBYTES // rows.rows)
+
+    def _is_followed_soon(self, src: TileBuffer, columns: int) -> bool:
+        """Whether what follows rows of src is read while it is still in the caches of the core."""
+        if any(abs(stride) == columns for stride in src.strides):
+            return True
+        outer = [node for node in self.tile.outer if node.extent > 1]
+        followed = [k for k, node in enumerate(outer) if abs(node.strides[src.base]) == columns]
+        if not followed:
+            return False
+        tiles = prod(node.extent for node in outer[followed[-1] + 1 :])
+        bits = DATA_TYPES[self.recipe.src].bits + DATA_TYPES[self.recipe.dst].bits
+        nbytes = tiles * prod(node.valid for node in self.nodes) * bits // BYTE_BITS
+        return nbytes <= OWN_CACHE_NBYTES // 2
+
+    def convert(self, src: TileBuffer, dst: TileBuffer, *, as_codes: bool = False) -> TileBuffer:
+        """Convert into another type; with `as_codes` only the width of codes changes."""
+        rows = row_tables(self.nodes, [src.strides, dst.strides])
+        distance = self.prefetch_distance(src, rows)
+        extent = self.masked_extent(dst, rows.columns)
+        record = ConvertRecord(rows.rows, rows.columns, extent, distance)
+        src_table, dst_table = rows.tables
+        program = self.recipe.keep([*record, *src_table, *dst_table])
+        streams = self.streams(dst, rows.columns)
+        stage = convert_stage(src.dtype, dst.dtype, streams=streams, as_codes=as_codes)
+        return self.step(Code(stage, program), src, dst)
+
+    def prefetch(self, src: TileBuffer) -> None:
+        """Prefetch what follows each row of the tile: the rows of a later tile."""
+        order = sorted(range(len(self.nodes)), key=lambda k: -abs(src.strides[k]))
+        nodes = tuple(self.nodes[k] for k in order)
+        rows = row_tables(nodes, [src.reordered(order).strides])
+        (table,) = rows.tables
+        if rows.columns * src.bits > _MAX_PREFETCHED_BITS:
+            return
+        record = PrefetchRecord(rows.rows, rows.columns * src.bits // BYTE_BITS, src.bits)
+        following = (start + rows.columns for start in table)
+        self.step(Code(prefetch_stage(), self.recipe.keep([*record, *following])), src, src)
+
+    def step(
+        self,
+        code: Code,
+        src: TileBuffer,
+        dst: TileBuffer,
+        *,
+        shift: int = 0,
+        operand: StepOperand = StepOperand(),  # noqa: B008 - a constant
+    ) -> TileBuffer:
+        """Write a step; returns where it leaves the tile."""
+        src_side, dst_side = (src.base, src.placed_by, shift), (dst.base, dst.placed_by, shift)
+        self.steps.append(Step(*code, *src_side, *dst_side, *operand))
+        return dst
+
+
+# Slots for 4-bit elements unpacked to bytes: the first two that are neither src nor dst are used.
+_BYTE_SLOTS = Base.SRC_ELEMENTS, Base.VALUES, Base.RESULT
+# 4-bit elements of a byte.
+_PER_BYTE = 2
+
+
+def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = False) -> TileBuffer:
+    """Move a tile; with `pads` zeros are written to its padding."""
+    is_packed = any(DATA_TYPES[buffer.dtype].is_packed for buffer in (src, dst))
+    if is_packed and (src.dtype != dst.dtype or fits_slots_as_bytes(writer, pads=pads)):
+        return _move_as_bytes(writer, src, dst, pads=pads)
+    recipe = writer.recipe
+    nodes = writer.tile.inner if pads else writer.nodes
+    inner = tuple(
+        Node(node.extent, node.valid, strides)
+        for node, strides in zip(nodes, zip(src.strides, dst.strides, strict=True), strict=True)
+    )
+    (box,) = simplify((Box((0, 0), inner),))
+    # moves take offsets in bytes
+    shift = 1 - max(1, src.bits // BYTE_BITS).bit_length()
+    packed, bits, unit = pack_for_kernels(box, src.bits)
+    if is_packed and bits >= BYTE_BITS:
+        # 4-bit elements, joined to whole bytes
+        outer = [writer.outer_strides[side.placed_by] for side in (src, dst) if not side.is_slot]
+        if any(stride % _PER_BYTE for strides in outer for stride in strides):
+            packed, bits, unit = box, src.bits, 1
+        else:
+            shift = _PER_BYTE.bit_length() - 1
+    program, workloads = encode(
+        tile_boxes((packed,), bits, unit),
+        bits,
+        writer.end_of(src) * src.bits // BYTE_BITS,
+        prefetches=recipe.prefetches and src.base is Base.SRC,
+    )
+    tasks, _ = partition_chunks(workloads, 1)
+    recipe.kept += [program, tasks]
+    code = Code(walker_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
+    return writer.step(code, src, dst, shift=shift)
+
+
+def fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:
+    """Whether a slot holds a byte for each element, and enough slots are free."""
+    nodes = writer.tile.inner
+    size = prod(node.extent if pads else node.valid for node in nodes)
+    return size <= SLOT_NBYTES and not writer.recipe.bound.beta
+
+
+def _move_as_bytes(
+    writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool
+) -> TileBuffer:
+    """Move 4-bit elements as bytes: unpacked in the order of src, packed in that of dst.
+
+    Where only one side is packed, the other one holds the same numbers in a type of bytes.
+    """
+    data = list(writer.nodes)
+    whole = [node._replace(valid=node.extent) for node in writer.tile.inner] if pads else data
+    free = [base for base in _BYTE_SLOTS if base not in {src.base, dst.base}]
+    # the bits of elements that stay as wide are not converted
+    as_codes = src.dtype == dst.dtype
+    if DATA_TYPES[src.dtype].is_packed:
+        order = _order(src)
+        unpack = writer.reordered([data[k] for k in order])
+        unpacked = unpack.slot(free.pop(), "u8" if as_codes else dst.dtype)
+        unpack.convert(src.reordered(order), unpacked, as_codes=as_codes)
+        src = unpacked.reordered(_inverse(order))
+    if not DATA_TYPES[dst.dtype].is_packed:
+        return move(writer, src, dst, pads=pads)
+    order = _order(dst)
+    pack = writer.reordered([whole[k] for k in order])
+    moved = pack.slot(free.pop(), src.dtype)
+    move(writer, src, moved.reordered(_inverse(order)), pads=pads)
+    pack.convert(moved, dst.reordered(order), as_codes=as_codes)
+    return dst
+
+
+def _order(buffer: TileBuffer) -> list[int]:
+    """Return the nodes in the order of their strides in a buffer, outermost first."""
+    return sorted(range(len(buffer.strides)), key=lambda k: -abs(buffer.strides[k]))
+
+
+def _inverse(order: list[int]) -> list[int]:
+    return [order.index(k) for k in range(len(order))]
+
+
+# Operands with more values than this are not stored repeatedly in periods: that takes up to 16
+# times the memory (2 * PERIOD / 8).
+_MAX_REPEATED_VALUES = 1 << 14
+
+
+class _Sides(NamedTuple):
+    """What an operation reads and writes."""
+
+    src: TileBuffer
+    dst: TileBuffer
+    # the working type
+    work: str
+
+
+def combine(
+    writer: StepWriter,
+    src: TileBuffer,
+    dst: TileBuffer,
+    calculation: Calculation,
+    work: str,
+    old: TileBuffer | None = None,
+) -> TileBuffer:
+    """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
+    operation, kinds = _operation_of(writer, calculation, _Sides(src, dst, work))
+    if operation not in SCALING and writer.zeroed_extent(dst):
+        # a conversion or a move writes the zeros behind rows
+        dst = writer.slot(Base.VALUES, work)
+    if calculation.role is not None:
+        rows, operand = _with_values(writer, _Sides(src, dst, work), calculation.role, kinds)
+    elif operation is Operation.ADD_PRODUCT:
+        assert old is not None  # noqa: S101 - there are values to add
+        rows = operand_rows(writer.nodes, (src.strides, dst.strides, old.strides), 0)
+        factor = writer.recipe.keep([calculation.number], work)
+        operand = StepOperand(old.base, old.placed_by, 0, factor)
+    else:
+        rows = operand_rows(writer.nodes, (src.strides, dst.strides, [0] * len(writer.nodes)), 0)
+        operand = StepOperand(writer.recipe.keep([calculation.number], work))
+    tables = rows.rows
+    distance = writer.prefetch_distance(src, tables)
+    extent = writer.masked_extent(dst, tables.columns)
+    record = CombineRecord(operation, tables.rows, tables.columns, extent, rows.mask, distance)
+    program = writer.recipe.keep([*record, *(start for table in tables.tables for start in table)])
+    streams = writer.streams(dst, tables.columns)
+    stage = combine_stage(src.dtype, dst.dtype, work, streams=streams)
+    return writer.step(Code(stage, program), src, dst, operand=operand)
+
+
+def _operation_of(
+    writer: StepWriter, calculation: Calculation, sides: _Sides
+) -> tuple[Operation, tuple[Numbers, ...]]:
+    """Return the operation that runs, and what each table of its numbers holds.
+
+    Only `QUOTIENTS` have a second table.
+    """
+    operation, role, _ = calculation
+    if operation is Operation.DIVIDE and role is not None:
+        values = writer.recipe.values[role]
+        if has_exact_inverses(values):
+            return Operation.MULTIPLY, (Numbers.INVERSES,)
+        if has_quotient(values, sides.work, sides.dst.dtype):
+            if rounding_bits(sides.dst.dtype) is not None:
+                return Operation.NARROW_QUOTIENT, (Numbers.LACKING, Numbers.INVERSES)
+            return Operation.QUOTIENT, (Numbers.VALUES, Numbers.INVERSES)
+    return operation, (Numbers.VALUES,)
+
+
+def _with_values(
+    writer: StepWriter, sides: _Sides, role: str, kinds: tuple[Numbers, ...]
+) -> tuple[OperandRows, StepOperand]:
+    """Return the rows and the operand for the values of a role, see `_operation_of`."""
+    recipe, nodes = writer.recipe, writer.nodes
+    values = recipe.values[role]
+    placed_by, period, strides = NO_OPERAND, 0, [0] * len(nodes)
+    if role in recipe.varying:
+        # operands follow src and dst
+        placed_by = 2 + recipe.varying.index(role)
+        strides = [node.strides[placed_by] for node in nodes]
+        if values.size <= _MAX_REPEATED_VALUES:
+            period = operand_period(nodes, strides, writer.outer_strides[placed_by])
+    strided = (sides.src.strides, sides.dst.strides, strides)
+    rows = operand_rows(nodes, strided, period)
+    spread = spread_operands(nodes, strided, rows)
+    if spread is not None and not any(writer.outer_strides[placed_by][1:]):
+        # all tiles have the same operands
+        start = writer.outer_strides[placed_by][0]
+        places = [start + place for place in offset_table(nodes, strides, 1)]
+        bases = [recipe.address_of_places(role, sides.work, places, kind) for kind in kinds]
+        return spread, StepOperand(bases[0], number_base=bases[-1])
+    streams = writer.recipe.streams and sides.dst.base is Base.DST
+    fits_slot = prod(node.valid for node in nodes) * DATA_TYPES[sides.work].bits <= SLOT_BITS
+    gathered = gathered_operands(nodes, strided, rows, streams=streams) if fits_slot else None
+    if gathered is not None:
+        for kind, slot in zip(kinds, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
+            address = recipe.address_of_values(role, sides.work, 0, kind)
+            operand = TileBuffer(address, sides.work, placed_by, strides)
+            gather(writer, operand, slot, gathered.times)
+        return gathered.rows, StepOperand(Base.OPERANDS, number_base=Base.RECIPROCALS)
+    bases = [recipe.address_of_values(role, sides.work, rows.period, kind) for kind in kinds]
+    return rows, StepOperand(bases[0], placed_by, -rows.shift, bases[-1])
+
+
+def gather(writer: StepWriter, operand: TileBuffer, slot: Base, times: int) -> None:
+    """Write the steps that move the operands of a tile into a slot, each `times` times."""
+    kept = [k for k, stride in enumerate(operand.strides) if stride]
+    parts = writer.reordered([writer.nodes[k] for k in kept])
+    source = operand.reordered(kept)
+    if times == 1:
+        move(parts, source, parts.slot(slot, operand.dtype))
+        return
+    distinct = move(parts, source, parts.slot(Base.DISTINCT_OPERANDS, operand.dtype))
+    record = RepeatRecord(prod(node.valid for node in parts.nodes), times)
+    code = Code(repeat_stage(operand.dtype), writer.recipe.keep(record))
+    writer.step(code, distinct, writer.slot(slot, operand.dtype))

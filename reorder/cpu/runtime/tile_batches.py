@@ -1,0 +1,233 @@
+"""The batches of a plan that needs tiles: those that convert, and moves that go through scratch."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reorder.cpu.kernels.rows import masks_elements
+from reorder.cpu.runtime.job import Job, make_job
+from reorder.cpu.runtime.pool import run_job
+from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
+from reorder.cpu.runtime.stages import tile_walker_at
+from reorder.cpu.runtime.steps import steps_of
+from reorder.cpu.schedule.config import Recipe
+from reorder.cpu.schedule.partition import Workload
+from reorder.cpu.schedule.program import Point, each_points
+from reorder.cpu.schedule.select import Kernel
+from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
+from reorder.cpu.schedule.tiles import GROWN, SlotLimits, is_tiled, tile_box
+from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.cpu.tables import fields_of
+from reorder.cpu.target import BYTE_BITS
+from reorder.memory.buffers import address_of
+from reorder.plan.nodes import NOWHERE
+from reorder.plan.passes import src_and_dst, zeros_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reorder.cpu.runtime.batch import Batch, BatchBuilder, BoxBatch
+    from reorder.cpu.schedule.partition import Partition
+    from reorder.cpu.schedule.tiles import Tile
+    from reorder.plan.nodes import Box, Lookup
+
+__all__ = ["GatheredTileBatch", "PaddingBatch", "TileBatch", "TileProgram", "tile_batches"]
+
+# Tiles hold a multiple of this many elements: whole 512-bit registers, even of bytes.
+_LIMIT_GRAIN = 64
+
+
+def tile_batches(builder: BatchBuilder) -> list[Batch]:
+    """Return the batches of a plan that needs tiles.
+
+    They run in this order: tiles of boxes without lookups; boxes that are moved; tiles of boxes
+    with lookups, each followed by its zeros; zeros beyond the tiles of boxes without lookups.
+    """
+    plan = builder.plan
+    recipe = Recipe(
+        plan.src.dtype.name,
+        plan.dst.dtype.name,
+        plan.bound_attr,
+        (plan.src.layout.last + 1, plan.dst.layout.last + 1),
+        streams=builder.exceeds,
+        streams_rows=builder.machine.exceeds_parts(builder.nbytes, builder.threads),
+        prefetches=builder.machine.exceeds_core_cache(builder.nbytes),
+    )
+    tagged = [(box, is_tiled(plan, box)) for box in builder.boxes]
+    batches = builder.move_all(box for box, tiled in tagged if not tiled)
+    tiles: list[Tile] = []
+    zeros: list[Box] = []
+    for box in (box for box, tiled in tagged if tiled):
+        if box.lookups:
+            batches += _gathered_batches(builder, recipe, box)
+        else:
+            inside, beyond = _tiles_of(builder, recipe, box)
+            tiles += inside
+            zeros += beyond
+    if tiles:
+        builder.kernels += ("tiles",)
+        batches.insert(0, TileBatch(TileProgram(builder, recipe, tiles)))
+    return batches + builder.move(zeros)
+
+
+def _tiles_of(builder: BatchBuilder, recipe: Recipe, box: Box) -> tuple[list[Tile], list[Box]]:
+    """Return the tiles of a box without lookups, and the zeros beyond them."""
+    plan = builder.plan
+    limit = SLOT_BITS // recipe.max_bits & -_LIMIT_GRAIN
+    widths = plan.src.dtype.bits, plan.dst.dtype.bits
+    in_place = recipe.is_direct
+    masks = plan.converts and masks_elements(recipe.src, recipe.dst)
+    # beyond the caches of a core, wide rows of src and what is prefetched of them fill half of L1
+    is_wide = recipe.prefetches and widths[0] > widths[1]
+    grown = GROWN // 2 if is_wide else GROWN
+    limits = SlotLimits(limit, 2 * limit if recipe.is_single else limit, grown)
+    return tile_box(box, widths, limits, in_place=in_place, streams=recipe.streams, masks=masks)
+
+
+def _gathered_batches(builder: BatchBuilder, recipe: Recipe, box: Box) -> list[Batch]:
+    """Return the batches of a box with lookups: its tiles, the zeros beyond them, its padding."""
+    kernel = Kernel(builder.plan.dst.dtype.bits)
+    tiles, beyond = _tiles_of(builder, recipe, box._replace(lookups=()))
+    points = prod(lookup.extent for lookup in box.lookups)
+    batches: list[Batch] = [
+        GatheredTileBatch(TileProgram(builder, recipe, [tile], points), box.lookups)
+        for tile in tiles
+    ]
+    # zeros have no operands beside src and dst
+    lookups = tuple(lookup._replace(others=()) for lookup in box.lookups)
+    for zeros in beyond:
+        scheduled = tile_boxes((zeros._replace(lookups=lookups),), kernel.bits)
+        batches.append(builder.box_batch(scheduled, kernel, lookups))
+    if tiles:
+        padding = zeros_of(src_and_dst(box))._replace(lookups=())
+        zeros_batch = builder.box_batch(tile_boxes((padding,), kernel.bits), kernel)
+        batches.append(PaddingBatch(zeros_batch, box.lookups))
+    return batches
+
+
+_POINT = fields_of(Point)
+_ORIGIN = np.zeros((1, OPERANDS), np.int64)
+
+
+class TileProgram:
+    """The records of tiles, and how threads share them.
+
+    Parameters
+    ----------
+    builder : BatchBuilder
+        Partitions the work among threads.
+    recipe : Recipe
+        Owner of the arrays that steps point to; it lives as long as the program.
+    tiles : list of Tile
+        The tiles.
+    points : int, optional
+        Number of points at which the tiles run; without it they run once, at offset 0.
+    """
+
+    def __init__(
+        self, builder: BatchBuilder, recipe: Recipe, tiles: list[Tile], points: int | None = None
+    ) -> None:
+        self._recipe = recipe
+        program: list[int] = []
+        workloads = []
+        for tile in tiles:
+            # points may be odd: a stride of 1 keeps elements from being packed into wider ones
+            point = () if points is None else (1,)
+            outer_strides = [
+                (offset, *(node.strides[n] for node in tile.outer), *point)
+                for n, offset in enumerate(tile.offsets)
+            ]
+            steps = prod(node.extent for node in tile.outer)
+            workloads.append(Workload(len(program), steps, 1, 1, _size(tile)))
+            program += encode_tile(tile.offsets, tile.outer, steps_of(recipe, tile, outer_strides))
+        self._program = np.array([*TilesHead(SCRATCH_BLOCK), *program], np.int64)
+        self.partition = _partition(builder, workloads, tiles, points)
+
+    def job(self) -> Job:
+        """Return the job that runs the tiles once, at offset 0."""
+        return make_job(tile_walker_at(), address_of(self._program), self.partition, _ORIGIN)
+
+
+def _partition(
+    builder: BatchBuilder, workloads: list[Workload], tiles: list[Tile], points: int | None
+) -> Partition:
+    src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
+    size = sum(_size(tile) for tile in tiles) * (points or 1)
+    # two 4-bit elements of one byte must not fall to two threads
+    is_shared = dst.is_packed and not (points is None and all(_owns_bytes(tile) for tile in tiles))
+    return builder.partition(
+        workloads, size * max(src.bits, dst.bits) // BYTE_BITS, is_whole=is_shared
+    )
+
+
+def _size(tile: Tile) -> int:
+    return prod(node.extent for node in (*tile.outer, *tile.inner))
+
+
+def _owns_bytes(tile: Tile) -> bool:
+    """Whether no two tiles share a byte of 4-bit elements.
+
+    The contiguous node has whole pairs, and every other stride and the offset are even.
+    """
+    steps = [tile.offsets[1], *(node.strides[1] for node in (*tile.outer, *tile.inner))]
+    pairs = [node for node in tile.inner if node.strides[1] == 1]
+    return bool(pairs) and pairs[0].extent % 2 == 0 and sum(step % 2 for step in steps) == 1
+
+
+class TileBatch:
+    """Tiles without lookups."""
+
+    def __init__(self, program: TileProgram) -> None:
+        self._program = program
+
+    @property
+    def direct_job(self) -> Job | None:
+        """The job, if every call runs the same one; else None."""
+        return self._program.job()
+
+    def execute(self, src_at: int, dst_at: int) -> None:
+        """Run the tiles on src and dst at two addresses."""
+        run_job(src_at, dst_at, self._program.job())
+
+
+class GatheredTileBatch:
+    """Tiles at those points of offset tables that have data."""
+
+    direct_job = None
+
+    def __init__(self, program: TileProgram, lookups: tuple[Lookup, ...]) -> None:
+        self._program, self._lookups = program, lookups
+
+    def execute(self, src_at: int, dst_at: int) -> None:
+        """Run the tiles on src and dst at two addresses."""
+        for points in each_points(self._lookups):
+            data = points[points[:, _POINT.src] != NOWHERE]
+            if len(data):
+                table = _of_each_operand(data)
+                job = self._program.job()
+                job = job._replace(points=address_of(table), point_count=len(table))
+                run_job(src_at, dst_at, job)
+
+
+def _of_each_operand(points: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return points with an offset for each operand, as `encode_tile` writes offsets."""
+    return np.pad(points, ((0, 0), (0, OPERANDS - points.shape[1])))
+
+
+class PaddingBatch:
+    """Zeros at those points of offset tables that have no data."""
+
+    direct_job = None
+
+    def __init__(self, zeros: BoxBatch, lookups: tuple[Lookup, ...]) -> None:
+        self._zeros, self._lookups = zeros, lookups
+
+    def execute(self, src_at: int, dst_at: int) -> None:
+        """Write the zeros to dst."""
+        for points in each_points(self._lookups):
+            padding = points[points[:, _POINT.src] == NOWHERE]
+            if len(padding):
+                self._zeros.execute_at(src_at, dst_at, padding)

@@ -1,0 +1,82 @@
+"""Compiled walkers: interpreters of programs, as C functions with the parameters of `WalkerCall`.
+
+A job has the address of its walker, so that the code of the pool is compiled once, not for each
+walker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from reorder.cpu.kernels.boxes import emit_boxes
+from reorder.cpu.kernels.walk import WalkerCall
+from reorder.cpu.runtime.intrinsics import WALKER
+from reorder.cpu.runtime.jit import compile_callback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numba.core.typing.templates import Signature
+
+    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.schedule.select import Kernel
+
+__all__ = ["as_walker", "walker_at"]
+
+# What emits the body of a walker: it takes numba's context, the builder and the parameters.
+_Emit: TypeAlias = "Callable[[Any, Builder, WalkerCall], None]"
+
+# by the number that stands for each in compiled code and in the files of the cache
+_emitters: dict[int, _Emit] = {}
+
+
+def as_walker(name: str, emit: _Emit) -> int:
+    """Compile a walker whose body `emit` writes, or load it from disk; returns its address.
+
+    The name identifies the code, on disk too.
+    """
+    # hashes of Python differ between processes
+    key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
+    _emitters[key] = emit
+
+    def walk(  # noqa: PLR0913, PLR0917 - `WalkerCall` as a C signature
+        src_at: int,
+        dst_at: int,
+        program: int,
+        tasks: int,
+        begin: int,
+        end: int,
+        points: int,
+        point_count: int,
+    ) -> None:
+        _run((src_at, dst_at, program, tasks, begin, end, points, point_count), key)
+
+    # numba names the files of the cache after it
+    walk.__qualname__ = f"walker_{key:x}"
+    return int(compile_callback(walk, WALKER, name).address)
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
+def _run(_context: Any, call: Any, key: Any) -> tuple[Signature, Any]:
+    """Emit the body of a walker; its number is known when it is compiled."""
+    emit = _emitters[key.literal_value]
+
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        emit(context, builder, WalkerCall(*cgutils.unpack_tuple(builder, args[0])))
+        return context.get_dummy_value()
+
+    return types.void(call, key), build
+
+
+@cache
+def walker_at(kernel: Kernel) -> int:
+    """Return the address of the compiled walker of boxes whose elements a kernel moves."""
+    return as_walker(
+        f"walker of {kernel}", lambda _, builder, call: emit_boxes(builder, call, kernel)
+    )

@@ -1,0 +1,206 @@
+"""The program of the walker of tiles, and the tables that stages read.
+
+A program is `TilesHead`, then an instruction for each tile: `TileHead`; the offset of each operand;
+for each outer loop, outermost first, `LoopHead` and its stride in each operand; then a `Step` for
+each step. There are always `OPERANDS` operands: those that a reorder lacks have offset and strides
+0. Offsets and strides are in elements.
+
+A step has the address of the table of its stage, which is followed by tables of offsets, one int64
+for each row.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.schedule.program import LoopHead
+from reorder.cpu.tables import fields_of
+from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
+
+if TYPE_CHECKING:
+    from reorder.plan.nodes import Node
+
+__all__ = [
+    "NO_OPERAND",
+    "OPERANDS",
+    "TILES",
+    "ZEROED_LANES",
+    "Base",
+    "CombineRecord",
+    "ConvertRecord",
+    "Placement",
+    "PrefetchRecord",
+    "RepeatRecord",
+    "Step",
+    "TileHead",
+    "TilesHead",
+    "encode_tile",
+]
+
+# Rows of at most this many elements, one block of channels, can end in zeros; shorter ones are
+# converted at once too, by masked loads and stores where the processor has these.
+ZEROED_LANES = 16
+
+
+class ConvertRecord(NamedTuple):
+    """A conversion of rows; two tables follow, the offsets of the rows in src and in dst."""
+
+    rows: int
+    # elements of each row
+    columns: int
+    # elements that masked stores write for each row, at most `ZEROED_LANES`: the row, and the zeros
+    # behind it; 0: it is not written by these
+    extent: int
+    # rows of src are prefetched this many bytes ahead; 0: not at all
+    prefetch_distance: int
+
+
+class CombineRecord(NamedTuple):
+    """One operation on rows; three tables follow, of offsets in input, output and operand."""
+
+    # an `Operation`
+    operation: int
+    rows: int
+    # elements of each row
+    columns: int
+    # as in `ConvertRecord`
+    extent: int
+    # the operand of an element is at index `position in the row & operand_mask`: 0 if the row has
+    # one operand, -1 if each element has one, `PERIOD` - 1 if they repeat
+    operand_mask: int
+    # as in `ConvertRecord`
+    prefetch_distance: int
+
+
+class PrefetchRecord(NamedTuple):
+    """Rows to prefetch; one table follows, their offsets in elements."""
+
+    rows: int
+    # bytes of each row
+    nbytes: int
+    # width of an element
+    bits: int
+
+
+class RepeatRecord(NamedTuple):
+    """Values that are stored several times each."""
+
+    values: int
+    # how often each value is stored
+    times: int
+
+
+# These numbers of copies are picked into vectors of several values.
+SHORT_RUNS = (2, 4, 8)
+# Multiples of this many copies are stored as vectors of one value. No register has more values of
+# a working type.
+LONG_RUN = 16
+
+
+def can_repeat(times: int) -> bool:
+    """Whether values can be stored so often."""
+    return times in SHORT_RUNS or (times > 0 and times % LONG_RUN == 0)
+
+
+class Placement(NamedTuple):
+    """Where a step finds its data, written by the walker over tiles: offsets are in elements."""
+
+    src_offset: int
+    dst_offset: int
+    operand_address: int
+    operand_offset: int
+    # address of the factor of `ADD_PRODUCT`, or of the reciprocals of `QUOTIENTS`
+    number_address: int
+
+
+# `placed_by` of a side that always starts at its base.
+NO_OPERAND = -1
+
+
+class Base(IntEnum):
+    """Where a side starts: src, dst, or a slot of scratch named after what it holds.
+
+    A larger number is an address.
+    """
+
+    SRC = 0
+    DST = 1
+    SRC_ELEMENTS = 2
+    VALUES = 3
+    OLD_ELEMENTS = 4
+    OLD_VALUES = 5
+    RESULT = 6
+    OPERANDS = 7
+    RECIPROCALS = 8
+    DISTINCT_OPERANDS = 9
+
+
+# Two slots fill a 32 KiB L1, so that a step finds in it what the step before wrote; a cache line
+# more, so that slots do not start at equal addresses modulo 4096.
+SLOT_NBYTES = 16384 + LINE_NBYTES
+SLOT_BITS = SLOT_NBYTES * BYTE_BITS
+
+
+class Step(NamedTuple):
+    """One step of a tile, which the walker over tiles calls.
+
+    Three sides (src, dst, operand) have three fields each. The base is a `Base` or an address.
+    `placed_by` is the operand of the box whose offset is added to the base, or `NO_OPERAND`.
+    That offset, in elements, is shifted right by `shift`, or left by `-shift`: moves take offsets
+    in bytes, and the values of an operand may be stored repeatedly.
+    """
+
+    # address of a compiled walker or stage
+    walker: int
+    # its arguments: address of a program or of a record, address of tasks, number of tasks
+    program: int
+    tasks: int
+    task_count: int
+    src_base: int
+    src_placed_by: int
+    src_shift: int
+    dst_base: int
+    dst_placed_by: int
+    dst_shift: int
+    operand_base: int
+    operand_placed_by: int
+    operand_shift: int
+    # what becomes the `number_address` of a `Placement`: a `Base` or an address
+    number_base: int
+
+
+# src, dst, and a scale and a zero point of either.
+OPERANDS = 6
+
+
+class TilesHead(NamedTuple):
+    """The start of a program of tiles."""
+
+    # address of the block of scratch
+    scratch_block: int
+
+
+TILES = fields_of(TilesHead)
+
+
+class TileHead(NamedTuple):
+    """The start of the record of a tile."""
+
+    # number of outer loops, and of steps
+    outer: int
+    steps: int
+
+
+def encode_tile(offsets: tuple[int, ...], outer: tuple[Node, ...], steps: list[Step]) -> list[int]:
+    """Return the record of a tile, as a list of int64."""
+    words = [*TileHead(len(outer), len(steps)), *_of_each_operand(offsets)]
+    for node in outer:
+        words += [*LoopHead(node.extent, node.valid), *_of_each_operand(node.strides)]
+    return [*words, *(word for step in steps for word in step)]
+
+
+def _of_each_operand(values: tuple[int, ...]) -> list[int]:
+    """Return a value for each operand, 0 for those that a reorder lacks."""
+    assert len(values) <= OPERANDS  # noqa: S101 - there are no others
+    return [*values, *[0] * (OPERANDS - len(values))]

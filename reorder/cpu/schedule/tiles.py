@@ -1,0 +1,504 @@
+"""Tiles of boxes that convert, or move through scratch: pure functions of a box and element widths.
+
+A tile is small enough for the scratch of a thread, and long enough on both sides that whole cache
+lines are read and written. It is converted in the order of one side. On the other side it is moved
+by the kernels for elements of one width; that is the side of the narrower elements, which cost less
+to move.
+
+The size of a tile is how many steps of each node it takes. First each side gets a chain of nodes
+that is contiguous there; then the largest count is halved until the tile fits; then the counts grow
+to what the scratch holds, innermost nodes first, and to whole nodes where these fit. Nodes are
+given by their number in the box.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.kernels.interleave import MOST
+from reorder.cpu.schedule.rows import contiguous_nodes
+from reorder.cpu.schedule.select import TRANSPOSED, select
+from reorder.cpu.schedule.tile_program import ZEROED_LANES
+from reorder.cpu.target import BYTE_BITS
+from reorder.plan.nodes import Node
+from reorder.plan.passes import pack_elements, simplify, src_and_dst, zeros_beyond
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from reorder.plan.nodes import Box
+    from reorder.plan.plan import ReorderPlan
+
+__all__ = [
+    "GROWN",
+    "LONG_ROW_BITS",
+    "MIN_RUN",
+    "SIDES",
+    "Piece",
+    "SlotLimits",
+    "Tile",
+    "TileOrder",
+    "covered_steps",
+    "each_piece",
+    "is_scattered",
+    "is_tiled",
+    "needs_tiles",
+    "order_between",
+    "order_by_cost",
+    "order_of_side",
+    "tile_box",
+    "tile_counts",
+]
+
+# Elements are narrow if they have at most one over this of the others' width.
+_NARROW = 2
+
+
+class Tile(NamedTuple):
+    """Tiles of one shape: the offsets of the first, the loops over tiles, the loops of one tile.
+
+    `inner` is in the order in which the tile is converted, outermost first. `reads` and `writes`
+    say whether the conversion reads src in place, and writes dst in place.
+    """
+
+    offsets: tuple[int, ...]
+    outer: tuple[Node, ...]
+    inner: tuple[Node, ...]
+    reads: bool
+    writes: bool
+
+    def __str__(self) -> str:
+        outer, inner = (" ".join(map(str, nodes)) for nodes in (self.outer, self.inner))
+        places = f"{'reads' * self.reads} {'writes' * self.writes}"
+        return f"@{':'.join(map(str, self.offsets))} [{outer}] {inner}, {places}"
+
+
+def tile_box(
+    box: Box,
+    widths: tuple[int, int],
+    limits: SlotLimits,
+    *,
+    in_place: bool,
+    streams: bool = False,
+    masks: bool = False,
+) -> tuple[list[Tile], list[Box]]:
+    """Cut a box into tiles and boxes of zeros.
+
+    Parameters
+    ----------
+    box : Box
+        Without lookups.
+    widths : tuple of int
+        Bits of elements of src and dst.
+    limits : SlotLimits
+        Elements that fit the scratch.
+    in_place : bool
+        Whether tiles that are contiguous on both sides need no scratch.
+    streams : bool, optional
+        Whether conversions write dst by non-temporal stores.
+    masks : bool, optional
+        Whether conversions may write zeros behind rows.
+    """
+    nodes = box.nodes
+    if box.is_zero:
+        return [], [src_and_dst(box)]
+    if widths[0] == widths[1] < BYTE_BITS:
+        # moved as bytes, the padding too
+        counts = tile_counts(nodes, limits, SIDES, in_place=False, padded=True)
+        order = TileOrder(order_of_side(nodes, counts, 1), reads=False, writes=False)
+        return _tiles_of(box, counts, order, streams=streams)
+    counts = tile_counts(nodes, limits, SIDES, in_place=in_place)
+    order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
+    is_padded = _has_padding(nodes, counts) and not order.zeroes
+    if in_place and not (order.reads and order.writes and not is_padded):
+        # the tile needs the scratch, so it must fit there
+        for whole in (limits.narrow, limits.elements):
+            counts = tile_counts(nodes, limits, SIDES, in_place=False, whole=whole)
+            order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
+            if _moves_narrow(order, widths) and not _moves_padding(nodes, counts, order):
+                break
+    if widths[0] == widths[1] and is_scattered(src_and_dst(box), widths[0]):
+        order = order_between(nodes, counts)
+    if _moves_padding(nodes, counts, order):
+        # in a tile that is moved its padding costs nothing extra
+        order = order_by_cost(nodes, counts, widths, writes=False, streams=streams)
+    return _tiles_of(box, counts, order, streams=streams)
+
+
+def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
+    """Whether tiles of these counts have padding."""
+    return any(
+        covered_steps(nodes[k], count, pads=True) > nodes[k].valid for k, count in counts.items()
+    )
+
+
+def _moves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: TileOrder) -> bool:
+    """Whether a conversion would write dst, which has padding that it does not write."""
+    return order.writes and _has_padding(nodes, counts) and not order.zeroes
+
+
+def _moves_narrow(order: TileOrder, widths: tuple[int, int]) -> bool:
+    """Whether a tile has only elements in the scratch that are at most half as wide as others."""
+    src, dst = widths
+    if min(widths) < BYTE_BITS or order.reads == order.writes:
+        return False
+    return _NARROW * dst <= src if order.reads else _NARROW * src <= dst
+
+
+def _tiles_of(
+    box: Box, counts: dict[int, int], order: TileOrder, *, streams: bool
+) -> tuple[list[Tile], list[Box]]:
+    """Return tiles that take some steps of each node, and the zeros beyond them."""
+    pads = order.zeroes or not order.writes
+    tiles = []
+    for offsets, outer, inner in each_piece(box, counts, pads=pads):
+        inside = sorted(inner, key=lambda numbered: order.nodes.index(numbered[0]))
+        # if the data exceed the caches, successive tiles continue the rows of src
+        loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[0]))) if streams else outer
+        nodes = tuple(node for _, node in inside)
+        tiles.append(Tile(offsets, loops, nodes, order.reads, order.writes))
+    covered = [covered_steps(node, counts.get(k, 0), pads=pads) for k, node in enumerate(box.nodes)]
+    return tiles, list(simplify(tuple(zeros_beyond(src_and_dst(box), covered))))
+
+
+# Up to this many 4-bit elements are moved one by one: unpacking them would take longer.
+_MAX_SINGLE_MOVES = 64
+# A call of a kernel for fewer elements than this costs more than the elements.
+_MIN_CALL_SIZE = 16
+# Matrices with these numbers of rows and columns are too large to be interleaved and too small for
+# vectors; two moves are faster if elements have at most these bits.
+_SMALL_SIDES, _MAX_SMALL_BITS = range(5, 8), 16
+
+
+def needs_tiles(plan: ReorderPlan) -> bool:
+    """Whether any box of a plan is converted, or moved through scratch."""
+    return plan.converts or any(is_tiled(plan, box) for box in plan.boxes)
+
+
+def is_tiled(plan: ReorderPlan, box: Box) -> bool:
+    """Whether a box is converted, or moved through scratch.
+
+    Boxes of equal types are moved through scratch where they are scattered on both sides: two
+    moves are then faster than one. 4-bit elements are unpacked to bytes, moved and packed.
+    """
+    bits = plan.dst.dtype.bits
+    if plan.converts:
+        return True
+    if box.lookups or box.is_zero:
+        return False
+    packed, packed_bits = pack_elements(box, bits)
+    (packed,) = simplify((packed,))
+    return packed_bits == bits and (
+        is_scattered(packed, bits) or (bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES)
+    )
+
+
+def is_scattered(box: Box, bits: int) -> bool:
+    """Whether two moves of a box are faster than one, because one call moves few elements.
+
+    Examples are a box between `8b16a2b` and `8a16b2a`, whose innermost pairs are of two dims, and
+    matrices of 5 x 5 bytes, one behind the other.
+    """
+    choice = select(box)
+    if choice.micro_kernel != TRANSPOSED or box.size <= _MIN_CALL_SIZE or box.lookups:
+        return False
+    sides = [prod(node.extent for node in group) for group in (choice.rows, choice.columns)]
+    is_small = all(side in _SMALL_SIDES for side in sides) and bits <= _MAX_SMALL_BITS
+    return is_small or choice.size < _MIN_CALL_SIZE
+
+
+# Elements of the chain that is contiguous in src, and of the one in dst, if these differ.
+SIDES = 64, 64
+# Contiguous elements from which on a side is converted in place: a vector of the fewest lanes.
+MIN_RUN = 8
+# Tiles grow to this many elements, so that each call of a walker or stage has enough work.
+GROWN = 4096
+# Conversions write rows from this length on by non-temporal stores where data exceed the caches:
+# the first and last lines of a row, written in part, cost little then.
+LONG_ROW_BITS = 1 << 13
+# Limit of the elements of a tile that is converted in place, without scratch.
+_MAX_IN_PLACE = 1 << 14
+
+
+class SlotLimits(NamedTuple):
+    """Limits of the elements of a tile, and the size that it should have."""
+
+    # limit for any tile
+    elements: int
+    # limit for a tile of whole rows, of which only narrow elements are in the scratch
+    narrow: int
+    # size that tiles grow to, for enough work, or half of `elements` where that is more
+    grown: int = GROWN
+
+
+def tile_counts(
+    nodes: tuple[Node, ...],
+    limits: SlotLimits,
+    sides: tuple[int, int],
+    *,
+    in_place: bool,
+    padded: bool = False,
+    whole: int = 0,
+) -> dict[int, int]:
+    """Return the steps of each node that a tile takes, by the number of the node.
+
+    Parameters
+    ----------
+    nodes : tuple of Node
+        The nodes of the box.
+    limits : SlotLimits
+        Elements that fit the scratch.
+    sides : tuple of int
+        Elements of the chains of src and of dst.
+    in_place : bool
+        Whether tiles that are contiguous on both sides need no scratch.
+    padded : bool, optional
+        Whether padding counts too, because the scratch holds it with the data.
+    whole : int, optional
+        Elements that fit where a node is taken whole that would leave a tail, if that is more.
+    """
+    limit = limits.elements
+    first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
+    # the node that is contiguous on both sides, if there is one
+    common = first[0] if first[0] == first[1] else None
+    if in_place and common is not None and nodes[common].valid >= MIN_RUN:
+        limit = _MAX_IN_PLACE
+    wanted = [
+        limit if first[0] == first[1] else min(side, max(1, limit // other))
+        for side, other in (sides, sides[::-1])
+    ]
+    counts = _chain(nodes, 0, wanted[0])
+    for k, count in _chain(nodes, 1, wanted[1]).items():
+        counts[k] = max(count, counts.get(k, 1))
+
+    def count_elements(counts: dict[int, int]) -> int:
+        return prod(count if padded else min(count, nodes[k].valid) for k, count in counts.items())
+
+    if common is not None and counts[common] == nodes[common].extent:
+        # whole runs of the common node, not parts of more runs: accesses stay closer together
+        runs = max(1, limit // counts[common])
+        counts = {k: count if k == common else min(count, runs) for k, count in counts.items()}
+    while count_elements(counts) > limit:
+        k = max(counts, key=lambda k: counts[k])
+        counts[k] = -(-counts[k] // 2)
+    for k in sorted(counts, reverse=True):
+        # a whole node, where it fits, leaves no tail
+        grown = counts | {k: nodes[k].extent}
+        most = max(limit, whole) if nodes[k].extent % counts[k] else limit
+        counts = grown if count_elements(grown) <= most else counts
+    for k in range(len(nodes) - 1, -1, -1):
+        factor = min(limit, max(limits.grown, limit // 2)) // count_elements(counts)
+        if factor > 1 and counts.get(k, 1) < nodes[k].extent:
+            counts[k] = min(nodes[k].extent, counts.get(k, 1) * factor)
+    return counts
+
+
+def _chain(nodes: tuple[Node, ...], side: int, wanted: int) -> dict[int, int]:
+    """Return the longest chain of nodes that is contiguous on a side, up to `wanted` elements."""
+    taken: dict[int, int] = {}
+    size = 1
+    while size < wanted:
+        followers = (
+            k for k, node in enumerate(nodes) if k not in taken and abs(node.strides[side]) == size
+        )
+        k = next(followers, None)
+        if k is None:
+            break
+        taken[k] = min(nodes[k].extent, -(-wanted // size))
+        size *= taken[k]
+        if taken[k] < nodes[k].extent:
+            break
+    return taken
+
+
+# A conversion writes long rows by non-temporal stores, a move does not: writing them costs a move
+# this many times as much.
+_TEMPORAL_COST = 2.5
+# 4-bit elements are moved as bytes, which are unpacked or packed in a step of their own.
+_PACKED_COST = 2 * BYTE_BITS
+
+
+class TileOrder(NamedTuple):
+    """The order of a tile's nodes, outermost first, by their number in the box."""
+
+    nodes: list[int]
+    # whether the tile is read from src in place, and written to dst in place
+    reads: bool
+    writes: bool
+    # whether the conversion writes zeros behind its rows in dst
+    zeroes: bool = False
+
+
+def order_of_side(nodes: tuple[Node, ...], chosen: Iterable[int], side: int) -> list[int]:
+    """Return nodes in the order of their strides on a side, outermost first."""
+    return sorted(chosen, key=lambda k: (-abs(nodes[k].strides[side]), -nodes[k].extent))
+
+
+def order_by_cost(
+    nodes: tuple[Node, ...],
+    counts: dict[int, int],
+    widths: tuple[int, int],
+    *,
+    streams: bool,
+    masks: bool = False,
+    writes: bool = True,
+) -> TileOrder:
+    """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
+
+    Parameters
+    ----------
+    nodes : tuple of Node
+        The nodes of the box.
+    counts : dict
+        The steps of each that a tile takes, see `tile_counts`.
+    widths : tuple of int
+        Bits of elements of src and of dst.
+    streams : bool
+        Whether conversions write dst by non-temporal stores.
+    masks : bool, optional
+        Whether conversions may write zeros behind rows, after rows of `ZEROED_LANES`.
+    writes : bool, optional
+        Whether the tile may be converted in place in dst.
+    """
+    temporal = 1.0
+    best: tuple[float, TileOrder] | None = None
+    for side in (1, 0):
+        order = order_of_side(nodes, counts, side)
+        runs, total = _runs(nodes, counts, order)
+        is_read, is_written = (run >= min(MIN_RUN, total) for run in runs)
+        zeroes = masks and side == 1 and _ends_in_zeros(nodes, counts, order, runs[0])
+        if zeroes:
+            # masked loads and stores are as fast for rows of any length
+            is_read = is_written = True
+        is_written &= writes
+        if side == 1 and streams and runs[1] * widths[1] >= LONG_ROW_BITS:
+            temporal = _TEMPORAL_COST
+        cost = _cost(widths[0]) * (not is_read) + temporal * _cost(widths[1]) * (not is_written)
+        if best is None or cost < best[0]:
+            best = cost, TileOrder(order, is_read, is_written, zeroes)
+    assert best is not None  # noqa: S101 - there are two sides
+    return best[1]
+
+
+def _ends_in_zeros(
+    nodes: tuple[Node, ...], counts: dict[int, int], order: list[int], run: int
+) -> bool:
+    """Whether all padding of tiles follows short rows that are runs of src and of dst.
+
+    `run` is the length of the runs of src: if they are longer, they are converted as such, and
+    moved. Operands have one value or neighbouring values along such a row.
+    """
+    if not order:
+        return False
+    innermost = order[-1]
+    covered = {k: covered_steps(nodes[k], counts[k], pads=True) for k in order}
+    padded = [k for k in order if covered[k] > nodes[k].valid]
+    src, dst, *others = nodes[innermost].strides
+    is_row = src == dst == 1 and all(other in {0, 1} for other in others)
+    is_short = run <= counts[innermost] <= ZEROED_LANES
+    return padded == [innermost] and is_row and is_short
+
+
+def _runs(
+    nodes: tuple[Node, ...], counts: dict[int, int], order: list[int]
+) -> tuple[list[int], int]:
+    """Return the lengths of the contiguous runs of a tile in src and in dst, and its size."""
+    taken = tuple(Node(counts[k], min(counts[k], nodes[k].valid), ()) for k in order)
+    runs = []
+    for side in (0, 1):
+        inner = contiguous_nodes(taken, [nodes[k].strides[side] for k in order])
+        runs.append(prod(node.valid for node in taken[len(taken) - inner :]))
+    return runs, prod(node.valid for node in taken)
+
+
+def order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> TileOrder:
+    """Return an order in which both sides are moved by vectors, for boxes scattered on both.
+
+    The innermost nodes of src and of dst change places in one of the two moves, and the other one
+    moves runs. If the second move does it, the order from outermost to innermost is: nodes in the
+    order of dst; the innermost node of dst; as many of the next inner nodes of dst as make
+    `MIN_RUN` elements; the innermost node of src. If the first one does: the innermost node of
+    src; nodes in the order of dst.
+    """
+    *rest, innermost = order_of_side(nodes, counts, 1)
+    src_innermost = min(rest, key=lambda k: abs(nodes[k].strides[0]))
+    rest.remove(src_innermost)
+    size, dst_size = counts[src_innermost], counts[innermost]
+    # few elements are interleaved; runs of three fill no wider element
+    if size <= MOST and (dst_size > MOST or size & (size - 1)):
+        return TileOrder([src_innermost, *rest, innermost], reads=False, writes=False)
+    inside = [src_innermost]
+    while rest and size < MIN_RUN:
+        inside.insert(0, rest.pop())
+        size *= counts[inside[0]]
+    return TileOrder([*rest, innermost, *inside], reads=False, writes=False)
+
+
+def _cost(bits: int) -> int:
+    """Return what moving an element costs, in bits."""
+    return bits if bits >= BYTE_BITS else _PACKED_COST
+
+
+class Piece(NamedTuple):
+    """Tiles of one shape: a loop nest over them, and the nest inside of each."""
+
+    # where the first tile lies
+    offsets: tuple[int, ...]
+    # the loops over tiles
+    outer: tuple[Node, ...]
+    # the loops inside of a tile, by the number of their node in the box
+    inner: tuple[tuple[int, Node], ...]
+
+
+def each_piece(box: Box, counts: dict[int, int], *, pads: bool) -> Iterator[Piece]:
+    """Yield pieces that cover the data of a box; with `pads` tails may have padding."""
+    pieces = [Piece(box.offsets, (), ())]
+    for k, node in enumerate(box.nodes):
+        parts = list(_parts_of(node, counts.get(k, 0), pads=pads))
+        pieces = [_extended(piece, k, node, part) for piece in pieces for part in parts]
+    yield from pieces
+
+
+class _Part(NamedTuple):
+    """Equal tiles along one node: where they start, the loop over them, the loop inside."""
+
+    start: int
+    over: Node
+    inside: Node | None
+
+
+def _extended(piece: Piece, k: int, node: Node, part: _Part) -> Piece:
+    """Return a piece extended by a part of one more node."""
+    offsets = tuple(
+        offset + part.start * stride
+        for offset, stride in zip(piece.offsets, node.strides, strict=True)
+    )
+    outer, inner = piece.outer, piece.inner
+    if part.over.extent > 1:
+        outer = (*outer, part.over)
+    if part.inside is not None and part.inside.extent > 1:
+        inner = (*inner, (k, part.inside))
+    return Piece(offsets, outer, inner)
+
+
+def _parts_of(node: Node, count: int, *, pads: bool) -> Iterator[_Part]:
+    """Yield the parts of a node that hold data; with a count of 0 it only loops over tiles."""
+    if not count:
+        yield _Part(0, Node(node.valid, node.valid, node.strides), None)
+        return
+    whole, tail = divmod(node.valid, count)
+    if whole:
+        strides = tuple(count * stride for stride in node.strides)
+        yield _Part(0, Node(whole, whole, strides), Node(count, count, node.strides))
+    if tail:
+        start = whole * count
+        extent = covered_steps(node, count, pads=pads) - start
+        yield _Part(start, Node(1, 1, node.strides), Node(extent, tail, node.strides))
+
+
+def covered_steps(node: Node, count: int, *, pads: bool) -> int:
+    """Return how many steps of a node tiles write: with `pads` they fill the last tile."""
+    if not count or not pads or node.valid % count == 0:
+        return node.valid
+    return min(node.extent, (node.valid // count + 1) * count)

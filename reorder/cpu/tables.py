@@ -1,0 +1,70 @@
+"""Records: sequences of int64 that Python writes and compiled code reads, by names of fields.
+
+A record is a NamedTuple of ints. A table is a sequence of records, each followed by its offset
+tables, whose lengths are fields of the record. `fields_of(Task)` is a `Task` that holds the index
+of each field, which numba folds to a constant: a compiled function reads
+``load_int(address, TASK.first)`` where Python wrote ``Task(first=...)``. No index of a field is
+written as a number anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from reorder.cpu.target import SHARED_NBYTES
+
+__all__ = ["WORD_NBYTES", "fields_in_lines", "fields_of", "nbytes_in_lines", "nbytes_of"]
+
+WORD_NBYTES = 8
+_LINE_WORDS = SHARED_NBYTES // WORD_NBYTES
+
+_Fields = TypeVar("_Fields", bound=tuple[Any, ...])
+
+
+def fields_of(kind: type[_Fields]) -> _Fields:
+    """Return a record that holds the index of each of its fields.
+
+    >>> from typing import NamedTuple
+    >>> class Task(NamedTuple):
+    ...     first: int
+    ...     last: int
+    >>> fields_of(Task).last
+    1
+    """
+    return kind(*range(_length_of(kind)))
+
+
+def nbytes_of(kind: type[_Fields]) -> int:
+    """Return the size of a record in bytes, without the tables that follow it."""
+    return WORD_NBYTES * _length_of(kind)
+
+
+def fields_in_lines(kind: type[_Fields], *first_of_line: str) -> _Fields:
+    """Return the index of each field, where some fields start a new cache line.
+
+    Fields that different threads write must not share a line: each write would remove the line
+    from the cache of the other thread (false sharing).
+
+    >>> from typing import NamedTuple
+    >>> class Counters(NamedTuple):
+    ...     ours: int
+    ...     theirs: int
+    >>> fields_in_lines(Counters, "theirs").theirs * WORD_NBYTES == SHARED_NBYTES
+    True
+    """
+    names: tuple[str, ...] = vars(kind)["_fields"]
+    words: list[int] = []
+    for name in names:
+        word = words[-1] + 1 if words else 0
+        words.append(-(-word // _LINE_WORDS) * _LINE_WORDS if name in first_of_line else word)
+    return kind(*words)  # type: ignore[arg-type] # fields are ints
+
+
+def nbytes_in_lines(fields: tuple[int, ...]) -> int:
+    """Return the size in bytes, in whole cache lines, of the fields of `fields_in_lines`."""
+    return (fields[-1] // _LINE_WORDS + 1) * _LINE_WORDS * WORD_NBYTES
+
+
+def _length_of(kind: type[_Fields]) -> int:
+    names: tuple[str, ...] = vars(kind)["_fields"]
+    return len(names)

@@ -1,0 +1,206 @@
+"""The stages of conversion at every length, in and beyond the caches, and for other processors."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from contextlib import nullcontext
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from memdesc import DATA_TYPES, memory_desc
+from reorder import Attr, execute, execute_reference, plan_reorder
+from tests.processors import PROCESSORS, environment_of
+from tests.property.reorder.test_convert_laws import check
+from tests.reorders import beyond_caches
+from tests.unit.reorder.cpu.kernels.convert_matrix import (
+    channels,
+    groups,
+    layouts,
+    lengths,
+    padding,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+_ROOT = Path(__file__).parents[5]
+_SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
+    "cache-resident": nullcontext,
+    "exceeds the cache": beyond_caches,
+}
+
+
+@pytest.mark.parametrize("size", _SIZES)
+def test_rows_of_every_length_are_converted_from_and_to_every_offset(size: str) -> None:
+    with _SIZES[size]():
+        lengths()
+
+
+@pytest.mark.parametrize("size", _SIZES)
+def test_matrices_are_converted_between_layouts_with_attributes(size: str) -> None:
+    with _SIZES[size]():
+        layouts()
+
+
+@pytest.mark.parametrize("size", _SIZES)
+def test_operands_in_groups_of_every_length_are_found(size: str) -> None:
+    with _SIZES[size]():
+        groups()
+
+
+def test_every_channel_of_few_has_its_own_scale_and_zero_point() -> None:
+    channels()
+
+
+@pytest.mark.parametrize("size", _SIZES)
+def test_blocks_that_end_in_padding_are_converted_to_zeros_there(size: str) -> None:
+    with _SIZES[size]():
+        padding()
+
+
+def _seldom(special: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Return bits of f32 in groups of which some hold one special number each, and others none."""
+    numbers = (
+        np.random.default_rng(0).standard_normal((2 * special.size, 64), np.float32).view(np.uint32)
+    )
+    numbers[np.arange(special.size), np.arange(special.size) * 7 % 64] = special
+    return numbers.reshape(-1)
+
+
+_RARE = np.array(
+    [
+        *(
+            0,
+            1,
+            0x7FFFFF,
+            0x800000,
+            0x800001,
+            0x7F7FFFFF,
+            0x7F7F8000,
+            0x7F800000,
+            0x7F800001,
+            0x7FC00000,
+            0x7FFFFFFF,
+        ),
+        # around 2^-64, 2^64 and ties of bf16
+        *(
+            0x1F7FFFFF,
+            0x1F800000,
+            0x1F800001,
+            0x5F7FFFFF,
+            0x5F800000,
+            0x5F800001,
+            0x3F808000,
+            0x3F818000,
+            0x007F8000,
+            0x00008000,
+        ),
+        # quotients around 2^-70, halves of integers and floats beside them, beyond s32
+        *(
+            0x1C7FFFFF,
+            0x1C800000,
+            0x3F000000,
+            0x3EFFFFFF,
+            0x3F000001,
+            0x42FF0000,
+            0x42FEFFFF,
+            0x42FF0001,
+            0x4F000000,
+            0x4F800000,
+        ),
+    ],
+    np.uint32,
+)
+
+
+@pytest.mark.parametrize("dst", ["bf16", "f16", "f32", "s8", "u8", "s32", "f8_e4m3"])
+@pytest.mark.parametrize(
+    "scale",
+    # powers of two are multiplied by their inverses, up to 2^40
+    [1.0, 0.3, 3.0, 2.0**-40, 1.2 * 2.0**-40, 2.0**40, 1.9 * 2.0**39, 2.0**41, -0.7, 1.9999999],
+)
+def test_one_rare_number_among_many_becomes_what_it_would_alone(dst: str, scale: float) -> None:
+    codes = _seldom(np.concatenate([_RARE, _RARE | np.uint32(1 << 31)]))
+    pair = memory_desc((codes.size,), "f32", "a"), memory_desc((codes.size,), dst, "a")
+    ours, wanted = (np.zeros(pair[1].nbytes, np.uint8) for _ in range(2))
+    attr = None if scale == 1 else Attr(dst_scale=scale)
+    execute(plan_reorder(*pair, attr), codes, ours)
+    execute_reference(*pair, codes, wanted, attr)
+    wrong = np.flatnonzero((ours != wanted).reshape(codes.size, -1).any(axis=1))
+    assert not wrong.size, [hex(codes[k]) for k in wrong[:5]]
+
+
+@pytest.mark.parametrize(
+    ("src", "dst"), [("f16", "f32"), ("s8", "bf16"), ("u8", "f32"), ("s32", "s8")]
+)
+def test_all_codes_are_divided_as_alone(src: str, dst: str) -> None:
+    # in order, so that vectors without and with rare numbers follow each other
+    codes = np.arange(1 << 16, dtype=np.uint16).view(np.uint8)
+    size = codes.nbytes * 8 // DATA_TYPES[src].bits
+    pair = memory_desc((size,), src, "a"), memory_desc((size,), dst, "a")
+    ours, wanted = (np.zeros(pair[1].nbytes, np.uint8) for _ in range(2))
+    for scale in (0.3, -0.7, 1.9999999, 1.2 * 2.0**-24, 1.9 * 2.0**23, 1.2 * 2.0**39):
+        attr = Attr(dst_scale=scale)
+        execute(plan_reorder(*pair, attr), codes, ours)
+        execute_reference(*pair, codes, wanted, attr)
+        assert (ours == wanted).all(), scale
+
+
+_REPEATED_PAIRS = ("f32", "s8"), ("bf16", "f32"), ("f32", "f64"), ("f32", "s4")
+
+
+@pytest.mark.parametrize("size", _SIZES)
+@pytest.mark.parametrize(
+    ("dims", "tag", "mask"),
+    [
+        ((2, 32, 5, 7), "aBcd16b", 2),
+        ((2, 40, 3, 3), "aBcd8b", 2),
+        ((2, 40, 3, 3), "aBcd16b", 2),
+        ((3, 5, 16), "abc", 4),
+        ((3, 5, 24), "abc", 4),
+        ((3, 5, 8), "abc", 5),
+        ((16, 3, 64), "abc", 5),
+        ((32, 48), "AB8b16a", 3),
+        ((256, 9), "Ab128a", 1),
+    ],
+)
+def test_parameters_that_repeat_along_a_row_are_those_of_their_elements(
+    dims: tuple[int, ...], tag: str, mask: int, size: str
+) -> None:
+    sizes = [size for dim, size in enumerate(dims) if mask >> dim & 1]
+    values = np.random.default_rng(0).uniform(0.2, 3, sizes)
+    attrs = (
+        Attr(src_scale=values, src_scale_mask=mask),
+        Attr(dst_scale=values, dst_scale_mask=mask, beta=0.5),
+    )
+    with _SIZES[size]():
+        for attr, types, stag in product(attrs, _REPEATED_PAIRS, (tag, "abcd"[: len(dims)])):
+            check(
+                (memory_desc(dims, types[0], stag), memory_desc(dims, types[1], tag), attr),
+                3,
+                at_end=True,
+            )
+
+
+@pytest.mark.campaign
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names of x86-64 machines")
+@pytest.mark.parametrize("processor", PROCESSORS)
+def test_conversions_for_other_processors_are_right_on_this_one(
+    processor: str, tmp_path: Path
+) -> None:
+    environment = {**environment_of(processor, tmp_path), "PYTHONPATH": str(_ROOT)}
+    program = str(Path(__file__).with_name("convert_matrix.py"))
+    ran = subprocess.run(
+        [sys.executable, program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == f"{len(DATA_TYPES) ** 2} pairs\n"

@@ -1,0 +1,134 @@
+"""When a division may be computed by multiplications."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from reorder.cpu.schedule.post_ops import (
+    has_exact_inverses,
+    has_quotient,
+    inverse_parts,
+    rounding_bits,
+)
+from reorder.cpu.target import has_fma
+from reorder.values.formats import FORMATS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+@pytest.mark.parametrize(
+    ("divisors", "expected"),
+    [
+        ([0.5, 2.0, -4.0, 1.0], True),
+        ([0.5, 3.0], False),
+        ([2.0**-40, 2.0**40], True),
+        ([2.0**-41], False),
+        ([0.0], False),
+        ([np.inf], False),
+        ([np.nan], False),
+    ],
+)
+def test_powers_of_two_have_exact_inverses(divisors: list[float], expected: bool) -> None:
+    assert has_exact_inverses(np.array(divisors)) is expected
+
+
+def _products(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Return x times the inverse of y, with what that lacks, rounded as by one fused addition."""
+    inverse, lacking = (part.astype(np.longdouble) for part in inverse_parts(y))
+    return ((x * lacking).astype(np.float32) + x * inverse).astype(np.float32)
+
+
+def _rounds_right(divisors: NDArray[np.float64], bits: int) -> bool:
+    """Whether x * z + x * w, fused, is on the right side of all numbers of so many bits.
+
+    z is the inverse of a divisor y, and w what it lacks. With significands as integers X and Y of
+    24 bits, X / Y lies beside a number halfway between two floats, M / 2^25, by a multiple of
+    1 / (Y 2^25). The error is less than two of these, and X / Y < 1 where one is not enough
+    (Brisebarre, Muller and Raina, IEEE Trans. Computers 53, 2004). So only X = 1 / 2^25 and
+    X = -1 / 2^25 modulo Y are tried, where they have 24 bits.
+    """
+    significands, _ = np.frexp(abs(divisors.astype(np.float32).astype(np.float64)))
+    size = 24
+    whole = np.unique((significands * (1 << size)).astype(np.int64))
+    whole = whole[whole % 2 == 1]  # multiples of even numbers are not next to odd ones
+    inverse = np.ones_like(whole)
+    for _ in range(size + 1):
+        inverse = np.where(inverse % 2, inverse + whole, inverse) >> 1
+    y = whole / (1 << (size - 1))
+    z, w = inverse_parts(y)
+    for beside, dividend in ((1, inverse), (-1, whole - inverse)):
+        middle = ((dividend << (size + 1)) - beside) // whole
+        x = dividend / (1 << (size - 1))
+        product = (x * w.astype(np.float64)).astype(np.float32)
+        # both products have at most 53 bits, and so has their difference
+        distance = x * z - middle / (1 << (size + 1)) + product
+        is_wrong = np.sign(distance) != beside
+        unit = 1 << (size - bits)
+        # one of the two floats has so few bits
+        is_near = (middle // 2 + 1) % unit <= 1
+        if (is_wrong & is_near & (dividend >= 1 << (size - 1))).any():
+            return False
+    return True
+
+
+def test_divisors_whose_products_are_no_quotients_are_found() -> None:
+    draw = np.random.default_rng(0)
+    one = 1 << 23
+    suspects, wrong = [], 0
+    for significand in map(int, draw.integers(one, 2 * one, 2000)):
+        y = np.array([significand / one])
+        is_right = _rounds_right(y, 24)
+        inverse = pow(2, -25, significand) if significand % 2 else one
+        dividends = [inverse, significand - inverse, *draw.integers(one, 2 * one, 100)]
+        x = np.array(dividends) / one
+        differs = (_products(x, y) != (x / y).astype(np.float32)).any()
+        assert not (is_right and differs), significand
+        suspects += [] if is_right else [y]
+        wrong += differs
+    assert wrong > len(suspects) // 4
+    assert _rounds_right(np.concatenate(suspects), 12)
+
+
+def _significands(first: int, count: int) -> NDArray[np.float64]:
+    return np.arange(first, first + count) / (1 << 23)
+
+
+_FEW_BITS = sorted({bits for dst in FORMATS if (bits := rounding_bits(dst)) is not None})
+
+
+def test_types_of_few_bits_are_rounded_at_numbers_of_twelve_at_most() -> None:
+    assert max(_FEW_BITS) == 12
+    assert rounding_bits("s16") is rounding_bits("f32") is None
+    assert not _rounds_right(_significands(12977665, 1), 17)
+
+
+@pytest.mark.parametrize("first", [1 << 23, pytest.param(0, marks=pytest.mark.campaign)])
+def test_products_are_on_the_right_side_of_numbers_of_few_bits(first: int) -> None:
+    count = 1 << 15 if first else 1 << 18
+    starts = [first] if first else range(1 << 23, 1 << 24, count)
+    for start in starts:
+        assert all(_rounds_right(_significands(start, count), bits) for bits in _FEW_BITS)
+
+
+@pytest.mark.parametrize(
+    ("divisor", "dst", "expected"),
+    [
+        (0.3, "s8", True),
+        (0.3, "bf16", True),
+        (0.3 * 2.0**30, "s16", True),
+        (0.3, "f32", True),
+        (-0.3, "s8", True),
+        # a product may be a zero of the wrong sign
+        (-0.3, "bf16", False),
+        (0.3 * 2.0**-24, "s8", False),
+        (0.3 * 2.0**-24, "f32", True),
+        (0.3 * 2.0**27, "f16", False),
+        (0.3 * 2.0**-50, "f32", False),
+    ],
+)
+def test_quotients_depend_on_divisors_and_dst(divisor: float, dst: str, expected: bool) -> None:
+    assert has_quotient(np.array([divisor]), "f32", dst) is (expected and has_fma())
