@@ -8,7 +8,7 @@ from reorder.api import execute, prepare, reorder
 from reorder.forks import importing
 from reorder.memory.memory import Memory
 from reorder.memory.reference import execute_reference
-from reorder.plan.nodes import Box, Lookup, Node
+from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.plan import ReorderPlan, plan_reorder
 from reorder.quantize import Quantized, dequantize, quantize
 from reorder.threads import use_threads
@@ -44,7 +44,7 @@ __all__ = [
     "ConvertReport",
     "Difference",
     "Identification",
-    "Lookup",
+    "IndirectLoop",
     "Memory",
     "Node",
     "Quantized",

@@ -9,7 +9,7 @@ import numpy as np
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from reorder import Box, Lookup, Node, ReorderPlan
+from reorder import Box, IndirectLoop, Node, ReorderPlan
 from reorder.plan.validate import validate
 from tests.reorders import box_map, few_boxes, forced_parts, move_guarded, random_bytes
 
@@ -161,8 +161,8 @@ def _random_box(base: ReorderPlan, rng: np.random.Generator) -> Box:
         low = -sum(min(step, 0) for step in steps)
         high = last - sum(max(step, 0) for step in steps)
         offsets.append(int(rng.integers(low, high + 1)) if low <= high else low)
-    lookups: tuple[Lookup, ...] = base.boxes[0].lookups if rng.random() < 0.3 else ()
-    return Box(tuple(offsets), tuple(nodes), lookups)
+    indirect: tuple[IndirectLoop, ...] = base.boxes[0].indirect if rng.random() < 0.3 else ()
+    return Box(tuple(offsets), tuple(nodes), indirect)
 
 
 class Outcome(NamedTuple):

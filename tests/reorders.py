@@ -85,8 +85,8 @@ def box_map(boxes: tuple[Box, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64
     for box in boxes:
         src, dst = (np.full(1, offset, np.int64) for offset in box.offsets)
         is_data = np.full(1, fill_value=True)
-        for lookup in box.lookups:
-            own_src, own_dst, is_padding = (table[None, :] for table in _lookup_tables(lookup))
+        for loop in box.indirect:
+            own_src, own_dst, is_padding = (table[None, :] for table in _indirection_tables(loop))
             src, dst = (src[:, None] + own_src).ravel(), (dst[:, None] + own_dst).ravel()
             is_data = (is_data[:, None] & ~is_padding).ravel()
         for node in box.nodes:
@@ -101,8 +101,10 @@ def box_map(boxes: tuple[Box, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64
     return np.concatenate(to), np.concatenate(fro)
 
 
-def _lookup_tables(lookup: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-    src, dst = lookup.tables(0, lookup.extent)
+def _indirection_tables(
+    loop: Any,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    src, dst = loop.tables(0, loop.extent)
     return src, dst, src == NOWHERE
 
 

@@ -259,7 +259,7 @@ def _torch_seconds(src: MemoryDesc, dst: MemoryDesc) -> float | None:
         return None
     (box,) = boxes
     nodes = sorted(box.nodes, key=lambda node: -node.strides[1])
-    if box.lookups or any(node.valid != node.extent for node in nodes):
+    if box.indirect or any(node.valid != node.extent for node in nodes):
         return None
     dtype = getattr(torch, _TORCH_TYPES[src.dtype.bits])
     flat = torch.empty(src.nelems, dtype=dtype, device="cuda").random_()

@@ -173,7 +173,7 @@ def _views(case: Case, buffers: Buffers) -> Iterator[tuple[NDArray[Any], NDArray
     There are none if the reorder needs an indirection table.
     """
     boxes = plan_reorder(case.src, case.dst).boxes
-    if any(box.lookups for box in boxes) or case.dst.dtype.is_packed:
+    if any(box.indirect for box in boxes) or case.dst.dtype.is_packed:
         return
     kind = case.dst.dtype.bits_dtype
     src, dst = (x[: x.nbytes // kind.itemsize * kind.itemsize].view(kind) for x in buffers)

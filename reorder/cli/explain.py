@@ -39,7 +39,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "bytes_read": src.dtype.nbytes(src.nelems),
         "bytes_written": dst.dtype.nbytes(dst.padded_nelems if dst.nelems else 0),
         "of_these_padding": dst.dtype.nbytes(dst.padded_nelems - dst.nelems if dst.nelems else 0),
-        "offset_tables": any(box.lookups for box in plan.boxes),
+        "offset_tables": any(box.indirect for box in plan.boxes),
         "reorder": relation.kind,
         "why": relation.why,
     }
@@ -61,7 +61,7 @@ def _box_facts(box: Box) -> Facts:
             {"extent": node.extent, "valid": node.valid, "strides": node.strides}
             for node in box.nodes
         ],
-        "lookups": len(box.lookups),
+        "indirect_loops": len(box.indirect),
     }
 
 

@@ -24,19 +24,19 @@ __all__ = [
     "streamed_part",
 ]
 
-# Upper bound of the size of the largest cache: one of hundreds of MiB serves a whole socket, so one
-# process finds little of it free. Of 300 and 480 MiB three quarters of this are worth using.
+# Cap on the size of the largest cache: one of hundreds of MiB serves a whole socket, so a process
+# finds little of it free. On machines with 300 and 480 MiB, using three quarters of this paid off.
 MAX_CACHE_NBYTES = 88 << 20
-# Upper bound of what the caches of one core hold of src, its own ones and its part of those that it
-# shares: beyond it reads wait for memory unless they are prefetched, on servers with 2 MiB of L2
-# and hundreds of L3 too.
+# Cap on what the caches of one core hold of src, its share of shared caches included: beyond it
+# reads wait for memory unless they are prefetched, even on servers with 2 MiB of L2 and hundreds of
+# MiB of L3.
 CORE_CACHE_NBYTES = 8 << 20
 
-# The page of virtual memory at whose end prefetchers of x86 stop.
+# The page of virtual memory: x86 prefetchers stop at its end.
 PAGE_NBYTES = 4096
-# As many pages as the L2 prefetcher follows (32 in processors of Intel since 2008).
+# How many pages the L2 prefetcher follows at once (32 in Intel processors since 2008).
 PREFETCHED_PAGES = 32
-# What a core has alone where the system does not report it: the least of servers since 2017.
+# Private cache of a core if the system reports none: the smallest among servers since 2017.
 OWN_CACHE_NBYTES = 1 << 20
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -51,7 +51,7 @@ class Cache(NamedTuple):
 
 @cache
 def own_limits(unknown: int) -> tuple[int, int, int, int]:
-    """Return what `Machine` has of the caches of the machine of this process, in its order."""
+    """Return the cache limits of this machine, in the order of the fields of `Machine`."""
     caches = read_caches(_CACHES)
     own = own_cache(caches) or OWN_CACHE_NBYTES
     return (*cache_limits(caches, unknown), own, streamed_part(caches))
@@ -60,9 +60,9 @@ def own_limits(unknown: int) -> tuple[int, int, int, int]:
 def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tuple[int, int]:
     """Return how many bytes of src and dst all caches hold, and how many those of one core.
 
-    Where the system lists none, the largest is taken for `unknown` bytes.
-    The model: a reorder has the largest cache, less an eighth for stacks, code and tables; a core
-    has its part of each cache, all levels together. Both have upper bounds, which were measured.
+    If the system lists none, the largest is assumed to have `unknown` bytes.
+    The model: a reorder gets the largest cache, less an eighth for stacks, code and tables; a core
+    gets its share of every level together. Both are capped at measured bounds.
 
     >>> cache_limits([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
     (80740352, 8388608)
@@ -75,10 +75,10 @@ def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tu
 
 
 def streamed_part(caches: Sequence[Cache]) -> int:
-    """Return from how many bytes of src and dst for each thread lines have non-temporal stores.
+    """Return the bytes of src and dst per thread from which non-temporal stores pay off.
 
-    The model: a thread has no more of the caches than the part of its core, and others use half of
-    that. The lower bound was measured.
+    The model: a thread gets no more of the caches than its core's share, and other code uses half
+    of that. The lower bound is measured.
 
     >>> streamed_part([Cache(48 << 10, 1), Cache(2 << 20, 1), Cache(300 << 20, 16)])
     10903552
@@ -89,12 +89,12 @@ def streamed_part(caches: Sequence[Cache]) -> int:
 
 
 def _part(caches: Sequence[Cache]) -> int:
-    """Return the part of all caches that a core has: of each, what is left for one that shares."""
+    """Return a core's share of all caches."""
     return sum(cache.nbytes // cache.cores for cache in caches)
 
 
 def own_cache(caches: Sequence[Cache]) -> int:
-    """Return the bytes of the largest cache that a core, or its two hardware threads, have alone.
+    """Return the size of the largest cache private to a core or to its two hardware threads.
 
     >>> own_cache([Cache(48 << 10, 1), Cache(2 << 20, 2), Cache(300 << 20, 16)])
     1048576
@@ -103,7 +103,7 @@ def own_cache(caches: Sequence[Cache]) -> int:
 
 
 def read_caches(folder: Path) -> list[Cache]:
-    """Return the caches of data that Linux lists for a core; unreadable ones are left out."""
+    """Return the data caches that Linux lists for a core, except unreadable ones."""
     found = []
     for cache_folder in sorted(folder.glob("index*")):
         with suppress(OSError, ValueError):

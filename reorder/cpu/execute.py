@@ -35,7 +35,7 @@ _NO_RECORD = np.zeros(1, np.int64)
 
 
 class PreparedReorder:
-    """A plan with all that its execution needs; call it with src and dst buffers.
+    """A plan with everything its execution needs; call it with src and dst buffers.
 
     Safe to call from several threads at once, with different dst buffers. `machine` is the one
     to schedule for, by default this one.
@@ -92,7 +92,7 @@ class PreparedReorder:
         self._record_at = address_of(self._record)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # by its plan: records and compiled code belong to this process
+        # as its plan: tables and compiled code belong to this process
         return _prepare_again, (self.plan, self.threads)
 
     def __repr__(self) -> str:
@@ -132,10 +132,10 @@ class PreparedReorder:
         self._was_called = True
 
     def load_fast_call(self) -> None:
-        """Load what makes later calls short, or compile it, with the code of the threads.
+        """Load or compile what makes later calls fast, and the code of the threads.
 
-        The second call does so itself. A plan that runs once does without: that halves the time of
-        a first reorder where nothing is on disk.
+        The second call does this itself. A plan that runs once skips it, which halves the time of a
+        first reorder when no compiled code is on disk.
         """
         if self.threads > 1:
             load_pool()
@@ -147,7 +147,7 @@ class PreparedReorder:
 
 @cache
 def _load_converter() -> Callable[[BatchBuilder], list[Batch]]:
-    """Load what converts; plain moves do not need it."""
+    """Load the converter, which plain moves do not need."""
 
     def load() -> Callable[[BatchBuilder], list[Batch]]:
         with importing:
@@ -159,5 +159,5 @@ def _load_converter() -> Callable[[BatchBuilder], list[Batch]]:
 
 
 def _prepare_again(plan: ReorderPlan, threads: int) -> PreparedReorder:
-    """Make what was pickled: for the machine on which it is read."""
+    """Prepare an unpickled plan for the machine that reads it."""
     return PreparedReorder(validate(plan), threads)

@@ -1,10 +1,9 @@
-"""Records: sequences of int64 that Python writes and compiled code reads, by names of fields.
+"""Tables: int64 words that Python writes and compiled code reads, by field name.
 
-A record is a NamedTuple of ints. A table is a sequence of records, each followed by its offset
-tables, whose lengths are fields of the record. `fields_of(Task)` is a `Task` that holds the index
-of each field, which numba folds to a constant: a compiled function reads
-``load_int(address, TASK.first)`` where Python wrote ``Task(first=...)``. No index of a field is
-written as a number anywhere.
+An entry of a table is a NamedTuple of ints, which offset tables may follow: their lengths are
+fields of the entry. `fields_of(Task)` is a `Task` that holds the index of each field, which numba
+folds to a constant: a compiled function reads ``load_int(address, TASK.first)`` where Python wrote
+``Task(first=...)``. No index of a field is written as a number anywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _Fields = TypeVar("_Fields", bound=tuple[Any, ...])
 
 
 def fields_of(kind: type[_Fields]) -> _Fields:
-    """Return a record that holds the index of each of its fields.
+    """Return an entry that holds the index of each of its fields.
 
     >>> from typing import NamedTuple
     >>> class Task(NamedTuple):
@@ -35,7 +34,7 @@ def fields_of(kind: type[_Fields]) -> _Fields:
 
 
 def nbytes_of(kind: type[_Fields]) -> int:
-    """Return the size of a record in bytes, without the tables that follow it."""
+    """Return the size of an entry in bytes, without the tables that follow it."""
     return WORD_NBYTES * _length_of(kind)
 
 

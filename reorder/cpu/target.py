@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 BYTE_BITS = 8
-# The cache line of all processors in use with these vector instructions, but Apple's: theirs have
+# The cache line of all current processors with these vector instructions except Apple's: theirs has
 # 128 bytes, and alignment to 64 bytes is correct there too.
 LINE_BITS = 512
 LINE_NBYTES = LINE_BITS // BYTE_BITS
@@ -59,12 +59,12 @@ def is_arm() -> bool:
     return platform.machine().lower() in {"aarch64", "arm64"}
 
 
-# Words that different threads write are this far apart: the lines of Apple's processors.
+# Distance between words that different threads write: on ARM the cache line of Apple's processors.
 SHARED_NBYTES = 2 * LINE_NBYTES if is_arm() else LINE_NBYTES
 
-# The largest cache where the system does not report it. On 64-bit ARM that is common, by firmware
-# without tables of caches and on macOS: less than servers have, as much as the second level of
-# Apple's.
+# Size of the largest cache if the system reports none. That is common on 64-bit ARM, where firmware
+# may lack cache tables, and on macOS: assumed there is the second level of Apple's processors,
+# which is less than servers have.
 _UNKNOWN_CACHE_NBYTES = (12 if is_arm() else 64) << 20
 
 # Waking a thread costs as much as moving this many bytes.
@@ -82,15 +82,15 @@ class Machine(NamedTuple):
     core_cache_nbytes: int = CORE_CACHE_NBYTES
     # bytes of the largest cache that a core has alone
     own_cache_nbytes: int = OWN_CACHE_NBYTES
-    # bytes of src and dst for each thread from which whole lines are written by non-temporal stores
+    # bytes of src and dst per thread from which whole lines are written by non-temporal stores
     streamed_nbytes: int = CORE_CACHE_NBYTES
     # every thread must write at least this many bytes
     min_thread_nbytes: int = _MIN_THREAD_NBYTES
 
     def exceeds_cache(self, nbytes: int) -> bool:
-        """Whether src and dst of a reorder are more than three quarters of what the caches hold.
+        """Whether src and dst together exceed three quarters of what the caches hold.
 
-        Caches are shared with other code.
+        Other code needs the rest.
         """
         return nbytes > self.cache_nbytes * 3 // 4
 
@@ -99,25 +99,25 @@ class Machine(NamedTuple):
         return self.exceeds_cache(nbytes) or self.exceeds_parts(nbytes, threads)
 
     def exceeds_parts(self, nbytes: int, threads: int) -> bool:
-        """Whether threads have more than half of the part of all caches that a core has."""
+        """Whether the data of each thread exceeds half of its core's share of all caches."""
         return nbytes > threads * self.streamed_nbytes
 
     def exceeds_core_cache(self, nbytes: int, threads: int = 1) -> bool:
-        """Whether they are more than the caches of the cores hold, each its part."""
+        """Whether the data of each thread exceeds what the caches of its core hold."""
         return nbytes > threads * self.core_cache_nbytes
 
     def prefetches(self, nbytes: int, threads: int, *, streams: bool) -> bool:
         """Whether moves prefetch src.
 
-        The model: reads wait where the caches of a core do not hold its part. Where lines are
-        written by non-temporal stores, tiles have no more rows than prefetchers of the hardware
-        follow, which are early enough for shared caches, not for memory.
+        The model: reads stall if the caches of a core do not hold its part. With non-temporal
+        stores, tiles have no more rows than the hardware prefetchers follow; these run early enough
+        for shared caches, but not for memory.
         """
         exceeds = self.exceeds_core_cache(nbytes, threads)
         return exceeds and (not streams or self.exceeds_cache(nbytes))
 
     def exceeds_own_cache(self, nbytes: int) -> bool:
-        """Whether they are more than the cache that a core has alone: others are slower by far."""
+        """Whether they exceed the private cache of a core: shared ones are far slower."""
         return nbytes > self.own_cache_nbytes
 
 
@@ -167,12 +167,12 @@ def has_half() -> bool:
 
 
 def saturates_floats() -> bool:
-    """Whether instructions round floats to integers that saturate, and narrow integers likewise."""
+    """Whether instructions saturate when they round floats to integers and narrow integers."""
     return is_arm()
 
 
 def quietens_in_one() -> bool:
-    """Whether one instruction returns NaNs as quiet ones and all other floats as they are."""
+    """Whether one instruction quietens NaNs and keeps all other floats."""
     return is_arm()
 
 
@@ -227,9 +227,9 @@ define <8 x bfloat> @round(<8 x float> %x) {
 
 
 def _assembly_for_arm(source: str) -> str:
-    """Return what LLVM makes of a source for the processor that numba compiles for.
+    """Return the assembly that LLVM generates for the processor that numba compiles for.
 
-    What the processor has LLVM knows by its name: the features of the machine do not list all.
+    LLVM derives features from the processor's name: the machine's list of features is incomplete.
     """
     name, features = config.CPU_NAME, config.CPU_FEATURES
     if name is None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from memdesc import Axis, Block
 
-__all__ = ["NOWHERE", "Box", "Lookup", "Node"]
+__all__ = ["NOWHERE", "Box", "IndirectLoop", "Node"]
 
 # Stands for the offset in src of an index of padding. It is the least int64, since other offsets
 # may be negative: they are relative to the start of a box.
@@ -38,7 +38,7 @@ class Node(NamedTuple):
         return f"{self.extent}{part}:{':'.join(map(str, self.strides))}"
 
 
-class Lookup(NamedTuple):
+class IndirectLoop(NamedTuple):
     """One loop without constant strides, such as over blocks that do not divide each other.
 
     The loop runs over the padded indices of dst's axes, row-major; src has no element where one
@@ -51,14 +51,14 @@ class Lookup(NamedTuple):
         The dims, and their logical sizes.
     src, dst : tuple of (Axis, tuple of Block)
         The axes of the operand over these dims, each with its blocks, the largest step first.
-    others : tuple
+    params : tuple
         The same for each scale and zero point that differs along the dims.
     """
 
     sizes: tuple[tuple[int, int], ...]
     src: tuple[tuple[Axis, tuple[Block, ...]], ...]
     dst: tuple[tuple[Axis, tuple[Block, ...]], ...]
-    others: tuple[tuple[tuple[Axis, tuple[Block, ...]], ...], ...] = ()
+    params: tuple[tuple[tuple[Axis, tuple[Block, ...]], ...], ...] = ()
 
     @property
     def extent(self) -> int:
@@ -78,30 +78,30 @@ class Lookup(NamedTuple):
             is_padding |= i >= prod(sizes[dim] for dim in axis.dims)
             for dim in reversed(axis.dims):
                 i, index[dim] = np.divmod(i, sizes[dim])
-        src, *others = (
+        src, *params = (
             sum(
                 (block_offset(blocks, axis_index(axis, sizes, index)) for axis, blocks in operand),
                 start=np.zeros_like(outer),
             )
-            for operand in (self.src, *self.others)
+            for operand in (self.src, *self.params)
         )
         src[is_padding] = NOWHERE
-        return src, dst, *others
+        return src, dst, *params
 
     def __str__(self) -> str:
         operands = [
             " ".join(_axis_string(axis, blocks) for axis, blocks in operand)
-            for operand in (self.src, self.dst, *self.others)
+            for operand in (self.src, self.dst, *self.params)
         ]
         return f"[{self.extent}: {' -> '.join(operands)}]"
 
 
 class Box(NamedTuple):
-    """A loop nest: its offset in each operand, its nodes, outermost first, and its lookups."""
+    """A loop nest: its offset in each operand, its nodes, outermost first, its indirect loops."""
 
     offsets: tuple[int, ...]
     nodes: tuple[Node, ...]
-    lookups: tuple[Lookup, ...] = ()
+    indirect: tuple[IndirectLoop, ...] = ()
 
     @property
     def is_zero(self) -> bool:
@@ -111,11 +111,17 @@ class Box(NamedTuple):
     @property
     def size(self) -> int:
         """Number of elements that the box writes."""
-        return prod(loop.extent for loop in self.lookups) * prod(node.extent for node in self.nodes)
+        return prod(loop.extent for loop in self.indirect) * prod(
+            node.extent for node in self.nodes
+        )
 
     def __str__(self) -> str:
         return " ".join(
-            [f"@{':'.join(map(str, self.offsets))}", *map(str, self.lookups), *map(str, self.nodes)]
+            [
+                f"@{':'.join(map(str, self.offsets))}",
+                *map(str, self.indirect),
+                *map(str, self.nodes),
+            ]
         )
 
 

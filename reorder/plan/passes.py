@@ -59,7 +59,7 @@ def pack_elements(
     tuple of Box and int
         The box in the wider elements, and the bits of one.
     """
-    while bits < widest and box.nodes and not box.lookups:
+    while bits < widest and box.nodes and not box.indirect:
         *outer, run = box.nodes
         is_contiguous = all(stride == 1 for stride in run.strides) or (
             box.is_zero and _dst(run.strides) == 1
@@ -84,7 +84,7 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
 
     def piece(start: int, *loops: Node) -> Box:
         nodes = (*box.nodes[:k], *loops, *box.nodes[k + 1 :])
-        part = Box(_moved(box.offsets, node, start), nodes, box.lookups)
+        part = Box(_moved(box.offsets, node, start), nodes, box.indirect)
         return zeros_of(part) if part.is_zero else part
 
     outer = tuple(size * stride for stride in node.strides)
@@ -112,12 +112,14 @@ def join_zeros(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
 
     So dst is written once: blocks of 8 channels in blocks of 32 are runs of 32 elements.
     """
-    zeros = {_dst(box.offsets): k for k, box in enumerate(boxes) if box.is_zero and not box.lookups}
+    zeros = {
+        _dst(box.offsets): k for k, box in enumerate(boxes) if box.is_zero and not box.indirect
+    }
     joined = list(boxes)
     written = set()
     for k, box in enumerate(boxes):
         run = box.nodes[-1] if box.nodes else None
-        if box.is_zero or box.lookups or run is None or _dst(run.strides) != 1:
+        if box.is_zero or box.indirect or run is None or _dst(run.strides) != 1:
             continue
         follower = zeros.get(_dst(box.offsets) + run.extent, k)
         extent = boxes[follower].size * run.extent // box.size
@@ -146,7 +148,7 @@ def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:
         beyond = Node(node.extent - covered[k], 0, node.strides)
         if all(outer.extent for outer in inside):
             offsets = _moved(box.offsets, node, covered[k])
-            yield zeros_of(Box(offsets, (*inside, beyond, *box.nodes[k + 1 :]), box.lookups))
+            yield zeros_of(Box(offsets, (*inside, beyond, *box.nodes[k + 1 :]), box.indirect))
 
 
 def zeros_of(box: Box) -> Box:
@@ -157,13 +159,13 @@ def zeros_of(box: Box) -> Box:
         return tuple(number if kept else 0 for number, kept in zip(numbers, is_dst, strict=True))
 
     nodes = [Node(node.extent, 0, unread(node.strides)) for node in box.nodes]
-    return Box(unread(box.offsets), tuple(nodes) or (Node(1, 0, (0,) * len(is_dst)),), box.lookups)
+    return Box(unread(box.offsets), tuple(nodes) or (Node(1, 0, (0,) * len(is_dst)),), box.indirect)
 
 
 def src_and_dst(box: Box) -> Box:
     """Return a box with its first two operands alone."""
     nodes = [Node(node.extent, node.valid, node.strides[:2]) for node in box.nodes]
-    return Box(box.offsets[:2], tuple(nodes), box.lookups)
+    return Box(box.offsets[:2], tuple(nodes), box.indirect)
 
 
 def _moved(offsets: tuple[int, ...], node: Node, steps: int) -> tuple[int, ...]:
@@ -185,7 +187,7 @@ def _simplify(box: Box) -> Box:
         fused.append(node)
     if is_zero and not fused:
         fused = [Node(1, 0, (0,) * len(box.offsets))]
-    return Box(box.offsets, tuple(fused), box.lookups)
+    return Box(box.offsets, tuple(fused), box.indirect)
 
 
 def _continues(outer: Node, inner: Node) -> bool:

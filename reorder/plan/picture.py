@@ -44,7 +44,7 @@ def draw_plan(
     Raises
     ------
     MemdescError
-        If the plan has a lookup with more offsets than are searched for a picture.
+        If the plan has an indirect loop with more offsets than are searched for a picture.
     """
     head = printed.splitlines()
     if len(head) > _MAX_BOX_LINES + 1:

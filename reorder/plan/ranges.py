@@ -16,7 +16,7 @@ from reorder.plan.nodes import Node
 
 if TYPE_CHECKING:
     from memdesc import Axis, Block, Layout
-    from reorder.plan.nodes import Lookup
+    from reorder.plan.nodes import IndirectLoop
     from reorder.values.binding import ParameterLayout
 
     OperandLayout = Layout | ParameterLayout
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
     offsets: tuple[int, ...]
     nodes: tuple[Node, ...]
-    lookups: tuple[Lookup, ...] = ()
+    indirect: tuple[IndirectLoop, ...] = ()
 
 
 def blocks_over(

@@ -3,7 +3,7 @@
 Dims are divided into the smallest groups such that every axis of every operand is within one
 group. Each group is one range of indices (`reorder.plan.ranges`); the boxes are the product of the
 pieces of all groups. If that makes too many boxes, or if the dims of a group are fused in
-different ways, the group becomes a lookup.
+different ways, the group becomes an indirect loop.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
-from reorder.plan.nodes import Box, Lookup
+from reorder.plan.nodes import Box, IndirectLoop
 from reorder.plan.ranges import Piece, blocks_over, join_blocks, split_range
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["boxes_of"]
 
-# Starting more boxes than this costs more than a lookup.
+# Starting more boxes than this costs more than an indirect loop.
 _MAX_BOXES = 64
 
 
@@ -28,17 +28,17 @@ def boxes_of(*operands: OperandLayout) -> tuple[Box, ...]:
     """Return boxes over the padded space of dst, which is the second operand."""
     groups = _groups(operands)
     pieces = [_pieces(operands, dims) for dims in groups]
-    # the number of boxes is the product over the groups; the largest factor becomes a lookup
+    # boxes are the product over the groups; the group with most pieces becomes an indirect loop
     while prod(map(len, pieces)) > _MAX_BOXES:
         k = max(range(len(groups)), key=lambda k: len(pieces[k]))
-        pieces[k] = [_lookup(operands, groups[k])]
+        pieces[k] = [_indirect_loop(operands, groups[k])]
     boxes = []
     start = tuple(operand.offset0 for operand in operands)
     for choice in product(*pieces):
         offsets = tuple(map(sum, zip(start, *(piece.offsets for piece in choice), strict=True)))
         nodes = tuple(node for piece in choice for node in piece.nodes)
-        lookups = tuple(lookup for piece in choice for lookup in piece.lookups)
-        boxes.append(Box(offsets, nodes, lookups))
+        indirect = tuple(loop for piece in choice for loop in piece.indirect)
+        boxes.append(Box(offsets, nodes, indirect))
     return tuple(boxes)
 
 
@@ -48,13 +48,13 @@ def _groups(operands: tuple[OperandLayout, ...]) -> list[tuple[int, ...]]:
     for axis in (axis for operand in operands for axis in operand.axes):
         if len(axis.dims) > 1:
             touched = [group for group in groups if not group.isdisjoint(axis.dims)]
-            others = [group for group in groups if group.isdisjoint(axis.dims)]
-            groups = [*others, set().union(*touched)]
+            apart = [group for group in groups if group.isdisjoint(axis.dims)]
+            groups = [*apart, set().union(*touched)]
     return [tuple(sorted(group)) for group in groups]
 
 
 def _pieces(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> list[Piece]:
-    """Split the padded range of a group of dims into loops, or make it a lookup."""
+    """Split the padded range of a group of dims into loops, or make it an indirect loop."""
     src, dst, *_ = operands
     # one index for the group, in the order of the axis that covers it
     order = next(
@@ -66,16 +66,16 @@ def _pieces(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> list[
         None,
     )
     if order is None or not _is_padded_at_end(dst, dims, order):
-        return [_lookup(operands, dims)]
+        return [_indirect_loop(operands, dims)]
     joined = []
     for operand in operands:
         blocks = join_blocks(operand, dims, order)
         if blocks is None:
-            return [_lookup(operands, dims)]
+            return [_indirect_loop(operands, dims)]
         joined.append(blocks)
     padded = prod(axis.padded for axis, _ in blocks_over(dst, dims))
     size = prod(dst.dims[dim] for dim in dims)
-    return split_range(padded, size, joined, _MAX_BOXES) or [_lookup(operands, dims)]
+    return split_range(padded, size, joined, _MAX_BOXES) or [_indirect_loop(operands, dims)]
 
 
 def _is_padded_at_end(dst: OperandLayout, dims: tuple[int, ...], order: tuple[int, ...]) -> bool:
@@ -86,8 +86,8 @@ def _is_padded_at_end(dst: OperandLayout, dims: tuple[int, ...], order: tuple[in
     )
 
 
-def _lookup(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> Piece:
+def _indirect_loop(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> Piece:
     """Return a group of dims as one loop over offset tables."""
-    src, dst, *others = (blocks_over(operand, dims) for operand in operands)
+    src, dst, *params = (blocks_over(operand, dims) for operand in operands)
     sizes = tuple((dim, operands[1].dims[dim]) for dim in dims)
-    return Piece((0,) * len(operands), (), (Lookup(sizes, src, dst, tuple(others)),))
+    return Piece((0,) * len(operands), (), (IndirectLoop(sizes, src, dst, tuple(params)),))

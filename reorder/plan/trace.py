@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["trace"]
 
-# Boxes with lookups that write more elements are not searched.
+# Boxes with indirect loops that write more elements are not searched.
 _MAX_SEARCHED = 1 << 14
 
 
@@ -31,10 +31,10 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
     Raises
     ------
     MemdescError
-        If a box has a lookup of too many offsets, or the bounded search finds no answer.
+        If a box has an indirect loop of too many offsets, or the bounded search finds no answer.
     """
     for k, box in enumerate(boxes):
-        if box.lookups and box.size > _MAX_SEARCHED:
+        if box.indirect and box.size > _MAX_SEARCHED:
             msg = (
                 f"box {k} looks up offsets for {box.size} elements; pictures are made of "
                 f"{_MAX_SEARCHED} at most"
@@ -61,10 +61,10 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
 
 
 def _starts(box: Box) -> Iterator[tuple[int | None, int]]:
-    """Yield the offsets of a box in src and dst at each step of its lookups; None: padding."""
+    """Yield the offsets in src and dst at each step of a box's indirect loops; None: padding."""
     tables = [
-        list(zip(*(table.tolist() for table in lookup.tables(0, lookup.extent)[:2]), strict=True))
-        for lookup in box.lookups
+        list(zip(*(table.tolist() for table in loop.tables(0, loop.extent)[:2]), strict=True))
+        for loop in box.indirect
     ]
     for chosen in product(*tables):
         is_padding = any(src == NOWHERE for src, _ in chosen)

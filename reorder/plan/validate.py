@@ -10,7 +10,7 @@ from memdesc.blocks import exact_axes, exact_blocks
 from memdesc.errors import short_repr
 from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.search import SearchLimitError, Term, solve
-from reorder.plan.nodes import Box, Lookup, Node
+from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.plan import ReorderPlan, is_planned, plan_reorder
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def _last(desc: MemoryDesc) -> int:
 def _writes_once(box: Box) -> bool:
     """Whether all steps of a box lead to different elements of dst, proven by bounded work."""
     loops = [(node.strides[_DST], node.extent) for node in box.nodes if node.extent > 1]
-    for lookup in box.lookups:
-        for axis, blocks in lookup.dst:
+    for loop in box.indirect:
+        for axis, blocks in loop.dst:
             extents = [min(block.extent, -(-axis.padded // block.step)) for block in blocks]
             loops += [
                 (block.stride, extent)
@@ -141,15 +141,15 @@ def _moves(box: Box, node: Node, operand: int) -> int:
 def _checked_box(box: Box, count: int, ndims: int) -> Box:
     """Return a box whose numbers are Python ints; refuse what breaks a rule."""
     try:
-        offsets, nodes, lookups = box
+        offsets, nodes, indirect = box
         checked = Box(
             exact_ints("offsets", offsets),
             tuple(map(_checked_node, nodes)),
-            tuple(_checked_lookup(lookup, ndims) for lookup in lookups),
+            tuple(_checked_loop(loop, ndims) for loop in indirect),
         )
         operands = [len(node.strides) for node in checked.nodes]
-        operands += [2 + len(lookup.others) for lookup in checked.lookups]
-        dims = [dim for lookup in checked.lookups for dim, _ in lookup.sizes]
+        operands += [2 + len(loop.params) for loop in checked.indirect]
+        dims = [dim for loop in checked.indirect for dim, _ in loop.sizes]
         _require(
             {len(checked.offsets), *operands} == {count},
             len(checked.nodes) <= _MAX_NODES,
@@ -158,8 +158,9 @@ def _checked_box(box: Box, count: int, ndims: int) -> Box:
         )
     except (TypeError, ValueError):
         msg = (
-            f"{short_repr(box)} is no box of {_COUNTS[count - 2]} operands whose nodes have 1 or "
-            "more steps, and no more valid ones, and whose gathers have legal axes and blocks"
+            f"{short_repr(box)} is not a box of {_COUNTS[count - 2]} operands whose nodes have 1 "
+            "or more steps, no more of them valid, and whose indirect loops have legal axes and "
+            "blocks"
         )
         raise MemdescError(msg) from None
     return checked
@@ -179,16 +180,16 @@ def _checked_node(node: Node) -> Node:
     return checked
 
 
-def _checked_lookup(lookup: Lookup, ndims: int) -> Lookup:
-    """Refuse a gather that does not have the axes of all operands over the same dims."""
-    given, src, dst, others = lookup
+def _checked_loop(loop: IndirectLoop, ndims: int) -> IndirectLoop:
+    """Refuse an indirect loop unless all its operands have axes over the same dims."""
+    given, src, dst, params = loop
     sizes = tuple((checked_int("dim", dim), checked_int("size", size)) for dim, size in given)
     _require(bool(sizes), all(0 <= dim < ndims and size >= 1 for dim, size in sizes))
-    return Lookup(
+    return IndirectLoop(
         sizes,
         _checked_operand(src, dict(sizes)),
         _checked_operand(dst, dict(sizes)),
-        tuple(_checked_operand(other, dict(sizes)) for other in others),
+        tuple(_checked_operand(param, dict(sizes)) for param in params),
     )
 
 
@@ -221,17 +222,17 @@ def _bounds(box: Box) -> list[tuple[int, int]]:
         if operand != _DST and box.is_zero:
             bounds.append((0, 0))
             continue
-        steps = [step for lookup in box.lookups for step in _lookup_steps(lookup, operand)]
+        steps = [step for loop in box.indirect for step in _loop_steps(loop, operand)]
         steps += [node.strides[operand] * (_moves(box, node, operand) - 1) for node in box.nodes]
         low, high = (offset + sum(pick(step, 0) for step in steps) for pick in (min, max))
         bounds.append((low, high))
     return bounds
 
 
-def _lookup_steps(lookup: Lookup, operand: int) -> Iterator[int]:
+def _loop_steps(loop: IndirectLoop, operand: int) -> Iterator[int]:
     """Yield the largest offset, or the least, that each block of one operand adds."""
-    sizes = dict(lookup.sizes)
-    for axis, blocks in (lookup.src, lookup.dst, *lookup.others)[operand]:
+    sizes = dict(loop.sizes)
+    for axis, blocks in (loop.src, loop.dst, *loop.params)[operand]:
         # dst is written beyond its size too
         size = axis.padded if operand == _DST else prod(sizes[dim] for dim in axis.dims)
         for block in blocks:

@@ -24,7 +24,7 @@ from reorder.cpu.kernels.loop_group import LoopGroup, Transposition, entry_addre
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.rows import Row, vector_lanes
 from reorder.cpu.schedule.select import Kernel
-from reorder.cpu.schedule.tile_program import ConvertRecord
+from reorder.cpu.schedule.tile_program import ConvertTable
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits, step_registers
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _interleave(bits: int, count: int, *, splits: bool) -> _Emit:
 def _convert(src: str, dst: str) -> _Emit:
     def emit(builder: Builder, given: _Arguments) -> int:
         rows = Row.at(builder, src, _sides(given)[0]), Row.at(builder, dst, _sides(given)[1])
-        _emit_row(*rows, ConvertRecord(int64(1), given.count, int64(0), int64(0)), "f32")
+        _emit_row(*rows, ConvertTable(int64(1), given.count, int64(0), int64(0)), "f32")
         lanes = vector_lanes("f32", 2 * step_registers())[0]
         return sum(lanes * row.elements.bits // BYTE_BITS for row in rows)
 

@@ -92,7 +92,9 @@ MECHANISMS: dict[str, Mechanism] = {
         {"schedule.scheduled_box:ScheduledBox.prefetches_dst": _returns(value=False)}
     ),
     "prefetch, moves": Mechanism({"runtime.batch:encode": _with_option(prefetches=False)}),
-    "prefetch, conversions": Mechanism({"runtime.tile_batches:Recipe": _with_option(prefetches=False)}),
+    "prefetch, conversions": Mechanism(
+        {"runtime.tile_batches:KernelConfig": _with_option(prefetches=False)}
+    ),
     "interleave of 2 to 4": Mechanism(
         {"kernels.transpose:emit_interleaved": _does_nothing}, is_compiled=True
     ),
@@ -128,8 +130,10 @@ class Variant:
             self.prepared = self._module("execute").PreparedReorder
             self.schedules: list[str] = []
             self._record("runtime.batch", "encode", _text_of_program)
-            self._record("runtime.tile_batches", "tile_box", _text_of_tiles)
-            self._record("runtime.tile_batches", "Recipe", lambda recipe: str(recipe.prefetches))
+            self._record("runtime.tile_batches", "cut_into_tiles", _text_of_tiles)
+            self._record(
+                "runtime.tile_batches", "KernelConfig", lambda config: str(config.prefetches)
+            )
         finally:
             for key in [key for key in sys.modules if _is_ours(key)]:
                 del sys.modules[key]

@@ -78,7 +78,7 @@ def compare(library: Executor, tally: Tally, rng: random.Random, src: Side, dst:
             tally.differ(f"{src.recipe} -> {dst.recipe}: wrote although there are no elements")
         return
     tally.kinds.update((f"src {src.kind}", f"dst {dst.kind}", dtype, f"{to_fields.ndims} dims"))
-    tally.kinds["lookups"] += any(box.lookups for box in plan.boxes)
+    tally.kinds["indirect loops"] += any(box.indirect for box in plan.boxes)
     status = library.reorder(from_desc, to_desc, from_bytes, theirs)
     is_equal = not status and (ours == theirs).all()
     if known.is_unimplemented(status):
@@ -111,7 +111,7 @@ def test_reorders_of_one_dtype_write_the_bytes_that_libdnnl_writes(
         *DTYPES,
         *(f"src {kind}" for kind in (*_KINDS, "broadcast", "steps")),
         *(f"dst {kind}" for kind in _KINDS),
-        "lookups",
+        "indirect loops",
     ]
     assert all(
         kinds[kind] > count / 200 for kind in [*wanted, *(f"{ndims} dims" for ndims in range(1, 7))]

@@ -26,8 +26,8 @@ __all__ = ["emit_boxes"]
 def emit_boxes(builder: Builder, call: WalkerCall, kernel: Kernel) -> None:
     """Move the boxes of all steps of a call."""
     elements = Elements(builder, kernel)
-    for task, record, index in each_task(builder, call):
-        box = load_fields(builder, record, BoxHead)
+    for task, instruction, index in each_task(builder, call):
+        box = load_fields(builder, instruction, BoxHead)
         point_at = builder.add(call.points, builder.mul(index, int64(nbytes_of(Point))))
         point = load_fields(builder, point_at, Point)
         is_nowhere = builder.icmp_signed("==", point.src, int64(NOWHERE))
@@ -36,7 +36,7 @@ def emit_boxes(builder: Builder, call: WalkerCall, kernel: Kernel) -> None:
             (builder.add(points[0], box.src), builder.add(points[1], box.dst)),
             builder.zext(is_nowhere, int64(0).type),
         )
-        loops_at = builder.add(record, int64(nbytes_of(BoxHead)))
+        loops_at = builder.add(instruction, int64(nbytes_of(BoxHead)))
         loops = OuterLoops(builder, loops_at, box.outer, len(start.offsets))
         src_end = builder.add(call.src_at, box.src_end)
         inner = _Inner(elements, box._replace(src_end=src_end), loops.end(), task)

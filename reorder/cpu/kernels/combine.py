@@ -25,7 +25,7 @@ from reorder.cpu.kernels.rows import (
     vector_lanes,
 )
 from reorder.cpu.schedule.post_ops import MAKES_NAN, QUOTIENTS, SCALING, Operation, rounding_bits
-from reorder.cpu.schedule.tile_program import CombineRecord, Placement
+from reorder.cpu.schedule.tile_program import CombineTable, Placement
 from reorder.cpu.target import has_fma
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class _Stage(NamedTuple):
     """What is loaded once, for all rows."""
 
     types: CombineTypes
-    record: CombineRecord
+    table: CombineTable
     # where src, dst and the operand start, and the tables of their rows
     starts: tuple[Location, ...]
     tables: list[Value]
@@ -63,24 +63,24 @@ class _Stage(NamedTuple):
 
 
 def emit_combine(builder: Builder, arguments: StageArguments, types: CombineTypes) -> None:
-    """Emit all operations of a working type; a `CombineRecord` says which one runs.
+    """Emit all operations of a working type; a `CombineTable` says which one runs.
 
     src and dst may be the same.
     """
-    record = load_fields(builder, arguments.record, CombineRecord)
+    table = load_fields(builder, arguments.table, CombineTable)
     placement = load_fields(builder, arguments.placement, Placement)
     starts = (
         Location(arguments.src, placement.src_offset),
         Location(arguments.dst, placement.dst_offset),
         Location(placement.operand_address, placement.operand_offset),
     )
-    tables = table_addresses(builder, arguments.record, CombineRecord, record.rows, len(starts))
-    stage = _Stage(types, record, starts, tables, placement.number_address)
-    is_single = builder.icmp_signed("==", record.operand_mask, int64(0))
+    tables = table_addresses(builder, arguments.table, CombineTable, table.rows, len(starts))
+    stage = _Stage(types, table, starts, tables, placement.number_address)
+    is_single = builder.icmp_signed("==", table.operand_mask, int64(0))
     for operation in Operation:
         if operation in QUOTIENTS and not _has_quotient(operation, types):
             continue
-        is_chosen = builder.icmp_signed("==", record.operation, int64(operation))
+        is_chosen = builder.icmp_signed("==", table.operation, int64(operation))
         with builder.if_then(is_chosen):
             if operation in {Operation.ROUND_F16, Operation.CLAMP}:
                 _emit_rows(builder, stage, operation, single=True)
@@ -101,23 +101,23 @@ def _has_quotient(operation: Operation, types: CombineTypes) -> bool:
 
 def _emit_rows(builder: Builder, stage: _Stage, operation: Operation, *, single: bool) -> None:
     """Emit the operation on all rows; with `single` all elements of a row share one operand."""
-    record = stage.record
+    table = stage.table
 
     def each(emit: Callable[[RowOperation], None]) -> None:
-        with loop(builder, int64(0), record.rows) as row:
+        with loop(builder, int64(0), table.rows) as row:
             rows = _rows_at(builder, stage, operation, row)
-            emit(RowOperation(operation, rows, record, single=single))
+            emit(RowOperation(operation, rows, table, single=single))
 
     if operation not in SCALING or stage.types.streams:
         each(_emit_row)
         return
     # a loop of its own for short rows: one for all has more addresses than registers
-    is_block = builder.icmp_signed("==", record.columns, int64(BLOCK))
+    is_block = builder.icmp_signed("==", table.columns, int64(BLOCK))
     with builder.if_else(is_block) as (block, other):
         with block:
             each(lambda row: row.run(int64(0), BLOCK))
         dtypes = stage.types.src, stage.types.dst
-        with other, emit_zeroed(builder, dtypes, record, lambda: each(_emit_short_row)):
+        with other, emit_zeroed(builder, dtypes, table, lambda: each(_emit_short_row)):
             each(_emit_row)
 
 
@@ -125,8 +125,8 @@ def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) 
     """Return where a row lies on each side."""
     types = stage.types
     src, dst, operand = (
-        start.plus(builder, load_int64(builder, table, row))
-        for start, table in zip(stage.starts, stage.tables, strict=True)
+        start.plus(builder, load_int64(builder, offsets, row))
+        for start, offsets in zip(stage.starts, stage.tables, strict=True)
     )
     # reciprocals lie as the operands do
     factor_index = operand.index if operation in QUOTIENTS else int64(0)
@@ -140,7 +140,7 @@ def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) 
 
 def _emit_short_row(row: RowOperation) -> None:
     """Emit the operation on one row by one vector, which may write zeros behind it."""
-    row.run_masked(int64(0), row.record.columns, row.record.extent)
+    row.run_masked(int64(0), row.table.columns, row.table.extent)
 
 
 def _emit_row(row: RowOperation) -> None:
@@ -150,14 +150,14 @@ def _emit_row(row: RowOperation) -> None:
 
     def combine(i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         if lanes == sizes[0] and not src.elements.fills_line(lanes):
-            src.prefetch(i, lanes, row.record.prefetch_distance)
+            src.prefetch(i, lanes, row.table.prefetch_distance)
         row.run(i, lanes, non_temporal=non_temporal)
 
     # src may be dst, so vectors must not overlap: elements would be computed twice
     if dst.elements.streams:
-        each_line(dst, row.record.columns, sizes, combine, overlaps=False)
+        each_line(dst, row.table.columns, sizes, combine, overlaps=False)
         return
-    builder, columns = src.elements.builder, row.record.columns
+    builder, columns = src.elements.builder, row.table.columns
     if not masks_elements(src.dtype, dst.dtype, operand.dtype):
         each_vector(builder, (int64(0), columns), sizes, combine, overlaps=False)
         return
@@ -183,9 +183,9 @@ class RowOperation:
     """An operation on the vectors of one row; with `single` all elements share one operand."""
 
     def __init__(
-        self, operation: Operation, rows: OperationRows, record: CombineRecord, *, single: bool
+        self, operation: Operation, rows: OperationRows, table: CombineTable, *, single: bool
     ) -> None:
-        self.rows, self.record = rows, record
+        self.rows, self.table = rows, table
         self._operation = operation
         # loaded before the loop: LLVM cannot move the loads there, since stores may alias them
         self._one_operand = self._load_one(rows.operand) if single else None
@@ -196,7 +196,7 @@ class RowOperation:
         """Write the results for a vector from the i-th element on."""
         src = self.rows.src
         if src.elements.fills_line(lanes):
-            src.prefetch(i, lanes, self.record.prefetch_distance)
+            src.prefetch(i, lanes, self.table.prefetch_distance)
         codes = self.results(src.load(i, lanes), i)
         self.rows.dst.store(codes, i, non_temporal=non_temporal)
 
@@ -237,7 +237,7 @@ class RowOperation:
             every = ir.Constant(codec.integers(32), None)
             return builder.shuffle_vector(one, ir.Constant(one.type, ir.Undefined), every)
         i, count = lanes
-        position = builder.and_(i, self.record.operand_mask)
+        position = builder.and_(i, self.table.operand_mask)
         if count is None:
             return builder.bitcast(row.load(position, codec.lanes), kind)
         # behind the row ones, so that nothing is divided by zero

@@ -22,10 +22,10 @@ from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.tile_program import (
     LONG_RUN,
     SHORT_RUNS,
-    ConvertRecord,
+    ConvertTable,
     Placement,
-    PrefetchRecord,
-    RepeatRecord,
+    PrefetchTable,
+    RepeatTable,
 )
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, register_bits, step_registers
 from reorder.values.formats import FORMATS, IntegerFormat
@@ -56,13 +56,13 @@ class ConvertTypes(NamedTuple):
 
 
 def emit_convert(builder: Builder, arguments: StageArguments, types: ConvertTypes) -> None:
-    """Emit the conversion of all rows of a `ConvertRecord`; dst must not overlap src."""
-    record = load_fields(builder, arguments.record, ConvertRecord)
+    """Emit the conversion of all rows of a `ConvertTable`; dst must not overlap src."""
+    table = load_fields(builder, arguments.table, ConvertTable)
     placement = load_fields(builder, arguments.placement, Placement)
-    src_table, dst_table = table_addresses(builder, arguments.record, ConvertRecord, record.rows, 2)
+    src_table, dst_table = table_addresses(builder, arguments.table, ConvertTable, table.rows, 2)
 
     def each(emit: Callable[[Row, Row], None]) -> None:
-        with loop(builder, int64(0), record.rows) as row:
+        with loop(builder, int64(0), table.rows) as row:
             src = Location(arguments.src, placement.src_offset)
             dst = Location(arguments.dst, placement.dst_offset)
             src = src.plus(builder, load_int64(builder, src_table, row))
@@ -73,38 +73,38 @@ def emit_convert(builder: Builder, arguments: StageArguments, types: ConvertType
             )
 
     if types.streams or any(DATA_TYPES[name].is_packed for name in (types.src, types.dst)):
-        each(lambda src, dst: _emit_row(src, dst, record, types.work))
+        each(lambda src, dst: _emit_row(src, dst, table, types.work))
         return
     # a loop of its own for rows of one block: it has no branches but for the prefetch
-    is_block = builder.icmp_signed("==", record.columns, int64(BLOCK))
-    is_block = builder.and_(is_block, builder.icmp_signed("==", record.extent, int64(0)))
+    is_block = builder.icmp_signed("==", table.columns, int64(BLOCK))
+    is_block = builder.and_(is_block, builder.icmp_signed("==", table.extent, int64(0)))
     with builder.if_else(is_block) as (block, other):
         with block:
-            each(lambda src, dst: _emit_block(src, dst, record, types.work))
+            each(lambda src, dst: _emit_block(src, dst, table, types.work))
         with other:
-            each(lambda src, dst: _emit_row(src, dst, record, types.work))
+            each(lambda src, dst: _emit_row(src, dst, table, types.work))
 
 
-def _emit_block(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
+def _emit_block(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:
     """Convert one row of a block."""
     first = int64(0)
-    src.prefetch(first, BLOCK, record.prefetch_distance)
+    src.prefetch(first, BLOCK, table.prefetch_distance)
     dst.store(_converted(src, dst, src.load(first, BLOCK), work), first)
 
 
-def _emit_row(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
-    """Convert one row, and write zeros behind it if the record says so."""
+def _emit_row(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:
+    """Convert one row, and write zeros behind it if the table says so."""
 
     def emit() -> None:
         first = int64(0)
-        codes = _converted(src, dst, src.load_first(record.columns, first), work)
-        dst.store_first(codes, first, record.columns, record.extent)
+        codes = _converted(src, dst, src.load_first(table.columns, first), work)
+        dst.store_first(codes, first, table.columns, table.extent)
 
     if dst.elements.streams:
-        _emit_data(src, dst, record, work)
+        _emit_data(src, dst, table, work)
         return
-    with emit_zeroed(src.elements.builder, (src.dtype, dst.dtype), record, emit):
-        _emit_data(src, dst, record, work)
+    with emit_zeroed(src.elements.builder, (src.dtype, dst.dtype), table, emit):
+        _emit_data(src, dst, table, work)
 
 
 def _converted(src: Row, dst: Row, codes: Value, work: str | None) -> Value:
@@ -117,16 +117,16 @@ def _converted(src: Row, dst: Row, codes: Value, work: str | None) -> Value:
     return codec.encode(values, work, dst.dtype, known=known)
 
 
-def _emit_data(src: Row, dst: Row, record: ConvertRecord, work: str | None) -> None:
+def _emit_data(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:
     """Convert the elements of one row."""
-    builder, count = src.elements.builder, record.columns
+    builder, count = src.elements.builder, table.columns
     sizes = vector_lanes(work, _registers(src, dst) * step_registers())
-    prefetches = builder.icmp_signed("!=", record.prefetch_distance, int64(0))
+    prefetches = builder.icmp_signed("!=", table.prefetch_distance, int64(0))
 
     def convert(i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         if src.elements.fills_line(lanes) or lanes == sizes[0]:
             with builder.if_then(prefetches):
-                src.prefetch(i, lanes, record.prefetch_distance)
+                src.prefetch(i, lanes, table.prefetch_distance)
         codes = _converted(src, dst, src.load(i, lanes), work)
         dst.store(codes, i, non_temporal=non_temporal)
 
@@ -162,39 +162,39 @@ def _each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVect
 
 
 def emit_prefetch(builder: Builder, arguments: StageArguments) -> None:
-    """Emit the prefetch of all rows of a `PrefetchRecord`, which lie in src."""
-    record = load_fields(builder, arguments.record, PrefetchRecord)
+    """Emit the prefetch of all rows of a `PrefetchTable`, which lie in src."""
+    table = load_fields(builder, arguments.table, PrefetchTable)
     placement = load_fields(builder, arguments.placement, Placement)
-    (table,) = table_addresses(builder, arguments.record, PrefetchRecord, record.rows, 1)
-    with loop(builder, int64(0), record.rows) as row:
-        index = builder.add(placement.src_offset, load_int64(builder, table, row))
+    (offsets,) = table_addresses(builder, arguments.table, PrefetchTable, table.rows, 1)
+    with loop(builder, int64(0), table.rows) as row:
+        index = builder.add(placement.src_offset, load_int64(builder, offsets, row))
         # elements may have 4 bits
-        offset = builder.ashr(builder.mul(index, record.bits), int64(_BYTE_SHIFT))
+        offset = builder.ashr(builder.mul(index, table.bits), int64(_BYTE_SHIFT))
         first = builder.add(arguments.src, offset)
-        with loop(builder, int64(0), record.nbytes, LINE_NBYTES) as start:
+        with loop(builder, int64(0), table.nbytes, LINE_NBYTES) as start:
             prefetch(builder, builder.add(first, start))
 
 
 def emit_repeat(builder: Builder, arguments: StageArguments, dtype: str) -> None:
-    """Emit what a `RepeatRecord` asks for, on values of a working type."""
-    record = load_fields(builder, arguments.record, RepeatRecord)
+    """Emit what a `RepeatTable` asks for, on values of a working type."""
+    table = load_fields(builder, arguments.table, RepeatTable)
     placement = load_fields(builder, arguments.placement, Placement)
     src = Row.at(builder, dtype, Location(arguments.src, placement.src_offset))
     dst = Row.at(builder, dtype, Location(arguments.dst, placement.dst_offset))
     lanes = register_bits() // src.elements.bits
-    whole = builder.and_(record.values, int64(-lanes))
+    whole = builder.and_(table.values, int64(-lanes))
     for times in SHORT_RUNS:
-        with builder.if_then(builder.icmp_signed("==", record.times, int64(times))):
-            for start, stop, width in ((int64(0), whole, lanes), (whole, record.values, 1)):
+        with builder.if_then(builder.icmp_signed("==", table.times, int64(times))):
+            for start, stop, width in ((int64(0), whole, lanes), (whole, table.values, 1)):
                 with loop(builder, start, stop, width) as i:
                     values = src.load(i, width)
                     copies = pick(builder, values, [k // times for k in range(width * times)])
                     dst.store(copies, builder.mul(i, int64(times)))
     with (
-        builder.if_then(builder.icmp_signed(">=", record.times, int64(LONG_RUN))),
-        loop(builder, int64(0), record.values) as i,
+        builder.if_then(builder.icmp_signed(">=", table.times, int64(LONG_RUN))),
+        loop(builder, int64(0), table.values) as i,
     ):
         copies = pick(builder, src.load(i, 1), [0] * lanes)
-        start = builder.mul(i, record.times)
-        with loop(builder, start, builder.add(start, record.times), lanes) as j:
+        start = builder.mul(i, table.times)
+        with loop(builder, start, builder.add(start, table.times), lanes) as j:
             dst.store(copies, j)

@@ -58,12 +58,12 @@ def emit_decode(builder: Builder, call: WalkerCall, kernel: DecodeKernel) -> Non
     """Decode the segments of all tasks of a call to row-major memory at dst."""
     pattern, count = kernel.pattern, len(kernel.pattern.fields)
     nbytes = pattern.block * DATA_TYPES[kernel.dtype].bits // BYTE_BITS
-    for task, record, _ in each_task(builder, call):
-        head = load_fields(builder, record, DecodeHead)
+    for task, instruction, _ in each_task(builder, call):
+        head = load_fields(builder, instruction, DecodeHead)
         fields = []
         for index in range(count):
             at = nbytes_of(DecodeHead) + index * nbytes_of(FieldHead)
-            fields.append(load_fields(builder, builder.add(record, int64(at)), FieldHead))
+            fields.append(load_fields(builder, builder.add(instruction, int64(at)), FieldHead))
         with loop(builder, task.first, task.last) as segment:
             row = builder.add(head.starts, builder.mul(segment, int64(count * WORD_NBYTES)))
             starts = [

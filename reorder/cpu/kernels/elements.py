@@ -120,8 +120,8 @@ class Elements:
             builder.store(value, pointer).align = 1
             return
         shift = self._shift(location)
-        others = builder.not_(builder.shl(BYTE(_NIBBLE), shift))
-        kept = builder.and_(builder.load(pointer), others)
+        other_half = builder.not_(builder.shl(BYTE(_NIBBLE), shift))
+        kept = builder.and_(builder.load(pointer), other_half)
         builder.store(builder.or_(kept, builder.shl(value, shift)), pointer)
 
     def load_vector(self, location: Location, lanes: int) -> Value:

@@ -28,9 +28,9 @@ _LANES = 16
 def emit_reduction(builder: Builder, call: WalkerCall) -> None:
     """Add elements of src to the sums at dst, for all steps of a call."""
     zero = int64(0)
-    for task, record, _ in each_task(builder, call):
-        head = load_fields(builder, record, ReductionHead)
-        loops_at = builder.add(record, int64(nbytes_of(ReductionHead)))
+    for task, instruction, _ in each_task(builder, call):
+        head = load_fields(builder, instruction, ReductionHead)
+        loops_at = builder.add(instruction, int64(nbytes_of(ReductionHead)))
         loops = OuterLoops(builder, loops_at, head.outer, 2)
         for position in loops.each_step(task.first, task.last, Position((zero, zero), zero)):
             element, index = position.offsets

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.schedule.tile_program import CombineRecord, ConvertRecord
+    from reorder.cpu.schedule.tile_program import CombineTable, ConvertTable
 
 __all__ = [
     "BLOCK",
@@ -38,11 +38,11 @@ _MIN_LANES = 8
 
 
 class StageArguments(NamedTuple):
-    """What a compiled stage takes: the addresses of src, dst, its record and its placement."""
+    """What a compiled stage takes: the addresses of src, dst, its table and its placement."""
 
     src: Value
     dst: Value
-    record: Value
+    table: Value
     placement: Value
 
 
@@ -173,14 +173,14 @@ def each_line(
 def emit_zeroed(
     builder: Builder,
     dtypes: tuple[str, ...],
-    record: ConvertRecord | CombineRecord,
+    table: ConvertTable | CombineTable,
     emit: Callable[[], None],
 ) -> Iterator[None]:
     """Emit code for rows that masked stores write; in the context, emit that for other rows."""
     if not masks_elements(*dtypes):
         yield
         return
-    is_masked = builder.icmp_signed(">", record.extent, int64(0))
+    is_masked = builder.icmp_signed(">", table.extent, int64(0))
     with builder.if_else(is_masked) as (zeroed, plain):
         with zeroed:
             emit()
@@ -191,7 +191,7 @@ def emit_zeroed(
 def table_addresses(
     builder: Builder, address: Value, kind: type[NamedTuple], rows: Value, count: int
 ) -> list[Value]:
-    """Return the addresses of the tables that follow a record, each of `rows` entries."""
+    """Return the addresses of the tables that follow a table, each of `rows` entries."""
     first = builder.add(address, int64(nbytes_of(kind)))
     size = builder.mul(rows, int64(WORD_NBYTES))
     return [builder.add(first, builder.mul(size, int64(k))) for k in range(count)]

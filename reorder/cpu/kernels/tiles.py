@@ -44,9 +44,9 @@ def emit_tiles(builder: Builder, call: WalkerCall, slots: Value) -> None:
     placement = cgutils.alloca_once(builder, I64, size=len(Placement._fields))
     tile = _Tile(call, offsets, slots, placement)
     offsets_nbytes = int64(OPERANDS * WORD_NBYTES)
-    for task, record, index in each_task(builder, call):
-        head = load_fields(builder, record, TileHead)
-        offsets_at = builder.add(record, int64(nbytes_of(TileHead)))
+    for task, instruction, index in each_task(builder, call):
+        head = load_fields(builder, instruction, TileHead)
+        offsets_at = builder.add(instruction, int64(nbytes_of(TileHead)))
         point_at = builder.add(call.points, builder.mul(index, offsets_nbytes))
         starts = tuple(
             builder.add(load_int64(builder, offsets_at, n), load_int64(builder, point_at, n))

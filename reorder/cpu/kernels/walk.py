@@ -57,14 +57,14 @@ def emit_call(builder: Builder, walker: Value, call: WalkerCall) -> None:
 def each_task(builder: Builder, call: WalkerCall) -> Iterator[tuple[Task, Value, Value]]:
     """Emit a loop over the steps of a call.
 
-    Yields the task, the address of its record, and the index of the point.
+    Yields the task, the address of its instruction, and the index of the point.
     """
     with loop(builder, call.begin, call.end) as step:
         index = builder.udiv(step, call.point_count)
         address = builder.add(call.tasks, builder.mul(index, int64(nbytes_of(Task))))
         task = load_fields(builder, address, Task)
-        record = builder.add(call.program, builder.mul(task.record, int64(WORD_NBYTES)))
-        yield task, record, builder.urem(step, call.point_count)
+        instruction = builder.add(call.program, builder.mul(task.instruction, int64(WORD_NBYTES)))
+        yield task, instruction, builder.urem(step, call.point_count)
 
 
 class Position(NamedTuple):
@@ -77,7 +77,7 @@ class Position(NamedTuple):
 
 
 class OuterLoops:
-    """The outer loops of a record: `count` times `LoopHead` and a stride for each operand."""
+    """The outer loops of an instruction: `count` times `LoopHead` and a stride for each operand."""
 
     def __init__(self, builder: Builder, address: Value, count: Value, operands: int) -> None:
         self._builder, self._address, self._count = builder, address, count
@@ -89,7 +89,7 @@ class OuterLoops:
         self._rest = cgutils.alloca_once(builder, I64)
 
     def end(self) -> Value:
-        """Return the address of what follows the loops in the record."""
+        """Return the address of what follows the loops in the instruction."""
         builder = self._builder
         return builder.add(self._address, builder.mul(self._count, int64(self._nbytes)))
 

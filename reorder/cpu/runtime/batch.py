@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from reorder.cpu.schedule.partition import Partition, Workload
     from reorder.cpu.schedule.scheduled_box import ScheduledBox
     from reorder.cpu.target import Machine
-    from reorder.plan.nodes import Box, Lookup
+    from reorder.plan.nodes import Box, IndirectLoop
     from reorder.plan.plan import ReorderPlan
 
 __all__ = ["Batch", "BatchBuilder", "BoxBatch"]
@@ -48,38 +48,38 @@ class Batch(Protocol):
 class BoxBatch:
     """Boxes of one kernel that are placed at the same points."""
 
-    __slots__ = ("_jobs", "_kernel", "_lookups", "_partition", "_program")
+    __slots__ = ("_indirect", "_jobs", "_kernel", "_partition", "_program")
 
     def __init__(
         self,
         program: NDArray[np.int64],
         partition: Partition,
         kernel: Kernel,
-        lookups: tuple[Lookup, ...] = (),
+        indirect: tuple[IndirectLoop, ...] = (),
     ) -> None:
         # jobs have addresses of these arrays
         self._program, self._partition = program, partition
-        self._kernel, self._lookups = kernel, lookups
+        self._kernel, self._indirect = kernel, indirect
         # jobs at the origin
         self._jobs: dict[Kernel, Job] = {}
 
     @property
     def direct_job(self) -> Job | None:
         """The job, if every call runs the same one; else None."""
-        if self._lookups or self._kernel.streams:
+        if self._indirect or self._kernel.streams:
             return None
         return self._job(self._kernel)
 
     def execute(self, src_at: int, dst_at: int) -> None:
         """Run the boxes on src and dst at two addresses."""
-        if not self._lookups:
+        if not self._indirect:
             kernel = self._kernel
             # non-temporal stores need aligned cache lines
             if kernel.streams and dst_at % LINE_NBYTES:
                 kernel = kernel._replace(streams=False)
             run_job(src_at, dst_at, self._job(kernel))
             return
-        for points in each_points(self._lookups):
+        for points in each_points(self._indirect):
             self.execute_at(src_at, dst_at, points)
 
     def execute_at(self, src_at: int, dst_at: int, points: NDArray[np.int64]) -> None:
@@ -124,36 +124,41 @@ class BatchBuilder:
         self.kernels: tuple[str, ...] = ()
 
     def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
-        """Return batches that move boxes, those without lookups first."""
+        """Return batches that move boxes, those without indirect loops first."""
         kernel = Kernel(self.plan.dst.dtype.bits)
         boxes = list(boxes)
-        batches = self.move(box for box in boxes if not box.lookups)
+        batches = self.move(box for box in boxes if not box.indirect)
         for box in boxes:
-            if box.lookups:
-                batches.append(self.box_batch(tile_boxes((box,), kernel.bits), kernel, box.lookups))
+            if box.indirect:
+                batches.append(
+                    self.box_batch(tile_boxes((box,), kernel.bits), kernel, box.indirect)
+                )
         return batches
 
     def move(self, boxes: Iterable[Box]) -> list[Batch]:
-        """Return batches that move boxes without lookups, one for each kernel."""
+        """Return batches that move boxes without indirect loops, one for each kernel."""
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
         for box in boxes:
-            packed, bits, unit = pack_for_kernels(box, self.plan.dst.dtype.bits)
-            for scheduled in self._schedule(packed, bits, unit):
+            packed, bits, element_stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
+            for scheduled in self._schedule(packed, bits, element_stride):
                 kernel = Kernel(bits, streams=bits >= BYTE_BITS and self._streams(scheduled, bits))
                 by_kernel.setdefault(kernel, []).append(scheduled)
         return [self.box_batch(tuple(part), kernel) for kernel, part in by_kernel.items()]
 
-    def _schedule(self, box: Box, bits: int, unit: int) -> tuple[ScheduledBox, ...]:
+    def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
         """Cut and order a box for the caches, or for non-temporal stores."""
-        streamed = stream_box(box, bits, unit) if self.streams else ()
-        return streamed or tile_boxes((box,), bits, unit, sweeps_lines=not self.exceeds)
+        streamed = stream_box(box, bits, element_stride) if self.streams else ()
+        return streamed or tile_boxes((box,), bits, element_stride, sweeps_lines=not self.exceeds)
 
     def _streams(self, scheduled: ScheduledBox, bits: int) -> bool:
         """Whether a box is written by non-temporal stores."""
         return self.streams and scheduled.fills_lines(bits)
 
     def box_batch(
-        self, boxes: tuple[ScheduledBox, ...], kernel: Kernel, lookups: tuple[Lookup, ...] = ()
+        self,
+        boxes: tuple[ScheduledBox, ...],
+        kernel: Kernel,
+        indirect: tuple[IndirectLoop, ...] = (),
     ) -> BoxBatch:
         """Return the batch of boxes of one kernel; if it streams, they must fill cache lines."""
         bits = kernel.bits
@@ -165,7 +170,7 @@ class BatchBuilder:
         nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
         # two 4-bit elements of one byte must not be written by two threads
         shares = self.partition(workloads, nbytes, is_whole=kernel.is_packed)
-        return BoxBatch(program, shares, kernel, lookups)
+        return BoxBatch(program, shares, kernel, indirect)
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
         """Partition records that write a number of bytes; with `is_whole` one thread gets all."""

@@ -58,7 +58,7 @@ def decode(
     # the job has the address of this array
     words = np.array(program, np.int64)
     segments = len(access.starts)
-    work = Workload(record=0, outer=segments, inner=1, grain=1, size=dst.nbytes)
+    work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=dst.nbytes)
     shares = partition([work], dst.nbytes, limit, machine)
     job = make_job(walker, address_of(words), shares, _NO_POINTS)
     run_on_pool(0, address_of(dst), job)

@@ -35,8 +35,8 @@ from reorder.cpu.schedule.rows import (
     offset_table,
     operand_period,
     operand_rows,
-    row_tables,
     spread_operands,
+    tile_rows,
 )
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
@@ -45,10 +45,10 @@ from reorder.cpu.schedule.tile_program import (
     SLOT_NBYTES,
     ZEROED_LANES,
     Base,
-    CombineRecord,
-    ConvertRecord,
-    PrefetchRecord,
-    RepeatRecord,
+    CombineTable,
+    ConvertTable,
+    PrefetchTable,
+    RepeatTable,
     Step,
 )
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS
@@ -60,8 +60,8 @@ from reorder.plan.passes import simplify
 from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
 
 if TYPE_CHECKING:
-    from reorder.cpu.schedule.config import Calculation, Recipe
-    from reorder.cpu.schedule.rows import RowTables
+    from reorder.cpu.schedule.config import KernelConfig, PostOp
+    from reorder.cpu.schedule.rows import TileRows
     from reorder.cpu.schedule.tiles import Tile
 
 __all__ = [
@@ -79,19 +79,19 @@ __all__ = [
 _SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
 
 
-def steps_of(recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -> list[Step]:
+def steps_of(config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]) -> list[Step]:
     """Return the steps for tiles of one shape; parameters as for `StepWriter`."""
-    writer = StepWriter(recipe, tile, outer_strides)
-    if recipe.moves_packed:
-        src, dst = writer.in_place(Base.SRC, recipe.src), writer.in_place(Base.DST, recipe.dst)
+    writer = StepWriter(config, tile, outer_strides)
+    if config.moves_packed:
+        src, dst = writer.in_place(Base.SRC, config.src), writer.in_place(Base.DST, config.dst)
         move(writer, src, dst, pads=True)
         return writer.steps
     buffer = _read(writer)
-    in_dst = writer.in_place(Base.DST, recipe.dst)
-    dtype = _computed(writer, recipe.dst, in_place=tile.writes)
-    is_packed_later = dtype != recipe.dst
+    in_dst = writer.in_place(Base.DST, config.dst)
+    dtype = _computed(writer, config.dst, in_place=tile.writes)
+    is_packed_later = dtype != config.dst
     target = in_dst if tile.writes and not is_packed_later else writer.slot(Base.RESULT, dtype)
-    buffer = _calculate(writer, buffer, target)
+    buffer = _run_post_ops(writer, buffer, target)
     # elements that are not converted need no second slot
     is_moved_only = buffer.base is Base.SRC_ELEMENTS and buffer.dtype == target.dtype
     if buffer.base is not target.base and not (is_moved_only and not tile.writes):
@@ -109,9 +109,9 @@ def _computed(writer: StepWriter, dtype: str, *, in_place: bool) -> str:
     Integers of 4 bits are bytes there: they are unpacked before, or packed after that. One
     conversion that does all needs no bytes.
     """
-    recipe = writer.recipe
+    config = writer.config
     is_integer = DATA_TYPES[dtype].is_packed and isinstance(FORMATS[dtype], IntegerFormat)
-    if not is_integer or (in_place and recipe.is_direct):
+    if not is_integer or (in_place and config.is_direct):
         return dtype
     if not fits_slots_as_bytes(writer, pads=True):
         return dtype
@@ -120,60 +120,60 @@ def _computed(writer: StepWriter, dtype: str, *, in_place: bool) -> str:
 
 def _read(writer: StepWriter) -> TileBuffer:
     """Return the elements of src: in place, or moved into a slot."""
-    recipe, reads = writer.recipe, writer.tile.reads
-    src = writer.in_place(Base.SRC, recipe.src)
-    dtype = _computed(writer, recipe.src, in_place=reads)
-    if reads and dtype == recipe.src:
+    config, reads = writer.config, writer.tile.reads
+    src = writer.in_place(Base.SRC, config.src)
+    dtype = _computed(writer, config.src, in_place=reads)
+    if reads and dtype == config.src:
         return src
     slot = writer.slot(Base.SRC_ELEMENTS, dtype)
     if reads:
         return writer.convert(src, slot)
-    if recipe.prefetches:
+    if config.prefetches:
         writer.prefetch(src)
     return move(writer, src, slot)
 
 
 def _read_old(writer: StepWriter) -> TileBuffer:
     """Return the values that dst holds before the reorder."""
-    recipe = writer.recipe
-    old = writer.in_place(Base.DST, recipe.dst)
+    config = writer.config
+    old = writer.in_place(Base.DST, config.dst)
     if not writer.tile.writes:
-        old = move(writer, old, writer.slot(Base.OLD_ELEMENTS, recipe.dst))
-    if recipe.dst == recipe.work:
+        old = move(writer, old, writer.slot(Base.OLD_ELEMENTS, config.dst))
+    if config.dst == config.work:
         return old
-    return _change(writer, old, writer.slot(Base.OLD_VALUES, recipe.work))
+    return _change(writer, old, writer.slot(Base.OLD_VALUES, config.work))
 
 
 def _change(writer: StepWriter, src: TileBuffer, dst: TileBuffer) -> TileBuffer:
     """Convert, or move where the types are equal: by whole lines where dst is streamed."""
     if src.dtype != dst.dtype:
         return writer.convert(src, dst)
-    if src.is_slot and dst.base is Base.DST and writer.recipe.streams:
+    if src.is_slot and dst.base is Base.DST and writer.config.streams:
         bits = _SAME_BITS[src.bits]
         return writer.convert(src._replace(dtype=bits), dst._replace(dtype=bits), as_codes=True)
     return move(writer, src, dst, pads=writer.zeroed_extent(dst) > 0)
 
 
-def _calculate(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> TileBuffer:
+def _run_post_ops(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> TileBuffer:
     """Convert to values if needed, and run all operations; the last one may write the target."""
-    recipe, work = writer.recipe, writer.recipe.work
-    calculations = recipe.calculations
-    old = _read_old(writer) if recipe.bound.beta else None
-    if recipe.subtracts_wide:
+    config, work = writer.config, writer.config.work
+    post_ops = config.post_ops
+    old = _read_old(writer) if config.bound.beta else None
+    if config.subtracts_wide:
         # the difference of numbers of more than 24 bits is exact in f64 only
-        buffer = _change(writer, buffer, writer.slot(Base.RESULT, recipe.difference))
-        buffer = combine(writer, buffer, buffer, calculations.pop(0), recipe.difference)
+        buffer = _change(writer, buffer, writer.slot(Base.RESULT, config.difference))
+        buffer = combine(writer, buffer, buffer, post_ops.pop(0), config.difference)
         buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
     else:
-        has_values = _loads(buffer.dtype) if calculations else recipe.is_direct
+        has_values = _loads(buffer.dtype) if post_ops else config.is_direct
         if buffer.dtype != work and not has_values:
             buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
-    for k, calculation in enumerate(calculations):
-        is_last = k == len(calculations) - 1
-        has_stage = buffer.dtype == work or recipe.has_stage(buffer.dtype, target.dtype)
+    for k, post_op in enumerate(post_ops):
+        is_last = k == len(post_ops) - 1
+        has_stage = buffer.dtype == work or config.has_stage(buffer.dtype, target.dtype)
         stores = target.dtype == work or (_loads(target.dtype) and has_stage)
         dst = target if is_last and stores else writer.slot(Base.VALUES, work)
-        buffer = combine(writer, buffer, dst, calculation, work, old)
+        buffer = combine(writer, buffer, dst, post_op, work, old)
     return buffer
 
 
@@ -236,7 +236,7 @@ class StepWriter:
 
     Parameters
     ----------
-    recipe : Recipe
+    config : KernelConfig
         What all tiles of a plan share.
     tile : Tile
         The tiles.
@@ -246,8 +246,10 @@ class StepWriter:
         element.
     """
 
-    def __init__(self, recipe: Recipe, tile: Tile, outer_strides: list[tuple[int, ...]]) -> None:
-        self.recipe, self.tile, self.outer_strides = recipe, tile, outer_strides
+    def __init__(
+        self, config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]
+    ) -> None:
+        self.config, self.tile, self.outer_strides = config, tile, outer_strides
         # the data of a tile: moves write its padding, or masked stores behind rows
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
         self.dense = dense_strides(self.nodes)
@@ -255,7 +257,7 @@ class StepWriter:
 
     def reordered(self, nodes: list[Node]) -> StepWriter:
         """Return a writer of steps for the same tiles with their inner nodes in another order."""
-        writer = StepWriter(self.recipe, self.tile._replace(inner=tuple(nodes)), self.outer_strides)
+        writer = StepWriter(self.config, self.tile._replace(inner=tuple(nodes)), self.outer_strides)
         writer.steps = self.steps
         return writer
 
@@ -274,7 +276,7 @@ class StepWriter:
         """Return how many elements of a buffer may be read."""
         if buffer.is_slot:
             return SLOT_BITS // buffer.bits
-        return self.recipe.ends[buffer.placed_by]
+        return self.config.ends[buffer.placed_by]
 
     def streams(self, dst: TileBuffer, columns: int) -> bool:
         """Whether rows are written to dst by non-temporal stores."""
@@ -282,8 +284,8 @@ class StepWriter:
         if dst.base is not Base.DST or is_packed or self.zeroed_extent(dst):
             return False
         nbits = columns * dst.bits
-        is_long = self.recipe.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
-        return is_long or (self.recipe.streams and nbits >= LINE_BITS)
+        is_long = self.config.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
+        return is_long or (self.config.streams and nbits >= LINE_BITS)
 
     def zeroed_extent(self, dst: TileBuffer) -> int:
         """Return how many elements a row of dst has with the zeros behind it; 0: no zeros."""
@@ -295,9 +297,9 @@ class StepWriter:
         """Return how many elements masked stores write for a row: short ones, and zeros behind."""
         return self.zeroed_extent(dst) or (columns if columns < ZEROED_LANES else 0)
 
-    def prefetch_distance(self, src: TileBuffer, rows: RowTables) -> int:
+    def prefetch_distance(self, src: TileBuffer, rows: TileRows) -> int:
         """Return how many bytes ahead rows are prefetched; 0: not at all."""
-        if src.base is not Base.SRC or not self.recipe.prefetches:
+        if src.base is not Base.SRC or not self.config.prefetches:
             return 0
         if rows.rows == 1:
             return _PREFETCH_NBYTES  # it goes on in the next tile
@@ -316,18 +318,18 @@ class StepWriter:
         if not followed:
             return False
         tiles = prod(node.extent for node in outer[followed[-1] + 1 :])
-        bits = DATA_TYPES[self.recipe.src].bits + DATA_TYPES[self.recipe.dst].bits
+        bits = DATA_TYPES[self.config.src].bits + DATA_TYPES[self.config.dst].bits
         nbytes = tiles * prod(node.valid for node in self.nodes) * bits // BYTE_BITS
         return nbytes <= OWN_CACHE_NBYTES // 2
 
     def convert(self, src: TileBuffer, dst: TileBuffer, *, as_codes: bool = False) -> TileBuffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""
-        rows = row_tables(self.nodes, [src.strides, dst.strides])
+        rows = tile_rows(self.nodes, [src.strides, dst.strides])
         distance = self.prefetch_distance(src, rows)
         extent = self.masked_extent(dst, rows.columns)
-        record = ConvertRecord(rows.rows, rows.columns, extent, distance)
+        record = ConvertTable(rows.rows, rows.columns, extent, distance)
         src_table, dst_table = rows.tables
-        program = self.recipe.keep([*record, *src_table, *dst_table])
+        program = self.config.keep([*record, *src_table, *dst_table])
         streams = self.streams(dst, rows.columns)
         stage = convert_stage(src.dtype, dst.dtype, streams=streams, as_codes=as_codes)
         return self.step(Code(stage, program), src, dst)
@@ -336,13 +338,13 @@ class StepWriter:
         """Prefetch what follows each row of the tile: the rows of a later tile."""
         order = sorted(range(len(self.nodes)), key=lambda k: -abs(src.strides[k]))
         nodes = tuple(self.nodes[k] for k in order)
-        rows = row_tables(nodes, [src.reordered(order).strides])
+        rows = tile_rows(nodes, [src.reordered(order).strides])
         (table,) = rows.tables
         if rows.columns * src.bits > _MAX_PREFETCHED_BITS:
             return
-        record = PrefetchRecord(rows.rows, rows.columns * src.bits // BYTE_BITS, src.bits)
+        record = PrefetchTable(rows.rows, rows.columns * src.bits // BYTE_BITS, src.bits)
         following = (start + rows.columns for start in table)
-        self.step(Code(prefetch_stage(), self.recipe.keep([*record, *following])), src, src)
+        self.step(Code(prefetch_stage(), self.config.keep([*record, *following])), src, src)
 
     def step(
         self,
@@ -370,7 +372,7 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
     is_packed = any(DATA_TYPES[buffer.dtype].is_packed for buffer in (src, dst))
     if is_packed and (src.dtype != dst.dtype or fits_slots_as_bytes(writer, pads=pads)):
         return _move_as_bytes(writer, src, dst, pads=pads)
-    recipe = writer.recipe
+    config = writer.config
     nodes = writer.tile.inner if pads else writer.nodes
     inner = tuple(
         Node(node.extent, node.valid, strides)
@@ -379,22 +381,22 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
     (box,) = simplify((Box((0, 0), inner),))
     # moves take offsets in bytes
     shift = 1 - max(1, src.bits // BYTE_BITS).bit_length()
-    packed, bits, unit = pack_for_kernels(box, src.bits)
+    packed, bits, element_stride = pack_for_kernels(box, src.bits)
     if is_packed and bits >= BYTE_BITS:
         # 4-bit elements, joined to whole bytes
         outer = [writer.outer_strides[side.placed_by] for side in (src, dst) if not side.is_slot]
         if any(stride % _PER_BYTE for strides in outer for stride in strides):
-            packed, bits, unit = box, src.bits, 1
+            packed, bits, element_stride = box, src.bits, 1
         else:
             shift = _PER_BYTE.bit_length() - 1
     program, workloads = encode(
-        tile_boxes((packed,), bits, unit),
+        tile_boxes((packed,), bits, element_stride),
         bits,
         writer.end_of(src) * src.bits // BYTE_BITS,
-        prefetches=recipe.prefetches and src.base is Base.SRC,
+        prefetches=config.prefetches and src.base is Base.SRC,
     )
     tasks, _ = partition_chunks(workloads, 1)
-    recipe.kept += [program, tasks]
+    config.kept += [program, tasks]
     code = Code(walker_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
     return writer.step(code, src, dst, shift=shift)
 
@@ -403,7 +405,7 @@ def fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:
     """Whether a slot holds a byte for each element, and enough slots are free."""
     nodes = writer.tile.inner
     size = prod(node.extent if pads else node.valid for node in nodes)
-    return size <= SLOT_NBYTES and not writer.recipe.bound.beta
+    return size <= SLOT_NBYTES and not writer.config.bound.beta
 
 
 def _move_as_bytes(
@@ -461,45 +463,45 @@ def combine(
     writer: StepWriter,
     src: TileBuffer,
     dst: TileBuffer,
-    calculation: Calculation,
+    post_op: PostOp,
     work: str,
     old: TileBuffer | None = None,
 ) -> TileBuffer:
     """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
-    operation, kinds = _operation_of(writer, calculation, _Sides(src, dst, work))
+    operation, kinds = _operation_of(writer, post_op, _Sides(src, dst, work))
     if operation not in SCALING and writer.zeroed_extent(dst):
         # a conversion or a move writes the zeros behind rows
         dst = writer.slot(Base.VALUES, work)
-    if calculation.role is not None:
-        rows, operand = _with_values(writer, _Sides(src, dst, work), calculation.role, kinds)
+    if post_op.role is not None:
+        rows, operand = _with_values(writer, _Sides(src, dst, work), post_op.role, kinds)
     elif operation is Operation.ADD_PRODUCT:
         assert old is not None  # noqa: S101 - there are values to add
         rows = operand_rows(writer.nodes, (src.strides, dst.strides, old.strides), 0)
-        factor = writer.recipe.keep([calculation.number], work)
+        factor = writer.config.keep([post_op.number], work)
         operand = StepOperand(old.base, old.placed_by, 0, factor)
     else:
         rows = operand_rows(writer.nodes, (src.strides, dst.strides, [0] * len(writer.nodes)), 0)
-        operand = StepOperand(writer.recipe.keep([calculation.number], work))
+        operand = StepOperand(writer.config.keep([post_op.number], work))
     tables = rows.rows
     distance = writer.prefetch_distance(src, tables)
     extent = writer.masked_extent(dst, tables.columns)
-    record = CombineRecord(operation, tables.rows, tables.columns, extent, rows.mask, distance)
-    program = writer.recipe.keep([*record, *(start for table in tables.tables for start in table)])
+    record = CombineTable(operation, tables.rows, tables.columns, extent, rows.mask, distance)
+    program = writer.config.keep([*record, *(start for table in tables.tables for start in table)])
     streams = writer.streams(dst, tables.columns)
     stage = combine_stage(src.dtype, dst.dtype, work, streams=streams)
     return writer.step(Code(stage, program), src, dst, operand=operand)
 
 
 def _operation_of(
-    writer: StepWriter, calculation: Calculation, sides: _Sides
+    writer: StepWriter, post_op: PostOp, sides: _Sides
 ) -> tuple[Operation, tuple[Numbers, ...]]:
     """Return the operation that runs, and what each table of its numbers holds.
 
     Only `QUOTIENTS` have a second table.
     """
-    operation, role, _ = calculation
+    operation, role, _ = post_op
     if operation is Operation.DIVIDE and role is not None:
-        values = writer.recipe.values[role]
+        values = writer.config.values[role]
         if has_exact_inverses(values):
             return Operation.MULTIPLY, (Numbers.INVERSES,)
         if has_quotient(values, sides.work, sides.dst.dtype):
@@ -513,12 +515,12 @@ def _with_values(
     writer: StepWriter, sides: _Sides, role: str, kinds: tuple[Numbers, ...]
 ) -> tuple[OperandRows, StepOperand]:
     """Return the rows and the operand for the values of a role, see `_operation_of`."""
-    recipe, nodes = writer.recipe, writer.nodes
-    values = recipe.values[role]
+    config, nodes = writer.config, writer.nodes
+    values = config.values[role]
     placed_by, period, strides = NO_OPERAND, 0, [0] * len(nodes)
-    if role in recipe.varying:
+    if role in config.varying:
         # operands follow src and dst
-        placed_by = 2 + recipe.varying.index(role)
+        placed_by = 2 + config.varying.index(role)
         strides = [node.strides[placed_by] for node in nodes]
         if values.size <= _MAX_REPEATED_VALUES:
             period = operand_period(nodes, strides, writer.outer_strides[placed_by])
@@ -529,18 +531,18 @@ def _with_values(
         # all tiles have the same operands
         start = writer.outer_strides[placed_by][0]
         places = [start + place for place in offset_table(nodes, strides, 1)]
-        bases = [recipe.address_of_places(role, sides.work, places, kind) for kind in kinds]
+        bases = [config.address_of_places(role, sides.work, places, kind) for kind in kinds]
         return spread, StepOperand(bases[0], number_base=bases[-1])
-    streams = writer.recipe.streams and sides.dst.base is Base.DST
+    streams = writer.config.streams and sides.dst.base is Base.DST
     fits_slot = prod(node.valid for node in nodes) * DATA_TYPES[sides.work].bits <= SLOT_BITS
     gathered = gathered_operands(nodes, strided, rows, streams=streams) if fits_slot else None
     if gathered is not None:
         for kind, slot in zip(kinds, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
-            address = recipe.address_of_values(role, sides.work, 0, kind)
+            address = config.address_of_values(role, sides.work, 0, kind)
             operand = TileBuffer(address, sides.work, placed_by, strides)
             gather(writer, operand, slot, gathered.times)
         return gathered.rows, StepOperand(Base.OPERANDS, number_base=Base.RECIPROCALS)
-    bases = [recipe.address_of_values(role, sides.work, rows.period, kind) for kind in kinds]
+    bases = [config.address_of_values(role, sides.work, rows.period, kind) for kind in kinds]
     return rows, StepOperand(bases[0], placed_by, -rows.shift, bases[-1])
 
 
@@ -553,6 +555,6 @@ def gather(writer: StepWriter, operand: TileBuffer, slot: Base, times: int) -> N
         move(parts, source, parts.slot(slot, operand.dtype))
         return
     distinct = move(parts, source, parts.slot(Base.DISTINCT_OPERANDS, operand.dtype))
-    record = RepeatRecord(prod(node.valid for node in parts.nodes), times)
-    code = Code(repeat_stage(operand.dtype), writer.recipe.keep(record))
+    record = RepeatTable(prod(node.valid for node in parts.nodes), times)
+    code = Code(repeat_stage(operand.dtype), writer.config.keep(record))
     writer.step(code, distinct, writer.slot(slot, operand.dtype))

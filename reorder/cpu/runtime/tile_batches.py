@@ -13,12 +13,12 @@ from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
 from reorder.cpu.runtime.stages import tile_walker_at
 from reorder.cpu.runtime.steps import steps_of
-from reorder.cpu.schedule.config import Recipe
+from reorder.cpu.schedule.config import KernelConfig
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.program import Point, each_points
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
-from reorder.cpu.schedule.tiles import GROWN, SlotLimits, is_tiled, tile_box
+from reorder.cpu.schedule.tiles import GROWN, SlotLimits, cut_into_tiles, is_tiled
 from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.tables import fields_of
 from reorder.cpu.target import BYTE_BITS
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from reorder.cpu.runtime.batch import Batch, BatchBuilder, BoxBatch
     from reorder.cpu.schedule.partition import Partition
     from reorder.cpu.schedule.tiles import Tile
-    from reorder.plan.nodes import Box, Lookup
+    from reorder.plan.nodes import Box, IndirectLoop
 
 __all__ = ["GatheredTileBatch", "PaddingBatch", "TileBatch", "TileProgram", "tile_batches"]
 
@@ -43,11 +43,11 @@ _LIMIT_GRAIN = 64
 def tile_batches(builder: BatchBuilder) -> list[Batch]:
     """Return the batches of a plan that needs tiles.
 
-    They run in this order: tiles of boxes without lookups; boxes that are moved; tiles of boxes
-    with lookups, each followed by its zeros; zeros beyond the tiles of boxes without lookups.
+    They run in this order: tiles of boxes without indirect loops; boxes that are moved; tiles of
+    boxes with indirect loops, each followed by its zeros; zeros beyond the tiles of the others.
     """
     plan = builder.plan
-    recipe = Recipe(
+    config = KernelConfig(
         plan.src.dtype.name,
         plan.dst.dtype.name,
         plan.bound_attr,
@@ -61,50 +61,54 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     tiles: list[Tile] = []
     zeros: list[Box] = []
     for box in (box for box, tiled in tagged if tiled):
-        if box.lookups:
-            batches += _gathered_batches(builder, recipe, box)
+        if box.indirect:
+            batches += _gathered_batches(builder, config, box)
         else:
-            inside, beyond = _tiles_of(builder, recipe, box)
+            inside, beyond = _tiles_of(builder, config, box)
             tiles += inside
             zeros += beyond
     if tiles:
         builder.kernels += ("tiles",)
-        batches.insert(0, TileBatch(TileProgram(builder, recipe, tiles)))
+        batches.insert(0, TileBatch(TileProgram(builder, config, tiles)))
     return batches + builder.move(zeros)
 
 
-def _tiles_of(builder: BatchBuilder, recipe: Recipe, box: Box) -> tuple[list[Tile], list[Box]]:
-    """Return the tiles of a box without lookups, and the zeros beyond them."""
+def _tiles_of(
+    builder: BatchBuilder, config: KernelConfig, box: Box
+) -> tuple[list[Tile], list[Box]]:
+    """Return the tiles of a box without indirect loops, and the zeros beyond them."""
     plan = builder.plan
-    limit = SLOT_BITS // recipe.max_bits & -_LIMIT_GRAIN
+    limit = SLOT_BITS // config.max_bits & -_LIMIT_GRAIN
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
-    in_place = recipe.is_direct
-    masks = plan.converts and masks_elements(recipe.src, recipe.dst)
+    in_place = config.is_direct
+    masks = plan.converts and masks_elements(config.src, config.dst)
     # beyond the caches of a core, wide rows of src and what is prefetched of them fill half of L1
-    is_wide = recipe.prefetches and widths[0] > widths[1]
+    is_wide = config.prefetches and widths[0] > widths[1]
     grown = GROWN // 2 if is_wide else GROWN
-    limits = SlotLimits(limit, 2 * limit if recipe.is_single else limit, grown)
-    return tile_box(box, widths, limits, in_place=in_place, streams=recipe.streams, masks=masks)
+    limits = SlotLimits(limit, 2 * limit if config.is_single else limit, grown)
+    return cut_into_tiles(
+        box, widths, limits, in_place=in_place, streams=config.streams, masks=masks
+    )
 
 
-def _gathered_batches(builder: BatchBuilder, recipe: Recipe, box: Box) -> list[Batch]:
-    """Return the batches of a box with lookups: its tiles, the zeros beyond them, its padding."""
+def _gathered_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> list[Batch]:
+    """Return the batches of a box with indirect loops: its tiles, their zeros, its padding."""
     kernel = Kernel(builder.plan.dst.dtype.bits)
-    tiles, beyond = _tiles_of(builder, recipe, box._replace(lookups=()))
-    points = prod(lookup.extent for lookup in box.lookups)
+    tiles, beyond = _tiles_of(builder, config, box._replace(indirect=()))
+    points = prod(loop.extent for loop in box.indirect)
     batches: list[Batch] = [
-        GatheredTileBatch(TileProgram(builder, recipe, [tile], points), box.lookups)
+        GatheredTileBatch(TileProgram(builder, config, [tile], points), box.indirect)
         for tile in tiles
     ]
     # zeros have no operands beside src and dst
-    lookups = tuple(lookup._replace(others=()) for lookup in box.lookups)
+    indirect = tuple(loop._replace(params=()) for loop in box.indirect)
     for zeros in beyond:
-        scheduled = tile_boxes((zeros._replace(lookups=lookups),), kernel.bits)
-        batches.append(builder.box_batch(scheduled, kernel, lookups))
+        scheduled = tile_boxes((zeros._replace(indirect=indirect),), kernel.bits)
+        batches.append(builder.box_batch(scheduled, kernel, indirect))
     if tiles:
-        padding = zeros_of(src_and_dst(box))._replace(lookups=())
+        padding = zeros_of(src_and_dst(box))._replace(indirect=())
         zeros_batch = builder.box_batch(tile_boxes((padding,), kernel.bits), kernel)
-        batches.append(PaddingBatch(zeros_batch, box.lookups))
+        batches.append(PaddingBatch(zeros_batch, box.indirect))
     return batches
 
 
@@ -119,7 +123,7 @@ class TileProgram:
     ----------
     builder : BatchBuilder
         Partitions the work among threads.
-    recipe : Recipe
+    config : KernelConfig
         Owner of the arrays that steps point to; it lives as long as the program.
     tiles : list of Tile
         The tiles.
@@ -128,9 +132,13 @@ class TileProgram:
     """
 
     def __init__(
-        self, builder: BatchBuilder, recipe: Recipe, tiles: list[Tile], points: int | None = None
+        self,
+        builder: BatchBuilder,
+        config: KernelConfig,
+        tiles: list[Tile],
+        points: int | None = None,
     ) -> None:
-        self._recipe = recipe
+        self._config = config
         program: list[int] = []
         workloads = []
         for tile in tiles:
@@ -142,7 +150,7 @@ class TileProgram:
             ]
             steps = prod(node.extent for node in tile.outer)
             workloads.append(Workload(len(program), steps, 1, 1, _size(tile)))
-            program += encode_tile(tile.offsets, tile.outer, steps_of(recipe, tile, outer_strides))
+            program += encode_tile(tile.offsets, tile.outer, steps_of(config, tile, outer_strides))
         self._program = np.array([*TilesHead(SCRATCH_BLOCK), *program], np.int64)
         self.partition = _partition(builder, workloads, tiles, points)
 
@@ -178,7 +186,7 @@ def _owns_bytes(tile: Tile) -> bool:
 
 
 class TileBatch:
-    """Tiles without lookups."""
+    """Tiles without indirect loops."""
 
     def __init__(self, program: TileProgram) -> None:
         self._program = program
@@ -198,12 +206,12 @@ class GatheredTileBatch:
 
     direct_job = None
 
-    def __init__(self, program: TileProgram, lookups: tuple[Lookup, ...]) -> None:
-        self._program, self._lookups = program, lookups
+    def __init__(self, program: TileProgram, indirect: tuple[IndirectLoop, ...]) -> None:
+        self._program, self._indirect = program, indirect
 
     def execute(self, src_at: int, dst_at: int) -> None:
         """Run the tiles on src and dst at two addresses."""
-        for points in each_points(self._lookups):
+        for points in each_points(self._indirect):
             data = points[points[:, _POINT.src] != NOWHERE]
             if len(data):
                 table = _of_each_operand(data)
@@ -222,12 +230,12 @@ class PaddingBatch:
 
     direct_job = None
 
-    def __init__(self, zeros: BoxBatch, lookups: tuple[Lookup, ...]) -> None:
-        self._zeros, self._lookups = zeros, lookups
+    def __init__(self, zeros: BoxBatch, indirect: tuple[IndirectLoop, ...]) -> None:
+        self._zeros, self._indirect = zeros, indirect
 
     def execute(self, src_at: int, dst_at: int) -> None:
         """Write the zeros to dst."""
-        for points in each_points(self._lookups):
+        for points in each_points(self._indirect):
             padding = points[points[:, _POINT.src] == NOWHERE]
             if len(padding):
                 self._zeros.execute_at(src_at, dst_at, padding)

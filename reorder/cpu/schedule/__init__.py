@@ -1,1 +1,1 @@
-"""Boxes to named records that compiled code reads: pure functions."""
+"""Boxes to the programs that compiled code interprets: pure functions."""

@@ -1,4 +1,4 @@
-"""Partition of a program among threads: records are cut into tasks, which make up chunks."""
+"""Partition of a program among threads: instructions are cut into tasks, which make up chunks."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ __all__ = ["MAX_THREAD_CHUNKS", "Partition", "Task", "Workload", "partition", "p
 MAX_THREAD_CHUNKS = 4
 # A thread gets more than one chunk only if each has at least this many bytes.
 _MIN_CHUNK_NBYTES = 1 << 18
-# Upper limit of the rounds in which records are interleaved.
+# Upper limit of the rounds in which instructions are interleaved.
 _MAX_ROUNDS = 1024
-# A part of a record is cut at whole steps of a loop if it has at least so many of them: then no
-# chunk has over an eighth more than another one.
+# An instruction is cut at whole steps of a loop if each part has at least this many: then no chunk
+# is more than an eighth larger than another.
 _MIN_STEPS = 8
-# Least elements of a part of a record: a call of a kernel for fewer costs as much as they do.
+# Fewest elements of a part: calling a kernel for fewer costs as much as moving them.
 _MIN_PART_SIZE = 1 << 10
-# Up to this part of a chunk two chunks may differ so that records are cut at the same places. Lines
-# that two threads write cost more than that; measured on 16 cores.
+# Imbalance tolerated between chunks so that all instructions share cut points. Lines that two
+# threads write cost more than that; measured on 16 cores.
 _TOLERANCE = 0.05
-# A line of dst that two threads write costs as much as reading so many lines.
+# A line of dst that two threads write costs as much as reading this many lines.
 _SHARED_LINE = 32
 
 
 class Workload(NamedTuple):
-    """A record, and how it can be cut."""
+    """An instruction, and how it can be cut."""
 
-    # word of the program where the record starts
-    record: int
+    # word of the program where the instruction starts
+    instruction: int
     # product of the extents of all outer loops
     outer: int
     # rows or columns of its micro-kernel; cuts between them are at multiples of `grain`
@@ -50,15 +50,15 @@ class Workload(NamedTuple):
     # product of the extents of those outer loops whose steps are farther apart in dst than the rows
     # or columns
     around: int = 1
-    # pieces of dst that two threads have in common if each does steps of the outer loops
+    # pieces of dst that two threads share if the outer loops are divided between them
     pieces: int = 0
 
 
 class Task(NamedTuple):
-    """A range of the steps of a record; a walker reads a table of these."""
+    """A range of the steps of an instruction; a walker reads a table of these."""
 
-    # word of the program where the record starts
-    record: int
+    # word of the program where the instruction starts
+    instruction: int
     # steps of the outer loops, taken as one loop: the first, and one past the last
     first: int
     last: int
@@ -83,7 +83,7 @@ class Partition(NamedTuple):
 
 
 def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Machine) -> Partition:
-    """Partition records that write `nbytes` bytes among at most `threads` threads."""
+    """Partition instructions that write `nbytes` bytes among at most `threads` threads."""
     threads = max(1, min(threads, nbytes // machine.min_thread_nbytes))
     chunks = 1
     if threads > 1:
@@ -97,11 +97,11 @@ def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Mac
 def partition_chunks(
     workloads: list[Workload], chunks: int, *, is_own: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Divide records into a number of chunks; returns the tasks, and the bounds of the chunks.
+    """Divide instructions into a number of chunks; returns the tasks, and the bounds of the chunks.
 
-    Each chunk takes an equal part of every record, in the order of dst, so that chunks share few
-    lines of it: a line that two threads write moves between their caches. Within a chunk large
-    records are interleaved, some steps of each in every round, since they read the same lines.
+    Each chunk takes an equal part of every instruction, in the order of dst, so that chunks share
+    few lines of it: a line that two threads write moves between their caches. Within a chunk large
+    instructions are interleaved, some steps of each in every round, since they read the same lines.
     """
     total = sum(workload.size for workload in workloads)
     rounds = 1
@@ -126,11 +126,11 @@ def partition_chunks(
 
 
 def _cut_loops(workload: Workload, chunks: int, *, is_own: bool) -> tuple[int, int, int]:
-    """Return the loops of a record in the order in which chunks take their steps, outermost first.
+    """Return the loops of an instruction in the order in which chunks take steps, outermost first.
 
     They are outer loops, the grains of the inner ones, and further outer loops. The model: a cut
     within the last loops divides a line in each piece of dst that a step writes. A cut within the
-    grains divides few, but each step around it and each row in it reads a line of src more, which
+    grains divides few, but each step around it and each row in it reads one more line of src, which
     costs much less than a line that two threads write.
     """
     outer, inner = workload.outer, workload.inner
@@ -147,26 +147,26 @@ def _cut_loops(workload: Workload, chunks: int, *, is_own: bool) -> tuple[int, i
 def _cuts(
     workloads: list[Workload], shapes: list[tuple[int, int, int]], chunks: int
 ) -> list[list[int]]:
-    """Return the steps of each record at which chunks begin and end.
+    """Return the steps of each instruction at which chunks begin and end.
 
-    A record of many steps is cut into equal parts, so that a chunk has the same part of each of
-    them: records that share lines share few of them between chunks. Records of few steps are cut
-    as if they were one. Whole steps are rounded up or down so that chunks are equal.
+    An instruction of many steps is cut into equal parts, so that a chunk has the same part of each:
+    instructions that share lines share few of them between chunks. Instructions of few steps are
+    cut as if they were one. Whole steps are rounded up or down so that chunks are equal.
     """
-    units = [
-        _cut_unit(workload, shape, chunks)
+    granules = [
+        _cut_granule(workload, shape, chunks)
         for workload, shape in zip(workloads, shapes, strict=True)
     ]
-    counts = [prod(shape) / unit for shape, unit in zip(shapes, units, strict=True)]
+    counts = [prod(shape) / granule for shape, granule in zip(shapes, granules, strict=True)]
     sizes = [workload.size for workload in workloads]
     tolerance = sum(sizes) / chunks * _TOLERANCE
     few = sum(size for size, count in zip(sizes, counts, strict=True) if count < chunks)
-    # elements that the chunks before a cut have beyond their part
+    # elements that the chunks before a cut have beyond their share
     beyond = [0.0] * (chunks + 1)
     cuts = [[0] for _ in workloads]
-    # elements of the records of few steps that were cut already
+    # elements of the instructions of few steps that were already cut
     before = 0
-    # records with the largest units first: smaller ones can even out what these leave
+    # instructions with the largest granules first: smaller ones even out what these leave
     for k in sorted(range(len(workloads)), key=lambda i: -sizes[i] / counts[i]):
         begin, size = (before, few) if counts[k] < chunks else (0, sizes[k])
         before += sizes[k] if counts[k] < chunks else 0
@@ -175,27 +175,27 @@ def _cuts(
             exact = min(max(0, size * chunk / chunks - begin), sizes[k]) / each
             error = beyond[chunk] if abs(beyond[chunk]) > tolerance else 0
             count = min(max(floor(exact), round(exact - error / each)), ceil(exact))
-            cuts[k].append(max(cuts[k][-1], min(count * units[k], prod(shapes[k]))))
+            cuts[k].append(max(cuts[k][-1], min(count * granules[k], prod(shapes[k]))))
             beyond[chunk] += (count - exact) * each
         cuts[k].append(prod(shapes[k]))
     return cuts
 
 
-def _cut_unit(workload: Workload, shape: tuple[int, int, int], chunks: int) -> int:
-    """Return how many steps of a record stay together: whole steps of outer loops.
+def _cut_granule(workload: Workload, shape: tuple[int, int, int], chunks: int) -> int:
+    """Return how many steps are never cut apart: whole steps of outer loops.
 
-    They are single steps where chunks have few whole ones, but no tiny part.
+    If chunks have few of these, it is as few steps as make a part that is not tiny.
     """
     steps = prod(shape)
     least = min(steps, -(-_MIN_PART_SIZE * steps // workload.size))
-    units = (shape[1] * shape[2], shape[2])
-    return next((unit for unit in units if steps >= _MIN_STEPS * unit * chunks), least)
+    granules = (shape[1] * shape[2], shape[2])
+    return next((granule for granule in granules if steps >= _MIN_STEPS * granule * chunks), least)
 
 
 def _products(
     start: int, stop: int, shape: tuple[int, int, int]
 ) -> list[tuple[range, range, range]]:
-    """Return a range of the steps of three loops as products of a range of each."""
+    """Split a flat step range of a three-loop nest into rectangular sub-ranges."""
     parts: list[tuple[range, range, range]] = []
     _, grains, last = shape
     while start < stop:
@@ -223,11 +223,11 @@ def _tasks(
     part: tuple[range, range, range],
     among: tuple[int, int],
 ) -> list[Task]:
-    """Return the task of a product of ranges in a round of several: some of its outer steps."""
+    """Return the task of a sub-range in one of several rounds: its part of the outer steps."""
     around, grains, last = part
     number, rounds = among
     last_inner = grains.stop * workload.grain if grains.stop < shape[1] else workload.inner
     inner = grains.start * workload.grain, last_inner
     first, stop = around.start * shape[2] + last.start, (around.stop - 1) * shape[2] + last.stop
     begin, end = (first + (stop - first) * k // rounds for k in (number, number + 1))
-    return [Task(workload.record, begin, end, *inner)] if begin < end else []
+    return [Task(workload.instruction, begin, end, *inner)] if begin < end else []

@@ -1,4 +1,4 @@
-"""The operations of a reorder's arithmetic, and when one of them may be used."""
+"""The post-ops of a reorder: operations on its values, and when one may replace another."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ PERIOD = 64
 # Magnitudes of the divisors of `QUOTIENT`: with dividends from 2^-64 to 2^64 no step of it
 # overflows or loses bits.
 _MIN_DIVISOR, _MAX_DIVISOR = 2.0**-40, 2.0**40
-# The same where dst has few bits, and from the inverse of this: then the product of any dividend
-# and of what the inverse lacks is finite.
+# Bound of divisors and their inverses if dst has few bits: then the product of any dividend and the
+# inverse's residue is finite.
 _MAX_NARROW = 2.0**24
 # The widest types of few bits. Their results are rounded up or down at numbers of at most 12 bits,
-# on whose right side products are for each divisor: a test tries all. For s16, with 17 bits, they
-# are not for one divisor in six thousand.
+# and products fall on the right side of these for every divisor: a test tries all. For s16, with 17
+# bits, one divisor in six thousand fails.
 _MAX_INTEGER_BITS, _MAX_FLOAT_BITS = 8, 16
-# The exponent of the least step of f16.
+# The exponent of the smallest step of f16.
 _MIN_STEP = -24
 
 
@@ -49,7 +49,7 @@ class Numbers(Enum):
 
     VALUES = 0
     INVERSES = 1
-    # what the rounded inverses lack
+    # the residues of the rounded inverses
     LACKING = 2
 
 
@@ -61,7 +61,7 @@ class Operation(IntEnum):
     DIVIDE = 2
     # division by y, computed with its reciprocal, which is stored beside it
     QUOTIENT = 3
-    # division where dst has few bits: y is what the reciprocal that is stored beside it lacks
+    # division where dst has few bits: y is the residue of the reciprocal that is stored beside it
     NARROW_QUOTIENT = 4
     ADD = 5
     # x + factor * y
@@ -76,8 +76,8 @@ class Operation(IntEnum):
 QUOTIENTS = frozenset({Operation.QUOTIENT, Operation.NARROW_QUOTIENT})
 
 
-# The operations whose results may be NaN that is not the canonical one: sums and products.
-# `QUOTIENTS` make it where they divide, and the others return what they got.
+# The operations whose results may be a NaN that is not canonical: sums and products. `QUOTIENTS`
+# make theirs canonical where they divide, and the others return what they got.
 MAKES_NAN = frozenset(
     {
         Operation.SUBTRACT,
@@ -87,14 +87,14 @@ MAKES_NAN = frozenset(
         Operation.ADD_PRODUCT,
     }
 )
-# The operations of scales: they have code for short rows, of one block of channels.
+# The operations of scales: these have code for short rows, of one block of channels.
 SCALING = QUOTIENTS | {Operation.MULTIPLY}
 
 
 def has_exact_inverses(divisors: NDArray[np.float64]) -> bool:
     """Whether divisions by these numbers are multiplications by their inverses, to the bit.
 
-    That is so if all are powers of two, of magnitudes within the divisor limits.
+    That holds if all are powers of two with magnitudes within the divisor limits.
     """
     mantissas, _ = np.frexp(divisors)
     is_inside = (abs(divisors) >= _MIN_DIVISOR) & (abs(divisors) <= _MAX_DIVISOR)
@@ -102,7 +102,7 @@ def has_exact_inverses(divisors: NDArray[np.float64]) -> bool:
 
 
 def has_quotient(divisors: NDArray[np.float64], work: str, dst: str) -> bool:
-    """Whether divisions by these numbers may be `QUOTIENTS`: in f32, with fused operations.
+    """Whether divisions by these numbers may be `QUOTIENTS`: in f32, with fused multiply-add.
 
     `dst` is the type in which results are stored.
     """
@@ -110,13 +110,13 @@ def has_quotient(divisors: NDArray[np.float64], work: str, dst: str) -> bool:
     has_few_bits = rounding_bits(dst) is not None
     low, high = (1 / _MAX_NARROW, _MAX_NARROW) if has_few_bits else (_MIN_DIVISOR, _MAX_DIVISOR)
     is_inside = bool(((magnitudes >= low) & (magnitudes <= high)).all())
-    # signs of zeros are those of the dividends
+    # zeros get the signs of the dividends
     has_signs = not has_few_bits or dst in INTEGERS or bool((divisors > 0).all())
     return work == "f32" and has_fma() and is_inside and has_signs
 
 
 def rounding_bits(dst: str) -> int | None:
-    """Return how many bits the numbers have at which results in a type are rounded up or down.
+    """Return how many bits the numbers have at which results in a type round up or down.
 
     None if the type has more bits.
     """
@@ -137,7 +137,7 @@ def has_small_steps(dst: str) -> bool:
 def inverse_parts(
     divisors: NDArray[np.float64],
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return the inverses of numbers as f32, rounded, and what they lack, rounded."""
+    """Return the rounded inverses of numbers as f32, and their rounded residues."""
     single = divisors.astype(np.float32)
     inverses: NDArray[np.float32] = np.float32(1) / single
     exact = single.astype(np.float64)

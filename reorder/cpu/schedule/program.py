@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from reorder.cpu.schedule.contiguity import count_contiguous
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox
 from reorder.cpu.tables import fields_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.plan.nodes import Lookup, Node
+    from reorder.plan.nodes import IndirectLoop, Node
 
 __all__ = [
     "BoxHead",
@@ -47,13 +48,13 @@ __all__ = [
     "points_in_bytes",
 ]
 
-# Columns of a transposition are divided among threads in multiples of this many bytes of src, and
-# of this many columns: tiles are as wide.
+# Columns of a transposition are divided among threads in multiples of the width of a tile: this
+# many bytes of src, and at least this many columns.
 _GRAIN_NBYTES, _GRAIN_COLUMNS = LINE_NBYTES, 16
 
 
 class BoxHead(NamedTuple):
-    """The start of the record of a box."""
+    """The start of the instruction of a box."""
 
     # one of `select.MICRO_KERNELS`
     micro_kernel: int
@@ -95,10 +96,10 @@ class TransposeHead(NamedTuple):
     # columns, and how many of them hold data: the first ones
     columns: int
     valid_columns: int
-    # columns come in runs of this many; within a run each starts `rows` elements after the one
-    # before it in dst; 0: no runs
+    # columns come in runs of this length, within which each starts `rows` elements after the
+    # previous one in dst; 0: no runs
     column_run: int
-    # the same for rows: within a run each starts `columns` elements after the one before in src
+    # the same for rows: within a run each starts `columns` elements after the previous one in src
     rows: int
     valid_rows: int
     row_run: int
@@ -110,7 +111,7 @@ class TransposeHead(NamedTuple):
 
 
 class RepeatLoop(NamedTuple):
-    """The loop around columns and rows; it has one step if there is no such loop."""
+    """The loop around columns and rows; a single step if there is none."""
 
     extent: int
     src_stride: int
@@ -120,7 +121,7 @@ class RepeatLoop(NamedTuple):
 def encode(
     boxes: tuple[ScheduledBox, ...], bits: int, src_end: int, *, prefetches: bool
 ) -> tuple[NDArray[np.int64], list[Workload]]:
-    """Write the records of boxes of elements of some bits.
+    """Encode boxes of elements of some bits; returns the program, and how it can be cut.
 
     Bytes of src from `src_end` on must not be read. With `prefetches` kernels prefetch src, since
     it exceeds the caches.
@@ -137,7 +138,7 @@ def encode(
             outer = outer[:-1]
         start = len(program)
         micro_kernel = scheduled.choice.micro_kernel
-        step = width // scheduled.unit
+        step = width // scheduled.element_stride
         src, dst = (offset * step for offset in scheduled.box.offsets)
         program += BoxHead(micro_kernel, src, dst, len(outer), src_end)
         for node in outer:
@@ -159,7 +160,7 @@ def encode(
 
 
 def _steps_around(outer: tuple[Node, ...], inner: Node) -> int:
-    """Return the steps of those outer loops that are farther apart in dst than those of a loop."""
+    """Return the number of steps of the outer loops with larger strides in dst than a loop."""
     stride = abs(inner.strides[1])
     return prod(
         node.extent for node in takewhile(lambda node: abs(node.strides[1]) > stride, outer)
@@ -189,10 +190,10 @@ def _encode_transpose(
     head = TransposeHead(
         columns=len(column_table),
         valid_columns=_count_valid(columns),
-        column_run=_run_length(columns, rows, 1, scheduled.unit),
+        column_run=_run_length(columns, rows, 1, scheduled.element_stride),
         rows=len(row_table),
         valid_rows=_count_valid(rows),
-        row_run=_run_length(rows, columns, 0, scheduled.unit),
+        row_run=_run_length(rows, columns, 0, scheduled.element_stride),
         src_span=max(row_table),
         prefetches=int(prefetches[0]),
         prefetches_dst=int(prefetches[1]),
@@ -204,27 +205,27 @@ def _encode_transpose(
 
 
 def _count_valid(group: tuple[Node, ...]) -> int:
-    """Return how many steps of a loop group hold data: only its outermost loop has padding."""
+    """Return how many steps of a loop group hold data: only its outermost loop may be padded."""
     return prod(node.extent for node in group[:-1]) * group[-1].valid
 
 
-def _run_length(group: tuple[Node, ...], other: tuple[Node, ...], side: int, unit: int) -> int:
+def _run_length(
+    group: tuple[Node, ...], other: tuple[Node, ...], side: int, element_stride: int
+) -> int:
     """Return the length of the runs of a loop group on the side of the other one, or 0.
 
-    On that side the other group is contiguous. Within a run the offsets of successive steps
-    differ by the size of the other group, whose elements are a `unit` apart.
+    On that side the other group is contiguous, and within a run the offsets of successive steps
+    differ by its size.
     """
-    size = unit * prod(node.extent for node in other)
-    run = 1
-    for node in group:
-        if node.strides[side] != run * size:
-            break
-        run *= node.extent
+    size = element_stride * prod(node.extent for node in other)
+    extents = [node.extent for node in group]
+    count = count_contiguous(extents, [node.strides[side] for node in group], size)
+    run = prod(extents[:count])
     return run if run > 1 else 0
 
 
 def _offset_table(group: tuple[Node, ...], side: int, step: int) -> list[int]:
-    """Return the offset of each step of a loop group on a side; strides are in units of `step`."""
+    """Return the offset of each step of a loop group on a side, strides times `step`."""
     offsets = np.zeros(1, np.int64)
     for node in group:
         starts = np.arange(node.extent, dtype=np.int64)[:, None] * (node.strides[side] * step)
@@ -247,24 +248,24 @@ class Point(NamedTuple):
 _POINT = fields_of(Point)
 
 
-def each_points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
-    """Yield the points of all steps of lookups, in tables of bounded size.
+def each_points(indirect: tuple[IndirectLoop, ...]) -> Iterator[NDArray[np.int64]]:
+    """Yield the points of all steps of indirect loops, in tables of bounded size.
 
     A row has the offset in each operand, in elements: src, dst, then those of the parameters.
     """
     space = _MAX_POINTS
     steps = []
-    for lookup in reversed(lookups):
-        steps.append(max(1, min(lookup.extent, space)))
+    for loop in reversed(indirect):
+        steps.append(max(1, min(loop.extent, space)))
         space //= steps[-1]
     ranges = [
-        range(0, lookup.extent, step) for lookup, step in zip(lookups, reversed(steps), strict=True)
+        range(0, loop.extent, step) for loop, step in zip(indirect, reversed(steps), strict=True)
     ]
     for starts in product(*ranges):
-        points = np.zeros((1, len(_POINT) + len(lookups[0].others)), np.int64)
-        for lookup, start, steps_of_lookup in zip(lookups, starts, ranges, strict=True):
-            stop = min(start + steps_of_lookup.step, lookup.extent)
-            offsets = np.stack(lookup.tables(start, stop), axis=1)
+        points = np.zeros((1, len(_POINT) + len(indirect[0].params)), np.int64)
+        for loop, start, range_of_loop in zip(indirect, starts, ranges, strict=True):
+            stop = min(start + range_of_loop.step, loop.extent)
+            offsets = np.stack(loop.tables(start, stop), axis=1)
             src = points[:, None, _POINT.src]
             is_padding = (src == NOWHERE) | (offsets[:, _POINT.src] == NOWHERE)
             points = points[:, None] + offsets
@@ -274,7 +275,7 @@ def each_points(lookups: tuple[Lookup, ...]) -> Iterator[NDArray[np.int64]]:
 
 
 def points_in_bytes(points: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
-    """Return the offsets in src and dst of points of elements of some bits, as `Point` has them."""
+    """Return points of elements of some bits as a table of `Point`."""
     offsets = points[:, : len(_POINT)]
     is_padding = offsets[:, _POINT.src] == NOWHERE
     scaled = np.where(offsets == NOWHERE, 0, offsets) * max(1, bits // BYTE_BITS)

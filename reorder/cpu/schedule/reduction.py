@@ -1,4 +1,4 @@
-"""Reductions: sums of the elements of a layout over some dims, as loops that compiled code walks.
+"""Reductions: sums of the elements of a layout over some dims, as the program of a walker.
 
 Every block of a layout is a loop. Loops over dims that are kept have a stride among the sums, the
 others have 0. The innermost loops are summed as vectors: groups of 1, 2 or 4 contiguous elements
@@ -28,7 +28,7 @@ __all__ = ["GROUPS", "Reduction", "ReductionHead", "reduce_dims"]
 
 # Sizes of groups of contiguous elements that are loaded as one integer and added within it.
 GROUPS = (4, 2)
-# Each thread gets at least this much, which takes a few microseconds.
+# Least bytes of a thread: they take a few microseconds.
 _MIN_THREAD_NBYTES = 1 << 17
 
 
@@ -40,7 +40,7 @@ class ReductionHead(NamedTuple):
     group_size: int
     # whether all groups have one sum (1), or each its sum (0)
     is_single: int
-    # number of rows of such groups, which are added to the same sums, and the stride of the rows
+    # number of rows of such groups, which are added to the same sums, and their stride
     rows: int
     row_stride: int
     # number of outer loops

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from reorder.cpu.schedule.contiguity import count_contiguous
 from reorder.cpu.schedule.post_ops import PERIOD
 from reorder.cpu.schedule.tile_program import can_repeat
 
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
 __all__ = [
     "Gathered",
     "OperandRows",
-    "RowTables",
+    "TileRows",
     "contiguous_nodes",
     "dense_strides",
     "gathered_operands",
     "offset_table",
     "operand_period",
     "operand_rows",
-    "row_tables",
     "spread_operands",
+    "tile_rows",
 ]
 
 
-class RowTables(NamedTuple):
+class TileRows(NamedTuple):
     """Rows that are contiguous on all sides: a table of offsets for each side, and their length."""
 
     tables: list[list[int]]
@@ -55,12 +56,7 @@ class RowTables(NamedTuple):
 
 def contiguous_nodes(nodes: tuple[Node, ...], strides: list[int]) -> int:
     """Return how many of the innermost nodes are contiguous together."""
-    size = 1
-    for count, (node, stride) in enumerate(zip(reversed(nodes), reversed(strides), strict=True)):
-        if stride != size and node.valid != 1:
-            return count
-        size *= node.valid
-    return len(nodes)
+    return count_contiguous([node.valid for node in reversed(nodes)], strides[::-1])
 
 
 def dense_strides(nodes: tuple[Node, ...]) -> list[int]:
@@ -68,15 +64,15 @@ def dense_strides(nodes: tuple[Node, ...]) -> list[int]:
     return [prod(node.valid for node in nodes[k + 1 :]) for k in range(len(nodes))]
 
 
-def row_tables(
+def tile_rows(
     nodes: tuple[Node, ...], sides: Iterable[list[int]], max_nodes: int | None = None
-) -> RowTables:
+) -> TileRows:
     """Return the longest rows that are contiguous on all sides, of at most `max_nodes` nodes."""
     sides = list(sides)
     inner = min(contiguous_nodes(nodes, strides) for strides in sides)
     inner = inner if max_nodes is None else min(inner, max_nodes)
     columns = prod(node.valid for node in nodes[len(nodes) - inner :])
-    return RowTables([offset_table(nodes, strides, columns) for strides in sides], columns)
+    return TileRows([offset_table(nodes, strides, columns) for strides in sides], columns)
 
 
 def offset_table(nodes: tuple[Node, ...], strides: list[int], columns: int) -> list[int]:
@@ -93,15 +89,15 @@ def offset_table(nodes: tuple[Node, ...], strides: list[int], columns: int) -> l
 
 # Operands that repeat after fewer elements than this gain nothing from a repeated table.
 _MIN_PERIOD = 8
-# Values of `CombineRecord.operand_mask`.
+# Values of `CombineTable.operand_mask`.
 _EACH, _ONE = -1, 0
 
 
 class OperandRows(NamedTuple):
     """Rows of src, dst and operand, and how an element finds its value of the operand."""
 
-    rows: RowTables
-    # the `operand_mask` of a `CombineRecord`
+    rows: TileRows
+    # the `operand_mask` of a `CombineTable`
     mask: int
     # the values are stored repeatedly in periods of this length; 0: each is stored once
     period: int = 0
@@ -130,14 +126,14 @@ def operand_rows(
         Number of elements after which the operand repeats, see `operand_period`; 0: it does not.
     """
     *both, strides = sides
-    found = OperandRows(row_tables(nodes, sides), _EACH)
-    one = row_tables(nodes, both, _constant_nodes(nodes, strides, 1))
+    found = OperandRows(tile_rows(nodes, sides), _EACH)
+    one = tile_rows(nodes, both, _constant_nodes(nodes, strides, 1))
     if one.columns > found.rows.columns or found.rows.columns == 1:
         table = offset_table(nodes, strides, one.columns)
         found = OperandRows(one._replace(tables=[*one.tables, table]), _ONE)
     if not _MIN_PERIOD <= period <= PERIOD:
         return found
-    again = row_tables(nodes, both, _constant_nodes(nodes, strides, period))
+    again = tile_rows(nodes, both, _constant_nodes(nodes, strides, period))
     if again.columns <= found.rows.columns:
         return found
     repeating = OperandRows(again, PERIOD - 1, period)
@@ -155,9 +151,9 @@ def operand_period(
     """
     inner = contiguous_nodes(nodes, strides)
     period = prod(node.valid for node in nodes[len(nodes) - inner :])
-    others = [*outer_strides, *strides[: len(nodes) - inner]]
+    outside = [*outer_strides, *strides[: len(nodes) - inner]]
     is_power = not period & (period - 1)
-    return period if is_power and not any(stride % period for stride in others) else 0
+    return period if is_power and not any(stride % period for stride in outside) else 0
 
 
 def _constant_nodes(nodes: tuple[Node, ...], strides: list[int], period: int) -> int:

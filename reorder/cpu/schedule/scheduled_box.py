@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from reorder.cpu.schedule.contiguity import contiguous_size
 from reorder.cpu.schedule.select import STRIDED, TRANSPOSED, Choice, select
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
 
@@ -13,27 +14,28 @@ if TYPE_CHECKING:
 
     from reorder.plan.nodes import Box, Node
 
-__all__ = ["MAX_CALL_SIZE", "ScheduledBox", "contiguous_size", "schedule"]
+__all__ = ["MAX_CALL_SIZE", "ScheduledBox", "schedule"]
 
 # Elements that one call of the transposing kernel should move: smaller loop groups are moved
 # together with the loop around them.
 MAX_CALL_SIZE = 1 << 12
 # Bits of a row of the narrowest tile that is transposed in registers.
 _LANE_BITS = 128
-# Lines of dst are prefetched for rows of at least so many, and at least so many columns: those of
-# the first row of tiles are not prefetched, and some tiles must be between a prefetch and its use.
+# Lines of dst are prefetched for rows of at least this many lines and at least this many columns:
+# the lines of the first row of tiles are not prefetched, and some tiles must lie between a prefetch
+# and its use.
 _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
-# Numbers of rows or columns that are interleaved, or split, by stores of whole lines: three rows
-# fill no whole lines.
+# Numbers of rows or columns that are interleaved, or split, by stores of whole lines: three rows do
+# not fill whole lines.
 _INTERLEAVED = 2, 4
 
 
 class ScheduledBox(NamedTuple):
-    """A box and how it is moved; a step between neighbouring elements is a stride of `unit`."""
+    """A box and how it is moved; neighbouring elements are `element_stride` apart."""
 
     box: Box
     choice: Choice
-    unit: int = 1
+    element_stride: int = 1
 
     @property
     def is_transposed(self) -> bool:
@@ -60,8 +62,8 @@ class ScheduledBox(NamedTuple):
         """Whether its kernel prefetches lines of dst.
 
         The model: a store that crosses the end of a line waits for the next line, since it is the
-        first one that needs it. A store of one line does not: the core fetches lines ahead for
-        stores that wait in its queue.
+        first to need it. A store of one line does not: the core fetches lines ahead for stores in
+        its queue.
         """
         rows, columns = (
             prod(node.extent for node in group) for group in (self.choice.rows, self.choice.columns)
@@ -74,13 +76,13 @@ class ScheduledBox(NamedTuple):
         )
 
     def divided_pieces(self, inner: Iterable[Node], bits: int) -> int:
-        """Return how many contiguous pieces of dst some loops write, or 0 if they are whole lines.
+        """Return how many contiguous pieces of dst some loops write, or 0 if these are whole lines.
 
-        Two threads that do steps of the other loops write as many lines in common.
+        Two threads that divide the other loops share as many lines.
         """
         nodes = tuple(inner)
-        size = contiguous_size(nodes, 1, self.unit)
-        piece = tuple(node for node in nodes if abs(node.strides[1]) < size * self.unit)
+        size = contiguous_size(nodes, 1, self.element_stride)
+        piece = tuple(node for node in nodes if abs(node.strides[1]) < size * self.element_stride)
         if self._starts_lines(piece, bits):
             return 0
         return prod(node.extent for node in nodes) // size
@@ -94,7 +96,7 @@ class ScheduledBox(NamedTuple):
         if self._is_split():
             return self._starts_lines(choice.rows, bits)
         if self.is_transposed and width < _LANE_BITS // bits:
-            # tiles are wider than the columns: their stores beyond these are no lines of dst
+            # tiles are wider than the columns: their stores beyond these do not go to dst
             return False
         inner = choice.rows if self.is_transposed else choice.columns
         return choice.micro_kernel != STRIDED and self._starts_lines(inner, bits)
@@ -118,40 +120,28 @@ class ScheduledBox(NamedTuple):
         )
 
     def _are_joined(self, side: int) -> bool:
-        """Whether rows and columns are transposed and contiguous on a side, and all hold data."""
+        """Whether rows and columns are transposed, contiguous on a side, and hold data only."""
         inner = (*self.choice.rows, *self.choice.columns)
         return (
             self.is_transposed
-            and contiguous_size(inner, side, self.unit) == self.inner_size
+            and contiguous_size(inner, side, self.element_stride) == self.inner_size
             and all(node.valid == node.extent for node in inner)
         )
 
     def _starts_lines(self, inner: tuple[Node, ...], bits: int) -> bool:
         """Whether each step of the loops around some contiguous ones writes whole lines of dst."""
         strides = [node.strides[-1] for node in self.box.nodes if node not in inner]
-        size = prod(node.extent for node in inner) * self.unit
+        size = prod(node.extent for node in inner) * self.element_stride
         starts = [size, self.box.offsets[-1], *strides]
-        line = LINE_BITS // bits * self.unit
+        line = LINE_BITS // bits * self.element_stride
         return not any(start % line for start in starts)
 
     def written_nbytes(self, bits: int) -> int:
-        """Return the bytes that it writes; of a piece that lies apart, at least a cache line."""
-        piece = contiguous_size(self.box.nodes, 1, self.unit)
+        """Return the bytes that it writes; a separate piece counts as at least a cache line."""
+        piece = contiguous_size(self.box.nodes, 1, self.element_stride)
         return self.box.size // piece * max(piece * bits // BYTE_BITS, LINE_NBYTES)
 
 
-def contiguous_size(nodes: Iterable[Node], side: int, unit: int) -> int:
-    """Return how many elements of some loops are one behind the other on a side."""
-    left = list(nodes)
-    size = 1
-    while True:
-        follower = next((node for node in left if node.strides[side] == size * unit), None)
-        if follower is None:
-            return size
-        left.remove(follower)
-        size *= follower.extent
-
-
-def schedule(box: Box, unit: int = 1) -> ScheduledBox:
+def schedule(box: Box, element_stride: int = 1) -> ScheduledBox:
     """Return a box with the micro-kernel selected for it."""
-    return ScheduledBox(box, select(box, unit), unit)
+    return ScheduledBox(box, select(box, element_stride), element_stride)

@@ -1,9 +1,9 @@
-"""Tiling for non-temporal stores: large transpositions, in an order that prefetchers can follow.
+"""Tiling for non-temporal stores: large transpositions in an order that prefetchers can follow.
 
-Lines of dst are complete when they are stored and do not stay in the caches, so their order costs
-little. What costs is the order of the reads: the L2 prefetcher reads ahead in a limited number of
-pages, as long as loads go on in them. So the rows of a tile lie in at most as many pages of src,
-and tiles are in the order of src.
+Lines of dst are complete when they are stored and do not stay in the caches, so their order matters
+little. The order of the reads matters: the L2 prefetcher reads ahead in a limited number of pages,
+as long as loads continue in them. So the rows of a tile lie in at most that many pages of src, and
+tiles follow the order of src.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from reorder.cpu.caches import PAGE_NBYTES, PREFETCHED_PAGES
+from reorder.cpu.schedule.contiguity import contiguous_loops
 from reorder.cpu.schedule.scheduled_box import ScheduledBox, schedule
 from reorder.cpu.schedule.select import TILE, TRANSPOSED, Choice
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
@@ -24,11 +25,11 @@ if TYPE_CHECKING:
 
 __all__ = ["rows_at_once", "stream_box"]
 
-# Most steps of a loop group in a tile; a loop of less than twice the steps of a tile is not cut.
+# Most steps of a loop group in a tile; a loop of fewer than twice the steps of a tile is not cut.
 _MAX_STEPS = 4 * TILE
 
 
-def stream_box(box: Box, bits: int, unit: int = 1) -> tuple[ScheduledBox, ...]:
+def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledBox, ...]:
     """Schedule a transposition that writes whole cache lines by non-temporal stores.
 
     Parameters
@@ -37,15 +38,15 @@ def stream_box(box: Box, bits: int, unit: int = 1) -> tuple[ScheduledBox, ...]:
         A box whose src and dst exceed the caches.
     bits : int
         The width of its elements.
-    unit : int
+    element_stride : int
         The stride between neighbouring elements.
 
     Returns
     -------
     tuple of ScheduledBox
-        Its tiles; none if it is no transposition of whole lines, or holds padding.
+        Its tiles; none if it is not a transposition of whole lines, or holds padding.
     """
-    scheduled = schedule(box, unit)
+    scheduled = schedule(box, element_stride)
     has_padding = any(node.valid < node.extent for node in box.nodes)
     if bits < BYTE_BITS or has_padding or not scheduled.is_transposed:
         return ()
@@ -55,27 +56,26 @@ def stream_box(box: Box, bits: int, unit: int = 1) -> tuple[ScheduledBox, ...]:
             return ()
     choice = scheduled.choice
     size = bits // BYTE_BITS
-    rows_limit = rows_at_once(choice.rows, LINE_BITS // bits, size // unit)
+    rows_limit = rows_at_once(choice.rows, LINE_BITS // bits, size // element_stride)
     return tuple(
-        _along_src(tile, (rows, columns), unit)
+        _along_src(tile, (rows, columns), element_stride)
         for part, rows in _cut_group(box, choice.rows, rows_limit)
         for tile, columns in _cut_group(part, choice.columns, _most_steps(choice.columns))
     )
 
 
 def _with_longer_rows(scheduled: ScheduledBox) -> ScheduledBox:
-    """Return a transposition whose rows take the loop that continues them in dst too, if any.
+    """Return a transposition whose rows include the loop that continues them in dst, if any.
 
-    Example: rows of 36 elements, 3 x 3 pixels of 4 channels, end within lines; twelve of them do
-    not.
+    Rows of 36 elements, 3 x 3 pixels of 4 channels, end within lines; twelve together do not.
     """
     choice = scheduled.choice
-    size = prod(node.extent for node in choice.rows) * scheduled.unit
-    follower = next((node for node in choice.outer if node.strides[1] == size), None)
-    if follower is None:
+    size = prod(node.extent for node in choice.rows) * scheduled.element_stride
+    k = next(contiguous_loops(choice.outer, 1, size), None)
+    if k is None:
         return scheduled
-    outer = tuple(node for node in choice.outer if node != follower)
-    return scheduled._replace(choice=choice._replace(outer=outer, rows=(*choice.rows, follower)))
+    rows, outer = (*choice.rows, choice.outer[k]), choice.outer[:k] + choice.outer[k + 1 :]
+    return scheduled._replace(choice=choice._replace(outer=outer, rows=rows))
 
 
 def rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
@@ -116,7 +116,7 @@ def _span(node: Node, step: int) -> int:
 
 
 def _most_steps(group: tuple[Node, ...]) -> int:
-    """Return how many steps of the outermost loop of a group fit a tile."""
+    """Return how many steps of the outermost loop of a group fit in a tile."""
     return max(1, _MAX_STEPS // prod(node.extent for node in group[:-1]))
 
 
@@ -135,7 +135,7 @@ def _cut_group(
 
 
 def _along_src(
-    box: Box, groups: tuple[tuple[Node, ...], tuple[Node, ...]], unit: int
+    box: Box, groups: tuple[tuple[Node, ...], tuple[Node, ...]], element_stride: int
 ) -> ScheduledBox:
     """Return a transposition whose outer loops are in the order of src."""
     rows, columns = groups
@@ -144,4 +144,4 @@ def _along_src(
     outer.sort(key=lambda node: -abs(node.strides[0]))
     nodes = (*outer, *(node for node in box.nodes if node in inner))
     choice = Choice(TRANSPOSED, tuple(outer), rows, columns)
-    return ScheduledBox(box._replace(nodes=nodes), choice, unit)
+    return ScheduledBox(box._replace(nodes=nodes), choice, element_stride)

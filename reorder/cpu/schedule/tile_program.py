@@ -27,11 +27,11 @@ __all__ = [
     "TILES",
     "ZEROED_LANES",
     "Base",
-    "CombineRecord",
-    "ConvertRecord",
+    "CombineTable",
+    "ConvertTable",
     "Placement",
-    "PrefetchRecord",
-    "RepeatRecord",
+    "PrefetchTable",
+    "RepeatTable",
     "Step",
     "TileHead",
     "TilesHead",
@@ -43,7 +43,7 @@ __all__ = [
 ZEROED_LANES = 16
 
 
-class ConvertRecord(NamedTuple):
+class ConvertTable(NamedTuple):
     """A conversion of rows; two tables follow, the offsets of the rows in src and in dst."""
 
     rows: int
@@ -56,7 +56,7 @@ class ConvertRecord(NamedTuple):
     prefetch_distance: int
 
 
-class CombineRecord(NamedTuple):
+class CombineTable(NamedTuple):
     """One operation on rows; three tables follow, of offsets in input, output and operand."""
 
     # an `Operation`
@@ -64,16 +64,16 @@ class CombineRecord(NamedTuple):
     rows: int
     # elements of each row
     columns: int
-    # as in `ConvertRecord`
+    # as in `ConvertTable`
     extent: int
     # the operand of an element is at index `position in the row & operand_mask`: 0 if the row has
     # one operand, -1 if each element has one, `PERIOD` - 1 if they repeat
     operand_mask: int
-    # as in `ConvertRecord`
+    # as in `ConvertTable`
     prefetch_distance: int
 
 
-class PrefetchRecord(NamedTuple):
+class PrefetchTable(NamedTuple):
     """Rows to prefetch; one table follows, their offsets in elements."""
 
     rows: int
@@ -83,7 +83,7 @@ class PrefetchRecord(NamedTuple):
     bits: int
 
 
-class RepeatRecord(NamedTuple):
+class RepeatTable(NamedTuple):
     """Values that are stored several times each."""
 
     values: int

@@ -17,6 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.kernels.interleave import MOST
+from reorder.cpu.schedule.contiguity import contiguous_loops
 from reorder.cpu.schedule.rows import contiguous_nodes
 from reorder.cpu.schedule.select import TRANSPOSED, select
 from reorder.cpu.schedule.tile_program import ZEROED_LANES
@@ -40,6 +41,7 @@ __all__ = [
     "Tile",
     "TileOrder",
     "covered_steps",
+    "cut_into_tiles",
     "each_piece",
     "is_scattered",
     "is_tiled",
@@ -47,7 +49,6 @@ __all__ = [
     "order_between",
     "order_by_cost",
     "order_of_side",
-    "tile_box",
     "tile_counts",
 ]
 
@@ -74,7 +75,7 @@ class Tile(NamedTuple):
         return f"@{':'.join(map(str, self.offsets))} [{outer}] {inner}, {places}"
 
 
-def tile_box(
+def cut_into_tiles(
     box: Box,
     widths: tuple[int, int],
     limits: SlotLimits,
@@ -88,7 +89,7 @@ def tile_box(
     Parameters
     ----------
     box : Box
-        Without lookups.
+        Without indirect loops.
     widths : tuple of int
         Bits of elements of src and dst.
     limits : SlotLimits
@@ -185,7 +186,7 @@ def is_tiled(plan: ReorderPlan, box: Box) -> bool:
     bits = plan.dst.dtype.bits
     if plan.converts:
         return True
-    if box.lookups or box.is_zero:
+    if box.indirect or box.is_zero:
         return False
     packed, packed_bits = pack_elements(box, bits)
     (packed,) = simplify((packed,))
@@ -201,7 +202,7 @@ def is_scattered(box: Box, bits: int) -> bool:
     matrices of 5 x 5 bytes, one behind the other.
     """
     choice = select(box)
-    if choice.micro_kernel != TRANSPOSED or box.size <= _MIN_CALL_SIZE or box.lookups:
+    if choice.micro_kernel != TRANSPOSED or box.size <= _MIN_CALL_SIZE or box.indirect:
         return False
     sides = [prod(node.extent for node in group) for group in (choice.rows, choice.columns)]
     is_small = all(side in _SMALL_SIDES for side in sides) and bits <= _MAX_SMALL_BITS
@@ -298,17 +299,11 @@ def _chain(nodes: tuple[Node, ...], side: int, wanted: int) -> dict[int, int]:
     """Return the longest chain of nodes that is contiguous on a side, up to `wanted` elements."""
     taken: dict[int, int] = {}
     size = 1
-    while size < wanted:
-        followers = (
-            k for k, node in enumerate(nodes) if k not in taken and abs(node.strides[side]) == size
-        )
-        k = next(followers, None)
-        if k is None:
+    for k in contiguous_loops(nodes, side, backwards=True):
+        if size >= wanted:
             break
         taken[k] = min(nodes[k].extent, -(-wanted // size))
         size *= taken[k]
-        if taken[k] < nodes[k].extent:
-            break
     return taken
 
 
@@ -394,8 +389,8 @@ def _ends_in_zeros(
     innermost = order[-1]
     covered = {k: covered_steps(nodes[k], counts[k], pads=True) for k in order}
     padded = [k for k in order if covered[k] > nodes[k].valid]
-    src, dst, *others = nodes[innermost].strides
-    is_row = src == dst == 1 and all(other in {0, 1} for other in others)
+    src, dst, *params = nodes[innermost].strides
+    is_row = src == dst == 1 and all(stride in {0, 1} for stride in params)
     is_short = run <= counts[innermost] <= ZEROED_LANES
     return padded == [innermost] and is_row and is_short
 

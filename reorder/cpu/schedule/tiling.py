@@ -1,8 +1,8 @@
-"""Cache tiling: boxes are cut until the loops of a micro-kernel fit the cache."""
+"""Cache tiling: boxes are cut until the loops of a micro-kernel fit in the cache."""
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox, schedule
@@ -19,23 +19,21 @@ if TYPE_CHECKING:
 __all__ = ["tile_boxes"]
 
 _ONE_STEP = Node(1, 1, (1, 1))
-# Bytes of the pieces into which runs of more than twice this length are cut, so that threads have
-# equal parts: each thread has at least four. Shorter ones were as fast on one thread.
+# Bytes of the pieces into which runs of more than twice this length are cut, so that threads get
+# equal parts: each gets at least four. Shorter pieces were no faster on one thread.
 _RUN_NBYTES = 1 << 14
-# Elements of dst that are written one after the other where runs are up to a line.
+# Elements of dst that are written in a row when runs are at most a line.
 _SWEEP = 128
-# Larger than the magnitude of every stride.
-_MAX_STRIDE = 2**63
 
 
 def tile_boxes(
     boxes: tuple[Box, ...],
     bits: int,
-    unit: int = 1,
+    element_stride: int = 1,
     *,
     sweeps_lines: bool = False,
 ) -> tuple[ScheduledBox, ...]:
-    """Schedule boxes, cut so that the loops of a micro-kernel fit the cache.
+    """Schedule boxes, cut so that the loops of a micro-kernel fit in the cache.
 
     Parameters
     ----------
@@ -43,13 +41,13 @@ def tile_boxes(
         The boxes.
     bits : int
         The width of an element.
-    unit : int, optional
+    element_stride : int, optional
         The stride between neighbouring elements.
     sweeps_lines : bool, optional
-        Whether runs of one line are swept along src and dst, as shorter ones are: what the caches
-        hold is read again at once.
+        Whether runs of one line are swept along src and dst, as shorter ones are: cache-resident
+        lines are read again at once.
     """
-    runs = _Runs(bits, unit, sweeps_lines)
+    runs = _Runs(bits, element_stride, sweeps_lines)
     done: list[ScheduledBox] = []
     todo = [part for box in reversed(boxes) for part in _order_loops(box, runs)]
     while todo:
@@ -58,15 +56,15 @@ def tile_boxes(
         if cut is None:
             done.append(scheduled)
         else:
-            todo += [schedule(part, unit) for part in split_node(scheduled.box, *cut)]
+            todo += [schedule(part, element_stride) for part in split_node(scheduled.box, *cut)]
     return tuple(done)
 
 
 def _find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
     """Return the loop at which a box is to be cut, and the steps of each piece.
 
-    In this order: a run that is too long; a loop group of two sides of a cache tile or more; a
-    loop around the transposed groups that is too long for one call.
+    In this order: a run that is too long; a loop group of two sides of a cache tile or more; a loop
+    around the transposed groups that is too long for one call.
     """
     choice, is_transposed = scheduled.choice, scheduled.is_transposed
     groups = [choice.columns, choice.rows] if is_transposed else [choice.rows]
@@ -92,29 +90,29 @@ class _Runs(NamedTuple):
     """How runs are ordered: the arguments of `tile_boxes`."""
 
     bits: int
-    unit: int
+    element_stride: int
     sweeps_lines: bool
 
 
 def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
     """Schedule a box of runs so that cache lines of src and of dst are used while cached."""
-    scheduled = schedule(box, runs.unit)
+    scheduled = schedule(box, runs.element_stride)
     *outer, run = box.nodes or (_ONE_STEP,)
     nbytes = run.extent * runs.bits // BYTE_BITS
     is_short = nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and runs.sweeps_lines)
     if scheduled.is_transposed or box.is_zero or not is_short or not outer[1:]:
         return (scheduled,)
-    src_loop = min(outer, key=lambda node: abs(node.strides[0]) or _MAX_STRIDE)
+    src_loop = min(outer, key=lambda node: abs(node.strides[0]) or inf)
     if src_loop.valid < src_loop.extent:
         return (scheduled,)
     return tuple(_sweep_both_sides(box, src_loop, runs)) or (scheduled,)
 
 
 def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBox]:
-    """Schedule a box of runs of up to a line, of which lines of src and dst may hold several.
+    """Schedule a box of runs of at most a line, several of which may share lines of src and dst.
 
     The loop of the smallest stride in src becomes the inner one of the loop of the smallest
-    stride in dst, and both are cut. Yields nothing if it is that loop already.
+    stride in dst, and both are cut. Yields nothing if it already is.
     """
     *_, dst_loop, run = box.nodes
     if src_loop is dst_loop or abs(src_loop.strides[0]) >= abs(dst_loop.strides[0]):
@@ -123,11 +121,11 @@ def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[Schedul
     across = max(1, _SWEEP // run.extent)
     for part in split_node(box, dst_loop, across) if dst_loop.extent > across else (box,):
         if part.is_zero:
-            yield schedule(part, runs.unit)
+            yield schedule(part, runs.element_stride)
             continue
         along = max(1, TILE // min(across, dst_loop.extent))
         for whole in split_node(part, src_loop, along) if src_loop.extent > along else (part,):
             inner = next(node for node in whole.nodes if node.strides == src_loop.strides)
             rest = tuple(node for node in whole.nodes if node != inner)
             swept = whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
-            yield schedule(swept, runs.unit)
+            yield schedule(swept, runs.element_stride)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from memdesc import Axis, Block
     from reorder.opencl.kernel.conversion import Conversion
     from reorder.opencl.kernel.placement import Coords, Loop, Nest
-    from reorder.plan.nodes import Lookup
+    from reorder.plan.nodes import IndirectLoop
 
 __all__ = [
     "KERNEL",
@@ -125,7 +125,7 @@ class LoopShape(NamedTuple):
 
 
 class GatherShape(NamedTuple):
-    """The structure of a `Lookup`: its dims; for each axis its dims and its number of blocks.
+    """The structure of a `IndirectLoop`: its dims; for each axis its dims and its number of blocks.
 
     `varying` has the axes of the scales and zero points that differ along the dims.
     """
@@ -307,7 +307,7 @@ def offset_bound(nest: Nest, spans: list[int]) -> int:
         for k, stride in enumerate(loop.varying):
             bounds[2 + k] += span * abs(stride)
     for gather in nest.gathers:
-        operands = gather.src, gather.dst, *gather.others
+        operands = gather.src, gather.dst, *gather.params
         bounds = [
             bound + gather.extent + _reach(axes)
             for bound, axes in zip(bounds, operands, strict=True)
@@ -324,11 +324,11 @@ def _reach(axes: tuple[tuple[Axis, tuple[Block, ...]], ...]) -> int:
     )
 
 
-def _gather_shape(gather: Lookup) -> GatherShape:
+def _gather_shape(gather: IndirectLoop) -> GatherShape:
     """Return the structure of a gather."""
     src, dst, *varying = (
         tuple((axis.dims, len(blocks)) for axis, blocks in operand)
-        for operand in (gather.src, gather.dst, *gather.others)
+        for operand in (gather.src, gather.dst, *gather.params)
     )
     return GatherShape(tuple(dim for dim, _ in gather.sizes), src, dst, tuple(varying))
 
@@ -356,7 +356,7 @@ def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) 
         found |= {f"{prefix}_extent": gather.extent, f"{prefix}_shift": one.shift}
         found |= {f"{prefix}_groups": one.groups}
         found |= {f"{prefix}_size{dim}": size for dim, size in gather.sizes}
-        operands = gather.src, gather.dst, *gather.others
+        operands = gather.src, gather.dst, *gather.params
         for (operand, _), axes in zip(pattern.operands, operands, strict=True):
             for j, (axis, blocks) in enumerate(axes):
                 found[f"{prefix}_{operand}{j}_padded"] = axis.padded

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from memdesc import ImageDesc
-    from reorder.plan.nodes import Box, Lookup
+    from reorder.plan.nodes import Box, IndirectLoop
 
 __all__ = [
     "Coords",
@@ -123,7 +123,7 @@ class Nest(NamedTuple):
     dst: Coords
     lanes: tuple[Lane, ...]
     loops: tuple[Loop, ...]
-    gathers: tuple[Lookup, ...] = ()
+    gathers: tuple[IndirectLoop, ...] = ()
     varying: tuple[int, ...] = ()
 
     @property
@@ -170,8 +170,8 @@ def place_box(box: Box, shapes: ImageShapes) -> tuple[Nest, ...] | None:
         )
         src, dst, *varying = box.offsets
         lane = Lane(0, 0, not box.is_zero, (0,) * len(varying))
-        return (Nest((src,), (dst,), (lane,), loops, box.lookups, tuple(varying)),)
-    if box.lookups:
+        return (Nest((src,), (dst,), (lane,), loops, box.indirect, tuple(varying)),)
+    if box.indirect:
         return None
     boxes = [box]
     for operand, shape in enumerate(shapes):

@@ -245,8 +245,8 @@ def _packed(box: Box, dst: OperandSpec, *, is_aligned: bool) -> tuple[Box, int]:
 
     It has src and dst alone: scales and zero points do not matter to zeros.
     """
-    lookups = tuple(lookup._replace(others=()) for lookup in box.lookups)
-    box = src_and_dst(box)._replace(lookups=lookups)
+    indirect = tuple(loop._replace(params=()) for loop in box.indirect)
+    box = src_and_dst(box)._replace(indirect=indirect)
     bits = dst.desc.dtype.bits
     # elements wider than the dtype need their alignment; two 4-bit elements always make a byte
     widest = _MAX_BITS if is_aligned else max(bits, _BYTE)

@@ -16,7 +16,7 @@ from reorder.plan.source.sums import sums_of
 if TYPE_CHECKING:
     from memdesc import DataType, MemoryDesc
     from memdesc.source.statements import Statement
-    from reorder.plan.nodes import Box, Lookup
+    from reorder.plan.nodes import Box, IndirectLoop
     from reorder.plan.source.arithmetic import Converter
     from reorder.values.binding import BoundAttr
 
@@ -132,8 +132,8 @@ def _nest(
     lets: list[Let] = []
     valid = []
     loops = []
-    for lookup in box.lookups:
-        found, sizes = _lookup_terms(lookup, terms, lets)
+    for indirect in box.indirect:
+        found, sizes = _indirect_terms(indirect, terms, lets)
         loops += found
         valid += sizes
     for k, node in enumerate(box.nodes):
@@ -154,18 +154,18 @@ def _nest(
     return body
 
 
-def _lookup_terms(
-    lookup: Lookup, terms: list[list[tuple[str, int]]], lets: list[Let]
+def _indirect_terms(
+    loop: IndirectLoop, terms: list[list[tuple[str, int]]], lets: list[Let]
 ) -> tuple[list[tuple[str, int]], list[str]]:
-    """Add the digits of a lookup to the terms of all operands.
+    """Add the digits of an indirect loop to the terms of all operands.
 
     Returns its loops, over the axes of dst, and the conditions for what is no padding.
     """
-    sizes = dict(lookup.sizes)
+    sizes = dict(loop.sizes)
     dims = [sizes.get(dim, 1) for dim in range(max(sizes) + 1)]
     loops, valid = [], []
     known = set()
-    for axis, blocks in lookup.dst:
+    for axis, blocks in loop.dst:
         index = axis_name(axis, LETTERS)
         known.add(index)
         if axis.padded == 1:
@@ -179,9 +179,7 @@ def _lookup_terms(
         if axis.padded > size:
             valid.append(f"{index} < {size}")
         terms[1] += digit_terms(index, blocks)
-    for operand, layout in zip(
-        (0, *range(2, len(terms))), (lookup.src, *lookup.others), strict=True
-    ):
+    for operand, layout in zip((0, *range(2, len(terms))), (loop.src, *loop.params), strict=True):
         for axis, blocks in layout:
             index = axis_name(axis, LETTERS)
             if len(axis.dims) > 1 and index not in known:
@@ -198,12 +196,12 @@ def _element(
 ) -> tuple[Statement, ...]:
     """Return the statements that write one element, or zero where it is no data."""
     src, dst = types
-    at_src, at_dst, *others = offsets
+    at_src, at_dst, *params = offsets
     lets = (Let("at_src", at_src),) if src.is_packed else ()
     value = element("src", src, "at_src" if src.is_packed else at_src)
     if made is not None:
         arguments = [value]
-        arguments += [f"{p.name}[{at}]" for p, at in zip(made.arrays, others, strict=True)]
+        arguments += [f"{p.name}[{at}]" for p, at in zip(made.arrays, params, strict=True)]
         if made.takes_old:
             arguments.append(element("dst", dst, "at_dst" if dst.is_packed else at_dst))
         value = f"{made.name}({', '.join(arguments)})"

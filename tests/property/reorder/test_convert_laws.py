@@ -60,7 +60,7 @@ def check(
 def test_a_reorder_that_converts_equals_its_definition_and_touches_nothing_else(
     case: tuple[MemoryDesc, MemoryDesc, Attr | None], seed: int, at_end: bool, threads: int
 ) -> None:
-    # with its own boxes, and with few, which have tables of offsets
+    # with its own boxes, and with few, which have indirect loops
     for boxes in (nullcontext(), few_boxes()):
         with boxes, forced_parts(threads):
             check(case, seed, at_end=at_end, threads=threads)

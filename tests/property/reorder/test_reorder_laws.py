@@ -62,7 +62,7 @@ def test_a_reorder_moves_every_element_and_clears_every_padding_and_touches_noth
 
 
 @given(_PAIRS, st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2]))
-def test_a_reorder_through_lookups_does_the_same(
+def test_a_reorder_through_indirect_loops_does_the_same(
     pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int
 ) -> None:
     with few_boxes(), forced_parts(threads):

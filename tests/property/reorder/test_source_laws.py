@@ -86,7 +86,7 @@ def test_a_compiled_plan_writes_the_bits_of_the_reorder(
 
 @settings(max_examples=2)
 @given(_MANY, _SEEDS)
-def test_a_compiled_plan_with_lookups_does_the_same(cases: list[Case], seed: int) -> None:
+def test_a_compiled_plan_with_indirect_loops_does_the_same(cases: list[Case], seed: int) -> None:
     with few_boxes():
         check(cases, seed, ("gcc", "c"), "-O1")
 

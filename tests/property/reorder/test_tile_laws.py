@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import MemoryDesc, memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.schedule.tiles import SlotLimits, tile_box
+from reorder.cpu.schedule.tiles import SlotLimits, cut_into_tiles
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import box_map, element_map
 from tests.strategies import desc_pairs
@@ -29,10 +29,10 @@ def _check_cut(
 ) -> None:
     boxes: list[Box] = []
     for box in plan_reorder(*pair).boxes:
-        if box.lookups:
+        if box.indirect:
             return
         limits = SlotLimits(limit, 2 * limit if in_place else limit)
-        tiles, zeros = tile_box(
+        tiles, zeros = cut_into_tiles(
             box, widths, limits, in_place=in_place, streams=streams, masks=masks
         )
         for tile in tiles:
@@ -123,4 +123,4 @@ def test_a_broadcast_source_is_read_again_for_each_tile() -> None:
     src = memory_desc((70, 80), "f32", strides=(0, 1))
     _check_cut((src, memory_desc((70, 80), "f32", "ba")), (32, 8), 256, in_place=False)
     zeros = Box((0, 0), (Node(4, 0, (0, 1)),))
-    assert tile_box(zeros, (32, 8), SlotLimits(256, 256), in_place=False)[0] == []
+    assert cut_into_tiles(zeros, (32, 8), SlotLimits(256, 256), in_place=False)[0] == []

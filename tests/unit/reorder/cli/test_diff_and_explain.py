@@ -49,7 +49,7 @@ def test_explain_shows_the_plan_the_bytes_and_the_kernels(
                 {"extent": node.extent, "valid": node.valid, "strides": list(node.strides)}
                 for node in box.nodes
             ],
-            "lookups": 0,
+            "indirect_loops": 0,
         }
         for box in plan_reorder(src, dst).boxes
     ]

@@ -25,7 +25,7 @@ def test_packing_keeps_which_element_goes_where(
 ) -> None:
     bits = pair[1].dtype.bits
     for box in plan_reorder(*pair).boxes:
-        if box.lookups:
+        if box.indirect:
             continue
         packed, width = pack_elements(box, bits, widest=widest, packs_long_runs=packs_long_runs)
         assert width <= max(widest, bits)

@@ -49,7 +49,7 @@ def test_blocks_that_do_not_divide_each_other_are_drawn_too() -> None:
     src, dst = memory_desc((7, 2), "s8", "Ab3a"), memory_desc((7, 2), "s8", "Ab4a")
     check(src, dst, plan_reorder(src, dst).show())
     src, dst = memory_desc((35, 2), "s8", "Ab47a"), memory_desc((35, 2), "s8", "Ab31a")
-    assert plan_reorder(src, dst).boxes[0].lookups
+    assert plan_reorder(src, dst).boxes[0].indirect
     check(src, dst, plan_reorder(src, dst).show())
     src, dst = (memory_desc((1 << 15, 2), "s8", tag) for tag in ("Ab47a", "Ab31a"))
     with pytest.raises(MemdescError, match="pictures are made of"):
@@ -98,11 +98,11 @@ def test_each_place_of_dst_says_where_it_comes_from(pair: tuple[MemoryDesc, Memo
             assert found[1] == src.offset(index)
 
 
-def test_lookups_with_parameters_are_drawn() -> None:
+def test_indirect_loops_with_parameters_are_drawn() -> None:
     src, dst = memory_desc((35, 2), "s8", "Ab47a"), memory_desc((35, 2), "s8", "Ab31a")
     attr = Attr(src_scale=np.arange(1, 36, dtype=np.float32), src_scale_mask=1)
     plan = plan_reorder(src, dst, attr)
-    assert plan.boxes[0].lookups[0].others
+    assert plan.boxes[0].indirect[0].params
     check(src, dst, plan.show())
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import reorder
 from memdesc import Axis, Block, MemdescError, memory_desc
-from reorder import Box, Lookup, Node, ReorderPlan
+from reorder import Box, IndirectLoop, Node, ReorderPlan
 from reorder.plan.plan import is_planned
 from reorder.plan.validate import validate
 
@@ -59,7 +59,7 @@ AXIS = (Axis((0,), 4), (Block(0, 1, 4, 6),))
         Box((0, 3), (Node(3, 3, (1, -2)),)),
         Box((0, 10**18), ()),
         Box((0, 0), (Node(2, 2, (2**62, 1)),)),
-        Box((6, 0), (), (Lookup(((0, 4),), (AXIS,), (AXIS,)),)),
+        Box((6, 0), (), (IndirectLoop(((0, 4),), (AXIS,), (AXIS,)),)),
     ],
 )
 def test_boxes_that_leave_a_buffer_are_refused_before_anything_is_written(box: Box) -> None:
@@ -88,7 +88,7 @@ def test_boxes_that_leave_a_buffer_are_refused_before_anything_is_written(box: B
     ],
 )
 def test_boxes_that_are_none_are_refused(box: Any) -> None:
-    with pytest.raises(MemdescError, match="is no box of two operands"):
+    with pytest.raises(MemdescError, match="is not a box of two operands"):
         run(box)
 
 
@@ -103,39 +103,39 @@ def test_what_is_no_plan_is_refused() -> None:
 WHOLE = Block(0, 1, 24, 1)
 
 
-def lookup(*src: Block, others: Any = ()) -> Lookup:
-    return Lookup(((0, 24),), ((Axis((0,), 24), src),), ((Axis((0,), 24), (WHOLE,)),), others)
+def indirect_loop(*src: Block, params: Any = ()) -> IndirectLoop:
+    return IndirectLoop(((0, 24),), ((Axis((0,), 24), src),), ((Axis((0,), 24), (WHOLE,)),), params)
 
 
 @pytest.mark.parametrize(
     "loop",
     [
-        lookup(WHOLE, others=(((Axis((0,), 24), (WHOLE,)),),)),
-        lookup(Block(0, 1.0, 24, 1)),  # type: ignore[arg-type] # what a caller might pass
-        lookup(Block(0, step=True, extent=24, stride=1)),
-        lookup(Block(0, 1, 24, 1), Block(0, 1, 2, 24)),
-        lookup(Block(0, 1, 2, 2), Block(0, 12, 2, 1)),
-        lookup(Block(0, 2, 12, 1)),
-        lookup(Block(0, 1, 23, 1)),
-        lookup(Block(0, 1, 2**62, 0)),
-        lookup(WHOLE)._replace(src=((Axis((0,), 23), (Block(0, 1, 23, 1),)),)),
-        lookup(WHOLE)._replace(dst=((Axis((0,), -24), (WHOLE,)),)),
-        lookup(WHOLE)._replace(sizes=((0, 24), (0, 24))),
-        Lookup(((2, 24),), ((Axis((2,), 24), (WHOLE,)),), ((Axis((2,), 24), (WHOLE,)),)),
-        lookup(Block(0, -1, 24, -1)),
-        lookup(),
-        lookup(WHOLE)._replace(sizes=((0, 24), (1, 1))),
-        lookup(WHOLE)._replace(sizes=((0, -24),)),
-        lookup(WHOLE)._replace(dst=()),
+        indirect_loop(WHOLE, params=(((Axis((0,), 24), (WHOLE,)),),)),
+        indirect_loop(Block(0, 1.0, 24, 1)),  # type: ignore[arg-type] # what a caller might pass
+        indirect_loop(Block(0, step=True, extent=24, stride=1)),
+        indirect_loop(Block(0, 1, 24, 1), Block(0, 1, 2, 24)),
+        indirect_loop(Block(0, 1, 2, 2), Block(0, 12, 2, 1)),
+        indirect_loop(Block(0, 2, 12, 1)),
+        indirect_loop(Block(0, 1, 23, 1)),
+        indirect_loop(Block(0, 1, 2**62, 0)),
+        indirect_loop(WHOLE)._replace(src=((Axis((0,), 23), (Block(0, 1, 23, 1),)),)),
+        indirect_loop(WHOLE)._replace(dst=((Axis((0,), -24), (WHOLE,)),)),
+        indirect_loop(WHOLE)._replace(sizes=((0, 24), (0, 24))),
+        IndirectLoop(((2, 24),), ((Axis((2,), 24), (WHOLE,)),), ((Axis((2,), 24), (WHOLE,)),)),
+        indirect_loop(Block(0, -1, 24, -1)),
+        indirect_loop(),
+        indirect_loop(WHOLE)._replace(sizes=((0, 24), (1, 1))),
+        indirect_loop(WHOLE)._replace(sizes=((0, -24),)),
+        indirect_loop(WHOLE)._replace(dst=()),
     ],
 )
-def test_lookups_that_break_a_rule_are_refused(loop: Lookup) -> None:
-    with pytest.raises(MemdescError, match="is no box of two operands"):
+def test_indirect_loops_that_break_a_rule_are_refused(loop: IndirectLoop) -> None:
+    with pytest.raises(MemdescError, match="is not a box of two operands"):
         run(Box((0, 0), (), (loop,)))
 
 
 def test_gathers_are_bounded_by_their_blocks() -> None:
-    backwards = lookup(Block(0, 4, 6, -4), Block(0, 1, 4, 1))
+    backwards = indirect_loop(Block(0, 4, 6, -4), Block(0, 1, 4, 1))
     assert run(Box((20, 0), (), (backwards,))) == [20 - 4 * (k // 4) + k % 4 for k in range(24)]
     with pytest.raises(MemdescError, match=r"reaches offsets -1 to 22 of src, but memory_desc"):
         run(Box((19, 0), (), (backwards,)))
@@ -145,11 +145,12 @@ def test_numbers_of_numpy_are_numbers() -> None:
     extent, step = np.int8(24), np.int16(1)
     node = Node(extent, extent, [np.int8(-1), np.uint64(1)])  # type: ignore[arg-type] # what a caller might pass
     assert run(Box((np.int8(23), 0), [node])) == list(range(23, -1, -1))  # type: ignore[arg-type] # likewise
-    assert run(Box((0, 0), (), (lookup(Block(0, step, extent, np.int32(1))),))) == [*range(24)]  # type: ignore[arg-type] # likewise
+    loop = indirect_loop(Block(0, step, extent, np.int32(1)))  # type: ignore[arg-type] # likewise
+    assert run(Box((0, 0), (), (loop,))) == [*range(24)]
     # 3 steps of 100 leave the range of int8
     with pytest.raises(MemdescError, match="reaches offsets 0 to 300 of src"):
         run(Box((0, 0), (Node(4, 4, (np.int8(100), 1)),)))  # type: ignore[arg-type] # likewise
-    with pytest.raises(MemdescError, match="is no box of two operands"):
+    with pytest.raises(MemdescError, match="is not a box of two operands"):
         run(Box((0, 0), (Node(24, 24, (np.ones(2), 1)),)))  # type: ignore[arg-type] # likewise
 
 

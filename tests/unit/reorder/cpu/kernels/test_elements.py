@@ -10,7 +10,7 @@ import pytest
 from llvmlite import binding, ir
 
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import I64, int64, load_int64, load_fields, loop
+from reorder.cpu.kernels.emit import I64, int64, load_fields, load_int64, loop
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.select import Kernel
 from reorder.memory.buffers import address_of

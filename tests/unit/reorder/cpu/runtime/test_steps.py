@@ -7,10 +7,10 @@ import pytest
 from memdesc import memory_desc
 from reorder import Attr, plan_reorder
 from reorder.cpu.runtime.steps import StepWriter
-from reorder.cpu.schedule.config import Recipe
-from reorder.cpu.schedule.rows import row_tables
+from reorder.cpu.schedule.config import KernelConfig
+from reorder.cpu.schedule.rows import tile_rows
 from reorder.cpu.schedule.tile_program import Base
-from reorder.cpu.schedule.tiles import SlotLimits, tile_box
+from reorder.cpu.schedule.tiles import SlotLimits, cut_into_tiles
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import beyond_own_caches
 
@@ -19,13 +19,15 @@ def _distance(dims: tuple[int, ...], types: tuple[str, str], tags: tuple[str, st
     """Return how many bytes ahead the first conversion of the largest tiles prefetches."""
     src, dst = (memory_desc(dims, dtype, tag) for dtype, tag in zip(types, tags, strict=True))
     plan = plan_reorder(src, dst)
-    recipe = Recipe(*types, plan.bound_attr, (src.nelems, dst.nelems), prefetches=True)
+    config = KernelConfig(*types, plan.bound_attr, (src.nelems, dst.nelems), prefetches=True)
     widths = src.dtype.bits, dst.dtype.bits
-    (tile, *_), _ = tile_box(plan.boxes[0], widths, SlotLimits(4096, 8192, 2048), in_place=True)
-    writer = StepWriter(recipe, tile, [(0,), (0,)])
+    (tile, *_), _ = cut_into_tiles(
+        plan.boxes[0], widths, SlotLimits(4096, 8192, 2048), in_place=True
+    )
+    writer = StepWriter(config, tile, [(0,), (0,)])
     in_src = writer.in_place(Base.SRC, types[0])
     strides = writer.in_place(Base.DST, types[1]).strides if tile.writes else writer.dense
-    return writer.prefetch_distance(in_src, row_tables(writer.nodes, [in_src.strides, strides]))
+    return writer.prefetch_distance(in_src, tile_rows(writer.nodes, [in_src.strides, strides]))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def test_tasks_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
     pair: tuple[MemoryDesc, MemoryDesc], chunks: int, is_own: bool
 ) -> None:
     bits = pair[0].dtype.bits
-    boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.lookups), bits)
+    boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.indirect), bits)
     _, workloads = encode(boxes, bits, pair[0].nbytes, prefetches=False)
     tasks, bounds = partition_chunks(workloads, chunks, is_own=is_own)
     assert bounds[0] == 0
@@ -38,7 +38,7 @@ def test_tasks_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
         rows = [Task(*row) for row in tasks.tolist()]
         covered = np.zeros((workload.outer, workload.inner), np.int64)
         for task in rows:
-            if task.record == workload.record:
+            if task.instruction == workload.instruction:
                 inner = slice(task.inner_first, task.inner_last)
                 covered[task.first : task.last, inner] += 1
         assert (covered == 1).all()
@@ -62,8 +62,8 @@ def test_records_of_the_same_images_are_cut_at_the_same_images() -> None:
     tasks, bounds = partition_chunks(workloads, 16, is_own=True)
     for first, last in pairwise(bounds):
         rows = [Task(*row) for row in tasks[first:last].tolist()]
-        pairs = [task for task in rows if task.record == 0]
-        images = [task for task in rows if task.record == 50]
+        pairs = [task for task in rows if task.instruction == 0]
+        images = [task for task in rows if task.instruction == 50]
         assert abs(2 * min(task.first for task in pairs) - min(t.first for t in images) // 10) <= 2
         assert abs(2 * max(task.last for task in pairs) - max(t.last for t in images) // 10) <= 2
 
@@ -131,6 +131,9 @@ def test_large_boxes_are_interleaved() -> None:
     assert starts.count(0) > 1 < starts.count(50)
     for workload in workloads:
         steps = [
-            step for task in tasks if task[0] == workload.record for step in range(task[1], task[2])
+            step
+            for task in tasks
+            if task[0] == workload.instruction
+            for step in range(task[1], task[2])
         ]
         assert steps == list(range(workload.outer))

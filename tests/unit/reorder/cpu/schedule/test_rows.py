@@ -18,7 +18,7 @@ from reorder.cpu.schedule.rows import (
     offset_table,
     operand_period,
     operand_rows,
-    row_tables,
+    tile_rows,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _offsets(extents: tuple[int, ...], strides: list[int]) -> NDArray[np.int64]:
 @given(_EXTENTS)
 def test_a_dense_tile_is_one_row(extents: list[int]) -> None:
     nodes = _nodes(*extents)
-    found = row_tables(nodes, [dense_strides(nodes)])
+    found = tile_rows(nodes, [dense_strides(nodes)])
     assert found.tables == [[0]]
     assert found.columns == np.prod(extents)
 
@@ -50,7 +50,7 @@ def test_rows_are_all_elements_in_their_order(extents: list[int], data: st.DataO
     nodes = _nodes(*extents)
     some = st.sampled_from([*dense_strides(nodes), 0, 7])
     strides = data.draw(st.lists(some, min_size=len(nodes), max_size=len(nodes)))
-    found = row_tables(nodes, [strides])
+    found = tile_rows(nodes, [strides])
     rows = np.array(found.tables[0])[:, None] + np.arange(found.columns)
     assert np.array_equal(rows.ravel(), _offsets(tuple(extents), strides))
 
@@ -59,11 +59,11 @@ def test_rows_are_as_long_as_the_side_with_the_shortest() -> None:
     nodes = _nodes(2, 3, 4)
     assert contiguous_nodes(nodes, [12, 4, 1]) == 3
     assert contiguous_nodes(nodes, [20, 4, 1]) == 2
-    found = row_tables(nodes, [[12, 4, 1], [20, 4, 1], [9, 5, 1]])
+    found = tile_rows(nodes, [[12, 4, 1], [20, 4, 1], [9, 5, 1]])
     assert found.columns == 4
     assert found.rows == 6
     assert found.tables[2] == offset_table(nodes, [9, 5, 1], 4) == [0, 5, 10, 9, 14, 19]
-    assert row_tables(nodes, [[12, 4, 1]], max_nodes=1).columns == 4
+    assert tile_rows(nodes, [[12, 4, 1]], max_nodes=1).columns == 4
 
 
 def test_nodes_of_one_step_are_contiguous_whatever_their_stride() -> None:

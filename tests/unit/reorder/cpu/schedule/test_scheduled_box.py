@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reorder import Box, Node
-from reorder.cpu.schedule.scheduled_box import contiguous_size, schedule
+from reorder.cpu.schedule.contiguity import contiguous_size
+from reorder.cpu.schedule.scheduled_box import schedule
 
 
 def test_tiles_that_are_wider_than_their_columns_fill_no_lines() -> None:

@@ -17,11 +17,11 @@ from reorder.cpu.schedule.tiles import (
     SlotLimits,
     Tile,
     covered_steps,
+    cut_into_tiles,
     each_piece,
     is_scattered,
     order_between,
     order_by_cost,
-    tile_box,
     tile_counts,
 )
 from tests.property.reorder.test_convert_laws import check
@@ -35,7 +35,7 @@ def _tiles(
     dims: tuple[int, ...], src: str, dst: str, widths: tuple[int, int] = (32, 8)
 ) -> list[Tile]:
     plan = plan_reorder(memory_desc(dims, "s8", src), memory_desc(dims, "s8", dst))
-    cuts = [tile_box(box, widths, _LIMITS, in_place=True) for box in plan.boxes]
+    cuts = [cut_into_tiles(box, widths, _LIMITS, in_place=True) for box in plan.boxes]
     return [tile for tiles, _ in cuts for tile in tiles]
 
 
@@ -75,7 +75,7 @@ def test_a_conversion_writes_the_padding_behind_short_rows(
 ) -> None:
     dims = 3, 13, 5, 7
     plan = plan_reorder(memory_desc(dims, "f32", stag), memory_desc(dims, "s8", dtag))
-    tiles, zeros = tile_box(plan.boxes[0], (32, 8), _LIMITS, in_place=True, masks=masks)
+    tiles, zeros = cut_into_tiles(plan.boxes[0], (32, 8), _LIMITS, in_place=True, masks=masks)
     assert not zeros
     assert {tile.writes for tile in tiles} == {zeroes}
 

@@ -26,7 +26,7 @@ def test_tiling_and_packing_keep_which_element_goes_where(
 ) -> None:
     bits = pair[1].dtype.bits
     for box in plan_reorder(*pair).boxes:
-        if box.lookups:
+        if box.indirect:
             continue
         wide, width, unit = pack_for_kernels(box, bits)
         factor = width // bits
