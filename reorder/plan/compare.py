@@ -17,7 +17,7 @@ __all__ = ["COPY", "NO_OP", "VIEW", "Relation", "compare"]
 
 NO_OP, VIEW, COPY = "no-op", "view", "copy"
 
-# More elements than this are not compared one by one: the answer is a copy.
+# Beyond this many elements, they are not compared one by one: the answer is a copy.
 _MAX_COMPARED = 1 << 22
 
 
@@ -113,9 +113,9 @@ def _why_axes_move(src: Layout, dst: Layout) -> str:
 def _first_apart(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> int | None:
     """Return the first index below `stop` where two offsets differ, or `stop`.
 
-    None if that is too much work. If each step divides the next larger one, of both operands,
-    both offsets are linear in the digits of an index in that mixed radix, so it is enough to
-    compare the indices that equal a step.
+    None if that is too much work. If each step of either operand divides the next larger one, both
+    offsets are linear in the digits of an index in that mixed radix, so comparing the indices that
+    equal a step is enough.
     """
     steps = sorted({block.step for block in (*src, *dst)})
     if all(large % small == 0 for small, large in pairwise(steps)):

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["NOWHERE", "Box", "IndirectLoop", "Node"]
 
-# Stands for the offset in src of an index of padding. It is the least int64, since other offsets
-# may be negative: they are relative to the start of a box.
+# Stands for the offset in src of a padding index. It is the least int64, since real offsets may be
+# negative: they are relative to the start of a box.
 NOWHERE = -(2**63)
 
 
@@ -42,8 +42,8 @@ class IndirectLoop(NamedTuple):
     """One loop without constant strides, such as over blocks that do not divide each other.
 
     The loop runs over the padded indices of dst's axes, row-major; src has no element where one
-    of them is padding. Offsets come from tables that are computed when the plan runs, so that the
-    plan stays small.
+    of them is padding. Offsets come from indirection tables that are computed when the plan runs,
+    so that the plan stays small.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ class IndirectLoop(NamedTuple):
         return prod(axis.padded for axis, _ in self.dst)
 
     def tables(self, start: int, stop: int) -> tuple[NDArray[np.int64], ...]:
-        """Return the offsets of all operands for some steps; `NOWHERE` in src for padding."""
+        """Return the indirection tables of some steps; in that of src `NOWHERE` is padding."""
         sizes = dict(self.sizes)
         outer = np.arange(start, stop, dtype=np.int64)
         dst = np.zeros_like(outer)

@@ -48,8 +48,8 @@ def pack_elements(
     bits : int
         Bits of an element.
     widest : int, optional
-        Bits of the widest element: 64 on the CPU. On devices 128 if buffers are aligned to it,
-        else the width of an element of the type, at least a byte.
+        Bits of the widest element: 64 on the CPU; on devices 128 if buffers are aligned to that,
+        else the width of an element, at least a byte.
     packs_long_runs : bool, optional
         Whether contiguous runs of more than `widest` bits are packed. The CPU moves such runs as
         vectors, so packing gains nothing; on devices a work item moves one element.
@@ -108,9 +108,9 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
 
 
 def join_zeros(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
-    """Let boxes write the zeros that continue their innermost loop in dst, without a box for them.
+    """Let boxes write the zeros that continue their innermost loop in dst, instead of other boxes.
 
-    So dst is written once: blocks of 8 channels in blocks of 32 are runs of 32 elements.
+    So dst is written in one pass: blocks of 8 channels in blocks of 32 are runs of 32 elements.
     """
     zeros = {
         _dst(box.offsets): k for k, box in enumerate(boxes) if box.is_zero and not box.indirect
@@ -135,8 +135,8 @@ def join_zeros(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
 def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:
     """Yield boxes of zeros for the steps of a box beyond the first `covered` steps of each node.
 
-    Each box has the steps of one node beyond those covered, the covered steps of the nodes before
-    it, and all steps of the nodes after it. So no two boxes write the same element.
+    Each box has the steps of one node beyond the covered ones, the covered steps of the nodes
+    before it, and all steps of the nodes after it, so no two boxes write the same element.
     """
     for k, node in enumerate(box.nodes):
         if covered[k] == node.extent:
@@ -191,7 +191,7 @@ def _simplify(box: Box) -> Box:
 
 
 def _continues(outer: Node, inner: Node) -> bool:
-    """Whether one step of a loop is, in every operand, as long as the whole loop inside it."""
+    """Whether a step of a loop is, in every operand, as long as the whole loop inside it."""
     if inner.valid != inner.extent and not inner.valid == outer.valid == 0:
         return False
     return all(

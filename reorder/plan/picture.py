@@ -1,4 +1,4 @@
-"""A reorder plan as a picture: src and dst side by side; for each element of dst box and source."""
+"""A reorder plan as a picture: src beside dst, with the box and source of each element of dst."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ def draw_plan(
     printed: str,
     limits: Limits = FULL,
 ) -> Picture:
-    """Draw a plan, and the string that it prints as.
+    """Draw a plan, with the string that it prints as.
 
-    Each element of dst shows the offset in src of what it gets, and the number of the box if there
+    Each element of dst shows the offset in src of its source, and the number of its box if there
     are several.
 
     Raises
     ------
     MemdescError
-        If the plan has an indirect loop with more offsets than are searched for a picture.
+        If the plan has an indirect loop with more offsets than a picture may search.
     """
     head = printed.splitlines()
     if len(head) > _MAX_BOX_LINES + 1:

@@ -64,7 +64,7 @@ class ReorderPlan(_Carried, Checked):
             raise MemdescError(msg)
 
     def __hash__(self) -> int:
-        # the boxes follow from the rest, but for plans made by hand
+        # the boxes follow from the rest, except in plans made by hand
         return hash((self.src, self.dst, self.attr))
 
     @property
@@ -136,11 +136,10 @@ class ReorderPlan(_Carried, Checked):
     def source(self, lang: str = "c", name: str = "tensor") -> str:
         """Write the reorder as one function: a loop nest for each box, tails as conditions.
 
-        `NAME_reorder(src, dst)` takes arrays of the elements; types that the language does not
-        have are their bits. Scalars of the attributes are numbers in the code; those that differ
-        along the dims are further arrays, which a comment describes. dst and src must not
-        overlap. A conversion is a function of its own, and stops compilers from rounding in other
-        ways.
+        `NAME_reorder(src, dst)` takes arrays of the elements; types that the language lacks are
+        passed as bits. Scalars of the attributes are numbers in the code; parameters that differ
+        along the dims are further arrays, which a comment describes. dst and src must not overlap.
+        A conversion is a separate function, which keeps compilers from rounding differently.
 
         *Law*: the compiled function writes the bits that the reorder writes.
 
@@ -154,8 +153,8 @@ class ReorderPlan(_Carried, Checked):
         Raises
         ------
         MemdescError
-            If there is no such language, the name is none, the language does not compute as
-            reorders do, or the boxes are not those of `plan_reorder`.
+            If there is no such language, the name is not an identifier, the language does not
+            compute as reorders do, or the boxes are not those of `plan_reorder`.
 
         Examples
         --------
@@ -249,12 +248,12 @@ def is_planned(plan: object) -> bool:
 
 
 def check_types(src: object, dst: object, attr: object) -> None:
-    """Refuse what no plan is made of.
+    """Refuse arguments that no plan can be made of.
 
     Raises
     ------
     MemdescError
-        If a side is no descriptor, or the attributes are no `Attr`.
+        If a side is not a descriptor, or the attributes are not an `Attr`.
     """
     checked_desc("src", src)
     checked_desc("dst", dst)
@@ -281,8 +280,8 @@ def check_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
     Raises
     ------
     MemdescError
-        With the dims; where they are the same sizes in another order, with the argument
-        that is probably missing.
+        With the dims and, if these are the same sizes in another order, the argument that is
+        probably missing.
     """
     if src.dims == dst.dims:
         return

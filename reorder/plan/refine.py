@@ -87,7 +87,7 @@ def _is_padded_at_end(dst: OperandLayout, dims: tuple[int, ...], order: tuple[in
 
 
 def _indirect_loop(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> Piece:
-    """Return a group of dims as one loop over offset tables."""
+    """Return a group of dims as one loop over indirection tables."""
     src, dst, *params = (blocks_over(operand, dims) for operand in operands)
     sizes = tuple((dim, operands[1].dims[dim]) for dim in dims)
     return Piece((0,) * len(operands), (), (IndirectLoop(sizes, src, dst, tuple(params)),))

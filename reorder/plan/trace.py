@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["trace"]
 
-# Boxes with indirect loops that write more elements are not searched.
+# Boxes with indirect loops that write more elements than this are not searched.
 _MAX_SEARCHED = 1 << 14
 
 

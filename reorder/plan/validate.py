@@ -1,4 +1,4 @@
-"""The bounds of the boxes of a plan, so that no plan made by hand leads outside of buffers."""
+"""The bounds of the boxes of a plan, so that no plan made by hand leads outside its buffers."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _COUNTS = ("two", "three", "four", "five", "six")
 
 
 def validate(plan: ReorderPlan) -> ReorderPlan:
-    """Return a plan whose boxes stay inside of its descriptors; refuse others.
+    """Return a plan whose boxes stay inside its descriptors; refuse others.
 
-    Plans of `plan_reorder` do. The numbers of others become Python ints; if they are not equal to
-    what it makes, the offsets that each box may touch are compared with the descriptors.
+    Plans of `plan_reorder` do. The numbers of other plans become Python ints; if these are not what
+    it makes, the offsets that each box may touch are compared with the descriptors.
 
     Raises
     ------
@@ -73,7 +73,7 @@ def exact_boxes(plan: ReorderPlan) -> tuple[Box, ...]:
     Raises
     ------
     MemdescError
-        With the box. Where its offsets lead is not looked at.
+        With the box. Where its offsets lead is not checked.
     """
     count = _DST + 1 + len(plan.bound_attr.varying)
     return tuple(_checked_box(box, count, plan.dst.ndims) for box in plan.boxes)
@@ -114,7 +114,7 @@ def _writes_once(box: Box) -> bool:
 
 
 def _without_unused(box: Box) -> Box:
-    """Set the numbers of a box to 0 that no offset depends on; they may be of any size."""
+    """Set to 0 the numbers of a box that no offset depends on: they may be of any size."""
     offsets = tuple(
         0 if box.is_zero and operand != _DST else offset
         for operand, offset in enumerate(box.offsets)
@@ -132,7 +132,7 @@ def _without_unused(box: Box) -> Box:
 
 
 def _moves(box: Box, node: Node, operand: int) -> int:
-    """Return for how many steps of a loop an operand is read, or written; 1 or more."""
+    """Return in how many steps of a loop an operand is read, or written; at least 1."""
     if operand == _DST:
         return node.extent
     return 1 if box.is_zero else node.valid

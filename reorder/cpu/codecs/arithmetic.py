@@ -26,13 +26,13 @@ __all__ = ["Operands", "OperationTypes", "apply", "known_results"]
 # Magnitudes of the dividends of `QUOTIENT`, from _LOW to below _HIGH; other dividends are divided.
 # `has_quotient` has the bounds of the divisors.
 _LOW, _HIGH = 2.0**-64, 2.0**64
-# Smaller quotients are divided where dst has numbers as small as f32: below, the products of
-# dividends and of what the inverses lack may lose bits.
+# Smaller quotients are divided if dst has numbers as small as those of f32: below this, the
+# products of dividends and residues of the inverses may lose bits.
 _LEAST = 2.0**-70
 
 
 class Operands(NamedTuple):
-    """Vectors that an operation takes; `factor` is for `ADD_PRODUCT`, and for `QUOTIENTS`."""
+    """Vectors that an operation takes; `factor` is for `ADD_PRODUCT` and `QUOTIENTS`."""
 
     x: Value
     y: Value | None
@@ -48,7 +48,7 @@ class OperationTypes(NamedTuple):
 
 
 def known_results(operation: Operation, types: OperationTypes) -> Known:
-    """Return what is known of results: integers do not become NaN by finite scales and points."""
+    """Return what is known of results: finite scales and points do not turn integers into NaN."""
     is_integer = types.src in INTEGERS
     if is_integer and operation is Operation.NARROW_QUOTIENT:
         return Known.NORMAL
@@ -90,8 +90,8 @@ def _quotient(codec: Codec, operands: Operands, types: OperationTypes) -> Value:
     """Return x / y, correctly rounded, computed from the rounded reciprocal of y.
 
     Two corrections by the exact remainder round it correctly (Markstein, IBM J. Res. Dev. 34,
-    1990), provided that no step overflows or becomes denormal. So it is for integers. Those of
-    floats for which a step may are divided.
+    1990), provided that no step overflows or becomes denormal. That holds for integers. Floats for
+    which a step may do so are divided.
     """
     x, y, reciprocal = operands
     vector_type = codec.values("f32")
@@ -107,7 +107,7 @@ def _quotient(codec: Codec, operands: Operands, types: OperationTypes) -> Value:
         return _divided(codec, x, y, types)
 
     if _has_small_range(types.src):
-        # what is infinite or NaN becomes NaN
+        # infinities and NaN become NaN
         made = quotient if types.dst in INTEGERS else _with_sign(codec, quotient, first)
         return codec.rarely(_any_nan(codec, quotient), divide, made)
     return _quotient_in_range(codec, (x, first, quotient), divide, types.dst)
@@ -118,9 +118,9 @@ def _quotient_in_range(
 ) -> Value:
     """Return quotients whose dividends are in range, or all divided.
 
-    The corrections lose the sign of -0.0, so a zero dividend beside others out of range takes the
-    first product; those are divided. If dst holds integers, only the rounded integer must be right,
-    so small dividends need no test.
+    The corrections lose the sign of -0.0, so in a vector with dividends out of range zeros take the
+    first product, and the others are divided. If dst holds integers, only the rounded integer must
+    be right, so small dividends need no test.
     """
     x, first, quotient = values
     builder, vector_type, i32 = codec.builder, codec.values("f32"), codec.integers(32)
@@ -128,7 +128,8 @@ def _quotient_in_range(
     # high - low is a power of two: bits(x) - low has this bit clear exactly for magnitudes from
     # _LOW to below _HIGH, whatever the sign
     bit = high - low
-    # tensors are full of zeros, and all steps keep them; the corrections lose the sign of -0.0 only
+    # tensors are full of zeros, which all steps preserve; the corrections only lose the sign of
+    # -0.0
     bits = builder.bitcast(x, i32)
     is_plus_zero = builder.icmp_unsigned("==", bits, codec.splat(i32, 0))
     tested = builder.select(is_plus_zero, codec.splat(i32, low), bits)
@@ -148,11 +149,11 @@ def _quotient_in_range(
 
 
 def _narrow_quotient(codec: Codec, operands: Operands, types: OperationTypes) -> Value:
-    """Return x / y for a dst of few bits, from the inverse of y and what that lacks.
+    """Return x / y for a dst of few bits, from the inverse of y and its residue.
 
-    It need not be rounded correctly, only be on the right side of the numbers at which dst rounds.
-    Those have few bits, so it is (`rounding_bits`). NaN, and infinities where they become NaN, are
-    divided; integers become neither, nor numbers below 2^-24.
+    It need not be rounded correctly, only fall on the right side of the numbers at which dst
+    rounds. It does, since those have few bits (`rounding_bits`). NaN, and infinities that become
+    NaN, are divided; integers become neither of them, nor numbers below 2^-24.
     """
     x, lacking, inverse = operands
     builder, vector_type, i32 = codec.builder, codec.values("f32"), codec.integers(32)
@@ -165,7 +166,8 @@ def _narrow_quotient(codec: Codec, operands: Operands, types: OperationTypes) ->
         quotient = _with_sign(codec, quotient, x)
 
     def divide() -> Value:
-        # y, which is a float: the error of the sum is a small part of the distance to the next one
+        # y, which is a float: the error of the sum is a small part of the distance to the next
+        # float
         ones = codec.splat(vector_type, 1.0)
         about = builder.fdiv(ones, inverse)
         rest = codec.call(fma, vector_type, builder.fneg(inverse), about, ones)
@@ -195,7 +197,7 @@ def _has_small_range(dtype: str) -> bool:
 
 
 def _divided(codec: Codec, x: Value, y: Value, types: OperationTypes) -> Value:
-    """Return x / y; NaN is 0 where it becomes that as an integer, and canonical elsewhere."""
+    """Return x / y; a NaN becomes 0 if dst holds integers, else the canonical NaN."""
     result = codec.builder.fdiv(x, y)
     if types.dst not in INTEGERS:
         return codec.canonical(result, "f32")
@@ -204,14 +206,14 @@ def _divided(codec: Codec, x: Value, y: Value, types: OperationTypes) -> Value:
 
 
 def _with_sign(codec: Codec, quotient: Value, of: Value) -> Value:
-    """Return quotients of a sign, which they have already unless they are zeros."""
+    """Return quotients with the signs of other values, which only zeros may lack."""
     builder, i32 = codec.builder, codec.integers(32)
     sign = builder.and_(builder.bitcast(of, i32), codec.splat(i32, FLOATS["f32"].sign))
     return builder.bitcast(builder.or_(builder.bitcast(quotient, i32), sign), quotient.type)
 
 
 def _any_nan(codec: Codec, values: Value) -> Value:
-    """Return at most `GROUP` flags, of which one is true if any value is NaN."""
+    """Return at most `GROUP` flags, one of which is true if any value is NaN."""
     parts = codec.parts(values, min(codec.lanes, GROUP))
     pairs = zip(parts[::2], parts[1::2] or parts, strict=True)
     return reduce(codec.builder.or_, [codec.builder.fcmp_unordered("uno", *pair) for pair in pairs])

@@ -1,8 +1,8 @@
 """Elements to values and back, in vectors: the rule of `reorder.values.convert` as LLVM.
 
 A value is of a working type: f32, f64, s64 or u64. Codes are the bits of elements, as vectors of
-integers of their width; 4-bit ones lie in the low half of a byte here. Which instructions convert
-a type follows from its row in `reorder.values.formats`: one pair of functions for each kind.
+integers of their width; 4-bit ones lie in the low half of a byte here. A type's row in
+`reorder.values.formats` decides which instructions convert it: one pair of functions for each kind.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from reorder.values.formats import (
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["Codec", "code_bits"]
+__all__ = ["Codec"]
 
 
 class Codec(Vectors):

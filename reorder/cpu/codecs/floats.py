@@ -1,7 +1,7 @@
 """Floats and exponents: codes to values of f32 and back, in vectors.
 
-f64 values become narrower floats in two steps: rounded to odd as f32, then rounded to nearest,
-which together equal a single rounding.
+f64 values become narrower floats in two steps: rounded to odd as f32, then to nearest. Together
+these equal a single rounding.
 """
 
 from __future__ import annotations
@@ -138,9 +138,9 @@ def _round_to_odd(vectors: Vectors, values: Value) -> Value:
 
 
 def quietens_rarely(form: Format, work: str) -> bool:
-    """Whether `encode_float` makes NaN canonical: in formats of as many bits of exponent as f32.
+    """Whether `encode_float` makes NaN canonical: for formats with f32's exponent width.
 
-    It tests for NaN anyway.
+    It tests these for NaN anyway.
     """
     is_cut = isinstance(form, FloatFormat) and form.exponent == _F32.exponent and form != _F32
     return is_cut and work == "f32" and not has_exact_bfloat()
@@ -195,7 +195,7 @@ def _rounded_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
     shift = vectors.splat(i32, cut)
     bias = (_F32.bias - form.bias) << _F32.mantissa
     magnitude = builder.and_(bits, vectors.splat(i32, _MAGNITUDE))
-    # what is larger becomes this number, NaN too; its code follows that of the largest number
+    # larger numbers and NaN become this one, whose code follows that of the largest number
     bounded = vectors.at_most(magnitude, bias + (form.overflow << cut))
     # its power of two, at least that of the least normal number
     least = bias + (1 << _F32.mantissa)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["decode_boolean", "decode_integer", "encode_boolean", "encode_integer"]
 
-# What registers are narrowed from by instructions that saturate.
+# The type from which saturating instructions narrow registers.
 _NARROWED = "s32"
 
 
@@ -34,7 +34,7 @@ def decode_integer(vectors: Vectors, codes: Value, form: IntegerFormat, work: st
         codes = (builder.sext if form.is_signed else builder.zext)(codes, vectors.integers(bits))
     if work in INTEGERS:
         return codes
-    # zero-extended codes are not negative as signed integers, whose conversion is faster
+    # zero-extended codes are also non-negative signed integers, whose conversion is faster
     is_unsigned = not form.is_signed and form.bits >= bits
     return (builder.uitofp if is_unsigned else builder.sitofp)(codes, vectors.values(work))
 
@@ -58,7 +58,7 @@ def encode_integer(
 
 
 def _clamp(vectors: Vectors, values: Value, work: IntegerFormat, form: IntegerFormat) -> Value:
-    """Saturate integers; bounds outside of the range of the working type have no effect."""
+    """Saturate integers; bounds outside the range of the working type have no effect."""
     builder, vector_type = vectors.builder, values.type
     low = vectors.splat(vector_type, max(form.low, work.low))
     high = vectors.splat(vector_type, min(form.high, work.high))
@@ -83,7 +83,7 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat, know
     if work == "f32" and narrows_registers(vectors.lanes, form.bits):
         return narrow_integers(vectors, _round_below(vectors, values, form, known), form)
     if work == "f32" and vectors.lanes == GROUP and has_masks() and form.is_signed:
-        # LLVM finds the instruction that saturates one register
+        # LLVM finds the instruction that saturates a single register
         return _clamp(
             vectors, _round_below(vectors, values, form, known), INTEGERS[_NARROWED], form
         )
@@ -101,7 +101,7 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat, know
 
 
 def _round_below(vectors: Vectors, values: Value, form: IntegerFormat, known: Known) -> Value:
-    """Round f32 to s32; those above a limit become the limit, and NaN becomes 0 or least."""
+    """Round f32 to s32; NaN becomes 0 or least, and what exceeds the limit becomes the limit."""
     builder, high = vectors.builder, vectors.splat(values.type, float(form.high))
     is_number = builder.fcmp_ordered("ord", values, values)
     # NaN is kept, and becomes the least number: 0 in an unsigned format
@@ -112,9 +112,9 @@ def _round_below(vectors: Vectors, values: Value, form: IntegerFormat, known: Kn
 
 
 def _saturate(vectors: Vectors, values: Value, work: str, form: IntegerFormat) -> Value:
-    """Round floats to integers of their width, and halve their width as often as possible.
+    """Round floats to integers of the same width, and halve that width down to the format's.
 
-    Each step saturates, so that LLVM finds the instructions that do; NaN becomes 0.
+    Each step saturates, so that LLVM uses the saturating instructions; NaN becomes 0.
     """
     builder = vectors.builder
     bits, code_width = code_bits(work), max(form.bits, BYTE_BITS)
@@ -153,7 +153,7 @@ def encode_boolean(vectors: Vectors, values: Value, work: str, form: BooleanForm
     builder = vectors.builder
     numbers = vectors.integers(code_bits(work))
     if work not in INTEGERS:
-        # bits are compared: the processor may be set to treat denormal floats as zeros
+        # bits are compared, since the processor may be set to treat denormal floats as zeros
         bits = builder.bitcast(values, numbers)
         values = builder.shl(bits, vectors.splat(numbers, 1))
     true = vectors.splat(vectors.integers(8), form.true)

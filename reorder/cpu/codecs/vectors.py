@@ -33,12 +33,12 @@ class _BfloatType(ir.HalfType):  # type: ignore[misc] # llvmlite ships no types
 _BfloatType._create_instance()  # noqa: SLF001 - llvmlite creates its types this way
 BFLOAT = _BfloatType()
 
-# Lanes from which on a branch around rare numbers pays: a 512-bit register of f32.
+# Fewest lanes for which a branch around rare numbers pays off: a 512-bit register of f32.
 GROUP = 16
 
 
 class Known(IntEnum):
-    """What is known of floats that are encoded; each includes those before it."""
+    """What is known of floats to encode; each value implies those before it."""
 
     NOTHING = 0
     # none is NaN
@@ -114,7 +114,7 @@ class Vectors:
         return self.select(">", numbers, limit, numbers, self.splat(numbers.type, limit))
 
     def any_bit(self, numbers: Value, bit: int) -> Value:
-        """Return at most `GROUP` flags, of which one is true if any number has a bit set."""
+        """Return at most `GROUP` flags, one of which is true if any number has a bit set."""
         count = min(self.lanes, GROUP)
         joined = reduce(self.builder.or_, self.parts(numbers, count))
         kept = self.builder.and_(joined, ir.Constant(joined.type, [bit] * count))
@@ -142,9 +142,9 @@ class Vectors:
         return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), picks)
 
     def rarely(self, tests: Value, emit: Callable[[], Value], otherwise: Value) -> Value:
-        """Return for all lanes what `emit` returns if any of the tests holds, else `otherwise`.
+        """Return what `emit` returns, for all lanes, if any of the tests holds, else `otherwise`.
 
-        `emit` is in a branch that is marked as unlikely.
+        What `emit` emits is in a branch marked as unlikely.
         """
         builder = self.builder
         number = ir.IntType(tests.type.count)

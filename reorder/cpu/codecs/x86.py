@@ -29,7 +29,7 @@ __all__ = [
 _I32 = ir.IntType(32)
 # classes of numbers that the instruction vfpclassps tests: quiet NaN, denormal, signalling NaN
 _NAN_OR_DENORMAL = 0x01 | 0x20 | 0x80
-# of an instruction with an operand for it: round to nearest, no exceptions
+# rounding operand of an instruction: to nearest, no exceptions
 _TO_NEAREST = 8
 # bits of the mantissa in the upper half of f32
 _HIGH_BITS = 7
@@ -50,7 +50,7 @@ def are_special(vectors: Vectors, values: Value) -> Value:
 def round_to_bfloat(vectors: Vectors, values: Value) -> Value:
     """Return the codes of f32 values in bf16; denormals become zeros.
 
-    One instruction converts two registers: LLVM takes two, and a third one to join them.
+    One instruction converts two registers: LLVM alone uses two, and a third one to join them.
     """
     builder = vectors.builder
     if vectors.lanes % (2 * GROUP):
@@ -67,7 +67,7 @@ def round_to_bfloat(vectors: Vectors, values: Value) -> Value:
 
 
 def rounded(vectors: Vectors, values: Value) -> Value:
-    """Return f32 values as s32, to nearest; those out of range and NaN become the least one."""
+    """Return f32 values rounded to s32; NaN and values out of range become the least number."""
     kind = ir.VectorType(_I32, GROUP)
     every = ir.Constant(ir.IntType(GROUP), -1)
     parts = [
@@ -85,15 +85,15 @@ def rounded(vectors: Vectors, values: Value) -> Value:
 
 
 def narrows_registers(lanes: int, bits: int) -> bool:
-    """Whether vectors of so many lanes fill registers as integers of so many bits.
+    """Whether vectors of some lanes fill whole registers as integers of some bits.
 
-    `narrow_integers` takes such.
+    `narrow_integers` takes these.
     """
     return has_masks() and bits in {BYTE_BITS, 2 * BYTE_BITS} and lanes * bits % LINE_BITS == 0
 
 
 def truncated(vectors: Vectors, codes: Value, bits: int) -> Value:
-    """Return codes of i32 that fit fewer bits, or have these already, as integers of these."""
+    """Return codes, of i32 or already of these bits, as integers of some bits that hold them."""
     if codes.type.element == _I32 and narrows_registers(vectors.lanes, bits):
         return narrow_integers(vectors, codes, IntegerFormat(0, (1 << bits) - 1))
     kind = vectors.integers(bits)
@@ -105,16 +105,16 @@ def narrow_integers(vectors: Vectors, codes: Value, form: IntegerFormat) -> Valu
     parts, bits = vectors.parts(codes, GROUP), _I32.width
     while bits > form.bits:
         bits //= 2
-        # those that are narrowed again keep their sign
+        # integers that are narrowed again keep their sign
         parts = _packed(vectors, parts, is_signed=form.is_signed or bits > form.bits)
     return _in_order(vectors, parts, _I32.width // form.bits)
 
 
 def small_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
-    """Return the codes of f32 bits in a format of 8 bits; those of NaN are that of an overflow.
+    """Return the codes of f32 bits in a format of 8 bits; NaN gets the code of an overflow.
 
-    As `codec_float.encode_float` does, but after the rounding with two numbers in a lane, and the
-    signs of four.
+    This is the algorithm of `floats.encode_float`, but with two numbers in a lane after the
+    rounding, and four signs.
     """
     builder = vectors.builder
     registers = [_rounded_steps(vectors, part, form) for part in vectors.parts(bits, GROUP)]
@@ -135,14 +135,14 @@ def small_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
 
 
 def _cut(form: FloatFormat) -> int:
-    """Return how many bits of mantissa f32 has more."""
+    """Return how many more bits of mantissa f32 has."""
     return FLOATS["f32"].mantissa - form.mantissa
 
 
 def _rounded_steps(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
-    """Return the exponents of a register of f32, and its numbers in steps of the format, in one.
+    """Return the exponents of a register of f32 and its numbers in steps of the format, together.
 
-    Both are in units of 1 << (_HIGH_BITS - mantissa): their sum is a code, but for a constant.
+    Both are multiples of 1 << (_HIGH_BITS - mantissa): their sum is a code plus a constant.
     """
     builder, i32, f32 = vectors.builder, bits.type, ir.VectorType(ir.FloatType(), GROUP)
     single = FLOATS["f32"]

@@ -1,4 +1,4 @@
-"""The walker of boxes: their outer loops, and in each step the micro-kernel that a record names."""
+"""The walker of boxes: outer loops, and in each step the micro-kernel of the instruction."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def emit_boxes(builder: Builder, call: WalkerCall, kernel: Kernel) -> None:
 
 
 class _Inner(NamedTuple):
-    """What the code of the inner loops needs beside the locations of src and dst."""
+    """What the code of the inner loops needs besides the locations of src and dst."""
 
     elements: Elements
     box: BoxHead
-    # address of what follows the outer loops in the record
+    # address of what follows the outer loops in the instruction
     address: Value
     task: Task
 
@@ -70,7 +70,7 @@ def _emit_inner(inner: _Inner, src: Location, dst: Location, is_data: Value) -> 
         with otherwise:
             is_run = builder.icmp_signed("==", box.micro_kernel, int64(RUN))
             with builder.if_else(is_run) as (run, strided):
-                # both load the fields: loaded before the branch they would occupy registers
+                # both load the fields: loaded before the branch, these would occupy registers
                 with run:
                     rows, columns = _row_table(inner, is_data)
                     emit_copy(inner.elements, src, dst, rows, columns, box.src_end)

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.kernels.rows import StageArguments
 
-__all__ = ["CombineTypes", "OperationRows", "RowOperation", "emit_combine"]
+__all__ = ["CombineTypes", "emit_combine"]
 
 # Registers of one vector of an operation: a single test for rare numbers covers them all.
 _REGISTERS = 4
@@ -103,15 +103,15 @@ def _emit_rows(builder: Builder, stage: _Stage, operation: Operation, *, single:
     """Emit the operation on all rows; with `single` all elements of a row share one operand."""
     table = stage.table
 
-    def each(emit: Callable[[RowOperation], None]) -> None:
+    def each(emit: Callable[[_RowOperation], None]) -> None:
         with loop(builder, int64(0), table.rows) as row:
             rows = _rows_at(builder, stage, operation, row)
-            emit(RowOperation(operation, rows, table, single=single))
+            emit(_RowOperation(operation, rows, table, single=single))
 
     if operation not in SCALING or stage.types.streams:
         each(_emit_row)
         return
-    # a loop of its own for short rows: one for all has more addresses than registers
+    # a separate loop for short rows: a common one needs more addresses than there are registers
     is_block = builder.icmp_signed("==", table.columns, int64(BLOCK))
     with builder.if_else(is_block) as (block, other):
         with block:
@@ -121,16 +121,16 @@ def _emit_rows(builder: Builder, stage: _Stage, operation: Operation, *, single:
             each(_emit_row)
 
 
-def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) -> OperationRows:
+def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) -> _OperationRows:
     """Return where a row lies on each side."""
     types = stage.types
     src, dst, operand = (
         start.plus(builder, load_int64(builder, offsets, row))
         for start, offsets in zip(stage.starts, stage.tables, strict=True)
     )
-    # reciprocals lie as the operands do
+    # reciprocals are laid out like the operands
     factor_index = operand.index if operation in QUOTIENTS else int64(0)
-    return OperationRows(
+    return _OperationRows(
         Row.at(builder, types.src, src),
         Row.at(builder, types.dst, dst, streams=types.streams),
         Row.at(builder, types.work, operand),
@@ -138,12 +138,12 @@ def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) 
     )
 
 
-def _emit_short_row(row: RowOperation) -> None:
-    """Emit the operation on one row by one vector, which may write zeros behind it."""
+def _emit_short_row(row: _RowOperation) -> None:
+    """Emit the operation on one row as one vector, which may write zeros behind the row."""
     row.run_masked(int64(0), row.table.columns, row.table.extent)
 
 
-def _emit_row(row: RowOperation) -> None:
+def _emit_row(row: _RowOperation) -> None:
     """Emit the operation on one row of any length."""
     src, dst, operand, _ = row.rows
     sizes = vector_lanes(operand.dtype, _REGISTERS)
@@ -169,7 +169,7 @@ def _emit_row(row: RowOperation) -> None:
         row.run_masked(whole, tail, tail)
 
 
-class OperationRows(NamedTuple):
+class _OperationRows(NamedTuple):
     """One row of each side of an operation."""
 
     src: Row
@@ -179,15 +179,15 @@ class OperationRows(NamedTuple):
     factor: Row
 
 
-class RowOperation:
+class _RowOperation:
     """An operation on the vectors of one row; with `single` all elements share one operand."""
 
     def __init__(
-        self, operation: Operation, rows: OperationRows, table: CombineTable, *, single: bool
+        self, operation: Operation, rows: _OperationRows, table: CombineTable, *, single: bool
     ) -> None:
         self.rows, self.table = rows, table
         self._operation = operation
-        # loaded before the loop: LLVM cannot move the loads there, since stores may alias them
+        # loaded before the loop: LLVM cannot move the loads out, since stores may alias them
         self._one_operand = self._load_one(rows.operand) if single else None
         has_one_factor = operation is Operation.ADD_PRODUCT or (operation in QUOTIENTS and single)
         self._one_factor = self._load_one(rows.factor) if has_one_factor else None
@@ -240,7 +240,7 @@ class RowOperation:
         position = builder.and_(i, self.table.operand_mask)
         if count is None:
             return builder.bitcast(row.load(position, codec.lanes), kind)
-        # behind the row ones, so that nothing is divided by zero
+        # ones behind the row, so that nothing is divided by zero
         values = builder.bitcast(row.load_first(count, position), kind)
         mask = row.elements.lane_mask(count, codec.lanes)
         return builder.select(mask, values, codec.splat(kind, 1.0))

@@ -75,7 +75,7 @@ def emit_convert(builder: Builder, arguments: StageArguments, types: ConvertType
     if types.streams or any(DATA_TYPES[name].is_packed for name in (types.src, types.dst)):
         each(lambda src, dst: _emit_row(src, dst, table, types.work))
         return
-    # a loop of its own for rows of one block: it has no branches but for the prefetch
+    # a separate loop for rows of one block: only its prefetch branches
     is_block = builder.icmp_signed("==", table.columns, int64(BLOCK))
     is_block = builder.and_(is_block, builder.icmp_signed("==", table.extent, int64(0)))
     with builder.if_else(is_block) as (block, other):
@@ -145,9 +145,9 @@ def _registers(src: Row, dst: Row) -> int:
 
 
 def _each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVector) -> None:
-    """Emit vectors that start with whole bytes of a row of 4-bit elements.
+    """Emit vectors that start at whole bytes of a row of 4-bit elements.
 
-    The element in front of the first whole byte, and the one behind the last, are emitted alone.
+    The element before the first whole byte, and the one after the last, are emitted alone.
     """
     builder = packed.elements.builder
     is_odd = builder.and_(packed.start.index, int64(1))

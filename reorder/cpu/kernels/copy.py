@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 __all__ = ["InnerLoop", "RowTable", "emit_copy", "emit_strided"]
 
-# From this length on a call of memmove costs less than it saves.
+# From this length on, a call of memmove costs less than it saves.
 _MEMMOVE_NBYTES = 1024
 # Bytes of the longest mask.
 _MASK_NBYTES = 256
-# Runs of exactly these lengths, 2 to 256, are moved as one vector, of several registers if need be.
+# Runs of exactly these lengths, 2 to 256, are moved as one vector, which may take several
+# registers.
 _VECTOR_NBYTES = tuple(1 << k for k in range(1, _MASK_NBYTES.bit_length()))
 
 
@@ -94,8 +95,8 @@ def emit_copy(
             builder.branch(done)
     if has_masks() and not elements.streams:
         lane, line = (bits // elements.bits for bits in (LANE_BITS, LINE_BITS))
-        # whole rows of at least 16 bytes that fill no line are faster as two vectors that overlap:
-        # fewer accesses cross lines
+        # whole rows of at least 16 bytes and less than a line are faster as two overlapping
+        # vectors: fewer accesses cross lines
         is_between = builder.and_(
             builder.icmp_signed(">=", run.extent, int64(lane)),
             builder.icmp_signed("<", run.extent, int64(line)),
@@ -119,7 +120,7 @@ def emit_copy(
             builder.branch(moved)
     for lanes in counts:
         # vectors of lines must not overlap: non-temporal stores must write each line once, and
-        # where there are masks they are faster
+        # masked stores, where they exist, are faster
         if (elements.streams or has_masks()) and elements.fills_line(lanes):
             continue
         is_two = builder.and_(
@@ -153,7 +154,8 @@ def _emit_vectors(
     # if no element of a row is valid, src has no such row and must not be read
     data_rows = builder.select(builder.icmp_signed(">", valid, int64(0)), data_rows, rows.first)
     is_whole = builder.icmp_signed("==", valid, int64(lanes))
-    # the last address from which a vector may be loaded: it may exceed its run, but not src
+    # the last address from which a vector may be loaded: it may extend beyond its run, but not
+    # beyond src
     last_start = builder.sub(src_end, elements.nbytes(int64(lanes)))
     last_row = builder.add(elements.address_of(src), rows.src_span)
     is_inside = builder.or_(is_whole, builder.icmp_signed("<=", last_row, last_start))
@@ -220,7 +222,7 @@ def _emit_masked(
 def _emit_lines(
     elements: Elements, src: Location, dst: Location, rows: RowTable, run: InnerLoop
 ) -> None:
-    """Move whole rows of more than a line by vectors of a line, of which the last one is masked."""
+    """Move whole rows of more than a line by vectors of a line; the last one is masked."""
     builder = elements.builder
     lanes = LINE_BITS // elements.bits
     last = builder.and_(builder.sub(run.extent, int64(1)), int64(-lanes))
@@ -246,7 +248,7 @@ def _emit_pairs(
         both = [elements.load_vector(row_src.plus(builder, start), lanes) for start in starts]
         for start, vector in zip(starts, both, strict=True):
             elements.store_vector(vector, row_dst.plus(builder, start))
-    # a loop of its own: in the one above it would cost rows without zeros a tenth
+    # a separate loop: inside the one above it would slow rows without zeros down by a tenth
     with builder.if_then(builder.icmp_signed(">", skipped, int64(0))):
         for _, row_dst, _ in rows.each_row(elements, src, dst):
             emit_clear(elements, row_dst.plus(builder, run.valid), skipped)
@@ -331,10 +333,10 @@ def _copy_tail(elements: Elements, src: Location, dst: Location, count: Value, l
 
 
 def _load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
-    """Return a vector of `lanes` elements, all ones in the first `valid` and zeros in the others.
+    """Return a vector of `lanes` elements: all ones in the first `valid`, zeros in the others.
 
-    It is loaded from a constant of ones and then zeros, `valid` elements before the first zero: a
-    mask made by a comparison would be computed again for each row.
+    It is loaded from a constant of ones followed by zeros, `valid` elements before the first zero:
+    a mask made by a comparison would be recomputed for each row.
     """
     builder = elements.builder
     name = "memdesc.ones"

@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.walk import WalkerCall
     from reorder.cpu.schedule.record_pattern import FieldPattern, NumberPattern, Pattern
 
-__all__ = ["DecodeHead", "DecodeKernel", "FieldHead", "Numbers", "emit_decode"]
+__all__ = ["DecodeHead", "DecodeKernel", "FieldHead", "emit_decode"]
 
 
 class DecodeKernel(NamedTuple):
     """What the code depends on."""
 
     pattern: Pattern
-    # name of the type that it writes. Stores are usual ones: memory that was just allocated is
-    # zeroed by the system into the cache, and non-temporal stores would take twice as long there
+    # name of the type that it writes. Stores are temporal: the system has just zeroed freshly
+    # allocated memory through the cache, where non-temporal stores would take twice as long
     dtype: str
 
 
 class DecodeHead(NamedTuple):
-    """The program of a record; it is followed by a `FieldHead` for each field."""
+    """The instruction that decodes a record; a `FieldHead` for each field follows."""
 
     # blocks of a segment
     blocks: int
@@ -77,11 +77,11 @@ def emit_decode(builder: Builder, call: WalkerCall, kernel: DecodeKernel) -> Non
                     builder.add(start, builder.mul(block, field.advance))
                     for start, field in zip(starts, fields, strict=True)
                 ]
-                numbers = Numbers(builder, pattern.fields, addresses)
+                numbers = _Numbers(builder, pattern.fields, addresses)
                 _decode_block(numbers, kernel, builder.add(dst, builder.mul(block, int64(nbytes))))
 
 
-def _decode_block(numbers: Numbers, kernel: DecodeKernel, dst: Value) -> None:
+def _decode_block(numbers: _Numbers, kernel: DecodeKernel, dst: Value) -> None:
     """Decode one block to an address."""
     builder, pattern = numbers.builder, kernel.pattern
     lanes = min(MAX_LANES, pattern.block)
@@ -98,18 +98,18 @@ def _decode_block(numbers: Numbers, kernel: DecodeKernel, dst: Value) -> None:
         if offset is not None:
             add = builder.fadd if pattern.sign > 0 else builder.fsub
             values = add(values, offset(positions))
-        # a NaN that comes out of arithmetic has neither sign nor payload
+        # a NaN that arithmetic produces has neither sign nor payload
         nan = codec.splat(values.type, float("nan"))
         values = builder.select(builder.fcmp_unordered("uno", values, values), nan, values)
         _store(builder, codec.encode(values, "f32", kernel.dtype), dst, first, kernel)
 
 
 def _factors(
-    numbers: Numbers, factors: tuple[NumberPattern, ...], block: int
+    numbers: _Numbers, factors: tuple[NumberPattern, ...], block: int
 ) -> Callable[[range], Value]:
-    """Return what gives the product of some numbers for the elements of a vector.
+    """Return a function that gives the product of some numbers for the elements of a vector.
 
-    Where neighbours of a whole vector share it, it is computed once for the block.
+    If all elements of a vector share it, it is computed once for the block.
     """
     lanes = min(MAX_LANES, block)
     run = min(factor.run for factor in factors)
@@ -136,7 +136,7 @@ _F32 = ir.FloatType()
 _MAX_SPAN = 64
 
 
-class Numbers:
+class _Numbers:
     """The numbers of the elements of one block.
 
     Parameters
@@ -199,32 +199,32 @@ class Numbers:
         """Return the bits of elements of a field, in integers of at least a byte."""
         builder, field = self.builder, self._fields[index]
         offsets = [field.offsets[position] for position in positions]
-        unit = max(field.bits, BYTE_BITS)
-        codes = self._load(codec, index, [offset // unit for offset in offsets])
-        if field.bits == unit:
+        word = max(field.bits, BYTE_BITS)
+        codes = self._load(codec, index, [offset // word for offset in offsets])
+        if field.bits == word:
             return codes
-        shifts = [offset % unit for offset in offsets]
+        shifts = [offset % word for offset in offsets]
         wide = codec.integers(32)
         numbers = builder.zext(codes, wide)
         if any(shifts):
             numbers = builder.lshr(numbers, ir.Constant(wide, shifts))
-        if any(shift + field.bits < unit for shift in shifts):
+        if any(shift + field.bits < word for shift in shifts):
             numbers = builder.and_(numbers, codec.splat(wide, (1 << field.bits) - 1))
         return builder.trunc(numbers, codes.type)
 
     def _load(self, codec: Codec, index: int, places: list[int]) -> Value:
-        """Load units of a field, counted from the start of the block, into a vector."""
+        """Load words of a field, counted from the start of the block, into a vector."""
         builder = self.builder
-        unit = ir.IntType(max(self._fields[index].bits, BYTE_BITS))
+        word = ir.IntType(max(self._fields[index].bits, BYTE_BITS))
         low, span = min(places), max(places) - min(places) + 1
         if span > max(_MAX_SPAN, codec.lanes):
-            vector = ir.Constant(codec.vector(unit), ir.Undefined)
+            vector = ir.Constant(codec.vector(word), ir.Undefined)
             for lane, place in enumerate(places):
                 vector = builder.insert_element(
-                    vector, self._load_at(index, place, unit), _I32(lane)
+                    vector, self._load_at(index, place, word), _I32(lane)
                 )
             return vector
-        loaded = self._load_at(index, low, ir.VectorType(unit, span))
+        loaded = self._load_at(index, low, ir.VectorType(word, span))
         lanes = [place - low for place in places]
         if lanes == list(range(span)):
             return loaded
@@ -241,7 +241,7 @@ class Numbers:
         return loaded
 
     def _looked_up(self, codec: Codec, codes: Value, table: tuple[float, ...]) -> Value:
-        """Return the values of a table: by one shuffle of bytes where it is short, or by loads."""
+        """Return the values of a table: by one shuffle of bytes if it is short, else by loads."""
         builder, values = self.builder, codec.values("f32")
         is_short = len(table) == MAX_LANES and all(abs(value) <= 127 for value in table)  # noqa: PLR2004 - a byte
         is_whole = all(float(value).is_integer() for value in table)

@@ -63,7 +63,7 @@ class Elements:
         return ir.Constant(self.vector_type(lanes), None)
 
     def moved(self, location: Location, offset: Value) -> Location:
-        """Return a location moved by an offset of a record: bytes, or 4-bit elements."""
+        """Return a location moved by an offset of a table: in bytes, or in 4-bit elements."""
         if self.is_nibble:
             return location.plus(self.builder, offset)
         return Location(self.builder.add(location.address, offset), location.index)
@@ -91,8 +91,8 @@ class Elements:
     def rebased(self, location: Location) -> Location:
         """Return the same location with index 0, so that a loop keeps one register for it.
 
-        Spilled registers are loaded from the stack in each step, and such a load waits for stores
-        to addresses whose low 12 bits are equal (4K aliasing).
+        Spilled registers are reloaded from the stack in each step, and such a load waits for stores
+        to addresses with the same low 12 bits (4K aliasing).
         """
         if self.is_nibble:
             return location
@@ -142,7 +142,7 @@ class Elements:
         return pick(self.builder, low, picks, high)
 
     def lane_mask(self, count: Value, lanes: int) -> Value:
-        """Return the mask of the first `count` of some lanes; less than 0 is none, more is all."""
+        """Return the mask of the first `count` of some lanes: none if negative, all if larger."""
         builder = self.builder
         left = builder.select(builder.icmp_signed("<", count, int64(lanes)), count, int64(lanes))
         ones = builder.lshr(int64(-1), builder.sub(int64(I64.width), left))
@@ -151,7 +151,7 @@ class Elements:
         return builder.bitcast(narrow, ir.VectorType(ir.IntType(1), lanes))
 
     def load_masked(self, location: Location, mask: Value) -> Value:
-        """Return a vector whose lanes outside of a mask are zeros and not read."""
+        """Return a vector; lanes outside the mask are not read and become zeros."""
         kind = self.vector_type(mask.type.count)
         arguments = self._masked(location, kind, mask)
         return self._call_masked("load", kind, [*arguments, ir.Constant(kind, None)])
@@ -216,7 +216,7 @@ def emit_clear(elements: Elements, dst: Location, count: Value) -> None:
 
 
 def _clear_vectors(elements: Elements, dst: Location, count: Value) -> None:
-    """Write zeros: registers first, then ever shorter vectors."""
+    """Write zeros: whole registers first, then ever shorter vectors."""
     builder = elements.builder
     lanes = 1 if elements.is_nibble else register_bits() // elements.bits
     least = 1 if elements.is_nibble else max(1, _LEAST_BITS // elements.bits)

@@ -1,6 +1,6 @@
-"""LLVM instructions that all micro-kernels and stages are written with: loops, records, prefetches.
+"""LLVM instructions that all micro-kernels and stages are written with: loops, tables, prefetches.
 
-Addresses are LLVM's i64, like all numbers in records and tables.
+Addresses are LLVM's i64, like all numbers in tables.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ __all__ = [
     "prefetch",
 ]
 
-# Operands of LLVM instructions, their types, and what emits them. llvmlite ships no types, so
-# type checkers see Any.
+# Operands of LLVM instructions, their types, and the builder that emits them. llvmlite ships no
+# type stubs, so type checkers see Any.
 Value: TypeAlias = ir.Value
 Type: TypeAlias = ir.Type
 Builder: TypeAlias = ir.IRBuilder
@@ -100,7 +100,7 @@ def loop(builder: Builder, start: Value, stop: Value, step: Value | int = 1) -> 
 def _no_transformations(module: Value) -> Value:
     """Return the metadata that keeps LLVM from unrolling and vectorizing a loop.
 
-    The loops that profit from vectors use them already; for the others LLVM would double the code.
+    Loops that profit from vectors already use them; for the others LLVM would only double the code.
     """
     name = "memdesc.loop"
     if name not in module.namedmetadata:

@@ -1,7 +1,7 @@
 """Micro-kernels: two to four rows interleaved into one, and one row split into two to four.
 
-They replace the transposition where one loop group has two to four elements, and the other one
-comes in runs (see `LoopGroup.run`): whole vectors are interleaved, as c0 c1 c2 c0 c1 c2 ...
+They replace the transposition if one loop group has two to four elements and the other one comes in
+runs (see `LoopGroup.run`): whole vectors are interleaved, as c0 c1 c2 c0 c1 c2 ...
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from reorder.cpu.kernels.emit import int64, loop, minimum
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
+from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, keeps_addresses
 
 if TYPE_CHECKING:
@@ -20,12 +21,11 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
-__all__ = ["COUNTS", "MOST", "emit_interleaved"]
+__all__ = ["emit_interleaved"]
 
-COUNTS = (2, 3, 4)
-MOST = max(COUNTS)
-# Vectors are concatenated by powers of two: two of them, or four, of which one may be a copy.
-_PAIR, _ODD, _QUAD = COUNTS
+_COUNTS = tuple(range(2, MAX_INTERLEAVED + 1))
+# Powers of two of vectors are concatenated: two of them, or four, of which one may be a copy.
+_PAIR, _ODD, _QUAD = _COUNTS
 # Lanes of shorter vectors of 8- and 16-bit elements.
 _SHORT_LANES = 8, 4
 
@@ -38,7 +38,7 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
     builder, columns, rows = move.elements.builder, move.columns, move.rows
     has_all_rows, has_all_columns = _has_all(move, span)
     every_row = int64(0), rows.extent
-    for lanes, count in product(_lanes(move.elements.bits), COUNTS):
+    for lanes, count in product(_lanes(move.elements.bits), _COUNTS):
         is_count = builder.icmp_signed("==", rows.extent, int64(count))
         fits = builder.and_(has_all_rows, is_count)
         with builder.if_then(builder.and_(fits, _is_run(builder, columns.run, span, lanes))):
@@ -57,10 +57,10 @@ def emit_interleaved(move: Transposition, span: tuple[Value, Value], done: Value
 
 
 def _lanes(bits: int) -> list[int]:
-    """Return the lanes of the vectors that are tried, most first.
+    """Return the lanes of the vectors to try, most first.
 
-    Two 128-bit vectors are moved at once, of bytes one. Runs of 8 or 4 elements, as in blocks of
-    so many channels, take less.
+    Two 128-bit vectors are moved at once, or one of bytes. Runs of 8 or 4 elements, as in blocks of
+    that many channels, take less.
     """
     most = (LANE_BITS if bits == BYTE_BITS else 2 * LANE_BITS) // bits
     return [most, *_SHORT_LANES] if most > _SHORT_LANES[0] else [most]
@@ -122,7 +122,7 @@ def _emit_split(move: Transposition, count: int, lanes: int) -> None:
 def _starts(
     elements: Elements, group: LoopGroup, start: Location, count: int
 ) -> Callable[[int], Location]:
-    """Return what returns where a step of a short group is: kept in a register, or loaded."""
+    """Return a function that locates the steps of a short group: kept in registers, or loaded."""
     if not keeps_addresses():
         return lambda k: group.locate(elements, start, int64(k))
     found = [group.locate(elements, start, int64(k)) for k in range(count)]

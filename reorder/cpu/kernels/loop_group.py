@@ -39,7 +39,7 @@ class LoopGroup(NamedTuple):
     extent: Value
     # steps that hold data
     valid: Value
-    # the sequence consists of runs of this many steps; within a run the offset on the other side
+    # the sequence consists of runs of this many steps, within which the offset on the other side
     # grows by the extent of the other group, so a run of both groups is contiguous; 0: no runs
     run: Value
     # address of the offsets on the other side: bytes, or 4-bit elements
@@ -87,9 +87,9 @@ class Transposition(NamedTuple):
             )
 
     def may_read(self, columns: Value, span: ColumnSpan) -> Value:
-        """Whether all rows, in all steps of the loop, have so many columns before the end of src.
+        """Whether all rows, in all steps of the loop, have this many columns before the end of src.
 
-        What lies between the last element of a row and that column may be read, not used.
+        What lies between the last element of a row and that column may be read, but is not used.
         """
         elements, builder = self.elements, self.elements.builder
         repeat = load_fields(builder, self.repeat_at, RepeatLoop)

@@ -92,7 +92,7 @@ def _add(builder: Builder, address: Value, values: Value) -> None:
 def _sum_of_groups(builder: Builder, src: Value, lanes: int, size: int) -> Value:
     """Return the sums of groups of contiguous elements, a group in each lane.
 
-    A group is loaded as one integer; two shifts extract each byte with its sign.
+    A group is loaded as one integer, from which two shifts extract each byte with its sign.
     """
     bits = BYTE_BITS * size
     groups, sums = ir.VectorType(ir.IntType(bits), lanes), ir.VectorType(_SUM, lanes)

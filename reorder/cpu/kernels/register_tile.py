@@ -25,8 +25,8 @@ __all__ = ["emit_tile", "tile_heights", "tile_shapes"]
 # Most registers of a cache line that hold a tile. Its transposition needs as many again; only
 # AVX-512 has registers of this width, and it has 32.
 _TILE_REGISTERS = 16
-# Registers of 128 bits that hold a group of rows where a tile is moved in groups: half of those of
-# ARM, since the transposition needs as many again.
+# Registers of 128 bits that hold a group of rows when a tile is moved in groups: half of ARM's,
+# since the transposition needs as many again.
 _GROUP_REGISTERS = 16
 # Number of heights: from a cache line down to a sixteenth of it.
 _HEIGHTS = 5
@@ -72,7 +72,7 @@ def emit_tile(
 ) -> None:
     """Move one tile; `tables` hold the offsets of its rows in src and of its columns in dst.
 
-    Columns before `first_column`, which the tile before has stored, are left out.
+    Columns before `first_column`, which the previous tile has stored, are left out.
     """
     builder = elements.builder
     row_table, column_table = tables
@@ -113,7 +113,7 @@ def _columns(elements: Elements, lines: list[Value]) -> Iterator[Value]:
     height, width = len(lines), lines[0].type.count
     lane = LANE_BITS // elements.bits
     if keeps_addresses() and width > lane:
-        # registers of one lane: there are no lanes to exchange
+        # registers of one lane have no lanes to exchange
         for first in range(0, width, lane):
             lanes = range(first, first + lane)
             yield from _columns(elements, [pick(builder, line, lanes) for line in lines])

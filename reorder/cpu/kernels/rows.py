@@ -69,12 +69,12 @@ class Row(NamedTuple):
         self.elements.store_vector(codes, location, non_temporal=non_temporal)
 
     def load_first(self, count: Value, i: Value) -> Value:
-        """Return a vector of `ZEROED_LANES`: some elements from the i-th one on, and zeros."""
+        """Return a vector of `ZEROED_LANES`: some elements from the i-th one on, then zeros."""
         location = self.start.plus(self.elements.builder, i)
         return self.elements.load_masked(location, self.elements.lane_mask(count, ZEROED_LANES))
 
     def store_first(self, codes: Value, i: Value, count: Value, extent: Value) -> None:
-        """Write the first `count` codes of a vector from the i-th element on, and zeros behind."""
+        """Write the first `count` codes of a vector from the i-th element on, then zeros."""
         elements, lanes = self.elements, codes.type.count
         codes = elements.builder.select(
             elements.lane_mask(count, lanes), codes, elements.zeros(lanes)
@@ -120,8 +120,8 @@ def each_vector(
 ) -> None:
     """Emit vectors that cover a span: of the widest size that fits, the tail by narrower ones.
 
-    With `overlaps` the last vector may overlap the one before it, so what is emitted must give
-    the same result when it runs twice on an element.
+    With `overlaps` the last vector may overlap the one before it, so the emitted code must give the
+    same result when it runs twice on an element.
     """
     first, last = span
     lanes, *narrower = sizes
@@ -176,7 +176,7 @@ def emit_zeroed(
     table: ConvertTable | CombineTable,
     emit: Callable[[], None],
 ) -> Iterator[None]:
-    """Emit code for rows that masked stores write; in the context, emit that for other rows."""
+    """Emit the code for rows that masked stores write; in the context, emit that for other rows."""
     if not masks_elements(*dtypes):
         yield
         return
@@ -191,7 +191,7 @@ def emit_zeroed(
 def table_addresses(
     builder: Builder, address: Value, kind: type[NamedTuple], rows: Value, count: int
 ) -> list[Value]:
-    """Return the addresses of the tables that follow a table, each of `rows` entries."""
+    """Return the addresses of the offset tables that follow a table, each of `rows` entries."""
     first = builder.add(address, int64(nbytes_of(kind)))
     size = builder.mul(rows, int64(WORD_NBYTES))
     return [builder.add(first, builder.mul(size, int64(k))) for k in range(count)]

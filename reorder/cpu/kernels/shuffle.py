@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["LANE_BITS", "concatenate", "exchange", "mask", "pick", "transpose"]
+__all__ = ["LANE_BITS", "concatenate", "exchange", "pick", "transpose"]
 
 # Shuffles within lanes of this many bits are one instruction on all processors.
 LANE_BITS = 128
@@ -33,7 +33,7 @@ def transpose(builder: Builder, vectors: list[Value]) -> list[Value]:
     halves = _interleavings(count, lane)
     if transposes_pairs() and len(vectors) == lane:
         # rows of one parity are transposed as 2 x 2 matrices of 1, 2, 4 ... elements; then both
-        # parities are interleaved, which LLVM does by a store where that is no slower (st2)
+        # parities are interleaved, for which LLVM uses a store (st2) where that is no slower
         even, odd = vectors[::2], vectors[1::2]
         for k in range(len(even).bit_length() - 1):
             even, odd = (_exchange_pairs(builder, part, 1 << k) for part in (even, odd))
@@ -59,7 +59,7 @@ def _interleavings(count: int, lane: int) -> list[Value]:
             for first in range(0, count, lane)
             for k in range(lane // 2)
         )
-        halves.append(mask(j for pair in both for j in pair))
+        halves.append(_mask(j for pair in both for j in pair))
     return halves
 
 
@@ -67,7 +67,7 @@ def _exchange_pairs(builder: Builder, vectors: list[Value], width: int) -> list[
     """Exchange a bit of the row index with the same bit of the column index: `width`, 1 << bit."""
     count = vectors[0].type.count
     masks = [
-        mask(
+        _mask(
             first + start + k
             for start in range(half, count, 2 * width)
             for first in (0, count)
@@ -94,7 +94,7 @@ def exchange(builder: Builder, vectors: list[Value], lane: int) -> list[Value]:
     width = len(vectors) * lane // 2
     results = []
     for half in (0, width):
-        both = mask(
+        both = _mask(
             first + half + k for first in range(0, 2 * count, 2 * width) for k in range(width)
         )
         joined = [
@@ -107,7 +107,7 @@ def exchange(builder: Builder, vectors: list[Value], lane: int) -> list[Value]:
 def concatenate(builder: Builder, vectors: list[Value]) -> Value:
     """Join a power of two of vectors into one."""
     while len(vectors) > 1:
-        both = mask(range(2 * vectors[0].type.count))
+        both = _mask(range(2 * vectors[0].type.count))
         vectors = [
             builder.shuffle_vector(*vectors[k : k + 2], both) for k in range(0, len(vectors), 2)
         ]
@@ -119,10 +119,10 @@ def pick(
 ) -> Value:
     """Return the elements of a vector, or of two concatenated ones, at some indices."""
     other = ir.Constant(vector.type, ir.Undefined) if second is None else second
-    return builder.shuffle_vector(vector, other, mask(indices))
+    return builder.shuffle_vector(vector, other, _mask(indices))
 
 
-def mask(indices: Iterable[int]) -> Value:
+def _mask(indices: Iterable[int]) -> Value:
     """Return the constant mask of a shuffle: the indices of the elements that it picks."""
     chosen = list(indices)
     return ir.Constant(ir.VectorType(ir.IntType(32), len(chosen)), chosen)

@@ -1,4 +1,4 @@
-"""The walker over tiles: it runs the steps of each tile, at the offsets of the tile."""
+"""The walker of tiles: it runs the steps of each tile, at the offsets of the tile."""
 
 from __future__ import annotations
 

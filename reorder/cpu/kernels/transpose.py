@@ -29,10 +29,11 @@ from reorder.cpu.kernels.emit import (
     minimum,
     prefetch,
 )
-from reorder.cpu.kernels.interleave import MOST, emit_interleaved
+from reorder.cpu.kernels.interleave import emit_interleaved
 from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape, entry_address
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
+from reorder.cpu.schedule.select import MAX_INTERLEAVED
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, is_x86
 
@@ -41,13 +42,13 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
-__all__ = ["MAX_COLUMNS", "EdgeTables", "emit_transposed"]
+__all__ = ["emit_transposed"]
 
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.
 _SWEEP_NBYTES = 128
-# Most columns of a sweep: two lines that are written and one that is prefetched for each, with
-# those of the rows, are half of the first-level cache.
+# Most columns of a sweep: two lines written and one prefetched for each of them, plus those of the
+# rows, take half of the first-level cache.
 _SWEEP_COLUMNS = 64
 # Rows are prefetched this many tiles before they are read.
 _PREFETCH_DISTANCE = 8
@@ -70,7 +71,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     data = span._replace(last=minimum(builder, stop, move.columns.valid))
     done, cleared = (builder.append_basic_block(name) for name in ("moved", "cleared"))
     shorter = minimum(builder, rows.extent, move.columns.extent)
-    with builder.if_then(builder.icmp_signed("<=", shorter, int64(MOST))):
+    with builder.if_then(builder.icmp_signed("<=", shorter, int64(MAX_INTERLEAVED))):
         emit_interleaved(move, (data.first, data.last), done)
     for height in tile_heights(elements.bits, streams=elements.streams):
         _emit_tiles(move, data, height, done)
@@ -80,7 +81,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
     builder.position_at_end(done)
     first = maximum(builder, span.first, move.columns.valid)
     with builder.if_then(builder.icmp_signed("<", first, stop)):
-        # columns that lie one behind the other are cleared at once
+        # contiguous columns are cleared at once
         run = maximum(builder, move.columns.run, int64(1))
         is_run = builder.icmp_signed(">=", run, stop)
         rest = builder.or_(builder.urem(first, run), builder.urem(stop, run))
@@ -96,7 +97,7 @@ def emit_transposed(move: Transposition, span: ColumnSpan) -> None:
 
 
 def _emit_tiles(move: Transposition, span: ColumnSpan, height: int, done: Value) -> None:
-    """Move tiles of a height, then branch to `done`, if the rows are suited to it."""
+    """Move tiles of a height, then branch to `done`, if the rows suit that height."""
     elements, rows = move.elements, move.rows
     builder, bits = elements.builder, elements.bits
     # the last tile overlaps the one before it, so it moves some rows twice
@@ -122,14 +123,14 @@ def _emit_tiles(move: Transposition, span: ColumnSpan, height: int, done: Value)
 def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> None:
     """Move tiles of one shape, in sweeps: some columns of all rows, then the next columns.
 
-    A sweep uses whole cache lines of src while they are in the cache. The tail of the columns,
-    which wide tiles leave, is moved by tiles of one lane.
+    A sweep uses whole cache lines of src while they are in the cache. The columns that wide tiles
+    leave over are moved by tiles of one lane.
     """
     elements = move.elements
     builder = elements.builder
     height, width = shape
     lane = TileShape(height, LANE_BITS // elements.bits)
-    edge = EdgeTables(elements, lane)
+    edge = _EdgeTables(elements, lane)
     is_narrow = edge.is_narrow(span)
     last_column = maximum(builder, builder.sub(span.last, int64(lane.width)), span.first)
     # a select instead of a branch, for which LLVM would duplicate the loop; narrow tiles start with
@@ -184,16 +185,16 @@ def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
     count = _SWEEP_NBYTES * BYTE_BITS // elements.bits
     columns = int64(count if elements.streams else min(count, _SWEEP_COLUMNS))
     if elements.streams:
-        # two blocks of rows make two lines of dst, whose stores should follow each other
+        # two blocks of rows make two lines of dst, which should be stored in succession
         is_two = builder.icmp_signed("<=", last_row, int64(height))
         columns = builder.select(is_two, int64(count // 2), columns)
     # one block of rows needs no sweeps
     is_one = builder.icmp_signed("<=", last_row, int64(0))
-    return builder.select(is_one, int64(MAX_COLUMNS), columns)
+    return builder.select(is_one, int64(_MAX_COLUMNS), columns)
 
 
 def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: TileShape) -> None:
-    """Prefetch the lines of dst that the next tile of the same columns is the first one to write.
+    """Prefetch the lines of dst that the next tile of the same columns is the first to write.
 
     They are those in which that tile ends, if tiles are as high as lines. Measured on x86 only.
     """
@@ -216,7 +217,7 @@ class _Sweep(NamedTuple):
     span: ColumnSpan
 
 
-def _prepare_edge(edge: EdgeTables, move: Transposition, sweep: _Sweep) -> Value:
+def _prepare_edge(edge: _EdgeTables, move: Transposition, sweep: _Sweep) -> Value:
     """Write the tables that edge tiles need, and prefetch; returns the table of the rows."""
     builder = edge.elements.builder
     row, start, stop, span = sweep
@@ -276,14 +277,14 @@ def _emit_scalar(move: Transposition, span: ColumnSpan) -> None:
             elements.store(elements.zero, target.plus(builder, row))
 
 
-# Upper bound of the columns of a call, and the length of the row of zeros. Tiling cuts loop groups
-# to fewer elements.
-MAX_COLUMNS = 1 << 11
+# Upper bound of the columns of a call, and length of the row of zeros. Tiling cuts loop groups to
+# fewer elements.
+_MAX_COLUMNS = 1 << 11
 # Bytes of the widest elements: all kernels of a module share the zeros.
 _MAX_ELEMENT_NBYTES = 8
 
 
-class EdgeTables:
+class _EdgeTables:
     """Tables and buffers of edge tiles, on the stack of the kernel."""
 
     def __init__(self, elements: Elements, shape: TileShape) -> None:
@@ -298,7 +299,7 @@ class EdgeTables:
         unread = cgutils.alloca_once(builder, BYTE, size=self.height * size)
         unread.align = LINE_NBYTES
         self.unread = builder.ptrtoint(unread, I64)
-        zeros = _zeros(builder, (MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
+        zeros = _zeros(builder, (_MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
         self.zeros = builder.ptrtoint(zeros, I64)
 
     def _offset(self, address: Value, start: Location) -> Value:

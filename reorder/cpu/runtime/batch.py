@@ -35,7 +35,7 @@ _ORIGIN = np.array([Point(0, 0)], np.int64)
 
 
 class Batch(Protocol):
-    """Boxes that are run together."""
+    """Boxes that run together."""
 
     @property
     def direct_job(self) -> Job | None:
@@ -168,10 +168,10 @@ class BatchBuilder:
         prefetches = self.machine.prefetches(self.nbytes, self.threads, streams=kernel.streams)
         program, workloads = encode(boxes, bits, src_end, prefetches=prefetches)
         nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
-        # two 4-bit elements of one byte must not be written by two threads
+        # two threads must not write the two 4-bit elements of one byte
         shares = self.partition(workloads, nbytes, is_whole=kernel.is_packed)
         return BoxBatch(program, shares, kernel, indirect)
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
-        """Partition records that write a number of bytes; with `is_whole` one thread gets all."""
+        """Partition instructions that write some bytes; `is_whole` gives one thread all."""
         return partition(workloads, nbytes, 1 if is_whole else self.threads, self.machine)

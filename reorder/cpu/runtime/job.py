@@ -18,7 +18,7 @@ __all__ = ["JOB", "Job", "make_job"]
 
 
 class Job(NamedTuple):
-    """What a walker takes beside src and dst, and its chunks; compiled code reads the record."""
+    """What a walker takes besides src and dst, and its chunks: a table for compiled code."""
 
     # address of the compiled walker
     walker: int

@@ -1,4 +1,4 @@
-"""Jobs that are joined to one: a call then runs them without Python code between them."""
+"""Jobs joined into one: a call then runs them without Python code in between."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["JoinedJob", "joined_walker_at"]
 
 
 class _Part(NamedTuple):
-    """One of the jobs: a range of the steps of all, and what its walker takes."""
+    """One of the jobs: its range of the steps of all, and what its walker takes."""
 
     first: int
     last: int
@@ -37,7 +37,7 @@ class _Part(NamedTuple):
 
 
 class JoinedJob:
-    """Jobs with fixed points as one job, whose chunks are those of all, one job after the other.
+    """Jobs with fixed points as one job, whose chunks are those of all of them, in order.
 
     Threads run them at once, so no job may read what another one writes, and no two may write
     elements of one byte. Without workers the caller runs the chunks in their order.

@@ -1,10 +1,10 @@
 """Scratch: slots for the tiles of one thread, in a block that all threads share.
 
-They are not on the stack, since threads of callers may have 64 KiB of it. A call of the walker over
-tiles takes a free scratch of the block, and frees it at its end. It begins to look at a place that
-depends on the stack of the thread, so that a thread finds the one that is in its caches.
+They are not on the stack, of which callers' threads may have only 64 KiB. A call of the walker of
+tiles takes a free scratch of the block, and frees it at its end. The search starts at a place that
+depends on the stack of the thread, so that a thread finds the scratch that is in its caches.
 
-The block is `ScratchHead`, then a lock for each scratch in a cache line of its own, then these.
+The block is `ScratchHead`, then a lock for each scratch in its own cache line, then the scratches.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["SCRATCH_BLOCK", "free_scratch", "slots_of", "take_scratch"]
 
 # Every `Base` but src and dst is a slot.
 _SLOTS = len(Base) - Base.SRC_ELEMENTS
-# How many there are; the system gives them memory when they are first used. A call that finds none
+# How many there are; the system gives them memory at their first use. A call that finds none free
 # waits for one: none is held for longer than the call of a walker.
 _COUNT = 256
 _NBYTES = _SLOTS * SLOT_NBYTES
@@ -51,8 +51,8 @@ class ScratchHead(NamedTuple):
 _HEAD = fields_of(ScratchHead)
 _LOCKS_AT = SHARED_NBYTES
 _SLOTS_AT = _LOCKS_AT + _COUNT * SHARED_NBYTES
-# Fibonacci hashing: the odd number next to 2**64 divided by the golden ratio, as a signed number.
-# Stacks are apart by at least 16 KiB; the highest bits of the product are the place.
+# Fibonacci hashing: the odd number closest to 2**64 divided by the golden ratio, as a signed
+# number. Stacks are at least 16 KiB apart; the highest bits of the product are the place.
 _FACTOR = 0x9E3779B97F4A7C15 - (1 << 64)
 _STACK_SHIFT, _PLACE_SHIFT = 14, 64 - (_COUNT - 1).bit_length()
 
@@ -80,13 +80,13 @@ def free_scratch(block: int, number: int) -> None:
 
 
 def _allocate() -> NDArray[np.uint8]:
-    """Return the block: pages that nothing has written take no memory."""
+    """Return the block: pages that were never written take no memory."""
     memory = np.zeros(_SLOTS_AT + _COUNT * _NBYTES + SHARED_NBYTES, np.uint8)
     return memory[-address_of(memory) % SHARED_NBYTES :]
 
 
 def _free_all() -> None:
-    """Free all in a forked child, which has none of the threads that would."""
+    """Free all of them in a forked child, which has none of the threads that would."""
     _BLOCK[_LOCKS_AT:_SLOTS_AT] = 0
 
 

@@ -3,10 +3,10 @@
 A step reads one buffer and writes another. A buffer is the tile in src or in dst, or a slot of
 scratch, in which the tile is dense, in the order of its nodes.
 
-A tile takes these steps in this order, each only if it is needed: prefetch later tiles; move out of
-src; convert to the working type; run the post-ops, of which the first may load elements of src and
-the last may store elements of dst; convert to the type of dst; move into dst, which writes the
-padding too.
+A tile takes these steps in this order, each only if needed: prefetch later tiles; move out of src;
+convert to the working type; run the post-ops, of which the first may load elements of src and the
+last may store elements of dst; convert to the type of dst; move into dst, which writes the padding
+too.
 """
 
 from __future__ import annotations
@@ -65,122 +65,9 @@ if TYPE_CHECKING:
     from reorder.cpu.schedule.tiles import Tile
 
 __all__ = [
-    "Code",
-    "StepOperand",
     "StepWriter",
-    "TileBuffer",
-    "combine",
-    "fits_slots_as_bytes",
-    "move",
     "steps_of",
 ]
-
-# A type of each width: elements that are not converted share a stage.
-_SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
-
-
-def steps_of(config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]) -> list[Step]:
-    """Return the steps for tiles of one shape; parameters as for `StepWriter`."""
-    writer = StepWriter(config, tile, outer_strides)
-    if config.moves_packed:
-        src, dst = writer.in_place(Base.SRC, config.src), writer.in_place(Base.DST, config.dst)
-        move(writer, src, dst, pads=True)
-        return writer.steps
-    buffer = _read(writer)
-    in_dst = writer.in_place(Base.DST, config.dst)
-    dtype = _computed(writer, config.dst, in_place=tile.writes)
-    is_packed_later = dtype != config.dst
-    target = in_dst if tile.writes and not is_packed_later else writer.slot(Base.RESULT, dtype)
-    buffer = _run_post_ops(writer, buffer, target)
-    # elements that are not converted need no second slot
-    is_moved_only = buffer.base is Base.SRC_ELEMENTS and buffer.dtype == target.dtype
-    if buffer.base is not target.base and not (is_moved_only and not tile.writes):
-        buffer = _change(writer, buffer, target)
-    if not tile.writes:
-        move(writer, buffer, in_dst, pads=True)
-    elif is_packed_later:
-        writer.convert(buffer, in_dst)
-    return writer.steps
-
-
-def _computed(writer: StepWriter, dtype: str, *, in_place: bool) -> str:
-    """Return the type of a side's elements where they are computed with, or moved.
-
-    Integers of 4 bits are bytes there: they are unpacked before, or packed after that. One
-    conversion that does all needs no bytes.
-    """
-    config = writer.config
-    is_integer = DATA_TYPES[dtype].is_packed and isinstance(FORMATS[dtype], IntegerFormat)
-    if not is_integer or (in_place and config.is_direct):
-        return dtype
-    if not fits_slots_as_bytes(writer, pads=True):
-        return dtype
-    return narrow_working_type(dtype, dtype, arithmetic=False)
-
-
-def _read(writer: StepWriter) -> TileBuffer:
-    """Return the elements of src: in place, or moved into a slot."""
-    config, reads = writer.config, writer.tile.reads
-    src = writer.in_place(Base.SRC, config.src)
-    dtype = _computed(writer, config.src, in_place=reads)
-    if reads and dtype == config.src:
-        return src
-    slot = writer.slot(Base.SRC_ELEMENTS, dtype)
-    if reads:
-        return writer.convert(src, slot)
-    if config.prefetches:
-        writer.prefetch(src)
-    return move(writer, src, slot)
-
-
-def _read_old(writer: StepWriter) -> TileBuffer:
-    """Return the values that dst holds before the reorder."""
-    config = writer.config
-    old = writer.in_place(Base.DST, config.dst)
-    if not writer.tile.writes:
-        old = move(writer, old, writer.slot(Base.OLD_ELEMENTS, config.dst))
-    if config.dst == config.work:
-        return old
-    return _change(writer, old, writer.slot(Base.OLD_VALUES, config.work))
-
-
-def _change(writer: StepWriter, src: TileBuffer, dst: TileBuffer) -> TileBuffer:
-    """Convert, or move where the types are equal: by whole lines where dst is streamed."""
-    if src.dtype != dst.dtype:
-        return writer.convert(src, dst)
-    if src.is_slot and dst.base is Base.DST and writer.config.streams:
-        bits = _SAME_BITS[src.bits]
-        return writer.convert(src._replace(dtype=bits), dst._replace(dtype=bits), as_codes=True)
-    return move(writer, src, dst, pads=writer.zeroed_extent(dst) > 0)
-
-
-def _run_post_ops(writer: StepWriter, buffer: TileBuffer, target: TileBuffer) -> TileBuffer:
-    """Convert to values if needed, and run all operations; the last one may write the target."""
-    config, work = writer.config, writer.config.work
-    post_ops = config.post_ops
-    old = _read_old(writer) if config.bound.beta else None
-    if config.subtracts_wide:
-        # the difference of numbers of more than 24 bits is exact in f64 only
-        buffer = _change(writer, buffer, writer.slot(Base.RESULT, config.difference))
-        buffer = combine(writer, buffer, buffer, post_ops.pop(0), config.difference)
-        buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
-    else:
-        has_values = _loads(buffer.dtype) if post_ops else config.is_direct
-        if buffer.dtype != work and not has_values:
-            buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
-    for k, post_op in enumerate(post_ops):
-        is_last = k == len(post_ops) - 1
-        has_stage = buffer.dtype == work or config.has_stage(buffer.dtype, target.dtype)
-        stores = target.dtype == work or (_loads(target.dtype) and has_stage)
-        dst = target if is_last and stores else writer.slot(Base.VALUES, work)
-        buffer = combine(writer, buffer, dst, post_op, work, old)
-    return buffer
-
-
-def _loads(dtype: str) -> bool:
-    """Whether operations load and store elements of a type: not 4-bit ones, which share bytes."""
-    return not DATA_TYPES[dtype].is_packed
-
 
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
@@ -188,7 +75,7 @@ _PREFETCH_NBYTES = 8192
 _MAX_PREFETCHED_BITS = 2048
 
 
-class TileBuffer(NamedTuple):
+class _TileBuffer(NamedTuple):
     """A buffer that holds a tile: elements of a type, with a stride for each node of the tile."""
 
     # a `Base` or an address
@@ -208,12 +95,12 @@ class TileBuffer(NamedTuple):
         """Width of an element."""
         return DATA_TYPES[self.dtype].bits
 
-    def reordered(self, order: list[int]) -> TileBuffer:
+    def reordered(self, order: list[int]) -> _TileBuffer:
         """Return the buffer for a tile whose nodes are taken in another order."""
         return self._replace(strides=[self.strides[k] for k in order])
 
 
-class Code(NamedTuple):
+class _Code(NamedTuple):
     """The code that a step calls, and its arguments: fields of a `Step`."""
 
     walker: int
@@ -222,7 +109,7 @@ class Code(NamedTuple):
     task_count: int = 1
 
 
-class StepOperand(NamedTuple):
+class _StepOperand(NamedTuple):
     """The third side of a step, which arithmetic has: fields of a `Step`."""
 
     base: int = Base.SRC
@@ -261,24 +148,24 @@ class StepWriter:
         writer.steps = self.steps
         return writer
 
-    def slot(self, base: Base, dtype: str) -> TileBuffer:
+    def slot(self, base: Base, dtype: str) -> _TileBuffer:
         """Return a slot of scratch that holds the tile."""
         nbits = prod(node.valid for node in self.nodes) * DATA_TYPES[dtype].bits
         # a longer tile would overwrite the next slot
         assert nbits <= SLOT_BITS  # noqa: S101 - tiles are cut to fit
-        return TileBuffer(base, dtype, NO_OPERAND, self.dense)
+        return _TileBuffer(base, dtype, NO_OPERAND, self.dense)
 
-    def in_place(self, base: Base, dtype: str) -> TileBuffer:
+    def in_place(self, base: Base, dtype: str) -> _TileBuffer:
         """Return the tile where it lies in src, or in dst."""
-        return TileBuffer(base, dtype, int(base), [node.strides[base] for node in self.nodes])
+        return _TileBuffer(base, dtype, int(base), [node.strides[base] for node in self.nodes])
 
-    def end_of(self, buffer: TileBuffer) -> int:
+    def end_of(self, buffer: _TileBuffer) -> int:
         """Return how many elements of a buffer may be read."""
         if buffer.is_slot:
             return SLOT_BITS // buffer.bits
         return self.config.ends[buffer.placed_by]
 
-    def streams(self, dst: TileBuffer, columns: int) -> bool:
+    def streams(self, dst: _TileBuffer, columns: int) -> bool:
         """Whether rows are written to dst by non-temporal stores."""
         is_packed = DATA_TYPES[dst.dtype].is_packed
         if dst.base is not Base.DST or is_packed or self.zeroed_extent(dst):
@@ -287,29 +174,29 @@ class StepWriter:
         is_long = self.config.streams_rows and self.tile.reads and nbits >= LONG_ROW_BITS
         return is_long or (self.config.streams and nbits >= LINE_BITS)
 
-    def zeroed_extent(self, dst: TileBuffer) -> int:
+    def zeroed_extent(self, dst: _TileBuffer) -> int:
         """Return how many elements a row of dst has with the zeros behind it; 0: no zeros."""
         padded = [node for node in self.tile.inner if node.valid < node.extent]
-        # a tile that is written in place has no others than the innermost one
+        # a tile that is written in place has padding in the innermost node only
         return padded[0].extent if padded and self.tile.writes and dst.base is Base.DST else 0
 
-    def masked_extent(self, dst: TileBuffer, columns: int) -> int:
-        """Return how many elements masked stores write for a row: short ones, and zeros behind."""
+    def masked_extent(self, dst: _TileBuffer, columns: int) -> int:
+        """Return how many elements masked stores write for a row with its zeros; 0: none."""
         return self.zeroed_extent(dst) or (columns if columns < ZEROED_LANES else 0)
 
-    def prefetch_distance(self, src: TileBuffer, rows: TileRows) -> int:
+    def prefetch_distance(self, src: _TileBuffer, rows: TileRows) -> int:
         """Return how many bytes ahead rows are prefetched; 0: not at all."""
         if src.base is not Base.SRC or not self.config.prefetches:
             return 0
         if rows.rows == 1:
-            return _PREFETCH_NBYTES  # it goes on in the next tile
+            return _PREFETCH_NBYTES  # it continues in the next tile
         # what follows each row, if that is read soon, or the row of the next tile
         nbytes = rows.columns * src.bits // BYTE_BITS
         if not self._is_followed_soon(src, rows.columns) and self.tile.outer:
             return abs(self.tile.outer[-1].strides[src.base]) * src.bits // BYTE_BITS
         return max(nbytes, _PREFETCH_NBYTES // rows.rows)
 
-    def _is_followed_soon(self, src: TileBuffer, columns: int) -> bool:
+    def _is_followed_soon(self, src: _TileBuffer, columns: int) -> bool:
         """Whether what follows rows of src is read while it is still in the caches of the core."""
         if any(abs(stride) == columns for stride in src.strides):
             return True
@@ -322,19 +209,19 @@ class StepWriter:
         nbytes = tiles * prod(node.valid for node in self.nodes) * bits // BYTE_BITS
         return nbytes <= OWN_CACHE_NBYTES // 2
 
-    def convert(self, src: TileBuffer, dst: TileBuffer, *, as_codes: bool = False) -> TileBuffer:
+    def convert(self, src: _TileBuffer, dst: _TileBuffer, *, as_codes: bool = False) -> _TileBuffer:
         """Convert into another type; with `as_codes` only the width of codes changes."""
         rows = tile_rows(self.nodes, [src.strides, dst.strides])
         distance = self.prefetch_distance(src, rows)
         extent = self.masked_extent(dst, rows.columns)
-        record = ConvertTable(rows.rows, rows.columns, extent, distance)
+        head = ConvertTable(rows.rows, rows.columns, extent, distance)
         src_table, dst_table = rows.tables
-        program = self.config.keep([*record, *src_table, *dst_table])
+        program = self.config.keep([*head, *src_table, *dst_table])
         streams = self.streams(dst, rows.columns)
         stage = convert_stage(src.dtype, dst.dtype, streams=streams, as_codes=as_codes)
-        return self.step(Code(stage, program), src, dst)
+        return self.step(_Code(stage, program), src, dst)
 
-    def prefetch(self, src: TileBuffer) -> None:
+    def prefetch(self, src: _TileBuffer) -> None:
         """Prefetch what follows each row of the tile: the rows of a later tile."""
         order = sorted(range(len(self.nodes)), key=lambda k: -abs(src.strides[k]))
         nodes = tuple(self.nodes[k] for k in order)
@@ -342,35 +229,144 @@ class StepWriter:
         (table,) = rows.tables
         if rows.columns * src.bits > _MAX_PREFETCHED_BITS:
             return
-        record = PrefetchTable(rows.rows, rows.columns * src.bits // BYTE_BITS, src.bits)
+        head = PrefetchTable(rows.rows, rows.columns * src.bits // BYTE_BITS, src.bits)
         following = (start + rows.columns for start in table)
-        self.step(Code(prefetch_stage(), self.config.keep([*record, *following])), src, src)
+        self.step(_Code(prefetch_stage(), self.config.keep([*head, *following])), src, src)
 
     def step(
         self,
-        code: Code,
-        src: TileBuffer,
-        dst: TileBuffer,
+        code: _Code,
+        src: _TileBuffer,
+        dst: _TileBuffer,
         *,
         shift: int = 0,
-        operand: StepOperand = StepOperand(),  # noqa: B008 - a constant
-    ) -> TileBuffer:
+        operand: _StepOperand = _StepOperand(),  # noqa: B008 - a constant
+    ) -> _TileBuffer:
         """Write a step; returns where it leaves the tile."""
         src_side, dst_side = (src.base, src.placed_by, shift), (dst.base, dst.placed_by, shift)
         self.steps.append(Step(*code, *src_side, *dst_side, *operand))
         return dst
 
 
-# Slots for 4-bit elements unpacked to bytes: the first two that are neither src nor dst are used.
+# A type of each width: elements that are not converted share a stage.
+_SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
+
+
+def steps_of(config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]) -> list[Step]:
+    """Return the steps for tiles of one shape; parameters as for `StepWriter`."""
+    writer = StepWriter(config, tile, outer_strides)
+    if config.moves_packed:
+        src, dst = writer.in_place(Base.SRC, config.src), writer.in_place(Base.DST, config.dst)
+        _move(writer, src, dst, pads=True)
+        return writer.steps
+    buffer = _read(writer)
+    in_dst = writer.in_place(Base.DST, config.dst)
+    dtype = _computed(writer, config.dst, in_place=tile.writes)
+    is_packed_later = dtype != config.dst
+    target = in_dst if tile.writes and not is_packed_later else writer.slot(Base.RESULT, dtype)
+    buffer = _run_post_ops(writer, buffer, target)
+    # elements that are not converted need no second slot
+    is_moved_only = buffer.base is Base.SRC_ELEMENTS and buffer.dtype == target.dtype
+    if buffer.base is not target.base and not (is_moved_only and not tile.writes):
+        buffer = _change(writer, buffer, target)
+    if not tile.writes:
+        _move(writer, buffer, in_dst, pads=True)
+    elif is_packed_later:
+        writer.convert(buffer, in_dst)
+    return writer.steps
+
+
+def _computed(writer: StepWriter, dtype: str, *, in_place: bool) -> str:
+    """Return the type that a side's elements have while they are computed with, or moved.
+
+    Integers of 4 bits are bytes then: unpacked before, or packed afterwards. A single conversion
+    that does everything needs no bytes.
+    """
+    config = writer.config
+    is_integer = DATA_TYPES[dtype].is_packed and isinstance(FORMATS[dtype], IntegerFormat)
+    if not is_integer or (in_place and config.is_direct):
+        return dtype
+    if not _fits_slots_as_bytes(writer, pads=True):
+        return dtype
+    return narrow_working_type(dtype, dtype, arithmetic=False)
+
+
+def _read(writer: StepWriter) -> _TileBuffer:
+    """Return the elements of src: in place, or moved into a slot."""
+    config, reads = writer.config, writer.tile.reads
+    src = writer.in_place(Base.SRC, config.src)
+    dtype = _computed(writer, config.src, in_place=reads)
+    if reads and dtype == config.src:
+        return src
+    slot = writer.slot(Base.SRC_ELEMENTS, dtype)
+    if reads:
+        return writer.convert(src, slot)
+    if config.prefetches:
+        writer.prefetch(src)
+    return _move(writer, src, slot)
+
+
+def _read_old(writer: StepWriter) -> _TileBuffer:
+    """Return the values that dst holds before the reorder."""
+    config = writer.config
+    old = writer.in_place(Base.DST, config.dst)
+    if not writer.tile.writes:
+        old = _move(writer, old, writer.slot(Base.OLD_ELEMENTS, config.dst))
+    if config.dst == config.work:
+        return old
+    return _change(writer, old, writer.slot(Base.OLD_VALUES, config.work))
+
+
+def _change(writer: StepWriter, src: _TileBuffer, dst: _TileBuffer) -> _TileBuffer:
+    """Convert, or move if the types are equal: by whole lines if dst is streamed."""
+    if src.dtype != dst.dtype:
+        return writer.convert(src, dst)
+    if src.is_slot and dst.base is Base.DST and writer.config.streams:
+        bits = _SAME_BITS[src.bits]
+        return writer.convert(src._replace(dtype=bits), dst._replace(dtype=bits), as_codes=True)
+    return _move(writer, src, dst, pads=writer.zeroed_extent(dst) > 0)
+
+
+def _run_post_ops(writer: StepWriter, buffer: _TileBuffer, target: _TileBuffer) -> _TileBuffer:
+    """Convert to values if needed, and run all post-ops; the last one may write the target."""
+    config, work = writer.config, writer.config.work
+    post_ops = config.post_ops
+    old = _read_old(writer) if config.bound.beta else None
+    if config.subtracts_wide:
+        # the difference of numbers of more than 24 bits is exact in f64 only
+        buffer = _change(writer, buffer, writer.slot(Base.RESULT, config.difference))
+        buffer = _combine(writer, buffer, buffer, post_ops.pop(0), config.difference)
+        buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
+    else:
+        has_values = _loads(buffer.dtype) if post_ops else config.is_direct
+        if buffer.dtype != work and not has_values:
+            buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
+    for k, post_op in enumerate(post_ops):
+        is_last = k == len(post_ops) - 1
+        has_stage = buffer.dtype == work or config.has_stage(buffer.dtype, target.dtype)
+        stores = target.dtype == work or (_loads(target.dtype) and has_stage)
+        dst = target if is_last and stores else writer.slot(Base.VALUES, work)
+        buffer = _combine(writer, buffer, dst, post_op, work, old)
+    return buffer
+
+
+def _loads(dtype: str) -> bool:
+    """Whether operations load and store elements of a type: not 4-bit ones, which share bytes."""
+    return not DATA_TYPES[dtype].is_packed
+
+
+# Slots for 4-bit elements unpacked to bytes: two that are neither src nor dst are used.
 _BYTE_SLOTS = Base.SRC_ELEMENTS, Base.VALUES, Base.RESULT
 # 4-bit elements of a byte.
 _PER_BYTE = 2
 
 
-def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = False) -> TileBuffer:
+def _move(
+    writer: StepWriter, src: _TileBuffer, dst: _TileBuffer, *, pads: bool = False
+) -> _TileBuffer:
     """Move a tile; with `pads` zeros are written to its padding."""
     is_packed = any(DATA_TYPES[buffer.dtype].is_packed for buffer in (src, dst))
-    if is_packed and (src.dtype != dst.dtype or fits_slots_as_bytes(writer, pads=pads)):
+    if is_packed and (src.dtype != dst.dtype or _fits_slots_as_bytes(writer, pads=pads)):
         return _move_as_bytes(writer, src, dst, pads=pads)
     config = writer.config
     nodes = writer.tile.inner if pads else writer.nodes
@@ -397,11 +393,11 @@ def move(writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool = F
     )
     tasks, _ = partition_chunks(workloads, 1)
     config.kept += [program, tasks]
-    code = Code(walker_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
+    code = _Code(walker_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
     return writer.step(code, src, dst, shift=shift)
 
 
-def fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:
+def _fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:
     """Whether a slot holds a byte for each element, and enough slots are free."""
     nodes = writer.tile.inner
     size = prod(node.extent if pads else node.valid for node in nodes)
@@ -409,16 +405,16 @@ def fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:
 
 
 def _move_as_bytes(
-    writer: StepWriter, src: TileBuffer, dst: TileBuffer, *, pads: bool
-) -> TileBuffer:
+    writer: StepWriter, src: _TileBuffer, dst: _TileBuffer, *, pads: bool
+) -> _TileBuffer:
     """Move 4-bit elements as bytes: unpacked in the order of src, packed in that of dst.
 
-    Where only one side is packed, the other one holds the same numbers in a type of bytes.
+    If only one side is packed, the other one holds the same numbers in a byte type.
     """
     data = list(writer.nodes)
     whole = [node._replace(valid=node.extent) for node in writer.tile.inner] if pads else data
     free = [base for base in _BYTE_SLOTS if base not in {src.base, dst.base}]
-    # the bits of elements that stay as wide are not converted
+    # elements of equal types are codes that are not converted
     as_codes = src.dtype == dst.dtype
     if DATA_TYPES[src.dtype].is_packed:
         order = _order(src)
@@ -427,16 +423,16 @@ def _move_as_bytes(
         unpack.convert(src.reordered(order), unpacked, as_codes=as_codes)
         src = unpacked.reordered(_inverse(order))
     if not DATA_TYPES[dst.dtype].is_packed:
-        return move(writer, src, dst, pads=pads)
+        return _move(writer, src, dst, pads=pads)
     order = _order(dst)
     pack = writer.reordered([whole[k] for k in order])
     moved = pack.slot(free.pop(), src.dtype)
-    move(writer, src, moved.reordered(_inverse(order)), pads=pads)
+    _move(writer, src, moved.reordered(_inverse(order)), pads=pads)
     pack.convert(moved, dst.reordered(order), as_codes=as_codes)
     return dst
 
 
-def _order(buffer: TileBuffer) -> list[int]:
+def _order(buffer: _TileBuffer) -> list[int]:
     """Return the nodes in the order of their strides in a buffer, outermost first."""
     return sorted(range(len(buffer.strides)), key=lambda k: -abs(buffer.strides[k]))
 
@@ -445,7 +441,7 @@ def _inverse(order: list[int]) -> list[int]:
     return [order.index(k) for k in range(len(order))]
 
 
-# Operands with more values than this are not stored repeatedly in periods: that takes up to 16
+# Operands with more values than this are not stored repeatedly in periods, which takes up to 16
 # times the memory (2 * PERIOD / 8).
 _MAX_REPEATED_VALUES = 1 << 14
 
@@ -453,20 +449,20 @@ _MAX_REPEATED_VALUES = 1 << 14
 class _Sides(NamedTuple):
     """What an operation reads and writes."""
 
-    src: TileBuffer
-    dst: TileBuffer
+    src: _TileBuffer
+    dst: _TileBuffer
     # the working type
     work: str
 
 
-def combine(
+def _combine(
     writer: StepWriter,
-    src: TileBuffer,
-    dst: TileBuffer,
+    src: _TileBuffer,
+    dst: _TileBuffer,
     post_op: PostOp,
     work: str,
-    old: TileBuffer | None = None,
-) -> TileBuffer:
+    old: _TileBuffer | None = None,
+) -> _TileBuffer:
     """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
     operation, kinds = _operation_of(writer, post_op, _Sides(src, dst, work))
     if operation not in SCALING and writer.zeroed_extent(dst):
@@ -478,18 +474,18 @@ def combine(
         assert old is not None  # noqa: S101 - there are values to add
         rows = operand_rows(writer.nodes, (src.strides, dst.strides, old.strides), 0)
         factor = writer.config.keep([post_op.number], work)
-        operand = StepOperand(old.base, old.placed_by, 0, factor)
+        operand = _StepOperand(old.base, old.placed_by, 0, factor)
     else:
         rows = operand_rows(writer.nodes, (src.strides, dst.strides, [0] * len(writer.nodes)), 0)
-        operand = StepOperand(writer.config.keep([post_op.number], work))
+        operand = _StepOperand(writer.config.keep([post_op.number], work))
     tables = rows.rows
     distance = writer.prefetch_distance(src, tables)
     extent = writer.masked_extent(dst, tables.columns)
-    record = CombineTable(operation, tables.rows, tables.columns, extent, rows.mask, distance)
-    program = writer.config.keep([*record, *(start for table in tables.tables for start in table)])
+    head = CombineTable(operation, tables.rows, tables.columns, extent, rows.mask, distance)
+    program = writer.config.keep([*head, *(start for table in tables.tables for start in table)])
     streams = writer.streams(dst, tables.columns)
     stage = combine_stage(src.dtype, dst.dtype, work, streams=streams)
-    return writer.step(Code(stage, program), src, dst, operand=operand)
+    return writer.step(_Code(stage, program), src, dst, operand=operand)
 
 
 def _operation_of(
@@ -513,7 +509,7 @@ def _operation_of(
 
 def _with_values(
     writer: StepWriter, sides: _Sides, role: str, kinds: tuple[Numbers, ...]
-) -> tuple[OperandRows, StepOperand]:
+) -> tuple[OperandRows, _StepOperand]:
     """Return the rows and the operand for the values of a role, see `_operation_of`."""
     config, nodes = writer.config, writer.nodes
     values = config.values[role]
@@ -532,29 +528,29 @@ def _with_values(
         start = writer.outer_strides[placed_by][0]
         places = [start + place for place in offset_table(nodes, strides, 1)]
         bases = [config.address_of_places(role, sides.work, places, kind) for kind in kinds]
-        return spread, StepOperand(bases[0], number_base=bases[-1])
+        return spread, _StepOperand(bases[0], number_base=bases[-1])
     streams = writer.config.streams and sides.dst.base is Base.DST
     fits_slot = prod(node.valid for node in nodes) * DATA_TYPES[sides.work].bits <= SLOT_BITS
     gathered = gathered_operands(nodes, strided, rows, streams=streams) if fits_slot else None
     if gathered is not None:
         for kind, slot in zip(kinds, (Base.OPERANDS, Base.RECIPROCALS), strict=False):
             address = config.address_of_values(role, sides.work, 0, kind)
-            operand = TileBuffer(address, sides.work, placed_by, strides)
-            gather(writer, operand, slot, gathered.times)
-        return gathered.rows, StepOperand(Base.OPERANDS, number_base=Base.RECIPROCALS)
+            operand = _TileBuffer(address, sides.work, placed_by, strides)
+            _gather(writer, operand, slot, gathered.times)
+        return gathered.rows, _StepOperand(Base.OPERANDS, number_base=Base.RECIPROCALS)
     bases = [config.address_of_values(role, sides.work, rows.period, kind) for kind in kinds]
-    return rows, StepOperand(bases[0], placed_by, -rows.shift, bases[-1])
+    return rows, _StepOperand(bases[0], placed_by, -rows.shift, bases[-1])
 
 
-def gather(writer: StepWriter, operand: TileBuffer, slot: Base, times: int) -> None:
+def _gather(writer: StepWriter, operand: _TileBuffer, slot: Base, times: int) -> None:
     """Write the steps that move the operands of a tile into a slot, each `times` times."""
     kept = [k for k, stride in enumerate(operand.strides) if stride]
     parts = writer.reordered([writer.nodes[k] for k in kept])
     source = operand.reordered(kept)
     if times == 1:
-        move(parts, source, parts.slot(slot, operand.dtype))
+        _move(parts, source, parts.slot(slot, operand.dtype))
         return
-    distinct = move(parts, source, parts.slot(Base.DISTINCT_OPERANDS, operand.dtype))
-    record = RepeatTable(prod(node.valid for node in parts.nodes), times)
-    code = Code(repeat_stage(operand.dtype), writer.config.keep(record))
+    distinct = _move(parts, source, parts.slot(Base.DISTINCT_OPERANDS, operand.dtype))
+    head = RepeatTable(prod(node.valid for node in parts.nodes), times)
+    code = _Code(repeat_stage(operand.dtype), writer.config.keep(head))
     writer.step(code, distinct, writer.slot(slot, operand.dtype))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from reorder.cpu.schedule.tiles import Tile
     from reorder.plan.nodes import Box, IndirectLoop
 
-__all__ = ["GatheredTileBatch", "PaddingBatch", "TileBatch", "TileProgram", "tile_batches"]
+__all__ = ["tile_batches"]
 
 # Tiles hold a multiple of this many elements: whole 512-bit registers, even of bytes.
 _LIMIT_GRAIN = 64
@@ -69,7 +69,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
             zeros += beyond
     if tiles:
         builder.kernels += ("tiles",)
-        batches.insert(0, TileBatch(TileProgram(builder, config, tiles)))
+        batches.insert(0, _TileBatch(_TileProgram(builder, config, tiles)))
     return batches + builder.move(zeros)
 
 
@@ -82,7 +82,7 @@ def _tiles_of(
     widths = plan.src.dtype.bits, plan.dst.dtype.bits
     in_place = config.is_direct
     masks = plan.converts and masks_elements(config.src, config.dst)
-    # beyond the caches of a core, wide rows of src and what is prefetched of them fill half of L1
+    # beyond the caches of a core, wide rows of src and their prefetched lines fill half of L1
     is_wide = config.prefetches and widths[0] > widths[1]
     grown = GROWN // 2 if is_wide else GROWN
     limits = SlotLimits(limit, 2 * limit if config.is_single else limit, grown)
@@ -97,10 +97,10 @@ def _gathered_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> 
     tiles, beyond = _tiles_of(builder, config, box._replace(indirect=()))
     points = prod(loop.extent for loop in box.indirect)
     batches: list[Batch] = [
-        GatheredTileBatch(TileProgram(builder, config, [tile], points), box.indirect)
+        _GatheredTileBatch(_TileProgram(builder, config, [tile], points), box.indirect)
         for tile in tiles
     ]
-    # zeros have no operands beside src and dst
+    # zeros have no operands besides src and dst
     indirect = tuple(loop._replace(params=()) for loop in box.indirect)
     for zeros in beyond:
         scheduled = tile_boxes((zeros._replace(indirect=indirect),), kernel.bits)
@@ -108,7 +108,7 @@ def _gathered_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> 
     if tiles:
         padding = zeros_of(src_and_dst(box))._replace(indirect=())
         zeros_batch = builder.box_batch(tile_boxes((padding,), kernel.bits), kernel)
-        batches.append(PaddingBatch(zeros_batch, box.indirect))
+        batches.append(_PaddingBatch(zeros_batch, box.indirect))
     return batches
 
 
@@ -116,19 +116,19 @@ _POINT = fields_of(Point)
 _ORIGIN = np.zeros((1, OPERANDS), np.int64)
 
 
-class TileProgram:
-    """The records of tiles, and how threads share them.
+class _TileProgram:
+    """The program of tiles, and how threads share it.
 
     Parameters
     ----------
     builder : BatchBuilder
         Partitions the work among threads.
     config : KernelConfig
-        Owner of the arrays that steps point to; it lives as long as the program.
+        Owner of the arrays that steps point to.
     tiles : list of Tile
         The tiles.
     points : int, optional
-        Number of points at which the tiles run; without it they run once, at offset 0.
+        Number of points at which the tiles run; by default they run once, at offset 0.
     """
 
     def __init__(
@@ -164,7 +164,7 @@ def _partition(
 ) -> Partition:
     src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
     size = sum(_size(tile) for tile in tiles) * (points or 1)
-    # two 4-bit elements of one byte must not fall to two threads
+    # two threads must not write the two 4-bit elements of one byte
     is_shared = dst.is_packed and not (points is None and all(_owns_bytes(tile) for tile in tiles))
     return builder.partition(
         workloads, size * max(src.bits, dst.bits) // BYTE_BITS, is_whole=is_shared
@@ -178,17 +178,18 @@ def _size(tile: Tile) -> int:
 def _owns_bytes(tile: Tile) -> bool:
     """Whether no two tiles share a byte of 4-bit elements.
 
-    The contiguous node has whole pairs, and every other stride and the offset are even.
+    They do not if the contiguous node has whole pairs, and all other strides and the offset are
+    even.
     """
     steps = [tile.offsets[1], *(node.strides[1] for node in (*tile.outer, *tile.inner))]
     pairs = [node for node in tile.inner if node.strides[1] == 1]
     return bool(pairs) and pairs[0].extent % 2 == 0 and sum(step % 2 for step in steps) == 1
 
 
-class TileBatch:
+class _TileBatch:
     """Tiles without indirect loops."""
 
-    def __init__(self, program: TileProgram) -> None:
+    def __init__(self, program: _TileProgram) -> None:
         self._program = program
 
     @property
@@ -201,12 +202,12 @@ class TileBatch:
         run_job(src_at, dst_at, self._program.job())
 
 
-class GatheredTileBatch:
+class _GatheredTileBatch:
     """Tiles at those points of offset tables that have data."""
 
     direct_job = None
 
-    def __init__(self, program: TileProgram, indirect: tuple[IndirectLoop, ...]) -> None:
+    def __init__(self, program: _TileProgram, indirect: tuple[IndirectLoop, ...]) -> None:
         self._program, self._indirect = program, indirect
 
     def execute(self, src_at: int, dst_at: int) -> None:
@@ -225,7 +226,7 @@ def _of_each_operand(points: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.pad(points, ((0, 0), (0, OPERANDS - points.shape[1])))
 
 
-class PaddingBatch:
+class _PaddingBatch:
     """Zeros at those points of offset tables that have no data."""
 
     direct_job = None

@@ -50,7 +50,7 @@ class NumberPattern(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """All that the code of a kernel depends on, beside the type that it writes."""
+    """All that the code of a kernel depends on, besides the type that it writes."""
 
     block: int
     fields: tuple[FieldPattern, ...]

@@ -111,7 +111,7 @@ class OperandRows(NamedTuple):
 def operand_rows(
     nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], period: int
 ) -> OperandRows:
-    """Return the rows of a tile whose operand is found in one of three ways.
+    """Return the rows of a tile, whose operand is found in one of three ways.
 
     Tried in this order, each replaces the one before it if its rows are longer: a value for each
     element; one value for the row; values that repeat along the row.
@@ -146,7 +146,7 @@ def operand_period(
 ) -> int:
     """Return the period of an operand: how many values it has along the innermost nodes.
 
-    0 if that is no power of two, or if another stride of the nodes or of `outer_strides` is not
+    0 if that is not a power of two, or if another stride of the nodes or of `outer_strides` is not
     a multiple of it.
     """
     inner = contiguous_nodes(nodes, strides)
@@ -168,11 +168,12 @@ def _constant_nodes(nodes: tuple[Node, ...], strides: list[int], period: int) ->
     return inner
 
 
-# Rows of fewer elements than this take longer than it takes to gather their operands.
+# Rows of fewer elements than this take longer than gathering their operands.
 _SHORT_COLUMNS = 32
-# Rows that are written by non-temporal stores should have as many. Shorter ones may begin and end
-# inside a cache line, which is written in parts then: 4096 x 4096 f32 in groups of 32, 64 and 128
-# took 3.1, 2.1 and 1.7 times as long as without groups, and 1.2 times with gathered operands.
+# Rows that are written by non-temporal stores should have at least this many elements. Shorter ones
+# may begin and end inside a cache line, which is then written in parts: 4096 x 4096 f32 in groups
+# of 32, 64 and 128 took 3.1, 2.1 and 1.7 times as long as without groups, and 1.2 times with
+# gathered operands.
 _LONG_STREAMED_COLUMNS = 256
 
 
@@ -187,7 +188,7 @@ class Gathered(NamedTuple):
 def spread_operands(
     nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], rows: OperandRows
 ) -> OperandRows | None:
-    """Return the rows of a tile with a value for each element, or None if they are no longer.
+    """Return the rows of a tile with a value for each element, or None if that makes none longer.
 
     Parameters as for `gathered_operands`.
     """
@@ -204,7 +205,7 @@ def gathered_operands(
     *,
     streams: bool,
 ) -> Gathered | None:
-    """Return how operands are gathered, or None if rows with operands in place are long.
+    """Return how operands are gathered, or None if rows with operands in place are long enough.
 
     Parameters
     ----------
@@ -231,7 +232,7 @@ def gathered_operands(
 
 
 def _inner_repetitions(nodes: tuple[Node, ...], strides: list[int]) -> int:
-    """Return how often an operand repeats along the innermost nodes, 1 if no code does that."""
+    """Return how often an operand repeats along the innermost nodes, 1 if no stage does that."""
     times = 1
     for node, stride in zip(reversed(nodes), reversed(strides), strict=True):
         if stride:

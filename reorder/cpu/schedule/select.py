@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box
 
 __all__ = [
+    "MAX_INTERLEAVED",
     "MICRO_KERNELS",
     "RUN",
     "STRIDED",
@@ -34,6 +35,8 @@ _ONE_STEP = Node(1, 1, (1, 1))
 _LANES = 32
 # Elements of both loop groups together score up to this number.
 _MAX_SIZE = 4096
+# Most rows or columns that are interleaved instead of transposed.
+MAX_INTERLEAVED = 4
 # Elements of a side of a cache tile; a loop group shorter than two sides is not cut.
 TILE = 256
 

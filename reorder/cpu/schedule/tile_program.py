@@ -38,8 +38,8 @@ __all__ = [
     "encode_tile",
 ]
 
-# Rows of at most this many elements, one block of channels, can end in zeros; shorter ones are
-# converted at once too, by masked loads and stores where the processor has these.
+# Rows of at most this many elements, one block of channels, can end in zeros; shorter ones are also
+# converted at once, by masked loads and stores where the processor has them.
 ZEROED_LANES = 16
 
 
@@ -49,8 +49,8 @@ class ConvertTable(NamedTuple):
     rows: int
     # elements of each row
     columns: int
-    # elements that masked stores write for each row, at most `ZEROED_LANES`: the row, and the zeros
-    # behind it; 0: it is not written by these
+    # elements that masked stores write for each row, at most `ZEROED_LANES`: the row and the zeros
+    # behind it; 0: rows are not written by masked stores
     extent: int
     # rows of src are prefetched this many bytes ahead; 0: not at all
     prefetch_distance: int
@@ -104,7 +104,7 @@ def can_repeat(times: int) -> bool:
 
 
 class Placement(NamedTuple):
-    """Where a step finds its data, written by the walker over tiles: offsets are in elements."""
+    """Where a step finds its data, written by the walker of tiles; offsets are in elements."""
 
     src_offset: int
     dst_offset: int
@@ -136,14 +136,14 @@ class Base(IntEnum):
     DISTINCT_OPERANDS = 9
 
 
-# Two slots fill a 32 KiB L1, so that a step finds in it what the step before wrote; a cache line
-# more, so that slots do not start at equal addresses modulo 4096.
+# Two slots fill a 32 KiB L1, so that a step finds there what the previous step wrote. The extra
+# cache line keeps slots from starting at equal addresses modulo 4096.
 SLOT_NBYTES = 16384 + LINE_NBYTES
 SLOT_BITS = SLOT_NBYTES * BYTE_BITS
 
 
 class Step(NamedTuple):
-    """One step of a tile, which the walker over tiles calls.
+    """One step of a tile, which the walker of tiles calls.
 
     Three sides (src, dst, operand) have three fields each. The base is a `Base` or an address.
     `placed_by` is the operand of the box whose offset is added to the base, or `NO_OPERAND`.
@@ -153,7 +153,7 @@ class Step(NamedTuple):
 
     # address of a compiled walker or stage
     walker: int
-    # its arguments: address of a program or of a record, address of tasks, number of tasks
+    # its arguments: address of a program or a table, address of tasks, number of tasks
     program: int
     tasks: int
     task_count: int
@@ -185,7 +185,7 @@ TILES = fields_of(TilesHead)
 
 
 class TileHead(NamedTuple):
-    """The start of the record of a tile."""
+    """The start of the instruction of a tile."""
 
     # number of outer loops, and of steps
     outer: int
@@ -193,7 +193,7 @@ class TileHead(NamedTuple):
 
 
 def encode_tile(offsets: tuple[int, ...], outer: tuple[Node, ...], steps: list[Step]) -> list[int]:
-    """Return the record of a tile, as a list of int64."""
+    """Return the instruction of a tile, as a list of int64."""
     words = [*TileHead(len(outer), len(steps)), *_of_each_operand(offsets)]
     for node in outer:
         words += [*LoopHead(node.extent, node.valid), *_of_each_operand(node.strides)]

@@ -16,10 +16,9 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.kernels.interleave import MOST
 from reorder.cpu.schedule.contiguity import contiguous_loops
 from reorder.cpu.schedule.rows import contiguous_nodes
-from reorder.cpu.schedule.select import TRANSPOSED, select
+from reorder.cpu.schedule.select import MAX_INTERLEAVED, TRANSPOSED, select
 from reorder.cpu.schedule.tile_program import ZEROED_LANES
 from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import Node
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = [
     "GROWN",
     "LONG_ROW_BITS",
-    "MIN_RUN",
     "SIDES",
     "Piece",
     "SlotLimits",
@@ -48,11 +46,10 @@ __all__ = [
     "needs_tiles",
     "order_between",
     "order_by_cost",
-    "order_of_side",
     "tile_counts",
 ]
 
-# Elements are narrow if they have at most one over this of the others' width.
+# Elements are narrow if those of the other side are at least this many times as wide.
 _NARROW = 2
 
 
@@ -105,9 +102,9 @@ def cut_into_tiles(
     if box.is_zero:
         return [], [src_and_dst(box)]
     if widths[0] == widths[1] < BYTE_BITS:
-        # moved as bytes, the padding too
+        # moved as bytes, padding included
         counts = tile_counts(nodes, limits, SIDES, in_place=False, padded=True)
-        order = TileOrder(order_of_side(nodes, counts, 1), reads=False, writes=False)
+        order = TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
     counts = tile_counts(nodes, limits, SIDES, in_place=in_place)
     order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
@@ -122,7 +119,7 @@ def cut_into_tiles(
     if widths[0] == widths[1] and is_scattered(src_and_dst(box), widths[0]):
         order = order_between(nodes, counts)
     if _moves_padding(nodes, counts, order):
-        # in a tile that is moved its padding costs nothing extra
+        # moving the padding of a tile with its data costs nothing extra
         order = order_by_cost(nodes, counts, widths, writes=False, streams=streams)
     return _tiles_of(box, counts, order, streams=streams)
 
@@ -135,12 +132,12 @@ def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
 
 
 def _moves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: TileOrder) -> bool:
-    """Whether a conversion would write dst, which has padding that it does not write."""
+    """Whether a conversion would write dst in place, but not the padding there."""
     return order.writes and _has_padding(nodes, counts) and not order.zeroes
 
 
 def _moves_narrow(order: TileOrder, widths: tuple[int, int]) -> bool:
-    """Whether a tile has only elements in the scratch that are at most half as wide as others."""
+    """Whether a tile has only the elements of the narrow side in the scratch."""
     src, dst = widths
     if min(widths) < BYTE_BITS or order.reads == order.writes:
         return False
@@ -165,10 +162,10 @@ def _tiles_of(
 
 # Up to this many 4-bit elements are moved one by one: unpacking them would take longer.
 _MAX_SINGLE_MOVES = 64
-# A call of a kernel for fewer elements than this costs more than the elements.
+# Calling a kernel for fewer elements than this costs more than moving them.
 _MIN_CALL_SIZE = 16
 # Matrices with these numbers of rows and columns are too large to be interleaved and too small for
-# vectors; two moves are faster if elements have at most these bits.
+# vectors; two moves are faster if elements have at most this many bits.
 _SMALL_SIDES, _MAX_SMALL_BITS = range(5, 8), 16
 
 
@@ -180,8 +177,8 @@ def needs_tiles(plan: ReorderPlan) -> bool:
 def is_tiled(plan: ReorderPlan, box: Box) -> bool:
     """Whether a box is converted, or moved through scratch.
 
-    Boxes of equal types are moved through scratch where they are scattered on both sides: two
-    moves are then faster than one. 4-bit elements are unpacked to bytes, moved and packed.
+    Boxes of equal types are moved through scratch if they are scattered on both sides: two moves
+    are then faster than one. 4-bit elements are unpacked to bytes, moved and packed.
     """
     bits = plan.dst.dtype.bits
     if plan.converts:
@@ -198,8 +195,8 @@ def is_tiled(plan: ReorderPlan, box: Box) -> bool:
 def is_scattered(box: Box, bits: int) -> bool:
     """Whether two moves of a box are faster than one, because one call moves few elements.
 
-    Examples are a box between `8b16a2b` and `8a16b2a`, whose innermost pairs are of two dims, and
-    matrices of 5 x 5 bytes, one behind the other.
+    Examples are a box between `8b16a2b` and `8a16b2a`, whose innermost pairs belong to two dims,
+    and contiguous matrices of 5 x 5 bytes.
     """
     choice = select(box)
     if choice.micro_kernel != TRANSPOSED or box.size <= _MIN_CALL_SIZE or box.indirect:
@@ -209,14 +206,14 @@ def is_scattered(box: Box, bits: int) -> bool:
     return is_small or choice.size < _MIN_CALL_SIZE
 
 
-# Elements of the chain that is contiguous in src, and of the one in dst, if these differ.
+# Elements of the chain that is contiguous in src, and of the one in dst, if they differ.
 SIDES = 64, 64
-# Contiguous elements from which on a side is converted in place: a vector of the fewest lanes.
-MIN_RUN = 8
+# Least contiguous elements of a side that is converted in place: the narrowest vector.
+_MIN_RUN = 8
 # Tiles grow to this many elements, so that each call of a walker or stage has enough work.
 GROWN = 4096
-# Conversions write rows from this length on by non-temporal stores where data exceed the caches:
-# the first and last lines of a row, written in part, cost little then.
+# Conversions write rows of at least this length by non-temporal stores if the data exceed the
+# caches: the partly written first and last lines of a row then cost little.
 LONG_ROW_BITS = 1 << 13
 # Limit of the elements of a tile that is converted in place, without scratch.
 _MAX_IN_PLACE = 1 << 14
@@ -227,9 +224,9 @@ class SlotLimits(NamedTuple):
 
     # limit for any tile
     elements: int
-    # limit for a tile of whole rows, of which only narrow elements are in the scratch
+    # limit for a tile of whole rows whose narrow side alone is in the scratch
     narrow: int
-    # size that tiles grow to, for enough work, or half of `elements` where that is more
+    # size that tiles grow to, for enough work, or half of `elements` if that is more
     grown: int = GROWN
 
 
@@ -242,7 +239,7 @@ def tile_counts(
     padded: bool = False,
     whole: int = 0,
 ) -> dict[int, int]:
-    """Return the steps of each node that a tile takes, by the number of the node.
+    """Return how many steps of each node a tile takes, by the number of the node.
 
     Parameters
     ----------
@@ -257,13 +254,13 @@ def tile_counts(
     padded : bool, optional
         Whether padding counts too, because the scratch holds it with the data.
     whole : int, optional
-        Elements that fit where a node is taken whole that would leave a tail, if that is more.
+        Elements that fit if a node that would leave a tail is taken whole, if that is more.
     """
     limit = limits.elements
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
     # the node that is contiguous on both sides, if there is one
     common = first[0] if first[0] == first[1] else None
-    if in_place and common is not None and nodes[common].valid >= MIN_RUN:
+    if in_place and common is not None and nodes[common].valid >= _MIN_RUN:
         limit = _MAX_IN_PLACE
     wanted = [
         limit if first[0] == first[1] else min(side, max(1, limit // other))
@@ -307,10 +304,10 @@ def _chain(nodes: tuple[Node, ...], side: int, wanted: int) -> dict[int, int]:
     return taken
 
 
-# A conversion writes long rows by non-temporal stores, a move does not: writing them costs a move
-# this many times as much.
+# Conversions write long rows by non-temporal stores, moves do not: the same writes cost a move this
+# many times as much.
 _TEMPORAL_COST = 2.5
-# 4-bit elements are moved as bytes, which are unpacked or packed in a step of their own.
+# 4-bit elements are moved as bytes, which are unpacked or packed in a separate step.
 _PACKED_COST = 2 * BYTE_BITS
 
 
@@ -325,7 +322,7 @@ class TileOrder(NamedTuple):
     zeroes: bool = False
 
 
-def order_of_side(nodes: tuple[Node, ...], chosen: Iterable[int], side: int) -> list[int]:
+def _order_of_side(nodes: tuple[Node, ...], chosen: Iterable[int], side: int) -> list[int]:
     """Return nodes in the order of their strides on a side, outermost first."""
     return sorted(chosen, key=lambda k: (-abs(nodes[k].strides[side]), -nodes[k].extent))
 
@@ -359,9 +356,9 @@ def order_by_cost(
     temporal = 1.0
     best: tuple[float, TileOrder] | None = None
     for side in (1, 0):
-        order = order_of_side(nodes, counts, side)
+        order = _order_of_side(nodes, counts, side)
         runs, total = _runs(nodes, counts, order)
-        is_read, is_written = (run >= min(MIN_RUN, total) for run in runs)
+        is_read, is_written = (run >= min(_MIN_RUN, total) for run in runs)
         zeroes = masks and side == 1 and _ends_in_zeros(nodes, counts, order, runs[0])
         if zeroes:
             # masked loads and stores are as fast for rows of any length
@@ -381,8 +378,8 @@ def _ends_in_zeros(
 ) -> bool:
     """Whether all padding of tiles follows short rows that are runs of src and of dst.
 
-    `run` is the length of the runs of src: if they are longer, they are converted as such, and
-    moved. Operands have one value or neighbouring values along such a row.
+    `run` is the length of the runs of src: longer ones are converted as such, and moved. Operands
+    have one value or adjacent values along such a row.
     """
     if not order:
         return False
@@ -408,23 +405,23 @@ def _runs(
 
 
 def order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> TileOrder:
-    """Return an order in which both sides are moved by vectors, for boxes scattered on both.
+    """Return an order in which vectors move both sides, for boxes scattered on both.
 
-    The innermost nodes of src and of dst change places in one of the two moves, and the other one
-    moves runs. If the second move does it, the order from outermost to innermost is: nodes in the
-    order of dst; the innermost node of dst; as many of the next inner nodes of dst as make
-    `MIN_RUN` elements; the innermost node of src. If the first one does: the innermost node of
-    src; nodes in the order of dst.
+    One of the two moves swaps the innermost nodes of src and of dst, and the other one moves runs.
+    If the second move swaps them, the order from outermost to innermost is: nodes in the order of
+    dst; the innermost node of dst; as many of the next inner nodes of dst as make `_MIN_RUN`
+    elements; the innermost node of src. If the first one does: the innermost node of src; nodes in
+    the order of dst.
     """
-    *rest, innermost = order_of_side(nodes, counts, 1)
+    *rest, innermost = _order_of_side(nodes, counts, 1)
     src_innermost = min(rest, key=lambda k: abs(nodes[k].strides[0]))
     rest.remove(src_innermost)
     size, dst_size = counts[src_innermost], counts[innermost]
-    # few elements are interleaved; runs of three fill no wider element
-    if size <= MOST and (dst_size > MOST or size & (size - 1)):
+    # few elements are interleaved; runs of three do not fill a wider element
+    if size <= MAX_INTERLEAVED and (dst_size > MAX_INTERLEAVED or size & (size - 1)):
         return TileOrder([src_innermost, *rest, innermost], reads=False, writes=False)
     inside = [src_innermost]
-    while rest and size < MIN_RUN:
+    while rest and size < _MIN_RUN:
         inside.insert(0, rest.pop())
         size *= counts[inside[0]]
     return TileOrder([*rest, innermost, *inside], reads=False, writes=False)
