@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from reorder.plan.nodes import Box, Node
 
-__all__ = ["rows_at_once", "stream_box"]
+__all__ = ["stream_box"]
 
 # Most steps of a loop group in a tile; a loop of fewer than twice the steps of a tile is not cut.
 _MAX_STEPS = 4 * TILE
@@ -56,7 +56,7 @@ def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledB
             return ()
     choice = scheduled.choice
     size = bits // BYTE_BITS
-    rows_limit = rows_at_once(choice.rows, LINE_BITS // bits, size // element_stride)
+    rows_limit = _rows_at_once(choice.rows, LINE_BITS // bits, size // element_stride)
     return tuple(
         _along_src(tile, (rows, columns), element_stride)
         for part, rows in _cut_group(box, choice.rows, rows_limit)
@@ -78,7 +78,7 @@ def _with_longer_rows(scheduled: ScheduledBox) -> ScheduledBox:
     return scheduled._replace(choice=choice._replace(outer=outer, rows=rows))
 
 
-def rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
+def _rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
     """Return how many steps of the outermost loop of a group of rows a tile takes.
 
     The model: the rows of a tile start in no more pages of src than prefetchers follow, and fill
@@ -96,9 +96,9 @@ def rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
     Examples
     --------
     >>> from reorder.plan.nodes import Node
-    >>> rows_at_once((Node(4096, 4096, (4096, 1)),), 16, 4)
+    >>> _rows_at_once((Node(4096, 4096, (4096, 1)),), 16, 4)
     32
-    >>> rows_at_once((Node(3136, 3136, (16, 1)),), 16, 4)
+    >>> _rows_at_once((Node(3136, 3136, (16, 1)),), 16, 4)
     1024
     """
     *inner, outermost = rows

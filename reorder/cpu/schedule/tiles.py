@@ -33,20 +33,12 @@ if TYPE_CHECKING:
 __all__ = [
     "GROWN",
     "LONG_ROW_BITS",
-    "SIDES",
-    "Piece",
     "SlotLimits",
     "Tile",
-    "TileOrder",
-    "covered_steps",
     "cut_into_tiles",
-    "each_piece",
     "is_scattered",
     "is_tiled",
     "needs_tiles",
-    "order_between",
-    "order_by_cost",
-    "tile_counts",
 ]
 
 # Elements are narrow if those of the other side are at least this many times as wide.
@@ -103,40 +95,40 @@ def cut_into_tiles(
         return [], [src_and_dst(box)]
     if widths[0] == widths[1] < BYTE_BITS:
         # moved as bytes, padding included
-        counts = tile_counts(nodes, limits, SIDES, in_place=False, padded=True)
-        order = TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
+        counts = _tile_counts(nodes, limits, _SIDES, in_place=False, padded=True)
+        order = _TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
-    counts = tile_counts(nodes, limits, SIDES, in_place=in_place)
-    order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
+    counts = _tile_counts(nodes, limits, _SIDES, in_place=in_place)
+    order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
     is_padded = _has_padding(nodes, counts) and not order.zeroes
     if in_place and not (order.reads and order.writes and not is_padded):
         # the tile needs the scratch, so it must fit there
         for whole in (limits.narrow, limits.elements):
-            counts = tile_counts(nodes, limits, SIDES, in_place=False, whole=whole)
-            order = order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
+            counts = _tile_counts(nodes, limits, _SIDES, in_place=False, whole=whole)
+            order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
             if _moves_narrow(order, widths) and not _moves_padding(nodes, counts, order):
                 break
     if widths[0] == widths[1] and is_scattered(src_and_dst(box), widths[0]):
-        order = order_between(nodes, counts)
+        order = _order_between(nodes, counts)
     if _moves_padding(nodes, counts, order):
         # moving the padding of a tile with its data costs nothing extra
-        order = order_by_cost(nodes, counts, widths, writes=False, streams=streams)
+        order = _order_by_cost(nodes, counts, widths, writes=False, streams=streams)
     return _tiles_of(box, counts, order, streams=streams)
 
 
 def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
     """Whether tiles of these counts have padding."""
     return any(
-        covered_steps(nodes[k], count, pads=True) > nodes[k].valid for k, count in counts.items()
+        _covered_steps(nodes[k], count, pads=True) > nodes[k].valid for k, count in counts.items()
     )
 
 
-def _moves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: TileOrder) -> bool:
+def _moves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: _TileOrder) -> bool:
     """Whether a conversion would write dst in place, but not the padding there."""
     return order.writes and _has_padding(nodes, counts) and not order.zeroes
 
 
-def _moves_narrow(order: TileOrder, widths: tuple[int, int]) -> bool:
+def _moves_narrow(order: _TileOrder, widths: tuple[int, int]) -> bool:
     """Whether a tile has only the elements of the narrow side in the scratch."""
     src, dst = widths
     if min(widths) < BYTE_BITS or order.reads == order.writes:
@@ -145,18 +137,20 @@ def _moves_narrow(order: TileOrder, widths: tuple[int, int]) -> bool:
 
 
 def _tiles_of(
-    box: Box, counts: dict[int, int], order: TileOrder, *, streams: bool
+    box: Box, counts: dict[int, int], order: _TileOrder, *, streams: bool
 ) -> tuple[list[Tile], list[Box]]:
     """Return tiles that take some steps of each node, and the zeros beyond them."""
     pads = order.zeroes or not order.writes
     tiles = []
-    for offsets, outer, inner in each_piece(box, counts, pads=pads):
+    for offsets, outer, inner in _each_piece(box, counts, pads=pads):
         inside = sorted(inner, key=lambda numbered: order.nodes.index(numbered[0]))
         # if the data exceed the caches, successive tiles continue the rows of src
         loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[0]))) if streams else outer
         nodes = tuple(node for _, node in inside)
         tiles.append(Tile(offsets, loops, nodes, order.reads, order.writes))
-    covered = [covered_steps(node, counts.get(k, 0), pads=pads) for k, node in enumerate(box.nodes)]
+    covered = [
+        _covered_steps(node, counts.get(k, 0), pads=pads) for k, node in enumerate(box.nodes)
+    ]
     return tiles, list(simplify(tuple(zeros_beyond(src_and_dst(box), covered))))
 
 
@@ -207,7 +201,7 @@ def is_scattered(box: Box, bits: int) -> bool:
 
 
 # Elements of the chain that is contiguous in src, and of the one in dst, if they differ.
-SIDES = 64, 64
+_SIDES = 64, 64
 # Least contiguous elements of a side that is converted in place: the narrowest vector.
 _MIN_RUN = 8
 # Tiles grow to this many elements, so that each call of a walker or stage has enough work.
@@ -230,7 +224,7 @@ class SlotLimits(NamedTuple):
     grown: int = GROWN
 
 
-def tile_counts(
+def _tile_counts(
     nodes: tuple[Node, ...],
     limits: SlotLimits,
     sides: tuple[int, int],
@@ -311,7 +305,7 @@ _TEMPORAL_COST = 2.5
 _PACKED_COST = 2 * BYTE_BITS
 
 
-class TileOrder(NamedTuple):
+class _TileOrder(NamedTuple):
     """The order of a tile's nodes, outermost first, by their number in the box."""
 
     nodes: list[int]
@@ -327,7 +321,7 @@ def _order_of_side(nodes: tuple[Node, ...], chosen: Iterable[int], side: int) ->
     return sorted(chosen, key=lambda k: (-abs(nodes[k].strides[side]), -nodes[k].extent))
 
 
-def order_by_cost(
+def _order_by_cost(
     nodes: tuple[Node, ...],
     counts: dict[int, int],
     widths: tuple[int, int],
@@ -335,7 +329,7 @@ def order_by_cost(
     streams: bool,
     masks: bool = False,
     writes: bool = True,
-) -> TileOrder:
+) -> _TileOrder:
     """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
 
     Parameters
@@ -343,7 +337,7 @@ def order_by_cost(
     nodes : tuple of Node
         The nodes of the box.
     counts : dict
-        The steps of each that a tile takes, see `tile_counts`.
+        The steps of each that a tile takes, see `_tile_counts`.
     widths : tuple of int
         Bits of elements of src and of dst.
     streams : bool
@@ -354,7 +348,7 @@ def order_by_cost(
         Whether the tile may be converted in place in dst.
     """
     temporal = 1.0
-    best: tuple[float, TileOrder] | None = None
+    best: tuple[float, _TileOrder] | None = None
     for side in (1, 0):
         order = _order_of_side(nodes, counts, side)
         runs, total = _runs(nodes, counts, order)
@@ -368,7 +362,7 @@ def order_by_cost(
             temporal = _TEMPORAL_COST
         cost = _cost(widths[0]) * (not is_read) + temporal * _cost(widths[1]) * (not is_written)
         if best is None or cost < best[0]:
-            best = cost, TileOrder(order, is_read, is_written, zeroes)
+            best = cost, _TileOrder(order, is_read, is_written, zeroes)
     assert best is not None  # noqa: S101 - there are two sides
     return best[1]
 
@@ -384,7 +378,7 @@ def _ends_in_zeros(
     if not order:
         return False
     innermost = order[-1]
-    covered = {k: covered_steps(nodes[k], counts[k], pads=True) for k in order}
+    covered = {k: _covered_steps(nodes[k], counts[k], pads=True) for k in order}
     padded = [k for k in order if covered[k] > nodes[k].valid]
     src, dst, *params = nodes[innermost].strides
     is_row = src == dst == 1 and all(stride in {0, 1} for stride in params)
@@ -404,7 +398,7 @@ def _runs(
     return runs, prod(node.valid for node in taken)
 
 
-def order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> TileOrder:
+def _order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> _TileOrder:
     """Return an order in which vectors move both sides, for boxes scattered on both.
 
     One of the two moves swaps the innermost nodes of src and of dst, and the other one moves runs.
@@ -419,12 +413,12 @@ def order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> TileOrder:
     size, dst_size = counts[src_innermost], counts[innermost]
     # few elements are interleaved; runs of three do not fill a wider element
     if size <= MAX_INTERLEAVED and (dst_size > MAX_INTERLEAVED or size & (size - 1)):
-        return TileOrder([src_innermost, *rest, innermost], reads=False, writes=False)
+        return _TileOrder([src_innermost, *rest, innermost], reads=False, writes=False)
     inside = [src_innermost]
     while rest and size < _MIN_RUN:
         inside.insert(0, rest.pop())
         size *= counts[inside[0]]
-    return TileOrder([*rest, innermost, *inside], reads=False, writes=False)
+    return _TileOrder([*rest, innermost, *inside], reads=False, writes=False)
 
 
 def _cost(bits: int) -> int:
@@ -432,7 +426,7 @@ def _cost(bits: int) -> int:
     return bits if bits >= BYTE_BITS else _PACKED_COST
 
 
-class Piece(NamedTuple):
+class _Piece(NamedTuple):
     """Tiles of one shape: a loop nest over them, and the nest inside of each."""
 
     # where the first tile lies
@@ -443,9 +437,9 @@ class Piece(NamedTuple):
     inner: tuple[tuple[int, Node], ...]
 
 
-def each_piece(box: Box, counts: dict[int, int], *, pads: bool) -> Iterator[Piece]:
+def _each_piece(box: Box, counts: dict[int, int], *, pads: bool) -> Iterator[_Piece]:
     """Yield pieces that cover the data of a box; with `pads` tails may have padding."""
-    pieces = [Piece(box.offsets, (), ())]
+    pieces = [_Piece(box.offsets, (), ())]
     for k, node in enumerate(box.nodes):
         parts = list(_parts_of(node, counts.get(k, 0), pads=pads))
         pieces = [_extended(piece, k, node, part) for piece in pieces for part in parts]
@@ -460,7 +454,7 @@ class _Part(NamedTuple):
     inside: Node | None
 
 
-def _extended(piece: Piece, k: int, node: Node, part: _Part) -> Piece:
+def _extended(piece: _Piece, k: int, node: Node, part: _Part) -> _Piece:
     """Return a piece extended by a part of one more node."""
     offsets = tuple(
         offset + part.start * stride
@@ -471,7 +465,7 @@ def _extended(piece: Piece, k: int, node: Node, part: _Part) -> Piece:
         outer = (*outer, part.over)
     if part.inside is not None and part.inside.extent > 1:
         inner = (*inner, (k, part.inside))
-    return Piece(offsets, outer, inner)
+    return _Piece(offsets, outer, inner)
 
 
 def _parts_of(node: Node, count: int, *, pads: bool) -> Iterator[_Part]:
@@ -485,11 +479,11 @@ def _parts_of(node: Node, count: int, *, pads: bool) -> Iterator[_Part]:
         yield _Part(0, Node(whole, whole, strides), Node(count, count, node.strides))
     if tail:
         start = whole * count
-        extent = covered_steps(node, count, pads=pads) - start
+        extent = _covered_steps(node, count, pads=pads) - start
         yield _Part(start, Node(1, 1, node.strides), Node(extent, tail, node.strides))
 
 
-def covered_steps(node: Node, count: int, *, pads: bool) -> int:
+def _covered_steps(node: Node, count: int, *, pads: bool) -> int:
     """Return how many steps of a node tiles write: with `pads` they fill the last tile."""
     if not count or not pads or node.valid % count == 0:
         return node.valid

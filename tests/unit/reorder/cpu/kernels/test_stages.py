@@ -17,7 +17,7 @@ from memdesc import DATA_TYPES, memory_desc
 from reorder import Attr, execute, execute_reference, plan_reorder
 from tests.processors import PROCESSORS, environment_of
 from tests.property.reorder.test_convert_laws import check
-from tests.reorders import beyond_caches
+from tests.reorders import beyond_caches, beyond_own_caches
 from tests.unit.reorder.cpu.kernels.convert_matrix import (
     channels,
     groups,
@@ -48,7 +48,7 @@ def test_rows_of_every_length_are_converted_from_and_to_every_offset(size: str) 
 @pytest.mark.parametrize("size", _SIZES)
 def test_matrices_are_converted_between_layouts_with_attributes(size: str) -> None:
     with _SIZES[size]():
-        layouts()
+        layouts(streams=size != "cache-resident")
 
 
 @pytest.mark.parametrize("size", _SIZES)
@@ -65,6 +65,24 @@ def test_every_channel_of_few_has_its_own_scale_and_zero_point() -> None:
 def test_blocks_that_end_in_padding_are_converted_to_zeros_there(size: str) -> None:
     with _SIZES[size]():
         padding()
+
+
+@pytest.mark.parametrize(
+    ("types", "attr"),
+    [
+        (("f32", "bf16"), None),
+        (("s8", "f32"), None),
+        (("f32", "s4"), None),
+        (("u8", "f32"), Attr(src_scale=0.3)),
+    ],
+)
+def test_long_rows_that_are_streamed_equal_the_definition(
+    types: tuple[str, str], attr: Attr | None
+) -> None:
+    for dims, strides in (((3, 5003), (5003, 1)), ((2, 2, 1031), (4000, 1500, 1))):
+        src, dst = (memory_desc(dims, dtype, strides=strides) for dtype in types)
+        with beyond_own_caches():
+            check((src, dst, attr), 1, at_end=True, threads=2)
 
 
 def _seldom(special: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -140,7 +158,7 @@ def test_one_rare_number_among_many_becomes_what_it_would_alone(dst: str, scale:
 
 
 @pytest.mark.parametrize(
-    ("src", "dst"), [("f16", "f32"), ("s8", "bf16"), ("u8", "f32"), ("s32", "s8")]
+    ("src", "dst"), [("f16", "f32"), ("s8", "bf16"), ("u8", "f32"), ("s32", "u8")]
 )
 def test_all_codes_are_divided_as_alone(src: str, dst: str) -> None:
     # in order, so that vectors without and with rare numbers follow each other
@@ -155,7 +173,7 @@ def test_all_codes_are_divided_as_alone(src: str, dst: str) -> None:
         assert (ours == wanted).all(), scale
 
 
-_REPEATED_PAIRS = ("f32", "s8"), ("bf16", "f32"), ("f32", "f64"), ("f32", "s4")
+_REPEATED_PAIRS = ("f32", "s8"), ("u8", "f32"), ("s64", "f64"), ("f32", "s4")
 
 
 @pytest.mark.parametrize("size", _SIZES)

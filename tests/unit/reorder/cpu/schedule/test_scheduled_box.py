@@ -17,26 +17,6 @@ def test_tiles_that_are_wider_than_their_columns_fill_no_lines() -> None:
         assert scheduled.fills_lines(32) is fills
 
 
-@pytest.mark.parametrize(
-    ("rows", "columns", "prefetches"),
-    [
-        (63, 99, True),
-        # every store is a whole line
-        (64, 99, False),
-        (64, 7, False),
-        # one row of tiles, in which no line is the next one
-        (31, 99, False),
-        # the next row of tiles follows at once
-        (63, 5, False),
-    ],
-)
-def test_lines_of_dst_are_prefetched_where_stores_cross_their_ends(
-    rows: int, columns: int, *, prefetches: bool
-) -> None:
-    box = Box((0, 0), (Node(columns, columns, (1, rows)), Node(rows, rows, (columns, 1))))
-    assert schedule(box).prefetches_dst(32) is prefetches
-
-
 def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
     nodes = Node(4, 4, (1, 100)), Node(3, 3, (40, 1)), Node(10, 10, (4, 3))
     assert contiguous_size(nodes, 0, 1) == 120

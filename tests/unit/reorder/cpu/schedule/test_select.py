@@ -10,7 +10,15 @@ from hypothesis import given
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.schedule.select import MICRO_KERNELS, RUN, STRIDED, TRANSPOSED, select
+from reorder.cpu.schedule.select import (
+    MICRO_KERNELS,
+    RUN,
+    STRIDED,
+    TRANSPOSED,
+    pack_for_kernels,
+    select,
+)
+from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.plan.passes import pack_elements, simplify
 from tests.strategies import desc_pairs
 
@@ -83,3 +91,34 @@ def test_pairs_and_quads_become_single_elements() -> None:
     box, bits = pack_elements(nibbles.boxes[0], 4)
     assert bits == 8
     assert select(box).micro_kernel == RUN
+
+
+@pytest.mark.parametrize(
+    ("dims", "tags", "dtype", "expected"),
+    [
+        # rows of dim b: of a multiple of four bytes, of an even number, of an odd one
+        ((64, 32, 3, 3), ("cdab", "ABcd4b16a4b"), "s8", (32, 1)),
+        ((64, 34, 3, 3), ("cdab", "ABcd4b16a4b"), "s8", (32, 2)),
+        ((64, 35, 3, 3), ("cdab", "ABcd4b16a4b"), "s8", (32, 4)),
+        ((64, 35, 3, 3), ("cdab", "ABcd8b16a2b"), "bf16", (32, 2)),
+        ((32, 35), ("AB8a8b", "ab"), "s8", (64, 8)),
+        ((32, 35), ("AB8a8b", "ab"), "f32", (32, 1)),
+    ],
+)
+def test_short_runs_are_wide_elements_wherever_they_start(
+    dims: tuple[int, ...], tags: tuple[str, str], dtype: str, expected: tuple[int, int]
+) -> None:
+    src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
+    largest = max(plan_reorder(src, dst).boxes, key=lambda box: box.size)
+    packed, bits, stride = pack_for_kernels(largest, src.dtype.bits)
+    assert (bits, stride) == expected
+    tiles = tile_boxes((packed,), bits, stride)
+    transposed = [tile.is_transposed for tile in tiles if not tile.box.is_zero]
+    assert all(transposed) == (dtype != "f32")
+
+
+def test_runs_that_no_transposition_takes_stay_runs() -> None:
+    src = memory_desc((9, 4), "s8", strides=(7, 1))
+    (box,) = plan_reorder(src, memory_desc((9, 4), "s8", "ab")).boxes
+    assert pack_for_kernels(box, 8) == (box, 8, 1)
+    assert TRANSPOSED not in {part.choice.micro_kernel for part in tile_boxes((box,), 8)}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.schedule.streaming import rows_at_once, stream_box
+from reorder.cpu.schedule.streaming import stream_box
 from tests.reorders import box_map
 
 if TYPE_CHECKING:
@@ -58,12 +58,6 @@ def test_outer_loops_follow_src_and_tiles_read_few_rows() -> None:
         assert [node.extent for node in tile.choice.columns] == [112]
 
 
-def test_a_loop_is_cut_into_single_steps_where_those_inside_it_take_all_pages() -> None:
-    tiles = _tiles((32, 1000, 16, 64), "dcba")
-    assert [[node.extent for node in tile.choice.rows] for tile in tiles] == [[32, 1]]
-    assert [[node.extent for node in tile.choice.outer] for tile in tiles] == [[1000, 16]]
-
-
 def test_rows_that_end_within_lines_take_the_loop_that_continues_them() -> None:
     # 3 x 3 pixels of 4 channels are 144 bytes: four blocks of channels make 9 lines
     src = memory_desc((2000, 48, 3, 3), "f32", "cdba")
@@ -88,26 +82,3 @@ def test_rows_that_end_within_lines_take_the_loop_that_continues_them() -> None:
 )
 def test_other_boxes_are_left_to_the_tiling_for_caches(box: Box) -> None:
     assert stream_box(box, 32) == ()
-
-
-@pytest.mark.parametrize(
-    ("rows", "line", "steps"),
-    [
-        # a page for each row: 32 of them, whole lines of dst
-        ((Node(4096, 4096, (4096, 1)),), 16, 32),
-        ((Node(4096, 4096, (4096, 1)),), 64, 64),
-        ((Node(48, 48, (-4096, 1)),), 16, 32),
-        # four rows in a page
-        ((Node(4096, 4096, (256, 1)),), 16, 128),
-        # so close that a tile of the usual size reads few pages
-        ((Node(4096, 4096, (16, 1)),), 16, 1024),
-        # three pages for each step of the outermost loop; 16 steps make whole lines
-        ((Node(3, 3, (1 << 20, 1)), Node(64, 64, (1 << 22, 3))), 16, 16),
-        # the inner loop stays in a page
-        ((Node(8, 8, (16, 1)), Node(64, 64, (1 << 22, 8))), 16, 32),
-    ],
-)
-def test_rows_start_in_as_many_pages_as_are_prefetched(
-    rows: tuple[Node, ...], line: int, steps: int
-) -> None:
-    assert rows_at_once(rows, line, 4) == steps

@@ -28,10 +28,10 @@ def test_tiling_and_packing_keep_which_element_goes_where(
     for box in plan_reorder(*pair).boxes:
         if box.indirect:
             continue
-        wide, width, unit = pack_for_kernels(box, bits)
+        wide, width, stride = pack_for_kernels(box, bits)
         factor = width // bits
-        to, fro = box_map(tuple(scheduled.box for scheduled in tile_boxes((wide,), width, unit)))
-        step, parts = factor // unit, np.arange(factor)
+        to, fro = box_map(tuple(scheduled.box for scheduled in tile_boxes((wide,), width, stride)))
+        step, parts = factor // stride, np.arange(factor)
         found = np.stack(
             [
                 (to[:, None] * step + parts).ravel(),
