@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["find_command"]
-
 
 def find_command(name: str) -> Callable[[], int]:
     """Load the console script of a distribution that has the same name.

@@ -15,8 +15,6 @@ import numpy as np
 
 from memdesc.errors import MemdescError
 
-__all__ = ["Checked", "remade"]
-
 
 class Checked:
     """Mixin of values that are made by their constructor only.

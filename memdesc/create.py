@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc.build import layout_by_strides, layout_by_tag
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints
-from memdesc.layout import Layout, dim_name
+from memdesc.layout import Layout, dim_name, layout_by_strides, layout_by_tag
 from memdesc.names import did_you_mean, dim_letters, expand_meta_tag, resolve, siblings
 from memdesc.notation import parse_tag
 from memdesc.overlap import check_nesting
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
-
-__all__ = ["array_desc", "memory_desc"]
-
 
 # The default of inner blocks, recognised by identity: most calls pass none, and need no check.
 _NONE: tuple[int, ...] = ()

@@ -12,15 +12,12 @@ from memdesc import views
 from memdesc.checked import Checked
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
-from memdesc.expression import expression
 from memdesc.extra import Extra, check_extra
-from memdesc.index import Index, checked_index, checked_integers, first_where
-from memdesc.infer_tag import names_of
+from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
+from memdesc.infer_tag import dense_tag, is_laid_out_by, names_of
 from memdesc.int64 import INT64_MAX, checked_ints, exact_ints
-from memdesc.inverse import indices_at
-from memdesc.layout import Axis, Block, Layout
+from memdesc.layout import Layout
 from memdesc.overlap import check_overlap
-from memdesc.reshape import reshape
 from memdesc.tags import LETTERS, check_letters
 
 if TYPE_CHECKING:
@@ -28,10 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from memdesc.layout import Axis, Block
     from memdesc.names import Name
     from memdesc.picture import Look, Picture
-
-__all__ = ["MemoryDesc", "checked_desc"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -393,7 +389,7 @@ class MemoryDesc(Checked):
         >>> memdesc.memory_desc((6, 2), "f32", "ba").reshape((2, 3, 2)).strides
         (3, 1, 6)
         """
-        return self._with(reshape(self.layout, checked_ints("dims", dims)))
+        return self._with(views.reshape(self.layout, checked_ints("dims", dims)))
 
     def permute_axes(self, perm: Iterable[int]) -> MemoryDesc:
         """Rename dims in oneDNN's direction: old dim d becomes dim `perm[d]`.
@@ -602,3 +598,32 @@ def checked_desc(name: str, desc: object) -> MemoryDesc:
 @lru_cache(maxsize=1024)  # all known names are tried: milliseconds
 def _names_of(desc: MemoryDesc) -> tuple[Name, ...]:
     return names_of(desc.layout, desc.dtype.bits)
+
+
+def expression(dtype: DataType, layout: Layout) -> str:
+    """Return the shortest call that makes a descriptor: by a tag, by strides, by a Layout."""
+    tag = dense_tag(layout)
+    if is_laid_out_by(layout, tag):
+        return f"memory_desc({layout.dims}, '{dtype}', '{tag}')"
+    try:
+        inner = layout.tile()
+    except MemdescError:
+        return f"MemoryDesc({dtype!r}, {layout!r})"
+    arguments = [str(layout.dims), f"'{dtype}'", f"strides={layout.strides()}"]
+    if inner:
+        arguments.append(f"inner_blks={tuple(block.extent for block in inner)}")
+        arguments.append(f"inner_idxs={tuple(block.axis for block in inner)}")
+    if not _has_default_padding(layout):
+        arguments.append(f"padded_dims={layout.padded_dims()}")
+    if layout.offset0:
+        arguments.append(f"offset0={layout.offset0}")
+    return f"memory_desc({', '.join(arguments)})"
+
+
+def _has_default_padding(layout: Layout) -> bool:
+    """Whether each dim is rounded up to whole blocks, and no further."""
+    steps = [layout.outer(dim).step for dim in range(layout.ndims)]
+    return all(
+        padded == -(-size // step) * step
+        for size, padded, step in zip(layout.dims, layout.padded_dims(), steps, strict=True)
+    )

@@ -23,8 +23,6 @@ from memdesc.int64 import checked_int
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["ALIASES", "DATA_TYPES", "DataType", "add_row", "data_type"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataType(Checked):

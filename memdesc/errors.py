@@ -14,20 +14,6 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-__all__ = [
-    "MemdescError",
-    "NotBlockedError",
-    "OutOfMemoryError",
-    "OutOfRangeError",
-    "OverlapError",
-    "PaddingError",
-    "UnknownFormatError",
-    "UnsupportedFormatError",
-    "allocates",
-    "excerpt",
-    "short_repr",
-]
-
 # Characters of a value in a message: about a line of a terminal, so that the reason stays in sight.
 _MAX_REPR = 120
 # Characters of the place in a string that is wrong.

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from memdesc.picture import Picture
 
-__all__ = ["explore"]
-
 
 def explore(dims: Iterable[int], dtype: object, tag: str) -> Any:
     """Draw a layout in a notebook, with fields to edit; each change draws it again.

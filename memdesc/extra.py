@@ -25,8 +25,6 @@ from memdesc.tags import MAX_NDIMS
 if TYPE_CHECKING:
     from memdesc.dtypes import DataType
 
-__all__ = ["FACTORS", "Extra", "check_extra", "compensation_layout"]
-
 # What the sums of the weights are multiplied with.
 FACTORS = {"s8s8": -128, "asymmetric": -1}
 _INT32_BYTES = 4

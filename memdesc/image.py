@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING
 
-from memdesc.build import layout_by_tag
 from memdesc.checked import Checked
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int, checked_ints
-from memdesc.layout import dim_name
+from memdesc.layout import dim_name, layout_by_tag
 from memdesc.names import dim_letters, resolve_image
 from memdesc.tags import LETTERS
 
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memdesc.picture import Look, Picture
-
-__all__ = ["ImageDesc", "image_desc"]
 
 _CHANNELS = (1, 4)  # R, RGBA
 

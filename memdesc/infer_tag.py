@@ -6,18 +6,14 @@ import re
 from math import prod
 from typing import TYPE_CHECKING
 
-from memdesc.build import layout_by_tag
 from memdesc.errors import MemdescError, UnsupportedFormatError
-from memdesc.layout import memory_order
+from memdesc.layout import layout_by_tag, memory_order
 from memdesc.names import Name, known_names, onednn, resolve
 from memdesc.names.onednn import CANONICAL
 from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.layout import Layout
-
-__all__ = ["dense_tag", "is_laid_out_by", "names_of"]
-
 
 # The vocabulary of canonical tags that oneDNN cannot read, and what they have in addition to its
 # notation: steps, fused dims, alignments.

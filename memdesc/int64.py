@@ -11,17 +11,6 @@ import numpy as np
 
 from memdesc.errors import MemdescError, short_repr
 
-__all__ = [
-    "INT64_MAX",
-    "RUNTIME",
-    "checked_flag",
-    "checked_int",
-    "checked_ints",
-    "checked_sizes",
-    "entries_of",
-    "exact_ints",
-]
-
 INT64_MAX = 2**63 - 1
 # A size that is known at execution only: oneDNN's DNNL_RUNTIME_DIM_VAL, the least int64.
 # All other integers of callers must be at least -INT64_MAX, so they differ from it.

@@ -10,8 +10,6 @@ from memdesc.errors import UnknownFormatError, excerpt, short_repr
 from memdesc.int64 import INT64_MAX
 from memdesc.tags import LETTERS, Digit, FormatTag
 
-__all__ = ["count_digits", "parse_tag"]
-
 # No tag of a tensor that int64 can count is longer: it has at most 63 blocks.
 _MAX_TEXT = 4096
 

@@ -14,8 +14,6 @@ from memdesc.search import SearchLimitError, Term, solve
 if TYPE_CHECKING:
     from memdesc.layout import Block, Layout
 
-__all__ = ["check_nesting", "check_overlap"]
-
 
 def check_overlap(layout: Layout) -> None:
     """Refuse a layout in which two indices share an element.

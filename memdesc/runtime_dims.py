@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
     from memdesc.desc import MemoryDesc
 
-__all__ = ["RUNTIME", "RuntimeDesc", "runtime_desc"]
-
 
 @dataclass(frozen=True, slots=True)
 class RuntimeDesc(Checked):

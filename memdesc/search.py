@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["SearchLimitError", "Term", "solve"]
-
 # Values tried in one search; 20,000 take about 20 ms.
 _BUDGET = 20_000
 

@@ -24,8 +24,6 @@ from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import entries_of, exact_ints
 
-__all__ = ["LETTERS", "MAX_NDIMS", "Digit", "FormatTag", "check_letters"]
-
 MAX_NDIMS = 12
 LETTERS = "abcdefghijkl"
 

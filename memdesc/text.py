@@ -14,8 +14,6 @@ from memdesc.extra import Extra
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout
 
-__all__ = ["SCHEMA", "from_json", "to_json"]
-
 # version of the JSON form; another form gets another number
 SCHEMA = 1
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError
 from memdesc.layout import Axis, Block, Layout, dim_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-__all__ = ["join_axes", "permute_axes", "submemory"]
 
 
 def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -> Layout:
@@ -113,3 +112,138 @@ def join_axes(
     ordered = sorted(parts, key=lambda part: part[0].dims[0])
     blocks = [block._replace(axis=k) for k, (_, blocks) in enumerate(ordered) for block in blocks]
     return Layout.computed(dims, tuple(axis for axis, _ in ordered), tuple(blocks), offset0)
+
+
+class _Group(NamedTuple):
+    """Neighbouring dims that become other neighbouring dims of the same product.
+
+    Without old dims the new one is a unit dim that is added, without new ones the old
+    one is a unit dim that is dropped.
+    """
+
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+
+def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
+    """Regroup dims without moving data; the rules are oneDNN's.
+
+    A dim that keeps its size keeps its blocks and padding; dims of size 1 are added and
+    dropped; other dims are regrouped where they are plain and contiguous.
+
+    Raises
+    ------
+    MemdescError
+        If the numbers of elements differ, or the data would have to move.
+    """
+    _check_products(layout, dims)
+    parts: list[tuple[Axis, tuple[Block, ...]]] = []
+    kept: dict[int, int] = {}
+    # the stride of a unit dim that is added: the elements inside it, as oneDNN prints it
+    unit_stride = prod(block.extent for block in layout.inner())
+    for old, new in _groups(layout, dims):
+        if len(old) == len(new) == 1 and layout.dims[old[0]] == dims[new[0]]:
+            kept[old[0]] = new[0]
+        elif not old:
+            parts.append((Axis(new, 1), (Block(0, 1, 1, unit_stride),)))
+        elif new:
+            stride = _contiguous_stride(layout, old)
+            for dim in reversed(new):
+                parts.append((Axis((dim,), dims[dim]), (Block(0, 1, dims[dim], stride),)))
+                stride *= dims[dim]
+        if old:
+            outer = layout.outer(_axis_of(layout, old[0]))
+            unit_stride = outer.stride * layout.dims[old[0]] // outer.step
+    for k, axis in enumerate(layout.axes):
+        # fused dims are kept together, or refused above
+        if axis.dims[0] in kept:
+            new_axis = Axis(tuple(kept[dim] for dim in axis.dims), axis.padded)
+            parts.append((new_axis, layout.axis_blocks(k)))
+    return join_axes(dims, parts, layout.offset0)
+
+
+def _check_products(layout: Layout, dims: tuple[int, ...]) -> None:
+    if prod(dims) != layout.nelems:
+        msg = f"dims {layout.dims} hold {layout.nelems} elements, dims {dims} hold {prod(dims)}"
+        raise MemdescError(msg)
+    if prod(size or 1 for size in dims) != prod(size or 1 for size in layout.dims):
+        msg = (
+            f"dims {layout.dims} cannot become {dims}: oneDNN's rule is that the sizes other "
+            "than 0 multiply to the same"
+        )
+        raise MemdescError(msg)
+
+
+def _axis_of(layout: Layout, dim: int) -> int:
+    return next(k for k, axis in enumerate(layout.axes) if dim in axis.dims)
+
+
+def _groups(layout: Layout, dims: tuple[int, ...]) -> Iterable[_Group]:
+    """Match old and new dims from the last one backwards.
+
+    At each step, in this order: an old unit dim is dropped, or matched where it is padded
+    or fused; a new unit dim is added; else dims are taken on the side of the smaller
+    product until both products are equal.
+    """
+    old, new = layout.ndims, len(dims)
+    while old or new:
+        if old and layout.dims[old - 1] == 1:
+            old -= 1
+            if layout.axes[_axis_of(layout, old)].padded == 1:
+                yield _Group((old,), ())
+            elif new and dims[new - 1] == 1:
+                new -= 1
+                yield _Group((old,), (new,))
+            else:
+                msg = (
+                    f"{dim_name(old)} of size 1 is padded or fused with "
+                    "others, so it cannot be dropped"
+                )
+                raise MemdescError(msg)
+        elif new and dims[new - 1] == 1:
+            new -= 1
+            yield _Group((), (new,))
+        else:
+            group = _smallest_group(layout, dims, (old, new))
+            old, new = group.old[0], group.new[0]
+            yield group
+
+
+def _smallest_group(layout: Layout, dims: tuple[int, ...], ends: tuple[int, int]) -> _Group:
+    """Return the fewest dims in front of two ends, old and new, that have the same product."""
+    old, new = ends[0] - 1, ends[1] - 1
+    have, want = (layout.dims[old] if old >= 0 else 0), (dims[new] if new >= 0 else 0)
+    while have != want or old < 0 or new < 0:
+        if have < want:
+            old -= 1
+            have *= layout.dims[old] if old >= 0 else 0
+        else:
+            new -= 1
+            want *= dims[new] if new >= 0 else 0
+        if old < 0 or new < 0 or not have or not want:
+            msg = f"dims {layout.dims} cannot be regrouped into {dims} where one of them is 0"
+            raise MemdescError(msg)
+    return _Group(tuple(range(old, ends[0])), tuple(range(new, ends[1])))
+
+
+def _contiguous_stride(layout: Layout, group: tuple[int, ...]) -> int:
+    """Return the innermost stride of dims that are contiguous as one; refuse others."""
+    for dim in group:
+        k = _axis_of(layout, dim)
+        axis, outer = layout.axes[k], layout.outer(k)
+        if outer.step > 1 or axis.padded != layout.dims[dim] or len(axis.dims) > 1:
+            msg = (
+                f"{dim_name(dim)} is blocked or padded, "
+                f"so it must keep its size {layout.dims[dim]}; reorder to a plain layout first"
+            )
+            raise MemdescError(msg)
+        if dim > group[0]:
+            before = layout.outer(_axis_of(layout, dim - 1))
+            if layout.dims[dim] * outer.stride != before.stride:
+                msg = (
+                    f"{dim_name(dim - 1)} has stride {before.stride}, "
+                    f"but {dim_name(dim)} inside it spans {layout.dims[dim]} * {outer.stride} "
+                    "elements; reorder to a contiguous layout first"
+                )
+                raise MemdescError(msg)
+    return layout.outer(_axis_of(layout, group[-1])).stride

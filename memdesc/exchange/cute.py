@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from memdesc.exchange.system import Given
 
-__all__ = ["SYSTEM"]
-
 _NAME = "CuTe"
 _MAX_DEPTH = 64
 # an integer, also as CuTe prints static ones: _16

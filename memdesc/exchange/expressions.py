@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import ast
+from math import prod
+from typing import TYPE_CHECKING
 
-from memdesc.errors import MemdescError
-from memdesc.exchange.system import not_understood
+from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
+from memdesc.exchange.system import cannot, not_understood, tag_of
 from memdesc.int64 import INT64_MAX, checked_ints
+from memdesc.layout import dim_name
+from memdesc.tags import Digit, FormatTag
 
-__all__ = ["arguments", "integer", "integers", "keywords", "parse"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from memdesc.desc import MemoryDesc
 
 
 def parse(system: str, text: str, source: str | None = None) -> ast.expr:
@@ -62,3 +69,114 @@ def integers(system: str, text: str, node: ast.expr) -> tuple[int, ...]:
 def integer(system: str, text: str, node: ast.expr) -> int:
     """Return one integer."""
     return integers(system, text, ast.Tuple([node]))[0]
+
+
+def outputs_of(system: str, desc: MemoryDesc, names: Sequence[str]) -> list[str]:
+    """Return the expression of each physical index, the outermost first."""
+    tag = tag_of(system, desc)
+    for axis, align in enumerate(tag.align):
+        if align > 1:
+            reason = f"{dim_name(tag.axes[axis][0])} is aligned to {align}, and a map has no sizes"
+            raise cannot(system, desc, reason)
+    outputs = []
+    for axis, step, extent in tag.digits:
+        text = _index(tag.axes[axis], desc.dims, names)
+        text += f" // {step}" if step > 1 else ""
+        outputs.append(text + (f" % {extent}" if extent else ""))
+    return outputs
+
+
+def _index(axis: tuple[int, ...], dims: tuple[int, ...], names: Sequence[str]) -> str:
+    """Return the index of an axis: a name, or the row-major sum of several."""
+    if len(axis) == 1:
+        return names[axis[0]]
+    factors = [prod(dims[dim] for dim in axis[k + 1 :]) for k in range(len(axis))]
+    terms = [f"{names[dim]} * {factor}" for dim, factor in zip(axis, factors, strict=True)]
+    return f"({' + '.join([*terms[:-1], names[axis[-1]]])})"
+
+
+def tag_of_outputs(
+    system: str,
+    text: str,
+    outputs: list[ast.expr],
+    names: Sequence[str],
+    dims: tuple[int, ...],
+) -> FormatTag:
+    """Return the tag of a map from named indices of these dims."""
+    if len(names) != len(dims) or len(set(names)) != len(names):
+        reason = f"it maps {len(names)} indices, and dims {dims} have {len(dims)}"
+        raise not_understood(system, text, reason)
+    reader = _Reader(system, text, names, dims)
+    found = [reader.digit(output) for output in outputs]
+    axes = tuple(sorted({axis for axis, _, _ in found}))
+    digits = tuple(
+        Digit(axes.index(axis), step, extent) for axis, step, extent in found if extent != 1
+    )
+    try:
+        return FormatTag(axes, digits, (1,) * len(axes))
+    except MemdescError:
+        msg = (
+            f"{short_repr(text)} cannot be described: its indices do not divide each dim into "
+            "digits, each once, the outermost without a modulo"
+        )
+        raise UnsupportedFormatError(msg) from None
+
+
+# the dims of an axis, a step, and an extent, 0 without a bound
+_Term = tuple[tuple[int, ...], int, int]
+
+
+class _Reader:
+    """Reads the expression of one physical index."""
+
+    def __init__(self, system: str, text: str, names: Sequence[str], dims: tuple[int, ...]) -> None:
+        self.system = system
+        self.text = text
+        self.dims = dims
+        self.names = {name: dim for dim, name in enumerate(names)}
+
+    def digit(self, node: ast.expr) -> _Term:
+        """Return a digit, of `x // n % m` where x is an index or a sum of several."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
+            axis, step, extent = self.digit(node.left)
+            number = self.number(node.right)
+            if number is None or number < 1 or (extent and extent % number):
+                raise self.refused(node)
+            if isinstance(node.op, ast.Mod):
+                return axis, step, number
+            return axis, step * number, extent // number
+        terms = self.terms(node)
+        axis = tuple(dim for dim, _ in terms)
+        for k, (_, factor) in enumerate(terms):
+            if factor != prod(self.dims[dim] for dim in axis[k + 1 :]):
+                raise self.refused(node)
+        if len(set(axis)) < len(axis):
+            raise self.refused(node)
+        return axis, 1, 0
+
+    def terms(self, node: ast.expr) -> list[tuple[int, int]]:
+        """Return the dims of a sum, each with its factor."""
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return [*self.terms(node.left), *self.terms(node.right)]
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+            factor = self.number(node.right)
+            left = self.terms(node.left)
+            if factor is None or len(left) != 1:
+                raise self.refused(node)
+            return [(left[0][0], left[0][1] * factor)]
+        if isinstance(node, ast.Name) and node.id in self.names:
+            return [(self.names[node.id], 1)]
+        raise self.refused(node)
+
+    def number(self, node: ast.expr) -> int | None:
+        """Return a constant, also as TVM prints it: T.int64(16)."""
+        if isinstance(node, ast.Call) and len(node.args) == 1:
+            node = node.args[0]
+        value = node.value if isinstance(node, ast.Constant) else None
+        return value if type(value) is int else None
+
+    def refused(self, node: ast.expr) -> UnsupportedFormatError:
+        return UnsupportedFormatError(
+            f"{short_repr(self.text)} cannot be described: {ast.unparse(node)} is no digit of an "
+            f"index over dims {self.dims}, as x // 16 and x // 2 % 8 are"
+        )

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
     from memdesc.exchange.system import Given
 
-__all__ = ["SYSTEM"]
-
 _NAME = "openvino"
 _STRING = re.compile(
     r"(?P<dtype>\w+):(?P<format>\w+):(?P<dims>[0-9]{1,19}(?:x[0-9]{1,19})*)"

@@ -14,8 +14,7 @@ from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import UnsupportedFormatError, short_repr
 from memdesc.exchange.expressions import arguments, integer, integers, keywords, parse
-from memdesc.exchange.strided import order_of, strides_of
-from memdesc.exchange.system import System, cannot, not_understood
+from memdesc.exchange.system import System, cannot, not_understood, strides_of
 from memdesc.infer_tag import is_laid_out_by
 from memdesc.notation import parse_tag
 from memdesc.tags import LETTERS
@@ -23,8 +22,6 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
     from memdesc.exchange.system import Given
-
-__all__ = ["SYSTEM"]
 
 _NAME = "PyTorch"
 
@@ -56,7 +53,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
         and (name == _OF_ANY_SIZE or 0 not in desc.dims)
         and is_laid_out_by(desc.layout, parse_tag(tags[desc.ndims]))
     ]
-    order = order_of(desc, strides)
+    order = _order_of(desc, strides)
     if is_laid_out_by(desc.layout, parse_tag("".join(LETTERS[dim] for dim in order))):
         found.append(f"dim_order={order}")
     offset = desc.offset0
@@ -137,6 +134,11 @@ def _fixed(given: Given) -> MemoryDesc:
         strides=integers(_NAME, text, found["stride"]),
         offset0=integer(_NAME, text, found["offset"]) if "offset" in found else 0,
     )
+
+
+def _order_of(desc: MemoryDesc, strides: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the dims from the outermost to the innermost; equal strides by size, then in order."""
+    return tuple(sorted(range(desc.ndims), key=lambda dim: (-strides[dim], -desc.dims[dim], dim)))
 
 
 SYSTEM = System("pytorch", "PyTorch's memory formats, strides and FixedLayout", _write, _read)

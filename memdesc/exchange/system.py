@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc.dtypes import data_type
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.infer_tag import dense_tag, is_laid_out_by
-from memdesc.layout import check_dims
+from memdesc.layout import check_dims, dim_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
     from memdesc.dtypes import DataType
     from memdesc.tags import FormatTag
-
-__all__ = ["MAX_TEXT", "Given", "System", "cannot", "not_understood", "tag_of"]
 
 # Characters of a string that is read: no layout of 12 dims and 63 blocks needs as many.
 MAX_TEXT = 8192
@@ -96,3 +94,22 @@ def tag_of(system: str, desc: MemoryDesc) -> FormatTag:
         )
         raise cannot(system, desc, reason)
     return tag
+
+
+def strides_of(system: str, desc: MemoryDesc) -> tuple[int, ...]:
+    """Return the stride of each dim, in elements; refuse blocks, fused dims and padding."""
+    layout = desc.layout
+    for k, axis in enumerate(layout.axes):
+        blocks = layout.axis_blocks(k)
+        name = dim_name(axis.dims[0])
+        if len(axis.dims) > 1:
+            reason = f"dims {', '.join(map(dim_name, axis.dims))} are fused"
+        elif len(blocks) > 1:
+            sizes = " of ".join(str(block.extent) for block in blocks[1:])
+            reason = f"{name} is blocked, by {sizes}"
+        elif axis.padded != layout.axis_size(k):
+            reason = f"{name} of size {layout.axis_size(k)} is padded to {axis.padded}"
+        else:
+            continue
+        raise cannot(system, desc, f"{reason}, and it has one stride for each dim")
+    return layout.strides()

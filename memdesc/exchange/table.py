@@ -2,39 +2,79 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc, checked_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
-from memdesc.exchange import arrow, cute, dlpack, mlir, names, ndarray, openvino, pytorch, tvm, xla
-from memdesc.exchange.system import MAX_TEXT, Given, cannot, not_understood
+from memdesc.exchange import cute, mlir, openvino, pytorch, tvm, xla
+from memdesc.exchange.system import MAX_TEXT, Given, System, cannot, not_understood, tag_of
 from memdesc.int64 import checked_ints
-from memdesc.layout import check_dims
+from memdesc.layout import check_dims, layout_by_tag
+from memdesc.names.onednn import CANONICAL
 from memdesc.names.registry import VOCABULARIES
+from memdesc.notation import parse_tag
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memdesc.exchange.system import System
+    from memdesc.names.vocabulary import Vocabulary
 
-__all__ = ["SYSTEMS", "from_notation", "to_notation", "written"]
+
+def _system_of(vocabulary: Vocabulary) -> System:
+    """Return a vocabulary as a system: its names of a layout, canonical tags first."""
+    return System(
+        vocabulary.name,
+        f"names of {vocabulary.name}",
+        partial(_write, vocabulary),
+        partial(_read, vocabulary),
+    )
+
+
+def _write(vocabulary: Vocabulary, desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
+    names = [name for name in desc.tags() if name.vocabulary == vocabulary.name]
+    if not names:
+        tag = tag_of(vocabulary.name, desc)
+        raise cannot(vocabulary.name, desc, f"it has no name for {tag} of {desc.dtype}")
+    names.sort(key=lambda name: name.domain != CANONICAL)
+    return tuple(name.text for name in names)
+
+
+def _read(vocabulary: Vocabulary, given: Given) -> MemoryDesc:
+    dims, dtype = given.sizes(), given.type()
+    notation = vocabulary.by_bits.get(dtype.bits, {}).get(given.text)
+    tag = parse_tag(notation) if notation else vocabulary.parse(given.text)
+    if vocabulary.check_dims is not None and len(dims) == tag.ndims:
+        vocabulary.check_dims(given.text, dims, tag)
+    return MemoryDesc(dtype, layout_by_tag(tag, dims, given.text))
+
+
+def _write_notation(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
+    return (str(tag_of("memdesc", desc)),)
+
+
+def _read_any(given: Given) -> MemoryDesc:
+    return memory_desc(given.sizes(), given.type(), given.text)
+
+
+# what `memory_desc` reads, and str(FormatTag) writes
+_NOTATION = System("memdesc", "any name, and the notation of FormatTag", _write_notation, _read_any)
+
 
 # A new system is one more entry; a new vocabulary is in VOCABULARIES.
 SYSTEMS: dict[str, System] = {
     system.name: system
     for system in (
-        names.NOTATION,
-        *map(names.system_of, VOCABULARIES),
+        _NOTATION,
+        *map(_system_of, VOCABULARIES),
         cute.SYSTEM,
         xla.SYSTEM,
         pytorch.SYSTEM,
-        ndarray.SYSTEM,
         tvm.SYSTEM,
         mlir.SYSTEM,
-        dlpack.SYSTEM,
-        arrow.SYSTEM,
         openvino.SYSTEM,
     )
 }

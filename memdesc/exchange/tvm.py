@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
 from memdesc.errors import UnsupportedFormatError, short_repr
-from memdesc.exchange.expressions import parse
-from memdesc.exchange.index_maps import outputs_of, tag_of_outputs
+from memdesc.exchange.expressions import outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import System, not_understood
 from memdesc.infer_tag import dense_tag
 from memdesc.names import onednn
@@ -24,8 +23,6 @@ from memdesc.tags import LETTERS, Digit, FormatTag
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
     from memdesc.exchange.system import Given
-
-__all__ = ["SYSTEM"]
 
 _NAME = "TVM"
 _BLOCK = "[0-9]{1,18}[a-z]"

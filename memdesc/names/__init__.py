@@ -6,9 +6,8 @@ are vocabularies, `images` are the types of 2-D images. To add a vocabulary, wri
 """
 
 from memdesc.names.images import is_image
-from memdesc.names.meta import expand_meta_tag
 from memdesc.names.registry import Name, dim_letters, known_names
-from memdesc.names.resolve import resolve, resolve_image
+from memdesc.names.resolve import expand_meta_tag, resolve, resolve_image
 from memdesc.names.suggest import did_you_mean, siblings, suggest
 
 __all__ = [

@@ -6,9 +6,7 @@ end with `_bf16` are for elements of bf16. Source: Compute Library, `arm_gemm.hp
 
 from __future__ import annotations
 
-from memdesc.names.rows import ANY_WIDTH, Row, Table
-
-__all__ = ["VOCABULARY"]
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 
 _BF16_BITS = 16
 # sizes of blocks of input channels -> of output channels

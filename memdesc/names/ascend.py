@@ -6,9 +6,7 @@ C0 is 16 for elements of 16 bits and wider, and 32 for those of 8. Source: graph
 
 from __future__ import annotations
 
-from memdesc.names.rows import Row, Table
-
-__all__ = ["VOCABULARY"]
+from memdesc.names.vocabulary import Row, Table
 
 # bits of an element -> C0
 _C0 = {8: 32, 16: 16, 32: 16, 64: 16}

@@ -18,8 +18,6 @@ from memdesc.names.vocabulary import Vocabulary, read_names
 from memdesc.notation import parse_tag
 from memdesc.tags import LETTERS, FormatTag
 
-__all__ = ["VOCABULARY", "check_dims", "domain", "letters", "parse", "refuse"]
-
 # Letters of dims: batch, feature, group, output and input features, spatial dims x to u.
 _DIMS = "bfgoixyzwuv"
 _OUTER = rf"(?P<dims>[{_DIMS}]+)(?P<sliced>s?)(?P<align>[0-9]*)"

@@ -16,15 +16,6 @@ from memdesc.notation import count_digits, parse_tag
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
 
-__all__ = [
-    "IMAGES",
-    "ParsedImage",
-    "check_image_dims",
-    "is_image",
-    "parse_image",
-    "refuse_winograd",
-]
-
 
 class _ImageType(NamedTuple):
     """The letters of the logical dims, and rows|columns|lane over dims a, b, c, ..."""

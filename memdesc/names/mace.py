@@ -15,8 +15,6 @@ from memdesc.notation import parse_tag
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
 
-__all__ = ["BUFFERS", "VOCABULARY", "domain", "letters", "parse"]
-
 
 class _Buffer(NamedTuple):
     """What a buffer holds, and its tag."""

@@ -6,9 +6,7 @@ it. Source: MNN, `Tensor::CAFFE_C4` and `MNN_DATA_FORMAT_NC4HW4`.
 
 from __future__ import annotations
 
-from memdesc.names.rows import ANY_WIDTH, Row, Table
-
-__all__ = ["VOCABULARY"]
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 
 _ROWS = {"NC4HW4": Row("nchw", "data", {ANY_WIDTH: "aBcd4b"})}
 

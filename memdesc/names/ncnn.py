@@ -6,9 +6,7 @@
 
 from __future__ import annotations
 
-from memdesc.names.rows import Row, Table
-
-__all__ = ["VOCABULARY"]
+from memdesc.names.vocabulary import Row, Table
 
 _PLANE_BITS = 128
 

@@ -19,8 +19,6 @@ from memdesc.notation import parse_tag
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
 
-__all__ = ["CANONICAL", "VOCABULARY", "domain", "letters", "parse"]
-
 CANONICAL = "any"
 
 # domain -> the sets of letters that its names use, each in logical order

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from memdesc.names.vocabulary import Vocabulary
     from memdesc.tags import FormatTag
 
-__all__ = ["VOCABULARIES", "Name", "ParsedName", "dim_letters", "known_names", "parse_name"]
-
 # A name is read by the first vocabulary that knows it. A new vocabulary is one more entry.
 VOCABULARIES: tuple[Vocabulary, ...] = (
     onednn.VOCABULARY,

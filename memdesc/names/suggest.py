@@ -16,8 +16,6 @@ from memdesc.names.weights import EXPERTS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["did_you_mean", "meanings", "nearest", "siblings", "suggest"]
-
 # The longest name has 43 characters. Much longer strings are not compared, since that takes long.
 _MAX_NAME = 100
 # Suggestions in one message.

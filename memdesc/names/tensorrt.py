@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memdesc.errors import UnsupportedFormatError
-from memdesc.names.rows import ANY_WIDTH, Row, Table
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
-
-__all__ = ["VOCABULARY"]
 
 _NCHW, _NCDHW = "nchw", "ncdhw"
 _ROWS = {

@@ -8,9 +8,7 @@ in blocks of four of both, with groups of output slices, whose size ends the nam
 
 from __future__ import annotations
 
-from memdesc.names.rows import ANY_WIDTH, Row, Table
-
-__all__ = ["VOCABULARY"]
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 
 _STORAGE = "TensorStorageType::"
 # b, h, w, c: slices, rows, columns, batch, four channels; rows of images hold h and the slices

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from pkgutil import get_data
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.notation import parse_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from memdesc.tags import FormatTag
-
-__all__ = ["Vocabulary", "read_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +58,140 @@ class Vocabulary:
 def read_names(file: str) -> tuple[str, ...]:
     """Read a table of names: a JSON array of strings, in the order of the system's source."""
     return tuple(json.loads(get_data(__name__, file) or b"[]"))
+
+
+# The width of a name for elements of any width.
+ANY_WIDTH = 0
+
+
+class Row(NamedTuple):
+    """A layout: its dims, its tag for each width of elements, and what lays data out so."""
+
+    letters: str
+    """The logical dims in order."""
+    domain: str
+    """What it holds: `data`, `weights`, `scales`, ..."""
+    tags: Mapping[int, str]
+    """The canonical notation for each width in bits; `ANY_WIDTH` stands for any width."""
+    whole: str = ""
+    """The dims that must be whole blocks; the others are padded with zeros."""
+    source: str = ""
+    """What lays data out so."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a vocabulary, and the functions that a `Vocabulary` is made of.
+
+    Parameters
+    ----------
+    noun : str
+        What a name is the name of, for messages: ``packing of weights``.
+    rows : mapping of str to Row
+        By name.
+    aliases : mapping of str to str
+        Other names, each with the one in `rows`.
+    refused : mapping of str to str
+        Names that are no layout, with the reason.
+    dims : mapping of str to str
+        What letters of dims stand for, for messages.
+    """
+
+    noun: str
+    rows: Mapping[str, Row]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    dims: Mapping[str, str] = field(default_factory=dict)
+
+    def vocabulary(
+        self,
+        name: str,
+        is_spelled_like: Callable[[str], bool],
+        check_dims: Callable[[str, tuple[int, ...], FormatTag], None] | None = None,
+    ) -> Vocabulary:
+        """Return the vocabulary; `check_dims` replaces the check of this table."""
+        return Vocabulary(
+            name,
+            partial(tuple[str, ...], (*self.rows, *self.aliases, *self.refused)),
+            self.parse,
+            self.domain,
+            self.letters,
+            is_spelled_like,
+            check_dims or self.check_dims,
+            self._by_bits(),
+        )
+
+    def row(self, name: str) -> Row | None:
+        """Return the row of a name."""
+        return self.rows.get(self.aliases.get(name, name))
+
+    def domain(self, name: str) -> str:
+        """Return what a known name describes: `weights`, `scales`, ..."""
+        row = self.row(name)
+        return row.domain if row else "weights"
+
+    def letters(self, name: str) -> str:
+        """Return the logical dims, such as `io`; empty for other strings."""
+        row = self.row(name)
+        return row.letters if row else ""
+
+    def parse(self, name: str) -> FormatTag:
+        """Read a name for elements of any width.
+
+        Raises
+        ------
+        UnsupportedFormatError
+            If the name exists for elements of some widths only, or is known, but no layout; with
+            the reason.
+        UnknownFormatError
+            If it is no name.
+        """
+        if name in self.refused:
+            msg = f"{name!r} cannot be described: {self.refused[name]}"
+            raise UnsupportedFormatError(msg)
+        row = self.row(name)
+        if row is None:
+            msg = f"{short_repr(name)}: no {self.noun} has this name"
+            raise UnknownFormatError(msg)
+        if ANY_WIDTH not in row.tags:
+            widths = " or ".join(map(str, row.tags))
+            msg = f"{name!r} exists for elements of {widths} bits; give a data type of that width"
+            raise UnsupportedFormatError(msg)
+        return parse_tag(row.tags[ANY_WIDTH])
+
+    def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
+        """Refuse the sizes, as many as the name has dims, that are no whole blocks but must be.
+
+        Raises
+        ------
+        UnsupportedFormatError
+            With the sizes that are.
+        """
+        row = self.rows[self.aliases.get(name, name)]
+        if not row.whole:
+            return
+        sizes = dict(zip(row.letters, zip(dims, tag.block_sizes, strict=True), strict=True))
+        whole = {letter: sizes[letter] for letter in row.whole}
+        if any(size % block for size, block in whole.values()):
+            found = ", ".join(
+                f"{self.dims.get(letter, letter)} = {size}" for letter, (size, _) in whole.items()
+            )
+            rule = " and ".join(
+                f"{self.dims.get(letter, letter)} must be a multiple of {block}"
+                for letter, (_, block) in whole.items()
+            )
+            padded = tuple(
+                -(-size // block) * block if letter in whole else size
+                for letter, (size, block) in sizes.items()
+            )
+            msg = f"{name!r} with {found}: {rule}; pad the tensor to {padded}"
+            raise UnsupportedFormatError(msg)
+
+    def _by_bits(self) -> dict[int, dict[str, str]]:
+        """Return the names for elements of each width, with their tags."""
+        found: dict[int, dict[str, str]] = {}
+        for name in (*self.rows, *self.aliases):
+            for bits, tag in self.rows[self.aliases.get(name, name)].tags.items():
+                if bits != ANY_WIDTH:
+                    found.setdefault(bits, {})[name] = tag
+        return found

@@ -11,13 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memdesc.names.rows import ANY_WIDTH, Row, Table
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-__all__ = ["ALIASES", "DIMS", "EXPERTS", "PACKINGS", "VOCABULARY", "Packing"]
 
 # What the letters of dims stand for, where that is more than a letter.
 DIMS = {"e": "expert", "i": "in", "o": "out", "g": "group", "r": "row", "c": "column"}

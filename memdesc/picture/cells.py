@@ -12,7 +12,7 @@ from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.inverse import index_at
+from memdesc.index import index_at
 from memdesc.layout import axis_index, memory_order
 from memdesc.tags import LETTERS
 
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from memdesc.dtypes import DataType
     from memdesc.layout import Block, Layout
-
-__all__ = ["LANES", "Cell", "Cells", "cells_of", "digits", "visible_indices"]
 
 LANES = "RGBA"
 # least elements of a run: less would make a colour for each element of small blocks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.inverse import index_at
+from memdesc.index import index_at
 from memdesc.picture.cells import Cell
 from memdesc.picture.grid import FULL, Limits
 from memdesc.picture.memory import Lines, Strip
@@ -14,8 +14,6 @@ from memdesc.picture.text import cells_text
 if TYPE_CHECKING:
     from memdesc.layout import Layout
     from memdesc.picture.picture import Picture
-
-__all__ = ["Part", "draw_fields"]
 
 _BYTE = 8
 # Bytes of a line; a block of 210 bytes takes half as many lines again as a layout gets.

@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.picture.cells import LANES, visible_indices
 from memdesc.picture.grid import FULL, place
-from memdesc.picture.paint import outline, paint_cell
-from memdesc.picture.svg import ACCENT, element, label, text_width
+from memdesc.picture.svg import ACCENT, element, label, outline, paint_cell, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from memdesc.picture.cells import Cell, Cells
     from memdesc.picture.grid import Limits
-
-__all__ = ["CACHE_LINE", "Lines", "Strip", "lines_of", "pixel_lines"]
 
 # bytes, of nearly all processors
 CACHE_LINE = 64

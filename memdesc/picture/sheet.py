@@ -11,11 +11,8 @@ from typing import NamedTuple
 
 from memdesc.picture.cells import Cell
 from memdesc.picture.memory import CACHE_LINE
-from memdesc.picture.paint import paint_cell
 from memdesc.picture.picture import Picture
-from memdesc.picture.svg import ACCENT, FONT, document, edge, element, label, text_width
-
-__all__ = ["Half", "Sheet", "right_of", "top_under"]
+from memdesc.picture.svg import ACCENT, FONT, document, edge, element, label, paint_cell, text_width
 
 # Pixels: around the picture, between its halves, of a line of the head, of a caption, of the
 # legend.

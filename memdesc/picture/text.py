@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from memdesc.picture.grid import Grid
     from memdesc.picture.memory import Lines
 
-__all__ = ["cells_text", "grid_text", "memory_text"]
-
 # characters of a line of panels
 _MAX_WIDTH = 100
 

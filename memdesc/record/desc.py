@@ -3,25 +3,276 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.checked import Checked
-from memdesc.dtypes import DATA_TYPES
-from memdesc.errors import MemdescError, OverlapError, short_repr
+from memdesc.desc import MemoryDesc
+from memdesc.dtypes import DATA_TYPES, data_type
+from memdesc.errors import MemdescError, OverlapError, UnsupportedFormatError, short_repr
 from memdesc.int64 import exact_ints
-from memdesc.layout import check_dims, dim_name
-from memdesc.record.field import BIT_PLANES, Field
-from memdesc.record.rule import Number, Rule, check_number, check_rule
+from memdesc.layout import Layout, check_dims, dim_name, memory_order
+from memdesc.overlap import check_overlap
 from memdesc.search import SearchLimitError, Term, solve
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.picture import Limits, Picture
 
-__all__ = ["RecordDesc"]
+# Unsigned elements of less than 4 bits, which no data type has: the bits of each.
+BIT_PLANES = {"u1": 1, "u2": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Field(Checked):
+    """One part of a record: where its elements lie, and what shares one.
+
+    Parameters
+    ----------
+    name : str
+        What its system calls it, such as ``qs`` or ``scales``.
+    kind : str
+        The name of a data type, or ``u1`` or ``u2``: a plane of 1 or 2 bits of wider codes.
+    layout : Layout
+        Offsets in elements of `kind`, from the first byte of the tensor. Elements count from the
+        lowest bit of a byte.
+    groups : tuple of int
+        How many neighbours of the record along each dim share an element of this field.
+    tensor : str
+        The tensor of the record that holds it.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such kind, a group is below 1, or two elements overlap.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> d = memdesc.record_desc((2, 64), "q4_0").field("d")
+    >>> d.kind, d.groups, d.desc
+    ('f16', (1, 32), memory_desc((2, 2), 'f16', strides=(18, 9)))
+    """
+
+    name: str
+    kind: str
+    layout: Layout
+    groups: tuple[int, ...]
+    tensor: str
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name and isinstance(self.tensor, str)):
+            msg = (
+                f"a field needs a name and a tensor, not {short_repr(self.name)} and "
+                f"{short_repr(self.tensor)}"
+            )
+            raise MemdescError(msg)
+        if not isinstance(self.kind, str) or self.kind not in {*DATA_TYPES, *BIT_PLANES}:
+            kinds = ", ".join([*BIT_PLANES, *DATA_TYPES])
+            msg = f"field {self.name}: no kind {short_repr(self.kind)}; the kinds are {kinds}"
+            raise MemdescError(msg)
+        if not isinstance(self.layout, Layout):
+            msg = f"field {self.name}: a Layout is needed, not {short_repr(self.layout)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
+        object.__setattr__(self, "groups", exact_ints("groups", self.groups))
+        if len(self.groups) != self.layout.ndims or min(self.groups) < 1:
+            msg = (
+                f"field {self.name}: groups {self.groups} must be {self.layout.ndims} numbers of "
+                "1 or more, one for each dim"
+            )
+            raise MemdescError(msg)
+        check_overlap(self.layout)
+
+    @property
+    def bits(self) -> int:
+        """Width of an element in bits."""
+        return BIT_PLANES.get(self.kind) or DATA_TYPES[self.kind].bits
+
+    @property
+    def desc(self) -> MemoryDesc:
+        """The field as a descriptor over its tensor.
+
+        Raises
+        ------
+        UnsupportedFormatError
+            For planes of 1 or 2 bits: no data type has such elements.
+        """
+        if self.kind in BIT_PLANES:
+            msg = (
+                f"field {self.name} is a plane of {self.bits} bits, which no data type has; see "
+                ".layout, in elements of that width"
+            )
+            raise UnsupportedFormatError(msg)
+        return MemoryDesc(data_type(self.kind), self.layout)
+
+    @property
+    def dense(self) -> Field:
+        """The field as a tensor of its own: in the same order, with nothing between its elements.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.record_desc((2, 64), "q4_0").field("d").dense.desc
+        memory_desc((2, 2), 'f16', 'ab')
+        """
+        strides, total = {}, 1
+        for block in sorted(self.layout.blocks, key=memory_order, reverse=True):
+            strides[block] = total
+            total *= block.extent
+        blocks = tuple(block._replace(stride=strides[block]) for block in self.layout.blocks)
+        layout = Layout(self.layout.dims, self.layout.axes, blocks)
+        return replace(self, layout=layout, tensor=self.name)
+
+    @property
+    def min_nbytes(self) -> int:
+        """Bytes that its tensor must have: to the end of the last padded element."""
+        return ((self.layout.last + 1) * self.bits + 7) // 8 if self.layout.nelems else 0
+
+
+# Integers from -2**24 to 2**24 are exact in f32, and so are their sums in 32 bits.
+_MAX_MINUS = 1 << 24
+_MAX_SHIFT = 24
+_LARGEST = 3.4028234663852886e38
+
+
+class Number(NamedTuple):
+    """A number for each element, or for each group of neighbours.
+
+    Parameters
+    ----------
+    parts : tuple of (str, int)
+        Fields of the record, each with the bit at which its bits begin; several fields are the
+        low and the high bits of one integer. A field of floats stands alone.
+    minus : int
+        What is subtracted from the integer.
+    table : tuple of float
+        The value of each code, for codebooks and for scales that no data type describes; empty
+        where the code is the value.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.record_desc((1, 32), "q5_0").rule.code
+    Number(parts=(('qs', 0), ('qh', 4)), minus=16, table=())
+    """
+
+    parts: tuple[tuple[str, int], ...]
+    minus: int = 0
+    table: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        text = " | ".join(f"{name} << {shift}" if shift else name for name, shift in self.parts)
+        if self.table:
+            return f"table[{text}]"
+        if len(self.parts) > 1:
+            text = f"({text})"
+        if not self.minus:
+            return text
+        return f"({text} {'-' if self.minus > 0 else '+'} {abs(self.minus)})"
+
+
+class Rule(NamedTuple):
+    """How a record makes its numbers; `str(rule)` is the formula.
+
+    Parameters
+    ----------
+    code : Number
+        For each element.
+    scale : tuple of Number
+        Multiplied from the left; at least one.
+    zero : Number, optional
+        Subtracted from the code, as an integer.
+    offset : tuple of Number
+        Multiplied from the left and added; empty for none.
+    sign : int
+        -1 if the offset is subtracted.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> print(memdesc.record_desc((1, 256), "q4_k").rule)
+    d * (sc_low | sc_high << 4) * qs - dmin * (m_low | m_high << 4)
+    """
+
+    code: Number
+    scale: tuple[Number, ...]
+    zero: Number | None = None
+    offset: tuple[Number, ...] = ()
+    sign: int = 1
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """All numbers of the rule."""
+        zero = () if self.zero is None else (self.zero,)
+        return (self.code, *self.scale, *zero, *self.offset)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether one code is 0 in all groups: neither zero points nor offsets are stored."""
+        return self.zero is None and not self.offset
+
+    def __str__(self) -> str:
+        code = str(self.code) if self.zero is None else f"({self.code} - {self.zero})"
+        text = " * ".join([*map(str, self.scale), code])
+        if self.offset:
+            text += f" {'+' if self.sign > 0 else '-'} {' * '.join(map(str, self.offset))}"
+        return text
+
+
+def check_rule(rule: Rule) -> None:
+    """Refuse a rule whose parts are no numbers.
+
+    Raises
+    ------
+    MemdescError
+        With the part.
+    """
+    products = (rule.scale, rule.offset)
+    is_typed = all(isinstance(product, tuple) for product in products) and rule.scale
+    if not is_typed or not all(isinstance(number, Number) for number in rule.numbers):
+        msg = (
+            f"a Rule needs a Number as code and zero, and tuples of them as scale, which is not "
+            f"empty, and offset; not {short_repr(tuple(rule))}"
+        )
+        raise MemdescError(msg)
+    if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
+        msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
+        raise MemdescError(msg)
+
+
+def check_number(number: Number) -> None:
+    """Refuse a number whose parts are no names, integers and floats.
+
+    Raises
+    ------
+    MemdescError
+        With the part.
+    """
+    parts, minus, table = number
+    if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
+        msg = (
+            f"parts of a Number are a tuple of pairs, of the name of a field and a bit of 0 to "
+            f"{_MAX_SHIFT - 1}, not {short_repr(parts)}"
+        )
+        raise MemdescError(msg)
+    if type(minus) is not int or abs(minus) > _MAX_MINUS:
+        msg = f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
+        raise MemdescError(msg)
+    is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
+    if not is_table or any(not abs(value) <= _LARGEST for value in table):
+        msg = f"a table is a tuple of finite floats, not {short_repr(table)}"
+        raise MemdescError(msg)
+
+
+def _is_part(part: object) -> bool:
+    """Whether a part is a tuple of a name and a bit."""
+    match part:
+        case (str(), int() as shift):
+            return isinstance(part, tuple) and type(shift) is int and 0 <= shift < _MAX_SHIFT
+    return False
+
 
 # f32 has 24 bits; tables are part of compiled code
 _MAX_WIDTH, _MAX_TABLE = 24, 8

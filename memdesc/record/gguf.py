@@ -12,10 +12,7 @@ from typing import NamedTuple
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError
 from memdesc.layout import Axis, Block, Layout, dim_name
-from memdesc.record.field import BIT_PLANES, Field
-from memdesc.record.rule import Number, Rule
-
-__all__ = ["GGUF_TYPES", "gguf_record"]
+from memdesc.record.desc import BIT_PLANES, Field, Number, Rule
 
 TENSOR = "data"
 

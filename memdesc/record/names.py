@@ -24,10 +24,7 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from memdesc.record.field import Field
-    from memdesc.record.rule import Rule
-
-__all__ = ["known_records", "read_name", "record_desc"]
+    from memdesc.record.desc import Field, Rule
 
 
 class _Format(NamedTuple):

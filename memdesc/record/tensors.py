@@ -16,10 +16,7 @@ from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.layout import Axis, Block, Layout, dim_name
-from memdesc.record.field import Field
-from memdesc.record.rule import Number, Rule
-
-__all__ = ["TENSOR_FORMATS"]
+from memdesc.record.desc import Field, Number, Rule
 
 _Made = tuple[tuple[Field, ...], Rule]
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from memdesc.dtypes import DataType
     from memdesc.source.statements import Function, Parameter, Statement
 
-__all__ = ["LANGUAGES", "Language", "language_of"]
-
 _INDENT = "    "
 
 

@@ -20,27 +20,18 @@ from memdesc.source.statements import (
     Parameter,
     Return,
     Store,
+    digit_terms,
     element,
+    joined_index,
+    sum_of,
 )
-from memdesc.source.terms import digit_terms, joined_index, sum_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memdesc.blocks import Axis, Block
     from memdesc.dtypes import DataType
-    from memdesc.layout import Layout
+    from memdesc.layout import Axis, Block, Layout
     from memdesc.source.statements import Statement
-
-__all__ = [
-    "about_elements",
-    "axis_name",
-    "check_name",
-    "copy_element",
-    "dims_of_axis",
-    "layout_source",
-    "share_loops",
-]
 
 # C has 31 significant characters of an external name, all compilers in use have more
 _NAME = "[A-Za-z][A-Za-z0-9_]{0,99}"

@@ -18,8 +18,6 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["from_verbose", "to_verbose"]
-
 # [src:]dtype:flags:blocked:tag:strides:extra. Flags are a letter each, in this order: a (format
 # kind any), p (padded dims), o (padded offsets), 0 (offset0). The tag is * where a stride is known
 # at execution only. Strides are joined by x, and absent where they are dense; the colon behind them

@@ -23,8 +23,6 @@ from memdesc.verbose.primitive import VerbosePrimitive
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["VerboseEntry", "VerboseLog", "read_verbose"]
-
 # the marker may stand behind what another program wrote on the same line
 _LINE = re.compile(
     r"(?:onednn|dnnl)_verbose,(?:v[0-9]+,)?(?:(?P<stamp>[0-9]+(?:\.[0-9]+)?),)?"

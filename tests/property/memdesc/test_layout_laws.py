@@ -18,7 +18,7 @@ from memdesc import (
     memory_desc,
     parse_tag,
 )
-from memdesc.inverse import index_at, indices_at
+from memdesc.index import index_at, indices_at
 from tests.oracles import offsets
 from tests.strategies import desc_pairs, descs, dims, tags
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from memdesc import memory_desc
-from memdesc.build import layout_by_strides
-from memdesc.inverse import index_at
+from memdesc.index import index_at
+from memdesc.layout import layout_by_strides
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from memdesc import Axis, Block, Layout, MemdescError, NotBlockedError, memory_desc, parse_tag
-from memdesc.build import layout_by_strides, layout_by_tag
-from memdesc.layout import dim_name, memory_order
+from memdesc.layout import dim_name, layout_by_strides, layout_by_tag, memory_order
 
 INT64_MAX = 2**63 - 1
 

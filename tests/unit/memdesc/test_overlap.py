@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError, NotBlockedError, OverlapError, memory_desc
-from memdesc.build import layout_by_strides
+from memdesc.layout import layout_by_strides
 from memdesc.overlap import check_nesting, check_overlap
 from tests.work import count_calls
 

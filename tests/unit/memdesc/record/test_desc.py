@@ -21,7 +21,7 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
-from memdesc.build import layout_by_strides
+from memdesc.layout import layout_by_strides
 
 
 def layout(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:

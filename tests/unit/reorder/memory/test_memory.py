@@ -10,7 +10,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, PaddingError, memory_desc
-from memdesc.inverse import index_at
+from memdesc.index import index_at
 
 DTYPES = [
     "f64",
