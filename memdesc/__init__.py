@@ -1,7 +1,7 @@
-"""How tensors of neural networks lie in memory.
+"""Describe how tensors of neural networks are laid out in memory.
 
-Descriptors from oneDNN tags, clDNN / OpenVINO names, MACE image types or plain
-strides, and answers about them: padding, strides, blocks, bytes, offsets.
+A descriptor is made from a oneDNN tag, a clDNN / OpenVINO name, a MACE image type or plain
+strides. It knows its padding, strides, blocks, bytes and offsets.
 """
 
 import os
@@ -93,11 +93,11 @@ __version__ = "0.1.0"
 
 
 def __dir__() -> list[str]:
-    """Return the public names, and the names in double underscores, without submodules."""
+    """List the public names and the dunder names, without submodules."""
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
-# Names that most programs do not use, and the packages that are loaded at their first use.
+# Names that most programs do not need; their packages are loaded on first use.
 _PACKAGES = {
     "Field": "memdesc.record",
     "Number": "memdesc.record",
@@ -111,7 +111,7 @@ _PACKAGES = {
     "to_notation": "memdesc.exchange",
     "to_verbose": "memdesc.verbose",
 }
-# held meanwhile: a child that another thread forks could not finish the import
+# Held during an import: a child forked meanwhile by another thread could not finish that import.
 _importing = threading.RLock()
 with suppress(AttributeError):  # Windows does not fork
     os.register_at_fork(

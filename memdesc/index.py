@@ -1,4 +1,4 @@
-"""Logical indices, one or arrays of them: those that callers pass, and what an offset leads to."""
+"""Logical indices, one or arrays of them: check a caller's, and find those of offsets."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 
 class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length have no slots
-    """The logical index that an offset belongs to; a tuple of integers, or of arrays of them.
+    """The logical index at an offset: a tuple of integers, or of integer arrays.
 
-    Made by `MemoryDesc.index`, and what `MemoryDesc.offset` takes.
+    `MemoryDesc.index` makes it, and `MemoryDesc.offset` takes it.
 
     Parameters
     ----------
@@ -68,30 +68,30 @@ class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length h
 
 
 def checked_index(layout: Layout, index: Any, *, padded: bool) -> tuple[Any, ...]:
-    """Return an index of a caller as Python ints, or as arrays of int64 of one shape.
+    """Return a caller's index as Python ints, or as int64 arrays of one shape.
 
     Parameters
     ----------
     layout : Layout
-        Whose dims the entries must be inside of.
+        The entries must be within its dims.
     index : iterable of int or array_like
         One entry for each dim; arrays are broadcast.
     padded : bool
-        Whether the padding may be indexed, too.
+        Whether the padding may be indexed too.
 
     Raises
     ------
     MemdescError
-        If the number of entries differs, or one is no integer.
+        If the number of entries is wrong, or one is not an integer.
     OutOfRangeError
-        With the first entry that is outside of its dim.
+        With the first entry that is outside its dim.
     """
     at = _entries(index)
     if len(at) != layout.ndims:
         msg = f"index {short_repr(at)} must be {layout.ndims} numbers, one for each dim"
         shape = np.shape(index) if isinstance(index, np.ndarray) else ()
         if len(shape) > 1 and shape[-1] == layout.ndims:
-            msg = f"{msg}; of an array of rows pass the columns, index.T"
+            msg = f"{msg}; an array of rows must be transposed, index.T"
         raise MemdescError(msg)
     if not checked_flag("padded", padded):
         for dim, (i, size) in enumerate(zip(at, layout.dims, strict=True)):
@@ -101,7 +101,7 @@ def checked_index(layout: Layout, index: Any, *, padded: bool) -> tuple[Any, ...
         first, *others = axis.dims
         for dim in others:
             _check_range(at[dim], layout.dims[dim], dim_name(dim))
-        # the first dim of a fused axis carries the padding of all
+        # the first dim of a fused axis has all the padding
         below = prod(layout.dims[dim] for dim in others)
         _check_range(at[first], -(-axis.padded // below) if below else 0, dim_name(first))
         if others:
@@ -111,7 +111,7 @@ def checked_index(layout: Layout, index: Any, *, padded: bool) -> tuple[Any, ...
 
 
 def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
-    """Return an integer of a caller, or an array of them as int64.
+    """Return a caller's integer, or an int64 array of them.
 
     Raises
     ------
@@ -119,11 +119,11 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
         If it is neither, or exceeds int64.
     """
     with suppress(TypeError):
-        # not `to_int` of a bool, which checked_int refuses
+        # a bool goes to checked_int as it is, which refuses it
         return checked_int(name, values if isinstance(values, bool) else to_int(values))  # type: ignore[arg-type] # suppressed
     try:
         array = np.asarray(values)
-    except (ValueError, MemoryError):  # lists of different lengths, or too long for an array
+    except (ValueError, MemoryError):  # lists of different lengths, or too much for an array
         array = np.asarray(None)
     if not array.size and array.dtype.kind == "f":
         array = array.astype(np.int64)  # an empty list
@@ -133,13 +133,13 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
         raise MemdescError(msg)
     try:
         return array.astype(np.int64)
-    except ValueError as error:  # dims beside one of size 0 may be of any size
+    except ValueError as error:  # beside a dim of size 0, others may be of any size
         msg = f"{name} must be an array of int64, not {short_repr(values)}: {error}"
         raise MemdescError(msg) from None
 
 
 def first_where(mask: NDArray[np.bool_], values: NDArray[np.int64]) -> int:
-    """Return the first of some values that a mask selects."""
+    """Return the first value that a mask selects."""
     return int(values[mask].flat[0])
 
 
@@ -181,15 +181,15 @@ def _check_range(i: int | NDArray[np.int64], size: int, name: str) -> None:
 
 
 def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
-    """Return the padded index at an offset, in elements.
+    """Return the padded index at an offset in elements.
 
     *Law*: for every index in range, `index_at(layout, layout.offset(index)) == index`.
 
     Returns
     -------
     tuple of int or None
-        An index outside of the dims if the offset is padding. None if no index has the offset, or
-        if strides do not nest and the bounded search finds none.
+        An index beyond the dims if padding is at the offset. None if no index has this offset, or
+        the strides do not nest and the bounded search did not find one.
     """
     loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
     try:
@@ -200,7 +200,7 @@ def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
         return None
     if digits is None:
         return None
-    # a digit is index // step % extent, so the index of an axis is the sum of digit * step
+    # a digit is index // step % extent, so an axis has the index sum of digit * step
     index = [0] * layout.ndims
     for k, axis in enumerate(layout.axes):
         i = sum(
@@ -219,14 +219,14 @@ def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
 def indices_at(
     layout: Layout, offsets: NDArray[np.int64]
 ) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.bool_]]:
-    """Return the padded indices at many offsets, and which of them have one.
+    """Return the padded indices at many offsets, and which offsets have one.
 
-    *Law*: as `index_at` for each.
+    *Law*: equal to `index_at` of each offset.
 
     Returns
     -------
     indices : tuple of ndarray of int64
-        One for each dim; 0 where no index has the offset.
+        One array for each dim; 0 where no index has the offset.
     found : ndarray of bool
         Whether an index has the offset.
     """
@@ -241,7 +241,7 @@ def indices_at(
     rest = np.where(found, offsets - lowest, 0)
     along = [np.zeros_like(offsets) for _ in layout.axes]
     for k, step, extent, stride in loops:
-        digit = rest // abs(stride)  # numpy has vector instructions for this, not for divmod
+        digit = rest // abs(stride)  # numpy vectorises this, but not divmod
         rest -= digit * abs(stride)
         found &= digit < extent
         along[k] += (digit if stride > 0 else extent - 1 - digit) * step
@@ -257,7 +257,7 @@ def indices_at(
 
 
 def _do_nest(loops: list[Block]) -> bool:
-    """Whether each stride covers all of the loops inside it; the largest stride is the first."""
+    """Whether each stride covers all loops inside it; the largest stride comes first."""
     covered = 1
     for _, _, extent, stride in reversed(loops):
         if abs(stride) < covered:

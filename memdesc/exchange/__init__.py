@@ -1,7 +1,8 @@
-"""Layouts in the notations of other systems, written and read.
+"""Write layouts in the notations of other systems, and read them.
 
-A file for each system, found by `table.SYSTEMS`. Each writes exactly or refuses with the reason,
-and reads what it writes. To add a system, write a file with a `SYSTEM` and put it into the table.
+There is a file for each system, listed in `table.SYSTEMS`. A system either writes a layout exactly
+or refuses it with the reason, and it reads what it writes. To add a system, write a file with a
+`SYSTEM` and add it to the table.
 """
 
 from memdesc.exchange.system import System

@@ -1,7 +1,10 @@
 """MLIR's layouts: `linalg.pack`, affine maps, and memrefs with strides.
 
-A packed tensor and the results of a map are row-major arrays. Source: LLVM,
-`mlir/docs/Dialects/Builtin.md`; IREE 3.13 compiles and runs what is written here.
+A packed tensor and the results of a map are row-major arrays. In `linalg.pack` outer dim k of the
+result counts the whole tiles of dim `outer_dims_perm[k]`; the tiles `inner_tiles` of the dims
+`inner_dims_pos` follow, outermost first. Sources: LLVM, `mlir/docs/Dialects/Builtin.md` and
+`mlir/include/mlir/Dialect/Linalg/IR/LinalgRelayoutOps.td`; IREE 3.13 compiles and runs what is
+written here.
 """
 
 from __future__ import annotations
@@ -25,8 +28,8 @@ if TYPE_CHECKING:
 
 _NAME = "MLIR"
 
-# data type -> MLIR's name, where it is another one; integers there have no sign unless they say so.
-# A type i1 does not say how many bits it has in memory.
+# data type -> MLIR's name if that differs. Integers there have no sign unless their name says so;
+# i1 does not say how many bits it takes in memory.
 _TYPES = {
     "f8_e5m2": "f8E5M2",
     "f8_e4m3": "f8E4M3FN",
@@ -64,7 +67,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 
 
 def _packed(desc: MemoryDesc) -> tuple[str, ...]:
-    """Return a dense layout as attributes, as an operation, and as a map."""
+    """Return a dense layout as attributes, as an operation and as a map."""
     names = [f"d{dim}" for dim in range(desc.ndims)]
     outputs = ", ".join(outputs_of(_NAME, desc, names))
     outputs = outputs.replace(" // ", " floordiv ").replace(" % ", " mod ")
@@ -87,11 +90,13 @@ def _tensor(sizes: tuple[int, ...], kind: str) -> str:
 
 
 def _memref(desc: MemoryDesc) -> tuple[str, ...]:
-    """Return a layout without blocks as a memref, if its data type has a name."""
+    """Return a layout without blocks as a memref, if MLIR has a name for its data type."""
     strides = list(strides_of(_NAME, desc))
     kind = _TYPES.get(desc.dtype.name, desc.dtype.name)
     if kind not in _NAMES:
-        raise cannot(_NAME, desc, f"a memref of {desc.dtype} has no width in memory")
+        raise cannot(
+            _NAME, desc, f"a memref of {desc.dtype} does not say how wide its elements are"
+        )
     offset = f", offset: {desc.offset0}" if desc.offset0 else ""
     shape = "".join(f"{size}x" for size in desc.dims)
     return (f"memref<{shape}{kind}, strided<{strides}{offset}>>",)
@@ -129,7 +134,7 @@ class _Type(NamedTuple):
 
 
 def _types(given: Given) -> tuple[_Type | None, _Type | None]:
-    """Return the types of the tensor and of the packed one, if the string has them."""
+    """Return the types of the unpacked and the packed tensor, if the string has them."""
     text = given.text
     parts = re.findall(r"\btensor<([^<>]*)>", text)
     if not parts:
@@ -152,7 +157,7 @@ def _type(text: str, part: str) -> _Type:
 
 def _sizes(text: str, shape: str) -> tuple[int, ...]:
     if "?" in shape:
-        msg = f"{short_repr(text)} cannot be described: the sizes '?' are not known"
+        msg = f"{short_repr(text)} cannot be described: sizes given as '?' are not known"
         raise UnsupportedFormatError(msg)
     return tuple(int(size) for size in shape.split("x")[:-1])
 
@@ -169,10 +174,10 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
     dims, dtype = _sizes(text, match["shape"]), _dtype(text, match["type"])
     strides, offset = match["strides"], match["offset"] or "0"
     if "?" in f"{strides}{offset}":
-        msg = f"{short_repr(text)} cannot be described: the numbers '?' are not known"
+        msg = f"{short_repr(text)} cannot be described: numbers given as '?' are not known"
         raise UnsupportedFormatError(msg)
     if not re.fullmatch(r"-?[0-9]{1,18}", offset):
-        raise not_understood(_NAME, text, f"the offset {offset!r} is no integer")
+        raise not_understood(_NAME, text, f"the offset {offset!r} is not an integer")
     return memory_desc(
         given.sizes(dims),
         given.type(dtype),
@@ -195,7 +200,7 @@ def _read_map(given: Given, match: re.Match[str]) -> MemoryDesc:
 
 
 class _Pack(NamedTuple):
-    """The attributes of an operation."""
+    """The attributes of `linalg.pack`."""
 
     outer_dims_perm: tuple[int, ...]
     inner_dims_pos: tuple[int, ...]
@@ -208,7 +213,7 @@ class _Pack(NamedTuple):
 
 
 def _pack_of_tag(tag: FormatTag) -> _Pack | None:
-    """Return the attributes that make a layout; None if one operation makes no such layout."""
+    """Return the attributes that make a layout; None if a single operation cannot make it."""
     outer = [digit.axis for digit in tag.digits if not digit.extent]
     inner = [digit for digit in tag.digits if digit.extent]
     positions = tuple(digit.axis for digit in inner)
@@ -222,7 +227,7 @@ def _pack_of_tag(tag: FormatTag) -> _Pack | None:
 
 
 def _pack_of(given: Given) -> _Pack | None:
-    """Read the attributes in a string; None if it has none of them."""
+    """Read the attributes in a string; None if it has none."""
     text = given.text
     values = {}
     for name in _ATTRIBUTES:
@@ -232,7 +237,7 @@ def _pack_of(given: Given) -> _Pack | None:
         if found:
             part = (found[0]["list"] or found[0]["array"] or "").strip()
             if not re.fullmatch(r"([0-9]{1,18}(\s*,\s*[0-9]{1,18})*)?", part):
-                raise not_understood(_NAME, text, f"{name} are not known integers: {excerpt(part)}")
+                raise not_understood(_NAME, text, f"{name} must be integers, not {excerpt(part)}")
             values[name] = tuple(int(number) for number in part.split(",")) if part else ()
     if not values:
         return None
@@ -242,7 +247,7 @@ def _pack_of(given: Given) -> _Pack | None:
 
 
 def _checked_pack(given: Given, pack: _Pack, ndims: int) -> _Pack:
-    """Return attributes with the order of all outer dims; refuse those that break a rule."""
+    """Return the attributes with the order of all outer dims filled in; refuse illegal ones."""
     everyone = tuple(range(ndims))
     perm = pack.outer_dims_perm or everyone
     positions, tiles = pack.inner_dims_pos, pack.inner_tiles
@@ -273,7 +278,7 @@ def _tag_of_pack(pack: _Pack) -> FormatTag:
 
 
 def _packed_shape(pack: _Pack, dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a packed tensor: whole tiles of each dim, then the tiles."""
+    """Return the shape of a packed tensor: the number of tiles of each dim, then the tiles."""
     tiles = dict(zip(pack.inner_dims_pos, pack.inner_tiles, strict=True))
     return (
         *(-(-dims[dim] // tiles.get(dim, 1)) for dim in pack.outer_dims_perm),

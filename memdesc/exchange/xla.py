@@ -1,8 +1,8 @@
 """XLA's shapes with layouts, `bf16[64,32]{1,0:T(8,128)(2,1)}`.
 
-`{1,0}` lists dims from the most minor one. A tile `T(t1,..,tn)` replaces the last n physical dims
-d by ceil(d / t), and adds n dims of sizes t behind them; a further tile divides the last dims of
-the result. In a tile, `*` joins a dim with the next more minor one. Sources: OpenXLA,
+`{1,0}` lists the dims, most minor first. A tile `T(t1,..,tn)` replaces the last n physical dims d
+by ceil(d / t) and appends n dims of sizes t; a further tile divides the last dims of the result. In
+a tile, `*` joins a dim with the next more minor one. Sources: OpenXLA,
 `docs/tiled_layout.md` and `xla/layout.h`; jaxlib 0.8 parses and prints the same strings.
 """
 
@@ -30,7 +30,7 @@ _MAX_DIMS = 256
 
 
 class _PhysicalDim(NamedTuple):
-    """A physical dim: a digit of dims that are indexed as one; `is_outer` for the unbounded one."""
+    """A physical dim: a digit of dims indexed as one; `is_outer` if it is the unbounded one."""
 
     dims: tuple[int, ...]
     step: int
@@ -39,7 +39,7 @@ class _PhysicalDim(NamedTuple):
 
 
 def _check_tag(desc: MemoryDesc, tag: FormatTag) -> None:
-    """Refuse what tiles cannot say: alignments, and blocks outside of whole dims."""
+    """Refuse what tiles cannot express: alignments, and blocks outside whole dims."""
     for axis, align in enumerate(tag.align):
         if align > 1:
             name = dim_name(tag.axes[axis][0])
@@ -49,15 +49,15 @@ def _check_tag(desc: MemoryDesc, tag: FormatTag) -> None:
     for axis, _, extent in tag.digits:
         name = dim_name(tag.axes[axis][0])
         if bool(extent) != (axis in steps):
-            raise cannot(_NAME, desc, f"a block of {name} lies outside of its whole blocks")
+            raise cannot(_NAME, desc, f"a block of {name} is outside its whole blocks")
         if not extent and has_inner:
-            raise cannot(_NAME, desc, f"{name} lies inside the blocks of another dim")
+            raise cannot(_NAME, desc, f"{name} is inside the blocks of another dim")
         steps.add(axis)
         has_inner = has_inner or extent > 0
 
 
 def _tiles_of(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[list[str]]:
-    """Return the tiles of a tag whose outer digits lie in this order, the outermost first."""
+    """Return the tiles of a tag whose outer digits are in this order, outermost first."""
     steps = [[digit.step for digit in tag.digits if digit.axis == axis] for axis in outer]
     if any(each != sorted(each, reverse=True) for each in steps):
         return _swizzled_tiles(desc, tag, outer)
@@ -65,9 +65,9 @@ def _tiles_of(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[list[s
 
 
 def _nested_tiles(tag: FormatTag, outer: list[int]) -> list[list[str]]:
-    """Return the tiles of nested blocks: the tile of all blocks, then what is inside of each.
+    """Return the tiles of nested blocks: a tile of all blocks, then further ones inside it.
 
-    Blocks that follow each other in the physical order of their dims are made by one tile.
+    Consecutive blocks that are in the physical order of their dims are made by one tile.
     """
     place = {axis: k for k, axis in enumerate(outer)}
     runs: list[list[Digit]] = []
@@ -96,7 +96,7 @@ def _nested_tiles(tag: FormatTag, outer: list[int]) -> list[list[str]]:
 
 
 class _Part(NamedTuple):
-    """A physical dim while tiles are found: digits of an axis from a step on; 0 for all of them."""
+    """A physical dim during the search for tiles: digits of an axis; extent 0 if unbounded."""
 
     axis: int
     step: int
@@ -106,9 +106,9 @@ class _Part(NamedTuple):
 def _swizzled_tiles(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[list[str]]:
     """Return the tiles of blocks in any order.
 
-    A tile moves the lowest digits of some dims behind all others. So for each block in memory
-    order, the digits up to it are moved out of the dim that has them; blocks whose dims follow
-    each other are moved by one tile.
+    A tile moves the lowest digits of some dims behind all other dims. So for each block, in memory
+    order, the digits up to it are moved out of the dim that has them; consecutive blocks whose dims
+    are in order are moved by one tile.
     """
     dims = [_Part(axis, 1, 0) for axis in outer]
     tiles: list[list[str]] = []
@@ -129,7 +129,9 @@ def _swizzled_tiles(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[
         dims.extend(inner)
         sizes.clear()
         if len(dims) > _MAX_DIMS:
-            raise cannot(_NAME, desc, f"its swizzled blocks need tiles of over {_MAX_DIMS} dims")
+            raise cannot(
+                _NAME, desc, f"its swizzled blocks need tiles of more than {_MAX_DIMS} dims"
+            )
 
     def find(digit: Digit) -> int:
         return next(
@@ -152,10 +154,10 @@ def _swizzled_tiles(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[
 
 
 def _tiled(text: str, dims: list[_PhysicalDim], tile: list[str]) -> list[_PhysicalDim]:
-    """Return the physical dims after a tile: those in front, whole tiles, insides of a tile."""
+    """Return the physical dims after a tile: untouched dims, numbers of tiles, and the tile."""
     sizes = [part.strip() for part in tile]
     if not all(re.fullmatch(r"\*|[1-9][0-9]{0,17}", size) for size in sizes) or sizes[-1] == "*":
-        reason = f"a tile is sizes of 1 or more, or * in front of another, not ({','.join(tile)})"
+        reason = f"a tile is sizes of 1 or more, or * before another one, not ({','.join(tile)})"
         raise not_understood(_NAME, text, reason)
     if len(sizes) > len(dims):
         msg = (
@@ -180,14 +182,14 @@ def _joined(text: str, dims: list[_PhysicalDim]) -> _PhysicalDim:
     if len(dims) == 1:
         return dims[0]
     if not all(dim.is_outer and dim.step == 1 and len(dim.dims) == 1 for dim in dims):
-        msg = f"{short_repr(text)} cannot be described: * joins dims that are tiled already"
+        msg = f"{short_repr(text)} cannot be described: * joins dims that are already tiled"
         raise UnsupportedFormatError(msg)
     logical = tuple(dim.dims[0] for dim in dims)
     return _PhysicalDim(logical, 1, prod(dim.extent for dim in dims), is_outer=True)
 
 
 def _divided(text: str, dim: _PhysicalDim, size: int) -> tuple[_PhysicalDim, _PhysicalDim]:
-    """Divide a physical dim by a size of a tile."""
+    """Divide a physical dim by one of a tile's sizes."""
     if not dim.is_outer and dim.extent % size:
         msg = (
             f"{short_repr(text)} cannot be described: a tile of {size} pads the inside of another, "
@@ -199,7 +201,7 @@ def _divided(text: str, dim: _PhysicalDim, size: int) -> tuple[_PhysicalDim, _Ph
 
 
 def _tag_of_dims(dims: list[_PhysicalDim]) -> FormatTag:
-    """Return the tag of physical dims, the outermost first."""
+    """Return the tag of physical dims, given outermost first."""
     axes = tuple(sorted({dim.dims for dim in dims if dim.is_outer}))
     digits = tuple(
         Digit(axes.index(dim.dims), dim.step, 0 if dim.is_outer else dim.extent)
@@ -209,7 +211,7 @@ def _tag_of_dims(dims: list[_PhysicalDim]) -> FormatTag:
     return FormatTag(axes, digits, (1,) * len(axes))
 
 
-# data type -> XLA's name, where it is another one (xla_data.proto)
+# data type -> XLA's name if it differs (xla_data.proto)
 _TYPES = {
     "f8_e5m2": "f8e5m2",
     "f8_e4m3": "f8e4m3fn",
@@ -225,12 +227,12 @@ _SHAPE = r"\s*(?P<type>[a-z][a-z0-9]*)\[(?P<dims>[^\]]*)\]\s*(?:\{(?P<layout>.*)
 _INTS = r"\s*[0-9]{1,18}\s*(?:,\s*[0-9]{1,18}\s*)*"
 _SUFFIX = r"\s*(?P<kind>SC|[DTL#*ESPM])(?P<groups>(?:\s*\((?:[^()]|\([^()]*\))*\))+)"
 
-# suffix -> why a shape that has it is no descriptor
+# suffix -> why no descriptor can describe a shape with it
 _REFUSED = {
-    "D": "dim level types (D) other than dense are of sparse arrays",
-    "#": "an index type (#) is of sparse arrays",
-    "*": "a pointer type (*) is of sparse arrays",
-    "P": "a physical shape (P) is of sparse arrays",
+    "D": "only sparse arrays have dim level types (D) other than dense",
+    "#": "only sparse arrays have an index type (#)",
+    "*": "only sparse arrays have a pointer type (*)",
+    "P": "only sparse arrays have a physical shape (P)",
     "SC": "a split configuration (SC) spreads the array over several memories",
 }
 
@@ -261,7 +263,7 @@ def _read(given: Given) -> MemoryDesc:
     if match["layout"] is not None:
         minor_to_major = _ints(text, order) if order.strip() else ()
         if sorted(minor_to_major) != physical:
-            reason = f"{{{order}}} is no order of dims 0 to {len(dims) - 1}, the most minor first"
+            reason = f"{{{order}}} must list dims 0 to {len(dims) - 1} once each, most minor first"
             raise not_understood(_NAME, text, reason)
         physical = list(reversed(minor_to_major))
     found = [_PhysicalDim((dim,), 1, dims[dim], is_outer=True) for dim in physical]
@@ -281,7 +283,7 @@ def _read(given: Given) -> MemoryDesc:
     if tail > 1 and desc.padded_nelems % tail:
         msg = (
             f"{short_repr(text)} cannot be described: L({tail}) pads the whole buffer of "
-            f"{desc.padded_nelems} elements behind its end"
+            f"{desc.padded_nelems} elements at its end"
         )
         raise UnsupportedFormatError(msg)
     return desc
@@ -314,7 +316,7 @@ def _ints(text: str, part: str) -> tuple[int, ...]:
 
 
 def _suffixes(text: str, part: str) -> list[tuple[str, list[str]]]:
-    """Split what follows the order of dims: each suffix with the insides of its parentheses."""
+    """Split what follows the order of dims into suffixes, each with the text in its parentheses."""
     found: list[tuple[str, list[str]]] = []
     at = 0
     part = part.rstrip()
@@ -340,13 +342,13 @@ def _one(text: str, groups: list[str]) -> int:
 
 
 def _check_suffix(text: str, kind: str, groups: list[str]) -> None:
-    """Refuse suffixes that are no layout; a memory space (S) says where, not how, data lie."""
+    """Refuse suffixes beyond the layout; a memory space (S) does not change it and is ignored."""
     if kind in {"S", "M"}:
         value = _one(text, groups)
         if kind == "M" and value:
             msg = (
-                f"{short_repr(text)} cannot be described: {value} bytes of metadata (M) lie in "
-                "front of the elements"
+                f"{short_repr(text)} cannot be described: {value} bytes of metadata (M) "
+                "precede the elements"
             )
             raise UnsupportedFormatError(msg)
         return
@@ -357,7 +359,7 @@ def _check_suffix(text: str, kind: str, groups: list[str]) -> None:
 
 
 def _check_bits(text: str, dtype: DataType, bits: int) -> None:
-    """Refuse elements that are stored in another width; without E, 4-bit ones take a byte each."""
+    """Refuse elements stored with another width; without E, each 4-bit element takes a byte."""
     stored = bits or max(dtype.bits, 8)
     if stored != dtype.bits:
         hint = "; packed ones have E(4)" if dtype.is_packed else ""

@@ -1,7 +1,7 @@
 """MNN's name of packed data: `NC4HW4`.
 
-Backends that pack 8 or 16 channels use the name too; here it is what files and interfaces mean by
-it. Source: MNN, `Tensor::CAFFE_C4` and `MNN_DATA_FORMAT_NC4HW4`.
+Backends that pack 8 or 16 channels use this name too; here it has its meaning in files and
+interfaces. Source: MNN, `Tensor::CAFFE_C4` and `MNN_DATA_FORMAT_NC4HW4`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Vocabulary: the interface of the file of one system for the functions that search all systems."""
+"""Vocabulary: the interface between the file of a system and the functions that search them all."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class Vocabulary:
     Parameters
     ----------
     name : str
-        What `Name.vocabulary` is, such as ``onednn``.
+        The value of `Name.vocabulary`, such as ``onednn``.
     known : callable, () -> iterable of str
         Every name that the system defines. `parse` may read more names than these.
     parse : callable, (name) -> FormatTag
-        Raises UnknownFormatError for what is no name, and UnsupportedFormatError for a
-        name that is known, but no layout of elements.
+        Raises UnknownFormatError for an unknown name, and UnsupportedFormatError for a known one
+        that is not a layout of elements.
     domain : callable, (name) -> str
         What a known name describes: ``data``, ``weights``, ...
     letters : callable, (name) -> str
-        What a name calls the logical dims, such as ``nchw``; empty where it says nothing.
+        What a name calls the logical dims, such as ``nchw``; empty if it does not say.
     is_spelled_like : callable, (name) -> bool
-        Whether an unknown name follows the spelling of this system, so that its
-        `parse` gives the best reason.
+        Whether an unknown name is spelled like those of this system, so that its `parse` gives
+        the best reason.
     check_dims : callable, (name, dims, tag) -> None, optional
-        Raises UnsupportedFormatError for sizes that the name does not exist for. `tag` is what
-        the name was read as.
+        Raises UnsupportedFormatError for sizes that the name does not support. `tag` is the tag
+        of the name.
     by_bits : mapping of int to mappings of str to str
-        For a width of elements in bits, the names that lay these out in another way than
-        `parse` says, each with the canonical notation of that layout.
+        For a width of elements in bits, the names with another layout than the one `parse` gives,
+        each with its canonical notation.
     """
 
     name: str
@@ -56,45 +56,45 @@ class Vocabulary:
 
 
 def read_names(file: str) -> tuple[str, ...]:
-    """Read a table of names: a JSON array of strings, in the order of the system's source."""
+    """Read the file with a system's names: a JSON array of strings, in the order of its source."""
     return tuple(json.loads(get_data(__name__, file) or b"[]"))
 
 
-# The width of a name for elements of any width.
+# Stands for any width of elements.
 ANY_WIDTH = 0
 
 
 class Row(NamedTuple):
-    """A layout: its dims, its tag for each width of elements, and what lays data out so."""
+    """A layout: its dims, its tag for each width of elements, and what uses it."""
 
     letters: str
     """The logical dims in order."""
     domain: str
-    """What it holds: `data`, `weights`, `scales`, ..."""
+    """What it contains: `data`, `weights`, `scales`, ..."""
     tags: Mapping[int, str]
     """The canonical notation for each width in bits; `ANY_WIDTH` stands for any width."""
     whole: str = ""
-    """The dims that must be whole blocks; the others are padded with zeros."""
+    """The dims that must be whole blocks; other dims are padded with zeros."""
     source: str = ""
-    """What lays data out so."""
+    """What uses this layout."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a vocabulary, and the functions that a `Vocabulary` is made of.
+    """The rows of a vocabulary, and the functions for its `Vocabulary`.
 
     Parameters
     ----------
     noun : str
-        What a name is the name of, for messages: ``packing of weights``.
+        What the names stand for, in messages: ``packing of weights``.
     rows : mapping of str to Row
         By name.
     aliases : mapping of str to str
-        Other names, each with the one in `rows`.
+        Other names, each with its name in `rows`.
     refused : mapping of str to str
-        Names that are no layout, with the reason.
+        Names that are not layouts, with the reason.
     dims : mapping of str to str
-        What letters of dims stand for, for messages.
+        What letters of dims stand for, in messages.
     """
 
     noun: str
@@ -109,7 +109,7 @@ class Table:
         is_spelled_like: Callable[[str], bool],
         check_dims: Callable[[str, tuple[int, ...], FormatTag], None] | None = None,
     ) -> Vocabulary:
-        """Return the vocabulary; `check_dims` replaces the check of this table."""
+        """Return the vocabulary; `check_dims` replaces this table's check."""
         return Vocabulary(
             name,
             partial(tuple[str, ...], (*self.rows, *self.aliases, *self.refused)),
@@ -141,10 +141,10 @@ class Table:
         Raises
         ------
         UnsupportedFormatError
-            If the name exists for elements of some widths only, or is known, but no layout; with
-            the reason.
+            If the name exists only for other widths, or is known but not a layout; with the
+            reason.
         UnknownFormatError
-            If it is no name.
+            If the table does not have the name.
         """
         if name in self.refused:
             msg = f"{name!r} cannot be described: {self.refused[name]}"
@@ -160,12 +160,12 @@ class Table:
         return parse_tag(row.tags[ANY_WIDTH])
 
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
-        """Refuse the sizes, as many as the name has dims, that are no whole blocks but must be.
+        """Refuse sizes, one for each dim, that must be whole blocks and are not.
 
         Raises
         ------
         UnsupportedFormatError
-            With the sizes that are.
+            With the next larger sizes that are.
         """
         row = self.rows[self.aliases.get(name, name)]
         if not row.whole:
@@ -188,7 +188,7 @@ class Table:
             raise UnsupportedFormatError(msg)
 
     def _by_bits(self) -> dict[int, dict[str, str]]:
-        """Return the names for elements of each width, with their tags."""
+        """Return for each width the names with their tags."""
         found: dict[int, dict[str, str]] = {}
         for name in (*self.rows, *self.aliases):
             for bits, tag in self.rows[self.aliases.get(name, name)].tags.items():

@@ -1,4 +1,4 @@
-"""The picture of one layout: title, logical grid, memory, legend."""
+"""The picture of a layout (title, grid, memory, legend), and of two memories side by side."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from memdesc.picture.memory import Lines
     from memdesc.picture.picture import Picture
 
-# pixels around the number in a cell; a cell is not narrower
+# pixels around the number in a cell, and of the narrowest cell
 _AROUND, _NARROWEST = 8, 26
 
 
 class Look(NamedTuple):
-    """What a caller chooses: names of the dims, indices to highlight, how much is shown."""
+    """What a caller chooses: letters of the dims, indices to highlight, how much is shown."""
 
     letters: str = LETTERS
     highlight: Iterable[Iterable[int]] = ()
@@ -41,24 +41,24 @@ class Look(NamedTuple):
 def draw_layout(
     layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, int], look: Look
 ) -> Picture:
-    """Draw a layout of a buffer.
+    """Draw the layout of a buffer.
 
     Parameters
     ----------
     layout, dtype
-        Of the elements.
+        Offsets and type of the elements.
     title : str
         The first line of the picture.
     nbytes : (int, int)
-        Bytes of the buffer, and those of them that are compensation behind the elements.
+        Bytes of the buffer, and how many of them are compensation after the elements.
     look : Look
-        The names of the dims, one letter each; padded indices to highlight; the limits.
+        Letters of the dims, padded indices to highlight, and limits.
 
     Raises
     ------
     MemdescError
-        If the letters are not one for each dim, all different, or an index to highlight is
-        none of the layout.
+        If there is not a different letter for each dim, or the layout does not have an index to
+        highlight.
     """
     cells = looked_at(layout, dtype, look)
     whole, behind = nbytes
@@ -79,7 +79,7 @@ def draw_layout(
 def draw_image(
     layout: Layout, dtype: DataType, title: str, pixels: tuple[int, int], look: Look
 ) -> Picture:
-    """Draw an image as pixels; as `draw_layout`, with (width, channels) of the image."""
+    """Draw an image as pixels, like `draw_layout`; `pixels` is (width, channels) of the image."""
     cells = looked_at(layout, dtype, look, pixels)
     width, channels = pixels
     size = (
@@ -98,7 +98,7 @@ def draw_image(
 def looked_at(
     layout: Layout, dtype: DataType, look: Look, pixels: tuple[int, int] | None = None
 ) -> Cells:
-    """Check what a caller chose, and return the cells."""
+    """Check the caller's choices and return the cells."""
     if not isinstance(look.letters, str) or look.letters != LETTERS:
         check_letters(look.letters, layout.ndims)
     cells = cells_of(layout, dtype, look.letters, pixels)
@@ -139,7 +139,7 @@ def _count(layout: Layout) -> str:
 def _checked_indices(
     cells: Cells, highlight: Iterable[Iterable[int]]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the indices to highlight; refuse those that no element and no padding has."""
+    """Return the indices to highlight; refuse those of neither an element nor padding."""
     try:
         given = entries_of("highlight", highlight)
         indices = tuple(checked_ints("highlight", index) for index in given)
@@ -161,13 +161,13 @@ def _checked_indices(
                 )
                 raise MemdescError(msg)
         if cells.at(index) is None:
-            msg = f"highlight {index}: the layout has no such index, also not with padding"
+            msg = f"highlight {index}: the layout has no such index, not even in its padding"
             raise MemdescError(msg)
     return indices
 
 
 class Side(NamedTuple):
-    """One of two memories: its cells, its caption, and what is drawn at an offset."""
+    """One of two memories: its cells, its caption, and the cell to draw at an offset."""
 
     cells: Cells
     caption: str
@@ -175,7 +175,7 @@ class Side(NamedTuple):
 
 
 def draw_beside(a: Cells, b: Cells, titles: tuple[str, str]) -> Picture:
-    """Draw two layouts of the same dims; under the pointer stands the offset in the other one."""
+    """Draw two layouts of the same dims; the pointer shows the offset in the other one."""
     head = [f"a: {titles[0]}", f"b: {titles[1]}"]
     if not a.layout.nelems:
         head.append("nothing to draw")
@@ -214,7 +214,7 @@ def draw_sides(
 
 
 def coloured_as(cells: Cells, other: Cells, offset: int) -> Cell:
-    """Return the cell at an offset, in the colour that its element has in another layout."""
+    """Return the cell at an offset, with the colour that its element has in another layout."""
     cell = cells.at_offset(offset)
     index = index_at(cells.layout, offset)
     if index is None or cell.run is None or cell.is_padding:
@@ -224,7 +224,7 @@ def coloured_as(cells: Cells, other: Cells, offset: int) -> Cell:
 
 
 def _with_other(cells: Cells, other: Cells, cell: Cell, name: str) -> Cell:
-    """Return a cell that says where its element lies in the other layout."""
+    """Return a cell whose hover text gives the offset in the other layout."""
     index = None if cell.run is None else index_at(cells.layout, int(cell.number))
     if index is None or cell.is_padding:
         return cell

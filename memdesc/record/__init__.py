@@ -1,4 +1,4 @@
-"""Records: tensors that are stored as several fields, with the rule that joins them."""
+"""Records: tensors stored as several fields, with the rule that joins the fields."""
 
 from memdesc.record.desc import BIT_PLANES, Field, Number, RecordDesc, Rule
 from memdesc.record.names import known_records, record_desc

@@ -1,4 +1,13 @@
-"""RecordDesc: fields and a rule as one frozen value."""
+"""RecordDesc: a block-quantised tensor as fields and a rule.
+
+A field is a layout of elements in one of the buffers. All rules are one formula, parts of which
+may be missing::
+
+    x = scale[0] * scale[1] * ... * (code - zero) + offset[0] * offset[1] * ...
+
+Products are taken from the left. Each operation is rounded to f32; code and zero are integers or
+exact, and their difference is exact. `sign` is -1 if the offset is subtracted.
+"""
 
 from __future__ import annotations
 
@@ -21,27 +30,27 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from memdesc.picture import Limits, Picture
 
-# Unsigned elements of less than 4 bits, which no data type has: the bits of each.
+# Bits of the unsigned elements that are narrower than any data type.
 BIT_PLANES = {"u1": 1, "u2": 2}
 
 
 @dataclass(frozen=True, slots=True)
 class Field(Checked):
-    """One part of a record: where its elements lie, and what shares one.
+    """One part of a record: where its elements are stored, and what shares an element.
 
     Parameters
     ----------
     name : str
-        What its system calls it, such as ``qs`` or ``scales``.
+        Its name in the system that defines the format, such as ``qs`` or ``scales``.
     kind : str
         The name of a data type, or ``u1`` or ``u2``: a plane of 1 or 2 bits of wider codes.
     layout : Layout
-        Offsets in elements of `kind`, from the first byte of the tensor. Elements count from the
-        lowest bit of a byte.
+        Offsets in elements of `kind` from the first byte of the tensor; within a byte, elements
+        count from the lowest bit.
     groups : tuple of int
-        How many neighbours of the record along each dim share an element of this field.
+        How many adjacent elements of the record, along each dim, share an element of this field.
     tensor : str
-        The tensor of the record that holds it.
+        The tensor of the record in which it is stored.
 
     Raises
     ------
@@ -97,7 +106,7 @@ class Field(Checked):
         Raises
         ------
         UnsupportedFormatError
-            For planes of 1 or 2 bits: no data type has such elements.
+            For planes of 1 or 2 bits, since no data type has such elements.
         """
         if self.kind in BIT_PLANES:
             msg = (
@@ -109,7 +118,7 @@ class Field(Checked):
 
     @property
     def dense(self) -> Field:
-        """The field as a tensor of its own: in the same order, with nothing between its elements.
+        """The field as a tensor of its own, in the same order without gaps.
 
         Examples
         --------
@@ -127,29 +136,29 @@ class Field(Checked):
 
     @property
     def min_nbytes(self) -> int:
-        """Bytes that its tensor must have: to the end of the last padded element."""
+        """Bytes that its tensor must have: up to the end of the last padded element."""
         return ((self.layout.last + 1) * self.bits + 7) // 8 if self.layout.nelems else 0
 
 
-# Integers from -2**24 to 2**24 are exact in f32, and so are their sums in 32 bits.
+# f32 holds the integers from -2**24 to 2**24 exactly, and 32 bits hold their sums.
 _MAX_MINUS = 1 << 24
 _MAX_SHIFT = 24
 _LARGEST = 3.4028234663852886e38
 
 
 class Number(NamedTuple):
-    """A number for each element, or for each group of neighbours.
+    """A number for each element, or for each group of elements.
 
     Parameters
     ----------
     parts : tuple of (str, int)
-        Fields of the record, each with the bit at which its bits begin; several fields are the
-        low and the high bits of one integer. A field of floats stands alone.
+        Fields of the record, each with the position of its lowest bit; several fields are parts of
+        one integer. A field of floats must be the only part.
     minus : int
-        What is subtracted from the integer.
+        Subtracted from the integer.
     table : tuple of float
         The value of each code, for codebooks and for scales that no data type describes; empty
-        where the code is the value.
+        if the code is the value.
 
     Examples
     --------
@@ -174,14 +183,14 @@ class Number(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """How a record makes its numbers; `str(rule)` is the formula.
+    """How the fields of a record make a number; `str(rule)` is the formula.
 
     Parameters
     ----------
     code : Number
-        For each element.
+        The code of each element.
     scale : tuple of Number
-        Multiplied from the left; at least one.
+        At least one; multiplied from the left.
     zero : Number, optional
         Subtracted from the code, as an integer.
     offset : tuple of Number
@@ -210,7 +219,7 @@ class Rule(NamedTuple):
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether one code is 0 in all groups: neither zero points nor offsets are stored."""
+        """Whether one code means 0 in all groups: there are no zero points and no offsets."""
         return self.zero is None and not self.offset
 
     def __str__(self) -> str:
@@ -222,7 +231,7 @@ class Rule(NamedTuple):
 
 
 def check_rule(rule: Rule) -> None:
-    """Refuse a rule whose parts are no numbers.
+    """Refuse a rule with parts of the wrong types.
 
     Raises
     ------
@@ -233,8 +242,8 @@ def check_rule(rule: Rule) -> None:
     is_typed = all(isinstance(product, tuple) for product in products) and rule.scale
     if not is_typed or not all(isinstance(number, Number) for number in rule.numbers):
         msg = (
-            f"a Rule needs a Number as code and zero, and tuples of them as scale, which is not "
-            f"empty, and offset; not {short_repr(tuple(rule))}"
+            f"a Rule needs a Number as code and zero, a tuple of at least one as scale, and a "
+            f"tuple as offset; not {short_repr(tuple(rule))}"
         )
         raise MemdescError(msg)
     if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
@@ -243,7 +252,7 @@ def check_rule(rule: Rule) -> None:
 
 
 def check_number(number: Number) -> None:
-    """Refuse a number whose parts are no names, integers and floats.
+    """Refuse a number with parts of the wrong types.
 
     Raises
     ------
@@ -253,7 +262,7 @@ def check_number(number: Number) -> None:
     parts, minus, table = number
     if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
         msg = (
-            f"parts of a Number are a tuple of pairs, of the name of a field and a bit of 0 to "
+            f"parts of a Number are a tuple of pairs of a field name and a bit of 0 to "
             f"{_MAX_SHIFT - 1}, not {short_repr(parts)}"
         )
         raise MemdescError(msg)
@@ -267,20 +276,20 @@ def check_number(number: Number) -> None:
 
 
 def _is_part(part: object) -> bool:
-    """Whether a part is a tuple of a name and a bit."""
+    """Whether a part is a pair of a name and a bit."""
     match part:
         case (str(), int() as shift):
             return isinstance(part, tuple) and type(shift) is int and 0 <= shift < _MAX_SHIFT
     return False
 
 
-# f32 has 24 bits; tables are part of compiled code
+# the bits that f32 holds exactly; the codes of a table that becomes part of compiled code
 _MAX_WIDTH, _MAX_TABLE = 24, 8
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RecordDesc(Checked):
-    """A tensor that is stored as several fields, over one buffer or over several tensors.
+    """A tensor that is stored as several fields, in one buffer or in several tensors.
 
     Make one with `record_desc`.
 
@@ -289,15 +298,15 @@ class RecordDesc(Checked):
     dims : tuple of int
         Logical sizes.
     fields : tuple of Field
-        Its parts; no two overlap.
+        Its parts, which do not overlap.
     rule : Rule
-        How they make a number.
+        How the fields make a number.
     name : str
-        The format, such as ``q4_k``; like `letters` and `options` it does not count in equality.
+        The format, such as ``q4_k``; equality ignores it, `letters` and `options`.
     letters : str
-        The names of the dims, such as ``oi``.
+        What the dims are called, such as ``oi``.
     options : tuple of (str, object)
-        What `record_desc` was told beside dims and name.
+        The options given to `record_desc`.
 
     Raises
     ------
@@ -351,7 +360,7 @@ class RecordDesc(Checked):
         if part.layout.ndims != len(self.dims):
             msg = (
                 f"field {part.name} has dims {part.layout.dims}, and the record {self.dims}; "
-                "it needs as many, with 1 where it does not differ"
+                "it needs as many, with 1 for a dim along which all elements share one"
             )
             raise MemdescError(msg)
         sizes = zip(self.dims, part.groups, part.layout.dims, strict=True)
@@ -385,12 +394,12 @@ class RecordDesc(Checked):
             raise MemdescError(msg)
 
     def _check_zero(self) -> None:
-        """Refuse a zero point where the code or itself is no integer: the difference is exact."""
+        """Refuse a zero point unless it and the code are integers, whose difference is exact."""
         for number in (self.rule.code, self.rule.zero) if self.rule.zero is not None else ():
             name = number.parts[0][0]
             if number.table or not _is_integer(self.field(name).kind):
                 msg = (
-                    f"zero points are subtracted from codes as integers, and {number} is none; "
+                    f"zero points are subtracted from codes as integers, and {number} is not one; "
                     "subtract floats as an offset, with sign=-1"
                 )
                 raise MemdescError(msg)
@@ -400,12 +409,12 @@ class RecordDesc(Checked):
         return f"record_desc({self.dims}, {self.name!r}{options})"
 
     def field(self, name: str) -> Field:
-        """Return a field by its name.
+        """Return the field of a name.
 
         Raises
         ------
         MemdescError
-            If there is none; with the names.
+            If there is none; with the names that exist.
         """
         for part in self.fields:
             if isinstance(name, str) and part.name == name:
@@ -415,7 +424,7 @@ class RecordDesc(Checked):
         raise MemdescError(msg)
 
     def show(self) -> Picture:
-        """Draw the first bytes of each tensor: which elements of which fields they hold.
+        """Draw the first bytes of each tensor: the fields and elements that they contain.
 
         Examples
         --------
@@ -431,7 +440,7 @@ class RecordDesc(Checked):
              8   qs 6 22  qs 7 23  qs 8 24  qs 9 25 qs 10 26 qs 11 27 qs 12 28 qs 13 29
             16  qs 14 30 qs 15 31
         """
-        from memdesc.picture import FULL  # describing needs no pictures
+        from memdesc.picture import FULL  # not needed to describe a record
 
         return self._drawn(FULL)
 
@@ -457,7 +466,7 @@ class RecordDesc(Checked):
 
     @property
     def tensors(self) -> dict[str, int]:
-        """The tensors of the record, each with the bytes that it needs."""
+        """The tensors of the record, each with the bytes it needs."""
         sizes: dict[str, int] = {}
         for part in self.fields:
             sizes[part.tensor] = max(sizes.get(part.tensor, 0), part.min_nbytes)
@@ -470,7 +479,7 @@ class RecordDesc(Checked):
 
     @property
     def bits_per_element(self) -> float:
-        """Bits of all tensors for each element."""
+        """Bits of all tensors together for each element."""
         return 8 * self.nbytes / max(prod(self.dims), 1)
 
 
@@ -479,7 +488,7 @@ def _is_integer(kind: str) -> bool:
 
 
 def _check_apart(one: Field, other: Field) -> None:
-    """Refuse two fields of one tensor that share a bit; distances are in bits."""
+    """Refuse two fields of one tensor that share a bit; strides here are in bits."""
     if not one.layout.nelems:
         return
     lows: Counter[int] = Counter()
@@ -487,7 +496,7 @@ def _check_apart(one: Field, other: Field) -> None:
     for part, sign in ((one, 1), (other, -1)):
         for block in part.layout.blocks:
             stride = sign * block.stride * part.bits
-            # loops of equal strides on both sides are one loop over the difference
+            # loops with equal strides in both fields are one loop over the difference
             end = (block.extent - 1) * (1 if stride > 0 else -1)
             if stride:
                 lows[abs(stride)] += min(end, 0)

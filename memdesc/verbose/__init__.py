@@ -1,4 +1,4 @@
-"""oneDNN's verbose mode: its strings of descriptors, and its logs."""
+"""oneDNN's verbose mode: strings that describe memory, and logs."""
 
 from memdesc.verbose.descriptor import from_verbose, to_verbose
 from memdesc.verbose.log import VerboseEntry, VerboseLog, read_verbose

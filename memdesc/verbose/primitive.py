@@ -1,4 +1,9 @@
-"""A primitive as a verbose line describes it: its tensors, attributes and problem as values."""
+"""A primitive in a verbose line: its attributes, its problem and its tensors as values.
+
+A problem is sizes by letters, ``mb2_ic16oc32_ih8oh8kh3...``, or dims joined by colons,
+``3x7x16:1x16x5``. The primitive decides which of them are the dims of which tensor. Sources:
+oneDNN 2.2 to 3.13, `verbose.cpp`, and lines of these versions.
+"""
 
 from __future__ import annotations
 
@@ -20,34 +25,34 @@ if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
     from memdesc.runtime_dims import RuntimeDesc
 
-# oneDNN 3: mask, dtype, groups, and words such as host_scalar; oneDNN 2: mask, and the value of
-# mask 0 or a star for one that is known later. OpenVINO's build prints more, and is not read.
+# oneDNN 3: mask, dtype, groups, and words such as host_scalar; oneDNN 2: mask, and for mask 0 the
+# value, or a star if it is known later. OpenVINO's build prints more, which is not read.
 _PARAMETER = re.compile(
     r"(?P<mask>[0-9]{1,9})"
     r"(?::(?P<dtype>[a-z][a-z0-9_]*)(?::(?P<groups>[0-9]{1,19}(?:x[0-9]{1,19})+))?(?::[a-z_]+)*"
     r"|:(?P<value>[-+.0-9e]*)\*?)?"
 )
-# between two items; a plus in a number, as in 1e+05, is followed by a digit
+# separates two items; the plus in a number such as 1e+05 is followed by a digit
 _NEXT = re.compile(r"\+(?=[a-z])")
 
 
 class QuantizationParameter(NamedTuple):
-    """A scale or a zero point: of which argument, along which dims, of which type.
+    """A scale or a zero point: its argument, its dims and its type.
 
-    Its values are not in a log of oneDNN 3; oneDNN 2 printed the value of mask 0.
+    Logs of oneDNN 3 do not contain the values; oneDNN 2 printed the value for mask 0.
 
     Parameters
     ----------
     argument : str
         ``src``, ``wei``, ``dst``, ``src1``, ...; empty for the output scale of oneDNN 2.
     mask : int
-        Bit d is set where the values differ along dim d.
+        Bit d is set if the values differ along dim d.
     dtype : str
-        Type of the values; empty where the line does not say it.
+        Type of the values; empty if the line does not give it.
     groups : tuple of int
-        How many neighbours along each of the last dims share a value; empty without groups.
+        How many adjacent elements along each of the last dims share a value; empty without groups.
     value : float or None
-        The value, where the line has it.
+        The value, if the line has it.
     """
 
     argument: str
@@ -58,7 +63,7 @@ class QuantizationParameter(NamedTuple):
 
 
 class PostOp(NamedTuple):
-    """A post-op: its kind, such as ``sum`` or ``eltwise_relu``, and its numbers as printed."""
+    """A post-op: its kind, such as ``sum`` or ``eltwise_relu``, and its parameters as printed."""
 
     kind: str
     parameters: tuple[str, ...] = ()
@@ -70,11 +75,11 @@ class VerboseAttributes(NamedTuple):
     Parameters
     ----------
     scales, zero_points : tuple of QuantizationParameter
-        One for each argument; output scales of oneDNN 2 are a scale without argument.
+        One for each argument; the output scales of oneDNN 2 have no argument.
     post_ops : tuple of PostOp
         In their order.
     others : tuple of (str, str)
-        Name without ``attr-`` and text of all others: ``("scratchpad", "user")``.
+        Name without ``attr-`` and text of all other attributes: ``("scratchpad", "user")``.
     """
 
     scales: tuple[QuantizationParameter, ...] = ()
@@ -84,7 +89,7 @@ class VerboseAttributes(NamedTuple):
 
 
 def read_attributes(text: str) -> VerboseAttributes:
-    """Read the attributes of a line; what has no known form is kept in `others`.
+    """Read the attributes of a line; those of unknown form are kept in `others`.
 
     Examples
     --------
@@ -134,8 +139,8 @@ Dims = tuple[int, ...]
 _DIMS = r"(?:[0-9]{1,19}|\*)(?:x(?:[0-9]{1,19}|\*))*"
 _SIZE = re.compile(r"_?(?P<name>[a-z]+)(?P<size>[0-9]{1,19}(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|\*)")
 _AXIS = re.compile("[0-9]{1,3}")
-# Dims by letters. A letter that the problem does not have is skipped: id, od and kd of planes, g of
-# convolutions without groups. A letter behind a slash divides.
+# Dims by letters. A letter that the problem lacks is skipped: id, od and kd in two dimensions, g
+# without groups. A letter after a slash divides.
 _SRC, _DST = "mb ic id ih iw", "mb oc od oh ow"
 _CONVOLUTION = {"src": _SRC, "wei": "g oc/g ic/g kd kh kw", "bia": "oc", "dst": _DST}
 _POOLED = "mb ic od oh ow"
@@ -162,9 +167,9 @@ _BY_LETTERS: dict[str, dict[str, str]] = {
         "dst_iter_c": "l d mb dhc",
     },
 }
-# Gates of RNN cells, by the end of the algorithm's name: vanilla_lstm, lbr_gru, vanilla_augru.
+# Gates of RNN cells by the end of the algorithm's name: vanilla_lstm, lbr_gru, vanilla_augru.
 _GATES = {"lstm": 4, "gru": 3, "rnn": 1}
-# Tensors whose dims are listed one by one, in this order.
+# Tensors whose dims are listed one after the other, in this order.
 _LISTED = {
     "matmul": ("src", "wei", "dst"),
     "gemm": ("src_a", "src_b", "dst"),
@@ -177,14 +182,14 @@ _MATRICES = ("matmul", "gemm", "gemm_api")
 
 
 class Problem(NamedTuple):
-    """A problem string, read: sizes by letters, or dims joined by colons; the other is empty."""
+    """What a problem string contains: sizes by letters, or lists of dims; the other is empty."""
 
     sizes: Mapping[str, float]
     dims: tuple[Dims, ...]
 
 
 def read_problem(text: str) -> Problem:
-    """Read a problem string; what has neither form gives neither.
+    """Read a problem string; one of neither form gives a problem without sizes and dims.
 
     Examples
     --------
@@ -207,7 +212,7 @@ def read_problem(text: str) -> Problem:
 def tensor_dims(
     kind: str, problem: Problem, aux: Mapping[str, str], names: Sequence[str]
 ) -> dict[str, Dims]:
-    """Return the dims of those tensors of a primitive that its problem says.
+    """Return the dims of those tensors of a primitive whose dims follow from its problem.
 
     Parameters
     ----------
@@ -228,7 +233,7 @@ def tensor_dims(
         }
     else:
         known = _by_lists(kind, problem.dims, aux, names)
-    # a gradient has the dims of its tensor; a bare `diff` is that of `data`
+    # a gradient has the dims of its tensor; a bare `diff` is the gradient of `data`
     return {
         name: dims
         for name in names
@@ -259,7 +264,7 @@ def _by_letters(recipe: str, sizes: Mapping[str, float]) -> Dims:
 
 
 def _rnn_sizes(sizes: Mapping[str, float], aux: Mapping[str, str]) -> dict[str, float]:
-    """Return the sizes that follow from the cell and the direction."""
+    """Return the sizes that follow from the kind of cell and the direction."""
     cell, direction = aux.get("alg", ""), aux.get("direction", "")
     gates = next((count for end, count in _GATES.items() if cell.endswith(end)), 0)
     width = 2 if direction.endswith("concat") else 1
@@ -287,7 +292,7 @@ def _by_lists(
         elif kind == "binary":
             known["dst"] = reduce(_broadcast, lists)
         return known
-    # all tensors have the same dims, but for those of a layer normalization
+    # all tensors have the same dims, except some of a layer normalization
     whole = lists[0]
     known = dict.fromkeys((name.removeprefix("diff_") for name in names), whole)
     if kind == "layer_normalization":
@@ -310,16 +315,16 @@ def _concatenated(lists: tuple[Dims, ...], axis: str) -> dict[str, Any]:
     return {"dst": (*first[:along], total, *first[along + 1 :])}
 
 
-# name, then : (since 3.4) or _, then the data type; the dims of a bias that differ from 1 are
-# behind the descriptor of some primitives
+# name, then : (since 3.4) or _, then the data type; for some primitives the descriptor of a bias is
+# followed by a mask of the dims that are not 1
 _TENSOR = re.compile(
     r"(?:(?P<name>[a-z][a-z0-9_]*?)[_:])?"
     r"(?P<desc>(?:undef|boolean|e8m0|bf16|[fsu][0-9]{1,2}(?:_e[0-9]m[0-9])?):.*?)"
     r"(?:_mask(?P<mask>[0-9]{1,4}))?"
 )
-_NO_DIMS = "the problem does not hold its dims"
-_NO_OFFSET = "a view whose offset0 the line does not hold; it is 0 here"
-# flags of a descriptor: a, p, o, and 0 for an offset0 other than 0
+_NO_DIMS = "the problem does not give its dims"
+_NO_OFFSET = "a view whose offset0 the line does not give; it is 0 here"
+# the flags of a descriptor are a, p, o, and 0 if offset0 is not 0
 _VIEW = re.compile(r"\A(\w+:a?p?)0:")
 
 
@@ -329,17 +334,17 @@ class VerboseTensor(NamedTuple):
     Parameters
     ----------
     name : str
-        ``src``, ``wei``, ``bia``, ``dst``, ...; of several with one name ``src0``, ``src1``, ...
+        ``src``, ``wei``, ``bia``, ``dst``, ...; several of one name are ``src0``, ``src1``, ...
     text : str
         The descriptor as it was printed, without the name: ``f32:p:blocked:aBcd16b::f0``.
     dims : tuple of int
-        Its sizes as the problem says, `RUNTIME` where they are not known; empty where the
-        problem does not say them.
+        Its sizes, `RUNTIME` for those that are not known; empty if the problem does not give
+        them.
     desc : MemoryDesc, RuntimeDesc or None
         None if the line does not describe memory.
     why : str
-        Why there is no descriptor, or what of it the line does not hold: the `offset0` of a
-        view, which is 0 in `desc`. Else empty.
+        Why there is no descriptor, or what the line does not give: the `offset0` of a view, which
+        is 0 in `desc`. Otherwise empty.
     """
 
     name: str
@@ -350,13 +355,13 @@ class VerboseTensor(NamedTuple):
 
     @property
     def is_absent(self) -> bool:
-        """Whether the primitive does not have it: a convolution without bias prints one."""
+        """Whether the primitive lacks it: a convolution without bias still prints one."""
         return self.text.startswith("undef:")
 
 
 @dataclass(frozen=True)
 class VerbosePrimitive(Checked):
-    """What the lines of one primitive share: all but event, time and timestamp.
+    """What the lines of one primitive have in common: all but event, time and timestamp.
 
     Parameters
     ----------
@@ -365,11 +370,11 @@ class VerbosePrimitive(Checked):
     kind : str
         ``convolution``, ``reorder``, ``matmul``, ...
     implementation : str
-        oneDNN's name of it: ``jit:avx512_core``, ``brg_conv_fwd:avx512_core``, ``ref:any``.
+        Its name in oneDNN: ``jit:avx512_core``, ``brg_conv_fwd:avx512_core``, ``ref:any``.
     prop_kind : str
         ``forward_inference``, ``backward_data``, ...; ``undef`` where there is none.
     descriptors, attribute_text, aux_text, problem : str
-        The other fields as they were printed.
+        The other fields as printed.
     """
 
     engine: str
@@ -425,12 +430,12 @@ class VerbosePrimitive(Checked):
 
     @property
     def is_reference(self) -> bool:
-        """Whether oneDNN ran a reference implementation, plain loops over single elements."""
+        """Whether oneDNN ran a reference implementation: plain loops over single elements."""
         return any(part.startswith("ref") for part in re.split("[:+_]", self.implementation))
 
 
 def _names(given: list[str]) -> list[str]:
-    """Return names, with numbers behind those that are there several times."""
+    """Return names, with a number appended to those that occur several times."""
     counts, seen = Counter(given), Counter[str]()
     names = []
     for name in given:

@@ -74,7 +74,7 @@ def test_the_first_and_the_last_offset_of_an_axis_that_ends_inside_a_block_are_e
         return Layout((padded,), (Axis((0,), padded),), tuple(blocks), offset0)
 
     assert starts_at(-min(found)).last == max(found) - min(found)
-    with pytest.raises(MemdescError, match=r"reaches offset -1, in front of its buffer"):
+    with pytest.raises(MemdescError, match=r"reaches offset -1, before its buffer"):
         starts_at(-min(found) - 1)
 
 

@@ -119,9 +119,12 @@ def test_the_message_for_numpys_short_strings_says_what_they_are(spec: str, name
 @pytest.mark.parametrize(
     ("spec", "hint"),
     [
-        (np.complex64, "; move it as a type as wide, x.view(np.uint64)"),
-        ("complex64", "; move it as a type as wide, x.view(np.uint64)"),
-        (np.dtype(np.complex128), "; move its parts, x.view(np.float64), which has twice as many"),
+        (np.complex64, "; move it as a type of the same width, x.view(np.uint64)"),
+        ("complex64", "; move it as a type of the same width, x.view(np.uint64)"),
+        (
+            np.dtype(np.complex128),
+            "; move real and imaginary parts, x.view(np.float64), which has twice as many elements",
+        ),
     ],
 )
 def test_the_message_for_complex_numbers_says_how_to_move_them(spec: object, hint: str) -> None:

@@ -194,14 +194,14 @@ def test_an_image_survives_repr_pickle_and_copy() -> None:
 @pytest.mark.parametrize(
     ("dims", "dtype", "name", "reason"),
     [
-        ((1, 4, 4, 4), "s4", "in_out_channel", "an image has no lanes of 4 bits for s4"),
+        ((1, 4, 4, 4), "s4", "in_out_channel", "images have no lanes of 4 bits, which s4 needs"),
         ((1, 4, 4, 4), "f32", None, "an image type is a name, not None"),
         ((1, 4, 4, 4), "f32", 3, "an image type is a name, not 3"),
         (
             (1, 0, 4, 4),
             "f32",
             "in_out_channel",
-            r"b \(dim 1\) has size 0; an image has no pixel then, and OpenCL has no such image",
+            r"b \(dim 1\) has size 0; the image would have no pixels, which OpenCL does not allow",
         ),
         ((1, -1, 4, 4), "f32", "in_out_channel", r"dim b \(dim 1\) has size -1; sizes are 0 to"),
         (
@@ -227,7 +227,7 @@ def test_what_makes_no_image_is_refused_with_the_reason(
 
 def test_a_tag_of_a_buffer_is_no_image() -> None:
     with pytest.raises(
-        UnknownFormatError, match="'nChw16c' is no image type; they are in_out_channel"
+        UnknownFormatError, match="'nChw16c' is not an image type; they are in_out_channel"
     ):
         image_desc((1, 4, 4, 4), "f32", "nChw16c")
 

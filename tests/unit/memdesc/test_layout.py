@@ -136,7 +136,7 @@ def test_swizzled_blocks_are_no_tile() -> None:
 def test_a_block_outside_of_an_outer_letter_is_no_tile() -> None:
     with pytest.raises(
         NotBlockedError,
-        match=r"no dense tile: block Block\(.*\) has stride 3 where 1 is dense; see \.blocks",
+        match=r"not a dense tile: block Block\(.*\) has stride 3, not 1; see \.blocks",
     ):
         by_tag((8, 3), "A4ab").tile()
 
@@ -175,12 +175,12 @@ def test_a_negative_stride_is_legal_where_offset0_is_large_enough() -> None:
     assert plain(-3, 1, dims=(2, 3), offset0=3).last == 5
     with pytest.raises(
         MemdescError,
-        match=r"the layout reaches offset -3, in front of its buffer; offset0 must be at least 3$",
+        match=r"the layout reaches offset -3, before its buffer; offset0 must be at least 3$",
     ):
         plain(-3, 1, dims=(2, 3))
     with pytest.raises(
         MemdescError,
-        match=r"the layout reaches offset -1, in front of its buffer; offset0 must be at least 0$",
+        match=r"the layout reaches offset -1, before its buffer; offset0 must be at least 0$",
     ):
         plain(3, 1, dims=(2, 3), offset0=-1)
 
@@ -242,7 +242,7 @@ def test_numbers_beyond_int64_are_refused_exactly() -> None:
     ):
         by_tag((0, 2**40, 2**40), "abc")
     with pytest.raises(
-        MemdescError, match=rf"stride {2**63} of a \(dim 0\) leaves the range of int64"
+        MemdescError, match=rf"stride {2**63} of a \(dim 0\) exceeds the range of int64"
     ):
         plain(2**63, 1, dims=(2, 3))
     with pytest.raises(

@@ -22,7 +22,7 @@ from memdesc import Axis, Block, Layout, MemdescError
 def test_axes_that_are_no_partition_of_the_dims_are_refused(axes: tuple[Axis, ...]) -> None:
     blocks = tuple(Block(k, 1, axis.padded, 10**k) for k, axis in enumerate(axes))
     with pytest.raises(
-        MemdescError, match="are no partition of dims 0 to 1 in the order of their first dims"
+        MemdescError, match="are not a partition of dims 0 to 1, ordered by their first dims"
     ):
         Layout((2, 3), axes, blocks)
 
@@ -32,7 +32,7 @@ def test_an_axis_without_dims_is_refused_wherever_it_stands() -> None:
         (Axis((), 2), Axis((0,), 2), Axis((1,), 3)),
         (Axis((0,), 2), Axis((1,), 3), Axis((), 2)),
     ):
-        with pytest.raises(MemdescError, match="are no partition"):
+        with pytest.raises(MemdescError, match="are not a partition"):
             Layout((2, 3), axes, (Block(0, 1, 2, 3), Block(1, 1, 3, 1), Block(2, 1, 2, 9)))
 
 
@@ -68,7 +68,8 @@ def test_blocks_that_do_not_cut_their_axis_are_refused(blocks: tuple[Block, ...]
     with pytest.raises(
         MemdescError,
         match=(
-            r"Block\(.*\) must follow axis by axis, cut the step before it exactly, "
+            r"Block\(.*\) breaks a rule: blocks go axis by axis, "
+            r"divide the step before them exactly, "
             r"and count the padded"
         ),
     ):

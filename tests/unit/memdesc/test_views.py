@@ -129,7 +129,7 @@ def test_fused_dims_keep_their_row_major_order_when_permuted() -> None:
 
 @pytest.mark.parametrize("perm", [(0, 1), (0, 1, 1), (0, 1, 3), (0, 1, -1), (), (0, 1, 2, 3)])
 def test_what_is_no_permutation_is_refused(perm: tuple[int, ...]) -> None:
-    with pytest.raises(MemdescError, match=r"is no permutation of the dims 0 to 2$"):
+    with pytest.raises(MemdescError, match=r"is not a permutation of the dims 0 to 2$"):
         desc((2, 3, 4), "abc").permute_axes(perm)
 
 

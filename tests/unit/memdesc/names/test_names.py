@@ -99,19 +99,19 @@ def test_a_name_is_searched_in_all_vocabularies() -> None:
                 "__b8, once for each axis, found 'x'"
             ),
         ),
-        ("oiww", "unknown format 'oiww', at character 3: dim w stands twice"),
+        ("oiww", "unknown format 'oiww', at character 3: dim w appears twice"),
         # clDNN's
         ("b_fs_yx_fsv", "unknown format 'b_fs_yx_fsv': 'fsv' is neither an outer part"),
         (
             "bfyxx",
-            "unknown format 'bfyxx': which reads as 'abcdd', at character 4: dim d stands twice",
+            "unknown format 'bfyxx': which reads as 'abcdd', at character 4: dim d appears twice",
         ),
-        ("bfyx__ai8", "unknown format 'bfyx__ai8': '__ai8' must align a dim that the name has"),
+        ("bfyx__ai8", "unknown format 'bfyx__ai8': '__ai8' must align a dim of the name"),
         # MACE's
         (
             "NCWH",
             (
-                "unknown format 'NCWH': no host buffer; they are NCHW, NHWC, OIHW, HWOI, "
+                "unknown format 'NCWH': not a host buffer; they are NCHW, NHWC, OIHW, HWOI, "
                 "MIHW, HWIM, W; did you mean 'NCHW'"
             ),
         ),

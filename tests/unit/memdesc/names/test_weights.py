@@ -143,8 +143,8 @@ def test_a_packing_of_some_widths_refuses_others() -> None:
 @pytest.mark.parametrize(
     ("name", "part"),
     [
-        ("g_idx", "a gather"),
-        ("gptq_act_order", "a gather"),
+        ("g_idx", "sort the rows by g_idx"),
+        ("gptq_act_order", "sort the rows by g_idx"),
         ("marlin_24", "2:4 sparsity"),
         ("sparse_24", "2:4 sparsity"),
         ("bitsandbytes_nf4", "a table of 16 values"),
@@ -154,7 +154,7 @@ def test_a_packing_of_some_widths_refuses_others() -> None:
         ("aqlm", "codebooks"),
         ("quip", "codebooks"),
         ("vptq", "codebooks"),
-        ("kleidiai", "by a Layout whose outermost block skips these"),
+        ("kleidiai", "by a Layout whose outermost block skips them"),
         ("xnnpack", "strides=((k + 1) * nr, nr)"),
     ],
 )

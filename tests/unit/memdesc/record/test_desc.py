@@ -112,8 +112,8 @@ FLOATS = Number((("d", 0),))
             "parts of a Number are a tuple of pairs",
         ),
         ((2, 8), (CODES, SCALES), RULE._replace(zero=Number((("q", -1),))), "a bit of 0 to 23"),
-        ((2, 8), (CODES, SCALES), RULE._replace(zero=Number(((1, 0),))), "the name of a field"),  # type: ignore[arg-type] # what is refused
-        ((2, 8), (CODES, SCALES), RULE._replace(zero=Number((1,))), "the name of a field"),  # type: ignore[arg-type] # what is refused
+        ((2, 8), (CODES, SCALES), RULE._replace(zero=Number(((1, 0),))), "a field name"),  # type: ignore[arg-type] # what is refused
+        ((2, 8), (CODES, SCALES), RULE._replace(zero=Number((1,))), "a field name"),  # type: ignore[arg-type] # what is refused
         ((2, 8), (CODES, SCALES), RULE._replace(code=Number((("q", 0),), 1 << 30)), "minus must"),
         (
             (2, 8),
@@ -121,7 +121,7 @@ FLOATS = Number((("d", 0),))
             RULE._replace(code=Number((("q", 0),), 0, (float("nan"),) * 256)),
             "a table is a tuple of finite floats",
         ),
-        ((2, 8), (CODES, SCALES), RULE._replace(scale=()), "tuples of them as scale, which is not"),
+        ((2, 8), (CODES, SCALES), RULE._replace(scale=()), "a tuple of at least one as scale"),
         ((2, 8), (CODES, SCALES), RULE._replace(scale=FLOATS), "a Rule needs a Number as code"),  # type: ignore[arg-type] # what is refused
         ((2, 8), (CODES, SCALES), RULE._replace(zero=7), "a Rule needs a Number as code"),  # type: ignore[arg-type] # what is refused
         ((2, 8), (CODES, SCALES), RULE._replace(sign=0), "the sign of a Rule is 1 or -1, not 0"),
@@ -251,7 +251,7 @@ def test_what_a_number_consists_of_is_checked(change: dict[str, Any], message: s
 
 @pytest.mark.parametrize("product", ["scale", "offset"])
 def test_factors_are_a_tuple(product: str) -> None:
-    with pytest.raises(MemdescError, match="tuples of them as scale, which is not empty, and"):
+    with pytest.raises(MemdescError, match="a tuple of at least one as scale"):
         RecordDesc((2, 8), (SCALES, CODES), RULE._replace(**{product: [FLOATS]}))  # type: ignore[arg-type] # what is refused
 
 

@@ -105,7 +105,7 @@ def test_a_missing_function_is_explained() -> None:
     assert "No tensor_index: a stride is 0, so one offset has several indices." in broadcast
     assert "No tensor_fill: a stride is 0, so several indices would write one" in broadcast
     mixed = memory_desc((2, 3), "f32", strides=(3, 2)).source("c")
-    assert "No tensor_index: strides do not nest, 3 follows a reach of 4." in mixed
+    assert "No tensor_index: strides do not nest: 3 is at most 4, where others end." in mixed
     assert "void tensor_fill(" in mixed
 
 
@@ -126,9 +126,9 @@ def test_parameters_without_an_effect_are_marked_for_compilers() -> None:
     [
         ({"lang": "fortran"}, r"unknown language 'fortran'; source is made in c, c\+\+, opencl"),
         ({"lang": None}, "unknown language None"),
-        ({"name": "2x"}, "name '2x' is no start of names of functions; it must be a letter"),
-        ({"name": "a" * 101}, "is no start of names"),
-        ({"name": "x y"}, "is no start of names"),
+        ({"name": "2x"}, "name '2x' cannot start function names; it must be a letter"),
+        ({"name": "a" * 101}, "cannot start function names"),
+        ({"name": "x y"}, "cannot start function names"),
         ({"letters": "nch"}, "letters 'nch' must be 4 different letters, one for each dim"),
         ({"letters": "nchc"}, "must be 4 different letters"),
         ({"letters": "nc_w"}, "must be 4 different letters"),
