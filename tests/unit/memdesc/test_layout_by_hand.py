@@ -17,6 +17,7 @@ from memdesc import Axis, Block, Layout, MemdescError
         (Axis((0,), 2), Axis((1, 2), 3)),
         (Axis((1,), 3), Axis((0,), 2)),
         (Axis((0,), 2), Axis((2,), 3)),
+        (Axis((0,), 2), Axis((1, -5), 3)),
     ],
 )
 def test_axes_that_are_no_partition_of_the_dims_are_refused(axes: tuple[Axis, ...]) -> None:

@@ -89,7 +89,3 @@ def test_an_rgba_image_has_one_picture_of_three_or_four_features() -> None:
             ),
         ):
             images.check_image_dims("image_2d_rgba", (b, f, 5, 7))
-
-
-def test_other_image_types_have_all_sizes() -> None:
-    images.check_image_dims("in_out_channel", (2, 5, 3, 7))

@@ -11,7 +11,6 @@ from memdesc import (
     MemdescError,
     UnsupportedFormatError,
     data_type,
-    known_names,
     memory_desc,
 )
 from memdesc.names import dim_letters
@@ -269,13 +268,6 @@ def _layout(name: str, letters: str, bits: int) -> MemoryDesc | None:
         return memory_desc(dims or (1,), dtype, name)
     except UnsupportedFormatError:
         return None
-
-
-def test_every_name_is_known() -> None:
-    known = {(name.vocabulary, name.text) for name in known_names()}
-    for vocabulary in _OTHERS:
-        assert vocabulary.known()
-        assert {(vocabulary.name, name) for name in vocabulary.known()} <= known
 
 
 @pytest.mark.parametrize(

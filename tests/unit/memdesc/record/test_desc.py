@@ -268,13 +268,3 @@ def test_zero_points_are_integers_that_codes_are_too(kind: str) -> None:
     for rule in (RULE._replace(zero=number), RULE._replace(code=number, zero=RULE.code)):
         with pytest.raises(MemdescError, match="zero points are subtracted from codes as integers"):
             RecordDesc((2, 8), (SCALES, CODES, other), rule)
-
-
-def test_a_field_alone_keeps_its_order_and_nothing_lies_between() -> None:
-    assert CODES.dense.desc == memory_desc((2, 8), "u8")
-    assert (CODES.dense.tensor, CODES.dense.min_nbytes) == ("q", 16)
-    qh = record_desc((2, 256), "q6_k").field("qh")
-    order = [layout.offsets().reshape(-1).argsort() for layout in (qh.layout, qh.dense.layout)]
-    assert (order[0] == order[1]).all()
-    assert qh.dense.min_nbytes == 2 * 256 // 4
-    assert qh.dense.dense == qh.dense

@@ -29,18 +29,6 @@ def test_every_known_name_makes_a_record_that_prints_as_its_call(name: str) -> N
     assert {part.tensor for part in desc.fields} == set(desc.tensors)
 
 
-@pytest.mark.parametrize(
-    ("name", "field", "tag"),
-    [
-        ("gptq", "qweight", "Ab8a"),
-        ("awq", "qweight", "aB2b/1.4b/2"),
-        ("torch_int4_cpu", "weight", "Ab2a/16.16a/1.2a/32"),
-    ],
-)
-def test_packed_weights_have_the_layouts_of_their_tags(name: str, field: str, tag: str) -> None:
-    assert record_desc(DIMS, name).field(field).desc == memory_desc(DIMS, "u4", tag)
-
-
 def test_swizzled_scales_are_padded_to_whole_tiles() -> None:
     scales = record_desc((130, 96), "ocp_mxfp4").field("scales").desc
     assert (scales.dims, scales.padded_dims) == ((130, 3), (256, 4))
