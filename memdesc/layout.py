@@ -242,7 +242,7 @@ class Layout(Checked):
         for block in self.blocks:
             axis, inner, extent, stride = block
             if axis == at:
-                legal = inner >= 1 and extent >= 2 and stride >= 1 and inner * extent == step  # noqa: PLR2004 - 1 is not a block
+                legal = extent >= 2 and stride >= 1 and inner * extent == step  # noqa: PLR2004 - 1 is not a block
             else:
                 legal = axis == at + 1 < len(self.axes) and step == 1 and inner >= 1
                 legal = legal and extent == -(-self.axes[axis].padded // inner)

@@ -57,6 +57,14 @@ def test_an_axis_has_partial_blocks_where_it_ends_inside_one() -> None:
     assert view.layout.has_partial_blocks
 
 
+@pytest.mark.parametrize("axis", ["a", True, 1.0, -1, 2])
+def test_an_axis_that_a_layout_does_not_have_is_refused(axis: int) -> None:
+    layout = by_tag((2, 3), "ab")
+    for ask in (layout.axis_size, layout.axis_blocks, layout.outer):
+        with pytest.raises(MemdescError, match=r"^axis "):
+            ask(axis)
+
+
 def test_blocks_sort_as_they_lie_in_memory() -> None:
     layout = by_tag((2, 9, 1, 5), "aBcd4b")
     order = sorted(layout.blocks, key=memory_order)

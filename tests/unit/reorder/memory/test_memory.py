@@ -75,6 +75,13 @@ def test_check_padding_names_the_lowest_wrong_byte_and_its_position() -> None:
         memory.check_padding()
 
 
+def test_padding_is_checked_along_every_padded_dim() -> None:
+    memory = reorder.reorder(np.ones((3, 5), np.uint8), "AB4a4b")
+    memory.blocks()[0, 1, 0, 3] = 5  # padding along b only
+    with pytest.raises(PaddingError, match=r"not zero at \(0, 7\)"):
+        memory.check_padding()
+
+
 @pytest.mark.parametrize("dtype", ["s4", "u4", "f4_e2m1"])
 def test_a_wrong_half_byte_is_found_and_its_byte_named(dtype: str) -> None:
     memory = reorder.Memory(memory_desc((1, 3), dtype, "aB8b"))
