@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from memdesc import Axis, Block, Layout, MemdescError, NotBlockedError, memory_desc, parse_tag
-from memdesc.layout import layout_by_strides, layout_by_tag, memory_order
+from memdesc.layout import dim_name, layout_by_strides, layout_by_tag, memory_order
 
 INT64_MAX = 2**63 - 1
 
@@ -16,6 +17,10 @@ def by_tag(dims: tuple[int, ...], tag: str) -> Layout:
 
 def plain(*strides: int, dims: tuple[int, ...], offset0: int = 0) -> Layout:
     return layout_by_strides(dims, strides, offset0=offset0)
+
+
+def test_a_dim_is_named_by_letter_and_index() -> None:
+    assert dim_name(11) == "l (dim 11)"
 
 
 def test_a_tag_pads_to_whole_blocks_and_alignments() -> None:
@@ -33,6 +38,12 @@ def test_a_tag_pads_to_whole_blocks_and_alignments() -> None:
     assert not by_tag((2, 8, 3), "aBc4b").has_padding
 
 
+def test_a_size_of_zero_does_not_multiply_the_strides() -> None:
+    layout = by_tag((2, 0, 3, 4), "aBcd16b")
+    assert layout.strides() == (192, 192, 64, 16)
+    assert (layout.nelems, layout.padded_nelems, layout.span, layout.last) == (0, 0, 0, 0)
+
+
 def test_dims_that_are_one_axis_are_padded_together_and_have_no_strides() -> None:
     layout = by_tag((2, 3, 5, 7), "aB(CD)8b16(cd)")
     assert layout.axes == (Axis((0,), 2), Axis((1,), 8), Axis((2, 3), 48))
@@ -48,6 +59,36 @@ def test_dims_that_are_one_axis_are_padded_together_and_have_no_strides() -> Non
         ):
             ask()
     assert by_tag((2, 3), "ab").fused() is None
+
+
+def test_the_offset_of_an_index_follows_the_blocks_of_its_axes() -> None:
+    assert (
+        by_tag((2, 17, 5, 4), "aBcd8b").offset((1, 9, 2, 3))
+        == 1 * 480 + 1 * 160 + 2 * 32 + 3 * 8 + 1
+    )
+    fused = by_tag((2, 3, 5, 7), "aB(CD)8b16(cd)")
+    yx = 3 * 7 + 4
+    assert fused.offset((1, 2, 3, 4)) == 8 * 48 + yx // 16 * 128 + 2 * 16 + yx % 16
+
+
+def test_the_tables_of_the_axes_add_up_to_the_offset() -> None:
+    layout = by_tag((2, 9, 3), "aBc4b")
+    a, b, c = layout.tables()
+    assert a[1] + b[6] + c[2] == layout.offset((1, 6, 2))
+    assert [table.shape for table in layout.tables(padded=True)] == [(2,), (12,), (3,)]
+    assert [table.dtype for table in layout.tables()] == [np.int64] * 3
+    assert [table.shape for table in by_tag((2, 0), "ab").tables()] == [(2,), (0,)]
+
+
+@pytest.mark.parametrize("tag", ["aBcd8b", "ABdc4b2a2b", "aB(CD)8b16(cd)"])
+def test_offsets_are_those_of_every_index(tag: str) -> None:
+    layout = by_tag((2, 9, 3, 5), tag)
+    offsets = layout.offsets()
+    assert offsets.shape == layout.dims
+    assert all(offsets[index] == layout.offset(index) for index in np.ndindex(layout.dims))
+    padded = layout.offsets(padded=True)
+    assert padded.size == layout.padded_nelems
+    assert sorted(padded.ravel()) == list(range(layout.padded_nelems))
 
 
 def test_an_axis_has_partial_blocks_where_it_ends_inside_one() -> None:
@@ -108,6 +149,14 @@ def test_a_block_outside_of_an_outer_letter_is_no_tile() -> None:
         by_tag((8, 3), "A4ab").tile()
 
 
+def test_the_span_counts_the_last_row_in_full_and_a_broadcast_once() -> None:
+    assert plain(10, 1, dims=(4, 5)).span == 40
+    assert plain(5, 1, dims=(2, 3)).span == 10
+    assert plain(0, 1, dims=(4, 5)).span == 5
+    assert plain(0, 0, dims=(4, 5)).span == 1
+    assert plain(7, 1, dims=(1, 5)).span == 5
+
+
 def test_the_last_offset_is_exact_where_an_axis_ends_inside_a_block() -> None:
     # a view of 3 in a block of 8: the free digits would reach 7
     view = Layout(
@@ -148,6 +197,13 @@ def test_strides_with_an_inner_tile_pad_to_whole_blocks_by_default() -> None:
     layout = layout_by_strides((2, 17), (24, 8), ((8, 1),))
     assert layout == by_tag((2, 17), "aB8b")
     assert layout_by_strides((2, 17), (40, 8), ((8, 1),), (2, 40)).padded_dims() == (2, 40)
+
+
+def test_equality_ignores_the_stride_of_a_dim_of_one_that_is_not_padded() -> None:
+    assert plain(9, 1, dims=(1, 5)).key() == plain(5, 1, dims=(1, 5)).key()
+    assert plain(9, 1, dims=(2, 4)).key() != plain(4, 1, dims=(2, 4)).key()
+    padded = [layout_by_strides((1, 5), (stride, 8), ((8, 0),)).key() for stride in (40, 80)]
+    assert padded[0] != padded[1]
 
 
 @pytest.mark.parametrize(
@@ -202,3 +258,9 @@ def test_numbers_beyond_int64_are_refused_exactly() -> None:
         match=rf"the layout reaches offset {2**63}, more than int64 holds \({INT64_MAX}\)",
     ):
         plain(1, dims=(0,), offset0=2**63)
+
+
+def test_the_repr_of_a_layout_makes_it_again() -> None:
+    layout = by_tag((2, 3, 5, 7), "aB(CD)8b16(cd)")
+    names = {"Layout": Layout, "Axis": Axis, "Block": Block}
+    assert eval(repr(layout), names) == layout  # noqa: S307 - of a value of this test

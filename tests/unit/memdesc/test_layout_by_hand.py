@@ -56,6 +56,7 @@ def test_a_padded_extent_that_does_not_hold_its_size_is_refused(
     [
         (Block(1, 1, 3, 1),),  # starts with another axis
         (Block(0, 1, 2, 3), Block(2, 1, 3, 1)),  # leaves one out
+        (Block(0, 1, 2, 3), Block(1, 1, 3, 1), Block(2, 1, 1, 1)),  # one too many
         (Block(0, 1, 2, 3), Block(1, 1, 4, 1)),  # counts 4 of 3
         (Block(0, 1, 2, 3), Block(1, 0, 3, 1)),  # step of zero
         (Block(0, 1, 2, 3), Block(1, 2, 2, 1), Block(1, 1, 1, 1)),  # an inner block too small
