@@ -229,7 +229,7 @@ def tensor_dims(
     if problem.sizes:
         sizes = dict(problem.sizes) | (_rnn_sizes(problem.sizes, aux) if kind == "rnn" else {})
         known = {
-            name: _by_letters(recipe, sizes) for name, recipe in _BY_LETTERS.get(kind, {}).items()
+            name: _by_letters(letters, sizes) for name, letters in _BY_LETTERS.get(kind, {}).items()
         }
     else:
         known = _by_lists(kind, problem.dims, aux, names)
@@ -251,9 +251,9 @@ def _number(digits: str) -> float:
     return int(digits) if digits.isdecimal() else float(digits)
 
 
-def _by_letters(recipe: str, sizes: Mapping[str, float]) -> Dims:
+def _by_letters(letters: str, sizes: Mapping[str, float]) -> Dims:
     found = []
-    for token in recipe.split():
+    for token in letters.split():
         letter, _, divisor = token.partition("/")
         if letter in sizes:
             size = int(sizes[letter])

@@ -249,6 +249,8 @@ def test_numbers_beyond_int64_are_refused_exactly() -> None:
         MemdescError, match=rf"dims \(0, {2**40}, {2**40}\) padded to .* make {2**80} elements"
     ):
         by_tag((0, 2**40, 2**40), "abc")
+    with pytest.raises(MemdescError, match=rf"dim a \(dim 0\) has size {2**63}; sizes are 0 to"):
+        plain(1, 1, dims=(2**63, 1))
     with pytest.raises(
         MemdescError, match=rf"stride {2**63} of a \(dim 0\) exceeds the range of int64"
     ):
