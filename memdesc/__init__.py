@@ -1,9 +1,13 @@
-"""How tensors of neural networks lie in memory.
+"""Describe how tensors of neural networks are laid out in memory.
 
-Descriptors from oneDNN tags, clDNN / OpenVINO names, MACE image types or plain
-strides, and answers about them: padding, strides, blocks, bytes, offsets.
+A descriptor is made from a oneDNN tag, a clDNN / OpenVINO name, a MACE image type or plain
+strides. It knows its padding, strides, blocks, bytes and offsets.
 """
 
+import os
+import threading
+from contextlib import suppress
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from memdesc.c_reader import c_reader
@@ -24,11 +28,11 @@ from memdesc.explore import explore
 from memdesc.extra import Extra
 from memdesc.image import ImageDesc, image_desc
 from memdesc.index import Index
+from memdesc.int64 import RUNTIME
 from memdesc.layout import Axis, Block, Layout
-from memdesc.lazy import lazy_attributes
 from memdesc.names import Name, known_names, suggest
 from memdesc.notation import parse_tag
-from memdesc.runtime_dims import RUNTIME, RuntimeDesc, runtime_desc
+from memdesc.runtime_dims import RuntimeDesc, runtime_desc
 from memdesc.tags import Digit, FormatTag
 from memdesc.text import from_json, to_json
 
@@ -36,24 +40,6 @@ if TYPE_CHECKING:
     from memdesc.exchange import from_notation, to_notation
     from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
     from memdesc.verbose import from_verbose, read_verbose, to_verbose
-else:
-    # names that most programs do not use: their packages are loaded at the first use
-    __getattr__ = lazy_attributes(
-        globals(),
-        {
-            "Field": "memdesc.record",
-            "Number": "memdesc.record",
-            "RecordDesc": "memdesc.record",
-            "Rule": "memdesc.record",
-            "from_notation": "memdesc.exchange",
-            "from_verbose": "memdesc.verbose",
-            "known_records": "memdesc.record",
-            "read_verbose": "memdesc.verbose",
-            "record_desc": "memdesc.record",
-            "to_notation": "memdesc.exchange",
-            "to_verbose": "memdesc.verbose",
-        },
-    )
 
 __all__ = [
     "DATA_TYPES",
@@ -107,5 +93,39 @@ __version__ = "0.1.0"
 
 
 def __dir__() -> list[str]:
-    """Return the public names, and the names in double underscores, without submodules."""
+    """List the public names and the dunder names, without submodules."""
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
+
+
+# Names that most programs do not need; their packages are loaded on first use.
+_PACKAGES = {
+    "Field": "memdesc.record",
+    "Number": "memdesc.record",
+    "RecordDesc": "memdesc.record",
+    "Rule": "memdesc.record",
+    "from_notation": "memdesc.exchange",
+    "from_verbose": "memdesc.verbose",
+    "known_records": "memdesc.record",
+    "read_verbose": "memdesc.verbose",
+    "record_desc": "memdesc.record",
+    "to_notation": "memdesc.exchange",
+    "to_verbose": "memdesc.verbose",
+}
+# Held during an import: a child forked meanwhile by another thread could not finish that import.
+_importing = threading.RLock()
+with suppress(AttributeError):  # Windows does not fork
+    os.register_at_fork(
+        before=_importing.acquire,
+        after_in_parent=_importing.release,
+        after_in_child=_importing.release,
+    )
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name):  # noqa: ANN001, ANN202 - of a module; type checkers read the imports above
+        if name not in _PACKAGES:
+            msg = f"module 'memdesc' has no attribute {name!r}"
+            raise AttributeError(msg)
+        with _importing:
+            globals()[name] = value = getattr(import_module(_PACKAGES[name]), name)
+        return value

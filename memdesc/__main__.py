@@ -1,7 +1,7 @@
 """`python -m memdesc` is the command `memdesc`.
 
-The command is found by the name that the installed distribution gives it, because this
-package imports nothing that moves data, and the command does.
+The command moves data, which this package never imports, so it is looked up among the console
+scripts of the installed distribution.
 """
 
 from __future__ import annotations
@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["find_command"]
-
 
 def find_command(name: str) -> Callable[[], int]:
-    """Load the console script of a distribution that has the same name.
+    """Load the console script that has the name of its distribution.
 
     Raises
     ------

@@ -1,7 +1,7 @@
-"""Checked: values whose copies and pickles go through the constructor, which checks the fields.
+"""Checked: values that are copied and unpickled through their constructor, which checks the fields.
 
-A damaged pickle, or one of another version, then gives an error or a valid value. That protects
-against accidents only: a pickle made to do harm runs any code.
+So a damaged pickle, or one from another version, gives an error or a valid value. This protects
+against accidents only: a malicious pickle can run any code.
 """
 
 from __future__ import annotations
@@ -15,11 +15,9 @@ import numpy as np
 
 from memdesc.errors import MemdescError
 
-__all__ = ["Checked", "remade"]
-
 
 class Checked:
-    """Mixin of values that are made by their constructor only.
+    """Mixin for values that only their constructor makes.
 
     Dataclasses need nothing else; other classes define `_arguments`.
     """
@@ -27,21 +25,22 @@ class Checked:
     __slots__ = ()
 
     def __init_subclass__(cls) -> None:
-        # in each class: frozen dataclasses with slots get their own, which would set any field
+        # set on each class: a frozen dataclass with slots gets its own, which sets any field
         cls.__setstate__ = _refuse_state  # type: ignore[attr-defined] # pickle looks for it
 
     def __reduce__(self) -> tuple[Any, ...]:
         return remade(type(self), *self._arguments())
 
     def _arguments(self) -> tuple[Any, ...]:
-        """Return what the constructor takes."""
+        """Return the arguments for the constructor."""
         return tuple(getattr(self, part.name) for part in fields(self) if part.init)  # type: ignore[arg-type] # see above
 
 
 def remade(kind: type[Checked], *arguments: Any) -> tuple[Any, ...]:
-    """Return what `__reduce__` must, so that the constructor is called with these arguments.
+    """Return a value for `__reduce__` that calls the constructor with these arguments.
 
-    The class is a string, as pickle can make an object of a class without its constructor.
+    The class is named by a string: given the class itself, pickle can make an object of it without
+    the constructor.
     """
     return _make, (f"{kind.__module__}:{kind.__qualname__}", *map(_pickled, arguments))
 
@@ -56,9 +55,9 @@ def _make(name: str, *arguments: Any) -> Any:
 
 
 class _Array(NamedTuple):
-    """An array, or a scalar without a shape, as bytes.
+    """An array as bytes, or a numpy scalar, which has no shape here.
 
-    numpy's own pickles hold flags of dtypes, which crash the process where they are damaged.
+    numpy's own pickles contain dtype flags, which crash the process if they are damaged.
     """
 
     data: bytes

@@ -1,4 +1,4 @@
-"""Functions that make descriptors: by a name, by strides, from an array."""
+"""Make descriptors from a name, from strides or from an array."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc.build import layout_by_strides, layout_by_tag
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints
-from memdesc.layout import Layout, dim_name
+from memdesc.layout import Layout, dim_name, layout_by_strides, layout_by_tag
 from memdesc.names import did_you_mean, dim_letters, expand_meta_tag, resolve, siblings
 from memdesc.notation import parse_tag
 from memdesc.overlap import check_nesting
@@ -24,10 +23,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["array_desc", "memory_desc"]
-
-
-# The default of inner blocks, recognised by identity: most calls pass none, and need no check.
+# The default for inner blocks, recognised by identity: most calls pass none and need no check.
 _NONE: tuple[int, ...] = ()
 
 
@@ -65,12 +61,12 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
     offset0 : int
         With strides: offset of the element at index 0, in elements.
     strict : bool
-        Refuse strides that oneDNN refuses, also where nothing overlaps.
+        Refuse strides that oneDNN refuses, even if nothing overlaps.
 
     Raises
     ------
     MemdescError
-        If a rule is broken; the message says which, with the dim and the numbers.
+        If a rule is broken; the message names the rule, the dim and the numbers.
 
     Examples
     --------
@@ -116,7 +112,7 @@ def memory_desc(  # noqa: PLR0913 - the fields of a descriptor, named by keyword
 
 
 def _check_order(dtype: object, tag: object) -> None:
-    """Refuse a tag and a data type that were given in each other's place."""
+    """Report a tag and a data type that were passed in the wrong order."""
     try:
         data_type(tag)
     except MemdescError:
@@ -131,7 +127,7 @@ def _check_order(dtype: object, tag: object) -> None:
 def _desc_by_name(dims: tuple[int, ...], dtype: DataType, tag: str) -> MemoryDesc:
     layout = _layout_by_name(dims, tag, dtype.bits)
     letters = dim_letters(tag) or ""
-    # a few names are for more than one number of dims
+    # a few names exist for several numbers of dims
     return MemoryDesc(dtype, layout, letters=letters if len(letters) == len(dims) else None)
 
 
@@ -163,7 +159,7 @@ def _check_empty(
     padded_dims: Iterable[int] | None,
     offset0: int,
 ) -> None:
-    """Refuse fields that only strides have, unless they are empty."""
+    """Refuse arguments that only go with strides, unless they are empty."""
     blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
     if blks or idxs or padded_dims is not None or checked_int("offset0", offset0):
         msg = "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag"
@@ -173,7 +169,7 @@ def _check_empty(
 def _inner_blocks(
     inner_blks: Iterable[int], inner_idxs: Iterable[int], ndims: int
 ) -> tuple[tuple[int, int], ...]:
-    """Return size and dim of each inner block, without blocks of 1; refuse illegal ones."""
+    """Return the size and dim of each inner block, without blocks of 1; refuse invalid ones."""
     if inner_blks is _NONE and inner_idxs is _NONE:
         return ()
     blks, idxs = checked_ints("inner_blks", inner_blks), checked_ints("inner_idxs", inner_idxs)
@@ -189,7 +185,7 @@ def _inner_blocks(
         raise MemdescError(msg)
     if prod(blks) > INT64_MAX:
         msg = (
-            f"inner_blks {short_repr(blks)} make a tile of more elements than int64 holds "
+            f"inner_blks {short_repr(blks)} multiply to more elements than int64 holds "
             f"({INT64_MAX})"
         )
         raise MemdescError(msg)
@@ -203,7 +199,7 @@ def _layout_by_strides(
     padded_dims: Iterable[int] | None,
     offset0: int,
 ) -> Layout:
-    """Check the arguments of a caller apart from the inner blocks, and make the layout."""
+    """Check the caller's arguments, except the inner blocks, and make the layout."""
     steps = checked_ints("strides", strides)
     padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
     for name, values in (("strides", steps), ("padded_dims", padded)):
@@ -217,13 +213,13 @@ def array_desc(array: NDArray[Any]) -> MemoryDesc:
     """Describe the memory of a numpy array; its axes are the logical dims.
 
     Element 0 of the described buffer is the lowest address that the array touches,
-    so `offset0` is not 0 where strides are negative.
+    so `offset0` is not 0 if a stride is negative.
 
     Raises
     ------
     MemdescError
-        If there is no such data type, the array holds unpacked 4-bit elements, or a stride
-        is no multiple of the element size.
+        If memdesc has no such data type, the array holds unpacked 4-bit elements, or a stride
+        is not a multiple of the element size.
 
     Examples
     --------
@@ -245,19 +241,19 @@ def _array_desc(
     dtype = data_type(kind)
     if dtype.is_packed:
         msg = (
-            f"a numpy array of {kind.name} holds one element a byte, {dtype} memory two; "
-            "reorder() packs it"
+            f"a numpy array of {kind.name} holds one element per byte, but {dtype} memory two; "
+            "reorder() packs them"
         )
         raise MemdescError(msg)
     steps = []
     skipped = 0
     is_empty = 0 in shape
     for dim, (size, nbytes) in enumerate(zip(shape, strides, strict=True)):
-        # numpy allows any stride of a dim of size 1, and of all dims if one has size 0
+        # numpy allows any stride for a dim of size 1, and for all dims if one has size 0
         if size > 1 and not is_empty and nbytes % kind.itemsize:
             msg = (
                 f"{dim_name(dim)} has a stride of {nbytes} bytes, "
-                f"no multiple of the {kind.itemsize}-byte element; copy the array"
+                f"not a multiple of the {kind.itemsize}-byte element; copy the array"
             )
             raise MemdescError(msg)
         steps.append(nbytes // kind.itemsize)

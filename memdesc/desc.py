@@ -12,15 +12,12 @@ from memdesc import views
 from memdesc.checked import Checked
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
-from memdesc.expression import expression
 from memdesc.extra import Extra, check_extra
-from memdesc.index import Index, checked_index, checked_integers, first_where
-from memdesc.infer_tag import names_of
+from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
+from memdesc.infer_tag import dense_tag, is_laid_out_by, names_of
 from memdesc.int64 import INT64_MAX, checked_ints, exact_ints
-from memdesc.inverse import indices_at
-from memdesc.layout import Axis, Block, Layout
+from memdesc.layout import Layout
 from memdesc.overlap import check_overlap
-from memdesc.reshape import reshape
 from memdesc.tags import LETTERS, check_letters
 
 if TYPE_CHECKING:
@@ -28,19 +25,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
+    from memdesc.layout import Axis, Block
     from memdesc.names import Name
     from memdesc.picture import Look, Picture
-
-__all__ = ["MemoryDesc", "checked_desc"]
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MemoryDesc(Checked):
-    """How a tensor lies in memory: dims, dtype, padding, strides, blocks.
+    """How a tensor is laid out in memory: dims, dtype, padding, strides, blocks.
 
-    Make one with `memory_desc`. Fields have oneDNN's names and meaning; strides and
-    offsets are in elements. Equality is oneDNN's: the stride of a dim whose size
-    and padded size are 1 does not count (oneDNN 3.13, `memory_desc_wrapper`).
+    Make one with `memory_desc`. The fields have oneDNN's names and meaning; strides and
+    offsets are in elements. Equality is oneDNN's: it ignores the stride of a dim whose size
+    and padded size are 1 (oneDNN 3.13, `memory_desc_wrapper`).
 
     Parameters
     ----------
@@ -51,15 +47,15 @@ class MemoryDesc(Checked):
     padded_offsets : tuple of int
         Index of the logical origin inside the padded box; only 0 is supported.
     extra : Extra, optional
-        oneDNN's compensation data behind the elements of s8 weights.
+        The compensation that oneDNN stores after the elements of s8 weights.
     letters : str, optional
-        What the name that the layout was made from calls the dims, such as ``"nchw"``: for
-        pictures, and not part of equality.
+        What the name of the layout calls the dims, such as ``"nchw"``; for pictures, ignored by
+        equality.
 
     Raises
     ------
     MemdescError
-        If two elements overlap, or the bytes exceed int64.
+        If two elements overlap, or the number of bytes exceeds int64.
 
     Examples
     --------
@@ -143,12 +139,12 @@ class MemoryDesc(Checked):
 
     @property
     def padded_dims(self) -> tuple[int, ...]:
-        """Sizes with padding. Fused dims are padded together."""
+        """Sizes including padding. Fused dims are padded together."""
         return self.layout.padded_dims()
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Elements between neighbouring outer blocks, for each dim.
+        """Elements from one outer block of each dim to the next.
 
         Raises
         ------
@@ -164,13 +160,13 @@ class MemoryDesc(Checked):
         Raises
         ------
         NotBlockedError
-            If the inner blocks are no dense tile of nested blocks; with the reason.
+            If the inner blocks are not a dense tile of nested blocks; with the reason.
         """
         return tuple(block.extent for block in self.layout.tile())
 
     @property
     def inner_idxs(self) -> tuple[int, ...]:
-        """Dims of the inner blocks, outermost first; raises as `inner_blks`."""
+        """Dims of the inner blocks, outermost first; raises what `inner_blks` raises."""
         return tuple(self.layout.axes[block.axis].dims[0] for block in self.layout.tile())
 
     @property
@@ -180,7 +176,7 @@ class MemoryDesc(Checked):
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """The layout as data: index i of an axis adds (i // step) % extent * stride."""
+        """The layout as data: index i of a block's axis adds (i // step) % extent * stride."""
         return self.layout.blocks
 
     @property
@@ -195,17 +191,17 @@ class MemoryDesc(Checked):
 
     @property
     def padded_nelems(self) -> int:
-        """Number of elements with padding."""
+        """Number of elements including padding."""
         return self.layout.padded_nelems
 
     @property
     def padding_overhead(self) -> float:
-        """Padded over logical elements: 1.0 without padding, 2.0 for twice the memory."""
+        """Padded elements per logical one: 1.0 without padding, 2.0 for twice the memory."""
         return self.padded_nelems / self.nelems if self.nelems else 1.0
 
     @property
     def nbytes(self) -> int:
-        """Bytes to allocate: oneDNN's `get_size`, and the bytes before `offset0`."""
+        """Bytes to allocate: oneDNN's `get_size`, plus the bytes before `offset0`."""
         if not self.nelems:
             return 0
         nbytes = self.dtype.nbytes(self.offset0 + self.layout.span)
@@ -213,7 +209,7 @@ class MemoryDesc(Checked):
 
     @property
     def min_nbytes(self) -> int:
-        """Bytes that a buffer must have: to the end of the last padded element, or compensation."""
+        """Bytes that a buffer must have: up to the end of the padding, or of the compensation."""
         if self.extra is not None:
             return self.nbytes
         return self.dtype.nbytes(self.layout.last + 1) if self.nelems else 0
@@ -229,7 +225,7 @@ class MemoryDesc(Checked):
 
     @property
     def has_padding(self) -> bool:
-        """Whether the buffer holds elements beyond the logical ones."""
+        """Whether the buffer holds padding besides the logical elements."""
         return self.layout.has_padding
 
     @property
@@ -239,7 +235,7 @@ class MemoryDesc(Checked):
 
     @property
     def is_dense(self) -> bool:
-        """Whether elements and padding fill the bytes from `offset0` on without a gap."""
+        """Whether elements and padding fill the memory from `offset0` on without a gap."""
         if not self.nelems:
             return True
         return self.padded_nelems == self.layout.span and all(
@@ -251,22 +247,22 @@ class MemoryDesc(Checked):
     @overload
     def offset(self, index: Iterable[ArrayLike], *, padded: bool = ...) -> Any: ...
     def offset(self, index: Iterable[Any], *, padded: bool = False) -> int | NDArray[np.int64]:
-        """Return the offset of a logical index, in elements; of arrays of indices, an array.
+        """Return the offset of a logical index in elements; for arrays of indices, an array.
 
         Parameters
         ----------
         index : iterable of int or array_like
-            One entry for each dim. Arrays of one shape, or broadcast to one, are many indices,
-            as in numpy's ``x[rows, columns]``.
+            One entry for each dim. Arrays that broadcast to one shape are many indices, as in
+            numpy's ``x[rows, columns]``.
         padded : bool
-            Whether the padding may be indexed, too. What `index` returned may be in any case.
+            Whether the padding may be indexed too. An `Index` from `index` always may.
 
         Raises
         ------
         MemdescError
-            If the index has another length, or holds other than integers.
+            If the index has the wrong length, or holds anything but integers.
         OutOfRangeError
-            If it is outside of the dims.
+            If it is outside the dims.
 
         Examples
         --------
@@ -299,14 +295,14 @@ class MemoryDesc(Checked):
         Returns
         -------
         Index
-            A tuple of an integer for each dim, or of arrays of the shape of `offset`. Its
-            `is_padding` says whether it lies beyond the dims. Of several indices that a stride of
-            0 leads to one element, the first.
+            A tuple with an integer for each dim, or with arrays of the shape of `offset`. Its
+            `is_padding` says whether it lies beyond the dims. If a stride of 0 maps several
+            indices to one element, the first of them.
 
         Raises
         ------
         MemdescError
-            If no element lies there: between rows with a gap, or outside of the buffer.
+            If no element lies there: in a gap between rows, or outside the buffer.
 
         Examples
         --------
@@ -328,9 +324,9 @@ class MemoryDesc(Checked):
         return Index(indices, is_padding)
 
     def _where_is(self, offset: int) -> str:
-        """Return the message for an offset without an element."""
+        """Return the message for an offset at which there is no element."""
         if not self.nelems:
-            return f"no element is at offset {offset}: {self!r} has none"
+            return f"no element is at offset {offset}: {self!r} has no elements"
         last = self.layout.last
         if 0 <= offset <= last:
             reason = "it lies in a gap between elements"
@@ -343,9 +339,9 @@ class MemoryDesc(Checked):
     @overload
     def byte(self, index: Iterable[ArrayLike], *, padded: bool = ...) -> Any: ...
     def byte(self, index: Iterable[Any], *, padded: bool = False) -> int | NDArray[np.int64]:
-        """Return the first byte of a logical index; arguments and errors as of `offset`.
+        """Return the first byte of the element at a logical index; otherwise like `offset`.
 
-        Two 4-bit elements share a byte: the one at the even offset is the low half.
+        Two 4-bit elements share a byte; the one at the even offset is in its low half.
 
         Examples
         --------
@@ -358,12 +354,12 @@ class MemoryDesc(Checked):
         return offset // 2 if self.dtype.is_packed else offset * (bits // 8)
 
     def submemory(self, dims: Iterable[int], offsets: Iterable[int]) -> MemoryDesc:
-        """Describe a box of this memory, by oneDNN's rules of block alignment.
+        """Describe a part of this memory, by oneDNN's rules for blocks.
 
         Raises
         ------
         MemdescError
-            If the box leaves the parent or cuts a block; with the dim and the rule.
+            If the part leaves this memory or cuts a block; with the dim and the rule.
 
         Examples
         --------
@@ -380,7 +376,7 @@ class MemoryDesc(Checked):
         )
 
     def reshape(self, dims: Iterable[int]) -> MemoryDesc:
-        """Describe the same bytes with regrouped dims; nothing moves.
+        """Describe the same bytes with regrouped dims; no data move.
 
         Raises
         ------
@@ -393,10 +389,10 @@ class MemoryDesc(Checked):
         >>> memdesc.memory_desc((6, 2), "f32", "ba").reshape((2, 3, 2)).strides
         (3, 1, 6)
         """
-        return self._with(reshape(self.layout, checked_ints("dims", dims)))
+        return self._with(views.reshape(self.layout, checked_ints("dims", dims)))
 
     def permute_axes(self, perm: Iterable[int]) -> MemoryDesc:
-        """Rename dims in oneDNN's direction: old dim d becomes dim `perm[d]`.
+        """Reorder dims in oneDNN's direction: old dim d becomes dim `perm[d]`.
 
         *Law*: `permute_axes(perm)` undoes numpy's `transpose(perm)`.
 
@@ -414,7 +410,7 @@ class MemoryDesc(Checked):
         return self._with(layout, "".join(named[dim] for dim in range(self.ndims)))
 
     def with_dtype(self, dtype: object) -> MemoryDesc:
-        """Describe the same layout, in elements, of another data type.
+        """Describe the same layout, counted in elements, with another data type.
 
         Examples
         --------
@@ -426,7 +422,7 @@ class MemoryDesc(Checked):
         return MemoryDesc(dtype, self.layout, self.padded_offsets, self.extra, self.letters)
 
     def with_extra(self, extra: Extra | None) -> MemoryDesc:
-        """Describe the same elements with other compensation behind them, or with none.
+        """Describe the same elements followed by other compensation, or by none.
 
         Examples
         --------
@@ -440,9 +436,9 @@ class MemoryDesc(Checked):
     def tags(self) -> tuple[Name, ...]:
         """Return every known name of exactly this layout, in all vocabularies.
 
-        Most layouts have more than one name: a tag is an order of dims, and dims of size 1
-        can stand anywhere. A tag that oneDNN does not enumerate is returned in its notation.
-        Strides with gaps, and views, have no name.
+        Most layouts have several names: a tag is an order of dims, and a dim of size 1 can be
+        anywhere in it. A tag that oneDNN does not enumerate is returned in its notation.
+        Strides with gaps and views have no name.
 
         *Law*: each name, with these dims and dtype, makes an equal descriptor.
 
@@ -461,34 +457,34 @@ class MemoryDesc(Checked):
         highlight: Iterable[Iterable[int]] = (),
         beside: MemoryDesc | None = None,
     ) -> Picture:
-        """Draw the logical grid beside the memory; notebooks draw it, `print` writes it.
+        """Draw the logical grid beside the memory; notebooks show the picture, `print` a text.
 
-        Numbers are offsets in elements; one colour is one contiguous run of memory. Padding
-        is hatched, blocks are outlined, cache lines marked. Large tensors are cut to their
-        ends.
+        Numbers are offsets in elements; each contiguous run of memory has one colour. Padding
+        is hatched, blocks are outlined, cache lines marked. Of a large tensor only both ends
+        of each dim are shown.
 
         Parameters
         ----------
         letters : str, optional
-            What to call the dims, such as ``"nchw"``; by default as the name does that the
-            descriptor was made from, else a, b, c, ...
+            What to call the dims, such as ``"nchw"``; by default what the name of the layout
+            calls them, or a, b, c, ...
         highlight : iterable of index, optional
-            Elements to mark; padded indices too. The first eight are shown however large the
-            tensor is.
+            Elements to mark; indices of padding work too. The first eight are shown however large
+            the tensor is.
         beside : MemoryDesc, optional
-            Another layout of the same dims: its memory is drawn beside this one, in place of
-            the grid.
+            Another layout of the same dims: its memory is drawn beside this one instead of the
+            grid.
 
         Returns
         -------
         Picture
-            With `svg`, `text`, `html()` and `save(path)`.
+            It has `svg`, `text`, `html()` and `save(path)`.
 
         Raises
         ------
         MemdescError
-            If the letters are not one for each dim, all different, an index to highlight is
-            none of the layout, or the dims of `beside` are others.
+            If there is not a different letter for each dim, the layout does not have an index to
+            highlight, or `beside` has other dims.
 
         Examples
         --------
@@ -508,7 +504,7 @@ class MemoryDesc(Checked):
         memory: at each offset the index o,i
              0 |  0,0 <1,0>   0,1   1,1   2,0   [5]   2,1   [7]
         """
-        from memdesc.picture import Look  # describing needs no pictures
+        from memdesc.picture import Look  # not needed to describe a layout
 
         look = Look(self.letters or LETTERS if letters is None else letters, highlight)
         return self._drawn(look) if beside is None else self._drawn_beside(beside, look)
@@ -535,13 +531,13 @@ class MemoryDesc(Checked):
         return draw_beside(a, b, (repr(self), repr(other)))
 
     def source(self, lang: str = "c", name: str = "tensor", letters: str | None = None) -> str:
-        """Write the layout as source code: its offset function, its inverse, loops that fill it.
+        """Write the layout as source code: an offset function, its inverse, and a loop nest.
 
-        The first function is `NAME_offset`: it takes the index of each dim and returns elements,
-        with `offset0`. `NAME_index` is its inverse, where strides nest; `NAME_fill` copies a
-        row-major array into the layout and writes zeros to the padding. All numbers have 64
-        bits; elements that are no integers or floats of the language are their bits. Constants
-        say sizes. A comment says why a function is missing.
+        `NAME_offset` takes the index of each dim and returns the offset in elements, including
+        `offset0`. `NAME_index` is its inverse, if the strides nest; `NAME_fill` copies a
+        row-major array into the layout and zeroes the padding. Indices and offsets have 64
+        bits. Elements of types that the language does not have are passed as their bits.
+        Constants give the sizes. A comment says why a function is missing.
 
         *Law*: compiled functions return what `offset` returns, and move what a reorder moves.
 
@@ -549,16 +545,16 @@ class MemoryDesc(Checked):
         ----------
         lang : {"c", "c++", "opencl", "cuda", "python"}
             C11, C++17, OpenCL C 1.2, CUDA C++17 or Python 3. On devices `NAME_fill` is a kernel
-            for any number of work items in one dimension.
+            for any one-dimensional number of work items.
         name : str
-            What the names of functions and constants start with.
+            The prefix of all function and constant names.
         letters : str, optional
             What to call the dims, such as ``"nchw"``; by default a, b, c, ...
 
         Raises
         ------
         MemdescError
-            If there is no such language, or a name is none.
+            If there is no such language, or a name is not valid.
 
         Examples
         --------
@@ -571,7 +567,7 @@ class MemoryDesc(Checked):
         }
         ...
         """
-        from memdesc.source import layout_source  # describing needs no source
+        from memdesc.source import layout_source  # not needed to describe a layout
 
         names = name, LETTERS if letters is None else letters
         about = repr(self), {"NBYTES": self.nbytes}
@@ -580,7 +576,7 @@ class MemoryDesc(Checked):
     def _with(self, layout: Layout, letters: str | None = None) -> MemoryDesc:
         if self.extra is not None:
             msg = (
-                f"{self!r} has compensation, which belongs to all of its elements; "
+                f"{self!r} has compensation, which was computed from all of its elements; "
                 "see with_extra(None)"
             )
             raise MemdescError(msg)
@@ -588,7 +584,7 @@ class MemoryDesc(Checked):
 
 
 def checked_desc(name: str, desc: object) -> MemoryDesc:
-    """Return a descriptor that a caller passed; refuse other values."""
+    """Return a caller's descriptor; refuse other values."""
     if isinstance(desc, MemoryDesc):
         return desc
     has_one = isinstance(getattr(desc, "desc", None), MemoryDesc)
@@ -599,6 +595,35 @@ def checked_desc(name: str, desc: object) -> MemoryDesc:
     raise MemdescError(msg)
 
 
-@lru_cache(maxsize=1024)  # all known names are tried: milliseconds
+@lru_cache(maxsize=1024)  # tries all known names, which takes milliseconds
 def _names_of(desc: MemoryDesc) -> tuple[Name, ...]:
     return names_of(desc.layout, desc.dtype.bits)
+
+
+def expression(dtype: DataType, layout: Layout) -> str:
+    """Return the shortest call that makes a descriptor: with a tag, strides or a Layout."""
+    tag = dense_tag(layout)
+    if is_laid_out_by(layout, tag):
+        return f"memory_desc({layout.dims}, '{dtype}', '{tag}')"
+    try:
+        inner = layout.tile()
+    except MemdescError:
+        return f"MemoryDesc({dtype!r}, {layout!r})"
+    arguments = [str(layout.dims), f"'{dtype}'", f"strides={layout.strides()}"]
+    if inner:
+        arguments.append(f"inner_blks={tuple(block.extent for block in inner)}")
+        arguments.append(f"inner_idxs={tuple(block.axis for block in inner)}")
+    if not _has_default_padding(layout):
+        arguments.append(f"padded_dims={layout.padded_dims()}")
+    if layout.offset0:
+        arguments.append(f"offset0={layout.offset0}")
+    return f"memory_desc({', '.join(arguments)})"
+
+
+def _has_default_padding(layout: Layout) -> bool:
+    """Whether each dim is padded to whole blocks and no further."""
+    steps = [layout.outer(dim).step for dim in range(layout.ndims)]
+    return all(
+        padded == -(-size // step) * step
+        for size, padded, step in zip(layout.dims, layout.padded_dims(), steps, strict=True)
+    )

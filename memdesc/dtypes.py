@@ -1,8 +1,8 @@
-"""Data types: the name, the width in bits, the numpy (or ml_dtypes) dtype, other names.
+"""Data types: name, width in bits, numpy (or ml_dtypes) dtype, and aliases.
 
-Sources: oneDNN 3.13 `dnnl_data_type_t`; ml_dtypes 0.6 for what numpy lacks. Two
+Sources: oneDNN 3.13 `dnnl_data_type_t`; ml_dtypes 0.6 for types that numpy lacks. Two
 4-bit elements share a byte, the even one in the low nibble. What the bits of a type mean
-is in `reorder/values/formats.py`.
+is defined in `reorder/values/formats.py`.
 """
 
 from __future__ import annotations
@@ -23,23 +23,21 @@ from memdesc.int64 import checked_int
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["ALIASES", "DATA_TYPES", "DataType", "add_row", "data_type"]
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DataType(Checked):
-    """A numeric type of elements in memory: a row of the table of types.
+    """The type of an element in memory: a row of the table of types.
 
-    Get one with `data_type`. Types that are not in the table cannot be made.
+    Get one with `data_type`; no others can be made.
 
     Parameters
     ----------
     name : str
-        Such as ``f32`` or ``bf16``: oneDNN's name, where it has the type.
+        oneDNN's name if it has the type, such as ``f32`` or ``bf16``.
     bits : int
         Width of one element in bits: 4, 8, 16, 32 or 64.
     numpy : numpy.dtype
-        The dtype of logical arrays. For 4-bit types it holds one element a byte.
+        The dtype of logical arrays. For 4-bit types it holds one element per byte.
 
     Raises
     ------
@@ -71,7 +69,7 @@ class DataType(Checked):
                 f"{', '.join(DATA_TYPES)}"
             )
             raise MemdescError(msg)
-        # equal numbers of numpy become those of the row
+        # equal values, such as integers of numpy, become those of the row
         for name in ("name", "bits", "numpy"):
             object.__setattr__(self, name, getattr(row, name))
 
@@ -100,7 +98,7 @@ class DataType(Checked):
 
     @property
     def bits_dtype(self) -> np.dtype[Any]:
-        """The unsigned dtype of the storage unit: one element, or a byte of two."""
+        """The unsigned dtype of what is stored: an element, or a byte with two of them."""
         return np.dtype(f"u{max(self.bits, 8) // 8}")
 
     def nbytes(self, count: int) -> int:
@@ -108,8 +106,8 @@ class DataType(Checked):
         return (to_int(count) * self.bits + 7) // 8
 
 
-# name, bits, numpy dtype, other names as strings: those of OpenVINO, OpenCL, C and torch. The
-# number in a name counts bits, as in OpenVINO's i8 (numpy's np.dtype("i8") has 8 bytes).
+# name, bits, numpy dtype, and the names of OpenVINO, OpenCL, C and torch. The number in a name
+# counts bits, as in OpenVINO's i8 (numpy's np.dtype("i8") has 8 bytes).
 _ROWS: tuple[tuple[str, int, Any, tuple[str, ...]], ...] = (
     ("f64", 64, np.float64, ("fp64", "double")),
     ("f32", 32, np.float32, ("fp32", "float")),
@@ -138,7 +136,7 @@ DATA_TYPES: dict[str, DataType] = {}
 
 
 def add_row(name: str, bits: int, kind: Any) -> None:
-    """Add a row to the table of types; before anything else that depends on types is made."""
+    """Add a row to the table of types; nothing that depends on the table may exist yet."""
     dtype = object.__new__(DataType)
     for part, value in (("name", name), ("bits", bits), ("numpy", np.dtype(kind))):
         object.__setattr__(dtype, part, value)
@@ -148,8 +146,8 @@ def add_row(name: str, bits: int, kind: Any) -> None:
 for _name, _bits, _kind, _ in _ROWS:
     add_row(_name, _bits, _kind)
 
-# Of numpy's strings only the full names are read, such as "uint8": its "u4" has 32 bits, its
-# "f8" 64. They are torch's names too.
+# Only numpy's full names are read, such as "uint8", which are also torch's: its "u4" has 32 bits,
+# its "f8" 64.
 ALIASES: dict[str, str] = {
     alias: name
     for name, _, numpy, others in _ROWS
@@ -159,16 +157,16 @@ ALIASES: dict[str, str] = {
 
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DATA_TYPES.values()}
 _TORCH = "torch."
-# torch's other names of integers. Without "torch." they have other widths in C and numpy.
+# Further names of integers in torch. In C and numpy the same words mean other widths.
 _TORCH_INTEGERS = {"long": "s64", "int": "s32", "short": "s16"}
-# numpy's short strings, which count bytes; without byte orders that are not the machine's
+# numpy's short strings, which count bytes, in the byte order of the machine
 _NUMPY_STRING = r"[<=|]?(\?|[bfiu][0-9]{1,2})"
-# Longer strings are not compared with the names: that takes long, and finds nothing.
+# Longer strings are not compared with the names: that is slow and finds nothing.
 _MAX_SUGGESTED = 24
 
 
 def data_type(spec: object) -> DataType:
-    """Look up a data type by a name, or by a dtype of numpy, ml_dtypes or torch.
+    """Look up a data type by its name, or by a dtype of numpy, ml_dtypes or torch.
 
     Strings count bits: ``"i8"`` is s8, ``"u4"`` has four bits. A `numpy.dtype` is numpy's:
     ``numpy.dtype("i8")`` has eight bytes and is s64.
@@ -182,7 +180,7 @@ def data_type(spec: object) -> DataType:
     Raises
     ------
     MemdescError
-        If there is no such type; the message lists the legal names, and those that are near.
+        If there is no such type; the message lists the types and suggests similar names.
 
     Examples
     --------
@@ -205,7 +203,7 @@ def data_type(spec: object) -> DataType:
 
 
 def _name_in(spec: object) -> str | None:
-    """Return the name that a string or a torch.dtype holds; None for anything else."""
+    """Return the name given by a string or a torch.dtype; None for anything else."""
     if isinstance(spec, str):
         name = spec.removeprefix(_TORCH)
         return name if name == spec else _TORCH_INTEGERS.get(name, name)
@@ -217,12 +215,12 @@ def _name_in(spec: object) -> str | None:
 
 def _by_numpy(spec: Any) -> DataType | None:
     """Return the data type of `numpy.dtype(spec)`; None if numpy refuses it."""
-    # np.dtype(None) is float64, but None is more likely a forgotten argument
+    # np.dtype(None) is float64, but None is more likely to be a forgotten argument
     if spec is None:
         return None
     try:
         dtype = np.dtype(spec)
-    except Exception:  # noqa: BLE001 - numpy evaluates strings, and calls repr() of objects
+    except Exception:  # noqa: BLE001 - numpy parses strings and calls repr() of objects
         return None
     if not dtype.isnative:
         msg = (
@@ -234,7 +232,7 @@ def _by_numpy(spec: Any) -> DataType | None:
 
 
 def _hint(spec: Any, name: str | None) -> str:
-    """Return what to do about an unknown type, as the end of a message."""
+    """Return the end of the message for an unknown type: what to do about it."""
     if name is not None and re.fullmatch(_NUMPY_STRING, name):
         with suppress(MemdescError, TypeError):
             if found := _by_numpy(np.dtype(name)):
@@ -244,17 +242,19 @@ def _hint(spec: Any, name: str | None) -> str:
                 )
     kind = name or getattr(spec, "name", None) or getattr(spec, "__name__", None)
     if kind == "complex64":
-        return "; move it as a type as wide, x.view(np.uint64)"
+        return "; move it as a type of the same width, x.view(np.uint64)"
     if kind in {"complex128", "complex"}:
-        return "; move its parts, x.view(np.float64), which has twice as many"
+        return (
+            "; move real and imaginary parts, x.view(np.float64), which has twice as many elements"
+        )
     return _suggestion(name)
 
 
 def _suggestion(name: str | None) -> str:
-    """Return the end of a message: names that resemble an unknown one."""
+    """Return the end of a message that suggests names similar to an unknown one."""
     if name is None or len(name) > _MAX_SUGGESTED:
         return ""
-    from difflib import get_close_matches  # only a wrong name needs it
+    from difflib import get_close_matches  # only needed for a wrong name
 
     near = get_close_matches(name.lower(), [*DATA_TYPES, *ALIASES], cutoff=0.5)
     return f"; did you mean {' or '.join(map(repr, near))}?" if near else ""

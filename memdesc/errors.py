@@ -1,6 +1,6 @@
-"""Every error class of memdesc and reorder.
+"""The error classes of memdesc and reorder.
 
-One base class; a subclass only where a caller would branch on it.
+There is one base class, and a subclass only where a caller would branch on it.
 """
 
 from __future__ import annotations
@@ -14,48 +14,34 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-__all__ = [
-    "MemdescError",
-    "NotBlockedError",
-    "OutOfMemoryError",
-    "OutOfRangeError",
-    "OverlapError",
-    "PaddingError",
-    "UnknownFormatError",
-    "UnsupportedFormatError",
-    "allocates",
-    "excerpt",
-    "short_repr",
-]
-
-# Characters of a value in a message: about a line of a terminal, so that the reason stays in sight.
+# Characters of a value in a message: about a line of a terminal, so the reason stays visible.
 _MAX_REPR = 120
-# Characters of the place in a string that is wrong.
+# Characters of the wrong part of a string.
 _MAX_EXCERPT = 24
 
 
 class MemdescError(ValueError):
-    """Base of every error that memdesc and reorder raise on bad input."""
+    """Base class of all errors that memdesc and reorder raise for bad input."""
 
 
 class UnknownFormatError(MemdescError):
-    """A string is no format name of any vocabulary."""
+    """A string is not a format name in any vocabulary."""
 
 
 class UnsupportedFormatError(MemdescError):
-    """A name is known, but it is no layout of elements."""
+    """A name is known, but does not name a layout of elements."""
 
 
 class NotBlockedError(MemdescError):
-    """A field of oneDNN was requested of a layout that these fields cannot describe."""
+    """One of oneDNN's fields was requested for a layout that these fields cannot describe."""
 
 
 class OutOfRangeError(MemdescError, IndexError):
-    """An index is outside of the dims; an IndexError, so that sequences of Python end with it."""
+    """An index is out of range; also an IndexError, which ends iteration over a sequence."""
 
 
 class OutOfMemoryError(MemdescError, MemoryError):
-    """What was asked for takes more memory than there is."""
+    """The request needs more memory than is available."""
 
 
 class OverlapError(MemdescError):
@@ -67,7 +53,7 @@ class PaddingError(MemdescError):
 
 
 def allocates(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function that allocates as much as its arguments say raise OutOfMemoryError."""
+    """Turn the MemoryError of a function that allocates what its arguments ask for into ours."""
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -76,16 +62,16 @@ def allocates(function: Callable[P, R]) -> Callable[P, R]:
         except MemoryError as error:
             if isinstance(error, MemdescError):
                 raise
-            msg = f"{function.__qualname__}() needs more memory than there is: {error}"
+            msg = f"{function.__qualname__}() needs more memory than is available: {error}"
             raise OutOfMemoryError(msg) from None
 
     return wrapped
 
 
 def short_repr(value: object) -> str:
-    """Return the repr of a value for a message; where it is long, its start.
+    """Return the repr of a value for a message, or the start of a long one.
 
-    Of an array that does not fit one line the shape and the dtype are returned.
+    An array that does not fit on one line is described by its shape and dtype.
 
     >>> short_repr("a" * 1000)
     "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa... (1002 characters)"
@@ -96,9 +82,9 @@ def short_repr(value: object) -> str:
     kind = type(value).__name__
     try:
         text = repr(value)
-    except ValueError:  # Python does not print integers of more than 4300 digits
+    except ValueError:  # Python does not print integers with more than 4300 digits
         return f"a {kind} with a number too long to print"
-    except Exception:  # noqa: BLE001 - nested too deeply, or an error of the caller's own repr
+    except Exception:  # noqa: BLE001 - nested too deeply, or the caller's own repr fails
         return f"a {kind} that cannot be printed"
     if len(text) <= _MAX_REPR and "\n" not in text:
         return text
@@ -112,7 +98,7 @@ def short_repr(value: object) -> str:
 
 
 def excerpt(text: str) -> str:
-    """Return the repr of the place in a string that is wrong, which runs to its end; or its start.
+    """Return the repr of the wrong part of a string, cut if it is long.
 
     >>> excerpt("4x"), excerpt("4x" * 20)
     ("'4x'", "'4x4x4x4x4x4x4x4x4x4x4x4x'...")

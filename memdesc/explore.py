@@ -1,4 +1,4 @@
-"""A form for notebooks: the picture of a layout, and fields for its name, dims and data type."""
+"""A form for notebooks: the picture of a layout, with fields for its name, dims and data type."""
 
 from __future__ import annotations
 
@@ -18,19 +18,17 @@ if TYPE_CHECKING:
 
     from memdesc.picture import Picture
 
-__all__ = ["explore"]
-
 
 def explore(dims: Iterable[int], dtype: object, tag: str) -> Any:
-    """Draw a layout in a notebook, with fields to edit; each change draws it again.
+    """Draw a layout in a notebook with fields to edit; each change redraws it.
 
-    Needs the package `ipywidgets`. The picture is the page of `Picture.html`. A name that is
-    wrong shows its message in place of the picture.
+    This needs the package `ipywidgets`. The picture is the page of `Picture.html`; a wrong entry
+    shows the error message in its place.
 
     Parameters
     ----------
     dims, dtype, tag
-        As for `memory_desc`, or `image_desc` where the tag is an image type.
+        As for `memory_desc`, or for `image_desc` if the tag is an image type.
 
     Returns
     -------
@@ -40,7 +38,7 @@ def explore(dims: Iterable[int], dtype: object, tag: str) -> Any:
     Raises
     ------
     MemdescError
-        If ipywidgets is not installed, or there is no such layout.
+        If ipywidgets is not installed, or the layout cannot be described.
 
     Examples
     --------
@@ -51,8 +49,8 @@ def explore(dims: Iterable[int], dtype: object, tag: str) -> Any:
         widgets = import_module("ipywidgets")
     except ImportError:
         msg = (
-            "the form is made of ipywidgets, which is not installed: pip install ipywidgets, "
-            "or memdesc[notebook]; show() needs no package"
+            "the form needs ipywidgets, which is not installed: pip install ipywidgets, "
+            "or memdesc[notebook]; show() works without it"
         )
         raise MemdescError(msg) from None
     sizes = checked_ints("dims", dims)
@@ -86,6 +84,6 @@ def _drawn(dims: tuple[int, ...], dtype: object, tag: str) -> Picture:
 
 
 def _page(picture: Picture) -> str:
-    """Return the page of a picture in a frame, where its script runs."""
+    """Return the page of a picture in a frame, in which its script runs."""
     look = "width:100%;height:70vh;min-height:24em;resize:vertical;border:1px solid #9aa0a6"
     return f'<iframe style="{look}" title="layout" srcdoc="{escape(picture.html())}"></iframe>'

@@ -1,9 +1,9 @@
-"""Extra: the compensation of int8 convolutions, stored behind the elements of a tensor.
+"""Extra: the compensation for int8 convolutions, stored after the elements of the weights.
 
-It is sums of stored int8 weights, as int32, one for each padded index of the dims of a mask, in
-the order of the weights (`compensation_layout`). It starts at the first multiple of 4 bytes behind
-the elements: first that of s8s8 convolutions, then that of asymmetric sources. Source: oneDNN
-3.13, `memory_extra_desc_t`.
+It consists of sums of stored int8 weights, as int32, one for each padded index of the dims in a
+mask, in the order of the weights (`compensation_layout`). It starts at the first multiple of 4
+bytes after the elements: first that for s8s8 convolutions, then that for asymmetric sources.
+Source: oneDNN 3.13, `memory_extra_desc_t`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,12 @@ from memdesc.tags import MAX_NDIMS
 if TYPE_CHECKING:
     from memdesc.dtypes import DataType
 
-__all__ = ["FACTORS", "Extra", "check_extra", "compensation_layout"]
-
-# What the sums of the weights are multiplied with.
+# The factor of the sums of weights.
 FACTORS = {"s8s8": -128, "asymmetric": -1}
 _INT32_BYTES = 4
 # bits of `flags`, as in dnnl_memory_extra_flags_t
 _S8S8, _ADJUST, _ASYMMETRIC = 1, 2, 8
-# bits of oneDNN's flags that mean other compensation
+# bits of oneDNN's flags that stand for other compensation
 _OTHER_FLAGS = {
     4: "RNN weights for u8 data",
     16: "RNN weights for s8 data",
@@ -40,29 +38,29 @@ _OTHER_FLAGS = {
     64: "asymmetric sources on GPUs",
     128: "asymmetric sources on GPUs",
 }
-# prefix of each number in the verbose form -> the field
+# prefix of each number in the verbose form -> field
 _VERBOSE_FIELDS = {"s8m": "s8s8_mask", "zpm": "asymmetric_mask", "sa": "scale_adjust"}
 
 
 @dataclass(frozen=True, slots=True)
 class Extra(Checked):
-    """The compensation data behind the elements of int8 weights.
+    """The compensation stored after the elements of int8 weights.
 
     Parameters
     ----------
     s8s8_mask : int, optional
-        Dims, bit d for dim d. For each index of these dims, -128 times the sum of the weights
-        is stored: the correction of a convolution of signed data on unsigned instructions.
+        Dims, bit d for dim d. For each index of these dims -128 times the sum of the weights is
+        stored, which corrects a convolution of signed data with unsigned instructions.
     asymmetric_mask : int, optional
-        Likewise for minus the sum, for sources with a zero point.
+        Likewise for the negated sum, for sources with a zero point.
     scale_adjust : float
-        A factor on the weights when they are quantised, besides the scales, so that sums of
-        products fit instructions that saturate: 0.5, or 1 for no adjustment.
+        A further factor of the weights when they are quantised, so that sums of products fit
+        saturating instructions: 0.5, or 1 for no adjustment.
 
     Raises
     ------
     MemdescError
-        If a mask or the factor is invalid, or nothing is given.
+        If a mask or the factor is not valid, or none is given.
 
     Examples
     --------
@@ -111,7 +109,7 @@ class Extra(Checked):
 
     @property
     def masks(self) -> dict[str, int]:
-        """The masks that are given, by the name of the compensation, in their order in memory."""
+        """The given masks by the name of the compensation, in memory order."""
         masks = {"s8s8": self.s8s8_mask, "asymmetric": self.asymmetric_mask}
         return {name: mask for name, mask in masks.items() if mask is not None}
 
@@ -125,7 +123,7 @@ class Extra(Checked):
         nbytes : int
             Bytes of the elements.
         padded_dims : tuple of int
-            Sizes with padding.
+            Sizes including padding.
         """
         found = {}
         padded_dims = checked_ints("padded_dims", padded_dims)
@@ -144,7 +142,7 @@ class Extra(Checked):
         return total
 
     def to_verbose(self) -> str:
-        """Return it as oneDNN's verbose mode prints it: ``f9:s8m1:zpm1``."""
+        """Write it as oneDNN's verbose mode does: ``f9:s8m1:zpm1``."""
         text = f"f{self.flags}"
         text += "" if self.s8s8_mask is None else f":s8m{self.s8s8_mask}"
         text += "" if self.asymmetric_mask is None else f":zpm{self.asymmetric_mask}"
@@ -157,9 +155,9 @@ class Extra(Checked):
         Raises
         ------
         MemdescError
-            If the string has another form, or other flags than those above.
+            If the string does not have this form, or the flags do not match it.
         UnsupportedFormatError
-            If the flags mean other compensation of oneDNN, such as that of RNN weights.
+            If the flags stand for other compensation, such as that of RNN weights.
         """
         if not isinstance(text, str):
             msg = f"an Extra is read from a string, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
@@ -169,8 +167,8 @@ class Extra(Checked):
         others = [what for bit, what in _OTHER_FLAGS.items() if flags & bit]
         if others:
             msg = (
-                f"{short_repr(text)}: flags {flags} say compensation of {others[0]}, which an "
-                "Extra does not describe; it has 1 (s8m), 2 (sa) and 8 (zpm)"
+                f"{short_repr(text)}: flags {flags} mean compensation of {others[0]}, which an "
+                "Extra does not describe; it knows 1 (s8m), 2 (sa) and 8 (zpm)"
             )
             raise UnsupportedFormatError(msg)
         given: dict[str, float] = {}
@@ -184,7 +182,7 @@ class Extra(Checked):
                 raise MemdescError(msg) from None
         found = Extra(**given) if given else None  # type: ignore[arg-type] # masks are integers
         said = found.flags if found else 0
-        # a factor of 1 is flagged, but not printed
+        # a factor of 1 is flagged but not printed
         if head not in {f"f{said}", f"f{said | _ADJUST}" if "scale_adjust" not in given else ""}:
             msg = (
                 f"{short_repr(text)}: the flags do not match what follows them; "
@@ -195,14 +193,14 @@ class Extra(Checked):
 
 
 def check_extra(extra: object, dtype: DataType, layout: Layout) -> None:
-    """Refuse compensation that does not belong to a data type and a layout.
+    """Refuse compensation that does not fit a data type and a layout.
 
     Raises
     ------
     MemdescError
         If it is not an Extra, the elements are not s8, or a mask names a dim that does not exist.
     NotBlockedError
-        If dims are fused: oneDNN has no padded dims for such layouts.
+        If dims are fused, since oneDNN has no padded dims for such layouts.
     """
     if not isinstance(extra, Extra):
         msg = f"extra must be an Extra or None, not {short_repr(extra)}"
@@ -220,16 +218,16 @@ def check_extra(extra: object, dtype: DataType, layout: Layout) -> None:
 
 @lru_cache(maxsize=1024)
 def compensation_layout(layout: Layout, mask: int) -> Layout:
-    """Return the layout of the sums of a compensation: that of the weights, less other dims.
+    """Return the layout of the sums of a compensation: that of the weights, reduced to some dims.
 
     The blocks of these dims keep their order in memory and have no gaps: the sums of `Abcde16a`
-    with mask 3 lie as [A/16][b][16a]. Views that end inside a block have row-major sums. Source:
-    libdnnl 3.13, reorders with compensation.
+    with mask 3 are stored as [A/16][b][16a]. Views that end inside a block have row-major sums.
+    Source: libdnnl 3.13, reorders with compensation.
 
     Parameters
     ----------
     layout : Layout
-        Of the weights, without fused dims.
+        The layout of the weights, without fused dims.
     mask : int
         Bit d for dim d.
 

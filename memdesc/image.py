@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import TYPE_CHECKING
 
-from memdesc.build import layout_by_tag
 from memdesc.checked import Checked
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int, checked_ints
-from memdesc.layout import dim_name
+from memdesc.layout import dim_name, layout_by_tag
 from memdesc.names import dim_letters, resolve_image
 from memdesc.tags import LETTERS
 
@@ -21,30 +20,28 @@ if TYPE_CHECKING:
 
     from memdesc.picture import Look, Picture
 
-__all__ = ["ImageDesc", "image_desc"]
-
 _CHANNELS = (1, 4)  # R, RGBA
 
 
 @dataclass(frozen=True, slots=True)
 class ImageDesc(Checked):
-    """Where each element of a tensor lies in a 2-D image: column x, row y, lane.
+    """The place of each element of a tensor in a 2-D image: column x, row y, lane.
 
     Parameters
     ----------
     desc : MemoryDesc
-        The same pixels as one dense linear buffer, row after row.
+        The same pixels as a dense linear buffer, row by row.
     width, height : int
         Size in pixels.
     channels : int
         Lanes of a pixel: 4 (RGBA) or 1 (R).
     name : str
-        The image type that it was made from; it does not count in equality.
+        The image type that it was made from; ignored by equality.
 
     Raises
     ------
     MemdescError
-        If the pixels are not what the buffer holds.
+        If the buffer does not hold exactly these pixels.
 
     Examples
     --------
@@ -73,7 +70,7 @@ class ImageDesc(Checked):
         if min(size) < 1 or self.channels not in _CHANNELS:
             msg = (
                 f"an image of {self.width} x {self.height} pixels of {self.channels} lanes does "
-                "not exist; sides are 1 or more, lanes 1 or 4"
+                "not exist; width and height are 1 or more, lanes 1 or 4"
             )
             raise MemdescError(msg)
         desc = self.desc
@@ -99,17 +96,17 @@ class ImageDesc(Checked):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all pixels, without a row pitch."""
+        """Bytes of all pixels, without row padding."""
         return self.desc.nbytes
 
     def pixel(self, index: Iterable[int]) -> tuple[int, int, int]:
-        """Return column, row and lane of a logical index; raises as `MemoryDesc.offset`."""
+        """Return column, row and lane of a logical index; raises as `MemoryDesc.offset` does."""
         pixel, lane = divmod(self.desc.offset(index), self.channels)
         y, x = divmod(pixel, self.width)
         return x, y, lane
 
     def fits(self, max_width: int, max_height: int) -> bool:
-        """Whether the image is within a device's limits of width and height.
+        """Whether the image is within a device's limits for width and height.
 
         Examples
         --------
@@ -129,7 +126,7 @@ class ImageDesc(Checked):
         max_width, max_height : int
             In pixels; OpenCL's ``CL_DEVICE_IMAGE2D_MAX_WIDTH`` and ``_HEIGHT``.
         where : str
-            What the message says about the device.
+            Words about the device for the message.
 
         Raises
         ------
@@ -156,8 +153,8 @@ class ImageDesc(Checked):
     def show(
         self, letters: str | None = None, *, highlight: Iterable[Iterable[int]] = ()
     ) -> Picture:
-        """Draw the logical grid beside the pixels; as `MemoryDesc.show`."""
-        from memdesc.picture import Look  # describing needs no pictures
+        """Draw the logical grid beside the pixels, like `MemoryDesc.show`."""
+        from memdesc.picture import Look  # not needed to describe a layout
 
         return self._drawn(Look(self._letters if letters is None else letters, highlight))
 
@@ -199,8 +196,7 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     Raises
     ------
     MemdescError
-        If the name is unknown or unsupported, a size is 0, or the number of dims
-        differs.
+        If the name is unknown or unsupported, a size is 0, or the number of dims is wrong.
     """
     sizes = checked_ints("dims", dims)
     dtype = data_type(dtype)
@@ -212,8 +208,8 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     for dim, size in enumerate(sizes):
         if size == 0:
             msg = (
-                f"{dim_name(dim)} has size 0; an image has no pixel then, "
-                "and OpenCL has no such image"
+                f"{dim_name(dim)} has size 0; the image would have no pixels, "
+                "which OpenCL does not allow"
             )
             raise MemdescError(msg)
     desc = MemoryDesc(dtype, layout_by_tag(tag, sizes, name))
@@ -225,5 +221,5 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
 
 def _check_lanes(dtype: DataType) -> None:
     if dtype.is_packed:
-        msg = f"an image has no lanes of {dtype.bits} bits for {dtype}"
+        msg = f"images have no lanes of {dtype.bits} bits, which {dtype} needs"
         raise MemdescError(msg)

@@ -1,4 +1,4 @@
-"""Logical indices, one or arrays of them: those that callers pass, and what an offset leads to."""
+"""Logical indices, one or arrays of them: check a caller's, and find those of offsets."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from memdesc.checked import Checked
 from memdesc.errors import MemdescError, OutOfRangeError, short_repr
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, entries_of
 from memdesc.layout import axis_index, dim_name
+from memdesc.search import SearchLimitError, Term, solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,15 +22,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from memdesc.layout import Layout
-
-__all__ = ["Index", "checked_index", "checked_integers", "first_where"]
+    from memdesc.layout import Block, Layout
 
 
 class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length have no slots
-    """The logical index that an offset belongs to; a tuple of integers, or of arrays of them.
+    """The logical index at an offset: a tuple of integers, or of integer arrays.
 
-    Made by `MemoryDesc.index`, and what `MemoryDesc.offset` takes.
+    `MemoryDesc.index` makes it, and `MemoryDesc.offset` takes it.
 
     Parameters
     ----------
@@ -69,30 +68,30 @@ class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length h
 
 
 def checked_index(layout: Layout, index: Any, *, padded: bool) -> tuple[Any, ...]:
-    """Return an index of a caller as Python ints, or as arrays of int64 of one shape.
+    """Return a caller's index as Python ints, or as int64 arrays of one shape.
 
     Parameters
     ----------
     layout : Layout
-        Whose dims the entries must be inside of.
+        The entries must be within its dims.
     index : iterable of int or array_like
         One entry for each dim; arrays are broadcast.
     padded : bool
-        Whether the padding may be indexed, too.
+        Whether the padding may be indexed too.
 
     Raises
     ------
     MemdescError
-        If the number of entries differs, or one is no integer.
+        If the number of entries is wrong, or one is not an integer.
     OutOfRangeError
-        With the first entry that is outside of its dim.
+        With the first entry that is outside its dim.
     """
     at = _entries(index)
     if len(at) != layout.ndims:
         msg = f"index {short_repr(at)} must be {layout.ndims} numbers, one for each dim"
         shape = np.shape(index) if isinstance(index, np.ndarray) else ()
         if len(shape) > 1 and shape[-1] == layout.ndims:
-            msg = f"{msg}; of an array of rows pass the columns, index.T"
+            msg = f"{msg}; an array of rows must be transposed, index.T"
         raise MemdescError(msg)
     if not checked_flag("padded", padded):
         for dim, (i, size) in enumerate(zip(at, layout.dims, strict=True)):
@@ -102,7 +101,7 @@ def checked_index(layout: Layout, index: Any, *, padded: bool) -> tuple[Any, ...
         first, *others = axis.dims
         for dim in others:
             _check_range(at[dim], layout.dims[dim], dim_name(dim))
-        # the first dim of a fused axis carries the padding of all
+        # the first dim of a fused axis has all the padding
         below = prod(layout.dims[dim] for dim in others)
         _check_range(at[first], -(-axis.padded // below) if below else 0, dim_name(first))
         if others:
@@ -112,7 +111,7 @@ def checked_index(layout: Layout, index: Any, *, padded: bool) -> tuple[Any, ...
 
 
 def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
-    """Return an integer of a caller, or an array of them as int64.
+    """Return a caller's integer, or an int64 array of them.
 
     Raises
     ------
@@ -120,11 +119,11 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
         If it is neither, or exceeds int64.
     """
     with suppress(TypeError):
-        # not `to_int` of a bool, which checked_int refuses
+        # a bool goes to checked_int as it is, which refuses it
         return checked_int(name, values if isinstance(values, bool) else to_int(values))  # type: ignore[arg-type] # suppressed
     try:
         array = np.asarray(values)
-    except (ValueError, MemoryError):  # lists of different lengths, or too long for an array
+    except (ValueError, MemoryError):  # lists of different lengths, or too much for an array
         array = np.asarray(None)
     if not array.size and array.dtype.kind == "f":
         array = array.astype(np.int64)  # an empty list
@@ -134,13 +133,13 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
         raise MemdescError(msg)
     try:
         return array.astype(np.int64)
-    except ValueError as error:  # dims beside one of size 0 may be of any size
+    except ValueError as error:  # beside a dim of size 0, others may be of any size
         msg = f"{name} must be an array of int64, not {short_repr(values)}: {error}"
         raise MemdescError(msg) from None
 
 
 def first_where(mask: NDArray[np.bool_], values: NDArray[np.int64]) -> int:
-    """Return the first of some values that a mask selects."""
+    """Return the first value that a mask selects."""
     return int(values[mask].flat[0])
 
 
@@ -179,3 +178,101 @@ def _check_range(i: int | NDArray[np.int64], size: int, name: str) -> None:
             else f"{name} has no index: its size is 0"
         )
         raise OutOfRangeError(msg)
+
+
+def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
+    """Return the padded index at an offset in elements.
+
+    *Law*: for every index in range, `index_at(layout, layout.offset(index)) == index`.
+
+    Returns
+    -------
+    tuple of int or None
+        An index beyond the dims if padding is at the offset. None if no index has this offset, or
+        the strides do not nest and the bounded search did not find one.
+    """
+    loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
+    try:
+        digits = solve(
+            (Term(block.stride, 0, block.extent - 1) for block in loops), offset - layout.offset0
+        )
+    except SearchLimitError:
+        return None
+    if digits is None:
+        return None
+    # a digit is index // step % extent, so an axis has the index sum of digit * step
+    index = [0] * layout.ndims
+    for k, axis in enumerate(layout.axes):
+        i = sum(
+            digit * block.step
+            for block, digit in zip(loops, digits, strict=True)
+            if block.axis == k
+        )
+        if i >= axis.padded:
+            return None
+        for dim in reversed(axis.dims[1:]):
+            i, index[dim] = divmod(i, layout.dims[dim])
+        index[axis.dims[0]] = i
+    return tuple(index)
+
+
+def indices_at(
+    layout: Layout, offsets: NDArray[np.int64]
+) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.bool_]]:
+    """Return the padded indices at many offsets, and which offsets have one.
+
+    *Law*: equal to `index_at` of each offset.
+
+    Returns
+    -------
+    indices : tuple of ndarray of int64
+        One array for each dim; 0 where no index has the offset.
+    found : ndarray of bool
+        Whether an index has the offset.
+    """
+    if not layout.padded_nelems:
+        return (np.zeros_like(offsets),) * layout.ndims, np.zeros(offsets.shape, np.bool_)
+    loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
+    loops.sort(key=lambda block: -abs(block.stride))
+    lowest = layout.offset0 + sum(min(0, loop.stride) * (loop.extent - 1) for loop in loops)
+    if lowest < 0 or not _do_nest(loops):
+        return _search_each(layout, offsets)
+    found = (offsets >= lowest) & (offsets <= layout.last)
+    rest = np.where(found, offsets - lowest, 0)
+    along = [np.zeros_like(offsets) for _ in layout.axes]
+    for k, step, extent, stride in loops:
+        digit = rest // abs(stride)  # numpy vectorises this, but not divmod
+        rest -= digit * abs(stride)
+        found &= digit < extent
+        along[k] += (digit if stride > 0 else extent - 1 - digit) * step
+    found &= rest == 0
+    index = list(along[:1]) * layout.ndims
+    for i, axis in zip(along, layout.axes, strict=True):
+        found &= i < axis.padded
+        first, *others = axis.dims
+        for dim in reversed(others):
+            i, index[dim] = np.divmod(i, layout.dims[dim])  # noqa: PLW2901 - digit by digit
+        index[first] = i
+    return tuple(np.where(found, i, 0) for i in index), found
+
+
+def _do_nest(loops: list[Block]) -> bool:
+    """Whether each stride covers all loops inside it; the largest stride comes first."""
+    covered = 1
+    for _, _, extent, stride in reversed(loops):
+        if abs(stride) < covered:
+            return False
+        covered = abs(stride) * extent
+    return True
+
+
+def _search_each(
+    layout: Layout, offsets: NDArray[np.int64]
+) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.bool_]]:
+    different, back = np.unique(offsets, return_inverse=True)
+    indices = [index_at(layout, int(offset)) for offset in different]
+    found = np.array([index is not None for index in indices], np.bool_)
+    rows = [index or (0,) * layout.ndims for index in indices]
+    table = np.array(rows, np.int64).reshape(-1, layout.ndims)
+    back = back.reshape(offsets.shape)
+    return tuple(table[:, dim][back] for dim in range(layout.ndims)), found[back]

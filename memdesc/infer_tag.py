@@ -1,4 +1,4 @@
-"""The tag of a layout, its names, and whether a tag makes a layout."""
+"""The tag of a layout, its names, and whether a tag describes a layout."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import re
 from math import prod
 from typing import TYPE_CHECKING
 
-from memdesc.build import layout_by_tag
 from memdesc.errors import MemdescError, UnsupportedFormatError
-from memdesc.layout import memory_order
+from memdesc.layout import layout_by_tag, memory_order
 from memdesc.names import Name, known_names, onednn, resolve
 from memdesc.names.onednn import CANONICAL
 from memdesc.tags import Digit, FormatTag
@@ -16,30 +15,27 @@ from memdesc.tags import Digit, FormatTag
 if TYPE_CHECKING:
     from memdesc.layout import Layout
 
-__all__ = ["dense_tag", "is_laid_out_by", "names_of"]
-
-
-# The vocabulary of canonical tags that oneDNN cannot read, and what they have in addition to its
-# notation: steps, fused dims, alignments.
+# The vocabulary of canonical tags that oneDNN cannot read, and the characters that only these have:
+# for steps, fused dims and alignments.
 _MEMDESC = "memdesc"
 _ADDITIONS = "[/(_]"
 
 
 def is_laid_out_by(layout: Layout, tag: FormatTag) -> bool:
-    """Whether a tag, for the dims of a layout, makes this layout."""
+    """Whether a tag, with the dims of a layout, gives exactly this layout."""
     if len(tag.digits) != len(layout.blocks) or tag.ndims != layout.ndims:
         return False
     try:
         return layout_by_tag(tag, layout.dims).key() == layout.key()
-    except MemdescError:  # another tag can pad these dims beyond int64
+    except MemdescError:  # the tag may pad these dims beyond int64
         return False
 
 
 def dense_tag(layout: Layout) -> FormatTag:
-    """Return the tag that a dense layout of the same order has."""
+    """Return the tag of the dense layout with the same order."""
     axes = layout.axes
     tile = prod(block.extent for block in layout.inner())
-    # a unit dim may have any stride, also one inside the tile; a tag has it outside
+    # a unit dim may have any stride, even one inside the tile; in a tag it is outside
     order = sorted(
         layout.blocks,
         key=lambda block: memory_order(
@@ -61,9 +57,9 @@ def dense_tag(layout: Layout) -> FormatTag:
 
 
 def names_of(layout: Layout, bits: int) -> tuple[Name, ...]:
-    """Return every known name of a layout of elements of `bits` bits, in all vocabularies.
+    """Return every known name, in all vocabularies, of a layout with elements of `bits` bits.
 
-    The canonical tag comes first where oneDNN does not enumerate it.
+    A canonical tag that oneDNN does not enumerate comes first.
     """
     found = tuple(name for name in known_names() if _has_name(layout, name.text, bits))
     tag = dense_tag(layout)

@@ -1,4 +1,4 @@
-"""Integers of callers, as Python ints that int64 holds, and their flags."""
+"""Callers' integers, checked and converted to Python ints that fit int64; and callers' flags."""
 
 from __future__ import annotations
 
@@ -11,38 +11,27 @@ import numpy as np
 
 from memdesc.errors import MemdescError, short_repr
 
-__all__ = [
-    "INT64_MAX",
-    "RUNTIME",
-    "checked_flag",
-    "checked_int",
-    "checked_ints",
-    "checked_sizes",
-    "entries_of",
-    "exact_ints",
-]
-
 INT64_MAX = 2**63 - 1
-# A size that is known at execution only: oneDNN's DNNL_RUNTIME_DIM_VAL, the least int64.
-# All other integers of callers must be at least -INT64_MAX, so they differ from it.
+# A size that is known only at execution: oneDNN's DNNL_RUNTIME_DIM_VAL, the least int64.
+# All other integers must be at least -INT64_MAX, so none is confused with it.
 RUNTIME = -(2**63)
-# Entries that are read of an iterable, which may be endless: more than any field has.
+# Entries read from an iterable, which may be endless: more than any field has.
 _MAX_ENTRIES = 2**16
-# Characters of another error's message in one of ours.
+# Characters of another error's message that one of ours quotes.
 _MAX_REASON = 200
-# Characters, and what has no order, or an order of something else.
+# Iterables of characters, without an order, or ordered by something else.
 _NOT_SEQUENCES = (str, bytes, bytearray, set, frozenset, dict)
 
 
 def entries_of(name: str, values: Any) -> tuple[Any, ...]:
-    """Return the entries of an iterable; refuse one that fails, or has more than any field.
+    """Return the entries of an iterable; refuse one that raises or never ends.
 
     Raises
     ------
     TypeError
         If it is not iterable.
     MemdescError
-        If it fails, or does not end.
+        If it raises, or has more entries than any field.
     """
     if type(values) is tuple:
         return values
@@ -50,7 +39,7 @@ def entries_of(name: str, values: Any) -> tuple[Any, ...]:
         found = tuple(islice(values, _MAX_ENTRIES + 1))
     except TypeError:  # not iterable: the caller says what is needed
         raise
-    except Exception as error:  # of the caller's own iterator
+    except Exception as error:  # raised by the caller's own iterator
         msg = f"{name} must be a sequence, not {short_repr(values)}: {_reason(error)}"
         raise MemdescError(msg) from error
     if len(found) > _MAX_ENTRIES:
@@ -64,7 +53,7 @@ def _reason(error: Exception) -> str:
 
 
 def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
-    """Return a tuple of Python ints; refuse what is no integer, bools too, or exceeds int64."""
+    """Return a tuple of Python ints; refuse anything else, bools, and what exceeds int64."""
     try:
         if isinstance(values, _NOT_SEQUENCES):
             raise TypeError  # noqa: TRY301 - refused below
@@ -77,13 +66,13 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
     except TypeError:
         msg = f"{name} must be a sequence of integers, not {short_repr(values)}"
         raise MemdescError(msg) from None
-    except Exception as error:  # of the caller's own __index__
+    except Exception as error:  # raised by the caller's own __index__
         msg = f"{name} must be a sequence of integers, not {short_repr(values)}: {_reason(error)}"
         raise MemdescError(msg) from error
     if has_flag:
         msg = (
-            f"{name} must be integers that int64 holds, not {short_repr(given)}: a bool is no "
-            "size and no index"
+            f"{name} must be integers that int64 holds, not {short_repr(given)}: a bool is "
+            "neither a size nor an index"
         )
         raise MemdescError(msg)
     if found and (max(found) > INT64_MAX or min(found) < -INT64_MAX):
@@ -101,7 +90,7 @@ def checked_ints(name: str, values: Iterable[int]) -> tuple[int, ...]:
 
 
 def checked_sizes(values: Iterable[int]) -> tuple[int, ...]:
-    """Return dims as a tuple of Python ints, of which some may be RUNTIME."""
+    """Return dims as a tuple of Python ints, some of which may be RUNTIME."""
     if not isinstance(values, Iterable) or (isinstance(values, np.ndarray) and not values.ndim):
         return checked_ints("dims", values)
     given = entries_of("dims", values)
@@ -113,7 +102,7 @@ def checked_sizes(values: Iterable[int]) -> tuple[int, ...]:
 
 
 def checked_int(name: str, value: object) -> int:
-    """Return a Python int; refuse what is not an integer, or exceeds int64."""
+    """Return a Python int; refuse anything else, and what exceeds int64."""
     try:
         return checked_ints(name, (value,))[0]  # type: ignore[arg-type] # checked there
     except MemdescError:
@@ -122,7 +111,7 @@ def checked_int(name: str, value: object) -> int:
 
 
 def exact_ints(name: str, values: object) -> tuple[int, ...]:
-    """Return Python ints, as `checked_ints`, for a field that was set by hand: a tuple or list."""
+    """Like `checked_ints`, for a field of a value made by hand: only a tuple or a list."""
     if not isinstance(values, tuple | list):
         msg = f"{name} must be a tuple of integers, not {short_repr(values)}"
         raise MemdescError(msg)
@@ -130,7 +119,7 @@ def exact_ints(name: str, values: object) -> tuple[int, ...]:
 
 
 def checked_flag(name: str, value: object) -> bool:
-    """Return a bool of Python or of numpy as one of Python; refuse all else."""
+    """Return a Python or numpy bool as a Python bool; refuse anything else."""
     if not isinstance(value, bool | np.bool_):
         msg = f"{name} must be True or False, not {short_repr(value)}"
         raise MemdescError(msg)

@@ -1,23 +1,22 @@
-"""Layout: where each element lies, as data: axes, and a flat list of blocks.
+"""Layout: the offset of each element, as data: axes and a flat list of blocks.
 
-`offset(index) = offset0 + sum over blocks of (i // step) % extent * stride`, where
-i is the index of the block's axis. Offsets are separable over axes, so the sum over the
-blocks of one axis (`block_offset`) is the definition of every layout. A layout knows no
-dtype and no name; all numbers are elements.
+`offset(index) = offset0 + sum over blocks of (i // step) % extent * stride`, where i is the index
+of the block's axis. Each axis adds its own part, `block_offset`, to the offset. A layout has
+neither a dtype nor a name; all numbers count elements.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import prod
-from typing import TYPE_CHECKING, TypeVar
+from math import lcm, prod
+from operator import itemgetter
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import numpy as np
 
-from memdesc.blocks import Axis, Block, exact_axes, exact_blocks
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, NotBlockedError, OutOfRangeError, allocates, short_repr
-from memdesc.int64 import INT64_MAX, checked_flag, checked_int, exact_ints
+from memdesc.int64 import INT64_MAX, checked_flag, checked_int, entries_of, exact_ints
 from memdesc.tags import LETTERS, MAX_NDIMS
 
 if TYPE_CHECKING:
@@ -25,25 +24,63 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memdesc.tags import FormatTag
+
     # one index, or one offset, or an array of them
     Int = TypeVar("Int", int, NDArray[np.int64])
 
-__all__ = [
-    "Axis",
-    "Block",
-    "Layout",
-    "axis_index",
-    "block_offset",
-    "check_dims",
-    "dim_name",
-    "memory_order",
-]
 
-_set = object.__setattr__  # the fields of a frozen value, while it is made
+class Axis(NamedTuple):
+    """Dims indexed as one, row-major over them, and their padded extent."""
+
+    dims: tuple[int, ...]
+    padded: int
+
+
+class Block(NamedTuple):
+    """One loop of a layout: index i of `axis` adds (i // step) % extent * stride to the offset."""
+
+    axis: int
+    step: int
+    extent: int
+    stride: int
+
+
+def exact_axes(axes: object) -> tuple[Axis, ...]:
+    """Return axes whose numbers are Python ints; refuse anything but a sequence of axes."""
+    try:
+        pairs = [(dims, padded) for dims, padded in entries_of("axes", axes)]
+    except (TypeError, ValueError, NotImplementedError):
+        msg = f"axes must be a tuple of Axis(dims, padded), not {short_repr(axes)}"
+        raise MemdescError(msg) from None
+    return tuple(
+        Axis(
+            exact_ints("dims of an axis", dims), checked_int("the padded extent of an axis", padded)
+        )
+        for dims, padded in pairs
+    )
+
+
+def exact_blocks(blocks: object) -> tuple[Block, ...]:
+    """Return blocks whose numbers are Python ints; refuse anything but a sequence of blocks."""
+    try:
+        rows = [
+            (axis, step, extent, stride)
+            for axis, step, extent, stride in entries_of("blocks", blocks)
+        ]
+    except (TypeError, ValueError, NotImplementedError):
+        msg = (
+            f"blocks must be a tuple of Block(axis, step, extent, stride), not {short_repr(blocks)}"
+        )
+        raise MemdescError(msg) from None
+    return tuple(Block(*exact_ints("numbers of a block", row)) for row in rows)
+
+
+_set = object.__setattr__  # sets fields of a frozen value while it is made
 
 
 def dim_name(dim: int) -> str:
-    """Return the letter and the index of a dim, as messages show it.
+    """Return the letter and the index of a dim, as messages show them.
 
     >>> dim_name(1)
     'b (dim 1)'
@@ -65,13 +102,13 @@ def axis_index(
 
 
 def block_offset(blocks: tuple[Block, ...], i: Int) -> Int:
-    """Return the offset that an index of an axis adds: the sum of (i // step) % extent * stride.
+    """Return what an index of an axis adds to the offset: the sum of (i // step) % extent * stride.
 
     Parameters
     ----------
     blocks : tuple of Block
-        Those of one axis, the largest step first. The first one counts without an end, so that
-        an index beyond the axis has an offset too.
+        The blocks of one axis, the largest step first. The first has no end, so that an index
+        beyond the axis has an offset too.
     i : int or ndarray of int64
         The index, or many of them.
     """
@@ -83,35 +120,35 @@ def block_offset(blocks: tuple[Block, ...], i: Int) -> Int:
 
 
 def memory_order(block: Block) -> tuple[int, int, int, int]:
-    """Return the key that sorts blocks as they lie in memory, the outermost first.
+    """Return the key that sorts blocks by their order in memory, outermost first.
 
-    Of equal strides the larger extent comes first, since blocks of one step may have any stride;
-    then axes in their order.
+    Of equal strides the larger extent comes first, because a block with a single step may have any
+    stride; then axes are in order.
     """
     return -abs(block.stride), -block.extent, block.axis, -block.step
 
 
 @dataclass(frozen=True, slots=True)
 class Layout(Checked):
-    """Axes and blocks over logical dims.
+    """Axes and blocks over the logical dims.
 
     Parameters
     ----------
     dims : tuple of int
         Logical sizes, 1 to 12 of them.
     axes : tuple of Axis
-        A partition of the dims, in the order of their first dims.
+        A partition of the dims, ordered by their first dims.
     blocks : tuple of Block
-        Axis by axis, the largest step first. The steps of an axis lead from 1 up
-        without a gap, so an index is the mixed-radix number of its blocks; the
-        block of the largest step counts whole blocks of the padded extent.
+        Axis by axis, the largest step first. The steps of an axis start at 1, and each is the
+        product of the blocks inside it, so an index is a mixed-radix number with a digit for
+        each block. The block with the largest step counts whole blocks of the padded extent.
     offset0 : int
         Offset of the element at index 0.
 
     Raises
     ------
     MemdescError
-        If a rule above is broken or a number leaves the range of int64.
+        If a rule above is broken or a number exceeds int64.
     """
 
     dims: tuple[int, ...]
@@ -135,7 +172,7 @@ class Layout(Checked):
         blocks: tuple[Block, ...],
         offset0: int = 0,
     ) -> Layout:
-        """Make a layout of numbers that this package computed, so that they are Python ints."""
+        """Make a layout from numbers that this package computed: they are Python ints already."""
         layout = object.__new__(cls)
         _set(layout, "dims", dims)
         _set(layout, "axes", axes)
@@ -150,7 +187,7 @@ class Layout(Checked):
         low, high = self._check_blocks()
         if low < 0:
             msg = (
-                f"the layout reaches offset {low}, in front of its buffer; offset0 must be at "
+                f"the layout reaches offset {low}, before its buffer; offset0 must be at "
                 f"least {self.offset0 - low}"
             )
             raise MemdescError(msg)
@@ -167,7 +204,7 @@ class Layout(Checked):
         for axis_dims, padded in self.axes:
             is_in_range = axis_dims and min(axis_dims) >= 0 and max(axis_dims) < ndims
             if not is_in_range or axis_dims[0] <= first:
-                seen.clear()  # no partition
+                seen.clear()  # not a partition
                 break
             seen += axis_dims
             first = axis_dims[0]
@@ -182,8 +219,8 @@ class Layout(Checked):
             total *= padded or 1
         if sorted(seen) != list(range(ndims)):
             msg = (
-                f"axes {[axis.dims for axis in self.axes]} are no partition of dims 0 to "
-                f"{ndims - 1} in the order of their first dims"
+                f"axes {[axis.dims for axis in self.axes]} are not a partition of dims 0 to "
+                f"{ndims - 1}, ordered by their first dims"
             )
             raise MemdescError(msg)
         if total > INT64_MAX:
@@ -194,9 +231,9 @@ class Layout(Checked):
             raise MemdescError(msg)
 
     def _check_blocks(self) -> tuple[int, int]:
-        """Check that the blocks of each axis cut its padded extent down to step 1.
+        """Check that the blocks of each axis divide its padded extent down to step 1.
 
-        Returns the first and the last offset that padded positions touch.
+        Returns the first and the last offset of all elements and padding.
         """
         at = -1
         step = 1
@@ -205,19 +242,19 @@ class Layout(Checked):
         for block in self.blocks:
             axis, inner, extent, stride = block
             if axis == at:
-                legal = inner >= 1 and extent >= 2 and stride >= 1 and inner * extent == step  # noqa: PLR2004 - 1 is no block
+                legal = extent >= 2 and stride >= 1 and inner * extent == step  # noqa: PLR2004 - 1 is not a block
             else:
                 legal = axis == at + 1 < len(self.axes) and step == 1 and inner >= 1
                 legal = legal and extent == -(-self.axes[axis].padded // inner)
             if not legal:
                 msg = (
-                    f"{block} must follow axis by axis, cut the step before it exactly, and count "
-                    f"the padded extents of {self.axes}"
+                    f"{block} breaks a rule: blocks go axis by axis, divide the step before them "
+                    f"exactly, and count the padded extents of {self.axes}"
                 )
                 raise MemdescError(msg)
             if not -INT64_MAX <= stride <= INT64_MAX:
                 msg = (
-                    f"stride {stride} of {dim_name(self.axes[axis].dims[0])} leaves the range of "
+                    f"stride {stride} of {dim_name(self.axes[axis].dims[0])} exceeds the range of "
                     "int64"
                 )
                 raise MemdescError(msg)
@@ -234,7 +271,7 @@ class Layout(Checked):
         if not self.nelems:
             return self.offset0, self.offset0
         for k in partial:
-            # not all digits of such an axis are free, so the sums above are too wide
+            # the digits of such an axis are not independent, so the sums above are too wide
             free = [(block.extent - 1) * block.stride for block in self.axis_blocks(k)]
             below, above = _bounds(self.axis_blocks(k), self.axes[k].padded - 1)
             low += below - sum(min(bound, 0) for bound in free)
@@ -253,25 +290,25 @@ class Layout(Checked):
 
     @property
     def padded_nelems(self) -> int:
-        """Number of elements with padding."""
+        """Number of elements including padding."""
         return prod(axis.padded for axis in self.axes)
 
     @property
     def has_padding(self) -> bool:
-        """Whether there are elements beyond the logical ones."""
+        """Whether there is padding besides the logical elements."""
         return self.padded_nelems != self.nelems
 
     @property
     def has_partial_blocks(self) -> bool:
-        """Whether an axis ends inside a block: then not all digits of its blocks are free."""
+        """Whether an axis ends inside a block, so that its digits are not independent."""
         return any(axis.padded % self.outer(k).step for k, axis in enumerate(self.axes))
 
     @property
     def span(self) -> int:
-        """Elements from the first to the end of the last row, counted in full.
+        """Elements from the first to the end of the last row, where each row counts in full.
 
-        oneDNN's `get_size` in elements. It differs where that one counts no bytes
-        for bytes that are read: all strides 0, or a view smaller than every block.
+        This is oneDNN's `get_size` in elements, except where `get_size` omits bytes that are
+        read: if all strides are 0, or a view is smaller than every block.
         """
         if not self.nelems:
             return 0
@@ -299,12 +336,12 @@ class Layout(Checked):
         return tuple(block for block in self.blocks if block.axis == axis)
 
     def outer(self, axis: int) -> Block:
-        """Return the block that counts whole blocks of an axis."""
+        """Return the outer block of an axis, which counts its whole blocks."""
         axis = self._known_axis(axis)
         return next(block for block in self.blocks if block.axis == axis)
 
     def inner(self) -> tuple[Block, ...]:
-        """Return all blocks but the outer ones, axis by axis."""
+        """Return all blocks except the outer ones, axis by axis."""
         return tuple(
             block
             for k, block in enumerate(self.blocks)
@@ -312,7 +349,7 @@ class Layout(Checked):
         )
 
     def fused(self) -> Axis | None:
-        """Return an axis of several dims, if there is one."""
+        """Return an axis of several dims; None if there is none."""
         return next((axis for axis in self.axes if len(axis.dims) > 1), None)
 
     def padded_dims(self) -> tuple[int, ...]:
@@ -329,7 +366,7 @@ class Layout(Checked):
         Raises
         ------
         NotBlockedError
-            If dims are fused: then a dim has no stride.
+            If dims are fused, because a fused dim has no stride.
         """
         if axis := self.fused():
             names = ", ".join(map(dim_name, axis.dims))
@@ -338,12 +375,12 @@ class Layout(Checked):
         return tuple(self.outer(k).stride for k in range(self.ndims))
 
     def tile(self) -> tuple[Block, ...]:
-        """Return the inner blocks, the outermost in memory first.
+        """Return the inner blocks, outermost in memory first.
 
         Raises
         ------
         NotBlockedError
-            If they are no dense tile of nested blocks, with the reason.
+            If they are not a dense tile of nested blocks; with the reason.
         """
         self.strides()
         inner = sorted(self.inner(), key=memory_order)
@@ -359,8 +396,8 @@ class Layout(Checked):
                 raise NotBlockedError(msg)
             if block.stride != dense:
                 msg = (
-                    f"the inner blocks are no dense tile: block {block} has stride {block.stride} "
-                    f"where {dense} is dense; see .blocks"
+                    f"the inner blocks are not a dense tile: block {block} has stride "
+                    f"{block.stride}, not {dense}; see .blocks"
                 )
                 raise NotBlockedError(msg)
             steps[block.axis] = block.step
@@ -376,12 +413,12 @@ class Layout(Checked):
 
     @allocates
     def offsets(self, *, padded: bool = False) -> NDArray[np.int64]:
-        """Return the offset of every logical index as an array over the dims.
+        """Return the offsets of all logical indices as an array over the dims.
 
         Parameters
         ----------
         padded : bool
-            Over the padded extents, one array axis for each axis of the layout, at its first dim.
+            Cover the padded extents; each axis of the layout is one array axis, at its first dim.
         """
         total = np.full((1,) * self.ndims, self.offset0, dtype=np.int64)
         for axis, table in zip(self.axes, self.tables(padded=padded), strict=True):
@@ -390,7 +427,7 @@ class Layout(Checked):
                 shape[axis.dims[0]] = len(table)
                 total = total + table.reshape(shape)
                 continue
-            # row-major over the dims of the axis, which need not be in rising order
+            # row-major over the dims of the axis, which need not be in ascending order
             over_dims = table.reshape([self.dims[dim] for dim in axis.dims])
             over_dims = over_dims.transpose(np.argsort(axis.dims))
             for dim in axis.dims:
@@ -399,12 +436,12 @@ class Layout(Checked):
         return total
 
     def tables(self, *, padded: bool = False) -> list[NDArray[np.int64]]:
-        """Return for each axis the offsets of its indices; their outer sum is the layout.
+        """Return the offsets of the indices of each axis; their outer sum is the layout.
 
         Parameters
         ----------
         padded : bool
-            Over the padded extents instead of the logical ones.
+            Cover the padded extents instead of the logical ones.
         """
         padded = checked_flag("padded", padded)
         sizes = [axis.padded if padded else self.axis_size(k) for k, axis in enumerate(self.axes)]
@@ -414,7 +451,7 @@ class Layout(Checked):
         ]
 
     def key(self) -> tuple[object, ...]:
-        """Return what equality compares: oneDNN ignores the stride of a unit dim."""
+        """Return what equality compares; like oneDNN, it ignores the stride of a unit dim."""
         if 1 not in self.dims:
             return self.dims, self.axes, self.blocks, self.offset0
         blocks = tuple(
@@ -427,7 +464,7 @@ class Layout(Checked):
 
 
 def check_dims(dims: tuple[int, ...]) -> None:
-    """Refuse dims that no layout has: none, too many, negative sizes, or sizes beyond int64."""
+    """Refuse dims that no layout can have: none, too many, or with a negative or too large size."""
     if not 1 <= len(dims) <= MAX_NDIMS:
         msg = f"dims {short_repr(dims)} have {len(dims)} sizes; a descriptor has 1 to {MAX_NDIMS}"
         raise MemdescError(msg)
@@ -440,8 +477,8 @@ def check_dims(dims: tuple[int, ...]) -> None:
 def _bounds(blocks: tuple[Block, ...], last: int) -> tuple[int, int]:
     """Return the lowest and the highest offset of the indices 0 to `last` of an axis.
 
-    An index either follows the digits of `last` to the end, or drops below them at
-    one digit; every digit inside that one is then free.
+    An index either has all digits of `last`, or is smaller in one digit, and all digits inside
+    that one are then free.
     """
     bounds = []
     for pick in (min, max):
@@ -455,3 +492,88 @@ def _bounds(blocks: tuple[Block, ...], last: int) -> tuple[int, int]:
             follow += digit * block.stride
         bounds.append(follow if best is None else pick(best, follow))
     return bounds[0], bounds[1]
+
+
+_AXIS, _STEP = itemgetter(0), itemgetter(1)  # of a Block
+
+
+def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layout:
+    """Make the dense layout of a tag, with dims padded to whole blocks and alignments.
+
+    Parameters
+    ----------
+    tag : FormatTag
+        The order and the blocks.
+    dims : tuple of int
+        Sizes, one for each dim of the tag.
+    name : str
+        The caller's name for the tag, for messages.
+
+    Raises
+    ------
+    MemdescError
+        If the number of dims is wrong, or a size exceeds int64.
+    """
+    if len(dims) != tag.ndims:
+        check_dims(dims)
+        msg = (
+            f"dims {dims} have {len(dims)} sizes, "
+            f"but {short_repr(name or str(tag))} is for {tag.ndims} dims"
+        )
+        raise MemdescError(msg)
+    axes = []
+    for axis_dims, size, align in zip(tag.axes, tag.block_sizes, tag.align, strict=True):
+        whole = size if align == 1 else lcm(size, align)
+        extent = dims[axis_dims[0]] if len(axis_dims) == 1 else prod(dims[dim] for dim in axis_dims)
+        axes.append(Axis(axis_dims, -(-extent // whole) * whole))
+    blocks = []
+    stride = 1
+    for axis, step, extent in reversed(tag.digits):
+        count = extent or axes[axis][1] // step
+        blocks.append(Block(axis, step, count, stride))
+        stride *= count or 1  # like oneDNN: a dim of 0 does not multiply the strides outside it
+    return Layout.computed(dims, tuple(axes), _in_order(blocks))
+
+
+def layout_by_strides(
+    dims: tuple[int, ...],
+    strides: tuple[int, ...],
+    inner: tuple[tuple[int, int], ...] = (),
+    padded_dims: tuple[int, ...] | None = None,
+    offset0: int = 0,
+) -> Layout:
+    """Make a layout from the strides of its outer blocks around a dense inner tile.
+
+    Parameters
+    ----------
+    dims, strides : tuple of int
+        Sizes, and elements from one outer block of each dim to the next.
+    inner : tuple of (size, dim)
+        Inner blocks, outermost first.
+    padded_dims : tuple of int, optional
+        By default the dims rounded up to whole blocks.
+    offset0 : int
+        Offset of the element at index 0.
+    """
+    check_dims(dims)
+    steps = [1] * len(dims)
+    blocks = []
+    dense = 1
+    for size, dim in reversed(inner):
+        blocks.append(Block(dim, steps[dim], size, dense))
+        steps[dim] *= size
+        dense *= size
+    if padded_dims is None:
+        padded_dims = tuple(-(-size // step) * step for size, step in zip(dims, steps, strict=True))
+    for dim, stride in enumerate(strides):
+        blocks.append(Block(dim, steps[dim], -(-padded_dims[dim] // steps[dim]), stride))
+    axes = tuple(Axis((dim,), size) for dim, size in enumerate(padded_dims))
+    return Layout.computed(dims, axes, _in_order(blocks), offset0)
+
+
+def _in_order(blocks: list[Block]) -> tuple[Block, ...]:
+    """Sort blocks into the order of `Layout.blocks`: axis by axis, the largest step first."""
+    # the second sort is stable, so it keeps the order of steps within each axis
+    blocks.sort(key=_STEP, reverse=True)
+    blocks.sort(key=_AXIS)
+    return tuple(blocks)

@@ -1,4 +1,4 @@
-"""The canonical notation of a tag, read: `aBcd16b`; `tags` says what it means."""
+"""Parse the canonical notation of a tag, such as `aBcd16b`; `tags` explains it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ from memdesc.errors import UnknownFormatError, excerpt, short_repr
 from memdesc.int64 import INT64_MAX
 from memdesc.tags import LETTERS, Digit, FormatTag
 
-__all__ = ["count_digits", "parse_tag"]
-
-# No tag of a tensor that int64 can count is longer: it has at most 63 blocks.
+# A tag of a tensor whose elements int64 can count is shorter: it has at most 63 blocks.
 _MAX_TEXT = 4096
 
-# Patterns are compiled when first used: compiling them would be most of the time of an import.
+# Patterns are compiled on first use: compiling them here would take most of the import time.
 # An outer letter has neither an extent nor a step; numbers of 19 digits may fit int64.
 _LETTER_OR_BLOCK = (
     r"(?P<extent>[0-9]{0,19})(?P<axis>[A-Za-z]|\([A-Za-z]+\))(?:/(?P<step>[0-9]{1,19})\.?)?"
@@ -29,15 +27,14 @@ def parse_tag(text: str, letters: str = LETTERS) -> FormatTag:
     Parameters
     ----------
     text : str
-        Such as ``"aBcd16b"`` or ``"ABcd4b16a4b"``. A block of 1 is dropped, as
-        oneDNN does.
+        Such as ``"aBcd16b"`` or ``"ABcd4b16a4b"``. Blocks of 1 are dropped, as in oneDNN.
     letters : str
         ``letters[k]`` stands for logical dim k.
 
     Raises
     ------
     UnknownFormatError
-        If a rule of the notation is broken; the message says which, and where.
+        If a rule of the notation is broken; the message names the rule and the character.
 
     Examples
     --------
@@ -61,7 +58,7 @@ but dim c is lower-case in 'aBcd'; blocked dims are upper-case
 
 
 def count_digits(part: str) -> int | None:
-    """Return the number of digits in a part of a tag; None if it is not a run of whole tokens."""
+    """Return the number of digits in a part of a tag; None if it is not made of whole tokens."""
     tokens = list(re.finditer(_LETTER_OR_BLOCK, part))
     if sum(len(token[0]) for token in tokens) < len(part):
         return None
@@ -85,7 +82,7 @@ class _Token(NamedTuple):
 
 
 class _Parser:
-    """One pass over the notation: tokens, then rules, then steps; each error says where."""
+    """Reads tokens, checks the rules, then computes steps; each error gives the character."""
 
     def __init__(self, text: str, letters: str) -> None:
         self.text = text
@@ -156,17 +153,17 @@ class _Parser:
         return f"({name})" if len(dims) > 1 else name
 
     def _check_outer_letters(self) -> None:
-        """Check that the outer letters are all dims from the first on, each once."""
+        """Check that the outer letters are the first dims without a gap, each once."""
         outer = [token for token in self.tokens if token.extent is None]
         dims = [dim for token in outer for dim in token.dims]
         for token in outer:
             if any(dims.count(dim) > 1 for dim in token.dims):
-                reason = f"dim {self._name(token.dims)} stands twice among the outer letters"
+                reason = f"dim {self._name(token.dims)} appears twice among the outer letters"
                 raise self.error(token.at, reason)
         if not dims:
             raise self.error(0, "a tag starts with the letters of its dims, such as 'abcd'")
         missing = sorted(set(range(max(dims) + 1)) - set(dims))
-        # a family of oneDNN's aliases has all of its letters
+        # an alias of oneDNN has all letters of its family
         if missing or (self.letters != LETTERS and len(dims) != len(self.letters)):
             absent = self.letters[missing[0] if missing else max(dims) + 1]
             first = self.letters[0]
@@ -174,7 +171,7 @@ class _Parser:
             raise self.error(0, reason)
 
     def _check_blocks(self) -> None:
-        """Check that upper-case dims have blocks, and no others."""
+        """Check that exactly the upper-case dims have blocks."""
         for token in self.blocks:
             name = self._name(token.dims)
             if token.dims not in self.outer:
@@ -193,8 +190,8 @@ class _Parser:
     def _steps(self, dims: tuple[int, ...]) -> list[tuple[_Token, int]]:
         """Return the tokens of an axis with their steps.
 
-        The step of a block is the product of the blocks inside it: of those that follow,
-        or, where steps are written, of those with smaller ones. Written steps are checked.
+        The step of a block is the product of the blocks inside it: those that follow, or those
+        with smaller steps if steps are written. Written steps are checked.
         """
         blocks = [token for token in self.blocks if token.dims == dims]
         written = [token for token in blocks if token.step is not None]
@@ -219,7 +216,7 @@ class _Parser:
         return [*steps, (self.outer[dims], step)]
 
     def _alignments(self) -> dict[tuple[int, ...], int]:
-        """Return the multiple that each aligned axis is rounded up to."""
+        """Return the multiple to which each aligned axis is rounded up."""
         found: dict[tuple[int, ...], int] = {}
         at = len(self.body)
         while at < len(self.text):

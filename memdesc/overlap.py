@@ -1,4 +1,4 @@
-"""Whether two indices of a layout share an element: a proof, within bounded work."""
+"""Prove, with bounded work, that no two indices of a layout share an element."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from memdesc.search import SearchLimitError, Term, solve
 if TYPE_CHECKING:
     from memdesc.layout import Block, Layout
 
-__all__ = ["check_nesting", "check_overlap"]
-
 
 def check_overlap(layout: Layout) -> None:
     """Refuse a layout in which two indices share an element.
 
-    Broadcasts (stride 0) are left out: they are legal in a source. Strides that nest, each
-    as large as all of the loop inside it, need no search; nearly all layouts do.
+    Broadcasts (stride 0) are ignored: they are legal in a source. Nearly all layouts have nested
+    strides, each at least as large as the whole loop inside it, and need no search.
 
     Raises
     ------
     OverlapError
-        With the index differences, or saying that bounded work could not prove it disjoint.
+        With the index differences, or saying that bounded work did not settle it.
     """
     if not layout.nelems:
         return
@@ -42,7 +40,7 @@ def check_overlap(layout: Layout) -> None:
 
 
 def _search(layout: Layout, loops: list[Block]) -> None:
-    """Refuse a layout if index differences, not all of them 0, add up to offset 0."""
+    """Refuse a layout if index differences that are not all 0 add up to offset 0."""
     try:
         values = solve(
             (Term(block.stride, 1 - block.extent, block.extent - 1) for block in loops),
@@ -63,7 +61,7 @@ def _search(layout: Layout, loops: list[Block]) -> None:
         f"{value:+d} in {dim_name(layout.axes[block.axis].dims[0])} (stride {block.stride})"
         for block, value in differences
     )
-    # an index that is whole blocks may lie beyond the padded extent
+    # an index within the whole blocks may lie beyond the padded extent
     is_uneven = any(
         layout.axes[block.axis].padded % layout.outer(block.axis).step for block, _ in differences
     )
@@ -77,7 +75,7 @@ def _search(layout: Layout, loops: list[Block]) -> None:
 
 
 def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -> tuple[int, ...]:
-    """Return the index that has the differences of one sign, and 0 in all other digits."""
+    """Return the index made of the differences with one sign, and 0 in all other digits."""
     indices = [0] * layout.ndims
     for block, value in differences:
         rest = max(sign * value, 0) * block.step
@@ -92,10 +90,10 @@ def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -
 def check_nesting(layout: Layout, bits: int) -> None:
     """Refuse strides that oneDNN refuses: each must cover the ones inside it.
 
-    Dims are visited from the smallest stride outwards, of equal ones those of a single block first;
-    `covered` is the number of elements that all dims so far take. Source: oneDNN 3.13,
-    `memory_desc.cpp`. Broadcasts pass. It rejects some layouts without overlap, such as dims
-    (2, 2, 2) with strides (3, 1, 5).
+    Dims are visited from the smallest stride outwards; of dims with equal strides, those with a
+    single block come first. `covered` is the number of elements that the dims so far take.
+    Source: oneDNN 3.13, `memory_desc.cpp`. Broadcasts pass. Some layouts without overlap are
+    refused, such as dims (2, 2, 2) with strides (3, 1, 5).
 
     Raises
     ------
@@ -123,6 +121,6 @@ def check_nesting(layout: Layout, bits: int) -> None:
             )
             raise OverlapError(msg)
         if stride * tile * outer.extent > INT64_MAX:
-            msg = f"strict: stride {stride} of {name} times its extent leaves the range of int64"
+            msg = f"strict: stride {stride} of {name} times its extent exceeds the range of int64"
             raise OverlapError(msg)
         covered = stride * outer.extent

@@ -1,4 +1,4 @@
-"""Descriptors of which some dims are known at execution only.
+"""Descriptors with dims that are known only at execution.
 
 Source: oneDNN 3.13, `DNNL_RUNTIME_DIM_VAL`.
 """
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 
     from memdesc.desc import MemoryDesc
 
-__all__ = ["RUNTIME", "RuntimeDesc", "runtime_desc"]
-
 
 @dataclass(frozen=True, slots=True)
 class RuntimeDesc(Checked):
-    """A tag over dims of which some are known at execution only; made by `runtime_desc`.
+    """A tag over dims, some of which are known only at execution; made by `runtime_desc`.
 
     Parameters
     ----------
@@ -36,14 +34,14 @@ class RuntimeDesc(Checked):
     dtype : DataType
         Type of the elements.
     tag : FormatTag or None
-        The order and the blocks; None where they are not known either.
+        The order and the blocks; None if these are not known either.
 
     Raises
     ------
     MemdescError
-        If a size is invalid, or the tag is for another number of dims.
+        If a size is not valid, or the tag is for another number of dims.
     UnsupportedFormatError
-        If the tag fuses dims, or aligns them.
+        If the tag fuses or aligns dims.
 
     Examples
     --------
@@ -85,8 +83,8 @@ class RuntimeDesc(Checked):
         is_nested = len(tag.axes) == tag.ndims and max(tag.align) == 1
         if not is_nested or tag.digits[: len(outer)] != outer:
             msg = (
-                f"'{tag}' is not in oneDNN's notation, so nothing is known about it before all of "
-                "its dims are"
+                f"'{tag}' is not in oneDNN's notation, so nothing is known about its layout until "
+                "all dims are known"
             )
             raise UnsupportedFormatError(msg)
 
@@ -105,7 +103,7 @@ class RuntimeDesc(Checked):
 
     @property
     def padded_dims(self) -> tuple[int, ...]:
-        """Sizes with padding; `RUNTIME` where the size is, or the tag is not known."""
+        """Sizes including padding; `RUNTIME` where the size or the tag is not known."""
         if self.tag is None:
             return (RUNTIME,) * self.ndims
         return tuple(
@@ -115,7 +113,7 @@ class RuntimeDesc(Checked):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Elements between outer blocks; `RUNTIME` for dims outside of one that is not known."""
+        """Elements between outer blocks; `RUNTIME` for dims outside one that is not known."""
         if self.tag is None:
             return (RUNTIME,) * self.ndims
         found = [0] * self.ndims
@@ -134,19 +132,19 @@ class RuntimeDesc(Checked):
 
     @property
     def nbytes(self) -> None:
-        """None: the number of bytes is known once all dims are; see `resolve`."""
+        """None, because the number of bytes is not known before all dims are; see `resolve`."""
         return
 
     def resolve(self, dims: Iterable[int]) -> MemoryDesc:
-        """Return the descriptor for sizes that are known now.
+        """Return the descriptor for sizes that are now known.
 
         Raises
         ------
         MemdescError
-            If a size differs from one that was known before, or the tag is not known.
+            If a size differs from one that was already known, or the tag is not known.
         """
         if self.tag is None:
-            msg = f"the order of dims of {self!r} is not known; make memory_desc(dims, dtype, tag)"
+            msg = f"the order of dims of {self!r} is not known; use memory_desc(dims, dtype, tag)"
             raise MemdescError(msg)
         sizes = checked_ints("dims", dims)
         if len(sizes) != self.ndims:
@@ -169,14 +167,14 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag | None
     dtype : DataType, str or numpy dtype
         Type of the elements.
     tag : str, FormatTag or None
-        A name in oneDNN's notation or of oneDNN's vocabulary. The strides of fused dims and
-        of alignments depend on all sizes, so tags with these are refused. None where the order
-        of dims is known at execution only, as oneDNN prints it (``*``).
+        A name in oneDNN's notation or vocabulary. The strides of fused or aligned dims depend on
+        all sizes, so tags with these are refused. None if the order of dims is known only at
+        execution, which oneDNN prints as ``*``.
 
     Raises
     ------
     MemdescError
-        If a size is invalid, or the tag is for another number of dims.
+        If a size is not valid, or the tag is for another number of dims.
     """
     sizes = checked_sizes(dims)
     kind = data_type(dtype)

@@ -1,7 +1,7 @@
-"""A bounded search for integers in ranges whose weighted sum is a given number.
+"""Bounded search for integers in given ranges whose weighted sum is a given number.
 
-It answers three questions: do two indices of a layout share an element, do two buffers share a
-byte, and which index has an offset.
+It answers three questions: whether two indices of a layout share an element, whether two buffers
+share a byte, and which index has a given offset.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["SearchLimitError", "Term", "solve"]
-
 # Values tried in one search; 20,000 take about 20 ms.
 _BUDGET = 20_000
 
 
 class SearchLimitError(Exception):
-    """The budget of a search was used up before the answer was known."""
+    """A search used up its budget before it had an answer."""
 
 
 class Term(NamedTuple):
-    """An integer from `low` to `high` that adds `stride` times itself."""
+    """An integer from `low` to `high`, which is multiplied by `stride` in the sum."""
 
     stride: int
     low: int
@@ -32,9 +30,9 @@ class Term(NamedTuple):
 
 
 class _Suffix(NamedTuple):
-    """The sums of a term and all after it: their least, their largest, and a common divisor.
+    """Bounds of the sums of a term and all terms after it, and a common divisor of these sums.
 
-    The divisor is 0 if there are no terms, when the only sum is 0.
+    Without terms the only sum is 0, and the divisor is 0.
     """
 
     low: int
@@ -42,26 +40,26 @@ class _Suffix(NamedTuple):
     divisor: int
 
     def before(self, term: Term) -> _Suffix:
-        """Return the same with one more term."""
+        """Return the bounds with one more term in front."""
         ends = term.stride * term.low, term.stride * term.high
         return _Suffix(self.low + min(ends), self.high + max(ends), gcd(self.divisor, term.stride))
 
 
 def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[int, ...] | None:
-    """Find integers within their ranges whose strides sum up to a target.
+    """Find integers within their ranges whose sum, weighted by the strides, is a target.
 
-    A depth-first search, the largest stride first. The range of the sums of the smaller strides
-    bounds each choice to a few values, so strides that nearly nest take a few steps. Choices are
-    skipped if the common divisor of the smaller strides does not divide the remainder.
+    A depth-first search, largest stride first. The range that the smaller strides can add limits
+    each choice to a few values, so strides that nearly nest take a few steps. A choice is skipped
+    if the common divisor of the smaller strides does not divide what remains.
 
     Parameters
     ----------
     terms : iterable of Term
-        Ranges that are not empty, strides that are not 0.
+        The ranges are not empty, the strides not 0.
     target : int
         The sum.
     trivial : bool
-        Whether all zeros is an answer.
+        Whether all zeros counts as an answer.
 
     Returns
     -------
@@ -71,12 +69,12 @@ def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[
     Raises
     ------
     SearchLimitError
-        If bounded work gave no answer.
+        If the budget ran out before there was an answer.
     """
     terms = tuple(terms)
     order = sorted(range(len(terms)), key=lambda k: -abs(terms[k].stride))
     by_stride = [terms[k] for k in order]
-    # suffixes[k]: of the terms from the k-th on
+    # suffixes[k] is about the terms from the k-th on
     suffixes = list(accumulate(reversed(by_stride), _Suffix.before, initial=_Suffix(0, 0, 0)))
     suffixes.reverse()
     n_tried = 0
@@ -101,7 +99,7 @@ def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[
 
 
 def _candidates(term: Term, remainder: int, suffix: _Suffix) -> range:
-    """Return the values of a term that leave a remainder which the terms after it can add."""
+    """Return the values of a term that leave a remainder within reach of the terms after it."""
     stride, first, last = term
     low, high = remainder - suffix.high, remainder - suffix.low
     if stride < 0:

@@ -1,16 +1,16 @@
-"""FormatTag: how a layout is divided and ordered, without sizes; and how that is written.
+"""FormatTag: how dims are divided into blocks and ordered, without sizes; and its notation.
 
-The notation is oneDNN's (`aBcd16b`: letter k is logical dim k, upper case where the dim is
-blocked, then `<extent><letter>` from the outermost inner block to the innermost) with four
-additions for layouts that it cannot write:
+The notation is oneDNN's: in `aBcd16b` letter k is logical dim k, in upper case if the dim is
+blocked; the inner blocks `<extent><letter>` follow, outermost first. Four additions describe
+layouts that oneDNN's notation cannot:
 
-* `(cd)` is one axis made of several dims, its index row-major over them;
-* `4a/1` says the step of a digit, (index / step) % extent, where an axis's digits are not
-  in descending order of steps (`.` separates it from a number that follows);
-* an inner digit may stand before an outer letter;
-* `__b8` at the end rounds the extent of an axis up to a multiple.
+* `(cd)` is one axis made of several dims, indexed row-major over them;
+* `4a/1` gives the step of a digit, (index / step) % extent, if the steps of an axis's digits
+  are not in descending order (`.` separates the step from a number that follows);
+* an inner digit may come before an outer letter;
+* `__b8` at the end rounds the extent of an axis up to a multiple of 8.
 
-`str(tag)` writes it, `notation.parse_tag` reads it.
+`str(tag)` writes this notation, `notation.parse_tag` reads it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,6 @@ from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import entries_of, exact_ints
 
-__all__ = ["LETTERS", "MAX_NDIMS", "Digit", "FormatTag", "check_letters"]
-
 MAX_NDIMS = 12
 LETTERS = "abcdefghijkl"
 
@@ -33,7 +31,7 @@ LETTERS = "abcdefghijkl"
 class Digit(NamedTuple):
     """One digit of a mixed-radix index: (index of axis / step) % extent.
 
-    An extent of 0 is unbounded: the outer digit, which counts whole blocks.
+    The outer digit, which counts whole blocks, is unbounded: its extent is 0.
     """
 
     axis: int
@@ -43,18 +41,18 @@ class Digit(NamedTuple):
 
 @dataclass(frozen=True)
 class FormatTag(Checked):
-    """A format without sizes: axes, and their digits in memory order.
+    """A layout without sizes: axes, and their digits in memory order.
 
     Parameters
     ----------
     axes : tuple of tuple of int
         The dims of each axis, nearly always one each.
     digits : tuple of Digit
-        Outermost in memory first. Each axis has one outer digit (extent 0); its
-        other digits divide the step of that one completely.
+        Outermost in memory first. Each axis has one outer digit (extent 0), whose step the
+        other digits divide down to 1.
     align : tuple of int
-        For each axis, the multiple that its padded extent is rounded up to, in
-        addition to whole blocks; 1 for no alignment.
+        For each axis, the multiple to which its padded extent is rounded up besides whole
+        blocks; 1 for no alignment.
 
     Raises
     ------
@@ -78,13 +76,13 @@ class FormatTag(Checked):
         self._make_exact()
         if not (self._are_axes_legal() and self._are_digits_legal()):
             msg = (
-                f"no tag: axes {short_repr(self.axes)} must partition the dims, sorted, "
-                f"and digits {short_repr(self.digits)} divide each down to step 1"
+                f"not a tag: axes {short_repr(self.axes)} must be a sorted partition of the dims, "
+                f"and digits {short_repr(self.digits)} must divide each down to step 1"
             )
             raise MemdescError(msg)
 
     def _make_exact(self) -> None:
-        """Make every number a Python int; refuse other fields."""
+        """Convert every number to a Python int; refuse other fields."""
         try:
             axes = tuple(
                 exact_ints("dims of an axis", dims) for dims in entries_of("axes", self.axes)
@@ -117,8 +115,8 @@ class FormatTag(Checked):
     def _are_digits_legal(self) -> bool:
         """Whether the digits of each axis divide its outer step down to 1.
 
-        Visited axis by axis: first the outer digit, then the others, the largest step
-        first. Each of these must divide the step before it exactly.
+        The loop goes axis by axis: the outer digit, then the others, largest step first. Each
+        of these must divide the step before it exactly.
         """
         step, axis = 1, -1
         for digit in sorted(self.digits, key=lambda d: (d.axis, d.extent != 0, -d.step)):
@@ -138,7 +136,7 @@ class FormatTag(Checked):
 
     @cached_property
     def block_sizes(self) -> tuple[int, ...]:
-        """For each axis, the product of its inner extents."""
+        """The product of the inner extents of each axis."""
         sizes = [1] * len(self.axes)
         for digit in self.digits:
             sizes[digit.axis] *= digit.extent or 1
@@ -157,14 +155,14 @@ class FormatTag(Checked):
                 parts.append(f"{digit.extent}{name}")
             else:
                 parts.append(f"{digit.extent}{name}/{digit.step}.")
-        # the `.` behind a step is needed only in front of a number
+        # the `.` after a step is needed only before a number
         text = re.sub(r"\.(?![0-9])", "", "".join(parts))
         for dims, align in zip(self.axes, self.align, strict=True):
             text += f"__{_axis_name(dims)}{align}" if align > 1 else ""
         return text
 
     def _is_nested(self, axis: int) -> bool:
-        """Whether the steps of an axis descend from the outside in, as nested blocks do."""
+        """Whether the steps of an axis descend from the outside in, like those of nested blocks."""
         steps = [digit.step for digit in self.digits if digit.axis == axis]
         return steps == sorted(steps, reverse=True)
 
@@ -175,7 +173,7 @@ def _axis_name(dims: tuple[int, ...]) -> str:
 
 
 def check_letters(letters: str, ndims: int) -> None:
-    """Refuse what does not name each dim by another letter."""
+    """Refuse anything but a different letter for each dim."""
     if not isinstance(letters, str) or len(letters) != ndims or len(set(letters)) != ndims:
-        msg = f"letters {short_repr(letters)} must name {ndims} dims, each by another letter"
+        msg = f"letters {short_repr(letters)} must name {ndims} dims, each by a different letter"
         raise MemdescError(msg)

@@ -1,4 +1,4 @@
-"""Descriptors as JSON, written and read."""
+"""Write descriptors as JSON and read them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from memdesc.extra import Extra
 from memdesc.int64 import checked_int, checked_ints
 from memdesc.layout import Axis, Block, Layout
 
-__all__ = ["SCHEMA", "from_json", "to_json"]
-
-# version of the JSON form; another form gets another number
+# version of the JSON form; a different form gets a different number
 SCHEMA = 1
 
 
 def to_json(desc: MemoryDesc) -> str:
     """Write a descriptor as JSON that other programs can read.
 
-    The keys are oneDNN's fields. A layout outside them has ``axes`` and ``blocks``
-    in place of ``padded_dims``, ``strides`` and the inner blocks. ``schema`` is 1: readers skip
-    keys that they do not know, and what an older reader would misread gets another number.
+    The keys are oneDNN's fields. A layout that these cannot describe has ``axes`` and ``blocks``
+    instead of ``padded_dims``, ``strides`` and the inner blocks. ``schema`` is 1: readers skip
+    unknown keys, and a form that older readers would misread gets a new number.
     `docs/descriptor.schema.json` is its JSON Schema; `c_reader` is a reader in C.
 
     Examples
@@ -68,12 +66,12 @@ def from_json(text: str) -> MemoryDesc:
     Raises
     ------
     MemdescError
-        If the string is no JSON object of this schema, or describes no legal layout.
+        If the string is not a JSON object of this schema, or the layout it describes is not legal.
     """
     try:
         fields = json.loads(text)
         _check_schema(fields)
-        # this order decides which of several missing keys the message names
+        # the order decides which of several missing keys the message names
         dims, dtype = checked_ints("dims", fields["dims"]), data_type(fields["dtype"])
         offset0 = checked_int("offset0", fields["offset0"])
         padded_offsets = checked_ints("padded_offsets", fields["padded_offsets"])
@@ -84,10 +82,10 @@ def from_json(text: str) -> MemoryDesc:
     except MemdescError:
         raise
     except KeyError as error:
-        msg = f"no descriptor: the key {error} is missing; to_json() shows the form"
+        msg = f"not a descriptor: the key {error} is missing; to_json() shows the form"
         raise MemdescError(msg) from error
     except (TypeError, ValueError, RecursionError) as error:
-        msg = f"no descriptor: {error}; to_json() shows the form"
+        msg = f"not a descriptor: {error}; to_json() shows the form"
         raise MemdescError(msg) from error
 
 

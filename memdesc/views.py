@@ -1,8 +1,9 @@
-"""Views of a layout, without moving data: a box of it, and a permutation of its dims."""
+"""Views of a layout that move no data: a part of it, a permutation of its dims, a reshape."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError
 from memdesc.layout import Axis, Block, Layout, dim_name
@@ -10,17 +11,15 @@ from memdesc.layout import Axis, Block, Layout, dim_name
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["join_axes", "permute_axes", "submemory"]
-
 
 def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -> Layout:
-    """Describe a box of a layout; the rules are oneDNN's.
+    """Describe a part of a layout; the rules are oneDNN's.
 
     Raises
     ------
     MemdescError
-        If the box is not inside the parent, starts inside a block, or ends inside one
-        before the parent's end.
+        If the part is not within the parent, starts inside a block, or ends inside one before
+        the parent's end.
     """
     _check_bounds(layout, dims, offsets)
     axes = []
@@ -37,11 +36,11 @@ def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -
         size, at = dims[dim], offsets[dim]
         _check_block_bounds(layout, dim, outer.step, (size, at))
         offset0 += at // outer.step * outer.stride
-        # the view keeps the parent's padding where it ends with the parent; an empty one has none
+        # a view that ends where its parent ends keeps the padding; an empty one has none
         padded = axis.padded - at if at + size == layout.dims[dim] else size
         axes.append(Axis(axis.dims, padded if size else 0))
         blocks += [outer._replace(extent=-(-axes[-1].padded // outer.step)), *inner]
-    # with negative strides an empty view of an empty parent may start at a negative offset
+    # with negative strides, an empty view of an empty parent may start at a negative offset
     return Layout.computed(
         dims, tuple(axes), tuple(blocks), offset0 if all(dims) else max(offset0, 0)
     )
@@ -61,19 +60,19 @@ def _check_bounds(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...
 
 
 def _check_whole(layout: Layout, axis: Axis, dims: tuple[int, ...]) -> None:
-    """Refuse a box that does not keep fused dims whole."""
+    """Refuse a part that does not keep fused dims whole."""
     if any(dims[dim] != layout.dims[dim] for dim in axis.dims):
         names = ", ".join(map(dim_name, axis.dims))
         msg = f"dims {names} are fused into one index; a view must keep them whole"
         raise MemdescError(msg)
 
 
-def _check_block_bounds(layout: Layout, dim: int, step: int, box: tuple[int, int]) -> None:
-    """Refuse a box, (size, offset), that starts inside a block, or ends inside one too early.
+def _check_block_bounds(layout: Layout, dim: int, step: int, part: tuple[int, int]) -> None:
+    """Refuse a part, (size, offset), that starts inside a block, or ends inside one too early.
 
-    A box inside one block is legal, and so is one that ends with the parent.
+    A part of a single block is legal, and so is one that ends where the parent ends.
     """
-    size, at = box
+    size, at = part
     if at % step:
         msg = f"{dim_name(dim)}: offset {at} is not a multiple of the block {step}"
         raise MemdescError(msg)
@@ -86,15 +85,15 @@ def _check_block_bounds(layout: Layout, dim: int, step: int, box: tuple[int, int
 
 
 def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:
-    """Rename dims: old dim d becomes dim `perm[d]`; nothing moves in memory.
+    """Reorder dims: old dim d becomes dim `perm[d]`; no data move.
 
     Raises
     ------
     MemdescError
-        If `perm` is no permutation of the dims.
+        If `perm` is not a permutation of the dims.
     """
     if sorted(perm) != list(range(layout.ndims)):
-        msg = f"{perm} is no permutation of the dims 0 to {layout.ndims - 1}"
+        msg = f"{perm} is not a permutation of the dims 0 to {layout.ndims - 1}"
         raise MemdescError(msg)
     dims = [0] * layout.ndims
     for dim, size in enumerate(layout.dims):
@@ -109,7 +108,142 @@ def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:
 def join_axes(
     dims: tuple[int, ...], parts: Iterable[tuple[Axis, tuple[Block, ...]]], offset0: int
 ) -> Layout:
-    """Make a layout of axes in any order, each with its blocks, which are numbered here."""
+    """Make a layout from axes in any order, each with its blocks, which get their axis here."""
     ordered = sorted(parts, key=lambda part: part[0].dims[0])
     blocks = [block._replace(axis=k) for k, (_, blocks) in enumerate(ordered) for block in blocks]
     return Layout.computed(dims, tuple(axis for axis, _ in ordered), tuple(blocks), offset0)
+
+
+class _Group(NamedTuple):
+    """Adjacent dims that become other adjacent dims with the same product.
+
+    If there are no old dims, the new one is an added unit dim; if there are no new ones, the old
+    one is a dropped unit dim.
+    """
+
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+
+def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
+    """Regroup dims without moving data; the rules are oneDNN's.
+
+    A dim that keeps its size keeps its blocks and padding; dims of size 1 can be added and
+    dropped; other dims can be regrouped if they are plain and contiguous.
+
+    Raises
+    ------
+    MemdescError
+        If the numbers of elements differ, or the data would have to move.
+    """
+    _check_products(layout, dims)
+    parts: list[tuple[Axis, tuple[Block, ...]]] = []
+    kept: dict[int, int] = {}
+    # an added unit dim has the number of elements inside it as its stride, like in oneDNN
+    unit_stride = prod(block.extent for block in layout.inner())
+    for old, new in _groups(layout, dims):
+        if len(old) == len(new) == 1 and layout.dims[old[0]] == dims[new[0]]:
+            kept[old[0]] = new[0]
+        elif not old:
+            parts.append((Axis(new, 1), (Block(0, 1, 1, unit_stride),)))
+        elif new:
+            stride = _contiguous_stride(layout, old)
+            for dim in reversed(new):
+                parts.append((Axis((dim,), dims[dim]), (Block(0, 1, dims[dim], stride),)))
+                stride *= dims[dim]
+        if old:
+            outer = layout.outer(_axis_of(layout, old[0]))
+            unit_stride = outer.stride * layout.dims[old[0]] // outer.step
+    for k, axis in enumerate(layout.axes):
+        # fused dims stay together; anything else was refused above
+        if axis.dims[0] in kept:
+            new_axis = Axis(tuple(kept[dim] for dim in axis.dims), axis.padded)
+            parts.append((new_axis, layout.axis_blocks(k)))
+    return join_axes(dims, parts, layout.offset0)
+
+
+def _check_products(layout: Layout, dims: tuple[int, ...]) -> None:
+    if prod(dims) != layout.nelems:
+        msg = f"dims {layout.dims} hold {layout.nelems} elements, dims {dims} hold {prod(dims)}"
+        raise MemdescError(msg)
+    if prod(size or 1 for size in dims) != prod(size or 1 for size in layout.dims):
+        msg = (
+            f"dims {layout.dims} cannot become {dims}: by oneDNN's rule the nonzero sizes "
+            "must have the same product"
+        )
+        raise MemdescError(msg)
+
+
+def _axis_of(layout: Layout, dim: int) -> int:
+    return next(k for k, axis in enumerate(layout.axes) if dim in axis.dims)
+
+
+def _groups(layout: Layout, dims: tuple[int, ...]) -> Iterable[_Group]:
+    """Match old and new dims from the last one backwards.
+
+    Each step does the first of these that applies: drop an old unit dim, or match it if it is
+    padded or fused; add a new unit dim; take dims on the side with the smaller product until both
+    products are equal.
+    """
+    old, new = layout.ndims, len(dims)
+    while old or new:
+        if old and layout.dims[old - 1] == 1:
+            old -= 1
+            if layout.axes[_axis_of(layout, old)].padded == 1:
+                yield _Group((old,), ())
+            elif new and dims[new - 1] == 1:
+                new -= 1
+                yield _Group((old,), (new,))
+            else:
+                msg = (
+                    f"{dim_name(old)} of size 1 is padded or fused with "
+                    "other dims, so it cannot be dropped"
+                )
+                raise MemdescError(msg)
+        elif new and dims[new - 1] == 1:
+            new -= 1
+            yield _Group((), (new,))
+        else:
+            group = _smallest_group(layout, dims, (old, new))
+            old, new = group.old[0], group.new[0]
+            yield group
+
+
+def _smallest_group(layout: Layout, dims: tuple[int, ...], ends: tuple[int, int]) -> _Group:
+    """Return the shortest groups that end at the given old and new dim and have equal products."""
+    old, new = ends[0] - 1, ends[1] - 1
+    have, want = (layout.dims[old] if old >= 0 else 0), (dims[new] if new >= 0 else 0)
+    while have != want or old < 0 or new < 0:
+        if have < want:
+            old -= 1
+            have *= layout.dims[old] if old >= 0 else 0
+        else:
+            new -= 1
+            want *= dims[new] if new >= 0 else 0
+        if old < 0 or new < 0 or not have or not want:
+            msg = f"dims {layout.dims} cannot be regrouped into {dims} where one of them is 0"
+            raise MemdescError(msg)
+    return _Group(tuple(range(old, ends[0])), tuple(range(new, ends[1])))
+
+
+def _contiguous_stride(layout: Layout, group: tuple[int, ...]) -> int:
+    """Return the innermost stride of dims that are contiguous together; refuse other dims."""
+    for dim in group:
+        k = _axis_of(layout, dim)
+        axis, outer = layout.axes[k], layout.outer(k)
+        if outer.step > 1 or axis.padded != layout.dims[dim] or len(axis.dims) > 1:
+            msg = (
+                f"{dim_name(dim)} is blocked or padded, "
+                f"so it must keep its size {layout.dims[dim]}; reorder to a plain layout first"
+            )
+            raise MemdescError(msg)
+        if dim > group[0]:
+            before = layout.outer(_axis_of(layout, dim - 1))
+            if layout.dims[dim] * outer.stride != before.stride:
+                msg = (
+                    f"{dim_name(dim - 1)} has stride {before.stride}, "
+                    f"but {dim_name(dim)} inside it spans {layout.dims[dim]} * {outer.stride} "
+                    "elements; reorder to a contiguous layout first"
+                )
+                raise MemdescError(msg)
+    return layout.outer(_axis_of(layout, group[-1])).stride

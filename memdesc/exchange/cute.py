@@ -1,8 +1,8 @@
 """CuTe's layouts, `(2,(16,2),5,4):(640,(1,320),64,16)`.
 
-A mode for each dim: its digits from the innermost to the outermost, each with its stride in
+Each dim is a mode: its digits from the innermost to the outermost, each with its stride in
 elements. A coordinate of a mode is the mixed-radix number of its digits, the leftmost fastest.
-Extents are padded sizes: CuTe keeps the bounds of a tensor (predication) elsewhere. Sources:
+Extents are padded sizes; CuTe keeps the bounds of a tensor (predication) elsewhere. Sources:
 CUTLASS 4.2, `media/docs/cpp/cute/01_layout.md`, and pycute.
 """
 
@@ -23,12 +23,10 @@ if TYPE_CHECKING:
 
     from memdesc.exchange.system import Given
 
-__all__ = ["SYSTEM"]
-
 _NAME = "CuTe"
 _MAX_DEPTH = 64
-# an integer, also as CuTe prints static ones: _16
-_TOKEN = r"\s*(?:_?(?P<number>-?[0-9]{1,19})|(?P<mark>[(),]))\s*"  # noqa: S105 - no password
+# an integer, which CuTe prints as _16 if it is static
+_TOKEN = r"\s*(?:_?(?P<number>-?[0-9]{1,19})|(?P<mark>[(),]))\s*"  # noqa: S105 - not a password
 
 # a shape, a stride: an integer, or a tuple of them
 _Tree = int | list["_Tree"]
@@ -37,7 +35,7 @@ _Tree = int | list["_Tree"]
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     layout = desc.layout
     if layout.offset0:
-        reason = f"a layout starts at offset 0, not {layout.offset0}; the pointer has the offset"
+        reason = f"a layout starts at offset 0, not {layout.offset0}; add the offset to the pointer"
         raise cannot(_NAME, desc, reason)
     if axis := layout.fused():
         names = ", ".join(map(dim_name, axis.dims))
@@ -90,7 +88,7 @@ def _read(given: Given) -> MemoryDesc:
 
 
 def _blocks(axis: int, digits: list[tuple[int, int]]) -> list[Block]:
-    """Return the blocks of a mode, the largest step first; extents of 1 are digits only outside."""
+    """Return the blocks of a mode, largest step first, without inner ones of extent 1."""
     *inner, (count, outer) = digits
     blocks: list[Block] = []
     step = 1
@@ -102,19 +100,21 @@ def _blocks(axis: int, digits: list[tuple[int, int]]) -> list[Block]:
 
 
 def _pairs(text: str, shape: _Tree, stride: _Tree) -> list[tuple[_Tree, _Tree]]:
-    """Return the modes of a layout: shape and stride of each."""
+    """Return the shape and stride of each mode of a layout."""
     if isinstance(shape, int) and isinstance(stride, int):
         return [(shape, stride)]
     if isinstance(shape, int) or isinstance(stride, int) or len(shape) != len(stride):
-        raise not_understood(_NAME, text, "shape and stride are tuples of different forms")
+        raise not_understood(_NAME, text, "shape and stride are nested differently")
     return list(zip(shape, stride, strict=True))
 
 
 def _digits(text: str, shape: _Tree, stride: _Tree) -> Iterator[tuple[int, int]]:
-    """Yield extent and stride of each digit of a mode, the innermost first."""
+    """Yield extent and stride of each digit of a mode, innermost first."""
     if isinstance(shape, int) and isinstance(stride, int):
         if not 1 <= shape <= INT64_MAX or abs(stride) > INT64_MAX:
-            raise not_understood(_NAME, text, f"extent {shape} with stride {stride} is none")
+            raise not_understood(
+                _NAME, text, f"extent {shape} with stride {stride} is out of range"
+            )
         yield shape, stride
         return
     for extent, step in _pairs(text, shape, stride):
@@ -122,7 +122,7 @@ def _digits(text: str, shape: _Tree, stride: _Tree) -> Iterator[tuple[int, int]]
 
 
 def _parse(text: str, part: str) -> _Tree:
-    """Read integers in nested tuples; a comma behind the last one is Python's."""
+    """Read integers in nested tuples; as in Python, a comma may follow the last one."""
     open_tuples: list[list[_Tree]] = [[]]
     at, comma = 0, True
     while at < len(part):
@@ -133,11 +133,11 @@ def _parse(text: str, part: str) -> _Tree:
         at, mark = match.end(), match["mark"]
         if mark == ",":
             if comma:
-                raise not_understood(_NAME, text, "a comma follows no number")
+                raise not_understood(_NAME, text, "a comma must follow a number or a tuple")
             comma = True
         elif mark == ")":
             if len(open_tuples) == 1 or not open_tuples[-1]:
-                raise not_understood(_NAME, text, "a parenthesis closes no tuple of numbers")
+                raise not_understood(_NAME, text, "a parenthesis does not close a tuple of numbers")
             done = open_tuples.pop()
             open_tuples[-1].append(done)
             comma = False
@@ -151,7 +151,7 @@ def _parse(text: str, part: str) -> _Tree:
                 open_tuples[-1].append(int(match["number"]))
                 comma = False
     if len(open_tuples) > 1 or len(open_tuples[0]) != 1:
-        raise not_understood(_NAME, text, "shape and stride are one number or one tuple each")
+        raise not_understood(_NAME, text, "shape and stride are each one number or one tuple")
     return open_tuples[0][0]
 
 

@@ -1,7 +1,10 @@
 """MLIR's layouts: `linalg.pack`, affine maps, and memrefs with strides.
 
-A packed tensor and the results of a map are row-major arrays. Source: LLVM,
-`mlir/docs/Dialects/Builtin.md`; IREE 3.13 compiles and runs what is written here.
+A packed tensor and the results of a map are row-major arrays. In `linalg.pack` outer dim k of the
+result counts the whole tiles of dim `outer_dims_perm[k]`; the tiles `inner_tiles` of the dims
+`inner_dims_pos` follow, outermost first. Sources: LLVM, `mlir/docs/Dialects/Builtin.md` and
+`mlir/include/mlir/Dialect/Linalg/IR/LinalgRelayoutOps.td`; IREE 3.13 compiles and runs what is
+written here.
 """
 
 from __future__ import annotations
@@ -13,24 +16,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
-from memdesc.exchange.expressions import integers, parse
-from memdesc.exchange.index_maps import outputs_of, tag_of_outputs
-from memdesc.exchange.packs import checked_pack, pack_of, pack_of_tag, packed_shape, tag_of_pack
-from memdesc.exchange.strided import strides_of
-from memdesc.exchange.system import System, cannot, not_understood
+from memdesc.exchange.expressions import integers, outputs_of, parse, tag_of_outputs
+from memdesc.exchange.system import System, cannot, not_understood, strides_of
 from memdesc.infer_tag import dense_tag
+from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
     from memdesc.dtypes import DataType
     from memdesc.exchange.system import Given
 
-__all__ = ["SYSTEM"]
-
 _NAME = "MLIR"
 
-# data type -> MLIR's name, where it is another one; integers there have no sign unless they say so.
-# A type i1 does not say how many bits it has in memory.
+# data type -> MLIR's name if that differs. Integers there have no sign unless their name says so;
+# i1 does not say how many bits it takes in memory.
 _TYPES = {
     "f8_e5m2": "f8E5M2",
     "f8_e4m3": "f8E4M3FN",
@@ -49,6 +48,10 @@ _STRIDED = r"strided<\[(?P<strides>[^\]]*)\](?:\s*,\s*offset\s*:\s*(?P<offset>[-
 _MEMREF = rf"memref<\s*{_SHAPE}\s*(?:,\s*{_STRIDED}\s*)?>"
 _MAP = r"(?:#\w+\s*=\s*)?affine_map<\s*\((?P<names>[^()]*)\)\s*->\s*\((?P<outputs>.*)\)\s*>"
 
+_ATTRIBUTES = ("outer_dims_perm", "inner_dims_pos", "inner_tiles")
+# as printed, and in the generic form
+_LIST = r"=\s*(?:\[(?P<list>[^\]]*)\]|array<i64(?::(?P<array>[^>]*))?>)"
+
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     texts: list[str] = []
@@ -64,12 +67,12 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 
 
 def _packed(desc: MemoryDesc) -> tuple[str, ...]:
-    """Return a dense layout as attributes, as an operation, and as a map."""
+    """Return a dense layout as attributes, as an operation and as a map."""
     names = [f"d{dim}" for dim in range(desc.ndims)]
     outputs = ", ".join(outputs_of(_NAME, desc, names))
     outputs = outputs.replace(" // ", " floordiv ").replace(" % ", " mod ")
     affine_map = f"affine_map<({', '.join(names)}) -> ({outputs})>"
-    pack = pack_of_tag(dense_tag(desc.layout))
+    pack = _pack_of_tag(dense_tag(desc.layout))
     if pack is None:
         return (affine_map,)
     attributes = str(pack)
@@ -77,7 +80,7 @@ def _packed(desc: MemoryDesc) -> tuple[str, ...]:
     if kind not in _NAMES:
         return attributes, affine_map
     padding = f"padding_value(%zero : {kind}) " if desc.has_padding else ""
-    types = f"{_tensor(desc.dims, kind)} -> {_tensor(packed_shape(pack, desc.dims), kind)}"
+    types = f"{_tensor(desc.dims, kind)} -> {_tensor(_packed_shape(pack, desc.dims), kind)}"
     operation = f"%packed = linalg.pack %source {padding}{attributes} into %dest : {types}"
     return attributes, operation, affine_map
 
@@ -87,11 +90,13 @@ def _tensor(sizes: tuple[int, ...], kind: str) -> str:
 
 
 def _memref(desc: MemoryDesc) -> tuple[str, ...]:
-    """Return a layout without blocks as a memref, if its data type has a name."""
+    """Return a layout without blocks as a memref, if MLIR has a name for its data type."""
     strides = list(strides_of(_NAME, desc))
     kind = _TYPES.get(desc.dtype.name, desc.dtype.name)
     if kind not in _NAMES:
-        raise cannot(_NAME, desc, f"a memref of {desc.dtype} has no width in memory")
+        raise cannot(
+            _NAME, desc, f"a memref of {desc.dtype} does not say how wide its elements are"
+        )
     offset = f", offset: {desc.offset0}" if desc.offset0 else ""
     shape = "".join(f"{size}x" for size in desc.dims)
     return (f"memref<{shape}{kind}, strided<{strides}{offset}>>",)
@@ -103,7 +108,7 @@ def _read(given: Given) -> MemoryDesc:
         return _read_memref(given, match)
     if match := re.fullmatch(_MAP, text, re.DOTALL):
         return _read_map(given, match)
-    pack = pack_of(_NAME, given)
+    pack = _pack_of(given)
     if pack is None:
         reason = (
             "it is affine_map<(d0, d1) -> (..)>, memref<2x3xf32, strided<[3, 1]>>, or the "
@@ -113,12 +118,12 @@ def _read(given: Given) -> MemoryDesc:
     logical, packed = _types(given)
     dims = given.sizes(None if logical is None else logical.sizes)
     dtype = given.type(None if logical is None else logical.dtype)
-    pack = checked_pack(_NAME, given, pack, len(dims))
-    expected = _Type(packed_shape(pack, dims), dtype)
+    pack = _checked_pack(given, pack, len(dims))
+    expected = _Type(_packed_shape(pack, dims), dtype)
     if packed is not None and packed != expected:
         kind = _tensor(expected.sizes, _TYPES.get(dtype.name, dtype.name))
         raise not_understood(_NAME, text, f"the type of the packed tensor must be {kind}")
-    return memory_desc(dims, dtype, tag_of_pack(pack))
+    return memory_desc(dims, dtype, _tag_of_pack(pack))
 
 
 class _Type(NamedTuple):
@@ -129,7 +134,7 @@ class _Type(NamedTuple):
 
 
 def _types(given: Given) -> tuple[_Type | None, _Type | None]:
-    """Return the types of the tensor and of the packed one, if the string has them."""
+    """Return the types of the unpacked and the packed tensor, if the string has them."""
     text = given.text
     parts = re.findall(r"\btensor<([^<>]*)>", text)
     if not parts:
@@ -152,7 +157,7 @@ def _type(text: str, part: str) -> _Type:
 
 def _sizes(text: str, shape: str) -> tuple[int, ...]:
     if "?" in shape:
-        msg = f"{short_repr(text)} cannot be described: the sizes '?' are not known"
+        msg = f"{short_repr(text)} cannot be described: sizes given as '?' are not known"
         raise UnsupportedFormatError(msg)
     return tuple(int(size) for size in shape.split("x")[:-1])
 
@@ -169,10 +174,10 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
     dims, dtype = _sizes(text, match["shape"]), _dtype(text, match["type"])
     strides, offset = match["strides"], match["offset"] or "0"
     if "?" in f"{strides}{offset}":
-        msg = f"{short_repr(text)} cannot be described: the numbers '?' are not known"
+        msg = f"{short_repr(text)} cannot be described: numbers given as '?' are not known"
         raise UnsupportedFormatError(msg)
     if not re.fullmatch(r"-?[0-9]{1,18}", offset):
-        raise not_understood(_NAME, text, f"the offset {offset!r} is no integer")
+        raise not_understood(_NAME, text, f"the offset {offset!r} is not an integer")
     return memory_desc(
         given.sizes(dims),
         given.type(dtype),
@@ -192,6 +197,93 @@ def _read_map(given: Given, match: re.Match[str]) -> MemoryDesc:
     dims = given.sizes()
     nodes = results.elts if isinstance(results, ast.List) else []
     return memory_desc(dims, given.type(), tag_of_outputs(_NAME, text, nodes, names, dims))
+
+
+class _Pack(NamedTuple):
+    """The attributes of `linalg.pack`."""
+
+    outer_dims_perm: tuple[int, ...]
+    inner_dims_pos: tuple[int, ...]
+    inner_tiles: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return " ".join(
+            f"{name} = {list(value)}" for name, value in zip(_ATTRIBUTES, self, strict=True)
+        )
+
+
+def _pack_of_tag(tag: FormatTag) -> _Pack | None:
+    """Return the attributes that make a layout; None if a single operation cannot make it."""
+    outer = [digit.axis for digit in tag.digits if not digit.extent]
+    inner = [digit for digit in tag.digits if digit.extent]
+    positions = tuple(digit.axis for digit in inner)
+    is_packed = (
+        tag.digits[len(outer) :] == tuple(inner)
+        and len(tag.axes) == tag.ndims
+        and len(set(positions)) == len(positions)
+        and max(tag.align) == 1
+    )
+    return _Pack(tuple(outer), positions, tuple(d.extent for d in inner)) if is_packed else None
+
+
+def _pack_of(given: Given) -> _Pack | None:
+    """Read the attributes in a string; None if it has none."""
+    text = given.text
+    values = {}
+    for name in _ATTRIBUTES:
+        found = list(re.finditer(rf"\b{name}\s*{_LIST}", text))
+        if len(found) > 1:
+            raise not_understood(_NAME, text, f"it has {name} twice")
+        if found:
+            part = (found[0]["list"] or found[0]["array"] or "").strip()
+            if not re.fullmatch(r"([0-9]{1,18}(\s*,\s*[0-9]{1,18})*)?", part):
+                raise not_understood(_NAME, text, f"{name} must be integers, not {excerpt(part)}")
+            values[name] = tuple(int(number) for number in part.split(",")) if part else ()
+    if not values:
+        return None
+    if not {"inner_dims_pos", "inner_tiles"} <= {*values}:
+        raise not_understood(_NAME, text, "inner_dims_pos and inner_tiles belong together")
+    return _Pack(values.get("outer_dims_perm", ()), values["inner_dims_pos"], values["inner_tiles"])
+
+
+def _checked_pack(given: Given, pack: _Pack, ndims: int) -> _Pack:
+    """Return the attributes with the order of all outer dims filled in; refuse illegal ones."""
+    everyone = tuple(range(ndims))
+    perm = pack.outer_dims_perm or everyone
+    positions, tiles = pack.inner_dims_pos, pack.inner_tiles
+    if tuple(sorted(perm)) != everyone:
+        reason = f"outer_dims_perm {list(perm)} are not the dims 0 to {ndims - 1}, each once"
+        raise not_understood(_NAME, given.text, reason)
+    if (
+        len(positions) != len(tiles)
+        or len(set(positions)) < len(positions)
+        or not {*positions} <= {*everyone}
+        or min(tiles, default=1) < 1
+    ):
+        reason = (
+            f"inner_dims_pos {list(positions)} and inner_tiles {list(tiles)} must be dims of 0 to "
+            f"{ndims - 1}, each once, with a tile of 1 or more for each"
+        )
+        raise not_understood(_NAME, given.text, reason)
+    return _Pack(perm, positions, tiles)
+
+
+def _tag_of_pack(pack: _Pack) -> FormatTag:
+    """Return the tag of attributes."""
+    ndims = len(pack.outer_dims_perm)
+    tiles = dict(zip(pack.inner_dims_pos, pack.inner_tiles, strict=True))
+    digits = [Digit(dim, tiles.get(dim, 1), 0) for dim in pack.outer_dims_perm]
+    digits += [Digit(dim, 1, tile) for dim, tile in tiles.items() if tile > 1]
+    return FormatTag(tuple((dim,) for dim in range(ndims)), tuple(digits), (1,) * ndims)
+
+
+def _packed_shape(pack: _Pack, dims: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a packed tensor: the number of tiles of each dim, then the tiles."""
+    tiles = dict(zip(pack.inner_dims_pos, pack.inner_tiles, strict=True))
+    return (
+        *(-(-dims[dim] // tiles.get(dim, 1)) for dim in pack.outer_dims_perm),
+        *pack.inner_tiles,
+    )
 
 
 SYSTEM = System("mlir", "MLIR's linalg.pack, affine maps and memrefs", _write, _read)

@@ -1,4 +1,4 @@
-"""OpenVINO's layouts: data type, format and dims in one string, and in names of dumped files.
+"""OpenVINO's layouts: data type, format and dims in one string, or in the name of a dumped file.
 
 Source: OpenVINO 2025, intel_gpu `layout.cpp` (`to_short_string`) and `debug_helper.cpp`.
 """
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
     from memdesc.exchange.system import Given
 
-__all__ = ["SYSTEM"]
-
 _NAME = "openvino"
 _STRING = re.compile(
     r"(?P<dtype>\w+):(?P<format>\w+):(?P<dims>[0-9]{1,19}(?:x[0-9]{1,19})*)"
@@ -30,20 +28,20 @@ _FILE = re.compile(
     r".*?__(?P<dtype>[a-z0-9]+)__(?P<dims>[0-9]{1,19}(?:_[0-9]{1,19})*)__(?P<format>\w+)\.bin",
     re.DOTALL,
 )
-# A layout of three or two dims is a format of four: b, f, y, and x of 1.
+# A layout of three or two dims has a format of four: b, f, y and x, the missing ones 1.
 _MIN_NDIMS = 4
 _DYNAMIC = re.compile(r"\w+:\w+:.*(\?|\.\.|-1).*")
 
 
 def _write(desc: MemoryDesc, letters: str) -> tuple[str, ...]:
-    """Return the string of each of clDNN's names of a layout."""
+    """Return the string for each of clDNN's names of a layout."""
     del letters
     sizes = "x".join(map(str, desc.dims))
     names = [name.text for name in desc.tags() if name.vocabulary == "cldnn"]
-    # names of 2019 for blocked layouts (o_i_yx_i16_o16) behind those of today
+    # today's names for blocked layouts come before those of 2019 (o_i_yx_i16_o16)
     names.sort(key=lambda name: "sv" not in name)
     if not names:
-        raise cannot(_NAME, desc, "no format of its GPU plugin lays these dims out so")
+        raise cannot(_NAME, desc, "its GPU plugin has no format for this layout")
     kind = _OURS.get(desc.dtype.name, desc.dtype.name)
     return tuple(f"{kind}:{name}:{sizes}:nopad" for name in names)
 
@@ -52,19 +50,19 @@ def _read(given: Given) -> MemoryDesc:
     match = _STRING.fullmatch(given.text) or _FILE.fullmatch(re.split(r"[/\\]", given.text)[-1])
     if match is None:
         if _DYNAMIC.fullmatch(given.text):
-            msg = f"{short_repr(given.text)} has dims that are not known; give those of one run"
+            msg = f"{short_repr(given.text)} has dynamic dims; give the sizes of one run"
             raise UnsupportedFormatError(msg)
         reason = "it is type, format and dims, such as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'"
         raise not_understood(_NAME, given.text, reason)
     if match.groupdict().get("pad") not in {None, "nopad"}:
         msg = (
-            f"{short_repr(given.text)} says that dims are padded, and not by how much; "
-            "give strides, with the padded sizes"
+            f"{short_repr(given.text)} says that dims are padded, but not by how much; "
+            "give strides with the padded sizes"
         )
         raise UnsupportedFormatError(msg)
     sizes = tuple(int(size) for size in re.split("[x_]", match["dims"]))
     letters = dim_letters(match["format"])
-    # formats have four dims at least, and shapes may have fewer
+    # formats have at least four dims; shapes may have fewer
     if letters is not None and len(sizes) < len(letters) == _MIN_NDIMS:
         sizes += (1,) * (_MIN_NDIMS - len(sizes))
     try:
@@ -74,7 +72,7 @@ def _read(given: Given) -> MemoryDesc:
     return memory_desc(given.sizes(sizes), kind, match["format"])
 
 
-# our names of data types -> OpenVINO's, where they differ
+# our names of data types -> OpenVINO's if they differ
 _OURS = {
     "s4": "i4",
     "s8": "i8",

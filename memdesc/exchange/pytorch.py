@@ -1,7 +1,7 @@
 """PyTorch's layouts: memory formats, dim orders, sizes and strides, Inductor's `FixedLayout`.
 
-Source: PyTorch 2.13, `c10/core/MemoryFormat.h`, `torch/_inductor/ir.py`. A memory format says
-strides for given sizes; strides do not say one memory format where a size is 1, so all are written.
+Source: PyTorch 2.13, `c10/core/MemoryFormat.h`, `torch/_inductor/ir.py`. A memory format
+determines strides for given sizes; if a size is 1, strides may fit several, and all are written.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import UnsupportedFormatError, short_repr
 from memdesc.exchange.expressions import arguments, integer, integers, keywords, parse
-from memdesc.exchange.strided import order_of, strides_of
-from memdesc.exchange.system import System, cannot, not_understood
+from memdesc.exchange.system import System, cannot, not_understood, strides_of
 from memdesc.infer_tag import is_laid_out_by
 from memdesc.notation import parse_tag
 from memdesc.tags import LETTERS
@@ -24,11 +23,9 @@ if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
     from memdesc.exchange.system import Given
 
-__all__ = ["SYSTEM"]
-
 _NAME = "PyTorch"
 
-# torch's name -> data type; 4-bit elements are pairs or bytes there
+# torch's name -> data type; torch stores 4-bit elements in pairs or in bytes
 _TYPES = {
     f"torch.{dtype.numpy.name}": dtype for dtype in DATA_TYPES.values() if not dtype.is_packed
 }
@@ -38,17 +35,17 @@ _FORMATS = {
     "torch.channels_last": {4: "acdb"},
     "torch.channels_last_3d": {5: "acdeb"},
 }
-# of tensors without elements too; in channels_last these have strides of their own in torch
+# fits tensors without elements too; torch gives these other strides in channels_last
 _OF_ANY_SIZE = "torch.contiguous_format"
 _FIXED = r"\s*(\w+Layout)\s*\(.*\)\s*"
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     if desc.dtype.is_packed:
-        raise cannot(_NAME, desc, f"two elements of {desc.dtype} in a byte are no tensor there")
+        raise cannot(_NAME, desc, f"it has no tensors of {desc.dtype} with two elements in a byte")
     strides = strides_of(_NAME, desc)
     if any(stride < 0 for stride in strides):
-        raise cannot(_NAME, desc, f"strides {strides} must not be negative; flip() copies")
+        raise cannot(_NAME, desc, f"strides {strides} must not be negative; torch.flip() copies")
     found = [
         name
         for name, tags in _FORMATS.items()
@@ -56,7 +53,7 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
         and (name == _OF_ANY_SIZE or 0 not in desc.dims)
         and is_laid_out_by(desc.layout, parse_tag(tags[desc.ndims]))
     ]
-    order = order_of(desc, strides)
+    order = _order_of(desc, strides)
     if is_laid_out_by(desc.layout, parse_tag("".join(LETTERS[dim] for dim in order))):
         found.append(f"dim_order={order}")
     offset = desc.offset0
@@ -80,7 +77,9 @@ def _read(given: Given) -> MemoryDesc:
             raise not_understood(_NAME, text, f"it is for {counts} dims, not {len(dims)}")
         return memory_desc(dims, given.type(), _FORMATS[name][len(dims)])
     if text == "torch.preserve_format":
-        msg = f"{short_repr(text)} cannot be described: it stands for the layout of another tensor"
+        msg = (
+            f"{short_repr(text)} cannot be described: it stands for the layout of some other tensor"
+        )
         raise UnsupportedFormatError(msg)
     return _fixed(given) if re.fullmatch(_FIXED, text) else _strided(given)
 
@@ -115,7 +114,7 @@ def _strided(given: Given) -> MemoryDesc:
 
 
 def _fixed(given: Given) -> MemoryDesc:
-    """Read Inductor's FixedLayout, as it is printed."""
+    """Read Inductor's FixedLayout as it is printed."""
     text = given.text
     call = parse(_NAME, text)
     found = keywords(_NAME, text, call, ("size", "stride", "offset", "is_pinned"))
@@ -125,7 +124,7 @@ def _fixed(given: Given) -> MemoryDesc:
         or len(call.args) != 2  # noqa: PLR2004 - device and data type
         or not {"size", "stride"} <= {*found}
     ):
-        reason = "a decided layout is FixedLayout(device, dtype, size=[..], stride=[..])"
+        reason = "a layout with known strides is FixedLayout(device, dtype, size=[..], stride=[..])"
         raise not_understood(_NAME, text, reason)
     kind = ast.unparse(call.args[1])
     if kind not in _TYPES:
@@ -137,6 +136,11 @@ def _fixed(given: Given) -> MemoryDesc:
         strides=integers(_NAME, text, found["stride"]),
         offset0=integer(_NAME, text, found["offset"]) if "offset" in found else 0,
     )
+
+
+def _order_of(desc: MemoryDesc, strides: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the dims from outermost to innermost; equal strides are ordered by size."""
+    return tuple(sorted(range(desc.ndims), key=lambda dim: (-strides[dim], -desc.dims[dim], dim)))
 
 
 SYSTEM = System("pytorch", "PyTorch's memory formats, strides and FixedLayout", _write, _read)

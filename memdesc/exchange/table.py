@@ -1,40 +1,80 @@
-"""The table of systems, and the functions that look a system up in it."""
+"""The table of systems, and the functions that write and read with one of them."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
+from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc, checked_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
-from memdesc.exchange import arrow, cute, dlpack, mlir, names, ndarray, openvino, pytorch, tvm, xla
-from memdesc.exchange.system import MAX_TEXT, Given, cannot, not_understood
+from memdesc.exchange import cute, mlir, openvino, pytorch, tvm, xla
+from memdesc.exchange.system import MAX_TEXT, Given, System, cannot, not_understood, tag_of
 from memdesc.int64 import checked_ints
-from memdesc.layout import check_dims
+from memdesc.layout import check_dims, layout_by_tag
+from memdesc.names.onednn import CANONICAL
 from memdesc.names.registry import VOCABULARIES
+from memdesc.notation import parse_tag
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memdesc.exchange.system import System
+    from memdesc.names.vocabulary import Vocabulary
 
-__all__ = ["SYSTEMS", "from_notation", "to_notation", "written"]
 
-# A new system is one more entry; a new vocabulary is in VOCABULARIES.
+def _system_of(vocabulary: Vocabulary) -> System:
+    """Return a vocabulary as a system: it writes its names of a layout, canonical tags first."""
+    return System(
+        vocabulary.name,
+        f"names of {vocabulary.name}",
+        partial(_write, vocabulary),
+        partial(_read, vocabulary),
+    )
+
+
+def _write(vocabulary: Vocabulary, desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
+    names = [name for name in desc.tags() if name.vocabulary == vocabulary.name]
+    if not names:
+        tag = tag_of(vocabulary.name, desc)
+        raise cannot(vocabulary.name, desc, f"it has no name for {tag} of {desc.dtype}")
+    names.sort(key=lambda name: name.domain != CANONICAL)
+    return tuple(name.text for name in names)
+
+
+def _read(vocabulary: Vocabulary, given: Given) -> MemoryDesc:
+    dims, dtype = given.sizes(), given.type()
+    notation = vocabulary.by_bits.get(dtype.bits, {}).get(given.text)
+    tag = parse_tag(notation) if notation else vocabulary.parse(given.text)
+    if vocabulary.check_dims is not None and len(dims) == tag.ndims:
+        vocabulary.check_dims(given.text, dims, tag)
+    return MemoryDesc(dtype, layout_by_tag(tag, dims, given.text))
+
+
+def _write_notation(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
+    return (str(tag_of("memdesc", desc)),)
+
+
+def _read_any(given: Given) -> MemoryDesc:
+    return memory_desc(given.sizes(), given.type(), given.text)
+
+
+# reads what `memory_desc` reads, and writes str(FormatTag)
+_NOTATION = System("memdesc", "any name, and the notation of FormatTag", _write_notation, _read_any)
+
+
+# A new system is a further entry; vocabularies come from VOCABULARIES.
 SYSTEMS: dict[str, System] = {
     system.name: system
     for system in (
-        names.NOTATION,
-        *map(names.system_of, VOCABULARIES),
+        _NOTATION,
+        *map(_system_of, VOCABULARIES),
         cute.SYSTEM,
         xla.SYSTEM,
         pytorch.SYSTEM,
-        ndarray.SYSTEM,
         tvm.SYSTEM,
         mlir.SYSTEM,
-        dlpack.SYSTEM,
-        arrow.SYSTEM,
         openvino.SYSTEM,
     )
 }
@@ -52,20 +92,20 @@ def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) ->
     system : str
         A key of `SYSTEMS`: ``cute``, ``onednn``, ...
     letters : str, optional
-        What to call the dims, such as ``nchw``, where a notation calls them by letters; by default
-        those of the descriptor, else a, b, c, ...
+        What to call the dims, such as ``nchw``, in notations with letters; by default the letters
+        of the descriptor, or a, b, c, ...
 
     Returns
     -------
     str
-        The first where the system has several: of ``onednn`` the canonical tag.
+        The first string if the system has several; for ``onednn`` this is the canonical tag.
 
     Raises
     ------
     UnsupportedFormatError
         If the system cannot express exactly this layout; with the reason.
     MemdescError
-        If there is no such system, or the letters are not one for each dim, all different.
+        If there is no such system, or there is not a different letter for each dim.
 
     Examples
     --------
@@ -80,7 +120,7 @@ def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) ->
 def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tuple[str, ...]:
     """Return every string of a layout in the notation of a system, the best one first.
 
-    Parameters and errors are those of `to_notation`, which returns the first.
+    Parameters and errors are those of `to_notation`, which returns the first string.
 
     Examples
     --------
@@ -92,7 +132,7 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     found = _system(system)
     checked_desc("desc", desc)
     if desc.extra is not None:
-        reason = "compensation behind the elements is no part of it; see with_extra(None)"
+        reason = "it cannot describe compensation after the elements; see with_extra(None)"
         raise cannot(found.name, desc, reason)
     called = _letters(letters, desc.ndims) or _letters(desc.letters, desc.ndims)
     return found.write(desc, called or LETTERS[: desc.ndims])
@@ -115,20 +155,20 @@ def from_notation(
     system : str
         A key of `SYSTEMS`: ``cute``, ``onednn``, ...
     dims : iterable of int, optional
-        The logical sizes; needed where the notation does not hold them. CuTe's shapes are padded
-        sizes, and without dims all of them are data.
+        The logical sizes; needed if the notation does not contain them. CuTe's shapes are padded
+        sizes, which are all data unless dims are given.
     dtype : DataType, str or numpy dtype, optional
-        By default what the string says, and f32 where it says none.
+        By default the one in the string, or f32 if the string has none.
     letters : str, optional
-        The logical dims in order, such as ``nchw``, where a notation calls them by letters
-        whose order it does not say.
+        The logical dims in order, such as ``nchw``, for notations that name dims by letters but do
+        not give their order.
 
     Raises
     ------
     UnknownFormatError
-        If the string has another form, or contradicts the dims or the data type.
+        If the string does not have this form, or contradicts the dims or the data type.
     UnsupportedFormatError
-        If it describes no layout that a descriptor can have; with the reason.
+        If no descriptor can describe this layout; with the reason.
     MemdescError
         If there is no such system, or the layout is illegal for the dims.
 
@@ -164,7 +204,7 @@ def _system(name: str) -> System:
 
 
 def _letters(letters: str | None, ndims: int | None) -> str | None:
-    """Return letters for the dims in lower case; refuse others."""
+    """Return valid letters for the dims in lower case; refuse others."""
     if letters is None:
         return None
     if not isinstance(letters, str) or not (letters.isascii() and letters.isalpha()):

@@ -1,9 +1,9 @@
 """TVM's layouts: strings such as `NCHW16c`, and index maps.
 
-An upper-case letter is a dim, its blocks counted; `16c` is a block of it, `[2i4o]` are blocks as
-one physical dim. Each dim has one block at most; more are written as the lambda of an index map.
-Physical arrays are row-major, and sizes are rounded up to whole blocks. Source: TVM 0.27,
-`s_tir/data_layout.cc`, `tirx/ir/index_map.cc`.
+An upper-case letter is a dim, which counts its blocks; `16c` is a block of it, and `[2i4o]` are
+blocks as one physical dim. A dim has at most one block; layouts with more are written as the lambda
+of an index map. Physical arrays are row-major, and sizes are rounded up to whole blocks.
+Source: TVM 0.27, `s_tir/data_layout.cc`, `tirx/ir/index_map.cc`.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
 from memdesc.errors import UnsupportedFormatError, short_repr
-from memdesc.exchange.expressions import parse
-from memdesc.exchange.index_maps import outputs_of, tag_of_outputs
+from memdesc.exchange.expressions import outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import System, not_understood
 from memdesc.infer_tag import dense_tag
 from memdesc.names import onednn
@@ -24,8 +23,6 @@ from memdesc.tags import LETTERS, Digit, FormatTag
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
     from memdesc.exchange.system import Given
-
-__all__ = ["SYSTEM"]
 
 _NAME = "TVM"
 _BLOCK = "[0-9]{1,18}[a-z]"
@@ -61,8 +58,8 @@ def _read(given: Given) -> MemoryDesc:
     steps = dict.fromkeys(letters, 1)
     for extent, letter in found:
         if steps.get(letter, 0) != 1 and extent:
-            reason = f"{extent}{letter} is no first block of one of its dims"
-            hint = "TVM has one block for each dim; an index map can have more"
+            reason = f"{extent}{letter} is not the first block of one of its dims"
+            hint = "a string of TVM has at most one block for each dim; an index map can have more"
             raise not_understood(_NAME, text, f"{reason}; {hint}")
         if extent:
             steps[letter] = extent
@@ -94,7 +91,7 @@ def _logical(given: Given, text: str, outer: list[str]) -> str:
 
 
 def _read_map(given: Given) -> MemoryDesc:
-    """Read a lambda, alone or in the call that makes or prints a map."""
+    """Read a lambda, alone or inside the call that makes or prints a map."""
     text = given.text
     node = parse(_NAME, text)
     if isinstance(node, ast.Call) and len(node.args) == 1:
@@ -104,7 +101,7 @@ def _read_map(given: Given) -> MemoryDesc:
         raise not_understood(_NAME, text, reason)
     outputs = node.body.elts
     if any("axis_separator" in ast.unparse(output).lower() for output in outputs):
-        msg = f"{short_repr(text)} cannot be described: an axis separator makes a buffer of 2-D"
+        msg = f"{short_repr(text)} cannot be described: an axis separator makes the buffer 2-D"
         raise UnsupportedFormatError(msg)
     names = [argument.arg for argument in node.args.args]
     dims = given.sizes()

@@ -1,30 +1,217 @@
 """XLA's shapes with layouts, `bf16[64,32]{1,0:T(8,128)(2,1)}`.
 
-`{1,0}` lists dims from the most minor one. A tile `T(t1,..,tn)` replaces the last n physical dims
-d by ceil(d / t), and adds n dims of sizes t behind them; a further tile divides the last dims of
-the result. In a tile, `*` joins a dim with the next more minor one. Sources: OpenXLA,
+`{1,0}` lists the dims, most minor first. A tile `T(t1,..,tn)` replaces the last n physical dims d
+by ceil(d / t) and appends n dims of sizes t; a further tile divides the last dims of the result. In
+a tile, `*` joins a dim with the next more minor one. Sources: OpenXLA,
 `docs/tiled_layout.md` and `xla/layout.h`; jaxlib 0.8 parses and prints the same strings.
 """
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
-from memdesc.exchange.system import System, not_understood, tag_of
-from memdesc.exchange.tiles import NAME, PhysicalDim, check_tag, tag_of_dims, tiled, tiles_of
+from memdesc.exchange.system import System, cannot, not_understood, tag_of
+from memdesc.layout import dim_name
+from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
     from memdesc.dtypes import DataType
     from memdesc.exchange.system import Given
 
-__all__ = ["SYSTEM"]
+_NAME = "XLA"
+# Each tile of swizzled blocks may double the number of physical dims.
+_MAX_DIMS = 256
 
-# data type -> XLA's name, where it is another one (xla_data.proto)
+
+class _PhysicalDim(NamedTuple):
+    """A physical dim: a digit of dims indexed as one; `is_outer` if it is the unbounded one."""
+
+    dims: tuple[int, ...]
+    step: int
+    extent: int
+    is_outer: bool
+
+
+def _check_tag(desc: MemoryDesc, tag: FormatTag) -> None:
+    """Refuse what tiles cannot express: alignments, and blocks outside whole dims."""
+    for axis, align in enumerate(tag.align):
+        if align > 1:
+            name = dim_name(tag.axes[axis][0])
+            raise cannot(_NAME, desc, f"{name} is aligned to {align}, and only tiles pad")
+    steps: set[int] = set()
+    has_inner = False
+    for axis, _, extent in tag.digits:
+        name = dim_name(tag.axes[axis][0])
+        if bool(extent) != (axis in steps):
+            raise cannot(_NAME, desc, f"a block of {name} is outside its whole blocks")
+        if not extent and has_inner:
+            raise cannot(_NAME, desc, f"{name} is inside the blocks of another dim")
+        steps.add(axis)
+        has_inner = has_inner or extent > 0
+
+
+def _tiles_of(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[list[str]]:
+    """Return the tiles of a tag whose outer digits are in this order, outermost first."""
+    steps = [[digit.step for digit in tag.digits if digit.axis == axis] for axis in outer]
+    if any(each != sorted(each, reverse=True) for each in steps):
+        return _swizzled_tiles(desc, tag, outer)
+    return _nested_tiles(tag, outer)
+
+
+def _nested_tiles(tag: FormatTag, outer: list[int]) -> list[list[str]]:
+    """Return the tiles of nested blocks: a tile of all blocks, then further ones inside it.
+
+    Consecutive blocks that are in the physical order of their dims are made by one tile.
+    """
+    place = {axis: k for k, axis in enumerate(outer)}
+    runs: list[list[Digit]] = []
+    for digit in tag.digits:
+        if digit.extent:
+            if not runs or place[digit.axis] <= place[runs[-1][-1].axis]:
+                runs.append([])
+            runs[-1].append(digit)
+    is_tiled = [tag.block_sizes[axis] > 1 or len(tag.axes[axis]) > 1 for axis in outer]
+    if not any(is_tiled):
+        return []
+    left = [tag.block_sizes[axis] for axis in outer]
+    first = is_tiled.index(True)
+    tiles = [
+        part
+        for axis, size in zip(outer[first:], left[first:], strict=True)
+        for part in ["*"] * (len(tag.axes[axis]) - 1) + [str(size)]
+    ]
+    found = [tiles]
+    for run in runs[:-1]:
+        first = next(k for k, size in enumerate(left) if size > 1)
+        for digit in run:
+            left[place[digit.axis]] //= digit.extent
+        found.append(list(map(str, left[first:])))
+    return found
+
+
+class _Part(NamedTuple):
+    """A physical dim during the search for tiles: digits of an axis; extent 0 if unbounded."""
+
+    axis: int
+    step: int
+    extent: int
+
+
+def _swizzled_tiles(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[list[str]]:
+    """Return the tiles of blocks in any order.
+
+    A tile moves the lowest digits of some dims behind all other dims. So for each block, in memory
+    order, the digits up to it are moved out of the dim that has them; consecutive blocks whose dims
+    are in order are moved by one tile.
+    """
+    dims = [_Part(axis, 1, 0) for axis in outer]
+    tiles: list[list[str]] = []
+    sizes: dict[int, int] = {}
+
+    def close() -> None:
+        fused = [k for k, dim in enumerate(dims) if not tiles and len(tag.axes[dim.axis]) > 1]
+        first = min([*sizes, *fused])
+        tile: list[str] = []
+        for k in range(first, len(dims)):
+            tile += ["*"] * (len(tag.axes[dims[k].axis]) - 1 if not tiles else 0)
+            tile.append(str(sizes.get(k, 1)))
+        tiles.append(tile)
+        inner = [dims[k]._replace(extent=sizes.get(k, 1)) for k in range(first, len(dims))]
+        for k, size in sizes.items():
+            axis, step, extent = dims[k]
+            dims[k] = _Part(axis, step * size, extent // size)
+        dims.extend(inner)
+        sizes.clear()
+        if len(dims) > _MAX_DIMS:
+            raise cannot(
+                _NAME, desc, f"its swizzled blocks need tiles of more than {_MAX_DIMS} dims"
+            )
+
+    def find(digit: Digit) -> int:
+        return next(
+            k
+            for k, (axis, step, extent) in enumerate(dims)
+            if axis == digit.axis
+            and step <= digit.step
+            and (not extent or digit.step < step * extent)
+        )
+
+    for digit in tag.digits:
+        if not digit.extent:
+            continue
+        if sizes and find(digit) <= max(sizes):
+            close()
+        at = find(digit)
+        sizes[at] = digit.step * digit.extent // dims[at].step
+    close()
+    return tiles
+
+
+def _tiled(text: str, dims: list[_PhysicalDim], tile: list[str]) -> list[_PhysicalDim]:
+    """Return the physical dims after a tile: untouched dims, numbers of tiles, and the tile."""
+    sizes = [part.strip() for part in tile]
+    if not all(re.fullmatch(r"\*|[1-9][0-9]{0,17}", size) for size in sizes) or sizes[-1] == "*":
+        reason = f"a tile is sizes of 1 or more, or * before another one, not ({','.join(tile)})"
+        raise not_understood(_NAME, text, reason)
+    if len(sizes) > len(dims):
+        msg = (
+            f"{short_repr(text)} cannot be described: the tile ({','.join(sizes)}) pads dims that "
+            f"the array does not have; add dims of size 1 in front until it has {len(sizes)}"
+        )
+        raise UnsupportedFormatError(msg)
+    front, rest = dims[: -len(sizes)], dims[-len(sizes) :]
+    outer, inner, joined = [], [], []
+    for dim, size in zip(rest, sizes, strict=True):
+        joined.append(dim)
+        if size == "*":
+            continue
+        whole, part = _divided(text, _joined(text, joined), int(size))
+        outer.append(whole)
+        inner.append(part)
+        joined = []
+    return [*front, *outer, *inner]
+
+
+def _joined(text: str, dims: list[_PhysicalDim]) -> _PhysicalDim:
+    if len(dims) == 1:
+        return dims[0]
+    if not all(dim.is_outer and dim.step == 1 and len(dim.dims) == 1 for dim in dims):
+        msg = f"{short_repr(text)} cannot be described: * joins dims that are already tiled"
+        raise UnsupportedFormatError(msg)
+    logical = tuple(dim.dims[0] for dim in dims)
+    return _PhysicalDim(logical, 1, prod(dim.extent for dim in dims), is_outer=True)
+
+
+def _divided(text: str, dim: _PhysicalDim, size: int) -> tuple[_PhysicalDim, _PhysicalDim]:
+    """Divide a physical dim by one of a tile's sizes."""
+    if not dim.is_outer and dim.extent % size:
+        msg = (
+            f"{short_repr(text)} cannot be described: a tile of {size} pads the inside of another, "
+            f"of extent {dim.extent} in {dim_name(dim.dims[0])}"
+        )
+        raise UnsupportedFormatError(msg)
+    whole = _PhysicalDim(dim.dims, dim.step * size, -(-dim.extent // size), dim.is_outer)
+    return whole, _PhysicalDim(dim.dims, dim.step, size, is_outer=False)
+
+
+def _tag_of_dims(dims: list[_PhysicalDim]) -> FormatTag:
+    """Return the tag of physical dims, given outermost first."""
+    axes = tuple(sorted({dim.dims for dim in dims if dim.is_outer}))
+    digits = tuple(
+        Digit(axes.index(dim.dims), dim.step, 0 if dim.is_outer else dim.extent)
+        for dim in dims
+        if dim.is_outer or dim.extent > 1
+    )
+    return FormatTag(axes, digits, (1,) * len(axes))
+
+
+# data type -> XLA's name if it differs (xla_data.proto)
 _TYPES = {
     "f8_e5m2": "f8e5m2",
     "f8_e4m3": "f8e4m3fn",
@@ -40,22 +227,22 @@ _SHAPE = r"\s*(?P<type>[a-z][a-z0-9]*)\[(?P<dims>[^\]]*)\]\s*(?:\{(?P<layout>.*)
 _INTS = r"\s*[0-9]{1,18}\s*(?:,\s*[0-9]{1,18}\s*)*"
 _SUFFIX = r"\s*(?P<kind>SC|[DTL#*ESPM])(?P<groups>(?:\s*\((?:[^()]|\([^()]*\))*\))+)"
 
-# suffix -> why a shape that has it is no descriptor
+# suffix -> why no descriptor can describe a shape with it
 _REFUSED = {
-    "D": "dim level types (D) other than dense are of sparse arrays",
-    "#": "an index type (#) is of sparse arrays",
-    "*": "a pointer type (*) is of sparse arrays",
-    "P": "a physical shape (P) is of sparse arrays",
+    "D": "only sparse arrays have dim level types (D) other than dense",
+    "#": "only sparse arrays have an index type (#)",
+    "*": "only sparse arrays have a pointer type (*)",
+    "P": "only sparse arrays have a physical shape (P)",
     "SC": "a split configuration (SC) spreads the array over several memories",
 }
 
 
 def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
-    tag = tag_of(NAME, desc)
-    check_tag(desc, tag)
+    tag = tag_of(_NAME, desc)
+    _check_tag(desc, tag)
     outer = [digit.axis for digit in tag.digits if not digit.extent]
     minor_to_major = [dim for axis in reversed(outer) for dim in reversed(tag.axes[axis])]
-    tiles = "".join(f"({','.join(tile)})" for tile in tiles_of(desc, tag, outer))
+    tiles = "".join(f"({','.join(tile)})" for tile in _tiles_of(desc, tag, outer))
     suffix = f"T{tiles}" if tiles else ""
     suffix += f"E({desc.dtype.bits})" if desc.dtype.is_packed else ""
     kind = _TYPES.get(desc.dtype.name, desc.dtype.name)
@@ -68,7 +255,7 @@ def _read(given: Given) -> MemoryDesc:
     match = re.fullmatch(_SHAPE, text)
     if match is None:
         example = "f32[2,17,5,4]{3,2,1,0:T(16,1,1)}"
-        raise not_understood(NAME, text, f"it is one array shape, such as {example}")
+        raise not_understood(_NAME, text, f"it is one array shape, such as {example}")
     dtype = _type(text, match["type"])
     dims = given.sizes(_sizes(text, match["dims"]))
     order, _, suffixes = (match["layout"] or "").partition(":")
@@ -76,15 +263,15 @@ def _read(given: Given) -> MemoryDesc:
     if match["layout"] is not None:
         minor_to_major = _ints(text, order) if order.strip() else ()
         if sorted(minor_to_major) != physical:
-            reason = f"{{{order}}} is no order of dims 0 to {len(dims) - 1}, the most minor first"
-            raise not_understood(NAME, text, reason)
+            reason = f"{{{order}}} must list dims 0 to {len(dims) - 1} once each, most minor first"
+            raise not_understood(_NAME, text, reason)
         physical = list(reversed(minor_to_major))
-    found = [PhysicalDim((dim,), 1, dims[dim], is_outer=True) for dim in physical]
+    found = [_PhysicalDim((dim,), 1, dims[dim], is_outer=True) for dim in physical]
     tail, bits = 1, 0
     for kind, groups in _suffixes(text, suffixes):
         if kind == "T":
             for tile in groups:
-                found = tiled(text, found, tile.split(","))
+                found = _tiled(text, found, tile.split(","))
         elif kind == "L":
             tail = _one(text, groups)
         elif kind == "E":
@@ -92,11 +279,11 @@ def _read(given: Given) -> MemoryDesc:
         else:
             _check_suffix(text, kind, groups)
     _check_bits(text, dtype, bits)
-    desc = memory_desc(dims, given.type(dtype), tag_of_dims(found))
+    desc = memory_desc(dims, given.type(dtype), _tag_of_dims(found))
     if tail > 1 and desc.padded_nelems % tail:
         msg = (
             f"{short_repr(text)} cannot be described: L({tail}) pads the whole buffer of "
-            f"{desc.padded_nelems} elements behind its end"
+            f"{desc.padded_nelems} elements at its end"
         )
         raise UnsupportedFormatError(msg)
     return desc
@@ -124,24 +311,24 @@ def _sizes(text: str, part: str) -> tuple[int, ...]:
 
 def _ints(text: str, part: str) -> tuple[int, ...]:
     if not re.fullmatch(_INTS, part):
-        raise not_understood(NAME, text, f"expected integers and commas, found {excerpt(part)}")
+        raise not_understood(_NAME, text, f"expected integers and commas, found {excerpt(part)}")
     return tuple(map(int, part.split(",")))
 
 
 def _suffixes(text: str, part: str) -> list[tuple[str, list[str]]]:
-    """Split what follows the order of dims: each suffix with the insides of its parentheses."""
+    """Split what follows the order of dims into suffixes, each with the text in its parentheses."""
     found: list[tuple[str, list[str]]] = []
     at = 0
     part = part.rstrip()
     while at < len(part):
         match = re.compile(_SUFFIX).match(part, at)
         if match is None:
-            raise not_understood(NAME, text, f"expected a suffix, found {excerpt(part[at:])}")
+            raise not_understood(_NAME, text, f"expected a suffix, found {excerpt(part[at:])}")
         groups = re.findall(r"\(((?:[^()]|\([^()]*\))*)\)", match["groups"])
         if len(groups) > 1 and match["kind"] != "T":
-            raise not_understood(NAME, text, f"suffix {match['kind']} has several values")
+            raise not_understood(_NAME, text, f"suffix {match['kind']} has several values")
         if match["kind"] in dict(found):
-            raise not_understood(NAME, text, f"it has suffix {match['kind']} twice")
+            raise not_understood(_NAME, text, f"it has suffix {match['kind']} twice")
         found.append((match["kind"], groups))
         at = match.end()
     return found
@@ -150,18 +337,18 @@ def _suffixes(text: str, part: str) -> list[tuple[str, list[str]]]:
 def _one(text: str, groups: list[str]) -> int:
     values = _ints(text, groups[0])
     if len(values) > 1:
-        raise not_understood(NAME, text, f"expected one integer, found {excerpt(groups[0])}")
+        raise not_understood(_NAME, text, f"expected one integer, found {excerpt(groups[0])}")
     return values[0]
 
 
 def _check_suffix(text: str, kind: str, groups: list[str]) -> None:
-    """Refuse suffixes that are no layout; a memory space (S) says where, not how, data lie."""
+    """Refuse suffixes beyond the layout; a memory space (S) does not change it and is ignored."""
     if kind in {"S", "M"}:
         value = _one(text, groups)
         if kind == "M" and value:
             msg = (
-                f"{short_repr(text)} cannot be described: {value} bytes of metadata (M) lie in "
-                "front of the elements"
+                f"{short_repr(text)} cannot be described: {value} bytes of metadata (M) "
+                "precede the elements"
             )
             raise UnsupportedFormatError(msg)
         return
@@ -172,7 +359,7 @@ def _check_suffix(text: str, kind: str, groups: list[str]) -> None:
 
 
 def _check_bits(text: str, dtype: DataType, bits: int) -> None:
-    """Refuse elements that are stored in another width; without E, 4-bit ones take a byte each."""
+    """Refuse elements stored with another width; without E, each 4-bit element takes a byte."""
     stored = bits or max(dtype.bits, 8)
     if stored != dtype.bits:
         hint = "; packed ones have E(4)" if dtype.is_packed else ""

@@ -1,14 +1,13 @@
 """Names of layouts: a file for each vocabulary, and functions that search all of them.
 
 `onednn`, `cldnn`, `mace`, `weights`, `tensorrt`, `acl`, `ascend`, `ncnn`, `mnn` and `tflite_gpu`
-are vocabularies, `images` are the types of 2-D images. To add a vocabulary, write a file with a
-`VOCABULARY`, of `rows` if it is a table, and put that into `registry.VOCABULARIES`.
+are vocabularies; `images` has the types of 2-D images. To add a vocabulary, write a file with a
+`VOCABULARY` (made by `vocabulary.Table` if it is a table), and add it to `registry.VOCABULARIES`.
 """
 
 from memdesc.names.images import is_image
-from memdesc.names.meta import expand_meta_tag
 from memdesc.names.registry import Name, dim_letters, known_names
-from memdesc.names.resolve import resolve, resolve_image
+from memdesc.names.resolve import expand_meta_tag, resolve, resolve_image
 from memdesc.names.suggest import did_you_mean, siblings, suggest
 
 __all__ = [

@@ -1,17 +1,15 @@
 """Weight formats of the Arm Compute Library: `OHWIo4`, `OHWIo8i4`.
 
-`OHWIo<A>i<B>` has blocks of A output channels around blocks of B input channels. The names that
-end with `_bf16` are for elements of bf16. Source: Compute Library, `arm_gemm.hpp`, `WeightFormat`.
+`OHWIo<A>i<B>` has blocks of A output channels around blocks of B input channels. Names that end
+with `_bf16` are for bf16 elements. Source: Compute Library, `arm_gemm.hpp`, `WeightFormat`.
 """
 
 from __future__ import annotations
 
-from memdesc.names.rows import ANY_WIDTH, Row, Table
-
-__all__ = ["VOCABULARY"]
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 
 _BF16_BITS = 16
-# sizes of blocks of input channels -> of output channels
+# block size of input channels -> block sizes of output channels
 _BLOCKS = {
     1: (2, 4, 8, 16, 32, 64, 128),
     2: (4, 8, 16, 32, 64),

@@ -1,21 +1,19 @@
 """Formats of Ascend NPUs: `NC1HWC0`, `FRACTAL_Z`, `FRACTAL_NZ`.
 
-C0 is 16 for elements of 16 bits and wider, and 32 for those of 8. Source: graphengine of Ascend
+C0 is 32 for 8-bit elements, and 16 for wider ones. Source: graphengine of Ascend
 910, `formats/format_transfers`, and `GetCubeSizeByDataType`.
 """
 
 from __future__ import annotations
 
-from memdesc.names.rows import Row, Table
-
-__all__ = ["VOCABULARY"]
+from memdesc.names.vocabulary import Row, Table
 
 # bits of an element -> C0
 _C0 = {8: 32, 16: 16, 32: 16, 64: 16}
 
 
 def _row(letters: str, domain: str, tag: str) -> Row:
-    """Return a row for all widths; `{c0}` stands for C0."""
+    """Return a row with a tag for each width; `{c0}` stands for C0."""
     return Row(letters, domain, {bits: tag.format(c0=c0) for bits, c0 in _C0.items()})
 
 
@@ -29,7 +27,7 @@ _ROWS = {
 }
 _REFUSED = {
     "C1HWNCoC0": (
-        "it spreads each channel over a diagonal of a block of Co by C0, most of which is zeros; "
+        "it puts each channel on the diagonal of a block of Co by C0, which is mostly zeros; "
         "describe the plain weights"
     ),
 }

@@ -1,10 +1,9 @@
 """clDNN / OpenVINO GPU names: `b_fs_yx_fsv16`, `os_is_yx_isa8_osv8_isv4`.
 
-A name is outer tokens, outermost first (`fs` is sliced, its block follows; `yxs`
-slices the run y, x as one index), then blocks, outermost first (`sa` levels
-before `sv` levels), then `__ai8` alignments. Sources: OpenVINO intel_gpu
-`format.cpp` (2025), clDNN `tensor.hpp` (2019), and where the tables and the
-kernels disagree (`fetch_weights.cl`, `fetch_data.cl`), the kernels.
+A name has outer tokens, outermost first (`fs` is sliced, and its block follows; `yxs` slices y, x
+as one index), then blocks, outermost first (`sa` levels before `sv` levels), then alignments such
+as `__ai8`. Sources: OpenVINO intel_gpu `format.cpp` (2025), clDNN `tensor.hpp` (2019); where the
+tables and the kernels (`fetch_weights.cl`, `fetch_data.cl`) disagree, the kernels.
 """
 
 from __future__ import annotations
@@ -18,19 +17,17 @@ from memdesc.names.vocabulary import Vocabulary, read_names
 from memdesc.notation import parse_tag
 from memdesc.tags import LETTERS, FormatTag
 
-__all__ = ["VOCABULARY", "check_dims", "domain", "letters", "parse", "refuse"]
-
-# Letters of dims: batch, feature, group, output and input features, spatial dims x to u.
+# Letters of dims: batch, feature, group, output and input feature, and the spatial dims x to u.
 _DIMS = "bfgoixyzwuv"
 _OUTER = rf"(?P<dims>[{_DIMS}]+)(?P<sliced>s?)(?P<align>[0-9]*)"
 _INNER = rf"(?P<dims>[{_DIMS}]+)s[av](?P<extent>[0-9]+)"
 _ALIGN = rf"a(?P<dims>[{_DIMS}])(?P<align>[0-9]+)"
-# A name of this system contains an inner token (fs_yx), or an alignment of a dim that is named by a
-# letter (ab__ai8; ab__b8 is the canonical notation).
+# Names of this system contain a token separator (fs_yx), or an alignment with an `a` (ab__ai8; the
+# canonical notation is ab__b8).
 _SPELLING = r"[^_]_[^_]|__a[a-z]"
 
 _SPATIAL = ("", "yx", "zyx", "wzyx", "uwzyx", "vuwzyx")
-# the letters that are present -> (domain, the letters in logical order)
+# the letters present -> (domain, letters in logical order)
 _LETTERS = {
     **{frozenset("bf" + spatial): ("data", "bf" + spatial) for spatial in _SPATIAL},
     **{frozenset("oi" + spatial): ("weights", "oi" + spatial) for spatial in _SPATIAL[:3]},
@@ -41,15 +38,15 @@ _LETTERS = {
     frozenset("bx"): ("data", "bx"),  # 2019: x is the flattened plane
 }
 
-# Names with another spelling of the same layout inside the grammar.
+# Names of layouts that have another spelling within the grammar.
 _RENAMED = {
     "bfyx_f16": "b_fs_yx_fsv16",
     "o_i_yx_i16_o16": "os_is_yx_isv16_osv16",
     "byxf_af32": "byxf__af32",
-    "bs_f_bsv16": "bs_f_bsv16__af8",  # the kernels round f up to 8, the traits do not
+    "bs_f_bsv16": "bs_f_bsv16__af8",  # the kernels round f up to 8, unlike the traits
     "bs_x_bsv16": "bs_x_bsv16__ax8",
 }
-# Names outside the grammar, or inside it with another meaning -> the canonical notation.
+# Names outside the grammar, or with another meaning than by the grammar -> canonical notation.
 _IRREGULAR = {
     "bf8_xy16": "aB(CD)8b16(cd)",
     "bf_lyx_yx": "abcdef",
@@ -61,21 +58,21 @@ _IRREGULAR = {
     "os_is_yx_isa8_osv8_isv4_swizzled_by_4": "A4a/1Bcd8b8a/4.4b",
     "os_is_osv32_isv32_swizzled_by_4": "ABcd4a/1.8b8a/4.4b",
 }
-# Names that lay 4-bit elements out differently -> the canonical notation for these.
+# Names with a different layout for 4-bit elements -> its canonical notation.
 _FOUR_BIT = {
     "os_iyx_osv16": "ABcd16a2b",
     "os_iyx_osv32": "Abcd16a/1.2a/16",
     "os_iyx_osv64": "Abcd2a/32.16a/1.2a/16",
 }
 
-_NO_REORDER = "which no reorder can make; describe the plain"
+_NO_REORDER = "which a reorder cannot make; describe the plain"
 _WINOGRAD = f"it holds transformed 3x3 filters, {_NO_REORDER} filter, such as 'oiyx'"
 _ONE_BIT = (
     "it packs one-bit values, and there is no one-bit data type; "
     "the nearest layout of whole elements is"
 )
 _IMAGE = "it is an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)"
-# Names that are no layout of elements -> the reason.
+# Names that are not layouts of elements -> the reason.
 _REFUSED = {
     "winograd_2x3_s1_data": (
         f"it holds transformed input tiles, {_NO_REORDER} tensor, such as 'bfyx'"
@@ -86,7 +83,7 @@ _REFUSED = {
     "image_2d_weights_winograd_6x3_s1_fbxyb": _WINOGRAD,
     "image_2d_weights_winograd_6x3_s1_xfbyb": _WINOGRAD,
     "nv12": (
-        "it is a video surface whose planes differ in size, and reading it converts colours; "
+        "it is a video surface whose planes have different sizes, and reading it converts colours; "
         "convert it to 'byxf' first"
     ),
     "lstm_weights_dio": (
@@ -94,7 +91,7 @@ _REFUSED = {
     ),
     "b_fs_yx_32fp": f"{_ONE_BIT} 'b_fs_yx_fsv32'",
     "os_is_yx_osv32_isv32p": f"{_ONE_BIT} 'ABcd32a32b'",
-    "custom": "it stands for any descriptor, built at run time; give its tag or strides",
+    "custom": "it stands for any descriptor that is built at run time; give its tag or strides",
     "image_2d_weights_c4_fyx_b": _IMAGE,
     "image_2d_weights_c1_b_fyx": _IMAGE,
     "image_2d_rgba": _IMAGE,
@@ -109,7 +106,7 @@ def domain(name: str) -> str:
 
 
 def letters(name: str) -> str:
-    """Return the logical dims as a name calls them; empty where it says nothing."""
+    """Return what a name calls the logical dims; empty if it does not say."""
     return _family(name)[1]
 
 
@@ -119,9 +116,9 @@ def parse(name: str) -> FormatTag:
     Raises
     ------
     UnsupportedFormatError
-        If the name is known, but no layout of elements; with the reason.
+        If the name is known, but does not name a layout of elements; with the reason.
     UnknownFormatError
-        If it is no name by the grammar.
+        If the grammar does not allow it.
     """
     refuse(name)
     canonical = _IRREGULAR.get(name) or _translate(_RENAMED.get(name, name))
@@ -132,7 +129,7 @@ def parse(name: str) -> FormatTag:
 
 
 def refuse(name: str) -> None:
-    """Refuse the names that are no layout of elements.
+    """Refuse names that are not layouts of elements.
 
     Raises
     ------
@@ -145,7 +142,7 @@ def refuse(name: str) -> None:
 
 
 def check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
-    """Refuse the sizes, as many as the name has dims, for which it is no layout of digits.
+    """Refuse sizes, one for each dim, for which a name is not a layout of digits.
 
     Raises
     ------
@@ -156,7 +153,7 @@ def check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
     if "iy_xs_os_xsv2_" in name and dims[-1] % 2:
         msg = (
             f"{name!r} with odd x = {dims[-1]}: the kernels store the unpaired last column apart, "
-            "which no strides describe; pad x to an even size"
+            "which strides cannot describe; pad x to an even size"
         )
         raise UnsupportedFormatError(msg)
     if name == "os_is_osv32_isv32_swizzled_by_4" and dims[2:] != (1, 1):
@@ -166,7 +163,7 @@ def check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
 
 def _family(name: str) -> tuple[str, str]:
     """Return the domain and the logical letters of a name."""
-    # remove all but the letters of dims: blocks (sv16), alignments, and the s of sliced dims
+    # keep the letters of dims; drop blocks (sv16), alignments, and the s of sliced dims
     present = frozenset(
         re.sub(r"s[av][0-9]+p?|_swizzled_by_|__a|[^a-z]|s", "", _RENAMED.get(name, name))
     )
@@ -174,14 +171,14 @@ def _family(name: str) -> tuple[str, str]:
 
 
 class _Tokens(NamedTuple):
-    """A name taken apart."""
+    """The parts of a name."""
 
     outer: list[tuple[str, bool]]
     """Dims of each outer token, outermost first, and whether they are sliced."""
     inner: list[tuple[str, str]]
     """Dims and extent of each block, outermost first."""
     align: dict[str, str]
-    """Dim to the multiple that its extent is rounded up to."""
+    """For a dim, the multiple to which its extent is rounded up."""
 
 
 def _translate(name: str) -> str:
@@ -202,7 +199,7 @@ def _translate(name: str) -> str:
 
 
 def _split(name: str) -> _Tokens:
-    """Take a name apart; refuse a token that fits nowhere."""
+    """Split a name into its parts; refuse a token that is none of them."""
     body, *aligned = name.split("__")
     outer: list[tuple[str, bool]] = []
     inner: list[tuple[str, str]] = []
@@ -217,28 +214,28 @@ def _split(name: str) -> _Tokens:
         else:
             reason = (
                 f"{short_repr(token)} is neither an outer part such as 'fs' or 'yx' "
-                "nor, behind those, a block such as 'fsv16'"
+                "nor, after those, a block such as 'fsv16'"
             )
             raise _error(name, reason)
     for token in aligned:
         match = re.fullmatch(_ALIGN, token)
         if match is None:
-            raise _error(name, f"{short_repr('__' + token)} is no alignment such as '__ai8'")
+            raise _error(name, f"{short_repr('__' + token)} is not an alignment such as '__ai8'")
         if match["dims"] in align or not any(match["dims"] in dims for dims, _ in outer):
-            reason = f"'__{token}' must align a dim that the name has, and only once"
+            reason = f"'__{token}' must align a dim of the name, and only once"
             raise _error(name, reason)
         align[match["dims"]] = match["align"]
     return _Tokens(outer, inner, align)
 
 
 def _logical_order(name: str, tokens: _Tokens) -> str:
-    """Return the letters of the dims in logical order; refuse a set of dims that is no tensor."""
+    """Return the letters of the dims in logical order; refuse dims that no tensor has."""
     present = frozenset("".join(dims for dims, _ in tokens.outer))
     if present not in _LETTERS:
         have = ", ".join(sorted(present))
         reason = (
             f"no tensor has the dims {have}; "
-            "data have b, f and [w] [z] y x, weights [g], o, i and [z] y x"
+            "data has b, f and [w] [z] y x, weights have [g], o, i and [z] y x"
         )
         raise _error(name, reason)
     return _LETTERS[present][1]
@@ -264,7 +261,7 @@ def _error(name: str, reason: str) -> UnknownFormatError:
 
 
 def _is_spelled_like(name: str) -> bool:
-    """Whether a name has tokens, or is letters of dims only, such as `bfyxx`."""
+    """Whether a name has tokens, or consists of letters of dims only, such as `bfyxx`."""
     is_plain = set(_DIMS) >= set(name) and not {"x", "y"}.isdisjoint(name)
     return is_plain or re.search(_SPELLING, name) is not None
 

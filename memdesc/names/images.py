@@ -1,8 +1,8 @@
-"""Types of OpenCL 2-D images, MACE's and clDNN's, written `rows|columns|lane`.
+"""Types of OpenCL 2-D images, MACE's and clDNN's, as `rows|columns|lane`.
 
 `Acd|b|4a` has a row for each (a / 4, c, d), a column for each b, and four values of a in
-a pixel: each part is a run of the canonical notation. Sources: MACE at 0fc55a54,
-`buffer_to_image.cl` and `CalImage2DShape`; where the layout pages and the kernels differ
+a pixel; each part is a piece of the canonical notation. Sources: MACE at 0fc55a54,
+`buffer_to_image.cl` and `CalImage2DShape`, and where its layout pages and the kernels differ
 (height- and width-major activations), the kernels; `format.hpp` of OpenVINO 2025.
 """
 
@@ -15,15 +15,6 @@ from memdesc.notation import count_digits, parse_tag
 
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
-
-__all__ = [
-    "IMAGES",
-    "ParsedImage",
-    "check_image_dims",
-    "is_image",
-    "parse_image",
-    "refuse_winograd",
-]
 
 
 class _ImageType(NamedTuple):
@@ -49,7 +40,7 @@ IMAGES = {
 
 
 class ParsedImage(NamedTuple):
-    """The digits of rows, columns and lane, in this order; how many make row and column."""
+    """The digits of rows, columns and lane in this order, and how many the first two have."""
 
     tag: FormatTag
     n_rows: int
@@ -57,7 +48,7 @@ class ParsedImage(NamedTuple):
 
 
 def is_image(name: str) -> bool:
-    """Whether a name is one of an image type, not of a linear buffer."""
+    """Whether a name is that of an image type, not of a linear buffer."""
     return name in IMAGES or "|" in name
 
 
@@ -69,14 +60,14 @@ def parse_image(name: str) -> ParsedImage:
     UnsupportedFormatError
         For `winograd_filter`, whose pixels are computed values.
     UnknownFormatError
-        If the name is no image type and has not three parts.
+        If the name is neither an image type nor made of three parts.
     """
     refuse_winograd(name)
     written = IMAGES[name].parts if name in IMAGES else name
     if written.count("|") != 2:  # noqa: PLR2004 - two bars between three parts
         known = ", ".join(IMAGES)
         msg = (
-            f"{short_repr(name)} is no image type; they are {known}, "
+            f"{short_repr(name)} is not an image type; they are {known}, "
             "or rows|columns|lane such as 'ac|Bd|4b'"
         )
         raise UnknownFormatError(msg)
@@ -85,10 +76,10 @@ def parse_image(name: str) -> ParsedImage:
     if n_rows is None or n_columns is None:
         msg = (
             f"{short_repr(name)}: rows {short_repr(rows)} and columns {short_repr(columns)} "
-            "must be letters and blocks; alignments stand at the end"
+            "must be letters and blocks; alignments go at the end"
         )
         raise UnknownFormatError(msg)
-    # `.` keeps the step that ends a part apart from the number that starts the next
+    # `.` separates the step at the end of a part from the number that starts the next part
     joined = "".join(part + "." if part[-1:].isdigit() else part for part in (rows, columns)) + lane
     try:
         tag = parse_tag(joined)
@@ -106,13 +97,13 @@ def parse_image(name: str) -> ParsedImage:
 
 
 def check_image_dims(name: str, dims: tuple[int, ...]) -> None:
-    """Refuse the sizes that an image type does not have.
+    """Refuse sizes that an image type does not support.
 
     Raises
     ------
     MemdescError
-        For a depthwise multiplier other than 1; for `image_2d_rgba` with a batch,
-        or with other than 3 or 4 features.
+        For a depthwise multiplier other than 1; for `image_2d_rgba` with a batch, or without 3 or
+        4 features.
     """
     if name == "dw_conv2d_filter" and dims[0] != 1:
         msg = (
@@ -138,6 +129,6 @@ def refuse_winograd(name: str) -> None:
     if name == "winograd_filter":
         msg = (
             "'winograd_filter' cannot be described: it holds G g G^T of each 3x3 filter, "
-            "which no reorder can make"
+            "which a reorder cannot make"
         )
         raise UnsupportedFormatError(msg)

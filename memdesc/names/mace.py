@@ -1,6 +1,6 @@
 """MACE's names of host buffers: `NCHW`, `OIHW`, ...
 
-Source: MACE at 0fc55a54. Its image types are in `images`.
+Source: MACE at 0fc55a54. `images` has its image types.
 """
 
 from __future__ import annotations
@@ -15,17 +15,15 @@ from memdesc.notation import parse_tag
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
 
-__all__ = ["BUFFERS", "VOCABULARY", "domain", "letters", "parse"]
-
 
 class _Buffer(NamedTuple):
-    """What a buffer holds, and its tag."""
+    """What a buffer contains, and its tag."""
 
     domain: str
     tag: str
 
 
-# HWOI and HWIM are the orders of 2018.
+# HWOI and HWIM are the orders used in 2018.
 BUFFERS = {
     "NCHW": _Buffer("data", "abcd"),
     "NHWC": _Buffer("data", "acdb"),
@@ -43,7 +41,7 @@ def domain(name: str) -> str:
 
 
 def letters(name: str) -> str:
-    """Return the logical dims as a buffer name calls them; empty for other strings."""
+    """Return what a buffer name calls the logical dims; empty for other strings."""
     if name not in BUFFERS:
         return ""
     # a name lists the dims in memory order, as the digits of its tag do
@@ -59,10 +57,10 @@ def parse(name: str) -> FormatTag:
     Raises
     ------
     UnsupportedFormatError
-        If it is the name of an image type: an image is no linear buffer. For
-        `winograd_filter`, whose pixels are computed values.
+        If it is the name of an image type, which is not a linear buffer, or `winograd_filter`,
+        whose pixels are computed values.
     UnknownFormatError
-        If it is no name.
+        If it is not a name of a buffer.
     """
     refuse_winograd(name)
     if is_image(name):
@@ -72,7 +70,7 @@ def parse(name: str) -> FormatTag:
         )
         raise UnsupportedFormatError(msg)
     if name not in BUFFERS:
-        msg = f"{short_repr(name)}: no host buffer; they are {', '.join(BUFFERS)}"
+        msg = f"{short_repr(name)}: not a host buffer; they are {', '.join(BUFFERS)}"
         raise UnknownFormatError(msg)
     return parse_tag(BUFFERS[name].tag)
 

@@ -1,14 +1,12 @@
 """ncnn's packings of a `Mat` of channels, rows and columns: `elempack1` to `elempack16`.
 
-`elempack` channels lie side by side, and each plane of them starts at a multiple of 16 bytes
-(`cstep`). ncnn packs whole blocks of channels only. Source: ncnn, `mat.cpp`, `Mat::create`.
+`elempack` channels are interleaved, and each plane of them starts at a multiple of 16 bytes
+(`cstep`). ncnn only packs whole blocks of channels. Source: ncnn, `mat.cpp`, `Mat::create`.
 """
 
 from __future__ import annotations
 
-from memdesc.names.rows import Row, Table
-
-__all__ = ["VOCABULARY"]
+from memdesc.names.vocabulary import Row, Table
 
 _PLANE_BITS = 128
 
@@ -16,7 +14,7 @@ _PLANE_BITS = 128
 def _row(pack: int) -> Row:
     tags = {}
     for bits in (8, 16, 32):
-        # elements of a plane between two starts of planes
+        # each plane starts at a multiple of this many pixels
         align = max(_PLANE_BITS // (bits * pack), 1)
         if align == 1:
             tags[bits] = f"Abc{pack}a"

@@ -1,9 +1,8 @@
 """oneDNN's names: canonical tags (`aBcd16b`) and aliases (`nChw16c`, `OIhw16i16o`).
 
-An alias names its dims with the letters of its family; the letters that are present,
-in the family's logical order, are dims a, b, c, ... Source: oneDNN 3.13
-`dnnl_format_tag_t`: 873 canonical names without an exception, 798 aliases with
-the six of `_IRREGULAR`.
+An alias names its dims with the letters of its family; the letters present, in the family's logical
+order, are dims a, b, c, ... Source: oneDNN 3.13 `dnnl_format_tag_t`, with 873 canonical names, all
+regular, and 798 aliases, of which the six in `_IRREGULAR` are not.
 """
 
 from __future__ import annotations
@@ -19,8 +18,6 @@ from memdesc.notation import parse_tag
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
 
-__all__ = ["CANONICAL", "VOCABULARY", "domain", "letters", "parse"]
-
 CANONICAL = "any"
 
 # domain -> the sets of letters that its names use, each in logical order
@@ -35,12 +32,12 @@ _FAMILIES = {
     "rnn bias": ("ldgo",),
     "vector": ("x",),
 }
-# the letters that are present -> (domain, the letters in logical order)
+# the letters present -> (domain, letters in logical order)
 _LETTERS = {
     frozenset(letters): (domain, letters) for domain, sets in _FAMILIES.items() for letters in sets
 }
 
-# The enum defines these six as tags that differ from their letters.
+# The enum defines these six as other tags than their letters say.
 _IRREGULAR = {
     "OhwI24o": "Acdb24a",
     "OhwI32o": "Acdb32a",
@@ -50,10 +47,10 @@ _IRREGULAR = {
     "gIOdhw2i8o16i2o": "aBCdef2c8b16c2b",
 }
 
-# dnnl_types.h, 3.13: format kinds, and tags that are no layout of elements -> the reason
+# dnnl_types.h, 3.13: format kinds, and tags that are not layouts of elements -> the reason
 _REFUSED = {
     "any": "it asks oneDNN to choose a layout; take the one that it chose",
-    "undef": "it stands for no layout",
+    "undef": "it does not stand for a layout",
     "opaque": "only oneDNN knows the layout",
     "sparse": "its values are stored with their indices, not at offsets",
     "wino": "winograd weights are transformed values",
@@ -70,7 +67,7 @@ def domain(name: str) -> str:
 
 
 def letters(name: str) -> str:
-    """Return the logical dims as a name calls them; empty for canonical tags."""
+    """Return what a name calls the logical dims; empty for canonical tags."""
     family = _family(name)
     return family[1] if family else ""
 
@@ -83,7 +80,7 @@ def parse(name: str) -> FormatTag:
     UnknownFormatError
         If the name is neither.
     UnsupportedFormatError
-        If it is what oneDNN calls no layout of elements; with the reason.
+        If oneDNN has the name, but not for a layout of elements; with the reason.
     """
     if name in _REFUSED:
         msg = f"{name!r} cannot be described: {_REFUSED[name]}"
@@ -105,5 +102,5 @@ VOCABULARY = Vocabulary(
     parse,
     domain,
     letters,
-    is_spelled_like=lambda _name: True,  # the fallback: names that follow no other spelling
+    is_spelled_like=lambda _name: True,  # the fallback for names without another spelling
 )

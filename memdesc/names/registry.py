@@ -1,4 +1,4 @@
-"""All vocabularies, searched in order: known names, a name to its tag, letters of its dims."""
+"""All vocabularies, searched in order: known names, the tag of a name, the letters of its dims."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ if TYPE_CHECKING:
     from memdesc.names.vocabulary import Vocabulary
     from memdesc.tags import FormatTag
 
-__all__ = ["VOCABULARIES", "Name", "ParsedName", "dim_letters", "known_names", "parse_name"]
-
-# A name is read by the first vocabulary that knows it. A new vocabulary is one more entry.
+# The first vocabulary that knows a name reads it. A new vocabulary is a further entry.
 VOCABULARIES: tuple[Vocabulary, ...] = (
     onednn.VOCABULARY,
     cldnn.VOCABULARY,
@@ -57,7 +55,7 @@ class Name(NamedTuple):
 
 
 class ParsedName(NamedTuple):
-    """The tag of a name, and the vocabulary that it was found in."""
+    """The tag of a name, and the vocabulary that has the name."""
 
     tag: FormatTag
     vocabulary: Vocabulary
@@ -65,11 +63,11 @@ class ParsedName(NamedTuple):
 
 @cache
 def known_names() -> tuple[Name, ...]:
-    """Return every name of all vocabularies, but for MACE's images.
+    """Return every name of all vocabularies, except MACE's images.
 
-    Some are refused when used, with the reason: they are no layouts. Well-formed names
-    beyond these are read too. Sources: oneDNN 3.13 `dnnl_format_tag_t`; OpenVINO 2021 to 2025
-    `format.hpp` and clDNN 2019; MACE; those of the others are in their files.
+    Some are not layouts and are refused with the reason when used. Well-formed names beyond
+    these are read too. Sources: oneDNN 3.13 `dnnl_format_tag_t`; OpenVINO 2021 to 2025
+    `format.hpp` and clDNN 2019; MACE; the files of the others give theirs.
     """
     return tuple(
         Name(vocabulary.name, name, vocabulary.domain(name))
@@ -79,14 +77,14 @@ def known_names() -> tuple[Name, ...]:
 
 
 def parse_name(name: str, bits: int) -> ParsedName:
-    """Read a name of any vocabulary, for elements of a width.
+    """Read a name of any vocabulary, for elements of a given width.
 
     Raises
     ------
     UnknownFormatError
-        If no vocabulary has the name, with the reason of the one whose spelling it follows.
+        If no vocabulary has the name; with the reason of the one whose spelling it follows.
     UnsupportedFormatError
-        If the name is known, but no layout of elements of this width; with the reason.
+        If the name is known, but is not a layout of elements of this width; with the reason.
     """
     for vocabulary in VOCABULARIES:
         notation = vocabulary.by_bits.get(bits, {}).get(name)
@@ -100,7 +98,7 @@ def parse_name(name: str, bits: int) -> ParsedName:
 
 @lru_cache(maxsize=8192)  # several times the number of known names
 def _parse_name(name: str) -> ParsedName | str:
-    """Read a name for elements of any width; return the reason where it is known, but no layout."""
+    """Read a name for elements of any width; return the reason if it is known but not a layout."""
     reasons: dict[str, UnknownFormatError] = {}
     for vocabulary in VOCABULARIES:
         try:
@@ -116,13 +114,13 @@ def _parse_name(name: str) -> ParsedName | str:
 
 
 def dim_letters(name: str) -> str | None:
-    """Return what a name calls the logical dims, such as `nchw`; None where it says nothing.
+    """Return what a name calls the logical dims, such as `nchw`; None if it does not say.
 
     >>> [dim_letters(name) for name in ("nhwc", "b_fs_yx_fsv16", "conv2d_filter", "aBcd16b")]
     ['nchw', 'bfyx', 'oihw', None]
     """
     if name in images.IMAGES:
         return images.IMAGES[name].letters
-    # those of tables first: oneDNN's letters are read from the start of any string
+    # tables come first: oneDNN reads letters from the start of any string
     found = (vocabulary.letters(name) for vocabulary in reversed(VOCABULARIES))
     return next(filter(None, found), None)

@@ -1,7 +1,8 @@
-"""A name to a tag, for given sizes and a given width of elements."""
+"""Resolve a name to a tag, for given sizes and a given width of elements."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
@@ -9,12 +10,37 @@ from memdesc.names import cldnn
 from memdesc.names.images import IMAGES, check_image_dims, parse_image
 from memdesc.names.registry import dim_letters, parse_name
 from memdesc.names.suggest import did_you_mean, meanings, nearest, suggest
+from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.names.images import ParsedImage
     from memdesc.tags import FormatTag
 
-__all__ = ["resolve", "resolve_image"]
+_PLAIN = "plain"
+# stands for all dims that the tag does not name
+_REST = "x"
+
+
+def expand_meta_tag(name: str, ndims: int) -> str:
+    """Return the tag that a name for any number of dims stands for; return other names unchanged.
+
+    `plain` is row-major. A meta-tag of benchdnn names the first dims, and `x` stands for the
+    others.
+
+    >>> expand_meta_tag("abx", 4), expand_meta_tag("axb", 5), expand_meta_tag("aBx16b", 3)
+    ('abcd', 'acdeb', 'aBc16b')
+    >>> expand_meta_tag("plain", 2), expand_meta_tag("x", 1), expand_meta_tag("bfyx", 4)
+    ('ab', 'x', 'bfyx')
+    """
+    if name == _PLAIN:
+        return LETTERS[:ndims]
+    # after a number it would be the letter of a block
+    if name.count(_REST) != 1 or not re.fullmatch(f"([A-La-l{_REST}]|[0-9]+[A-La-l])+", name):
+        return name
+    named = "".join(sorted({*name.lower()} - {*"0123456789", _REST}))
+    if not named or not LETTERS.startswith(named):
+        return name
+    return name.replace(_REST, LETTERS[len(named) : ndims])
 
 
 def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
@@ -25,17 +51,17 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
     name : str
         A name of oneDNN, clDNN / OpenVINO or MACE, or the canonical notation.
     dims : tuple of int
-        Logical sizes; a few names exist for some sizes only. `()` checks no sizes.
+        Logical sizes, because a few names exist only for some; `()` skips this check.
     bits : int
-        Width of an element; packings of weights exist for some widths only, and a few names
-        lay 4-bit elements out in another way.
+        Width of an element; packings of weights exist only for some widths, and a few names mean
+        another layout for 4-bit elements.
 
     Raises
     ------
     UnknownFormatError
-        If no vocabulary has the name; with the nearest names.
+        If no vocabulary has the name; with the most similar names.
     UnsupportedFormatError
-        If the name is known, but no layout of elements; with the reason.
+        If the name is known, but is not a layout of elements; with the reason.
     """
     if not isinstance(name, str):
         msg = f"a tag is a name or a FormatTag, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
@@ -48,14 +74,14 @@ def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
             raise UnknownFormatError(msg) from None
         msg = f"{error}{did_you_mean(suggest(name, len(dims) or None))}"
         raise UnknownFormatError(msg) from None
-    # another number of dims is an error that the caller reports
+    # the caller reports a wrong number of dims
     if vocabulary.check_dims is not None and len(dims) == tag.ndims:
         vocabulary.check_dims(name, dims, tag)
     return tag
 
 
 def _spelled(names: tuple[str, ...]) -> str:
-    """Return what a layout is called here, and the order of its logical dims."""
+    """Return what a layout is called here, with the order of its logical dims."""
     named = {name: dim_letters(name) for name in names}
     return "it is " + " or ".join(
         f"{name!r} here" + (f", for logical dims {', '.join(letters)}" if letters else "")
@@ -64,17 +90,17 @@ def _spelled(names: tuple[str, ...]) -> str:
 
 
 def resolve_image(name: str, dims: tuple[int, ...]) -> ParsedImage:
-    """Find the tag of an image type, and how many digits make its row and column.
+    """Find the tag of an image type, and how many of its digits belong to rows and columns.
 
     Raises
     ------
     UnknownFormatError, UnsupportedFormatError, MemdescError
-        As `resolve`; and where the image type does not have these dims.
+        As `resolve`; also if the image type does not support these dims.
     """
     try:
         image = parse_image(name)
     except UnknownFormatError as error:
-        cldnn.refuse(name)  # it knows images that cannot be described, with the reason
+        cldnn.refuse(name)  # it has the reason for images that cannot be described
         msg = f"{error}{did_you_mean(nearest(name, IMAGES, len(dims)))}"
         raise UnknownFormatError(msg) from None
     if len(dims) == image.tag.ndims:

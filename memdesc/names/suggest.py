@@ -1,4 +1,4 @@
-"""Known names that resemble an unknown one: "did you mean ...?"."""
+"""Known names similar to an unknown one: "did you mean ...?"."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ from memdesc.names.weights import EXPERTS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["did_you_mean", "meanings", "nearest", "siblings", "suggest"]
-
-# The longest name has 43 characters. Much longer strings are not compared, since that takes long.
+# The longest name has 43 characters. Much longer strings are not compared, which would be slow.
 _MAX_NAME = 100
-# Suggestions in one message.
+# Suggestions per message.
 _COUNT = 3
-# A name resembles another from this ratio of difflib on (0 to 1), whatever the case of letters.
+# Names are similar from this ratio of difflib on (0 to 1), ignoring case.
 _RESEMBLES = 0.5
-# What torch, Keras, numpy and others call layouts, each with the names that are meant.
+# What torch, Keras, numpy and others call layouts -> the names that are meant.
 _MEANT = {
     "channels_last": ("nhwc", "nwc", "ndhwc"),
     "channels_last_3d": ("ndhwc",),
@@ -35,22 +33,22 @@ _MEANT = {
     "c": ("plain",),
 }
 _NUMBER = re.compile("[0-9]+")
-# Widths of elements in bits: packings of weights have names for some of them only.
+# Widths of elements in bits: packings of weights exist only for some of them.
 _WIDTHS = (32, 16, 8, 4)
-# Spatial dims of names for other numbers of dims, of oneDNN and of OpenVINO.
+# Spatial dims in names of oneDNN and OpenVINO, and those of names with more or fewer dims.
 _SPATIAL = (("hw", "dhw"), ("dhw", "hw"), ("hw", "w"), ("yx", "zyx"), ("zyx", "yx"))
 
 
 def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
-    """Return the known names nearest to a string, the nearest first, 3 at most.
+    """Return the known names most similar to a string, the most similar first; 3 at most.
 
     Parameters
     ----------
     text : str
         The unknown name.
     ndims : int, optional
-        Prefer names for this number of dims: others are returned only where none of
-        these resembles the string.
+        Prefer names for this number of dims: others are returned only if none of these is
+        similar to the string.
 
     Examples
     --------
@@ -71,7 +69,7 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
 def meanings(text: str, ndims: int | None = None) -> tuple[str, ...]:
     """Return the names for what other systems call a layout, such as `HWIO` or `channels_last`.
 
-    They are for `ndims` dims, if that is given.
+    If `ndims` is given, only names for that number of dims are returned.
 
     >>> meanings("HWIO"), meanings("torch.channels_last", 3), meanings("nChw16x")
     (('hwio',), ('nwc',), ())
@@ -79,17 +77,17 @@ def meanings(text: str, ndims: int | None = None) -> tuple[str, ...]:
     known = _MEANT.get(text.lower().removeprefix("torch."), ())
     if not known and text.isupper() and text.lower() in _known_strings():
         known = (text.lower(),)
-    # 0: `plain`, for any number of dims
+    # `plain` is for any number of dims, which is 0 here
     return tuple(name for name in known if ndims is None or _ndims_of(name) in {0, ndims})
 
 
 def siblings(text: str, ndims: int) -> tuple[str, ...]:
-    """Return the known names for `ndims` dims that a name for another number may be meant as.
+    """Return known names for `ndims` dims that a name for another number of dims may stand for.
 
-    They differ in groups or experts, or in depth and height. No name is compared with all others
-    here, since callers try names for a number of dims in loops.
+    They differ in groups or experts, or in depth and height. This does not search all names,
+    because callers try names in loops.
     """
-    text = text.lower() if text.isupper() else text  # of MACE, whose names have 4 dims
+    text = text.lower() if text.isupper() else text  # MACE's names all have 4 dims
     variants = [f"g{text}", text.removeprefix("g")]
     variants += [f"{text}{EXPERTS}", text.removesuffix(EXPERTS)]
     variants += [text.replace(old, new) for old, new in _SPATIAL]
@@ -105,18 +103,18 @@ def _known_strings() -> frozenset[str]:
 
 
 def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ...]:
-    """Return which of some names are nearest to a string; as `suggest`.
+    """Return which of some names are most similar to a string; see `suggest`.
 
-    First the names are ranked without regard to case, those with more blocks than the string
-    last; then those for `ndims` dims are taken, the best three of each rank, and last these are
-    ranked by case too; a name that differs in case alone comes first.
+    Names are first ranked ignoring case, those with more blocks than the string last. Of these,
+    the best three for `ndims` dims are taken, or the best three if there are none. They are ranked
+    again with case; a name that differs only in case comes first.
     """
     if len(text) > _MAX_NAME:
         return ()
     by_lower: dict[str, list[str]] = {}
     for name in names:
         by_lower.setdefault(name.lower(), []).append(name)
-    import difflib  # only a wrong name needs it
+    import difflib  # only needed for a wrong name
 
     matches = difflib.get_close_matches(text.lower(), by_lower, n=len(by_lower), cutoff=_RESEMBLES)
     count = len(_NUMBER.findall(text))
@@ -143,7 +141,7 @@ def did_you_mean(names: tuple[str, ...]) -> str:
 
 
 def _ndims_of(name: str) -> int:
-    """Return the number of dims of a known name; 0 for one that is no layout."""
+    """Return the number of dims of a known name; 0 if it is not a layout."""
     for bits in _WIDTHS:
         try:
             return (parse_image(name) if is_image(name) else parse_name(name, bits)).tag.ndims

@@ -1,8 +1,8 @@
 """TensorRT's names of tensor formats: `kCHW4`, `kHWC8`, `kDLA_LINEAR`.
 
 A vector-major format (`kCHW32`) has blocks of channels innermost; a vector-minor one (`kHWC8`)
-has the channels innermost and pads their number. Each exists for some types only. Source:
-TensorRT 10, `NvInferRuntimeBase.h`, `TensorFormat`; formats of the DLA as on Orin.
+has the channels innermost and pads their number. Each exists only for some types. Source:
+TensorRT 10, `NvInferRuntimeBase.h`, `TensorFormat`; formats of the DLA are those of Orin.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memdesc.errors import UnsupportedFormatError
-from memdesc.names.rows import ANY_WIDTH, Row, Table
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
-
-__all__ = ["VOCABULARY"]
 
 _NCHW, _NCDHW = "nchw", "ncdhw"
 _ROWS = {
@@ -38,10 +36,10 @@ _COLOURS = (3, 4)
 
 
 def _check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
-    """Refuse the images of the DLA that have no colours: their pixels have one lane."""
+    """Refuse images of the DLA without colours, whose pixels have a single lane."""
     if name == "kDLA_HWC4" and dims[1] not in _COLOURS:
         msg = (
-            f"'kDLA_HWC4' with C = {dims[1]}: it has 1, 3 or 4 channels, and here 3 or 4; an image "
+            f"'kDLA_HWC4' with C = {dims[1]}: only 3 or 4 channels have this layout; an image "
             "of one channel is 'acdb__d32' of 16 bits, 'acdb__d64' of 8 bits"
         )
         raise UnsupportedFormatError(msg)

@@ -1,19 +1,17 @@
 """Layouts of the GPU delegate of TensorFlow Lite (ML Drift): storage types and weights.
 
-Data are b, h, w, c in slices of four channels: `TensorStorageType::BUFFER`. Weights are o, h, w, i
-in blocks of four of both, with groups of output slices, whose size ends the name:
-`kOSpatialIOGroupI4O4_2`. Source: TensorFlow, `lite/delegates/gpu/common/task`, `tensor_desc.cc` and
-`weights_conversion.h`.
+Data is b, h, w, c in slices of four channels: `TensorStorageType::BUFFER`. Weights are o, h, w, i
+with blocks of four outputs and four inputs, in groups of output slices; the name ends with the size
+of a group: `kOSpatialIOGroupI4O4_2`. Source: TensorFlow, `lite/delegates/gpu/common/task`,
+`tensor_desc.cc` and `weights_conversion.h`.
 """
 
 from __future__ import annotations
 
-from memdesc.names.rows import ANY_WIDTH, Row, Table
-
-__all__ = ["VOCABULARY"]
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 
 _STORAGE = "TensorStorageType::"
-# b, h, w, c: slices, rows, columns, batch, four channels; rows of images hold h and the slices
+# over b, h, w, c: slices, rows, columns, batch, four channels; an image's rows are h and slices
 _SLICES, _ROWS_OF_SLICES = "Dbca4d", "bDca4d"
 _STORAGES = {
     "BUFFER": _SLICES,
@@ -26,7 +24,7 @@ _GROUPS = (1, 2, 4, 8)
 
 
 def _weights(group: int) -> dict[str, str]:
-    """Return the names and tags for a number of output slices in a group."""
+    """Return the names and tags for groups of some output slices."""
     blocks = f"{group}a" if group > 1 else ""
     align = f"__a{4 * group}" if group > 1 else ""
     return {
@@ -48,7 +46,7 @@ _ROWS = {
         for name, tag in _weights(group).items()
     },
 }
-_CUSTOM = "it orders filter taps by data (spatial_remap); describe the tag of yours"
+_CUSTOM = "it takes the order of filter taps from data (spatial_remap); give the tag of yours"
 _REFUSED = {"kOICustomSpatialI4O4": _CUSTOM, "kOICustomSpatialO4I4": _CUSTOM}
 
 VOCABULARY = Table("layout of TFLite's GPU delegate", _ROWS, refused=_REFUSED).vocabulary(

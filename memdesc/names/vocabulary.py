@@ -1,18 +1,20 @@
-"""Vocabulary: the interface of the file of one system for the functions that search all systems."""
+"""Vocabulary: the interface between the file of a system and the functions that search them all."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from pkgutil import get_data
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.notation import parse_tag
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from memdesc.tags import FormatTag
-
-__all__ = ["Vocabulary", "read_names"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,25 +24,25 @@ class Vocabulary:
     Parameters
     ----------
     name : str
-        What `Name.vocabulary` is, such as ``onednn``.
+        The value of `Name.vocabulary`, such as ``onednn``.
     known : callable, () -> iterable of str
         Every name that the system defines. `parse` may read more names than these.
     parse : callable, (name) -> FormatTag
-        Raises UnknownFormatError for what is no name, and UnsupportedFormatError for a
-        name that is known, but no layout of elements.
+        Raises UnknownFormatError for an unknown name, and UnsupportedFormatError for a known one
+        that is not a layout of elements.
     domain : callable, (name) -> str
         What a known name describes: ``data``, ``weights``, ...
     letters : callable, (name) -> str
-        What a name calls the logical dims, such as ``nchw``; empty where it says nothing.
+        What a name calls the logical dims, such as ``nchw``; empty if it does not say.
     is_spelled_like : callable, (name) -> bool
-        Whether an unknown name follows the spelling of this system, so that its
-        `parse` gives the best reason.
+        Whether an unknown name is spelled like those of this system, so that its `parse` gives
+        the best reason.
     check_dims : callable, (name, dims, tag) -> None, optional
-        Raises UnsupportedFormatError for sizes that the name does not exist for. `tag` is what
-        the name was read as.
+        Raises UnsupportedFormatError for sizes that the name does not support. `tag` is the tag
+        of the name.
     by_bits : mapping of int to mappings of str to str
-        For a width of elements in bits, the names that lay these out in another way than
-        `parse` says, each with the canonical notation of that layout.
+        For a width of elements in bits, the names with another layout than the one `parse` gives,
+        each with its canonical notation.
     """
 
     name: str
@@ -54,5 +56,142 @@ class Vocabulary:
 
 
 def read_names(file: str) -> tuple[str, ...]:
-    """Read a table of names: a JSON array of strings, in the order of the system's source."""
+    """Read the file with a system's names: a JSON array of strings, in the order of its source."""
     return tuple(json.loads(get_data(__name__, file) or b"[]"))
+
+
+# Stands for any width of elements.
+ANY_WIDTH = 0
+
+
+class Row(NamedTuple):
+    """A layout: its dims, its tag for each width of elements, and what uses it."""
+
+    letters: str
+    """The logical dims in order."""
+    domain: str
+    """What it contains: `data`, `weights`, `scales`, ..."""
+    tags: Mapping[int, str]
+    """The canonical notation for each width in bits; `ANY_WIDTH` stands for any width."""
+    whole: str = ""
+    """The dims that must be whole blocks; other dims are padded with zeros."""
+    source: str = ""
+    """What uses this layout."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The rows of a vocabulary, and the functions for its `Vocabulary`.
+
+    Parameters
+    ----------
+    noun : str
+        What the names stand for, in messages: ``packing of weights``.
+    rows : mapping of str to Row
+        By name.
+    aliases : mapping of str to str
+        Other names, each with its name in `rows`.
+    refused : mapping of str to str
+        Names that are not layouts, with the reason.
+    dims : mapping of str to str
+        What letters of dims stand for, in messages.
+    """
+
+    noun: str
+    rows: Mapping[str, Row]
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    refused: Mapping[str, str] = field(default_factory=dict)
+    dims: Mapping[str, str] = field(default_factory=dict)
+
+    def vocabulary(
+        self,
+        name: str,
+        is_spelled_like: Callable[[str], bool],
+        check_dims: Callable[[str, tuple[int, ...], FormatTag], None] | None = None,
+    ) -> Vocabulary:
+        """Return the vocabulary; `check_dims` replaces this table's check."""
+        return Vocabulary(
+            name,
+            partial(tuple[str, ...], (*self.rows, *self.aliases, *self.refused)),
+            self.parse,
+            self.domain,
+            self.letters,
+            is_spelled_like,
+            check_dims or self.check_dims,
+            self._by_bits(),
+        )
+
+    def row(self, name: str) -> Row | None:
+        """Return the row of a name."""
+        return self.rows.get(self.aliases.get(name, name))
+
+    def domain(self, name: str) -> str:
+        """Return what a known name describes: `weights`, `scales`, ..."""
+        row = self.row(name)
+        return row.domain if row else "weights"
+
+    def letters(self, name: str) -> str:
+        """Return the logical dims, such as `io`; empty for other strings."""
+        row = self.row(name)
+        return row.letters if row else ""
+
+    def parse(self, name: str) -> FormatTag:
+        """Read a name for elements of any width.
+
+        Raises
+        ------
+        UnsupportedFormatError
+            If the name exists only for other widths, or is known but not a layout; with the
+            reason.
+        UnknownFormatError
+            If the table does not have the name.
+        """
+        if name in self.refused:
+            msg = f"{name!r} cannot be described: {self.refused[name]}"
+            raise UnsupportedFormatError(msg)
+        row = self.row(name)
+        if row is None:
+            msg = f"{short_repr(name)}: no {self.noun} has this name"
+            raise UnknownFormatError(msg)
+        if ANY_WIDTH not in row.tags:
+            widths = " or ".join(map(str, row.tags))
+            msg = f"{name!r} exists for elements of {widths} bits; give a data type of that width"
+            raise UnsupportedFormatError(msg)
+        return parse_tag(row.tags[ANY_WIDTH])
+
+    def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
+        """Refuse sizes, one for each dim, that must be whole blocks and are not.
+
+        Raises
+        ------
+        UnsupportedFormatError
+            With the next larger sizes that are.
+        """
+        row = self.rows[self.aliases.get(name, name)]
+        if not row.whole:
+            return
+        sizes = dict(zip(row.letters, zip(dims, tag.block_sizes, strict=True), strict=True))
+        whole = {letter: sizes[letter] for letter in row.whole}
+        if any(size % block for size, block in whole.values()):
+            found = ", ".join(
+                f"{self.dims.get(letter, letter)} = {size}" for letter, (size, _) in whole.items()
+            )
+            rule = " and ".join(
+                f"{self.dims.get(letter, letter)} must be a multiple of {block}"
+                for letter, (_, block) in whole.items()
+            )
+            padded = tuple(
+                -(-size // block) * block if letter in whole else size
+                for letter, (size, block) in sizes.items()
+            )
+            msg = f"{name!r} with {found}: {rule}; pad the tensor to {padded}"
+            raise UnsupportedFormatError(msg)
+
+    def _by_bits(self) -> dict[int, dict[str, str]]:
+        """Return for each width the names with their tags."""
+        found: dict[int, dict[str, str]] = {}
+        for name in (*self.rows, *self.aliases):
+            for bits, tag in self.rows[self.aliases.get(name, name)].tags.items():
+                if bits != ANY_WIDTH:
+                    found.setdefault(bits, {})[name] = tag
+        return found

@@ -1,27 +1,25 @@
 """Packings of quantised weights and of their scales: `gptq`, `marlin`, `nvfp4_scales`.
 
-A packing permutes whole elements, and may pad them: it is a tag. It exists for elements of some
-widths only, since kernels read words, and many take whole blocks only. What a row does not say is
-no part of a layout: which scales and zero points belong to the elements, and by which rule. The
-sources are in the rows; those of TensorRT-LLM, Marlin, cuBLASLt and aiter are formulas, which the
-tests have apart from the tags.
+A packing permutes whole elements and may pad them, so it is a tag. It exists only for elements of
+some widths, because kernels read words, and many packings need whole blocks. Which scales and zero
+points belong to the elements, and by which rule, is not part of a layout. Each row gives its
+source; for TensorRT-LLM, Marlin, cuBLASLt and aiter these are formulas, which the tests state
+separately.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memdesc.names.rows import ANY_WIDTH, Row, Table
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["ALIASES", "DIMS", "EXPERTS", "PACKINGS", "VOCABULARY", "Packing"]
-
-# What the letters of dims stand for, where that is more than a letter.
+# What the letters of dims stand for.
 DIMS = {"e": "expert", "i": "in", "o": "out", "g": "group", "r": "row", "c": "column"}
-# What a row is called here.
+# the name of a row of this table
 Packing = Row
 
 _MARLIN = "vLLM, marlin_utils.py"
@@ -82,7 +80,7 @@ _ROWS = {
         "rc", "matrix", {ANY_WIDTH: "BA4a/2.4a/8.2a/1.32b"}, "", _CUBLASLT),
 }
 # fmt: on
-# n interleaved elements, or n channels in a block
+# {n} interleaved elements, or blocks of {n} channels
 _CUTLASS = {
     "ColumnMajorInterleaved<{n}>": Packing("rc", "matrix", {ANY_WIDTH: "Ba{n}b"}, "", "CUTLASS 2"),
     "RowMajorInterleaved<{n}>": Packing("rc", "matrix", {ANY_WIDTH: "Ab{n}a"}, "", "CUTLASS 2"),
@@ -94,7 +92,7 @@ _NCHWC = {
     "mlas_oihwbo{n}": Packing("oihw", "weights", {32: "Abcd{n}a"}, "", f"{_MLAS}, input nchw"),
     "mlas_oihwbibo{n}": Packing("oihw", "weights", {32: "ABcd{n}b{n}a"}, "", _MLAS),
 }
-# Packings of one matrix for each expert, behind each other, under the name with this ending.
+# The ending of the name if there is a matrix for each expert, one after the other.
 EXPERTS = "_experts"
 _WITH_EXPERTS = (
     "gptq",
@@ -118,7 +116,7 @@ def _of_size(family: Mapping[str, Packing], n: int) -> dict[str, Packing]:
 
 
 def _of_experts(row: Packing) -> Packing:
-    """Return a packing with a dim in front, outermost in memory."""
+    """Return a packing with an additional first dim, outermost in memory."""
     behind = str.maketrans(LETTERS[:-1], LETTERS[1:]) | str.maketrans(
         LETTERS[:-1].upper(), LETTERS[1:].upper()
     )
@@ -132,8 +130,8 @@ PACKINGS = (
     | {name: row for n in (4, 32, 64) for name, row in _of_size(_CUTLASS, n).items()}
     | {name: row for n in (8, 16) for name, row in _of_size(_NCHWC, n).items()}
 )
-# Other names -> the name in the table: of cuDNN, torch, FlashInfer, the OCP's MX formats, and
-# bitsandbytes.
+# Other names (of cuDNN, torch, FlashInfer, the OCP's MX formats and bitsandbytes) -> name in the
+# table.
 ALIASES = {
     "mx_scales": "nvfp4_scales",
     "F8_128x4": "nvfp4_scales",
@@ -147,20 +145,20 @@ ALIASES = {
 }
 
 _ACT_ORDER = (
-    "it assigns rows to groups by data (g_idx, act-order), which is a gather; put the rows in the "
-    "order of g_idx, then describe them as 'gptq'"
+    "it has groups that data (g_idx, act-order) assigns to rows; sort the rows by g_idx, then "
+    "describe them as 'gptq'"
 )
 _HIGH_FIRST = "swap the halves of each byte, and describe them as 'ab'"
 _NF4 = (
-    "it holds indices of a table of 16 values, the first in the high half of a byte; "
+    "it contains indices into a table of 16 values, the first in the high half of a byte; "
     f"{_HIGH_FIRST} of u4"
 )
-_CODEBOOK = "it holds indices into codebooks, each for several values at once; decode it first"
+_CODEBOOK = "it contains indices into codebooks, each for several values; decode it first"
 _SPARSE = (
-    "it keeps two of each four values and their positions (2:4 sparsity), which depends on "
+    "it keeps two of every four values and their positions (2:4 sparsity), which depend on "
     "the data; expand it first"
 )
-# What is no layout -> the reason.
+# Names that are not layouts -> the reason.
 _REFUSED = {
     "g_idx": _ACT_ORDER,
     "gptq_act_order": _ACT_ORDER,
@@ -169,26 +167,25 @@ _REFUSED = {
     "bitsandbytes_nf4": _NF4,
     "bitsandbytes_fp4": f"its first element is in the high half of a byte; {_HIGH_FIRST}",
     "hqq": (
-        "its bytes join rows that lie half a matrix apart, the first in the high half; unpack "
-        "it first"
+        "its bytes hold two rows half a matrix apart, the first in the high half; unpack it first"
     ),
-    "exl2": "it mixes rows of 2 to 8 bits in an order that is data (q_invperm); decode it first",
+    "exl2": "it mixes rows of 2 to 8 bits, in an order given by data (q_invperm); decode it first",
     "aqlm": _CODEBOOK,
     "quip": _CODEBOOK,
     "vptq": _CODEBOOK,
     "kleidiai": (
-        "it holds the sums, scales and biases of each panel of output channels behind its "
-        "weights; describe the weights by a Layout whose outermost block skips these"
+        "it stores the sums, scales and biases of each panel of output channels after its "
+        "weights; describe the weights by a Layout whose outermost block skips them"
     ),
     "xnnpack": (
-        "it holds a bias in front of each panel of nr output channels; describe the weights "
-        "behind it as memory_desc((n, k), dtype, strides=((k + 1) * nr, nr), inner_blks=(nr,), "
+        "it stores a bias before each panel of nr output channels; describe the weights "
+        "after it as memory_desc((n, k), dtype, strides=((k + 1) * nr, nr), inner_blks=(nr,), "
         "inner_idxs=(0,), offset0=nr)"
     ),
 }
 
 
-# "torch" alone begins other things: torch.channels_last
+# "torch" alone starts other names, such as torch.channels_last
 _STEMS = (
     "torch_",
     *{name.split("_")[0].split("<")[0] for name in PACKINGS if not name.startswith("torch")},
@@ -196,7 +193,7 @@ _STEMS = (
 
 
 def _is_spelled_like(name: str) -> bool:
-    """Whether a name begins as one of the table does."""
+    """Whether a name starts like one in the table."""
     return name.startswith(_STEMS)
 
 

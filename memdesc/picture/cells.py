@@ -1,8 +1,8 @@
 """Cells of a picture: the number, the index and the colour of each element.
 
 The number is the offset. The colour stands for the contiguous run of memory that contains the
-element: the innermost loops that together have at least four elements. Both are the same in the
-grid and in the memory, so that a reader can relate the two.
+element: the innermost loops with together at least four elements. An element has the same number
+and colour in the grid and in the memory, so that a reader can relate the two.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from itertools import islice
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.inverse import index_at
+from memdesc.index import index_at
 from memdesc.layout import axis_index, memory_order
 from memdesc.tags import LETTERS
 
@@ -22,21 +22,19 @@ if TYPE_CHECKING:
     from memdesc.dtypes import DataType
     from memdesc.layout import Block, Layout
 
-__all__ = ["LANES", "Cell", "Cells", "cells_of", "digits", "visible_indices"]
-
 LANES = "RGBA"
-# least elements of a run: less would make a colour for each element of small blocks
+# least elements of a run; with less, each element of a small block would get its own colour
 _MIN_RUN = 4
-# highlighted elements that are shown in any case
+# highlighted elements that are always shown
 _MAX_WANTED = 8
 
 
 class Cell(NamedTuple):
     """One cell of a picture.
 
-    `number` and `note` are written in it, `hover` is shown under the pointer. `run` counts
-    the runs of one colour, None where there is no element; `tile` counts the blocks, None
-    where nothing is blocked.
+    `number` and `note` are written in it, `hover` is shown under the pointer. `run` is the number
+    of its run, which gives the colour, or None without an element; `tile` is the number of its
+    block, or None if nothing is blocked.
     """
 
     number: str
@@ -52,10 +50,10 @@ class Cell(NamedTuple):
 class Cells:
     """The cells of a layout, found by index or by offset.
 
-    `extents` are the padded sizes of the dims. `order` are the loops, outermost in memory
-    first; `runs` are those that count runs, `tiles` those that count blocks. `pixels` is
-    (width, channels) of an image, or None for a buffer; `letters` name the dims. The
-    `highlighted` indices are padded ones; the first of them are `wanted`: shown in any case.
+    `extents` are the padded sizes of the dims. `order` has the loops, outermost in memory
+    first; `runs` those that count runs, `tiles` those that count blocks. `pixels` is
+    (width, channels) of an image, or None for a buffer; `letters` name the dims. `highlighted`
+    has padded indices; the first of them are `wanted`, that is, always shown.
     """
 
     layout: Layout
@@ -70,12 +68,12 @@ class Cells:
 
     @property
     def wanted(self) -> tuple[tuple[int, ...], ...]:
-        """The highlighted indices that are shown whatever the size of the tensor."""
+        """The highlighted indices that are shown however large the tensor is."""
         return self.highlighted[:_MAX_WANTED]
 
     @property
     def long_dims(self) -> tuple[int, ...]:
-        """The dims that have more than one index; these are written in cells."""
+        """The dims with more than one index, which cells show."""
         return tuple(dim for dim, extent in enumerate(self.extents) if extent > 1)
 
     def at(self, index: tuple[int, ...]) -> Cell | None:
@@ -101,7 +99,7 @@ class Cells:
         )
 
     def at_offset(self, offset: int) -> Cell:
-        """Return the cell of an offset; its run is None where no element has the offset."""
+        """Return the cell of an offset; its run is None if no element has this offset."""
         index = index_at(self.layout, offset)
         cell = None if index is None else self.at(index)
         return cell or Cell(
@@ -114,7 +112,7 @@ class Cells:
         )
 
     def _addresses(self, offset: int) -> list[str]:
-        """Return the lines that say where an offset is: pixel, offset, byte."""
+        """Return lines that give the place of an offset: pixel, offset, byte."""
         at, rest = divmod(offset * self.dtype.bits, 8)
         half = f", {'high' if rest else 'low'} half" if self.dtype.is_packed else ""
         lines = [f"offset {offset}", f"byte {at}{half}"]
@@ -126,7 +124,7 @@ class Cells:
         return lines
 
     def _count(self, index: tuple[int, ...], blocks: tuple[Block, ...]) -> int:
-        """Return the row-major number of an index over some blocks."""
+        """Return the row-major number of an index, counted by some blocks."""
         count = 0
         for block in blocks:
             i = axis_index(self.layout.axes[block.axis], self.layout.dims, index)
@@ -141,8 +139,8 @@ def cells_of(
     pixels: tuple[int, int] | None = None,
     highlighted: tuple[tuple[int, ...], ...] = (),
 ) -> Cells:
-    """Make the cells of a layout; a pixel is one run."""
-    # loops that do not move in memory count nothing
+    """Make the cells of a layout; in an image, each pixel is a run."""
+    # loops that do not move in memory are irrelevant
     order = [
         block
         for block in sorted(layout.blocks, key=memory_order)
@@ -187,11 +185,11 @@ def digits(layout: Layout, letters: str) -> str:
 
 
 def visible_indices(size: int, padded: int, limit: int, wanted: Iterable[int] = ()) -> list[int]:
-    """Choose about `limit` indices below `padded`, and those that are wanted.
+    """Choose about `limit` indices below `padded`, including those that are wanted.
 
-    The first index, the last one of the data and the last one of the padding are always chosen,
-    then the first one of the padding, then indices from the first on. An ellipsis for one
-    index would save nothing, so that index is chosen too.
+    The first index, the last of the data and the last of the padding are always chosen, then the
+    first of the padding, then indices from the first on. An ellipsis for a single index would
+    save nothing, so that index is chosen too.
     """
     chosen = {0, size - 1, padded - 1, *wanted}
     if len(chosen) < limit:

@@ -1,4 +1,4 @@
-"""The picture of one layout: title, logical grid, memory, legend."""
+"""The picture of a layout (title, grid, memory, legend), and of two memories side by side."""
 
 from __future__ import annotations
 
@@ -6,34 +6,32 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
+from memdesc.index import index_at
 from memdesc.int64 import checked_ints, entries_of
 from memdesc.layout import dim_name
 from memdesc.picture.cells import cells_of, digits
-from memdesc.picture.grid import FULL, Limits, arrange
+from memdesc.picture.grid import FULL, Limits, Panels, arrange
 from memdesc.picture.memory import CACHE_LINE, Strip, lines_of, pixel_lines
-from memdesc.picture.panels import Panels
 from memdesc.picture.sheet import Half, Sheet, right_of, top_under
 from memdesc.picture.svg import text_width
 from memdesc.picture.text import grid_text, memory_text
 from memdesc.tags import LETTERS, check_letters
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from memdesc.dtypes import DataType
     from memdesc.layout import Layout
-    from memdesc.picture.cells import Cells
+    from memdesc.picture.cells import Cell, Cells
     from memdesc.picture.memory import Lines
     from memdesc.picture.picture import Picture
 
-__all__ = ["Look", "draw_image", "draw_layout", "looked_at"]
-
-# pixels around the number in a cell; a cell is not narrower
+# pixels around the number in a cell, and of the narrowest cell
 _AROUND, _NARROWEST = 8, 26
 
 
 class Look(NamedTuple):
-    """What a caller chooses: names of the dims, indices to highlight, how much is shown."""
+    """What a caller chooses: letters of the dims, indices to highlight, how much is shown."""
 
     letters: str = LETTERS
     highlight: Iterable[Iterable[int]] = ()
@@ -43,24 +41,24 @@ class Look(NamedTuple):
 def draw_layout(
     layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, int], look: Look
 ) -> Picture:
-    """Draw a layout of a buffer.
+    """Draw the layout of a buffer.
 
     Parameters
     ----------
     layout, dtype
-        Of the elements.
+        Offsets and type of the elements.
     title : str
         The first line of the picture.
     nbytes : (int, int)
-        Bytes of the buffer, and those of them that are compensation behind the elements.
+        Bytes of the buffer, and how many of them are compensation after the elements.
     look : Look
-        The names of the dims, one letter each; padded indices to highlight; the limits.
+        Letters of the dims, padded indices to highlight, and limits.
 
     Raises
     ------
     MemdescError
-        If the letters are not one for each dim, all different, or an index to highlight is
-        none of the layout.
+        If there is not a different letter for each dim, or the layout does not have an index to
+        highlight.
     """
     cells = looked_at(layout, dtype, look)
     whole, behind = nbytes
@@ -81,7 +79,7 @@ def draw_layout(
 def draw_image(
     layout: Layout, dtype: DataType, title: str, pixels: tuple[int, int], look: Look
 ) -> Picture:
-    """Draw an image as pixels; as `draw_layout`, with (width, channels) of the image."""
+    """Draw an image as pixels, like `draw_layout`; `pixels` is (width, channels) of the image."""
     cells = looked_at(layout, dtype, look, pixels)
     width, channels = pixels
     size = (
@@ -100,7 +98,7 @@ def draw_image(
 def looked_at(
     layout: Layout, dtype: DataType, look: Look, pixels: tuple[int, int] | None = None
 ) -> Cells:
-    """Check what a caller chose, and return the cells."""
+    """Check the caller's choices and return the cells."""
     if not isinstance(look.letters, str) or look.letters != LETTERS:
         check_letters(look.letters, layout.ndims)
     cells = cells_of(layout, dtype, look.letters, pixels)
@@ -141,7 +139,7 @@ def _count(layout: Layout) -> str:
 def _checked_indices(
     cells: Cells, highlight: Iterable[Iterable[int]]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the indices to highlight; refuse those that no element and no padding has."""
+    """Return the indices to highlight; refuse those of neither an element nor padding."""
     try:
         given = entries_of("highlight", highlight)
         indices = tuple(checked_ints("highlight", index) for index in given)
@@ -163,6 +161,71 @@ def _checked_indices(
                 )
                 raise MemdescError(msg)
         if cells.at(index) is None:
-            msg = f"highlight {index}: the layout has no such index, also not with padding"
+            msg = f"highlight {index}: the layout has no such index, not even in its padding"
             raise MemdescError(msg)
     return indices
+
+
+class Side(NamedTuple):
+    """One of two memories: its cells, its caption, and the cell to draw at an offset."""
+
+    cells: Cells
+    caption: str
+    at_offset: Callable[[int], Cell]
+
+
+def draw_beside(a: Cells, b: Cells, titles: tuple[str, str]) -> Picture:
+    """Draw two layouts of the same dims; the pointer shows the offset in the other one."""
+    head = [f"a: {titles[0]}", f"b: {titles[1]}"]
+    if not a.layout.nelems:
+        head.append("nothing to draw")
+        return Sheet(head, [], [], "\n".join(head)).picture()
+    names = ",".join(a.letters[dim] for dim in a.long_dims)
+    captions = [f"{name}: at each offset the index {names}".rstrip() for name in "ab"]
+    left = Side(a, captions[0], lambda offset: _with_other(a, b, coloured_as(a, b, offset), "b"))
+    right = Side(b, captions[1], lambda offset: _with_other(b, a, b.at_offset(offset), "a"))
+    text = [*head]
+    for side in (left, right):
+        text += ["", side.caption, *memory_text(side.cells, lines_of(side.cells))]
+    return draw_sides(head, left, right, "\n".join(text))
+
+
+def draw_sides(
+    head: list[str], left: Side, right: Side, text: str, limits: Limits = FULL
+) -> Picture:
+    """Draw two memories under a head."""
+    top = top_under(head)
+    halves: list[Half] = []
+    strips: list[Strip] = []
+    for side in (left, right):
+        start = right_of(halves[-1] if halves else None)
+        cells = side.cells
+        strip = Strip(lines_of(cells, limits), side.at_offset, cells.dtype.bits, start, top)
+        strips.append(strip)
+        halves.append(Half(side.caption, start, top, strip.right, strip.bottom, strip.paint()))
+    shown = [cell for strip in strips for row in strip.cells for cell in row]
+    signs = ["run"]
+    signs += ["padding"] if any(cell.is_padding for cell in shown) else []
+    signs += ["block"] if any(side.cells.tiles for side in (left, right)) else []
+    signs += ["gap"] if any(cell.run is None for cell in shown) else []
+    signs += ["highlight"] if any(cell.is_highlighted for cell in shown) else []
+    signs += ["line"] if any(strip.marks for strip in strips) else []
+    return Sheet(head, halves, signs, text).picture()
+
+
+def coloured_as(cells: Cells, other: Cells, offset: int) -> Cell:
+    """Return the cell at an offset, with the colour that its element has in another layout."""
+    cell = cells.at_offset(offset)
+    index = index_at(cells.layout, offset)
+    if index is None or cell.run is None or cell.is_padding:
+        return cell
+    target = other.at(index)
+    return cell._replace(run=None if target is None else target.run)
+
+
+def _with_other(cells: Cells, other: Cells, cell: Cell, name: str) -> Cell:
+    """Return a cell whose hover text gives the offset in the other layout."""
+    index = None if cell.run is None else index_at(cells.layout, int(cell.number))
+    if index is None or cell.is_padding:
+        return cell
+    return cell._replace(hover=f"{cell.hover}\noffset in {name} {other.layout.offset(index)}")

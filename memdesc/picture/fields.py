@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.inverse import index_at
+from memdesc.index import index_at
 from memdesc.picture.cells import Cell
 from memdesc.picture.grid import FULL, Limits
 from memdesc.picture.memory import Lines, Strip
@@ -15,17 +15,16 @@ if TYPE_CHECKING:
     from memdesc.layout import Layout
     from memdesc.picture.picture import Picture
 
-__all__ = ["Part", "draw_fields"]
-
 _BYTE = 8
-# Bytes of a line; a block of 210 bytes takes half as many lines again as a layout gets.
+# Bytes of a line; and how many lines there may be, as a multiple of those of a layout: a block can
+# have 210 bytes.
 _LENGTH, _LINES = 8, 1.5
 # Elements that a cell names.
 _NAMED = 2
 
 
 class Part(NamedTuple):
-    """A field: its name, the tensor that holds it, the bits of an element, where they lie."""
+    """A field: its name, its tensor, the bits of an element, and the layout of the elements."""
 
     name: str
     tensor: str
@@ -34,7 +33,7 @@ class Part(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """An element with bits in a byte."""
+    """An element that has bits in a byte."""
 
     number: int
     part: Part
@@ -49,7 +48,7 @@ class _Found(NamedTuple):
 
     @property
     def text(self) -> str:
-        """Its index, without dims of one."""
+        """Its index, without dims of size 1."""
         sizes = self.part.layout.padded_dims()
         return ",".join(str(i) for i, size in zip(self.at, sizes, strict=True) if size > 1) or "0"
 
@@ -62,9 +61,9 @@ def draw_fields(
     Parameters
     ----------
     head : list of str
-        Lines above.
+        Lines above the picture.
     parts : list of Part
-        The fields; each has a colour.
+        The fields; each has its own colour.
     sizes : dict of str to int
         Bytes of each tensor.
     limits : Limits
@@ -93,7 +92,7 @@ def draw_fields(
 
 
 def _cell(parts: list[tuple[int, Part]], byte: int) -> Cell:
-    """Return the cell of a byte: its elements in the order of their bits."""
+    """Return the cell of a byte, with its elements in the order of their bits."""
     found = sorted(
         (element for number, part in parts for element in _elements(number, part, byte)),
         key=lambda element: element.first_bit,
@@ -106,7 +105,7 @@ def _cell(parts: list[tuple[int, Part]], byte: int) -> Cell:
         hover.append(f"bits {element.first_bit} to {last}: {element.part.name}, {what}")
     if not found:
         return Cell(str(byte), "", "\n".join([*hover, "no field"]), None, None, is_padding=False)
-    # several fields: the first of them; one field: its first elements
+    # of several fields the first is named; of one field its first elements
     several = len({element.number for element in found}) > 1
     named = [element.text for element in found[: 1 if several else _NAMED]]
     more = "…" if len(found) > _NAMED and not several else ""

@@ -1,4 +1,4 @@
-"""The memory side of a picture: offsets line by line; of an image, its rows of pixels."""
+"""The memory half of a picture: offsets line by line, or an image's rows of pixels."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.picture.cells import LANES, visible_indices
 from memdesc.picture.grid import FULL, place
-from memdesc.picture.paint import outline, paint_cell
-from memdesc.picture.svg import ACCENT, element, label, text_width
+from memdesc.picture.svg import ACCENT, element, label, outline, paint_cell, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,25 +15,24 @@ if TYPE_CHECKING:
     from memdesc.picture.cells import Cell, Cells
     from memdesc.picture.grid import Limits
 
-__all__ = ["CACHE_LINE", "Lines", "Strip", "lines_of", "pixel_lines"]
-
-# bytes, of nearly all processors
+# bytes, on nearly all processors
 CACHE_LINE = 64
-# What fits a page: pixels of four lanes in a line, elements of a line at most and usually.
+# What fits on a page: four-lane pixels per line, and elements per line, at most and usually.
 _MAX_PIXELS, _MAX_LENGTH, _LENGTH = 6, 16, 8
-# Lines of which a short buffer has no more; these are short too.
+# A buffer with no more lines of the usual length than this gets such lines.
 _FEW_LINES = 10
-# Pixels: height of a cell, of the headings above, of a gap.
+# Pixels: height of a cell, of the headings above the cells, of a gap.
 _HEIGHT, _ABOVE, _GAP = 26, 26, 16
-# Lines for which each loop is followed in the search for lines with elements.
+# For how many lines each loop is followed in the search for lines with elements.
 _FOLLOWED = 16
 
 
 class Lines(NamedTuple):
-    """Which offsets are shown, all below `stop`.
+    """The offsets that are shown, all below `stop`.
 
     Line k starts at offset `k * length`; `rows` are the visible lines, `columns` the visible
-    offsets in a line. In an image a line is a row of pixels of `lanes` lanes; else `lanes` is 0.
+    offsets in a line. In an image a line is a row of pixels with `lanes` lanes; otherwise `lanes`
+    is 0.
     """
 
     stop: int
@@ -44,7 +42,7 @@ class Lines(NamedTuple):
     lanes: int = 0
 
     def starts(self) -> list[int]:
-        """Return the offset that each shown line starts with."""
+        """Return the offset at which each shown line starts."""
         return [row * self.length for row in self.rows]
 
     def offsets(self) -> list[list[int]]:
@@ -63,7 +61,7 @@ class Lines(NamedTuple):
 
 
 def lines_of(cells: Cells, limits: Limits = FULL) -> Lines:
-    """Choose the lines of a buffer: whole blocks, 8 to 16 elements where that is possible."""
+    """Choose the lines of a buffer: whole blocks, with 8 to 16 elements if possible."""
     layout = cells.layout
     tile = 1
     for block in layout.inner():
@@ -88,10 +86,10 @@ def lines_of(cells: Cells, limits: Limits = FULL) -> Lines:
 
 
 def _lines_with_elements(cells: Cells, length: int, limit: int, wanted: list[int]) -> list[int]:
-    """Choose the lines of a buffer of many gaps: the first that hold elements, and the last."""
+    """Choose the lines of a buffer with many gaps: the first that have elements, and the last."""
     layout = cells.layout
     rows = {layout.last // length, *wanted}
-    # the first steps of long loops are enough to fill the page
+    # a few steps of a long loop are enough to fill the page
     for index in product(*(range(min(block.extent, _FOLLOWED * length)) for block in cells.order)):
         rows.add(
             (
@@ -106,7 +104,7 @@ def _lines_with_elements(cells: Cells, length: int, limit: int, wanted: list[int
 
 
 def pixel_lines(cells: Cells, width: int, channels: int, limits: Limits = FULL) -> Lines:
-    """Choose the lines of an image: its rows of pixels, and some pixels of each."""
+    """Choose the lines of an image: some rows of pixels, and some pixels of each."""
     height = (cells.layout.last + 1) // (width * channels)
     wanted = [divmod(cells.layout.offset(index) // channels, width) for index in cells.wanted]
     shown = visible_indices(
@@ -123,7 +121,7 @@ def pixel_lines(cells: Cells, width: int, channels: int, limits: Limits = FULL) 
 
 
 class Strip:
-    """The lines as cells in the picture, from its corner (`left`, `top`) to `right`, `bottom`.
+    """Lines drawn as cells, from (`left`, `top`) to (`right`, `bottom`).
 
     `at_offset` returns the cell of an offset.
     """
@@ -157,7 +155,7 @@ class Strip:
         ]
 
     def paint(self) -> list[str]:
-        """Return the elements of headings, cells, outlines and marks."""
+        """Return the SVG elements of headings, cells, outlines and marks."""
         parts = self._column_heads()
         parts += [
             label(self.start - 6, y + 16, head, size=9, anchor="end", style="faint")
@@ -184,7 +182,7 @@ class Strip:
         return parts
 
     def _column_heads(self) -> list[str]:
-        """Return the headings of the columns: offsets in a line, or pixels and their lanes."""
+        """Return the headings of the columns: offsets within a line, or pixels and lanes."""
         parts = []
         lanes, width = self.lines.lanes, self.cell_width
         for x, column in zip(self.xs, self.lines.columns, strict=True):

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from html import escape
+from importlib import import_module
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memdesc.disk import as_path, write_files
 from memdesc.errors import MemdescError
-from memdesc.picture.png import png_of
+from memdesc.picture.svg import document, label
 
 if TYPE_CHECKING:
     import os
 
-__all__ = ["Picture"]
-
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture as SVG, HTML, PNG and text; notebooks draw it, terminals print it.
+    """A picture as SVG, HTML, PNG and text; notebooks show it, terminals print it.
 
     Parameters
     ----------
     svg : str
-        The picture as one `<svg>` element, the same bytes every time.
+        The picture as one `<svg>` element, with the same bytes every time.
     text : str
-        The picture for a terminal; `str(picture)` is this.
+        The picture for a terminal, which `str(picture)` returns.
     fragment : str, optional
-        The picture as HTML without scripts, whose parts stand below each other where it is
-        narrow; by default the SVG.
+        The picture as HTML without scripts, which puts its halves below each other on a narrow
+        page; by default the SVG.
 
     Examples
     --------
@@ -67,9 +66,9 @@ class Picture:
         return self.fragment or self.svg
 
     def html(self) -> str:
-        """Return a page of its own: the pointer on a cell marks its element in both halves.
+        """Return a complete page: pointing at a cell marks its element in both halves.
 
-        The page zooms, follows the colour scheme of the reader, and loads nothing.
+        The page zooms, follows the reader's colour scheme, and loads nothing.
 
         Examples
         --------
@@ -82,18 +81,18 @@ class Picture:
         return page.replace("{title}", title, 1).replace("{picture}", self._repr_html_(), 1)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the picture to a file; nothing is left half written.
+        """Write the picture to a file, completely or not at all.
 
         Parameters
         ----------
         path : path
-            Ends with what is written: ``.svg``, ``.png`` (needs the package `resvg_py`),
-            ``.html`` (see `html`) or ``.txt``. A name without an ending is an SVG.
+            The ending chooses the form: ``.svg``, ``.png`` (needs the package `resvg_py`),
+            ``.html`` (see `html`) or ``.txt``. Without an ending the file is an SVG.
 
         Raises
         ------
         MemdescError
-            If the name ends otherwise, a package is missing, or the file cannot be written.
+            If the ending is another one, a package is missing, or the file cannot be written.
         """
         target = as_path(path)
         match target.suffix.lower():
@@ -109,3 +108,43 @@ class Picture:
                 msg = f"a picture is written as .svg, .png, .html or .txt, not as {str(target)!r}"
                 raise MemdescError(msg)
         write_files({target: lambda file: file.write(data)})
+
+
+# pixels of the PNG per pixel of the SVG, so that numbers are sharp on a slide
+_ZOOM = 2
+
+
+def png_of(svg: str) -> bytes:
+    """Return the PNG of an SVG, in the light colour scheme.
+
+    Raises
+    ------
+    MemdescError
+        If the package `resvg_py` or a font is missing; says how to get it.
+    """
+    try:
+        resvg = import_module("resvg_py")
+    except ImportError:
+        msg = (
+            "a PNG needs the package resvg_py, which is not installed: pip install resvg_py, "
+            "or memdesc[png]; .svg, .html and .txt need no package"
+        )
+        raise MemdescError(msg) from None
+    check_font(resvg)
+    return bytes(
+        resvg.svg_to_bytes(svg_string=svg, zoom=_ZOOM, monospace_family="DejaVu Sans Mono")
+    )
+
+
+def check_font(resvg: Any, **options: bool) -> None:
+    """Refuse to draw without a font, because resvg would silently leave out the text."""
+    blank, written = (
+        bytes(resvg.svg_to_bytes(svg_string=document((0, 0), (20, 20), "", text), **options))
+        for text in ("", label(2, 16, "0"))
+    )
+    if blank == written:
+        msg = (
+            "no font was found for the text of a PNG; install one (Debian: fonts-dejavu-core), "
+            "or save the picture as .svg"
+        )
+        raise MemdescError(msg)

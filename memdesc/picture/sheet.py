@@ -1,7 +1,7 @@
-"""A picture from its parts: as one SVG, side by side; as HTML, below each other where it is narrow.
+"""Assemble a picture from its halves: side by side in an SVG, or stacked on a narrow HTML page.
 
-The HTML has no script, so that notebooks and pages show it as it is. What overflows scrolls, with
-a shadow at the edge that hides something.
+The HTML has no script, so notebooks and pages show it as it is. What does not fit scrolls, and a
+shadow marks the edge that hides something.
 """
 
 from __future__ import annotations
@@ -11,22 +11,19 @@ from typing import NamedTuple
 
 from memdesc.picture.cells import Cell
 from memdesc.picture.memory import CACHE_LINE
-from memdesc.picture.paint import paint_cell
 from memdesc.picture.picture import Picture
-from memdesc.picture.svg import ACCENT, FONT, document, edge, element, label, text_width
+from memdesc.picture.svg import ACCENT, FONT, document, edge, element, label, paint_cell, text_width
 
-__all__ = ["Half", "Sheet", "right_of", "top_under"]
-
-# Pixels: around the picture, between its halves, of a line of the head, of a caption, of the
-# legend.
+# Pixels: around the picture and between its halves; height of a line of the head, of a caption, of
+# the legend.
 _MARGIN, _BETWEEN, _HEAD_LINE, _CAPTION, _LEGEND = 16, 36, 18, 28, 22
-# Pixels left of a half, behind it and above it, where it stands alone.
+# Pixels left of a half, right of it and above it, if it is a picture of its own.
 _BEFORE, _BEHIND, _OVER = 6, 22, 4
-# characters; the rest of a longer line is left out
+# characters; longer lines are cut
 _MAX_TITLE = 100
-# Of its width a half in HTML keeps at least so much; then it scrolls.
+# A half in HTML shrinks to this part of its width, then it scrolls.
 _LEAST = 0.8
-# Pixels: size of a sign of the legend.
+# Pixels: size of a sign in the legend.
 _SIGN = (28, 18)
 
 # sign of the legend -> what it means
@@ -49,7 +46,7 @@ _STYLE = (
     ".memdesc-scroll{display:flex;overflow-x:auto}"
     ".memdesc-half svg{display:block;width:100%;height:auto}"
     ".memdesc-sheet{position:relative}"
-    # the shadow is covered where nothing is left to scroll to
+    # covers the shadow if there is nothing left to scroll to
     ".memdesc-sheet::after{content:'';position:absolute;z-index:1;inset:0 0 0 auto;width:14px;"
     "background:#fff}"
     ".memdesc-scroll::after{content:'';position:sticky;right:0;flex:none;width:14px;margin-left:-14px;"
@@ -61,7 +58,7 @@ _STYLE = (
 
 
 class Half(NamedTuple):
-    """Elements at their coordinates in the picture, and the corners of the box around them."""
+    """SVG elements at their coordinates in the picture, and the rectangle around them."""
 
     caption: str
     left: int
@@ -72,7 +69,7 @@ class Half(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """What is drawn: lines of the head, halves, signs of the legend; and the same as text."""
+    """The parts of a picture: lines of the head, halves, signs of the legend; and the text form."""
 
     head: list[str]
     halves: list[Half]
@@ -119,12 +116,12 @@ class Sheet(NamedTuple):
 
 
 def top_under(head: list[str]) -> int:
-    """Return where parts below this head start; their captions are above that."""
+    """Return where halves below this head start; their captions are above that."""
     return _MARGIN + _HEAD_LINE * len(head) + _CAPTION
 
 
 def right_of(half: Half | None) -> int:
-    """Return where a part beside another one starts; without one, where the first does."""
+    """Return where a half to the right of another starts; of None, where the first half starts."""
     if half is None:
         return _MARGIN
     return max(half.right, half.left + text_width(half.caption)) + _BETWEEN
@@ -145,7 +142,7 @@ def _cut(line: str) -> str:
 
 
 def _legend(signs: list[str], y: int) -> tuple[list[str], int]:
-    """Return the signs of `_MEANINGS` beside their meanings, and where the last one ends."""
+    """Return signs of `_MEANINGS` next to their meanings, and where the last one ends."""
     x = _MARGIN
     parts: list[str] = []
     for sign in signs:
@@ -156,7 +153,7 @@ def _legend(signs: list[str], y: int) -> tuple[list[str], int]:
 
 
 def _sign(sign: str, x: int, y: int) -> str:
-    """Return a sign of the legend: a mark, an outline or a cell."""
+    """Return a sign for the legend: a mark, an outline or a cell."""
     width, height = _SIGN
     if sign == "line":
         return element("path", d=f"M{x + width // 2} {y}v{height}", stroke=ACCENT, stroke_width=3.5)

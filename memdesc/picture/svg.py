@@ -1,30 +1,19 @@
-"""SVG elements as strings, and the colours and sizes of all pictures.
+"""SVG elements and cells as strings, and the colours and sizes of all pictures.
 
-Cells carry light tints of the Okabe-Ito colours under dark ink in both colour
-schemes; what is drawn on the background follows the reader's scheme. No element has an
-id, so that many pictures can stand in one page.
+Cells have light tints of the Okabe-Ito colours under dark ink in both colour schemes; what is drawn
+on the background follows the reader's scheme. Elements have no ids, so that a page can contain many
+pictures.
 """
 
 from __future__ import annotations
 
 from html import escape
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-__all__ = [
-    "ACCENT",
-    "COLOURS",
-    "FAINT",
-    "FONT",
-    "HIGHLIGHT",
-    "INK",
-    "RULE",
-    "document",
-    "edge",
-    "element",
-    "hatch",
-    "label",
-    "text_width",
-]
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from memdesc.picture.cells import Cell
 
 # sky blue, orange, green, purple, yellow, blue, vermilion, each mixed with white
 COLOURS = ("#a4d7f3", "#f4cd78", "#86d0bb", "#e6bdd4", "#f7f1a0", "#8fbfdc", "#efb38a")
@@ -35,10 +24,10 @@ ACCENT = "#d55e00"  # where a cache line starts: vermilion
 HIGHLIGHT = "#b0127b"  # around highlighted elements
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
-# pixels per character by font size: characters of a monospaced font are 0.6 em wide
+# pixels per character by font size; characters of a monospaced font are 0.6 em wide
 _CHARACTER = {8: 5, 9: 6, 10: 6, 11: 7, 14: 9}
 
-# the dark scheme, by class: background, text, faint text, edges, rules, missing cells, padding
+# the dark scheme by class: background, text, faint text, edges, rules, missing cells, padding
 _DARK = (
     ".memdesc-paper{fill:#16191d}.memdesc-ink{fill:#e8e8e8}.memdesc-faint{fill:#a0a6ad}.memdesc-edge{stroke:#e8e8e8}"
     ".memdesc-rule{stroke:#5a6169}.memdesc-none{fill:#16191d}.memdesc-void{fill:#2b3036}"
@@ -46,7 +35,7 @@ _DARK = (
 
 
 def element(name: str, *children: str, **attributes: object) -> str:
-    """Return an element; in names of attributes `_` is written as `-`, and left out at the end."""
+    """Return an element; `_` in attribute names becomes `-`, and a trailing one is dropped."""
     written = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
         for key, value in attributes.items()
@@ -83,18 +72,18 @@ def label(
 
 
 def edge(name: str, **attributes: object) -> str:
-    """Return an element that is only an outline, as blocks have it."""
+    """Return an element that is only an outline, such as those of blocks."""
     look = {"class_": "memdesc-edge", "fill": "none", "stroke": INK, "stroke_width": 1.5}
     return element(name, **attributes, **look)
 
 
 def text_width(text: str, size: int = 11) -> int:
-    """Return the pixels that a string takes in a font size."""
+    """Return the width of a string in pixels, for a font size."""
     return _CHARACTER[size] * len(text)
 
 
 def hatch(x: int, y: int, width: int, height: int) -> str:
-    """Return diagonal lines, 6 pixels apart, across a rectangle."""
+    """Return diagonal lines across a rectangle, 6 pixels apart."""
     parts = []
     for start in range(6, width + height, 6):
         x0, y0 = (x + start, y) if start <= width else (x + width, y + start - width)
@@ -104,7 +93,7 @@ def hatch(x: int, y: int, width: int, height: int) -> str:
 
 
 def document(corner: tuple[int, int], size: tuple[int, int], title: str, *children: str) -> str:
-    """Return a picture from an upper left corner on, of a width and a height, on its background."""
+    """Return a picture with a background, given its upper left corner, its width and its height."""
     (x, y), (width, height) = corner, size
     return element(
         "svg",
@@ -128,3 +117,69 @@ def document(corner: tuple[int, int], size: tuple[int, int], title: str, *childr
         role="img",
         font_family=FONT,
     )
+
+
+# pixels of a cell without a note
+CELL_HEIGHT = 22
+
+
+def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
+    """Return a cell of size (width, height): its number, the note below it, and the hover text."""
+    width, height = size
+    box = {"x": x, "y": y, "width": width, "height": height}
+    parts = [element("title", escape(cell.hover, quote=False))]
+    if cell.run is None:
+        look = {"class_": "memdesc-rule memdesc-none", "fill": "#ffffff", "stroke": RULE}
+        parts.append(element("rect", stroke_dasharray="2 2", **look, **box))
+        ink = {"class_": "memdesc-faint", "fill": FAINT}
+    elif cell.is_padding:
+        look = {"class_": "memdesc-rule memdesc-void", "fill": "#f1f2f4", "stroke": RULE}
+        parts += [element("rect", stroke_width=0.5, **look, **box), hatch(x, y, width, height)]
+        ink = {"class_": "memdesc-ink", "fill": INK}
+    else:
+        look = {"fill": _colour(cell.run), "stroke": "#ffffff"}
+        parts.append(element("rect", stroke_width=0.5, **look, **box))
+        ink = {"fill": INK}
+    middle = f"{x + width / 2:g}"
+    base = f"{y + 12 if cell.note else y + height / 2 + 4:g}"
+    texts = ((cell.number, base, 11), (cell.note, f"{y + height - 4}", 8))
+    parts += [
+        element("text", escape(text), x=middle, y=at, font_size=size, **ink)
+        for text, at, size in texts
+        if text
+    ]
+    if cell.is_highlighted:
+        inner = {"x": x + 1.5, "y": y + 1.5, "width": width - 3, "height": height - 3}
+        parts.append(element("rect", fill="none", stroke=HIGHLIGHT, stroke_width=3, **inner))
+    return element("g", *parts, class_="memdesc-cell", text_anchor="middle")
+
+
+def _colour(run: int) -> str:
+    # shifted by one in each round, so that rows of 7, 14, 28 or 56 runs do not form columns
+    return COLOURS[(run + run // len(COLOURS)) % len(COLOURS)]
+
+
+def outline(
+    cells: Mapping[tuple[int, int], Cell], xs: list[int], ys: list[int], size: tuple[int, int]
+) -> str:
+    """Return the edges of blocks of cells, given the cells by column and row."""
+    width, height = size
+
+    def tile(column: int, row: int) -> int | None:
+        cell = cells.get((column, row))
+        return None if cell is None else cell.tile
+
+    lines: dict[str, None] = {}
+    for (column, row), cell in cells.items():
+        if cell.tile is None:
+            continue
+        x, y = xs[column], ys[row]
+        for neighbour, line in (
+            (tile(column - 1, row), f"M{x} {y}v{height}"),
+            (tile(column + 1, row), f"M{x + width} {y}v{height}"),
+            (tile(column, row - 1), f"M{x} {y}h{width}"),
+            (tile(column, row + 1), f"M{x} {y + height}h{width}"),
+        ):
+            if neighbour != cell.tile:
+                lines[line] = None
+    return edge("path", d="".join(lines)) if lines else ""

@@ -1,4 +1,4 @@
-"""The form of a picture for terminals."""
+"""The text form of a picture, for terminals."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ if TYPE_CHECKING:
     from memdesc.picture.grid import Grid
     from memdesc.picture.memory import Lines
 
-__all__ = ["cells_text", "grid_text", "memory_text"]
-
-# characters of a line of panels
+# most characters of a line of panels
 _MAX_WIDTH = 100
 
 
 def grid_text(grid: Grid) -> list[str]:
-    """Write the grid, as many panels side by side as fit; `[padding]`, `<highlighted>`."""
+    """Write the grid with as many panels side by side as fit; `[padding]`, `<highlighted>`."""
     lines: list[str] = []
     beside: list[list[str]] = []
     for k, panel in enumerate(grid.panels):
@@ -40,7 +38,7 @@ def grid_text(grid: Grid) -> list[str]:
 
 
 def _panel_text(grid: Grid, panel: tuple[int, ...]) -> list[str]:
-    """Return the lines of a panel, all of one length."""
+    """Return the lines of a panel, all of the same length."""
     width = max(len(str(grid.cells.layout.last)) + 2, 4)
     heads = _gapped(grid.columns, [str(i) for i in grid.columns])
     rows = []
@@ -67,7 +65,7 @@ def _side_by_side(panels: list[list[str]]) -> list[str]:
 
 
 def memory_text(cells: Cells, lines: Lines) -> list[str]:
-    """Write the memory line by line; a bar is where a cache line starts."""
+    """Write the memory line by line; a bar marks the start of a cache line."""
     shown = [[cells.at_offset(offset) for offset in line] for line in lines.offsets()]
     return cells_text(lines, shown, cells.dtype.bits)
 
@@ -75,7 +73,7 @@ def memory_text(cells: Cells, lines: Lines) -> list[str]:
 def cells_text(
     lines: Lines, shown: list[list[Cell]], bits: int, *, of_number: bool = False
 ) -> list[str]:
-    """Write cells line by line: the notes of elements, or with `of_number` their numbers."""
+    """Write cells line by line: their notes, or their numbers if `of_number`."""
     texts = [[_cell_text(cell, of_number=of_number) for cell in row] for row in shown]
     width = max(len(text) for row in texts for text in row)
     rows = []
@@ -101,14 +99,14 @@ def _cell_text(cell: Cell, *, of_number: bool) -> str:
 
 
 def _marked(cell: Cell, text: str, plain: str) -> str:
-    """Return the text of a cell in the brackets that it needs; without them, `plain`."""
+    """Return the text of a cell in brackets if it is highlighted or padding, otherwise `plain`."""
     if cell.is_highlighted:
         return f"<{text}>"
     return f"[{text}]" if cell.is_padding else plain
 
 
 def _gapped(indices: list[int], texts: list[str]) -> list[str]:
-    """Return strings, one for each index, with an ellipsis where indices are left out."""
+    """Return the strings of some indices, with an ellipsis where indices are left out."""
     result = texts[:1]
     for (before, after), text in zip(pairwise(indices), texts[1:], strict=True):
         result += ["…", text] if after != before + 1 else [text]

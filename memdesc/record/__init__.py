@@ -1,8 +1,6 @@
-"""Records: tensors that are stored as several fields, with the rule that joins them."""
+"""Records: tensors stored as several fields, with the rule that joins the fields."""
 
-from memdesc.record.desc import RecordDesc
-from memdesc.record.field import BIT_PLANES, Field
+from memdesc.record.desc import BIT_PLANES, Field, Number, RecordDesc, Rule
 from memdesc.record.names import known_records, record_desc
-from memdesc.record.rule import Number, Rule
 
 __all__ = ["BIT_PLANES", "Field", "Number", "RecordDesc", "Rule", "known_records", "record_desc"]

@@ -1,35 +1,295 @@
-"""RecordDesc: fields and a rule as one frozen value."""
+"""RecordDesc: a block-quantised tensor as fields and a rule.
+
+A field is a layout of elements in one of the buffers. All rules are one formula, parts of which
+may be missing::
+
+    x = scale[0] * scale[1] * ... * (code - zero) + offset[0] * offset[1] * ...
+
+Products are taken from the left. Each operation is rounded to f32; code and zero are integers or
+exact, and their difference is exact. `sign` is -1 if the offset is subtracted.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.checked import Checked
-from memdesc.dtypes import DATA_TYPES
-from memdesc.errors import MemdescError, OverlapError, short_repr
+from memdesc.desc import MemoryDesc
+from memdesc.dtypes import DATA_TYPES, data_type
+from memdesc.errors import MemdescError, OverlapError, UnsupportedFormatError, short_repr
 from memdesc.int64 import exact_ints
-from memdesc.layout import check_dims, dim_name
-from memdesc.record.field import BIT_PLANES, Field
-from memdesc.record.rule import Number, Rule, check_number, check_rule
+from memdesc.layout import Layout, check_dims, dim_name, memory_order
+from memdesc.overlap import check_overlap
 from memdesc.search import SearchLimitError, Term, solve
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.picture import Limits, Picture
 
-__all__ = ["RecordDesc"]
+# Bits of the unsigned elements that are narrower than any data type.
+BIT_PLANES = {"u1": 1, "u2": 2}
 
-# f32 has 24 bits; tables are part of compiled code
+
+@dataclass(frozen=True, slots=True)
+class Field(Checked):
+    """One part of a record: where its elements are stored, and what shares an element.
+
+    Parameters
+    ----------
+    name : str
+        Its name in the system that defines the format, such as ``qs`` or ``scales``.
+    kind : str
+        The name of a data type, or ``u1`` or ``u2``: a plane of 1 or 2 bits of wider codes.
+    layout : Layout
+        Offsets in elements of `kind` from the first byte of the tensor; within a byte, elements
+        count from the lowest bit.
+    groups : tuple of int
+        How many adjacent elements of the record, along each dim, share an element of this field.
+    tensor : str
+        The tensor of the record in which it is stored.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such kind, a group is below 1, or two elements overlap.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> d = memdesc.record_desc((2, 64), "q4_0").field("d")
+    >>> d.kind, d.groups, d.desc
+    ('f16', (1, 32), memory_desc((2, 2), 'f16', strides=(18, 9)))
+    """
+
+    name: str
+    kind: str
+    layout: Layout
+    groups: tuple[int, ...]
+    tensor: str
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name and isinstance(self.tensor, str)):
+            msg = (
+                f"a field needs a name and a tensor, not {short_repr(self.name)} and "
+                f"{short_repr(self.tensor)}"
+            )
+            raise MemdescError(msg)
+        if not isinstance(self.kind, str) or self.kind not in {*DATA_TYPES, *BIT_PLANES}:
+            kinds = ", ".join([*BIT_PLANES, *DATA_TYPES])
+            msg = f"field {self.name}: no kind {short_repr(self.kind)}; the kinds are {kinds}"
+            raise MemdescError(msg)
+        if not isinstance(self.layout, Layout):
+            msg = f"field {self.name}: a Layout is needed, not {short_repr(self.layout)}"  # type: ignore[unreachable] # callers without types
+            raise MemdescError(msg)
+        object.__setattr__(self, "groups", exact_ints("groups", self.groups))
+        if len(self.groups) != self.layout.ndims or min(self.groups) < 1:
+            msg = (
+                f"field {self.name}: groups {self.groups} must be {self.layout.ndims} numbers of "
+                "1 or more, one for each dim"
+            )
+            raise MemdescError(msg)
+        check_overlap(self.layout)
+
+    @property
+    def bits(self) -> int:
+        """Width of an element in bits."""
+        return BIT_PLANES.get(self.kind) or DATA_TYPES[self.kind].bits
+
+    @property
+    def desc(self) -> MemoryDesc:
+        """The field as a descriptor over its tensor.
+
+        Raises
+        ------
+        UnsupportedFormatError
+            For planes of 1 or 2 bits, since no data type has such elements.
+        """
+        if self.kind in BIT_PLANES:
+            msg = (
+                f"field {self.name} is a plane of {self.bits} bits, which no data type has; see "
+                ".layout, in elements of that width"
+            )
+            raise UnsupportedFormatError(msg)
+        return MemoryDesc(data_type(self.kind), self.layout)
+
+    @property
+    def dense(self) -> Field:
+        """The field as a tensor of its own, in the same order without gaps.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.record_desc((2, 64), "q4_0").field("d").dense.desc
+        memory_desc((2, 2), 'f16', 'ab')
+        """
+        strides, total = {}, 1
+        for block in sorted(self.layout.blocks, key=memory_order, reverse=True):
+            strides[block] = total
+            total *= block.extent
+        blocks = tuple(block._replace(stride=strides[block]) for block in self.layout.blocks)
+        layout = Layout(self.layout.dims, self.layout.axes, blocks)
+        return replace(self, layout=layout, tensor=self.name)
+
+    @property
+    def min_nbytes(self) -> int:
+        """Bytes that its tensor must have: up to the end of the last padded element."""
+        return ((self.layout.last + 1) * self.bits + 7) // 8 if self.layout.nelems else 0
+
+
+# f32 holds the integers from -2**24 to 2**24 exactly, and 32 bits hold their sums.
+_MAX_MINUS = 1 << 24
+_MAX_SHIFT = 24
+_LARGEST = 3.4028234663852886e38
+
+
+class Number(NamedTuple):
+    """A number for each element, or for each group of elements.
+
+    Parameters
+    ----------
+    parts : tuple of (str, int)
+        Fields of the record, each with the position of its lowest bit; several fields are parts of
+        one integer. A field of floats must be the only part.
+    minus : int
+        Subtracted from the integer.
+    table : tuple of float
+        The value of each code, for codebooks and for scales that no data type describes; empty
+        if the code is the value.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.record_desc((1, 32), "q5_0").rule.code
+    Number(parts=(('qs', 0), ('qh', 4)), minus=16, table=())
+    """
+
+    parts: tuple[tuple[str, int], ...]
+    minus: int = 0
+    table: tuple[float, ...] = ()
+
+    def __str__(self) -> str:
+        text = " | ".join(f"{name} << {shift}" if shift else name for name, shift in self.parts)
+        if self.table:
+            return f"table[{text}]"
+        if len(self.parts) > 1:
+            text = f"({text})"
+        if not self.minus:
+            return text
+        return f"({text} {'-' if self.minus > 0 else '+'} {abs(self.minus)})"
+
+
+class Rule(NamedTuple):
+    """How the fields of a record make a number; `str(rule)` is the formula.
+
+    Parameters
+    ----------
+    code : Number
+        The code of each element.
+    scale : tuple of Number
+        At least one; multiplied from the left.
+    zero : Number, optional
+        Subtracted from the code, as an integer.
+    offset : tuple of Number
+        Multiplied from the left and added; empty for none.
+    sign : int
+        -1 if the offset is subtracted.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> print(memdesc.record_desc((1, 256), "q4_k").rule)
+    d * (sc_low | sc_high << 4) * qs - dmin * (m_low | m_high << 4)
+    """
+
+    code: Number
+    scale: tuple[Number, ...]
+    zero: Number | None = None
+    offset: tuple[Number, ...] = ()
+    sign: int = 1
+
+    @property
+    def numbers(self) -> tuple[Number, ...]:
+        """All numbers of the rule."""
+        zero = () if self.zero is None else (self.zero,)
+        return (self.code, *self.scale, *zero, *self.offset)
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether one code means 0 in all groups: there are no zero points and no offsets."""
+        return self.zero is None and not self.offset
+
+    def __str__(self) -> str:
+        code = str(self.code) if self.zero is None else f"({self.code} - {self.zero})"
+        text = " * ".join([*map(str, self.scale), code])
+        if self.offset:
+            text += f" {'+' if self.sign > 0 else '-'} {' * '.join(map(str, self.offset))}"
+        return text
+
+
+def check_rule(rule: Rule) -> None:
+    """Refuse a rule with parts of the wrong types.
+
+    Raises
+    ------
+    MemdescError
+        With the part.
+    """
+    products = (rule.scale, rule.offset)
+    is_typed = all(isinstance(product, tuple) for product in products) and rule.scale
+    if not is_typed or not all(isinstance(number, Number) for number in rule.numbers):
+        msg = (
+            f"a Rule needs a Number as code and zero, a tuple of at least one as scale, and a "
+            f"tuple as offset; not {short_repr(tuple(rule))}"
+        )
+        raise MemdescError(msg)
+    if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
+        msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
+        raise MemdescError(msg)
+
+
+def check_number(number: Number) -> None:
+    """Refuse a number with parts of the wrong types.
+
+    Raises
+    ------
+    MemdescError
+        With the part.
+    """
+    parts, minus, table = number
+    if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
+        msg = (
+            f"parts of a Number are a tuple of pairs of a field name and a bit of 0 to "
+            f"{_MAX_SHIFT - 1}, not {short_repr(parts)}"
+        )
+        raise MemdescError(msg)
+    if type(minus) is not int or abs(minus) > _MAX_MINUS:
+        msg = f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
+        raise MemdescError(msg)
+    is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
+    if not is_table or any(not abs(value) <= _LARGEST for value in table):
+        msg = f"a table is a tuple of finite floats, not {short_repr(table)}"
+        raise MemdescError(msg)
+
+
+def _is_part(part: object) -> bool:
+    """Whether a part is a pair of a name and a bit."""
+    match part:
+        case (str(), int() as shift):
+            return isinstance(part, tuple) and type(shift) is int and 0 <= shift < _MAX_SHIFT
+    return False
+
+
+# the bits that f32 holds exactly; the codes of a table that becomes part of compiled code
 _MAX_WIDTH, _MAX_TABLE = 24, 8
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RecordDesc(Checked):
-    """A tensor that is stored as several fields, over one buffer or over several tensors.
+    """A tensor that is stored as several fields, in one buffer or in several tensors.
 
     Make one with `record_desc`.
 
@@ -38,15 +298,15 @@ class RecordDesc(Checked):
     dims : tuple of int
         Logical sizes.
     fields : tuple of Field
-        Its parts; no two overlap.
+        Its parts, which do not overlap.
     rule : Rule
-        How they make a number.
+        How the fields make a number.
     name : str
-        The format, such as ``q4_k``; like `letters` and `options` it does not count in equality.
+        The format, such as ``q4_k``; equality ignores it, `letters` and `options`.
     letters : str
-        The names of the dims, such as ``oi``.
+        What the dims are called, such as ``oi``.
     options : tuple of (str, object)
-        What `record_desc` was told beside dims and name.
+        The options given to `record_desc`.
 
     Raises
     ------
@@ -100,7 +360,7 @@ class RecordDesc(Checked):
         if part.layout.ndims != len(self.dims):
             msg = (
                 f"field {part.name} has dims {part.layout.dims}, and the record {self.dims}; "
-                "it needs as many, with 1 where it does not differ"
+                "it needs as many, with 1 for a dim along which all elements share one"
             )
             raise MemdescError(msg)
         sizes = zip(self.dims, part.groups, part.layout.dims, strict=True)
@@ -134,12 +394,12 @@ class RecordDesc(Checked):
             raise MemdescError(msg)
 
     def _check_zero(self) -> None:
-        """Refuse a zero point where the code or itself is no integer: the difference is exact."""
+        """Refuse a zero point unless it and the code are integers, whose difference is exact."""
         for number in (self.rule.code, self.rule.zero) if self.rule.zero is not None else ():
             name = number.parts[0][0]
             if number.table or not _is_integer(self.field(name).kind):
                 msg = (
-                    f"zero points are subtracted from codes as integers, and {number} is none; "
+                    f"zero points are subtracted from codes as integers, and {number} is not one; "
                     "subtract floats as an offset, with sign=-1"
                 )
                 raise MemdescError(msg)
@@ -149,12 +409,12 @@ class RecordDesc(Checked):
         return f"record_desc({self.dims}, {self.name!r}{options})"
 
     def field(self, name: str) -> Field:
-        """Return a field by its name.
+        """Return the field of a name.
 
         Raises
         ------
         MemdescError
-            If there is none; with the names.
+            If there is none; with the names that exist.
         """
         for part in self.fields:
             if isinstance(name, str) and part.name == name:
@@ -164,7 +424,7 @@ class RecordDesc(Checked):
         raise MemdescError(msg)
 
     def show(self) -> Picture:
-        """Draw the first bytes of each tensor: which elements of which fields they hold.
+        """Draw the first bytes of each tensor: the fields and elements that they contain.
 
         Examples
         --------
@@ -180,7 +440,7 @@ class RecordDesc(Checked):
              8   qs 6 22  qs 7 23  qs 8 24  qs 9 25 qs 10 26 qs 11 27 qs 12 28 qs 13 29
             16  qs 14 30 qs 15 31
         """
-        from memdesc.picture import FULL  # describing needs no pictures
+        from memdesc.picture import FULL  # not needed to describe a record
 
         return self._drawn(FULL)
 
@@ -206,7 +466,7 @@ class RecordDesc(Checked):
 
     @property
     def tensors(self) -> dict[str, int]:
-        """The tensors of the record, each with the bytes that it needs."""
+        """The tensors of the record, each with the bytes it needs."""
         sizes: dict[str, int] = {}
         for part in self.fields:
             sizes[part.tensor] = max(sizes.get(part.tensor, 0), part.min_nbytes)
@@ -219,7 +479,7 @@ class RecordDesc(Checked):
 
     @property
     def bits_per_element(self) -> float:
-        """Bits of all tensors for each element."""
+        """Bits of all tensors together for each element."""
         return 8 * self.nbytes / max(prod(self.dims), 1)
 
 
@@ -228,7 +488,7 @@ def _is_integer(kind: str) -> bool:
 
 
 def _check_apart(one: Field, other: Field) -> None:
-    """Refuse two fields of one tensor that share a bit; distances are in bits."""
+    """Refuse two fields of one tensor that share a bit; strides here are in bits."""
     if not one.layout.nelems:
         return
     lows: Counter[int] = Counter()
@@ -236,7 +496,7 @@ def _check_apart(one: Field, other: Field) -> None:
     for part, sign in ((one, 1), (other, -1)):
         for block in part.layout.blocks:
             stride = sign * block.stride * part.bits
-            # loops of equal strides on both sides are one loop over the difference
+            # loops with equal strides in both fields are one loop over the difference
             end = (block.extent - 1) * (1 if stride > 0 else -1)
             if stride:
                 lows[abs(stride)] += min(end, 0)

@@ -1,4 +1,4 @@
-"""The block types of GGUF as rows of a table: fields of a block, and the rule.
+"""The block types of GGUF as rows of a table: the fields of a block, and the rule.
 
 Source: `ggml-common.h` (the structs) and `gguf/quants.py` (order of operations) of
 llama.cpp, as in the package gguf 0.19.
@@ -12,29 +12,26 @@ from typing import NamedTuple
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError
 from memdesc.layout import Axis, Block, Layout, dim_name
-from memdesc.record.field import BIT_PLANES, Field
-from memdesc.record.rule import Number, Rule
-
-__all__ = ["GGUF_TYPES", "gguf_record"]
+from memdesc.record.desc import BIT_PLANES, Field, Number, Rule
 
 TENSOR = "data"
 
 
 class _Part(NamedTuple):
-    """A field of a block; offsets and strides in its elements, counted from the lowest bit."""
+    """A field of a block; offsets and strides are in its elements, counted from the lowest bit."""
 
     name: str
     kind: str
-    # elements of the block that share one, along the last dim
+    # elements along the last dim that share one of this field
     group: int
-    # the first element in the block
+    # offset of the first element in the block
     first: int
-    # its elements in a block, the slowest first: extent and stride
+    # extents and strides of the loops over its elements in a block, slowest first
     digits: tuple[tuple[int, int], ...] = ()
 
 
 class _Type(NamedTuple):
-    """A block of some bytes, for some elements along the last dim."""
+    """A block type: bytes and elements (along the last dim) of a block, its fields and the rule."""
 
     nbytes: int
     block: int
@@ -43,7 +40,7 @@ class _Type(NamedTuple):
 
 
 def _number(*names: str, minus: int = 0, table: tuple[float, ...] = ()) -> Number:
-    """Return the number of some fields, of which each but the last has 4 bits, or the shift."""
+    """Return the number made of some fields, lowest bits first; `name:bits` says how many bits."""
     parts, shift = [], 0
     for name in names:
         field, _, bits = name.partition(":")
@@ -55,15 +52,15 @@ def _number(*names: str, minus: int = 0, table: tuple[float, ...] = ()) -> Numbe
 _D, _M = _number("d"), _number("m")
 _SCALE, _MIN = _number("sc_low:4", "sc_high"), _number("m_low:4", "m_high")
 
-# bytes with two codes, j and j + 16
+# bytes with the two codes j and j + 16
 _HALVES = ((2, 1), (16, 2))
-# 32 bytes with codes j and j + 32, four times; and 2-bit codes j, j + 32, j + 64, j + 96, twice
+# 32 bytes with the codes j and j + 32, four times; or 2-bit codes j, j + 32, j + 64, j + 96, twice
 _NIBBLES_32, _PAIRS_32 = ((4, 64), (2, 1), (32, 2)), ((2, 128), (4, 1), (32, 4))
-# 32 bytes with the highest bits of codes j, j + 32, ..., j + 224
+# 32 bytes with the highest bits of the codes j, j + 32, ..., j + 224
 _PLANES_32 = ((8, 1), (32, 8))
 
-# Eight 6-bit scales and as many mins in 12 bytes: of the first four all bits lie in bytes 0 to 7,
-# of the others the low bits in bytes 8 to 11, and the high ones above those of the first four.
+# Eight 6-bit scales and eight mins in 12 bytes. Bytes 0 to 7 hold the first four of each; of the
+# others, bytes 8 to 11 hold the low bits, and the top bits of bytes 0 to 7 the high bits.
 _SIX_BIT = (
     _Part("sc_low", "u4", 32, 8, ((2, 16), (4, 2))),
     _Part("sc_high", "u2", 32, 18, ((2, 1), (4, 4))),
@@ -73,7 +70,7 @@ _SIX_BIT = (
 
 
 def _scaled_twice(code: Number) -> Rule:
-    """Return the rule of 6-bit scales and mins that have a scale each."""
+    """Return the rule for 6-bit scales and mins, each of which is scaled again."""
     return Rule(code, (_D, _SCALE), offset=(_number("dmin"), _MIN), sign=-1)
 
 
@@ -84,9 +81,9 @@ _IQ4 = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113
 
 
 def _half_e4m3(code: int) -> float:
-    """Return half of an f8_e4m3 whose sign bit does not count; 0x7f is 0."""
+    """Return half of an f8_e4m3 without its sign bit; 0x7f is 0."""
     exponent, mantissa = code >> 3 & 15, code & 7
-    if code == 0x7F:  # noqa: PLR2004 - the one code that is no number
+    if code == 0x7F:  # noqa: PLR2004 - the code of NaN
         return 0.0
     value = (8 + mantissa) * 2.0 ** (exponent - 10) if exponent else mantissa * 2.0**-9
     return value / 2
@@ -234,12 +231,12 @@ GGUF_TYPES: dict[str, _Type] = {
 
 
 def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Rule]:
-    """Return the fields and the rule of a block type of GGUF over dims, blocks along the last one.
+    """Return the fields and the rule of a block type for some dims, with blocks along the last one.
 
     Raises
     ------
     MemdescError
-        If the last dim is no multiple of the block.
+        If the last dim is not a multiple of the block.
     """
     row = GGUF_TYPES[name]
     if dims[-1] % row.block:

@@ -1,4 +1,4 @@
-"""Names of records: every format, and what makes it."""
+"""Names of record formats, and the functions that make them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,16 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from memdesc.record.field import Field
-    from memdesc.record.rule import Rule
-
-__all__ = ["known_records", "read_name", "record_desc"]
+    from memdesc.record.desc import Field, Rule
 
 
 class _Format(NamedTuple):
-    """What makes a format of some dims: its fields and rule, from dims and options."""
+    """How a format makes its fields and rule from dims and options."""
 
     make: Callable[..., tuple[tuple[Field, ...], Rule]]
-    # names of the dims, for formats of matrices; else any number of dims
+    # names of the dims of a matrix format; empty for any number of dims
     letters: str = ""
-    # options and their defaults
+    # options with their defaults
     options: tuple[tuple[str, Any], ...] = ()
 
 
@@ -45,22 +42,26 @@ _FORMATS = {
     **{name: _Format(*row) for name, row in TENSOR_FORMATS.items()},
 }
 
-# the dims of a matrix whose blocks are along the last one: outputs and inputs
+# the dims of a matrix with blocks along the last one: outputs and inputs
 _MATRIX = "oi"
 
-_CODEBOOK = "its codes are indices of vectors of 8 or 4 numbers, so no element has bits of its own"
+_CODEBOOK = (
+    "its codes are indices of vectors of 8 or 4 numbers, so an element has no bits of its own"
+)
 _REFUSED = {
     **dict.fromkeys(
         ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"), _CODEBOOK
     ),
-    "tq1_0": "five numbers share a byte in base 3, so no element has bits of its own",
+    "tq1_0": "five numbers share a byte in base 3, so an element has no bits of its own",
     "gptq_act_order": (
-        "the group of an input channel is looked up in g_idx: a gather by data; sort the channels "
-        "by group first"
+        "g_idx, which is data, gives the group of each input channel; sort the channels by group "
+        "first"
     ),
-    "mxfp4": "the name of two formats; say gguf_mxfp4 (blocks of 17 bytes) or ocp_mxfp4 (tensors)",
+    "mxfp4": (
+        "two formats have the name; use gguf_mxfp4 (blocks of 17 bytes) or ocp_mxfp4 (tensors)"
+    ),
     "nvfp4": (
-        "the name of two formats; say gguf_nvfp4 (blocks of 36 bytes) or cublas_nvfp4 (tensors)"
+        "two formats have the name; use gguf_nvfp4 (blocks of 36 bytes) or cublas_nvfp4 (tensors)"
     ),
 }
 
@@ -78,30 +79,31 @@ def known_records() -> tuple[str, ...]:
 
 
 def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
-    """Describe a tensor that is stored as several fields: block-quantised or packed weights.
+    """Describe a tensor stored as several fields: block-quantised or packed weights.
 
     Parameters
     ----------
     dims : iterable of int
-        Logical sizes. Formats of GGUF have blocks along the last dim; dims of
-        ``gptq``, ``awq`` and ``marlin`` are (in, out), of the others of matrices (out, in): see
+        Logical sizes. GGUF formats have blocks along the last dim; the dims of ``gptq``, ``awq``
+        and ``marlin`` are (in, out), those of other matrix formats (out, in): see
         `RecordDesc.letters`.
     name : str
         One of `known_records`, in upper or lower case.
     **options
-        Of formats of several tensors: ``group`` (inputs that share a scale), ``scales`` (their
-        data type), ``bits`` (of ``gptq`` and ``marlin``: 4 or 8), ``zeros`` (of ``gptq``: ``"v1"``
-        stores zero points less 1, ``"v2"`` as they are; of ``marlin``: True if it has zero points,
-        else they are all 8, or 128 for 8 bits), ``swizzled`` (of scales of blocks).
+        For formats of several tensors: ``group`` (inputs that share a scale), ``scales`` (their
+        data type), ``bits`` (4 or 8, for ``gptq`` and ``marlin``), ``zeros`` (for ``gptq``
+        ``"v1"`` if zero points are stored minus 1, ``"v2"`` if as they are; for ``marlin`` True if
+        there are zero points, otherwise all are 8, or 128 for 8 bits), ``swizzled`` (whether
+        block scales are).
 
     Raises
     ------
     UnknownFormatError
-        If there is no such name; with those that are near.
+        If there is no such name; with the names that exist.
     UnsupportedFormatError
-        If it is known, but no record: with the reason.
+        If the format is known but cannot be described as a record; with the reason.
     MemdescError
-        If the dims do not fit, or an option.
+        If the dims or an option do not fit.
 
     Examples
     --------
@@ -124,21 +126,21 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
             raise MemdescError(msg)
     merged = tuple((option, _plain(value)) for option, value in (legal | options).items())
     try:
-        # 1 and True are equal, but not both legal
+        # 1 equals True, but not both are legal
         return _made(sizes, found, merged, tuple(type(value) for _, value in merged))
-    except TypeError:  # an option that has no hash
+    except TypeError:  # an option that cannot be hashed
         msg = f"{found}: options must be numbers or strings, not {short_repr(options)}"
         raise MemdescError(msg) from None
 
 
 def read_name(name: str) -> tuple[str, str, dict[str, Any]]:
-    """Return the known name of a record, the letters of its matrices, its options with defaults."""
+    """Return the canonical name of a record, the letters of a matrix, and its default options."""
     if not isinstance(name, str):
         msg = f"a record is named by a string such as 'q4_0', not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
         raise UnknownFormatError(msg)
     found = name.lower()
     if found in _REFUSED:
-        msg = f"{name!r} is no record: {_REFUSED[found]}"
+        msg = f"{name!r} cannot be described as a record: {_REFUSED[found]}"
         raise UnsupportedFormatError(msg)
     if found not in _FORMATS:
         msg = f"unknown record {short_repr(name)}; the records are {', '.join(_FORMATS)}"
@@ -147,7 +149,7 @@ def read_name(name: str) -> tuple[str, str, dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """Return a scalar of numpy as Python's, and a data type as its name, as repr shows them."""
+    """Return a numpy scalar as Python's, and a data type as its name, for a readable repr."""
     if isinstance(value, np.integer | np.bool_):
         return value.item()
     is_plain = value is None or isinstance(value, str | int | float | list)

@@ -1,7 +1,7 @@
-"""Formats of matrices in several tensors, and of interleaved rows: fields by tags.
+"""Formats of matrices in several tensors, and of interleaved rows.
 
-Layouts are those of the vocabulary of weights. Sources of the rules: AutoGPTQ and GPTQModel
-(version 1 of `qzeros` stores zero points less 1), AutoAWQ, PyTorch 2.13
+The layouts are those of the vocabulary of weights. Sources of the rules: AutoGPTQ and GPTQModel
+(version 1 of `qzeros` stores zero points minus 1), AutoAWQ, PyTorch 2.13
 (`_weight_int4pack_mm_for_cpu`), vLLM (`marlin_utils.py`), OCP's MX 1.0, cuBLAS 12.9 (block-scaled
 products), llama.cpp (`ggml-cpu/repack.cpp`).
 """
@@ -16,14 +16,11 @@ from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.layout import Axis, Block, Layout, dim_name
-from memdesc.record.field import Field
-from memdesc.record.rule import Number, Rule
-
-__all__ = ["TENSOR_FORMATS"]
+from memdesc.record.desc import Field, Number, Rule
 
 _Made = tuple[tuple[Field, ...], Rule]
 
-# the types of scales that are multiplied as they are
+# the types of scales that are used as they are
 _HALVES = ("f16", "bf16")
 _FLOAT_SCALES = (*_HALVES, "f32")
 
@@ -35,7 +32,7 @@ def _number(name: str, minus: int = 0) -> Number:
 def _by_tag(
     name: str, kind: str, tag: str, dims: tuple[int, ...], groups: tuple[int, ...]
 ) -> Field:
-    """Return a field that is a tensor of its own, of the dims in groups."""
+    """Return a field that is a tensor of its own, with an element for each group of the dims."""
     sizes = tuple(-(-size // group) for size, group in zip(dims, groups, strict=True))
     return Field(name, kind, memory_desc(sizes, kind, tag).layout, groups, name)
 
@@ -45,7 +42,7 @@ def _gptq(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales: A
     kind = _integers("gptq", bits)
     if zeros not in ("v1", "v2"):
         msg = (
-            f"gptq: zeros must be 'v1' (stored less 1) or 'v2' (as they are), not "
+            f"gptq: zeros must be 'v1' (stored minus 1) or 'v2' (as they are), not "
             f"{short_repr(zeros)}"
         )
         raise MemdescError(msg)
@@ -89,7 +86,7 @@ def _torch_int4(dims: tuple[int, ...], *, name: str, group: Any, scales: Any) ->
     lines = _groups(name, dims, 1, group)
     sizes = dims[0], -(-dims[1] // lines[1])
     kind = _float_scales(name, scales)
-    # row-major over groups, outputs, and the pair of a scale and what is added
+    # row-major over groups, outputs, and the pair of scale and offset
     blocks = (Block(0, 1, sizes[0], 2), Block(1, 1, sizes[1], 2 * sizes[0]))
     axes = tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
     pair = "scales_and_zeros"
@@ -105,7 +102,7 @@ def _torch_int4(dims: tuple[int, ...], *, name: str, group: Any, scales: Any) ->
 def _block_scaled(
     dims: tuple[int, ...], *, swizzled: Any, name: str, kinds: tuple[str, str], group: int
 ) -> _Made:
-    """Return floats of 8 or 4 bits, with a scale for each group along the last dim."""
+    """Return floats of 8 or 4 bits with a scale for each group along the last dim."""
     _check_multiples(name, dims, (1, group))
     order = "nvfp4_scales" if _flag(name, "swizzled", swizzled) else "ab"
     fields = [
@@ -121,7 +118,7 @@ def _block_scaled(
 
 
 def _interleaved(dims: tuple[int, ...], *, name: str, rows: int, run: int) -> _Made:
-    """Return Q4_0 of some rows together: their scales, then `run` bytes of each row in turn."""
+    """Return Q4_0 with interleaved rows: the scales of some, then `run` bytes of each in turn."""
     _check_multiples(name, dims, (rows, 32))
     count, columns = dims[0] // rows, dims[1] // 32
     scales = Layout(
@@ -157,7 +154,7 @@ _GROUP, _FOUR = ("group", 128), ("bits", 4)
 _F16, _BF16 = ("scales", "f16"), ("scales", "bf16")
 _SWIZZLE = (("swizzled", True),)
 
-# name: what makes it, names of its dims, options with their defaults
+# name -> the function that makes it, names of its dims, options with their defaults
 TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
     "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16)),
     "awq": (_awq, "io", (_GROUP, _F16)),
@@ -187,7 +184,7 @@ TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
 
 
 def _groups(name: str, dims: tuple[int, ...], dim: int, group: Any) -> tuple[int, ...]:
-    """Return the groups of scales: `group` inputs, all of them for -1."""
+    """Return the groups of scales: `group` inputs, or all inputs for -1."""
     count = checked_int(f"{name}: group", group)
     if count != -1 and (count < 1 or dims[dim] % count):
         msg = (

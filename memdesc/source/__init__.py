@@ -1,7 +1,7 @@
-"""Source code from layouts: offsets, their inverse, constants and loop nests, in five languages.
+"""Source code for layouts in five languages: offsets, their inverse, constants and loop nests.
 
-`statements` are what functions are made of, `terms` their expressions, `languages` write both as
-text, and `layouts` makes the functions of a layout. Plans (`reorder.plan.source`) use the same.
+`statements` is what functions and expressions are built from, `languages` turns them into text, and
+`layouts` builds the functions of a layout. Plans (`reorder.plan.source`) use the same parts.
 """
 
 from memdesc.source.languages import LANGUAGES, Language, language_of

@@ -1,4 +1,4 @@
-"""Languages: how statements and functions are written in each, as rows of one table."""
+"""How each language spells statements and functions, as rows of one table."""
 
 from __future__ import annotations
 
@@ -24,36 +24,34 @@ if TYPE_CHECKING:
     from memdesc.dtypes import DataType
     from memdesc.source.statements import Function, Parameter, Statement
 
-__all__ = ["LANGUAGES", "Language", "language_of"]
-
 _INDENT = "    "
 
 
 class Language(NamedTuple):
-    """How one language of the C family spells what functions are made of.
+    """How a language of the C family spells functions and their statements.
 
     Attributes
     ----------
     name : str
         Such as ``c``.
     head : tuple of str
-        Lines in front of everything.
+        The first lines of a file.
     integer : str
-        The type of 64 bits.
+        The 64-bit integer type.
     integers : dict of int to str
-        Types of integers by their bits; ``{u}`` is ``u`` for unsigned ones.
+        Integer types by their bits; ``{u}`` is ``u`` in unsigned ones.
     floats : dict of int to str
-        The floating-point types by their bits, where arrays of them are declared as such.
+        Floating-point types by their bits; others are declared as integers.
     pure, entry : str
-        What stands in front of the result of a function that computes, or that writes memory.
+        The qualifiers of a function that computes, and of one that writes memory.
     memory : str
-        What stands in front of the type of an array that a writing function gets.
+        The qualifier of an array that a writing function gets.
     constant : str
         A constant array: ``{name}``, ``{count}``, ``{values}``.
     number : str
         A constant number: ``{name}``, ``{value}``.
     share : tuple of str
-        First index and step of a loop whose steps work items divide; empty where there are none.
+        First index and step of a loop that work items share; empty if there are no work items.
     """
 
     name: str
@@ -76,7 +74,7 @@ class Language(NamedTuple):
         return [f"/* {head}", *(f"   {line}" for line in others[:-1]), f"   {others[-1]} */"]
 
     def type_of(self, dtype: DataType) -> str:
-        """Return the type of the elements of an array; bits as unsigned integers if it has none."""
+        """Return the type of an array's elements, or of their bits if the language lacks it."""
         if dtype.numpy.kind == "f" and dtype.bits in self.floats:
             return self.floats[dtype.bits]
         u = "" if dtype.numpy.kind == "i" else "u"
@@ -94,7 +92,7 @@ class Language(NamedTuple):
         ]
 
     def literal(self, value: int) -> str:
-        """Return an integer that no parenthesis around it is needed for."""
+        """Return an integer that can stand in any expression."""
         return f"({value})" if value < 0 else str(value)
 
     def function(self, function: Function) -> list[str]:
@@ -125,7 +123,7 @@ class Language(NamedTuple):
         return f"{memory}{const}{kind} *{parameter.name}"
 
     def lines(self, statements: Sequence[Statement], depth: int) -> list[str]:
-        """Return the lines of statements; constants that nothing uses are left out."""
+        """Return the lines of statements, without constants that nothing uses."""
         written: list[str] = []
         for statement in reversed(statements):
             if isinstance(statement, Let) and not _is_used(statement.name, "\n".join(written)):
@@ -134,10 +132,10 @@ class Language(NamedTuple):
         return written
 
     def expression(self, text: str) -> str:
-        """Return an expression as this language spells it."""
+        """Return an expression in the spelling of this language."""
         return text.replace(" // ", " / ").replace(" and ", " && ").replace(" or ", " || ")
 
-    def _statement(  # noqa: C901, PLR0911, PLR0912 - a branch for each kind
+    def _statement(  # noqa: C901, PLR0911, PLR0912 - a branch for each kind of statement
         self, statement: Statement, depth: int
     ) -> list[str]:
         pad = _INDENT * depth
@@ -146,7 +144,7 @@ class Language(NamedTuple):
                 lines = self.lines(body, depth)
                 if not any(line.startswith(f"{pad}const ") for line in lines):
                     return lines
-                # its constants have a scope of their own
+                # its constants need a scope of their own
                 return [pad + "{", *self.lines(body, depth + 1), pad + "}"]
             case Once(body):
                 return self._statement(Loop("item", 1, body, is_shared=True), depth)
@@ -199,7 +197,7 @@ class Language(NamedTuple):
 
 
 class _Python(Language):
-    """Python, of which arrays are flat arrays of numpy, or other sequences."""
+    """Python; its arrays are flat numpy arrays or other sequences."""
 
     __slots__ = ()
 
@@ -215,7 +213,7 @@ class _Python(Language):
         body = self.lines(function.body, 1) or [f"{_INDENT}pass"]
         return [*self.comment(function.comment), head, *body]
 
-    def _statement(self, statement: Statement, depth: int) -> list[str]:  # noqa: PLR0911 - a kind each
+    def _statement(self, statement: Statement, depth: int) -> list[str]:  # noqa: PLR0911 - one for each kind
         pad = _INDENT * depth
         match statement:
             case Once(body):
@@ -252,7 +250,7 @@ _C = {bits: f"{{u}}int{bits}_t" for bits in (8, 16, 32, 64)}
 _CXX = {bits: f"std::{name}" for bits, name in _C.items()}
 _OPENCL = {8: "{u}char", 16: "{u}short", 32: "{u}int", 64: "{u}long"}
 
-# name -> how it is written; `c++` is C++17, `opencl` OpenCL C 1.2
+# by name; `c++` is C++17, `opencl` OpenCL C 1.2
 LANGUAGES: dict[str, Language] = {
     row.name: row
     for row in (
@@ -268,7 +266,7 @@ LANGUAGES: dict[str, Language] = {
             constant="inline constexpr std::int64_t {name}[{count}] = {{{values}}};",
             number="inline constexpr std::int64_t {name} = {value};",
         ),
-        # without floats: devices may flush denormals that they load, and f16 and f64 are optional
+        # no floats: devices may flush denormals when loading them, and f16 and f64 are optional
         Language(
             "opencl",
             (),
@@ -298,7 +296,7 @@ LANGUAGES: dict[str, Language] = {
 
 
 def language_of(name: object) -> Language:
-    """Return a language by its name; refuse others."""
+    """Return the language of a name; refuse other names."""
     if isinstance(name, str) and name in LANGUAGES:
         return LANGUAGES[name]
     msg = f"unknown language {short_repr(name)}; source is made in {', '.join(LANGUAGES)}"

@@ -1,4 +1,4 @@
-"""The functions of a layout: offsets, their inverse, constants, and the loops that fill it."""
+"""The source code of a layout: its offset function, the inverse, constants, and filling loops."""
 
 from __future__ import annotations
 
@@ -20,29 +20,20 @@ from memdesc.source.statements import (
     Parameter,
     Return,
     Store,
+    digit_terms,
     element,
+    joined_index,
+    sum_of,
 )
-from memdesc.source.terms import digit_terms, joined_index, sum_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memdesc.blocks import Axis, Block
     from memdesc.dtypes import DataType
-    from memdesc.layout import Layout
+    from memdesc.layout import Axis, Block, Layout
     from memdesc.source.statements import Statement
 
-__all__ = [
-    "about_elements",
-    "axis_name",
-    "check_name",
-    "copy_element",
-    "dims_of_axis",
-    "layout_source",
-    "share_loops",
-]
-
-# C has 31 significant characters of an external name, all compilers in use have more
+# C guarantees 31 significant characters in an external name; compilers in use support more
 _NAME = "[A-Za-z][A-Za-z0-9_]{0,99}"
 
 
@@ -64,9 +55,9 @@ def layout_source(
     lang : str
         A key of `LANGUAGES`.
     names : (str, str)
-        What functions and constants start with, and the letters of the dims.
+        The prefix of functions and constants, and the letters of the dims.
     about : (str, dict of str to int)
-        The descriptor as text, and further constants.
+        The descriptor as text, and additional constants.
     """
     language = language_of(lang)
     name, letters = check_name(names[0]), _checked_letters(names[1], layout.ndims)
@@ -81,7 +72,7 @@ def layout_source(
         **numbers,
     }
     parts = [
-        [*language.comment([head, "Sizes and offsets are in elements, but for NBYTES."])],
+        [*language.comment([head, "Sizes and offsets are in elements, except NBYTES."])],
         list(language.head),
         language.constants({f"{name}_{key}": value for key, value in constants.items()}),
         language.function(_offset(layout, name, letters)),
@@ -95,11 +86,11 @@ def layout_source(
 
 
 def check_name(name: object) -> str:
-    """Refuse what names of functions cannot start with."""
+    """Refuse a prefix that function names cannot have."""
     if isinstance(name, str) and re.fullmatch(_NAME, name):
         return name
     msg = (
-        f"name {short_repr(name)} is no start of names of functions; it must be a letter, then up "
+        f"name {short_repr(name)} cannot start function names; it must be a letter, then up "
         "to 99 letters, digits and underscores"
     )
     raise MemdescError(msg)
@@ -117,7 +108,7 @@ def _checked_letters(letters: object, ndims: int) -> str:
 
 
 def axis_name(axis: Axis, letters: str) -> str:
-    """Return the name of the index of an axis: the letter of its dim, or of its fused dims."""
+    """Return the name of an axis's index: the letter of its dim, or those of its fused dims."""
     joined = "".join(letters[dim] for dim in axis.dims)
     return joined if len(axis.dims) == 1 else f"fused_{joined}"
 
@@ -125,7 +116,7 @@ def axis_name(axis: Axis, letters: str) -> str:
 def dims_of_axis(
     axis: Axis, name: str, dims: Sequence[int], letters: str
 ) -> tuple[list[Let], list[str]]:
-    """Return the indices of the dims of an axis, from its own, and their names, in its order."""
+    """Return definitions of the dims' indices from their axis's, and their names in its order."""
     names = [letters[dim] for dim in axis.dims]
     if len(names) == 1:
         return [], names
@@ -158,7 +149,7 @@ def _offset(layout: Layout, name: str, letters: str) -> Function:
 
 
 def _inverse(layout: Layout, name: str, letters: str) -> Function | str:
-    """Return the function from an offset to its index, or the reason why there is none."""
+    """Return the function that maps an offset to its index, or the reason why there is none."""
     loops = sorted(
         (block for block in layout.blocks if block.extent > 1), key=lambda b: -abs(b.stride)
     )
@@ -166,14 +157,14 @@ def _inverse(layout: Layout, name: str, letters: str) -> Function | str:
     for block in reversed(loops):
         if abs(block.stride) <= reach:
             return f"No {name}_index: " + (
-                f"strides do not nest, {abs(block.stride)} follows a reach of {reach}."
+                f"strides do not nest: {abs(block.stride)} is at most {reach}, where others end."
                 if block.stride
                 else "a stride is 0, so one offset has several indices."
             )
         reach += (block.extent - 1) * abs(block.stride)
     comment = (
         "The index at an offset: 1 for an element, 0 for padding, -1 for neither.",
-        "An index of padding lies outside of the dims.",
+        "The index of padding lies outside the dims.",
     )
     parameters = (Parameter("offset"), Parameter("index", data_type("s64"), is_written=True))
     body: tuple[Statement, ...] = (Missing(),)
@@ -183,7 +174,7 @@ def _inverse(layout: Layout, name: str, letters: str) -> Function | str:
 
 
 def _find(layout: Layout, loops: list[Block], reach: int, letters: str) -> tuple[Statement, ...]:
-    """Return the statements that divide an offset by the strides, the largest first."""
+    """Return the statements that divide an offset by the strides, largest first."""
     first = layout.offset0 + sum(
         (block.extent - 1) * block.stride for block in loops if block.stride < 0
     )
@@ -225,7 +216,7 @@ def _find(layout: Layout, loops: list[Block], reach: int, letters: str) -> tuple
 def _dims_of_digits(
     layout: Layout, digits: dict[Block, str], letters: str
 ) -> tuple[list[Let], str]:
-    """Return the indices of all dims from the digits of all axes; and when they are no padding."""
+    """Return definitions of the dims' indices from the axes' digits, and the test for data."""
     lets: list[Let] = []
     for k, axis in enumerate(layout.axes):
         index = axis_name(axis, letters)
@@ -244,7 +235,7 @@ def _is_data(layout: Layout, letters: str) -> str:
 
 
 def _fill(layout: Layout, dtype: DataType, name: str, letters: str) -> Function | str:
-    """Return the loops over memory that fill it from a row-major array, or why there are none."""
+    """Return loops over memory that fill it from a row-major array, or why there are none."""
     if any(block.stride == 0 and block.extent > 1 for block in layout.blocks):
         return f"No {name}_fill: a stride is 0, so several indices would write one element."
     loops = [block for block in sorted(layout.blocks, key=memory_order) if block.extent != 1]
@@ -276,7 +267,10 @@ def _fill(layout: Layout, dtype: DataType, name: str, letters: str) -> Function 
         body = (Loop(digits[block], block.extent, body),)
     return Function(
         f"{name}_fill",
-        ("Fill dst from a row-major array of the dims; padding becomes 0.", about_elements(dtype)),
+        (
+            "Fill dst from a row-major array of the dims, and its padding with 0.",
+            about_elements(dtype),
+        ),
         "",
         (Parameter("src", dtype), Parameter("dst", dtype, is_written=True)),
         share_loops(body, dtype),
@@ -284,7 +278,7 @@ def _fill(layout: Layout, dtype: DataType, name: str, letters: str) -> Function 
 
 
 def copy_element(dtype: DataType, offsets: tuple[str, str], is_data: str) -> tuple[Statement, ...]:
-    """Return what moves one element from src to dst, or writes zero where it is no data."""
+    """Return statements that move one element from src to dst, or write zero for padding."""
     at_src, at_dst = offsets
     if not dtype.is_packed:
         return (Store("dst", dtype, at_dst, element("src", dtype, at_src), is_data),)
@@ -293,16 +287,16 @@ def copy_element(dtype: DataType, offsets: tuple[str, str], is_data: str) -> tup
 
 
 def about_elements(dtype: DataType) -> str:
-    """Return the sentence of a comment that says what the elements of an array are."""
+    """Return the sentence of a comment that describes the elements of an array."""
     if dtype.is_packed:
-        return f"Elements are {dtype}, two in a byte, the even one in its low half."
-    return f"Elements are {dtype}, or the bits of it."
+        return f"Elements are {dtype}, two per byte, the even one in its low half."
+    return f"Elements are {dtype}, or its bits."
 
 
 def share_loops(body: tuple[Statement, ...], dtype: DataType) -> tuple[Statement, ...]:
-    """Return a loop nest whose outermost loop work items of a device may divide.
+    """Return a loop nest whose outermost loop the work items of a device share.
 
-    Where there is no loop, or two elements share a byte, one work item runs all of it.
+    If there is no loop, or two elements share a byte, one work item runs all of it.
     """
     first = body[0]
     if len(body) == 1 and isinstance(first, Loop) and not dtype.is_packed:

@@ -1,10 +1,15 @@
-"""oneDNN's verbose mode: its strings of descriptors, and its logs."""
+"""oneDNN's verbose mode: strings that describe memory, and logs."""
 
-from memdesc.verbose.attributes import PostOp, QuantizationParameter, VerboseAttributes
 from memdesc.verbose.descriptor import from_verbose, to_verbose
 from memdesc.verbose.log import VerboseEntry, VerboseLog, read_verbose
-from memdesc.verbose.primitive import VerbosePrimitive, VerboseTensor
-from memdesc.verbose.problem import Problem
+from memdesc.verbose.primitive import (
+    PostOp,
+    Problem,
+    QuantizationParameter,
+    VerboseAttributes,
+    VerbosePrimitive,
+    VerboseTensor,
+)
 
 __all__ = [
     "PostOp",

@@ -1,4 +1,4 @@
-"""Descriptors as oneDNN's verbose mode prints them, written and read."""
+"""Write descriptors as oneDNN's verbose mode prints them, and read them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,10 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["from_verbose", "to_verbose"]
-
-# [src:]dtype:flags:blocked:tag:strides:extra. Flags are a letter each, in this order: a (format
-# kind any), p (padded dims), o (padded offsets), 0 (offset0). The tag is * where a stride is known
-# at execution only. Strides are joined by x, and absent where they are dense; the colon behind them
-# is absent in the form of oneDNN 2.
+# [src:]dtype:flags:blocked:tag:strides:extra. The flags are letters in this order: a (format kind
+# any), p (padded dims), o (padded offsets), 0 (offset0). The tag is * if a stride is known only at
+# execution. Strides are joined by x, and left out if they are dense; oneDNN 2 also leaves out the
+# colon after them.
 _VERBOSE = (
     r"(?:(?:src|dst|wei|bia)[0-9]*[:_])?"
     r"(?P<dtype>\w+):(?P<flags>a?p?o?0?):blocked:(?P<tag>\*|[A-Za-z0-9]+):"
@@ -36,11 +34,11 @@ _OTHER_KIND = (
     r"\w+:a?p?o?0?:(?P<kind>any|undef|sparse|opaque|rnn_packed|wino):"
     r"[^:\s]*:(?:[^:\s]*:)?(?:f\S*)?"
 )
-_PACKED = "it is packed as oneDNN alone knows, as weights of RNN or Winograd primitives are"
+_PACKED = "only oneDNN knows its layout, like that of packed weights for RNN or Winograd primitives"
 _KINDS = {
-    "any": "its layout is chosen by the primitive that it is given to, which tells the chosen one",
-    "undef": "it is the empty descriptor, of no tensor",
-    "sparse": "it is a sparse tensor, whose values and indices have a buffer each",
+    "any": "the primitive that gets it chooses the layout; take the one that it chose",
+    "undef": "it is the empty descriptor, without a tensor",
+    "sparse": "it is a sparse tensor, with one buffer for values and others for indices",
     "opaque": _PACKED,
     "rnn_packed": _PACKED,
     "wino": _PACKED,
@@ -51,15 +49,15 @@ _DIMS = r"(?:[0-9]{1,19}|\*)(?:x(?:[0-9]{1,19}|\*))*"
 def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
     """Write a descriptor as oneDNN's verbose mode prints it, without dims.
 
-    Data types that oneDNN does not have (s16, u64, ...) are written by their name in `DATA_TYPES`.
-    Where a stride is known at execution only, the tag is ``*``.
+    Data types that oneDNN lacks (s16, u64, ...) are written with their name in `DATA_TYPES`. The
+    tag is ``*`` if a stride is known only at execution.
 
     Source: oneDNN 3.13, `verbose.cpp`.
 
     Raises
     ------
     NotBlockedError
-        If the layout is outside oneDNN's fields.
+        If oneDNN's fields cannot describe the layout.
 
     Examples
     --------
@@ -75,7 +73,7 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
     outer = [desc.layout.outer(dim) for dim in range(desc.ndims)]
     tag = _letters(desc.strides, [(block.extent, block.step) for block in outer])
     tag += "".join(f"{block.extent}{LETTERS[block.axis]}" for block in tile)
-    # compensation starts at a multiple of 4 bytes; oneDNN counts the bytes before it as a gap
+    # compensation starts at a multiple of 4 bytes; oneDNN treats the bytes before it as a gap
     is_dense = desc.is_dense and not (desc.compensation_spans and desc.padded_nelems % 4)
     strides = "" if is_dense else "x".join(map(str, desc.strides))
     extra = "f0" if desc.extra is None else desc.extra.to_verbose()
@@ -83,8 +81,8 @@ def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
 
 
 def _letters(strides: Sequence[int], outer: Sequence[tuple[int, int]]) -> str:
-    """Return the letters of a tag, from strides, and the extent and step of outer blocks."""
-    # strides minus 1 as unsigned numbers, as oneDNN compares: a stride of 0 is the largest
+    """Return the letters of a tag, given the strides, and the extent and step of outer blocks."""
+    # oneDNN compares strides minus 1 as unsigned numbers: a stride of 0 is the largest
     order = sorted(
         range(len(strides)), key=lambda dim: (-((strides[dim] - 1) % 2**64), -outer[dim][0], dim)
     )
@@ -97,7 +95,7 @@ def _runtime_to_verbose(desc: RuntimeDesc) -> str:
     tag = "*"
     if desc.tag is not None and RUNTIME not in strides:
         blocks = desc.tag.block_sizes
-        # a runtime dim has the least extent, as in oneDNN
+        # as in oneDNN, a runtime dim has the least extent
         extents = (
             size if size == RUNTIME else size // block
             for size, block in zip(desc.padded_dims, blocks, strict=True)
@@ -114,32 +112,32 @@ def from_verbose(
 ) -> MemoryDesc | RuntimeDesc:
     """Read a descriptor from oneDNN's verbose output.
 
-    *Law*: for layouts by tag, and for strides with gaps where all dims or none are
-    padded to whole blocks, `from_verbose` undoes `to_verbose`. The string does not hold
-    other padding, the value of `offset0`, or the strides of unit dims.
+    *Law*: `from_verbose` undoes `to_verbose` for layouts made from a tag, and for strides with
+    gaps if all dims or none are padded to whole blocks. The string does not contain other
+    padding, the value of `offset0`, or the strides of unit dims.
 
     Parameters
     ----------
     text : str
-        Such as ``"f32:p:blocked:aBcd8b::f0"``; a leading ``src:`` is skipped.
+        Such as ``"f32:p:blocked:aBcd8b::f0"``; a leading ``src:`` is ignored.
     dims : iterable of int, or str
-        The sizes, which verbose lines print elsewhere, with `RUNTIME` where they are not known;
-        or as verbose lines print them: ``"2x17x5x4"``, ``"2x*x4"``.
+        The sizes, with `RUNTIME` for those that are not known, or the string that verbose lines
+        have for them: ``"2x17x5x4"``, ``"2x*x4"``.
     offset0 : int
-        The offset of a view; the string says only whether there is one (flag ``0``).
+        The offset of a view; the string only says whether it is 0 (flag ``0``).
 
     Returns
     -------
     MemoryDesc or RuntimeDesc
-        The latter if a size or a stride is known at execution only.
+        The latter if a size or a stride is known only at execution.
 
     Raises
     ------
     UnsupportedFormatError
-        If the string describes no strided memory (format kinds any, undef, sparse, opaque), or
-        compensation that `Extra` does not describe.
+        If the string does not describe strided memory (format kinds any, undef, sparse, opaque),
+        or describes compensation that an `Extra` cannot.
     MemdescError
-        If the string has another form, or does not fit the dims.
+        If the string does not have this form, or does not fit the dims.
 
     Examples
     --------
@@ -153,7 +151,7 @@ def from_verbose(
     if match is None:
         _refuse_other_kind(text)
         msg = (
-            f"{short_repr(text)} has not the form dtype:flags:blocked:tag:strides:f0, "
+            f"{short_repr(text)} does not have the form dtype:flags:blocked:tag:strides:f0, "
             "such as 'f32:p:blocked:aBcd8b::f0'"
         )
         raise MemdescError(msg)
@@ -164,7 +162,7 @@ def from_verbose(
         if start or extra or match["strides"]:
             msg = (
                 f"{short_repr(text)} over dims {_shown(sizes)}: runtime dims are described by a "
-                "tag alone, without offset0, strides and compensation"
+                "tag alone, without offset0, strides or compensation"
             )
             raise MemdescError(msg)
         return _runtime_from_verbose(match, sizes)
@@ -186,14 +184,14 @@ def from_verbose(
     elif desc.padded_dims == sizes:
         msg = (
             f"{short_repr(text)}: flag 'p' says that dims are padded, "
-            f"but no block pads {sizes}, and the string does not hold padded dims"
+            f"but no block pads {sizes}, and the string does not contain padded dims"
         )
         raise MemdescError(msg)
     return desc.with_extra(extra)
 
 
 def _sizes(dims: Iterable[int] | str) -> tuple[int, ...]:
-    """Return dims, with RUNTIME where they are not known."""
+    """Return dims, with RUNTIME for those that are not known."""
     if isinstance(dims, str) and re.fullmatch(_DIMS, dims):
         parts = dims.split("x")
         dims = [RUNTIME if part == "*" else int(part) for part in parts]
@@ -207,12 +205,12 @@ def _shown(sizes: tuple[int, ...]) -> str:
 def _refuse_other_kind(text: object) -> None:
     match = re.fullmatch(_OTHER_KIND, text) if isinstance(text, str) else None
     if match is not None:
-        msg = f"{short_repr(text)} describes no strided memory: {_KINDS[match['kind']]}"
+        msg = f"{short_repr(text)} does not describe strided memory: {_KINDS[match['kind']]}"
         raise UnsupportedFormatError(msg)
 
 
 def _runtime_from_verbose(match: re.Match[str], sizes: tuple[int, ...]) -> RuntimeDesc:
-    """Return the descriptor of a matched string if a size or a stride is not known."""
+    """Return the descriptor of a matched string with a size or a stride that is not known."""
     tag = None if match["tag"] == "*" else parse_tag(match["tag"])
     desc = runtime_desc(sizes, match["dtype"], tag)
     if tag is not None and ("p" in match["flags"]) != (desc.padded_dims != sizes):
@@ -222,8 +220,8 @@ def _runtime_from_verbose(match: re.Match[str], sizes: tuple[int, ...]) -> Runti
         )
         raise MemdescError(msg)
     if tag is not None and RUNTIME in desc.strides:
-        # oneDNN prints a tag where all strides are known, so the runtime dim is the outermost, and
-        # the dims in front of it have one block each, with the same stride
+        # oneDNN prints a tag only if all strides are known, so the runtime dim is outermost, and
+        # the dims printed before it have a single block with the same stride
         letters = re.match("[A-Za-z]+", match["tag"])
         assert letters is not None  # noqa: S101 - for the type checker: it is a tag
         first = "".join(
@@ -235,14 +233,14 @@ def _runtime_from_verbose(match: re.Match[str], sizes: tuple[int, ...]) -> Runti
 
 
 def _check_offset_flags(text: str, flags: str, offset0: int) -> None:
-    """Refuse padded offsets, and an offset0 that contradicts the flag; neither value is held."""
+    """Refuse padded offsets, and an offset0 that contradicts the flag; the string has no values."""
     if "o" in flags:
         msg = f"{short_repr(text)}: padded offsets (flag 'o') are not in the string"
         raise MemdescError(msg)
     if ("0" in flags) != bool(offset0):
         msg = (
             f"{short_repr(text)}: flag '0' says whether offset0 is other than 0, "
-            f"but offset0 is {offset0}; the string does not hold its value"
+            f"but offset0 is {offset0}; the string does not contain its value"
         )
         raise MemdescError(msg)
 
@@ -250,9 +248,9 @@ def _check_offset_flags(text: str, flags: str, offset0: int) -> None:
 def _check_whole_blocks(
     text: str, sizes: tuple[int, ...], blocks: tuple[int, ...], *, has_strides: bool
 ) -> None:
-    """Refuse sizes that end inside a block where flag 'p' does not say that they are padded."""
+    """Refuse sizes that end inside a block unless flag 'p' says that they are padded."""
     for dim, (size, block) in enumerate(zip(sizes, blocks, strict=True)):
-        # only a view, which has gaps, ends inside its first block
+        # only a view, which has gaps, can end inside its first block
         if size % block and (size > block or not has_strides):
             msg = (
                 f"{short_repr(text)}: without flag 'p' nothing is padded, "

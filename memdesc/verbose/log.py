@@ -1,7 +1,7 @@
-"""Logs of oneDNN's verbose mode, read line by line.
+"""Read logs of oneDNN's verbose mode line by line.
 
-A line is ``onednn_verbose`` (``dnnl_verbose`` up to 2.4), the version of the form (since 3.4), a
-timestamp if it was asked for, the component (since 3.4), the event, and nine fields. Sources:
+A line has ``onednn_verbose`` (``dnnl_verbose`` up to 2.4), the version of the format (since 3.4), a
+timestamp if requested, the component (since 3.4), the event, and nine fields. Sources:
 oneDNN 2.2 to 3.13, `verbose.cpp`, and lines of these versions, of PyTorch and of OpenVINO.
 """
 
@@ -23,19 +23,17 @@ from memdesc.verbose.primitive import VerbosePrimitive
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["VerboseEntry", "VerboseLog", "read_verbose"]
-
-# the marker may stand behind what another program wrote on the same line
+# the marker may follow output of another program on the same line
 _LINE = re.compile(
     r"(?:onednn|dnnl)_verbose,(?:v[0-9]+,)?(?:(?P<stamp>[0-9]+(?:\.[0-9]+)?),)?"
     r"(?:(?P<component>primitive|graph|ukernel|common),)?(?P<rest>.*)"
 )
 _VERSION = re.compile(r"oneDNN v([0-9.]+)")
-# events with a time; create:dispatch, create:check and others say why something was not done
+# events with a duration; create:dispatch, create:check and others say why something was not done
 _PROFILED = re.compile("exec|create(_nested)?(:cache_(hit|miss))?")
 # engine, primitive, implementation, prop_kind, descriptors, attributes, auxiliary, problem
 _FIELDS = 8
-# how many lines that were not read are kept with their text
+# how many of the lines that could not be read are kept with their text
 _KEPT = 20
 
 
@@ -45,11 +43,11 @@ class VerboseEntry(NamedTuple):
     Parameters
     ----------
     line : int
-        Its line in the log, from 1 on.
+        Its line in the log, counted from 1.
     event : str
         ``exec``, ``create:cache_miss``, ``create:cache_hit``, ...
     primitive : VerbosePrimitive
-        The primitive; entries of the same one share the object.
+        The primitive; entries of the same primitive share one object.
     milliseconds : float
         How long it took.
     timestamp : float or None
@@ -69,7 +67,7 @@ class VerboseEntry(NamedTuple):
 
 
 class VerboseLog(NamedTuple):
-    """A log, read.
+    """What a log contains.
 
     Parameters
     ----------
@@ -78,12 +76,12 @@ class VerboseLog(NamedTuple):
     versions : tuple of str
         The versions of oneDNN that wrote into the log, such as ``3.13.2``.
     info : tuple of str
-        What oneDNN said about itself and the machine, a string for each line.
+        What oneDNN printed about itself and the machine, one string per line.
     skipped : dict
-        How many lines of oneDNN are no entries, by their kind: ``graph``, ``create:dispatch``,
-        ``error``, ...; ``unread`` counts those with an unknown form.
+        How many lines of oneDNN are not entries, by kind: ``graph``, ``create:dispatch``,
+        ``error``, ...; ``unread`` counts lines of an unknown form.
     unread : tuple of (int, str)
-        Number and text of the first of these.
+        Line number and text of the first of these.
     other_lines : int
         Lines that are not oneDNN's.
     """
@@ -104,13 +102,13 @@ class VerboseLog(NamedTuple):
 def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
     """Read a log that a program wrote with ``ONEDNN_VERBOSE`` or ``DNNL_VERBOSE`` set.
 
-    Lines of oneDNN 2 and 3 are read, of all primitives; other lines are counted. No line makes
-    it stop.
+    Lines of oneDNN 2 and 3 about any primitive are read; other lines are counted. No line stops
+    the reading.
 
     Parameters
     ----------
     source : path, or iterable of str
-        A file, or lines, such as an open file.
+        A file, or lines such as an open file gives.
 
     Raises
     ------
@@ -145,7 +143,7 @@ def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
 
 
 class _Reader:
-    """What has been read so far. Equal primitives are one object, made once."""
+    """Collects what has been read. Equal primitives become one object."""
 
     def __init__(self) -> None:
         self.entries: list[VerboseEntry] = []

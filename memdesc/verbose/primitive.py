@@ -1,39 +1,330 @@
-"""A primitive as a verbose line describes it: its tensors, attributes and problem as values."""
+"""A primitive in a verbose line: its attributes, its problem and its tensors as values.
+
+A problem is sizes by letters, ``mb2_ic16oc32_ih8oh8kh3...``, or dims joined by colons,
+``3x7x16:1x16x5``. The primitive decides which of them are the dims of which tensor. Sources:
+oneDNN 2.2 to 3.13, `verbose.cpp`, and lines of these versions.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cached_property, reduce
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
-from memdesc.verbose.attributes import read_attributes
+from memdesc.int64 import RUNTIME
 from memdesc.verbose.descriptor import from_verbose
-from memdesc.verbose.problem import read_problem, tensor_dims
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from memdesc.desc import MemoryDesc
     from memdesc.runtime_dims import RuntimeDesc
-    from memdesc.verbose.attributes import VerboseAttributes
-    from memdesc.verbose.problem import Problem
 
-__all__ = ["VerbosePrimitive", "VerboseTensor"]
+# oneDNN 3: mask, dtype, groups, and words such as host_scalar; oneDNN 2: mask, and for mask 0 the
+# value, or a star if it is known later. OpenVINO's build prints more, which is not read.
+_PARAMETER = re.compile(
+    r"(?P<mask>[0-9]{1,9})"
+    r"(?::(?P<dtype>[a-z][a-z0-9_]*)(?::(?P<groups>[0-9]{1,19}(?:x[0-9]{1,19})+))?(?::[a-z_]+)*"
+    r"|:(?P<value>[-+.0-9e]*)\*?)?"
+)
+# separates two items; the plus in a number such as 1e+05 is followed by a digit
+_NEXT = re.compile(r"\+(?=[a-z])")
 
-# name, then : (since 3.4) or _, then the data type; the dims of a bias that differ from 1 are
-# behind the descriptor of some primitives
+
+class QuantizationParameter(NamedTuple):
+    """A scale or a zero point: its argument, its dims and its type.
+
+    Logs of oneDNN 3 do not contain the values; oneDNN 2 printed the value for mask 0.
+
+    Parameters
+    ----------
+    argument : str
+        ``src``, ``wei``, ``dst``, ``src1``, ...; empty for the output scale of oneDNN 2.
+    mask : int
+        Bit d is set if the values differ along dim d.
+    dtype : str
+        Type of the values; empty if the line does not give it.
+    groups : tuple of int
+        How many adjacent elements along each of the last dims share a value; empty without groups.
+    value : float or None
+        The value, if the line has it.
+    """
+
+    argument: str
+    mask: int
+    dtype: str = ""
+    groups: tuple[int, ...] = ()
+    value: float | None = None
+
+
+class PostOp(NamedTuple):
+    """A post-op: its kind, such as ``sum`` or ``eltwise_relu``, and its parameters as printed."""
+
+    kind: str
+    parameters: tuple[str, ...] = ()
+
+
+class VerboseAttributes(NamedTuple):
+    """The attributes of a primitive.
+
+    Parameters
+    ----------
+    scales, zero_points : tuple of QuantizationParameter
+        One for each argument; the output scales of oneDNN 2 have no argument.
+    post_ops : tuple of PostOp
+        In their order.
+    others : tuple of (str, str)
+        Name without ``attr-`` and text of all other attributes: ``("scratchpad", "user")``.
+    """
+
+    scales: tuple[QuantizationParameter, ...] = ()
+    zero_points: tuple[QuantizationParameter, ...] = ()
+    post_ops: tuple[PostOp, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
+
+
+def read_attributes(text: str) -> VerboseAttributes:
+    """Read the attributes of a line; those of unknown form are kept in `others`.
+
+    Examples
+    --------
+    >>> found = read_attributes("attr-scales:src0:0:f32+wei:3:f16:1x32 attr-post-ops:sum:0.5")
+    >>> found.scales[1]
+    QuantizationParameter(argument='wei', mask=3, dtype='f16', groups=(1, 32), value=None)
+    >>> found.post_ops
+    (PostOp(kind='sum', parameters=('0.5',)),)
+    """
+    parts: dict[str, tuple[QuantizationParameter, ...]] = {}
+    post_ops: tuple[PostOp, ...] = ()
+    others = []
+    for word in text.split():
+        name, _, value = word.partition(":")
+        name = name.removeprefix("attr-")
+        items = _NEXT.split(value)
+        parameters: list[QuantizationParameter | None] = []
+        if name in {"scales", "zero-points"}:
+            parameters = [_parameter(*item.partition(":")[::2]) for item in items]
+        elif name == "oscale":
+            parameters = [_parameter("", value)]
+        known = tuple(each for each in parameters if each is not None)
+        if name == "post-ops" and value:
+            words = [item.split(":") for item in items]
+            post_ops = tuple(PostOp(kind, tuple(numbers)) for kind, *numbers in words)
+        elif known and len(known) == len(parameters):
+            parts["zero_points" if name == "zero-points" else "scales"] = known
+        else:
+            others.append((name, value))
+    return VerboseAttributes(**parts, post_ops=post_ops, others=tuple(others))
+
+
+def _parameter(argument: str, text: str) -> QuantizationParameter | None:
+    match = _PARAMETER.fullmatch(text)
+    if match is None:
+        return None
+    groups = tuple(map(int, match["groups"].split("x"))) if match["groups"] else ()
+    try:
+        value = float(match["value"]) if match["value"] else None
+    except ValueError:
+        return None
+    return QuantizationParameter(argument, int(match["mask"]), match["dtype"] or "", groups, value)
+
+
+Dims = tuple[int, ...]
+
+_DIMS = r"(?:[0-9]{1,19}|\*)(?:x(?:[0-9]{1,19}|\*))*"
+_SIZE = re.compile(r"_?(?P<name>[a-z]+)(?P<size>[0-9]{1,19}(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|\*)")
+_AXIS = re.compile("[0-9]{1,3}")
+# Dims by letters. A letter that the problem lacks is skipped: id, od and kd in two dimensions, g
+# without groups. A letter after a slash divides.
+_SRC, _DST = "mb ic id ih iw", "mb oc od oh ow"
+_CONVOLUTION = {"src": _SRC, "wei": "g oc/g ic/g kd kh kw", "bia": "oc", "dst": _DST}
+_POOLED = "mb ic od oh ow"
+_BY_LETTERS: dict[str, dict[str, str]] = {
+    "convolution": _CONVOLUTION,
+    "deconvolution": _CONVOLUTION,
+    "inner_product": {"src": _SRC, "wei": "oc ic id ih iw", "bia": "oc", "dst": "mb oc"},
+    "pooling": {"src": _SRC, "dst": _POOLED, "ws": _POOLED},
+    "resampling": {"src": _SRC, "dst": _POOLED},
+    "batch_normalization": {"data": _SRC},
+    "group_normalization": {"src": _SRC, "dst": _SRC},
+    "lrn": {"data": _SRC},
+    "rnn": {
+        "src_layer": "t mb slc",
+        "src_iter": "l d mb sic",
+        "src_iter_c": "l d mb dhc",
+        "wei_layer": "l d slc gates dhc",
+        "wei_iter": "l d sic gates dhc",
+        "wei_peephole": "l d peepholes dhc",
+        "wei_proj": "l d dhc dic",
+        "bias": "l d biases dhc",
+        "dst_layer": "t mb dlc",
+        "dst_iter": "l d mb dic",
+        "dst_iter_c": "l d mb dhc",
+    },
+}
+# Gates of RNN cells by the end of the algorithm's name: vanilla_lstm, lbr_gru, vanilla_augru.
+_GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+# Tensors whose dims are listed one after the other, in this order.
+_LISTED = {
+    "matmul": ("src", "wei", "dst"),
+    "gemm": ("src_a", "src_b", "dst"),
+    "gemm_api": ("src", "wei", "dst"),
+    "binary": ("src0", "src1", "src2"),
+    "prelu": ("data", "wei"),
+    "reduction": ("src", "dst"),
+}
+_MATRICES = ("matmul", "gemm", "gemm_api")
+
+
+class Problem(NamedTuple):
+    """What a problem string contains: sizes by letters, or lists of dims; the other is empty."""
+
+    sizes: Mapping[str, float]
+    dims: tuple[Dims, ...]
+
+
+def read_problem(text: str) -> Problem:
+    """Read a problem string; one of neither form gives a problem without sizes and dims.
+
+    Examples
+    --------
+    >>> read_problem("mb2ic16_ih8oh16_iw8ow16").sizes["oh"]
+    16
+    >>> read_problem("3x7x16:1x16x5").dims
+    ((3, 7, 16), (1, 16, 5))
+    """
+    if re.fullmatch(f"{_DIMS}(?::{_DIMS})*", text):
+        return Problem({}, tuple(_dims(part) for part in text.split(":")))
+    sizes: dict[str, float] = {}
+    at = 0
+    while (match := _SIZE.match(text, at)) is not None:
+        sizes[match["name"]] = _number(match["size"])
+        at = match.end()
+    is_read = at == len(text) and all(map(isfinite, sizes.values()))
+    return Problem(sizes if is_read else {}, ())
+
+
+def tensor_dims(
+    kind: str, problem: Problem, aux: Mapping[str, str], names: Sequence[str]
+) -> dict[str, Dims]:
+    """Return the dims of those tensors of a primitive whose dims follow from its problem.
+
+    Parameters
+    ----------
+    kind : str
+        The primitive, such as ``convolution``.
+    problem : Problem
+        What `read_problem` returned.
+    aux : mapping of str to str
+        The auxiliary field: ``axis`` of a concat, ``alg`` and ``direction`` of an RNN.
+    names : sequence of str
+        The tensors of the line; several sources are ``src0``, ``src1``, ...
+    """
+    kind = kind.removesuffix("_v2")
+    if problem.sizes:
+        sizes = dict(problem.sizes) | (_rnn_sizes(problem.sizes, aux) if kind == "rnn" else {})
+        known = {
+            name: _by_letters(letters, sizes) for name, letters in _BY_LETTERS.get(kind, {}).items()
+        }
+    else:
+        known = _by_lists(kind, problem.dims, aux, names)
+    # a gradient has the dims of its tensor; a bare `diff` is the gradient of `data`
+    return {
+        name: dims
+        for name in names
+        if (dims := known.get("data" if name == "diff" else name.removeprefix("diff_")))
+    }
+
+
+def _dims(text: str) -> Dims:
+    return tuple(RUNTIME if size == "*" else int(size) for size in text.split("x"))
+
+
+def _number(digits: str) -> float:
+    if digits == "*":
+        return RUNTIME
+    return int(digits) if digits.isdecimal() else float(digits)
+
+
+def _by_letters(letters: str, sizes: Mapping[str, float]) -> Dims:
+    found = []
+    for token in letters.split():
+        letter, _, divisor = token.partition("/")
+        if letter in sizes:
+            size = int(sizes[letter])
+            if size != sizes[letter]:
+                return ()
+            found.append(size // int(sizes.get(divisor, 1) or 1) if size > 0 else size)
+    return tuple(found)
+
+
+def _rnn_sizes(sizes: Mapping[str, float], aux: Mapping[str, str]) -> dict[str, float]:
+    """Return the sizes that follow from the kind of cell and the direction."""
+    cell, direction = aux.get("alg", ""), aux.get("direction", "")
+    gates = next((count for end, count in _GATES.items() if cell.endswith(end)), 0)
+    width = 2 if direction.endswith("concat") else 1
+    return {
+        "d": 2 if direction.startswith("bidirectional") else 1,
+        "gates": gates,
+        "biases": gates + cell.startswith("lbr_"),
+        "peepholes": 3,
+        "dlc": width * sizes.get("dic", 0),
+    }
+
+
+def _by_lists(
+    kind: str, lists: tuple[Dims, ...], aux: Mapping[str, str], names: Sequence[str]
+) -> dict[str, Dims]:
+    if not lists:
+        return {}
+    if kind == "concat":
+        known = dict(zip([name for name in names if name != "dst"], lists, strict=False))
+        return known | _concatenated(lists, aux.get("axis", ""))
+    if kind in _LISTED:
+        known = dict(zip(_LISTED[kind], lists, strict=False))
+        if "dst" not in known and kind in _MATRICES and len(lists) > 1:
+            known["dst"] = (*_broadcast(lists[0][:-2], lists[1][:-2]), lists[0][-2], lists[1][-1])
+        elif kind == "binary":
+            known["dst"] = reduce(_broadcast, lists)
+        return known
+    # all tensors have the same dims, except some of a layer normalization
+    whole = lists[0]
+    known = dict.fromkeys((name.removeprefix("diff_") for name in names), whole)
+    if kind == "layer_normalization":
+        known |= {"stats": whole[:-1], "scale": whole[-1:], "shift": whole[-1:]}
+    return known | {"data": whole}
+
+
+def _broadcast(left: Dims, right: Dims) -> Dims:
+    return tuple(b if a == 1 else a for a, b in zip(left, right, strict=False))
+
+
+def _concatenated(lists: tuple[Dims, ...], axis: str) -> dict[str, Any]:
+    first = lists[0]
+    if not _AXIS.fullmatch(axis) or any(len(dims) != len(first) for dims in lists):
+        return {}
+    along = int(axis)
+    if along >= len(first) or RUNTIME in (dims[along] for dims in lists):
+        return {}
+    total = sum(dims[along] for dims in lists)
+    return {"dst": (*first[:along], total, *first[along + 1 :])}
+
+
+# name, then : (since 3.4) or _, then the data type; for some primitives the descriptor of a bias is
+# followed by a mask of the dims that are not 1
 _TENSOR = re.compile(
     r"(?:(?P<name>[a-z][a-z0-9_]*?)[_:])?"
     r"(?P<desc>(?:undef|boolean|e8m0|bf16|[fsu][0-9]{1,2}(?:_e[0-9]m[0-9])?):.*?)"
     r"(?:_mask(?P<mask>[0-9]{1,4}))?"
 )
-_NO_DIMS = "the problem does not hold its dims"
-_NO_OFFSET = "a view whose offset0 the line does not hold; it is 0 here"
-# flags of a descriptor: a, p, o, and 0 for an offset0 other than 0
+_NO_DIMS = "the problem does not give its dims"
+_NO_OFFSET = "a view whose offset0 the line does not give; it is 0 here"
+# the flags of a descriptor are a, p, o, and 0 if offset0 is not 0
 _VIEW = re.compile(r"\A(\w+:a?p?)0:")
 
 
@@ -43,17 +334,17 @@ class VerboseTensor(NamedTuple):
     Parameters
     ----------
     name : str
-        ``src``, ``wei``, ``bia``, ``dst``, ...; of several with one name ``src0``, ``src1``, ...
+        ``src``, ``wei``, ``bia``, ``dst``, ...; several of one name are ``src0``, ``src1``, ...
     text : str
         The descriptor as it was printed, without the name: ``f32:p:blocked:aBcd16b::f0``.
     dims : tuple of int
-        Its sizes as the problem says, `RUNTIME` where they are not known; empty where the
-        problem does not say them.
+        Its sizes, `RUNTIME` for those that are not known; empty if the problem does not give
+        them.
     desc : MemoryDesc, RuntimeDesc or None
         None if the line does not describe memory.
     why : str
-        Why there is no descriptor, or what of it the line does not hold: the `offset0` of a
-        view, which is 0 in `desc`. Else empty.
+        Why there is no descriptor, or what the line does not give: the `offset0` of a view, which
+        is 0 in `desc`. Otherwise empty.
     """
 
     name: str
@@ -64,13 +355,13 @@ class VerboseTensor(NamedTuple):
 
     @property
     def is_absent(self) -> bool:
-        """Whether the primitive does not have it: a convolution without bias prints one."""
+        """Whether the primitive lacks it: a convolution without bias still prints one."""
         return self.text.startswith("undef:")
 
 
 @dataclass(frozen=True)
 class VerbosePrimitive(Checked):
-    """What the lines of one primitive share: all but event, time and timestamp.
+    """What the lines of one primitive have in common: all but event, time and timestamp.
 
     Parameters
     ----------
@@ -79,11 +370,11 @@ class VerbosePrimitive(Checked):
     kind : str
         ``convolution``, ``reorder``, ``matmul``, ...
     implementation : str
-        oneDNN's name of it: ``jit:avx512_core``, ``brg_conv_fwd:avx512_core``, ``ref:any``.
+        Its name in oneDNN: ``jit:avx512_core``, ``brg_conv_fwd:avx512_core``, ``ref:any``.
     prop_kind : str
         ``forward_inference``, ``backward_data``, ...; ``undef`` where there is none.
     descriptors, attribute_text, aux_text, problem : str
-        The other fields as they were printed.
+        The other fields as printed.
     """
 
     engine: str
@@ -139,12 +430,12 @@ class VerbosePrimitive(Checked):
 
     @property
     def is_reference(self) -> bool:
-        """Whether oneDNN ran a reference implementation, plain loops over single elements."""
+        """Whether oneDNN ran a reference implementation: plain loops over single elements."""
         return any(part.startswith("ref") for part in re.split("[:+_]", self.implementation))
 
 
 def _names(given: list[str]) -> list[str]:
-    """Return names, with numbers behind those that are there several times."""
+    """Return names, with a number appended to those that occur several times."""
     counts, seen = Counter(given), Counter[str]()
     names = []
     for name in given:

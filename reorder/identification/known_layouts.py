@@ -8,7 +8,7 @@ from itertools import permutations
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, known_names
-from memdesc.build import layout_by_tag
+from memdesc.layout import layout_by_tag
 from memdesc.names import resolve
 from memdesc.tags import LETTERS
 

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, data_type
+from memdesc import MemdescError, data_type
 from memdesc.errors import short_repr
-from memdesc.exchange.dlpack import CODES
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,13 +26,15 @@ CPU_DEVICE = (1, 0)  # kDLCPU
 # Device types whose memory the CPU reads: kDLCPU, kDLCUDAHost, kDLROCMHost, kDLCUDAManaged.
 _READABLE = (1, 3, 11, 13)
 _UINT = 1
-# kinds of types that numpy exports and imports: int, uint, float, bool
-_NUMPY_CODES = (0, 1, 2, 6)
-# two 4-bit elements share a byte, on which readers of DLPack differ
+# The types that numpy does not export, with their DLDataTypeCode; without f4_e2m1, because
+# readers of DLPack differ on which half of a byte comes first.
 _CODES = {
-    name: code
-    for name, code in CODES.items()
-    if code not in _NUMPY_CODES and not DATA_TYPES[name].is_packed
+    "bf16": 4,
+    "f8_e4m3": 10,
+    "f8_e4m3fnuz": 11,
+    "f8_e5m2": 12,
+    "f8_e5m2fnuz": 13,
+    "e8m0": 14,
 }
 _TYPES = {code: data_type(name) for name, code in _CODES.items()}
 _VERSION = (1, 0)

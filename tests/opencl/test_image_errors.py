@@ -70,7 +70,7 @@ def test_a_format_that_no_device_has_is_refused(runtime: Runtime) -> None:
 def test_what_makes_no_image_is_refused_with_the_reason(runtime: Runtime) -> None:
     with pytest.raises(
         UnsupportedFormatError,
-        match=re.escape("holds G g G^T of each 3x3 filter, which no reorder can make"),
+        match=re.escape("holds G g G^T of each 3x3 filter, which a reorder cannot make"),
     ):
         image_desc((8, 8, 3, 3), "f32", "winograd_filter")
     with refused("dw_conv2d_filter has multiplier m = 2: the kernels fill the image only for 1"):

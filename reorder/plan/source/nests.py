@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING
 from memdesc import MemdescError
 from memdesc.source import language_of
 from memdesc.source.layouts import about_elements, axis_name, check_name, dims_of_axis, share_loops
-from memdesc.source.statements import Function, If, Let, Loop, Parameter, Store, element
-from memdesc.source.terms import digit_terms, joined_index, sum_of
+from memdesc.source.statements import (
+    Function,
+    If,
+    Let,
+    Loop,
+    Parameter,
+    Store,
+    digit_terms,
+    element,
+    joined_index,
+    sum_of,
+)
 from memdesc.tags import LETTERS
 from reorder.plan.source.arithmetic import HEAD, INCLUDES, converter_of
 from reorder.plan.source.sums import sums_of

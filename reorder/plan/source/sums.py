@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.extra import FACTORS, compensation_layout
 from memdesc.source.layouts import axis_name
-from memdesc.source.statements import AddInt32, ClearBytes, Loop
-from memdesc.source.terms import digit_terms, sum_of
+from memdesc.source.statements import AddInt32, ClearBytes, Loop, digit_terms, sum_of
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:

@@ -140,12 +140,6 @@ def test_the_stride_of_a_dim_of_one_changes_nothing(data: st.DataObject) -> None
     assert offsets(other) == offsets(desc)
 
 
-@settings(max_examples=5)
-@given(st.lists(descs(max_ndims=4), min_size=30, max_size=30))
-def test_different_descriptors_rarely_hash_the_same(many: list[MemoryDesc]) -> None:
-    assert len({hash(desc) for desc in many}) >= len(set(many)) - 1
-
-
 @given(descs(), data_types())
 def test_another_data_type_keeps_every_offset_and_can_be_undone(
     desc: MemoryDesc, dtype: str

@@ -55,8 +55,6 @@ _PIECES = [
     "(2,(16,2)):(32,(1,16))",
     "f32[2,17]{1,0:T(8,128)(2,1)E(4)S(1)}",
     "aB16b",
-    "ndim=2, dtype=(2, 32, 1), shape=(2, 17), strides=(17, 1), byte_offset=8",
-    '{"shape":[17,2],"permutation":[1,0]}',
     "outer_dims_perm = [1, 0] inner_dims_pos = [1] inner_tiles = [16]",
     "affine_map<(d0, d1) -> (d0, d1 floordiv 2, d1 mod 2)>",
     "memref<2x17xf32, strided<[17, 1], offset: 3>>",
@@ -66,7 +64,6 @@ _PIECES = [
     "size=(2, 17), stride=[17, 1], storage_offset=3",
     "dim_order=(1, 0)",
     "FixedLayout('cpu', torch.float32, size=[2, 17], stride=[17, 1])",
-    "shape=(2, 17), dtype='<f4', strides=(68, 4), offset=8",
     *"(){}[]:,*T1298 ",
 ]
 

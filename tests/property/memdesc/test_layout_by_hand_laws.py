@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from memdesc import Axis, Block, Layout, MemdescError, MemoryDesc, OverlapError, data_type
-from memdesc.inverse import index_at, indices_at
+from memdesc.index import index_at, indices_at
 from memdesc.overlap import check_overlap
 
 _U4, _F32 = data_type("u4"), data_type("f32")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memdesc import Axis, Block, Layout, MemdescError, OverlapError
-from memdesc.build import layout_by_strides
+from memdesc.layout import layout_by_strides
 from memdesc.overlap import check_nesting, check_overlap
 from memdesc.search import SearchLimitError, Term, solve
 from tests.strategies import dims, tags

@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from memdesc import Field, Layout, MemdescError, Number, OverlapError, RecordDesc, Rule
-from memdesc.build import layout_by_strides
+from memdesc.layout import layout_by_strides
 
 _RULE = Rule(Number((("q", 0),)), (Number((("d", 0),)),))
 

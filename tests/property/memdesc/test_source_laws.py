@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc.inverse import index_at
+from memdesc.index import index_at
 from tests.compiled import COMPILERS, address, compile_library, run_python
 from tests.oracles import offsets
 from tests.strategies import descs

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import basic_indices
 
 import reorder
 from memdesc import MemdescError, NotBlockedError, PaddingError
-from memdesc.inverse import index_at
+from memdesc.index import index_at
 from tests.reorders import element_map, random_bytes
 from tests.strategies import descs
 

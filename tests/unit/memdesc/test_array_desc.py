@@ -38,7 +38,7 @@ def test_a_stride_that_is_no_multiple_of_the_element_is_refused() -> None:
     with pytest.raises(
         MemdescError,
         match=(
-            r"a \(dim 0\) has a stride of 15 bytes, no multiple of the 4-byte element; "
+            r"a \(dim 0\) has a stride of 15 bytes, not a multiple of the 4-byte element; "
             r"copy the array"
         ),
     ):
@@ -57,7 +57,7 @@ def test_elements_that_overlap_in_an_array_are_refused() -> None:
 @pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float4_e2m1fn])
 def test_an_array_of_four_bit_elements_is_no_memory_of_them(dtype: type) -> None:
     with pytest.raises(
-        MemdescError, match=r"holds one element a byte, .* memory two; reorder\(\) packs it"
+        MemdescError, match=r"holds one element per byte, but .* memory two; reorder\(\) packs them"
     ):
         array_desc(np.zeros(4, dtype))
 

@@ -73,7 +73,9 @@ def test_too_little_memory_says_so_once() -> None:
     def fail(error: Exception) -> None:
         raise error
 
-    with pytest.raises(OutOfMemoryError, match=r"fail\(\) needs more memory than there is: 9 EiB"):
+    with pytest.raises(
+        OutOfMemoryError, match=r"fail\(\) needs more memory than is available: 9 EiB"
+    ):
         fail(MemoryError("9 EiB"))
     with pytest.raises(OutOfMemoryError, match=r"^all is taken$"):
         fail(OutOfMemoryError("all is taken"))

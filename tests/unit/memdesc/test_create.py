@@ -170,7 +170,7 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         ),
         (
             {"strides": (-3, 1)},
-            "the layout reaches offset -3, in front of its buffer; offset0 must be at least 3",
+            "the layout reaches offset -3, before its buffer; offset0 must be at least 3",
         ),
         (
             {"strides": (3, 1), "padded_dims": (2, 3, 4)},
@@ -205,11 +205,11 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         ),
         (
             {"strides": (3, 1), "inner_blks": (2**62, 2), "inner_idxs": (0, 1)},
-            f"inner_blks ({2**62}, 2) make a tile of more elements than int64",
+            f"inner_blks ({2**62}, 2) multiply to more elements than int64",
         ),
         (
             {"strides": (3, 1), "offset0": -1},
-            "the layout reaches offset -1, in front of its buffer; offset0 must be at least 0",
+            "the layout reaches offset -1, before its buffer; offset0 must be at least 0",
         ),
         (
             {"strides": (3, 1), "offset0": "a"},

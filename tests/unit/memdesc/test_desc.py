@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from memdesc import (
-    Axis,
     Block,
     MemdescError,
     MemoryDesc,
@@ -107,10 +106,6 @@ def test_a_dim_of_zero_gives_size_zero_and_strides_that_it_does_not_multiply() -
     assert memory_desc((2, 0, 3), "f32", "abc") != memory_desc((2, 0, 3), "f32", strides=(0, 3, 1))
 
 
-def test_no_stride_is_checked_where_a_dim_is_zero() -> None:
-    assert memory_desc((2, 0), "f32", strides=(-3, -1)).strides == (-3, -1)
-
-
 @pytest.mark.parametrize(
     ("strides", "nbytes", "min_nbytes"),
     # (0, 0) is 0 bytes in oneDNN, although an element is read
@@ -130,10 +125,6 @@ def test_the_bytes_to_allocate_count_the_last_row_in_full_and_the_least_bytes_do
     assert (desc.nbytes, desc.min_nbytes) == (nbytes, min_nbytes)
 
 
-def test_the_stride_of_a_dim_with_one_outer_block_is_ignored_in_the_size() -> None:
-    assert memory_desc((1, 5), "f32", strides=(1000, 1)).nbytes == 20
-
-
 def test_what_offset0_skips_counts_in_the_bytes() -> None:
     desc = memory_desc((2, 3), "f32", strides=(3, 1), offset0=5)
     assert (desc.offset0, desc.nbytes, desc.min_nbytes) == (5, 44, 44)
@@ -144,17 +135,6 @@ def test_two_elements_of_four_bits_share_a_byte_and_an_odd_end_takes_a_whole_one
     dims: tuple[int, ...], nbytes: int
 ) -> None:
     assert memory_desc(dims, "s4").nbytes == nbytes
-
-
-def test_four_bit_strides_count_elements() -> None:
-    assert memory_desc((2, 3), "s4", strides=(4, 1)).nbytes == 4
-    assert memory_desc((3,), "s4", strides=(2,)).nbytes == 3
-
-
-def test_a_permutation_maps_the_inner_dims_too() -> None:
-    desc = memory_desc((2, 9, 3, 2), "f32", "ABcd4b16a4b").permute_axes((1, 0, 3, 2))
-    assert (desc.dims, desc.inner_blks, desc.inner_idxs) == ((9, 2, 2, 3), (4, 16, 4), (0, 1, 0))
-    assert desc == memory_desc((9, 2, 2, 3), "f32", "BAdc4a16b4a")
 
 
 def test_padded_offsets_other_than_0_are_refused() -> None:
@@ -180,19 +160,6 @@ def test_a_layout_outside_of_onednns_fields_has_no_inner_blocks_and_gives_the_re
         with pytest.raises(NotBlockedError, match=r"the blocks of a \(dim 0\) are swizzled"):
             getattr(desc, name)
     assert desc.blocks[:3] == (Block(0, 32, 1, 1024), Block(0, 2, 16, 4), Block(0, 1, 2, 64))
-
-
-def test_the_axes_and_blocks_are_the_layout_as_data() -> None:
-    desc = memory_desc((2, 3, 5, 7), "f32", "bf8_xy16")
-    assert desc.axes == (Axis((0,), 2), Axis((1,), 8), Axis((2, 3), 48))
-    assert [tuple(block) for block in desc.blocks] == [
-        (0, 1, 2, 384),
-        (1, 8, 1, 384),
-        (1, 1, 8, 16),
-        (2, 16, 3, 128),
-        (2, 1, 16, 1),
-    ]
-    assert desc.padded_dims == (2, 8, 5, 7)
 
 
 def test_padding_is_counted() -> None:
@@ -245,11 +212,3 @@ def test_an_offset_is_asked_for_an_index_of_all_dims_within_their_sizes() -> Non
             desc.offset(index)
     with pytest.raises(MemdescError, match=r"b \(dim 1\) has no index: its size is 0"):
         memory_desc((2, 0), "f32").offset((0, 0))
-
-
-def test_another_data_type_keeps_the_layout_in_elements() -> None:
-    desc = memory_desc((2, 17), "f32", "aB8b").with_dtype("bf16")
-    assert desc == memory_desc((2, 17), "bf16", "aB8b")
-    assert desc.nbytes == 96
-    with pytest.raises(MemdescError, match="unknown data type 'x'"):
-        desc.with_dtype("x")

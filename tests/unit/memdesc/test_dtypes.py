@@ -52,10 +52,6 @@ def test_each_type_is_found_by_its_name_and_by_its_numpy_dtype(
     )
 
 
-def test_there_are_21_types() -> None:
-    assert len(DATA_TYPES) == 21
-
-
 @pytest.mark.parametrize(
     ("alias", "name"),
     [
@@ -93,12 +89,6 @@ def test_a_string_counts_bits_and_a_dtype_is_numpys(spec: object, name: str) -> 
     assert data_type(spec) is DATA_TYPES[name]
 
 
-@pytest.mark.parametrize("spec", ["<f4", "=i8", "|b1", "f4", "f8", "i2", "?", "b", "torch.f"])
-def test_numpys_short_strings_are_unknown(spec: str) -> None:
-    with pytest.raises(MemdescError, match="unknown data type"):
-        data_type(spec)
-
-
 @pytest.mark.parametrize(
     ("spec", "name"),
     [
@@ -119,9 +109,12 @@ def test_the_message_for_numpys_short_strings_says_what_they_are(spec: str, name
 @pytest.mark.parametrize(
     ("spec", "hint"),
     [
-        (np.complex64, "; move it as a type as wide, x.view(np.uint64)"),
-        ("complex64", "; move it as a type as wide, x.view(np.uint64)"),
-        (np.dtype(np.complex128), "; move its parts, x.view(np.float64), which has twice as many"),
+        (np.complex64, "; move it as a type of the same width, x.view(np.uint64)"),
+        ("complex64", "; move it as a type of the same width, x.view(np.uint64)"),
+        (
+            np.dtype(np.complex128),
+            "; move real and imaginary parts, x.view(np.float64), which has twice as many elements",
+        ),
     ],
 )
 def test_the_message_for_complex_numbers_says_how_to_move_them(spec: object, hint: str) -> None:
@@ -209,17 +202,6 @@ def test_an_unknown_type_is_refused_with_the_known_types(spec: object) -> None:
         match=r"unknown data type .*; the types are f64, f32, .* or their numpy dtypes",
     ):
         data_type(spec)
-
-
-def test_a_value_that_numpy_fails_on_is_an_unknown_type() -> None:
-    with pytest.raises(MemdescError, match="unknown data type"):
-        data_type({"names": ["a", "a"], "formats": ["f4", "f4"]})
-
-
-def test_the_widths_in_numpys_short_strings_are_bytes_so_only_full_names_count() -> None:
-    assert data_type("u4").bits == 4
-    with pytest.raises(MemdescError):
-        data_type("f4")
 
 
 def test_a_foreign_byte_order_is_refused_with_the_way_to_convert() -> None:

@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import Index, MemdescError, MemoryDesc, OutOfRangeError, memory_desc
+from memdesc import MemdescError, MemoryDesc, OutOfRangeError, memory_desc
+from memdesc.index import index_at
+from memdesc.layout import layout_by_strides
 
 BLOCKED = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
 GAPS = memory_desc((2, 3), "f32", strides=(-4, 1), offset0=6)
@@ -29,19 +31,6 @@ def test_an_offset_leads_back_to_its_index() -> None:
     again = copy.copy(padded)
     assert again.is_padding is True
     assert again == padded == (0, 23, 4, 3)
-
-
-@pytest.mark.parametrize("desc", [BLOCKED, FUSED, memory_desc((3, 5), "s4", "Ab2a")])
-def test_arrays_of_offsets_and_indices_lead_into_each_other(desc: MemoryDesc) -> None:
-    offsets = np.arange(desc.padded_nelems).reshape(2, -1)
-    index = desc.index(offsets)
-    assert np.array_equal(desc.offset(index), offsets)
-    assert index.is_padding.sum() == desc.padded_nelems - desc.nelems
-    every = np.indices(desc.dims)
-    assert (desc.offset(every) == desc.layout.offsets()).all()
-    for k in np.ndindex(offsets.shape):
-        assert tuple(int(i[k]) for i in index) == desc.index(int(offsets[k]))
-    assert "is_padding=array" in repr(index)
 
 
 def test_arrays_of_an_index_are_broadcast() -> None:
@@ -69,15 +58,6 @@ def test_offsets_near_the_end_of_int64_are_exact() -> None:
     assert wide.index([2**61 + 2**60]) == (1, 1)
 
 
-def test_strides_that_do_not_nest_and_negative_ones_are_inverted() -> None:
-    for desc in (UNORDERED, GAPS, CUT):
-        at = desc.layout.offsets()
-        index = desc.index(at)
-        assert all((i == j).all() for i, j in zip(index, np.indices(desc.dims), strict=True))
-    assert memory_desc((2, 3), "f32", strides=(0, 1)).index([2]) == (0, 2)
-    assert memory_desc((1, 1), "f32").index([0]) == (0, 0)
-
-
 @pytest.mark.parametrize(
     ("desc", "offset", "reason"),
     [
@@ -89,8 +69,12 @@ def test_strides_that_do_not_nest_and_negative_ones_are_inverted() -> None:
         (CUT, 3, "at offset 3: it lies in a gap"),
         (CUT, [8, 11], "at offset 11: it lies in a gap"),
         (BLOCKED, 2**63 - 1, "offsets are 0 to 959"),
-        (EMPTY, 0, r"no element is at offset 0: memory_desc\(\(2, 0\), 'f32', 'ab'\) has none"),
-        (EMPTY, [0], "has none"),
+        (
+            EMPTY,
+            0,
+            r"no element is at offset 0: memory_desc\(\(2, 0\), 'f32', 'ab'\) has no elements",
+        ),
+        (EMPTY, [0], "has no elements"),
     ],
 )
 def test_an_offset_without_an_element_is_refused(
@@ -112,7 +96,7 @@ def test_what_is_no_offset_is_refused(offset: Any) -> None:
         ((0, [0, 17], 0, 0), r"index 17 of b \(dim 1\) is not in 0 to 16"),
         ((0, [-1, 0], 0, 0), "index -1 of b"),
         (([0, 1], [0, 1, 2], 0, 0), r"must have one shape, or broadcast to one, not \[\(2,\), "),
-        (np.zeros((3, 4), int), r"of an array of rows pass the columns, index.T"),
+        (np.zeros((3, 4), int), r"an array of rows must be transposed, index.T"),
         (np.zeros((3, 3), int), "must be 4 numbers, one for each dim"),
         ((0, [0.5], 0, 0), "integers that int64 holds"),
         ((0, [2**63], 0, 0), "integers that int64 holds"),
@@ -150,6 +134,7 @@ def test_the_first_dim_of_a_fused_axis_carries_its_padding() -> None:
         none.offset((0, 0, 0, 0), padded=True)
 
 
-def test_an_index_is_a_tuple() -> None:
-    assert Index((1, 2)) == (1, 2)
-    assert Index([1, 2], is_padding=True).is_padding is True
+def test_a_search_beyond_its_bounds_finds_nothing() -> None:
+    # no descriptor has such a layout: it is not proved free of overlap either
+    layout = layout_by_strides((10**5, 10**5), (10**6 + 3, 10**6 + 5))
+    assert index_at(layout, layout.offset((3, 40_000))) is None

@@ -53,7 +53,7 @@ def test_what_is_no_integer_is_refused_where_one_is_taken(take: Take, given: Any
 
 def test_a_bool_among_dims_is_refused_with_the_reason() -> None:
     with pytest.raises(
-        MemdescError, match=r"^dims must be integers .* not \(True, 2\): a bool is no size"
+        MemdescError, match=r"^dims must be integers .* not \(True, 2\): a bool is neither a size"
     ):
         memory_desc((True, 2), "f32")
 

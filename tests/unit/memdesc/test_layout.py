@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from memdesc import Axis, Block, Layout, MemdescError, NotBlockedError, memory_desc, parse_tag
-from memdesc.build import layout_by_strides, layout_by_tag
-from memdesc.layout import dim_name, memory_order
+from memdesc.layout import dim_name, layout_by_strides, layout_by_tag, memory_order
 
 INT64_MAX = 2**63 - 1
 
@@ -99,6 +98,14 @@ def test_an_axis_has_partial_blocks_where_it_ends_inside_one() -> None:
     assert view.layout.has_partial_blocks
 
 
+@pytest.mark.parametrize("axis", ["a", True, 1.0, -1, 2])
+def test_an_axis_that_a_layout_does_not_have_is_refused(axis: int) -> None:
+    layout = by_tag((2, 3), "ab")
+    for ask in (layout.axis_size, layout.axis_blocks, layout.outer):
+        with pytest.raises(MemdescError, match=r"^axis "):
+            ask(axis)
+
+
 def test_blocks_sort_as_they_lie_in_memory() -> None:
     layout = by_tag((2, 9, 1, 5), "aBcd4b")
     order = sorted(layout.blocks, key=memory_order)
@@ -137,7 +144,7 @@ def test_swizzled_blocks_are_no_tile() -> None:
 def test_a_block_outside_of_an_outer_letter_is_no_tile() -> None:
     with pytest.raises(
         NotBlockedError,
-        match=r"no dense tile: block Block\(.*\) has stride 3 where 1 is dense; see \.blocks",
+        match=r"not a dense tile: block Block\(.*\) has stride 3, not 1; see \.blocks",
     ):
         by_tag((8, 3), "A4ab").tile()
 
@@ -176,12 +183,12 @@ def test_a_negative_stride_is_legal_where_offset0_is_large_enough() -> None:
     assert plain(-3, 1, dims=(2, 3), offset0=3).last == 5
     with pytest.raises(
         MemdescError,
-        match=r"the layout reaches offset -3, in front of its buffer; offset0 must be at least 3$",
+        match=r"the layout reaches offset -3, before its buffer; offset0 must be at least 3$",
     ):
         plain(-3, 1, dims=(2, 3))
     with pytest.raises(
         MemdescError,
-        match=r"the layout reaches offset -1, in front of its buffer; offset0 must be at least 0$",
+        match=r"the layout reaches offset -1, before its buffer; offset0 must be at least 0$",
     ):
         plain(3, 1, dims=(2, 3), offset0=-1)
 
@@ -242,8 +249,10 @@ def test_numbers_beyond_int64_are_refused_exactly() -> None:
         MemdescError, match=rf"dims \(0, {2**40}, {2**40}\) padded to .* make {2**80} elements"
     ):
         by_tag((0, 2**40, 2**40), "abc")
+    with pytest.raises(MemdescError, match=rf"dim a \(dim 0\) has size {2**63}; sizes are 0 to"):
+        plain(1, 1, dims=(2**63, 1))
     with pytest.raises(
-        MemdescError, match=rf"stride {2**63} of a \(dim 0\) leaves the range of int64"
+        MemdescError, match=rf"stride {2**63} of a \(dim 0\) exceeds the range of int64"
     ):
         plain(2**63, 1, dims=(2, 3))
     with pytest.raises(

@@ -17,12 +17,13 @@ from memdesc import Axis, Block, Layout, MemdescError
         (Axis((0,), 2), Axis((1, 2), 3)),
         (Axis((1,), 3), Axis((0,), 2)),
         (Axis((0,), 2), Axis((2,), 3)),
+        (Axis((0,), 2), Axis((1, -5), 3)),
     ],
 )
 def test_axes_that_are_no_partition_of_the_dims_are_refused(axes: tuple[Axis, ...]) -> None:
     blocks = tuple(Block(k, 1, axis.padded, 10**k) for k, axis in enumerate(axes))
     with pytest.raises(
-        MemdescError, match="are no partition of dims 0 to 1 in the order of their first dims"
+        MemdescError, match="are not a partition of dims 0 to 1, ordered by their first dims"
     ):
         Layout((2, 3), axes, blocks)
 
@@ -32,7 +33,7 @@ def test_an_axis_without_dims_is_refused_wherever_it_stands() -> None:
         (Axis((), 2), Axis((0,), 2), Axis((1,), 3)),
         (Axis((0,), 2), Axis((1,), 3), Axis((), 2)),
     ):
-        with pytest.raises(MemdescError, match="are no partition"):
+        with pytest.raises(MemdescError, match="are not a partition"):
             Layout((2, 3), axes, (Block(0, 1, 2, 3), Block(1, 1, 3, 1), Block(2, 1, 2, 9)))
 
 
@@ -55,6 +56,7 @@ def test_a_padded_extent_that_does_not_hold_its_size_is_refused(
     [
         (Block(1, 1, 3, 1),),  # starts with another axis
         (Block(0, 1, 2, 3), Block(2, 1, 3, 1)),  # leaves one out
+        (Block(0, 1, 2, 3), Block(1, 1, 3, 1), Block(2, 1, 1, 1)),  # one too many
         (Block(0, 1, 2, 3), Block(1, 1, 4, 1)),  # counts 4 of 3
         (Block(0, 1, 2, 3), Block(1, 0, 3, 1)),  # step of zero
         (Block(0, 1, 2, 3), Block(1, 2, 2, 1), Block(1, 1, 1, 1)),  # an inner block too small
@@ -68,7 +70,8 @@ def test_blocks_that_do_not_cut_their_axis_are_refused(blocks: tuple[Block, ...]
     with pytest.raises(
         MemdescError,
         match=(
-            r"Block\(.*\) must follow axis by axis, cut the step before it exactly, "
+            r"Block\(.*\) breaks a rule: blocks go axis by axis, "
+            r"divide the step before them exactly, "
             r"and count the padded"
         ),
     ):

@@ -10,7 +10,7 @@ import pytest
 
 from memdesc import MemdescError, from_json, from_notation, memory_desc, read_verbose, suggest
 from memdesc.exchange import SYSTEMS
-from memdesc.verbose.problem import read_problem
+from memdesc.verbose.primitive import read_problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable

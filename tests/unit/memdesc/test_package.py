@@ -17,6 +17,25 @@ def test_every_public_name_exists_and_is_listed_once() -> None:
     assert all(hasattr(memdesc, name) for name in memdesc.__all__)
 
 
+def test_packages_that_few_programs_use_are_loaded_at_their_first_use() -> None:
+    program = """
+import sys
+import memdesc, reorder
+lazy = ("memdesc.exchange", "memdesc.record", "memdesc.verbose", "reorder.records.record")
+assert not {*lazy} & {*sys.modules}, {*lazy} & {*sys.modules}
+assert memdesc.record_desc((2, 32), "q4_0") and {*lazy} & {*sys.modules} == {"memdesc.record"}
+assert memdesc.record_desc is vars(memdesc)["record_desc"]
+assert memdesc.to_notation and memdesc.read_verbose and reorder.Record
+assert {*lazy} <= {*sys.modules}
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(AttributeError, match="module 'memdesc' has no attribute 'parse'"):
+        memdesc.parse  # type: ignore[attr-defined] # noqa: B018 - the access is what is tested
+
+
 def test_importing_loads_neither_a_compiler_nor_a_device_nor_the_other_package() -> None:
     script = "import sys, memdesc; print(*sys.modules)"
     loaded = subprocess.run(

@@ -37,8 +37,8 @@ def test_a_tag_by_hand_that_breaks_a_rule_is_refused(
     with pytest.raises(
         MemdescError,
         match=(
-            r"^no tag: axes .* must partition the dims, sorted, and digits .* divide each down to "
-            r"step 1$"
+            r"^not a tag: axes .* must be a sorted partition of the dims, "
+            r"and digits .* must divide each down to step 1$"
         ),
     ):
         FormatTag(axes, digits, align)

@@ -64,7 +64,7 @@ def test_a_missing_key_is_named(key: str) -> None:
     text = json.dumps({name: value for name, value in BLOCKED.items() if name != key})
     with pytest.raises(
         MemdescError,
-        match=rf"^no descriptor: the key '{key}' is missing; to_json\(\) shows the form$",
+        match=rf"^not a descriptor: the key '{key}' is missing; to_json\(\) shows the form$",
     ):
         from_json(text)
 
@@ -102,7 +102,7 @@ def test_what_is_no_object_is_refused(text: str) -> None:
 def test_what_is_no_json_is_refused(text: Any) -> None:
     with pytest.raises(
         MemdescError,
-        match=r"^no descriptor: .*; to_json\(\) shows the form$|^a descriptor is a JSON",
+        match=r"^not a descriptor: .*; to_json\(\) shows the form$|^a descriptor is a JSON",
     ) as caught:
         from_json(text)
     assert len(str(caught.value)) < 300
@@ -132,13 +132,17 @@ def test_what_is_no_json_is_refused(text: Any) -> None:
             r"padded extent 2 of b \(dim 1\) must be at least its size 3",
         ),
         (BLOCKED, {"padded_dims": None}, "padded_dims must be a sequence of integers, not None"),
-        (FUSED, {"axes": 3}, "no descriptor: 'int' object is not iterable"),
+        (FUSED, {"axes": 3}, "not a descriptor: 'int' object is not iterable"),
         (
             FUSED,
             {"axes": [[[0], 1], [[1], 8], [[2, 3]]]},
-            "no descriptor: not enough values to unpack",
+            "not a descriptor: not enough values to unpack",
         ),
-        (FUSED, {"axes": [[[0], 1], [[1], 8], [[2, -1], 16]]}, "are no partition of dims 0 to 3"),
+        (
+            FUSED,
+            {"axes": [[[0], 1], [[1], 8], [[2, -1], 16]]},
+            "are not a partition of dims 0 to 3",
+        ),
         (
             FUSED,
             {"axes": [[[0], 1], [[1], 8], [2, 16]]},
@@ -152,7 +156,7 @@ def test_what_is_no_json_is_refused(text: Any) -> None:
         (
             FUSED,
             {"blocks": [[0, 1, 1]]},
-            "no descriptor: .* missing 1 required positional argument: 'stride'",
+            "not a descriptor: .* missing 1 required positional argument: 'stride'",
         ),
         (FUSED, {"blocks": []}, "must lead down to step 1 in each of the axes"),
     ],
@@ -169,7 +173,7 @@ def test_padded_offsets_other_than_0_are_read_and_refused() -> None:
         UnsupportedFormatError, match=r"padded_offsets \(0, 1\) are not supported; only 0"
     ):
         from_json(json.dumps(BLOCKED | {"padded_offsets": [0, 1]}))
-    with pytest.raises(MemdescError, match=r"no descriptor: .*'flags'"):
+    with pytest.raises(MemdescError, match=r"not a descriptor: .*'flags'"):
         from_json(json.dumps(BLOCKED | {"extra": {"flags": 1}}))
     with pytest.raises(MemdescError, match="extra must be an Extra or None, not 3"):
         from_json(json.dumps(BLOCKED | {"extra": 3}))
@@ -196,5 +200,5 @@ def test_what_is_no_descriptor_is_not_written(write: Callable[[Any], str]) -> No
 @pytest.mark.parametrize("axes", [[[[0, -100], 2], [[1], 3]], [[[0], 2], [[1, -5], 3]]])
 def test_axes_of_negative_dims_are_refused(axes: object) -> None:
     fields = FUSED | {"dims": [2, 3], "padded_offsets": [0, 0], "axes": axes}
-    with pytest.raises(MemdescError, match="no partition of dims 0 to 1"):
+    with pytest.raises(MemdescError, match="not a partition of dims 0 to 1"):
         from_json(json.dumps(fields | {"blocks": [[0, 1, 2, 3], [1, 1, 3, 1]]}))

@@ -97,7 +97,8 @@ def test_unpacked_4_bit_arrays_are_packed_and_come_back(dtype: Any, shape: tuple
 def test_arrays_that_no_descriptor_describes_are_refused_with_the_way_out() -> None:
     record = np.zeros(4, [("a", np.float32), ("b", np.int8)])
     with pytest.raises(
-        MemdescError, match="stride of 5 bytes, no multiple of the 4-byte element; copy the array"
+        MemdescError,
+        match="stride of 5 bytes, not a multiple of the 4-byte element; copy the array",
     ):
         reorder.reorder(record["a"], "a")
     with pytest.raises(MemdescError, match="native byte order"):

@@ -84,7 +84,7 @@ def test_every_data_type_but_booleans_has_a_name_there(name: str) -> None:
         ("tensor<2x3xf32>", "it is affine_map"),
         ("outer_dims_perm = [0, 1]", "belong together"),
         (f"{_PACK} {_PACK}", "outer_dims_perm twice"),
-        ("inner_dims_pos = [0] inner_tiles = [?]", "inner_tiles are not known integers: '\\?'"),
+        ("inner_dims_pos = [0] inner_tiles = [?]", "inner_tiles must be integers, not '\\?'"),
         ("inner_dims_pos = [0] inner_tiles = [0]", "a tile of 1 or more"),
         ("inner_dims_pos = [0, 0] inner_tiles = [2, 2]", "each once, with a tile"),
         ("inner_dims_pos = [2] inner_tiles = [2]", "dims of 0 to 1"),
@@ -100,9 +100,9 @@ def test_every_data_type_but_booleans_has_a_name_there(name: str) -> None:
             "not a shape and type",
         ),
         ("affine_map<(d0) -> (d0)>", "it maps 1 indices"),
-        ("affine_map<(d0, d1) -> (d0 ceildiv 2)>", "no expression"),
-        ("memref<2x3xf32, strided<[3, x]>>", "no integers"),
-        ("memref<2x3xf32, strided<[3, 1], offset: 1-1>>", "the offset '1-1' is no integer"),
+        ("affine_map<(d0, d1) -> (d0 ceildiv 2)>", "not a Python expression"),
+        ("memref<2x3xf32, strided<[3, x]>>", "is not a list of integers"),
+        ("memref<2x3xf32, strided<[3, 1], offset: 1-1>>", "the offset '1-1' is not an integer"),
     ],
 )
 def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None:
@@ -113,13 +113,13 @@ def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("memref<?x3xf32>", "the sizes '\\?' are not known"),
-        ("memref<2x3xf32, strided<[?, 1]>>", "the numbers '\\?' are not known"),
+        ("memref<?x3xf32>", "sizes given as '\\?' are not known"),
+        ("memref<2x3xf32, strided<[?, 1]>>", "numbers given as '\\?' are not known"),
         ("memref<2x3xi1>", "has the type i1"),
-        ("affine_map<(d0, d1) -> ((d0, d1))>", "is no digit"),
-        ("affine_map<(d0, d1) -> ()>", "do not divide each dim"),
-        ("affine_map<(d0, d1) -> (d0] + [d1)>", "do not divide each dim"),
-        ("affine_map<(d0, d1) -> (d0 + d1)>", "d0 \\+ d1 is no digit"),
+        ("affine_map<(d0, d1) -> ((d0, d1))>", "is not a digit"),
+        ("affine_map<(d0, d1) -> ()>", "must divide each dim"),
+        ("affine_map<(d0, d1) -> (d0] + [d1)>", "must divide each dim"),
+        ("affine_map<(d0, d1) -> (d0 + d1)>", "d0 \\+ d1 is not a digit"),
     ],
 )
 def test_what_no_descriptor_holds_is_refused(text: str, reason: str) -> None:

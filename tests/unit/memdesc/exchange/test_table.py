@@ -29,7 +29,7 @@ def test_a_vocabulary_reads_its_own_names_only() -> None:
     assert from_notation("b_fs_yx_fsv16", "memdesc", _DESC.dims) == _DESC
     with pytest.raises(UnknownFormatError, match="b_fs_yx_fsv16"):
         from_notation("b_fs_yx_fsv16", "onednn", _DESC.dims)
-    with pytest.raises(UnknownFormatError, match="does not hold the sizes; give dims"):
+    with pytest.raises(UnknownFormatError, match="does not contain the sizes; give dims"):
         from_notation("nChw16c", "onednn")
 
 
@@ -116,19 +116,11 @@ _ONES = ",".join("1" * 13)
 @pytest.mark.parametrize(
     ("text", "system", "reason"),
     [
-        (f"shape=({_HUGE},)", "numpy", "an integer of 16000 bits is in it"),
-        (f"dtype=(2, 32, {_HUGE}), shape=(2,)", "dlpack", "an integer of 16000 bits"),
         (f"FixedLayout('cpu', {_HUGE}, size=[2], stride=[1])", "pytorch", "of 16000 bits"),
-        (f"lambda a, b: [a, b // {_HUGE}]", "tvm", "an integer of 16000 bits is in it"),
-        (f"memref<2x3xf32, strided<[{_HUGE}, 1]>>", "mlir", "an integer of 16000 bits is in it"),
-        (f'{{"shape":[{_ONES}]}}', "arrow", "1 to 12"),
+        (f"lambda a, b: [a, b // {_HUGE}]", "tvm", "an integer of 16000 bits"),
+        (f"memref<2x3xf32, strided<[{_HUGE}, 1]>>", "mlir", "an integer of 16000 bits"),
         (f"size=({_ONES}), dim_order={tuple(range(13))}", "pytorch", "1 to 12"),
-        ("shape=(2,))(shape=(3,)", "numpy", "it is shape=(2, 3), dtype='float32'"),
-        ("shape=(2,))(shape=(3,)", "dlpack", "it is ndim=2, dtype=(2, 32, 1)"),
         ("size=(2,), stride=(1,))(size=(3,)", "pytorch", "it is one of torch.contiguous_format"),
-        ("shape=(2,), dtype='a5'", "numpy", "unknown data type 'a5'"),
-        ('{"shape":[2,3],"shape":[3,2]}', "arrow", "with lists of integers"),
-        ('{"shape":[2,3],"permutation":0}', "arrow", "with lists of integers"),
         ("f32[2,17]{1,0:T(8,128)T(2,1)}", "xla", "it has suffix T twice"),
         ("f32[2,17]{1,0:E(16)E(32)}", "xla", "it has suffix E twice"),
         ("/" * 2000 + "__a__1" * 900, "openvino", "it is type, format and dims"),

@@ -94,7 +94,7 @@ def test_suffixes_that_change_no_offset_are_read() -> None:
         ("f32[<=3,4]{1,0}", "dynamic dims"),
         ("f32[100]{0:T(8,128)}", "add dims of size 1 in front until it has 2"),
         ("f32[64,64]{1,0:T(8,8)(3,1)}", "a tile of 3 pads the inside of another, of extent 8 in a"),
-        ("f32[4,64,64]{2,1,0:T(8,8)(*,8)}", "\\* joins dims that are tiled already"),
+        ("f32[4,64,64]{2,1,0:T(8,8)(*,8)}", "\\* joins dims that are already tiled"),
     ],
 )
 def test_what_no_descriptor_holds_is_refused(text: str, reason: str) -> None:
@@ -107,8 +107,8 @@ def test_what_no_descriptor_holds_is_refused(text: str, reason: str) -> None:
     [
         ("(f32[3], f32[4])", "one array shape"),
         ("f32[3,x]", "expected integers and commas, found '3,x'"),
-        ("f32[3,4]{}", "no order of dims 0 to 1"),
-        ("f32[3,4]{1,1}", "no order of dims 0 to 1"),
+        ("f32[3,4]{}", "must list dims 0 to 1 once each"),
+        ("f32[3,4]{1,1}", "must list dims 0 to 1 once each"),
         ("f32[3,4]{:T(2)}x", "one array shape"),
         ("f32[3,4]{1,0:T(2,*)}", "sizes of 1 or more"),
         ("f32[3,4]{1,0:T(0,2)}", "sizes of 1 or more"),
@@ -136,10 +136,10 @@ _SWIZZLED = "".join(f"2b/{2**k}.2a/{2**k}." for k in range(9)).rstrip(".")
 @pytest.mark.parametrize(
     ("desc", "reason"),
     [
-        (memory_desc((4, 4), "f32", "AB" + _SWIZZLED), "need tiles of over 256 dims"),
+        (memory_desc((4, 4), "f32", "AB" + _SWIZZLED), "need tiles of more than 256 dims"),
         (memory_desc((3, 4), "f32", "ab__b8"), "b \\(dim 1\\) is aligned to 8"),
-        (memory_desc((3, 4), "f32", "A2ab"), "b \\(dim 1\\) lies inside the blocks"),
-        (memory_desc((3, 4), "f32", "b2aA"), "lies outside of its whole blocks"),
+        (memory_desc((3, 4), "f32", "A2ab"), "b \\(dim 1\\) is inside the blocks"),
+        (memory_desc((3, 4), "f32", "b2aA"), "is outside its whole blocks"),
         (memory_desc((3, 4), "f32", strides=(5, 1)), "leave gaps"),
         (memory_desc((3, 4), "f32", strides=(4, 1), offset0=1), "offset0 is 1"),
     ],

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 REFUSED = {
     "winograd_2x3_s1_data": (
-        "transformed input tiles, which no reorder can make; describe the plain tensor, "
+        "transformed input tiles, which a reorder cannot make; describe the plain tensor, "
         "such as 'bfyx'"
     ),
     "winograd_2x3_s1_weights": (
-        "transformed 3x3 filters, which no reorder can make; describe the plain filter, "
+        "transformed 3x3 filters, which a reorder cannot make; describe the plain filter, "
         "such as 'oiyx'"
     ),
     "winograd_2x3_s1_fused_weights": "transformed 3x3 filters",
     "winograd_6x3_s1_fused_weights": "transformed 3x3 filters",
     "image_2d_weights_winograd_6x3_s1_fbxyb": "transformed 3x3 filters",
     "image_2d_weights_winograd_6x3_s1_xfbyb": "transformed 3x3 filters",
-    "nv12": "a video surface whose planes differ in size, and reading it converts colours",
+    "nv12": "a video surface whose planes have different sizes, and reading it converts colours",
     "lstm_weights_dio": "custom code over direction, input and 4*hidden; give strides instead",
     "b_fs_yx_32fp": (
         "one-bit values, and there is no one-bit data type; the nearest layout of whole "

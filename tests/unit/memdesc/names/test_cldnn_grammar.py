@@ -31,22 +31,22 @@ def test_well_formed_names_beyond_the_known_ones_are_read(name: str, canonical: 
         (
             "b_fs_fsv16_yx",
             (
-                "'yx' is neither an outer part such as 'fs' or 'yx' nor, behind those, "
+                "'yx' is neither an outer part such as 'fs' or 'yx' nor, after those, "
                 "a block such as 'fsv16'"
             ),
         ),
         ("b_fs_yx_fsv", "'fsv' is neither an outer part"),
-        ("b__yx", "'__yx' is no alignment such as '__ai8'"),
-        ("bfyx__ai8", "'__ai8' must align a dim that the name has, and only once"),
-        ("b_f_yx__af8__af8", "'__af8' must align a dim that the name has, and only once"),
-        ("b_f8_yx__af8", "'__af8' must align a dim that the name has, and only once"),
+        ("b__yx", "'__yx' is not an alignment such as '__ai8'"),
+        ("bfyx__ai8", "'__ai8' must align a dim of the name, and only once"),
+        ("b_f_yx__af8__af8", "'__af8' must align a dim of the name, and only once"),
+        ("b_f8_yx__af8", "'__af8' must align a dim of the name, and only once"),
         ("b_fs_yx_fsv0", "which reads as 'aBcd0b', at character 5: block 0b has a size of zero"),
-        ("bf_yxx", "which reads as 'abcdd', at character 4: dim d stands twice"),
+        ("bf_yxx", "which reads as 'abcdd', at character 4: dim d appears twice"),
         (
             "o_f_yx",
             (
-                "no tensor has the dims f, o, x, y; data have b, f and [w] [z] y x, "
-                "weights [g], o, i and [z] y x"
+                "no tensor has the dims f, o, x, y; data has b, f and [w] [z] y x, "
+                "weights have [g], o, i and [z] y x"
             ),
         ),
         ("", "'' is neither an outer part"),

@@ -43,18 +43,15 @@ def test_an_image_type_is_a_tag_cut_into_rows_columns_and_lane(
             "in_out",
             "no image type; they are in_out_channel, .*, or rows.columns.lane such as 'ac|Bd|4b'",
         ),
-        ("ac|Bd", "no image type"),
-        ("ac|Bd|4b|", "no image type"),
+        ("ac|Bd", "not an image type"),
+        ("ac|Bd|4b|", "not an image type"),
         (
             "ac4|bBd|4b",
-            "rows 'ac4' and columns 'bBd' must be letters and blocks; alignments stand at the end",
+            "rows 'ac4' and columns 'bBd' must be letters and blocks; alignments go at the end",
         ),
         (
             "ac|Bd__b8|4b",
-            (
-                "rows 'ac' and columns 'Bd__b8' must be letters and blocks; "
-                "alignments stand at the end"
-            ),
+            ("rows 'ac' and columns 'Bd__b8' must be letters and blocks; alignments go at the end"),
         ),
         (
             "ac|Bd|8b",
@@ -63,7 +60,7 @@ def test_an_image_type_is_a_tag_cut_into_rows_columns_and_lane(
         ("ac|b|d", "the lane part 'd' must be empty"),
         ("aC|BD|4b4d4c", "the lane part '4b4d4c' must be empty"),
         ("ac|bd|4b", "which reads as 'acbd4b', at character 5: block 4b, but dim b is lower-case"),
-        ("", "no image type"),
+        ("", "not an image type"),
     ],
 )
 def test_a_string_that_is_no_image_is_refused_with_the_invalid_part(text: str, reason: str) -> None:
@@ -92,7 +89,3 @@ def test_an_rgba_image_has_one_picture_of_three_or_four_features() -> None:
             ),
         ):
             images.check_image_dims("image_2d_rgba", (b, f, 5, 7))
-
-
-def test_other_image_types_have_all_sizes() -> None:
-    images.check_image_dims("in_out_channel", (2, 5, 3, 7))

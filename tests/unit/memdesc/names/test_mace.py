@@ -57,7 +57,7 @@ def test_an_image_type_is_no_buffer_and_the_message_names_image_desc(name: str) 
 def test_a_winograd_filter_is_refused_with_the_reason_as_buffer_and_as_image() -> None:
     reason = (
         r"'winograd_filter' cannot be described: it holds G g G\^T of each 3x3 filter, "
-        r"which no reorder can make"
+        r"which a reorder cannot make"
     )
     for parse in (mace.parse, images.parse_image):
         with pytest.raises(UnsupportedFormatError, match=reason):
@@ -67,6 +67,6 @@ def test_a_winograd_filter_is_refused_with_the_reason_as_buffer_and_as_image() -
 def test_what_is_no_buffer_is_refused_with_the_buffers_there_are() -> None:
     with pytest.raises(
         UnknownFormatError,
-        match=r"^'NWHC': no host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W$",
+        match=r"^'NWHC': not a host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W$",
     ):
         mace.parse("NWHC")

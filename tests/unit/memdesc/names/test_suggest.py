@@ -59,25 +59,6 @@ def test_names_for_as_many_dims_as_were_given_are_suggested(
 
 
 @pytest.mark.parametrize(
-    ("text", "ndims", "first"),
-    [
-        ("NCHW16c", None, "nChw16c"),
-        ("NCHW16C", 4, "nChw16c"),
-        ("channels_last", 4, "nhwc"),
-        ("channels_last", 3, "nwc"),
-        ("torch.channels_last", None, "nhwc"),
-        ("torch.channels_last_3d", 5, "ndhwc"),
-        ("channels_first", 5, "ncdhw"),
-        ("contiguous_format", 4, "nchw"),
-    ],
-)
-def test_the_name_that_is_meant_comes_before_names_that_look_alike(
-    text: str, ndims: int | None, first: str
-) -> None:
-    assert suggest(text, ndims)[0] == first
-
-
-@pytest.mark.parametrize(
     ("name", "dims", "meant"),
     [("OIhw8i8o", (2, 8, 8, 3, 3), "gOIhw8i8o"), ("nchw", (2, 3, 4), "ncw")],
 )

@@ -11,7 +11,7 @@ import pytest
 
 from memdesc import MemdescError, memory_desc
 from memdesc.picture import Picture
-from memdesc.picture.png import check_font
+from memdesc.picture.picture import check_font
 from tests.pictures import cells
 
 if TYPE_CHECKING:

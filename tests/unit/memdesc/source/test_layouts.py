@@ -5,20 +5,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from memdesc import MemdescError, memory_desc
-from memdesc.source import LANGUAGES
 from tests.compiled import run_python
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
 _BLOCKED = memory_desc((2, 17, 5, 4), "f32", "nChw16c")
-
-
-@pytest.mark.parametrize("lang", LANGUAGES)
-def test_the_first_function_is_the_offset(lang: str) -> None:
-    source = _BLOCKED.source(lang, "weights", "nchw")
-    assert 0 < source.index("weights_offset(") < source.index("weights_index(")
-    assert source.index("weights_index(") < source.index("weights_fill(")
 
 
 def test_the_offset_in_c_reads_like_the_formula() -> None:
@@ -67,23 +59,6 @@ def _index(desc: MemoryDesc, offset: int) -> tuple[int, ...] | None:
     return found
 
 
-def test_offsets_in_gaps_and_outside_have_no_index() -> None:
-    desc = memory_desc((2, 3), "f32", strides=(-20, 4), offset0=30)
-    assert [_index(desc, at) for at in (30, 10, 18)] == [(0, 0), (1, 0), (1, 2)]
-    assert [_index(desc, at) for at in (9, 11, 22, 29, 39)] == [None] * 5
-
-
-def test_strides_that_do_not_divide_each_other_are_inverted_from_the_remainder() -> None:
-    desc = memory_desc((2, 3, 2), "f32", strides=(10, 3, 1))
-    assert [_index(desc, at) for at in (0, 4, 10, 17)] == [
-        (0, 0, 0),
-        (0, 1, 1),
-        (1, 0, 0),
-        (1, 2, 1),
-    ]
-    assert [_index(desc, at) for at in (2, 9, 18)] == [None] * 3
-
-
 def test_python_clears_the_half_byte_of_a_padding_element() -> None:
     fill = run_python(memory_desc((1, 3), "u4", "aB4b").source("python"))["tensor_fill"]
     dst = [0xFF, 0xFF]
@@ -91,21 +66,12 @@ def test_python_clears_the_half_byte_of_a_padding_element() -> None:
     assert dst == [0x21, 0x03]
 
 
-def test_offsets_beyond_a_view_that_ends_inside_a_block_have_no_index() -> None:
-    desc = memory_desc((20,), "f32", "A8a").submemory((3,), (8,))
-    assert [_index(desc, at) for at in (7, 8, 10)] == [None, (0,), (2,)]
-    odd = memory_desc((2, 20), "f32", "bA8a")
-    view = memory_desc((20, 3), "f32", "Ab8a").submemory((3, 3), (16, 0))
-    assert _index(view, view.offset((2, 1))) == (2, 1)
-    assert odd.source("c")
-
-
 def test_a_missing_function_is_explained() -> None:
     broadcast = memory_desc((2, 3), "f32", strides=(0, 1)).source("c")
     assert "No tensor_index: a stride is 0, so one offset has several indices." in broadcast
     assert "No tensor_fill: a stride is 0, so several indices would write one" in broadcast
     mixed = memory_desc((2, 3), "f32", strides=(3, 2)).source("c")
-    assert "No tensor_index: strides do not nest, 3 follows a reach of 4." in mixed
+    assert "No tensor_index: strides do not nest: 3 is at most 4, where others end." in mixed
     assert "void tensor_fill(" in mixed
 
 
@@ -126,9 +92,9 @@ def test_parameters_without_an_effect_are_marked_for_compilers() -> None:
     [
         ({"lang": "fortran"}, r"unknown language 'fortran'; source is made in c, c\+\+, opencl"),
         ({"lang": None}, "unknown language None"),
-        ({"name": "2x"}, "name '2x' is no start of names of functions; it must be a letter"),
-        ({"name": "a" * 101}, "is no start of names"),
-        ({"name": "x y"}, "is no start of names"),
+        ({"name": "2x"}, "name '2x' cannot start function names; it must be a letter"),
+        ({"name": "a" * 101}, "cannot start function names"),
+        ({"name": "x y"}, "cannot start function names"),
         ({"letters": "nch"}, "letters 'nch' must be 4 different letters, one for each dim"),
         ({"letters": "nchc"}, "must be 4 different letters"),
         ({"letters": "nc_w"}, "must be 4 different letters"),

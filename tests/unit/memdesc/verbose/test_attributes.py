@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from memdesc.verbose.attributes import (
+from memdesc.verbose.primitive import (
     PostOp,
     QuantizationParameter,
     VerboseAttributes,

@@ -103,7 +103,7 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
     with pytest.raises(
         MemdescError,
         match=(
-            r"not the form dtype:flags:blocked:tag:strides:f0, "
+            r"not have the form dtype:flags:blocked:tag:strides:f0, "
             r"such as 'f32:p:blocked:aBcd8b::f0'$"
         ),
     ) as caught:
@@ -120,7 +120,7 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
             {},
             (
                 "flag '0' says whether offset0 is other than 0, but offset0 is 0; "
-                "the string does not hold its value"
+                "the string does not contain its value"
             ),
         ),
         (
@@ -148,7 +148,7 @@ def test_another_form_is_refused_with_the_form(text: Any) -> None:
             {},
             (
                 r"flag 'p' says that dims are padded, but no block pads \(2, 3\), "
-                r"and the string does not hold"
+                r"and the string does not contain"
             ),
         ),
         (
@@ -194,26 +194,26 @@ def test_a_layout_outside_of_onednns_fields_has_no_verbose_string() -> None:
 def test_padding_that_no_block_makes_prints_but_does_not_read_back() -> None:
     desc = memory_desc((2, 3, 4, 5), "f32", "byxf_af32")
     assert to_verbose(desc) == "f32:p:blocked:acdb::f0"
-    with pytest.raises(MemdescError, match="the string does not hold padded dims"):
+    with pytest.raises(MemdescError, match="the string does not contain padded dims"):
         from_verbose(to_verbose(desc), desc.dims)
 
 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("undef::undef:::", "it is the empty descriptor, of no tensor"),
-        ("f32:a:any:any::f0", "its layout is chosen by the primitive"),
-        ("wei:s8:a:any:any::f0", "its layout is chosen by the primitive"),
-        ("src_f32::any:any:f0", "its layout is chosen by the primitive"),
+        ("undef::undef:::", "it is the empty descriptor, without a tensor"),
+        ("f32:a:any:any::f0", "the primitive that gets it chooses the layout"),
+        ("wei:s8:a:any:any::f0", "the primitive that gets it chooses the layout"),
+        ("src_f32::any:any:f0", "the primitive that gets it chooses the layout"),
         ("f32::sparse:csr::f0", "it is a sparse tensor"),
-        ("f32::opaque:::f0", "packed as oneDNN alone knows, as weights of RNN"),
-        ("s8:a:opaque:::f4", "packed as oneDNN alone knows, as weights of RNN"),
+        ("f32::opaque:::f0", "only oneDNN knows its layout, like that of packed weights for RNN"),
+        ("s8:a:opaque:::f4", "only oneDNN knows its layout, like that of packed weights for RNN"),
     ],
 )
 def test_what_is_no_strided_memory_is_refused_with_what_it_is(text: str, what: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=what) as caught:
         from_verbose(text, (2, 3))
-    assert str(caught.value).startswith(f"{text!r} describes no strided memory: ")
+    assert str(caught.value).startswith(f"{text!r} does not describe strided memory: ")
 
 
 @pytest.mark.parametrize(
@@ -228,6 +228,6 @@ def test_what_is_no_strided_memory_is_refused_with_what_it_is(text: str, what: s
 def test_other_compensation_is_refused_with_what_it_is(extra: str, what: str) -> None:
     flags = extra[1:].partition(":")[0]
     with pytest.raises(
-        UnsupportedFormatError, match=f"flags {flags} say compensation of {what}, which an Extra"
+        UnsupportedFormatError, match=f"flags {flags} mean compensation of {what}, which an Extra"
     ):
         from_verbose(f"s8::blocked:abcde::{extra}", (1, 1, 8, 4, 8))

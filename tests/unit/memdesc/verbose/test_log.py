@@ -172,11 +172,11 @@ def test_runtime_dims_make_runtime_descriptors() -> None:
     [
         ("undef::undef:::", "2x3", "the primitive has no such tensor"),
         ("undef::undef::f0", "2x3", "the primitive has no such tensor"),
-        ("f32::blocked:ab::f0", "", "the problem does not hold its dims"),
+        ("f32::blocked:ab::f0", "", "the problem does not give its dims"),
         ("f32::blocked:abc::f0", "2x3", "3 dims"),
-        ("f32:a:any:any::f0", "2x3", "its layout is chosen by the primitive"),
-        ("f32::rnn_packed:::f0", "2x3", "packed as oneDNN alone knows"),
-        ("f32::wino:::f0", "2x3", "packed as oneDNN alone knows"),
+        ("f32:a:any:any::f0", "2x3", "the primitive that gets it chooses the layout"),
+        ("f32::rnn_packed:::f0", "2x3", "only oneDNN knows its layout"),
+        ("f32::wino:::f0", "2x3", "only oneDNN knows its layout"),
     ],
 )
 def test_a_tensor_that_is_not_described_says_why(text: str, problem: str, why: str) -> None:
@@ -189,7 +189,7 @@ def test_a_tensor_that_is_not_described_says_why(text: str, problem: str, why: s
 def test_a_view_is_described_from_its_first_element_on() -> None:
     tensor = _primitive("reorder", "src:f32:0:blocked:ab:8x1:f0", "2x3").tensors["src"]
     assert tensor.desc == memory_desc((2, 3), "f32", strides=(8, 1))
-    assert tensor.why == "a view whose offset0 the line does not hold; it is 0 here"
+    assert tensor.why == "a view whose offset0 the line does not give; it is 0 here"
 
 
 def test_a_descriptor_without_name_is_data_and_other_words_are_skipped() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from memdesc import RUNTIME
-from memdesc.verbose.problem import read_problem, tensor_dims
+from memdesc.verbose.primitive import read_problem, tensor_dims
 
 
 def _dims(kind: str, problem: str, names: str, **aux: str) -> dict[str, tuple[int, ...]]:

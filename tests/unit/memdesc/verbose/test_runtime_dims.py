@@ -58,7 +58,7 @@ def test_an_order_that_is_not_known_is_told_later() -> None:
     assert desc == runtime_desc((2, _R, 4), "f32", None)
     assert to_verbose(desc) == "f32::blocked:*::f0"
     with pytest.raises(
-        MemdescError, match=r"the order of dims .* is not known; make memory_desc\(dims, dtype, tag"
+        MemdescError, match=r"the order of dims .* is not known; use memory_desc\(dims, dtype, tag"
     ):
         desc.resolve((2, 3, 4))
     with pytest.raises(MemdescError, match=r"b \(dim 1\) is -3; sizes are 0 or more"):

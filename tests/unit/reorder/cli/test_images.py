@@ -102,7 +102,7 @@ def test_a_packed_file_knows_that_it_is_an_image_and_leads_back(
     ("name", "reason"),
     [
         ("in_out_channel", "says image 'in_out_channel', but not its pixels"),
-        ("nchw", "'nchw' is no image type"),
+        ("nchw", "'nchw' is not an image type"),
         (3, "is a name, not 3"),
     ],
 )
@@ -128,9 +128,9 @@ def test_a_descriptor_of_another_image_is_refused(
             ("--as", "conv2d_filter", "--max-size", "big"),
             "--max-size 'big' is not a width and height, such as 16384x16384",
         ),
-        (("--as", "winograd_filter"), "which no reorder can make"),
+        (("--as", "winograd_filter"), "which a reorder cannot make"),
         (("--as", "dw_conv2d_filter"), "multiplier m = 6"),
-        (("--as", "nchw"), "'nchw' is no image type"),
+        (("--as", "nchw"), "'nchw' is not an image type"),
     ],
 )
 def test_pack_refuses_what_makes_no_image(

@@ -38,9 +38,9 @@ class Rows:
         (lambda: reorder.reorder(Rows(), "ab"), f"{12 * _ROWS} bytes are more memory than there"),
         (lambda: reorder.reorder(Rows.array, "ba", src="ab"), f"{12 * _ROWS} bytes"),
         (lambda: reorder.reorder(_MEMORY, "ab"), f"{12 * _ROWS} bytes"),
-        (lambda: _MEMORY.numpy(copy=True), "needs more memory than there is: .*12.0 TiB"),
-        (lambda: _MEMORY[:, 1], "needs more memory than there is"),
-        (_REPEATED.layout.offsets, "needs more memory than there is"),
+        (lambda: _MEMORY.numpy(copy=True), "needs more memory than is available: .*12.0 TiB"),
+        (lambda: _MEMORY[:, 1], "needs more memory than is available"),
+        (_REPEATED.layout.offsets, "needs more memory than is available"),
     ],
 )
 def test_what_memory_does_not_hold_is_refused_with_the_bytes(

@@ -10,7 +10,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, PaddingError, memory_desc
-from memdesc.inverse import index_at
+from memdesc.index import index_at
 
 DTYPES = [
     "f64",
@@ -72,6 +72,13 @@ def test_check_padding_names_the_lowest_wrong_byte_and_its_position() -> None:
     memory.elements[97] = 0
     assert index_at(PADDED.layout, 287) == (1, 23, 2, 1)
     with pytest.raises(PaddingError, match=r"not zero at \(1, 23, 2, 1\), byte 1148"):
+        memory.check_padding()
+
+
+def test_padding_is_checked_along_every_padded_dim() -> None:
+    memory = reorder.reorder(np.ones((3, 5), np.uint8), "AB4a4b")
+    memory.blocks()[0, 1, 0, 3] = 5  # padding along b only
+    with pytest.raises(PaddingError, match=r"not zero at \(0, 7\)"):
         memory.check_padding()
 
 

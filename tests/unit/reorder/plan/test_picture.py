@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from memdesc.inverse import index_at
+from memdesc.index import index_at
 from reorder import Attr, plan_reorder
 from reorder.plan.trace import trace
 from tests.pictures import cells

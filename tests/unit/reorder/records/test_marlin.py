@@ -74,7 +74,7 @@ def numbers_of(bits: int, group: int, scales: str, points: tuple[int, int]) -> N
 
 
 def record_of(name: str, numbers: Numbers, **options: Any) -> reorder.Record:
-    """Return a record by its fields; zero points of GPTQ v1 are stored less 1."""
+    """Return a record by its fields; zero points of GPTQ v1 are stored minus 1."""
     record = reorder.Record(record_desc(DIMS, name, **options))
     codes, points, scales = numbers
     record.set_field("qweight", codes)

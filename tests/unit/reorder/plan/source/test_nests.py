@@ -73,7 +73,7 @@ def test_conversions_are_refused_where_arithmetic_may_differ(lang: str) -> None:
 def test_bad_arguments_are_refused() -> None:
     with pytest.raises(MemdescError, match="unknown language 'rust'"):
         _PLAN.source("rust")
-    with pytest.raises(MemdescError, match="name 'a-b' is no start of names"):
+    with pytest.raises(MemdescError, match="name 'a-b' cannot start function names"):
         _PLAN.source("c", "a-b")
 
 
