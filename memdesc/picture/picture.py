@@ -7,7 +7,7 @@ from html import escape
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from memdesc.disk import as_path, write_files
+from memdesc.disk import as_path, write_file
 from memdesc.errors import MemdescError
 from memdesc.picture.png import png_of
 
@@ -108,4 +108,4 @@ class Picture:
             case _:
                 msg = f"a picture is written as .svg, .png, .html or .txt, not as {str(target)!r}"
                 raise MemdescError(msg)
-        write_files({target: lambda file: file.write(data)})
+        write_file(target, lambda file: file.write(data))
