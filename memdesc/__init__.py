@@ -6,7 +6,6 @@ strides, and answers about them: padding, strides, blocks, bytes, offsets.
 
 from typing import TYPE_CHECKING
 
-from memdesc.c_reader import c_reader
 from memdesc.create import array_desc, memory_desc
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES, DataType, data_type
@@ -83,7 +82,6 @@ __all__ = [
     "UnknownFormatError",
     "UnsupportedFormatError",
     "array_desc",
-    "c_reader",
     "data_type",
     "explore",
     "from_json",

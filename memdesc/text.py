@@ -26,7 +26,7 @@ def to_json(desc: MemoryDesc) -> str:
     The keys are oneDNN's fields. A layout outside them has ``axes`` and ``blocks``
     in place of ``padded_dims``, ``strides`` and the inner blocks. ``schema`` is 1: readers skip
     keys that they do not know, and what an older reader would misread gets another number.
-    `docs/descriptor.schema.json` is its JSON Schema; `c_reader` is a reader in C.
+    `docs/descriptor.schema.json` is its JSON Schema.
 
     Examples
     --------
