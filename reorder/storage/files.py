@@ -98,7 +98,7 @@ def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable])
     >>> w = reorder.reorder(np.ones((16, 3, 3, 3), ml_dtypes.bfloat16), "OIhw16o4i")
     >>> reorder.save(path, w)
     >>> reorder.load(path)
-    Memory(memory_desc((16, 3, 3, 3), 'bf16', 'ABcd16b4a'))
+    Memory(memory_desc((16, 3, 3, 3), 'bf16', 'ABcd16a4b'))
     >>> reorder.save(path, {"weight": w, "bias": np.zeros(16, np.float32)})
     >>> {name: str(m.dtype) for name, m in reorder.load_all(path).items()}
     {'bias': 'f32', 'weight': 'bf16'}
