@@ -125,7 +125,7 @@ def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:
         raise MemdescError(msg) from None
     finally:
         with suppress(OSError):
-            grown.unlink(missing_ok=True)
+            grown.unlink()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from memdesc.disk import as_path, write_file
+from memdesc.disk import as_path, open_file, read_if_exists, write_file
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -214,10 +214,38 @@ def test_a_full_disk_is_named_and_keeps_the_older_tensor(tmp_path: Path) -> None
             assert np.array_equal(reorder.load(tmp_path / name).numpy(), older.numpy())
         assert len(list(tmp_path.iterdir())) == 2
     finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
 
 
 def test_a_path_that_leads_through_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with pytest.raises(MemdescError, match=r"x/y\.npy' cannot be read: Not a directory"):
         reorder.load(tmp_path / "x" / "y.npy")
+
+
+def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    was_file = (tmp_path / "file").stat()
+    monkeypatch.setattr(Path, "stat", lambda *_: was_file)
+    with (
+        pytest.raises(MemdescError, match="cannot be read: it is a folder or a device"),
+        open_file(tmp_path / "pipe"),
+    ):
+        pass
+
+
+def test_a_small_file_is_read_if_it_exists_and_is_small(tmp_path: Path) -> None:
+    file = tmp_path / "x"
+    assert read_if_exists(file, 3) is None
+    assert read_if_exists(tmp_path / ("x" * 300), 3) is None
+    file.write_bytes(b"abc")
+    assert read_if_exists(file, 3) == b"abc"
+    file.write_bytes(b"abcd")
+    with pytest.raises(MemdescError, match="x' has more than 3 bytes"):
+        read_if_exists(file, 3)
+    (tmp_path / "link").symlink_to(tmp_path / "none")
+    with pytest.raises(MemdescError, match="link' cannot be read: No such file"):
+        read_if_exists(tmp_path / "link", 3)
