@@ -7,7 +7,6 @@ says what they are together.
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -187,8 +186,7 @@ def _write(out: BinaryIO, file: PlannedFile, data: Mapping[str, NDArray[np.uint8
         out.write(_buffer(data[name]))
     if file.seal is not None:
         out.flush()
-        grown = Path(out.name)
-        file.seal(grown, grown)
+        file.seal(Path(out.name))
 
 
 def _buffer(data: NDArray[np.uint8]) -> memoryview:
@@ -536,14 +534,14 @@ def _items(stored: Stored) -> dict[str, _Item]:
         for name, (entry, _) in stored.items()
         if entry.value is not None
     }
-    members = Counter(each for item in firsts.values() for each in item.tensors.values())
+    members = {each for item in firsts.values() for each in item.tensors.values()}
     items: dict[str, _Item] = {}
     for name in stored:
         if name in members and name not in firsts:
             continue
         item = firsts.get(name) or _Item(name, {"": name}, {})
-        if item.name in items or members[name] > 1:
-            msg = f"two tensors are called {short_repr(item.name)}, or belong to two of them"
+        if item.name in items:
+            msg = f"two tensors are called {short_repr(item.name)}"
             raise MemdescError(msg)
         items[item.name] = item
     return items

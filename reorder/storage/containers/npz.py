@@ -407,11 +407,8 @@ def _end(count: int, nbytes: int, at: int) -> bytes:
     )
 
 
-def _write_checksums(
-    grown: Path, target: Path, *, members: Sequence[tuple[int, int, int, int]]
-) -> None:
+def _write_checksums(grown: Path, *, members: Sequence[tuple[int, int, int, int]]) -> None:
     """Write the checksum of each member into its two headers; reads what was written."""
-    del target
     with grown.open("r+b") as file:
         for local, central, start, nbytes in members:
             total = crc32_of_file(grown, start, nbytes)

@@ -47,8 +47,5 @@ class PlannedFile(NamedTuple):
     # offset and bytes: headers, indices
     pieces: tuple[tuple[int, bytes], ...]
     spans: Mapping[str, Span]
-    # Called with the complete file and what it will be called, before it gets that name: writes
-    # what depends on the data, also into files beside it.
-    seal: Callable[[Path, Path], None] | None = None
-    # the names of these, which they get first
-    beside: tuple[str, ...] = ()
+    # called with the complete file before it gets its name: writes what depends on the data
+    seal: Callable[[Path], None] | None = None
