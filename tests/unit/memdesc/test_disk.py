@@ -11,7 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from memdesc.disk import as_path, open_file, read_if_exists, write_file
+from memdesc.disk import as_path, open_file, read_if_exists, reason_of, write_file
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -249,3 +249,15 @@ def test_a_small_file_is_read_if_it_exists_and_is_small(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "none")
     with pytest.raises(MemdescError, match="link' cannot be read: No such file"):
         read_if_exists(tmp_path / "link", 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError("half"), "half"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_the_reason_is_what_the_system_or_python_says(error: OSError, reason: str) -> None:
+    assert reason_of(error) == reason

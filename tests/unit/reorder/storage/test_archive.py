@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, data_type, memory_desc
+from memdesc import DATA_TYPES, MemdescError, data_type, memory_desc, to_json
 from reorder import Memory, load_all, save
 from reorder.memory.dlpack import TensorView
 
@@ -269,3 +269,25 @@ def test_a_large_descriptor_is_refused(tmp_path: Path) -> None:
         archive.writestr("y.npy.json", "[" * 2**21)
     with pytest.raises(MemdescError, match=r"'y\.npy\.json' has more than 1048576 bytes"):
         load_all(path)
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (np.ones((2, 3), np.int32), "int32"),
+        (np.ones((3, 2), np.float32), "shape"),
+        (np.asfortranarray(np.ones((2, 3), np.float32)), "row-major"),
+        (np.ones(3, np.float64), "float64"),
+    ],
+)
+def test_an_array_of_as_many_bytes_that_its_descriptor_does_not_mean_is_refused(
+    tmp_path: Path, array: Any, reason: str
+) -> None:
+    path = tmp_path / "x.npz"
+    with zipfile.ZipFile(path, "w") as archive:
+        with archive.open("x.npy", "w") as file:
+            np.lib.format.write_array(file, array)
+        archive.writestr("x.npy.json", to_json(memory_desc((2, 3), "f32")))
+    with pytest.raises(MemdescError, match=r"its descriptor means float32 and \(2, 3\)") as caught:
+        load_all(path)
+    assert reason in str(caught.value)
