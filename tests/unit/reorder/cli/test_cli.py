@@ -170,7 +170,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(
     assert "threads must be" in refusal(
         capsys, "reorder", source, target, "--to", "nhwc", "--threads", "0"
     )
-    assert "holds float32, not s32" in refusal(
+    assert "holds f32, not s32" in refusal(
         capsys, "reorder", source, target, "--to", "nhwc", "--dtype", "s32"
     )
     assert "--scale 'x' is neither a number nor FILE.npy:MASK" in refusal(
@@ -179,7 +179,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(
     assert "scales are finite and not 0" in refusal(
         capsys, "reorder", source, target, "--to", "nhwc", "--scale", "0"
     )
-    assert "--beta adds to what" in refusal(
+    assert "but dst and dtype ask for" in refusal(
         capsys, "reorder", source, source, "--to", "nhwc", "--beta", "1"
     )
     facts(capsys, "reorder", source, target, "--to", "nChw16c")
