@@ -10,7 +10,6 @@ from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from memdesc.c_reader import c_reader
 from memdesc.create import array_desc, memory_desc
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DATA_TYPES, DataType, data_type
@@ -69,7 +68,6 @@ __all__ = [
     "UnknownFormatError",
     "UnsupportedFormatError",
     "array_desc",
-    "c_reader",
     "data_type",
     "explore",
     "from_json",

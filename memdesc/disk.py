@@ -1,4 +1,7 @@
-"""Files of callers: their paths, reading regular files, and writing files whole or not at all."""
+"""Files of callers: paths, reading regular files, and writing small files whole or not at all.
+
+Outputs that grow for long, by several threads, have a writer of their own in `reorder.storage`.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, short_repr
-from memdesc.staging import StagedFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
 __all__ = [
@@ -21,12 +23,12 @@ __all__ = [
     "open_file",
     "read_if_exists",
     "reason_of",
-    "state_of",
-    "write_files",
+    "write_file",
 ]
 
 # neither exists on every system
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_PERMISSIONS = 0o777
 
 
 def as_path(path: object) -> Path:
@@ -54,7 +56,7 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
     Raises
     ------
     MemdescError
-        If the file is missing, is no regular file, or reading it fails.
+        If the file is missing, is not a regular file, or reading it fails.
     """
     try:
         _check_regular(path, path.stat(), "read")
@@ -88,47 +90,52 @@ def read_if_exists(path: Path, max_nbytes: int) -> bytes | None:
     return data
 
 
-def state_of(path: Path) -> tuple[int, ...] | None:
-    """Return what changes when a file is replaced or written; None where there is none."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write a file whole or not at all: under a temporary name, which then becomes its name.
 
+    A file that is there keeps its permissions; where a link is there, the file that it leads to is
+    replaced. When this returns, the file is on disk.
 
-def write_files(files: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
-    """Write files that belong together; they get their names when all of them are complete.
-
-    First all targets are checked, then all files are written, in the order given. They get
-    their names in the reverse order, so a file that describes others is given last, and gets its
-    name first. Each is on disk before the next gets its name.
+    Parameters
+    ----------
+    target : Path
+        The file.
+    write : callable
+        Called with a new file in the same folder, open for reading and writing.
 
     Raises
     ------
     MemdescError
-        If one cannot be written.
+        If the file cannot be written; what was there still is.
     """
-    staged: dict[Path, StagedFile] = {}
-    target = Path()
+    check_writable(target)
+    real = Path(os.path.realpath(target))
+    grown = real.with_name(f".memdesc.{os.urandom(8).hex()}.tmp")
     try:
-        for target in files:
-            check_writable(target)
-        for target, write in files.items():
-            # the target of a link is written, and the link stays
-            real = Path(os.path.realpath(target))
-            if real in staged:
-                msg = f"{str(target)!r} cannot be written: it is the same file as another of them"
-                raise MemdescError(msg)
-            staged[real] = StagedFile(real, write)
-        for target in reversed(staged):
-            staged[target].publish()
+        with grown.open("x+b") as file:
+            write(file)
+            file.flush()
+            with suppress(FileNotFoundError):
+                grown.chmod(real.stat().st_mode & _PERMISSIONS)
+            os.fsync(file.fileno())
+        os.replace(grown, real)  # noqa: PTH105 - the call that tests record
+        _sync_folder(real.parent)
     except OSError as error:
         msg = f"{str(target)!r} cannot be written: {reason_of(error)}"
         raise MemdescError(msg) from None
     finally:
-        for file in staged.values():
-            file.discard()
+        with suppress(OSError):
+            grown.unlink()
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on disk, where the system supports that."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def check_writable(target: Path) -> None:

@@ -24,7 +24,7 @@ def to_json(desc: MemoryDesc) -> str:
     The keys are oneDNN's fields. A layout that these cannot describe has ``axes`` and ``blocks``
     instead of ``padded_dims``, ``strides`` and the inner blocks. ``schema`` is 1: readers skip
     unknown keys, and a form that older readers would misread gets a new number.
-    `docs/descriptor.schema.json` is its JSON Schema; `c_reader` is a reader in C.
+    `docs/descriptor.schema.json` is its JSON Schema.
 
     Examples
     --------

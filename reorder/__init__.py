@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from reorder.records.record import Record
     from reorder.records.repack import repack
     from reorder.runtime_dims import RuntimePlan, plan_runtime
-    from reorder.storage.archive import load_archive, save_archive
     from reorder.storage.checkpoint import Checkpoint, StoredTensor, open_checkpoint
     from reorder.storage.convert.conversion import (
         ConvertOptions,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
         ConvertReport,
         convert,
     )
-    from reorder.storage.files import load, save
+    from reorder.storage.files import load, load_all, save, save_raw
 
 __all__ = [
     "Attr",
@@ -63,7 +62,7 @@ __all__ = [
     "execute_reference",
     "identify",
     "load",
-    "load_archive",
+    "load_all",
     "open_checkpoint",
     "opencl",
     "plan_reorder",
@@ -73,7 +72,7 @@ __all__ = [
     "reorder",
     "repack",
     "save",
-    "save_archive",
+    "save_raw",
     "use_threads",
 ]
 
@@ -103,12 +102,12 @@ _MODULES = {
     "convert": "reorder.storage.convert.conversion",
     "identify": "reorder.identification.identify",
     "load": "reorder.storage.files",
-    "load_archive": "reorder.storage.archive",
+    "load_all": "reorder.storage.files",
     "open_checkpoint": "reorder.storage.checkpoint",
     "plan_runtime": "reorder.runtime_dims",
     "repack": "reorder.records.repack",
     "save": "reorder.storage.files",
-    "save_archive": "reorder.storage.archive",
+    "save_raw": "reorder.storage.files",
 }
 
 if not TYPE_CHECKING:

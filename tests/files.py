@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from hypothesis import strategies as st
 
 import reorder
@@ -110,7 +109,9 @@ def must_read_or_refuse(read: Callable[[], Any]) -> bool:
     if found is None:
         return False
     values = found.values() if isinstance(found, dict) else [found]
-    assert all(isinstance(value, reorder.Memory | np.ndarray) for value in values)
+    assert all(
+        isinstance(value, reorder.Memory | reorder.Quantized | reorder.Record) for value in values
+    )
     return True
 
 

@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from memdesc.disk import as_path, write_files
+from memdesc.disk import as_path, write_file
 from memdesc.errors import MemdescError
 from memdesc.picture.svg import document, label
 
@@ -107,7 +107,7 @@ class Picture:
             case _:
                 msg = f"a picture is written as .svg, .png, .html or .txt, not as {str(target)!r}"
                 raise MemdescError(msg)
-        write_files({target: lambda file: file.write(data)})
+        write_file(target, lambda file: file.write(data))
 
 
 # pixels of the PNG per pixel of the SVG, so that numbers are sharp on a slide

@@ -6,9 +6,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from reorder.cli.command import Command, Facts, lines
-from reorder.cli.tensors import add_limit, load_file, padding_facts, tensors_in
-from reorder.memory.memory import Memory
-from reorder.storage.files import sidecar
+from reorder.cli.tensors import NPY, add_limit, kind_of, padding_facts, split_name, tensors_in
 
 if TYPE_CHECKING:
     import argparse
@@ -17,33 +15,31 @@ __all__ = ["COMMAND"]
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "file", help="a .npy with its descriptor beside it, a .npz, or FILE.npz:NAME"
-    )
+    parser.add_argument("file", help="a .safetensors or .npz, or one tensor of it as FILE:NAME")
     add_limit(parser)
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     tensors = tensors_in(options.file)
-    if tensors is not None:
-        checked = [
-            {"name": name, **padding_facts(memory, options.limit, "zero")}
-            for name, memory in tensors.items()
-        ]
-        is_zero = all(facts["zero"] for facts in checked)
-        return {"file": options.file, "zero": is_zero, "tensors": checked}, 0 if is_zero else 1
-    memory = load_file(options.file)
-    if not isinstance(memory, Memory):
-        missing = f"has no descriptor beside it ({str(sidecar(options.file))!r})"
-        msg = f"{options.file!r} {missing}, so nothing says what is padding"
+    if kind_of(split_name(options.file)[0]) is NPY:
+        msg = (
+            f"{options.file!r} is a .npy, which has no place for a descriptor, so nothing says "
+            "what is padding; save the tensor as a .safetensors or a .npz"
+        )
         raise MemdescError(msg)
-    facts = padding_facts(memory, options.limit, "zero")
-    return {"file": options.file, **facts}, 0 if facts["zero"] else 1
+    checked = [
+        {"name": name, **padding_facts(memory, options.limit, "zero")}
+        for name, memory in tensors.items()
+    ]
+    is_zero = all(facts["zero"] for facts in checked)
+    return {"file": options.file, "zero": is_zero, "tensors": checked}, 0 if is_zero else 1
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return facts as lines; those of each tensor of a .npz behind an empty line."""
-    tensors = facts.get("tensors", [])
+    """Return facts as lines; those of each tensor behind an empty line."""
+    tensors = facts["tensors"]
+    if len(tensors) == 1:
+        return lines({"file": facts["file"], **tensors[0]})
     whole = {key: value for key, value in facts.items() if key != "tensors"}
     return lines(whole) + [line for one in tensors for line in ("", *lines(one))]
 
@@ -51,7 +47,7 @@ def _lay_out(facts: Facts) -> list[str]:
 COMMAND = Command(
     "check",
     "Check that the padding of saved tensors is zero; exit code 1 if it is not.",
-    "check out.npy",
+    "check out.safetensors",
     _add_arguments,
     _answer,
     _lay_out,

@@ -13,9 +13,8 @@ from memdesc.disk import as_path
 from memdesc.exchange import from_notation
 from memdesc.layout import dim_name
 from reorder.cli.command import Command, Facts, lines
-from reorder.cli.tensors import SOURCE, codes_note, load_file, read_bytes, read_words
+from reorder.cli.tensors import SOURCE, codes_note, load_tensor, read_bytes, read_words
 from reorder.comparison import compare_values
-from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
 from reorder.records.record import Record
@@ -120,7 +119,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 def _load(path: str, layout: str | None, flag: str) -> Memory:
     if layout is None:
         hint = f"if it holds raw bytes, add {flag} TYPE:FORMAT:DIMS, such as f16:bfyx:1x2x3x4"
-        return as_memory(load_file(path, raw_hint=hint), None)
+        return load_tensor(path, raw_hint=hint)
     desc = from_notation(layout, "openvino")
     data = _bytes_of(path, desc.dtype)
     if len(data) != desc.nbytes:

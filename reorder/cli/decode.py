@@ -13,10 +13,17 @@ from memdesc import MemdescError, UnknownFormatError, data_type, from_notation
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts, desc_of, dims_of
 from reorder.cli.progress import Progress
-from reorder.cli.tensors import add_limit, check_output, open_raw, padding_facts, read_bytes
+from reorder.cli.tensors import (
+    add_limit,
+    add_output,
+    check_output,
+    open_raw,
+    padding_facts,
+    read_bytes,
+    write_output,
+)
 from reorder.identification.identify import identify
 from reorder.memory.memory import Memory
-from reorder.storage.files import save, sidecar
 
 if TYPE_CHECKING:
     import argparse
@@ -37,10 +44,7 @@ _LISTED = 8
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("dump", help="a file of raw bytes")
-    parser.add_argument(
-        "out",
-        help="the .npy to write, row-major over the logical dims, with its descriptor beside it",
-    )
+    add_output(parser, "out")
     parser.add_argument(
         "--format",
         metavar="TAG",
@@ -75,7 +79,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    check_output(options.out, options.dump)
+    check_output(options.out, options.dump, is_raw=options.raw)
     desc = _desc(options)
     wanted = desc.dtype if options.to_dtype is None else data_type(options.to_dtype)
     if not np.can_cast(desc.dtype.numpy, wanted.numpy):
@@ -91,10 +95,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if wanted != desc.dtype:
             result = reorder(result.numpy().astype(wanted.numpy), plain.with_dtype(wanted))
         progress.step(f"writing {options.out}", desc.nbytes)
-        save(options.out, result)
+        write_output(options.out, result, is_raw=options.raw)
     facts = {
         "wrote": options.out,
-        "descriptor": str(sidecar(options.out)),
         "dims": desc.dims,
         "dtype": str(wanted),
         **padding,

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
+# endings of files with several tensors
+_SETS = (".npz", ".safetensors")
+
 # how many layouts are printed
 _SHOWN = 20
 
@@ -52,10 +55,8 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    if options.dump.endswith(".npz") and options.like is not None:
-        plain = tensors_in(options.like)
-        if plain is not None and options.like.endswith(".npz"):
-            return _answer_for_set(options, plain)
+    if options.like is not None and options.like.endswith(_SETS) and options.dump.endswith(_SETS):
+        return _answer_for_set(options, tensors_in(options.like))
     like = None if options.like is None else load_file(options.like)
     dims = None if options.dims is None else dims_of(options.dims)
     data = _read(options)
@@ -66,7 +67,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tuple[Facts, int]:
     """Answer for each tensor of an archive that the other archive has, too."""
-    tensors = tensors_in(options.dump) or {}
+    tensors = tensors_in(options.dump)
     common = [name for name in tensors if name in plain]
     if not common:
         msg = f"{options.dump!r} and {options.like!r} have no tensor of the same name"
@@ -83,7 +84,7 @@ def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tu
 def _read(options: argparse.Namespace) -> Memory | np.ndarray[Any, Any]:
     """Return the tensor of a .npy, or the bytes of another file from an offset on."""
     path, offset = options.dump, options.offset
-    if offset is not None and Path(split_name(path)[0]).suffix not in {".npy", ".npz"}:
+    if offset is not None and Path(split_name(path)[0]).suffix not in {".npy", *_SETS}:
         return read_bytes(path, offset)
     found = read_words(path, None if options.dtype is None else data_type(options.dtype))
     if found is not None and offset:

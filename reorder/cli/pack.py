@@ -9,8 +9,8 @@ import memdesc
 from memdesc.errors import short_repr
 from reorder.api import reorder
 from reorder.cli.command import Command, Facts, add_conversion, image_facts
-from reorder.cli.tensors import SOURCE, check_output, load_tensor
-from reorder.storage.files import save_image, sidecar
+from reorder.cli.tensors import SOURCE, add_output, check_output, load_tensor, write_output
+from reorder.memory.memory import Memory
 
 if TYPE_CHECKING:
     import argparse
@@ -20,11 +20,7 @@ __all__ = ["COMMAND"]
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("src", help=SOURCE)
-    parser.add_argument(
-        "dst",
-        help="the .npy to write: pixels of shape (height, width, channels), "
-        "with the image descriptor beside it",
-    )
+    add_output(parser, "dst")
     parser.add_argument(
         "--as",
         dest="image",
@@ -41,15 +37,16 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    check_output(options.dst, options.src)
+    check_output(options.dst, options.src, is_raw=options.raw)
     memory = load_tensor(options.src, options.dtype, options.tag)
     image = memdesc.image_desc(
         memory.desc.dims, options.to_dtype or memory.desc.dtype, options.image
     )
     if options.max_size is not None:
         image.check_size(*_size_of(options.max_size))
-    save_image(options.dst, reorder(memory, image), image)
-    return {"wrote": options.dst, "descriptor": str(sidecar(options.dst)), **image_facts(image)}, 0
+    pixels = Memory(image.desc, reorder(memory, image), zero_pad=False)
+    write_output(options.dst, pixels, is_raw=options.raw)
+    return {"wrote": options.dst, **image_facts(image)}, 0
 
 
 def _size_of(text: str) -> tuple[int, int]:
@@ -62,8 +59,8 @@ def _size_of(text: str) -> tuple[int, int]:
 
 COMMAND = Command(
     "pack",
-    "Pack a .npy into the pixels of an OpenCL image.",
-    "pack weights.npy image.npy --as conv2d_filter",
+    "Pack a tensor into the pixels of an OpenCL image.",
+    "pack weights.npy image.safetensors --as conv2d_filter",
     _add_arguments,
     _answer,
 )

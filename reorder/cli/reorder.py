@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, memory_desc
-from memdesc.disk import as_path
 from reorder.api import reorder
 from reorder.cli.command import (
     DEVICE,
@@ -19,9 +20,17 @@ from reorder.cli.command import (
     threads_of,
 )
 from reorder.cli.progress import Progress
-from reorder.cli.tensors import SOURCE, check_output, codes_note, load_file, load_tensor, locate
+from reorder.cli.tensors import (
+    SOURCE,
+    add_output,
+    check_output,
+    codes_note,
+    load_file,
+    load_tensor,
+    locate,
+    write_output,
+)
 from reorder.memory.memory import Memory
-from reorder.storage.files import save, sidecar
 from reorder.storage.reorder_file import FileReorder, reorder_file
 from reorder.values.attr import Attr
 
@@ -38,10 +47,7 @@ _AT_ONCE = 1 << 28
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("src", help=SOURCE)
-    parser.add_argument(
-        "dst",
-        help="the .npy to write (raw bytes for a blocked layout), with its descriptor beside it",
-    )
+    add_output(parser, "dst")
     add_conversion(parser)
     parser.add_argument("--to", required=True, metavar="TAG", help="layout to write")
     parser.add_argument(
@@ -72,7 +78,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    check_output(options.dst, options.src)
+    check_output(options.dst, options.src, is_raw=options.raw)
     attr = _attr(options)
     large = _large(options, attr)
     if large is not None:
@@ -82,7 +88,6 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             desc = _at_once(options, attr, progress)
     return {
         "wrote": options.dst,
-        "descriptor": str(sidecar(options.dst)),
         **desc_facts(desc),
         **({"note": note} if (note := codes_note(options.src)) else {}),
     }, 0
@@ -91,15 +96,15 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 def _large(options: argparse.Namespace, attr: Attr) -> FileReorder | None:
     """Return a reorder that is too large to hold in memory; None for others and for bad input."""
     most = bytes_of("--max-bytes", options.max_bytes)
-    # all of what is there is needed, or all moves to a device; a link has a descriptor of its own
-    if options.beta or options.device is not None or as_path(options.dst).is_symlink():
+    # all of what is there is needed, or all moves to a device
+    if options.beta or options.device is not None:
         return None
     found = locate(options.src, options.dtype, options.tag)
     if found is None:
         return None
     src, entry = found
     dst = memory_desc(src.dims, options.to_dtype or src.dtype, buffer_name(options.to))
-    given = FileReorder(entry, src, dst, attr)
+    given = FileReorder(entry, src, dst, attr, is_raw=options.raw)
     return given if given.nbytes > min(most, _AT_ONCE) else None
 
 
@@ -107,7 +112,7 @@ def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
     with Progress(given.dst.nbytes) as progress:
         reorder_file(
             given,
-            as_path(options.dst),
+            Path(os.path.realpath(options.dst)),  # a link stays, as `save` leaves it
             max_bytes=bytes_of("--max-bytes", options.max_bytes),
             threads=threads_of(options.threads),
             step=lambda nbytes: progress.step("reordering", nbytes),
@@ -118,13 +123,7 @@ def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
 def _at_once(options: argparse.Namespace, attr: Attr, progress: Progress) -> MemoryDesc:
     progress.step(f"reading {options.src}")
     x = load_tensor(options.src, options.dtype, options.tag)
-    out: Memory | None = None
-    if options.beta:
-        held = load_file(options.dst)
-        if not isinstance(held, Memory):
-            msg = f"--beta adds to what {options.dst!r} holds, but no descriptor lies beside it"
-            raise MemdescError(msg)
-        out = held
+    out = load_tensor(options.dst) if options.beta else None
     progress.step("reordering", 1)
     dst, dtype = buffer_name(options.to), options.to_dtype
     if options.device is None:
@@ -135,7 +134,7 @@ def _at_once(options: argparse.Namespace, attr: Attr, progress: Progress) -> Mem
         msg = "--threads is for the CPU; leave it out, or --device"
         raise MemdescError(msg)
     progress.step(f"writing {options.dst}", 1)
-    save(options.dst, result)
+    write_output(options.dst, result, is_raw=options.raw)
     return result.desc
 
 
@@ -189,8 +188,8 @@ def _values(role: str, option: str, text: str) -> dict[str, Any]:
 
 COMMAND = Command(
     "reorder",
-    "Reorder a .npy into another layout.",
-    "reorder in.npy out.npy --from nchw --to nChw16c",
+    "Reorder a tensor into another layout or data type.",
+    "reorder in.npy out.safetensors --from nchw --to nChw16c",
     _add_arguments,
     _answer,
 )

@@ -11,21 +11,29 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, array_desc, data_type, memory_desc
+from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.disk import as_path, open_file
 from reorder.cli.command import buffer_name, desc_of
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
-from reorder.storage.archive import DAMAGES, load_archive
-from reorder.storage.arrays import other_type
+from reorder.storage.containers.npz import DAMAGES
 from reorder.storage.containers.table import read_container
-from reorder.storage.files import load, sidecar
+from reorder.storage.files import (
+    desc_of_entry,
+    memory_of,
+    name_of_only,
+    other_type,
+    read_stored,
+    save,
+    save_raw,
+    saving_format,
+)
 from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO
 
     from numpy.typing import NDArray
@@ -35,8 +43,10 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
 
 __all__ = [
+    "NPY",
     "SOURCE",
     "add_limit",
+    "add_output",
     "check_output",
     "codes_note",
     "kind_of",
@@ -50,20 +60,29 @@ __all__ = [
     "read_words",
     "split_name",
     "tensors_in",
+    "write_output",
 ]
 
-SOURCE = "a .npy; if a descriptor lies beside it, it is read as that says. Or FILE.npz:NAME"
-_ARCHIVE = ".npz:"
+SOURCE = (
+    "a .npy, .npz or .safetensors, read as the descriptor in it says if it has one; of several "
+    "tensors FILE:NAME"
+)
+_OUTPUT = (
+    "the file to write: a .safetensors or .npz with the descriptor in it, or a .npy where numpy "
+    "has such arrays"
+)
+_ENDINGS = (".npy", ".npz", ".safetensors")
+_NAMED = re.compile(r"(.*?\.(?:npz|safetensors)):(.*)", re.DOTALL)
 _RAW_HINT = "`memdesc decode` makes a .npy of a file of raw bytes"
 # names of tensors in one message
 _SHOWN = 8
 # how many bytes at the start of a file are compared
 _START = 64
 _ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
-_CHECKPOINT = "`memdesc inspect` lists its tensors, and `memdesc convert` writes them into a .npz"
+_CHECKPOINT = "`memdesc inspect` lists its tensors, and `memdesc convert` makes a .safetensors"
 _DECOMPRESS = "decompress it first"
 _PICKLE = (
-    "reading it may run code, so memdesc does not. In Python, reorder.save_archive('x.npz', "
+    "reading it may run code, so memdesc does not. In Python, reorder.save('x.safetensors', "
     "torch.load(path, weights_only=True)) makes a file that it reads"
 )
 
@@ -80,8 +99,11 @@ def _kind(what: str, start: bytes, way_out: str) -> Kind:
     return Kind(what, re.compile(start, re.DOTALL), way_out)
 
 
-_NPY = _kind("a .npy file", rb"\x93NUMPY", _ARRAYS)
+NPY = _kind("a .npy file", rb"\x93NUMPY", _ARRAYS)
 _ZIP = _kind("a .npz, or another .zip", rb"PK(\x03\x04|\x05\x06)", _ARRAYS)
+# an object of JSON behind its length in 8 bytes
+_SAFETENSORS = _kind("a .safetensors file", rb".{5}\0\0\0\{[\s\"}]", _ARRAYS)
+_READ = (NPY, _ZIP, _SAFETENSORS)
 _TORCH = _kind("a file of torch.save", _ZIP.start.pattern, _PICKLE)
 # protocol 2 and later: what torch.save wrote before version 1.6, and other programs write
 _PICKLED = _kind(
@@ -91,11 +113,10 @@ _PICKLES = (_TORCH, _PICKLED)
 # it does not start in a way of its own: its name tells
 _ONNX = _kind("an ONNX model", b"", _CHECKPOINT)
 _KINDS = (
-    _NPY,
+    NPY,
     _ZIP,
     _kind("a GGUF file", rb"GGUF", _CHECKPOINT),
-    # an object of JSON behind its length in 8 bytes
-    _kind("a .safetensors file", rb".{5}\0\0\0\{[\s\"}]", _CHECKPOINT),
+    _SAFETENSORS,
     _PICKLED,
     _kind("an HDF5 file", rb"\x89HDF\r\n\x1a\n", "h5py reads it, and numpy.save writes its arrays"),
     _kind("compressed by gzip", rb"\x1f\x8b\x08", _DECOMPRESS),
@@ -134,82 +155,88 @@ def _refusal(path: str, kind: Kind) -> MemdescError:
     return MemdescError(f"{path!r} is {kind.what}: {kind.way_out}")
 
 
-def load_tensor(path: str, dtype: str | None, tag: str | None) -> Memory:
-    """Read a file whose axes lie as `--from` says; a descriptor beside it must say the same."""
-    x = load_file(path, dtype)
-    if tag is None:
-        return as_memory(x, None)
-    if not isinstance(x, Memory):
-        return as_memory(x, buffer_name(tag))
-    if desc_of(tag, x.desc.dims, str(x.desc.dtype)) != x.desc:
-        msg = f"the descriptor of {path!r} says {x.desc!r}, not {tag!r}; leave --from out"
-        raise MemdescError(msg)
-    return x
-
-
-def load_file(
-    path: str, dtype: str | None = None, *, raw_hint: str = _RAW_HINT
-) -> Memory | NDArray[Any]:
-    """Read a tensor of a .npy, or of a .npz that has one or is followed by a colon and a name.
+def load_tensor(
+    path: str, dtype: str | None = None, tag: str | None = None, *, raw_hint: str = _RAW_HINT
+) -> Memory:
+    """Read a tensor whose axes lie as `--from` says; a descriptor in the file must say the same.
 
     The hint says what to do if the file may hold raw bytes.
     """
-    tensors = tensors_in(path)
-    if tensors is None:
-        try:
-            return load(path, dtype)
-        except MemdescError as error:
-            kind = _kind_of(path)
-            if kind is not None and kind is not _NPY:
-                raise _refusal(path, kind) from None
-            if not may_be_raw(path):
-                raise
-            msg = f"{error}; {raw_hint}"
-            raise MemdescError(msg) from None
-    if len(tensors) != 1:
-        names = [*tensors]
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        msg = f"{path!r} has {len(names)} tensors; add one as {path}:NAME"
-        raise MemdescError(f"{msg}, of {', '.join(names[:_SHOWN])}{more}" if names else msg)
-    (memory,) = tensors.values()
-    if dtype is not None and data_type(dtype) != memory.dtype:
-        said = f"{path!r} says {memory.dtype}"
-        raise other_type(said, data_type(dtype))
+    memory, is_described = _load(path, dtype, raw_hint)
+    if tag is None:
+        return memory
+    if not is_described:
+        return as_memory(memory.numpy(), buffer_name(tag))
+    if desc_of(tag, memory.desc.dims, str(memory.dtype)) != memory.desc:
+        msg = f"the descriptor of {path!r} says {memory.desc!r}, not {tag!r}; leave --from out"
+        raise MemdescError(msg)
     return memory
 
 
-def tensors_in(path: str) -> dict[str, Memory] | None:
-    """Return the tensors of a .npz, or the one that a name behind it selects; None for others.
+def load_file(path: str, dtype: str | None = None) -> Memory | NDArray[Any]:
+    """Read a tensor as a descriptor in the file says, or an array where it has none."""
+    memory, is_described = _load(path, dtype, _RAW_HINT)
+    return memory if is_described else memory.numpy()
+
+
+def _load(path: str, dtype: str | None, raw_hint: str) -> tuple[Memory, bool]:
+    """Read the only tensor of a file, or the one that is named, and whether it is described."""
+    stored = _stored(path, raw_hint)
+    file, name = split_name(path)
+    entry, read = stored[name_of_only(as_path(file), stored) if name is None else name]
+    try:
+        memory = memory_of(entry, read(), dtype)
+    except MemdescError as error:
+        msg = f"{file!r}: {error}"
+        raise MemdescError(msg) from None
+    return memory, entry.is_described
+
+
+def tensors_in(path: str) -> dict[str, Memory]:
+    """Return the tensors of a file, or the one that a name behind it selects.
 
     Raises
     ------
     MemdescError
-        If there is no such tensor, or the file is one of PyTorch or a pickle.
+        If there is no such tensor, or the file is of another kind.
     """
+    stored = _stored(path, _RAW_HINT)
+    _, name = split_name(path)
+    return {
+        each: memory_of(entry, read())
+        for each, (entry, read) in stored.items()
+        if name in {None, each}
+    }
+
+
+def _stored(path: str, raw_hint: str) -> Mapping[str, tuple[Entry, Callable[[], NDArray[Any]]]]:
+    """Return the tensors of a file that commands read; one that is named is among them."""
     file, name = split_name(path)
-    if not _is_archive(file):
-        return None
-    tensors = load_archive(file)
-    if name is None:
-        return tensors
-    if name not in tensors:
-        shown = ", ".join([*tensors][:_SHOWN])
-        msg = f"{file!r} has no tensor {name!r}; it has {len(tensors)}: {shown}"
+    given, kind = as_path(file), _kind_of(file)
+    if kind is not None and kind not in _READ:
+        raise _refusal(file, kind)
+    if kind is None and may_be_raw(file):
+        msg = f"{file!r} is not a file of tensors, such as {SOURCE.partition(',')[0]}; {raw_hint}"
         raise MemdescError(msg)
-    return {name: tensors[name]}
+    stored = read_stored(given, name=name)
+    if name is not None and name not in stored:
+        shown = ", ".join([*stored][:_SHOWN])
+        msg = f"{file!r} has no tensor {name!r}; it has {len(stored)}: {shown}"
+        raise MemdescError(msg)
+    return stored
 
 
 def split_name(path: str) -> tuple[str, str | None]:
     """Return the file of ``FILE.npz:NAME``, and the name; None for a file alone."""
-    if _ARCHIVE in path and not os.path.exists(path):  # noqa: PTH110 - of any length
-        stem, _, name = path.partition(_ARCHIVE)
-        return f"{stem}{_ARCHIVE[:-1]}", name
-    return path, None
+    found = _NAMED.fullmatch(path)
+    if found is None or os.path.exists(path):  # noqa: PTH110 - of any length
+        return path, None
+    return found[1], found[2]
 
 
 def may_be_raw(path: str) -> bool:
-    """Whether a file is there, of no known kind, and not called a .npy or a .npz."""
-    if Path(path).suffix in {".npy", ".npz"}:
+    """Whether a file is there, of no known kind, and not called as one that commands read."""
+    if Path(path).suffix in _ENDINGS:
         return False
     try:
         return kind_of(path) is None
@@ -217,27 +244,34 @@ def may_be_raw(path: str) -> bool:
         return False
 
 
-def check_output(target: str, *sources: str) -> None:
-    """Refuse an output that would replace what is read, or the descriptor of another file.
+def add_output(parser: argparse.ArgumentParser, name: str) -> None:
+    """Add the file to write, and the flag for its bytes alone."""
+    parser.add_argument(name, help=_OUTPUT)
+    parser.add_argument(
+        "--raw",
+        action="store_true",
+        help="write the bytes alone, as a C kernel takes them, into a file of any other ending",
+    )
 
-    A .npy may be replaced by what is made of it, together with its descriptor.
+
+def write_output(target: str, memory: Memory, *, is_raw: bool) -> None:
+    """Write the result of a command."""
+    (save_raw if is_raw else save)(target, memory)
+
+
+def check_output(target: str, *sources: str, is_raw: bool) -> None:
+    """Refuse an output whose name says no format, or that would replace what is read.
+
+    A .npy, which holds nothing else, may be replaced by what is made of it.
     """
-    out, beside = as_path(target), sidecar(target)
-    stem = as_path(target.removesuffix(".json"))
-    replaced = [stem] if stem != out and os.path.exists(stem) else []  # noqa: PTH110 - of any length
+    if not is_raw:
+        saving_format(as_path(target))
     for source in sources:
-        file = as_path(split_name(source)[0])
-        pairs = [(out, sidecar(file)), (beside, file)]
-        pairs += [] if _kind_of(str(file)) is _NPY else [(out, file)]
-        replaced += [
-            file for made, read in pairs if os.path.realpath(made) == os.path.realpath(read)
-        ]
-    if replaced:
-        msg = (
-            f"{target!r} cannot be written: it, or its descriptor {str(beside)!r}, would replace "
-            f"{str(replaced[0])!r} or its descriptor; name another file"
-        )
-        raise MemdescError(msg)
+        file, _ = split_name(source)
+        is_same = os.path.realpath(as_path(target)) == os.path.realpath(as_path(file))
+        if is_same and _kind_of(file) is not NPY:
+            msg = f"{target!r} cannot be written: it would replace {file!r}; name another file"
+            raise MemdescError(msg)
 
 
 @contextmanager
@@ -276,7 +310,7 @@ def read_words(path: str, dtype: DataType | None) -> Memory | NDArray[Any] | Non
     an array of another type is refused.
     """
     file, _ = split_name(path)
-    if Path(file).suffix not in {".npy", ".npz"} and _kind_of(file) not in {_NPY, _ZIP}:
+    if Path(file).suffix not in _ENDINGS and _kind_of(file) not in _READ:
         return None
     try:
         found = load_file(path)
@@ -309,14 +343,6 @@ def codes_note(path: str) -> str:
     )
 
 
-def _is_archive(path: str) -> bool:
-    """Whether a file is a .zip of arrays; refuse pickles, with what to do."""
-    kind = _kind_of(path)
-    if kind in _PICKLES:
-        raise _refusal(path, kind)
-    return kind is _ZIP
-
-
 def _kind_of(path: str) -> Kind | None:
     """Return the kind of a file; None if it is unknown or cannot be read: reading it says why."""
     try:
@@ -336,30 +362,24 @@ def locate(path: str, dtype: str | None, tag: str | None) -> tuple[MemoryDesc, E
         entry = entries[name] if name is not None else next(iter(entries.values()))
         if len(entries) > 1 and name is None:
             return None
-        desc = _located(file, entry, dtype, tag)
+        desc = _located(entry, dtype, tag)
     except (MemdescError, KeyError, StopIteration):
         return None
     is_whole = desc is not None and desc.min_nbytes <= entry.nbytes
     return (desc, entry) if desc is not None and is_whole else None
 
 
-def _located(file: str, entry: Entry, dtype: str | None, tag: str | None) -> MemoryDesc | None:
-    if entry.is_described or _is_archive(file):
-        desc = entry.desc
-        if not isinstance(desc, MemoryDesc) or (dtype and data_type(dtype) != desc.dtype):
-            return None
-        is_told = tag is None or desc_of(tag, desc.dims, str(desc.dtype)) == desc
-        return desc if is_told else None
-    array = load(file, dtype, mmap=True)
-    if isinstance(array, Memory) or array.dtype.kind == "V":
-        return None
+def _located(entry: Entry, dtype: str | None, tag: str | None) -> MemoryDesc | None:
+    desc = desc_of_entry(entry, dtype)
     if tag is None:
-        return array_desc(array)
+        return desc
+    if entry.is_described:
+        return desc if desc_of(tag, desc.dims, str(desc.dtype)) == desc else None
     # one element that is repeated has the dims, and is not copied
-    dims = as_memory(
-        np.broadcast_to(np.zeros((), array.dtype), array.shape), buffer_name(tag)
-    ).desc.dims
-    return memory_desc(dims, array.dtype, tag) if array.flags.c_contiguous else None
+    one = np.broadcast_to(np.zeros((), desc.dtype.numpy), desc.dims)
+    dims = as_memory(one, buffer_name(tag)).desc.dims
+    is_row_major = desc == memory_desc(desc.dims, desc.dtype)
+    return memory_desc(dims, desc.dtype, tag) if is_row_major else None
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:

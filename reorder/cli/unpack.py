@@ -12,15 +12,16 @@ from reorder.api import reorder
 from reorder.cli.command import Command, Facts, buffer_name, desc_facts, dims_of
 from reorder.cli.tensors import (
     add_limit,
+    add_output,
     check_output,
     load_file,
     may_be_raw,
     padding_facts,
     read_bytes,
+    write_output,
 )
 from reorder.memory.inputs import from_pixels
 from reorder.memory.memory import Memory
-from reorder.storage.files import save, sidecar
 
 if TYPE_CHECKING:
     import argparse
@@ -35,15 +36,15 @@ __all__ = ["COMMAND"]
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "src",
-        help="a .npy of pixels, as pack writes it or of shape (height, width, channels); or a file "
+        help="pixels as pack writes them, an array of shape (height, width, channels), or a file "
         "of raw pixels, row by row",
     )
-    parser.add_argument("dst", help="the .npy to write, with its descriptor beside it")
+    add_output(parser, "dst")
     parser.add_argument(
         "--as",
         dest="image",
         metavar="TYPE",
-        help="image type, such as conv2d_filter; by default what the descriptor beside it says",
+        help="image type, such as conv2d_filter; by default what the descriptor in the file says",
     )
     parser.add_argument("--dims", metavar="DIMS", help="logical sizes, such as 1x17x5x4")
     parser.add_argument("--dtype", metavar="DTYPE", help="type of the lanes of raw pixels")
@@ -65,16 +66,15 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    check_output(options.dst, options.src)
+    check_output(options.dst, options.src, is_raw=options.raw)
     memory = _load(options)
     plain = memdesc.memory_desc(memory.desc.dims, memory.desc.dtype)
     dst = plain if options.to is None else buffer_name(options.to)
     result = reorder(memory, dst, dtype=options.to_dtype)
     padding = padding_facts(memory, options.limit, "padding_zero")
-    save(options.dst, result)
+    write_output(options.dst, result, is_raw=options.raw)
     return {
         "wrote": options.dst,
-        "descriptor": str(sidecar(options.dst)),
         **desc_facts(result.desc),
         **padding,
     }, 0 if padding["padding_zero"] else 1
@@ -89,7 +89,7 @@ def _load(options: argparse.Namespace) -> Memory:
     found = read_bytes(options.src) if is_raw else load_file(options.src, options.dtype)
     if isinstance(found, Memory):
         if options.image is not None or options.dims is not None:
-            msg = f"a descriptor lies beside {options.src!r}; leave --as and --dims out"
+            msg = f"{options.src!r} has a descriptor; leave --as and --dims out"
             raise MemdescError(msg)
         return found
     missing = [
@@ -140,9 +140,9 @@ def _rows(
 
 COMMAND = Command(
     "unpack",
-    "Unpack the pixels of an OpenCL image, of a .npy or a raw dump, into a .npy, and check their "
+    "Unpack the pixels of an OpenCL image, of a file or a raw dump, into an array, and check their "
     "padding: exit code 1 if it is not zero.",
-    "unpack image.npy weights.npy",
+    "unpack image.safetensors weights.npy",
     _add_arguments,
     _answer,
 )

@@ -29,7 +29,7 @@ import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
 from memdesc import MemdescError
-from memdesc.disk import write_files
+from memdesc.disk import write_file
 from memdesc.errors import short_repr
 from reorder.opencl.allocation import is_released_error, released_error
 from reorder.opencl.kernel.access import AccessKind
@@ -306,7 +306,7 @@ def _write(file: Path, binary: bytes) -> None:
     # on a full disk, without permission, or if there is a folder of that name, it is not kept
     with suppress(OSError, MemdescError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_files({file: lambda out: out.write(_digest(file, binary) + binary)})
+        write_file(file, lambda out: out.write(_digest(file, binary) + binary))
 
 
 def _make_room(folder: Path, limit: int) -> None:

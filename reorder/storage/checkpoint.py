@@ -224,7 +224,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         >>> words = {"qweight": np.ones((128, 2), np.int32), "qzeros": np.ones((1, 2), np.int32)}
         >>> tensors = words | {"scales": np.ones((1, 16), np.float16)}
         >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
-        >>> reorder.save_archive(path, {f"fc.{name}": x for name, x in tensors.items()})
+        >>> reorder.save(path, {f"fc.{name}": x for name, x in tensors.items()})
         >>> with reorder.open_checkpoint(path) as checkpoint:
         ...     checkpoint.record("fc", "awq")
         Record(record_desc((128, 16), 'awq', group=-1, scales='f16'))
@@ -303,7 +303,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     >>> import os, tempfile, numpy as np, reorder
     >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
     >>> w = reorder.reorder(np.ones((20, 3, 3, 3), np.float32), "OIhw16o4i")
-    >>> reorder.save_archive(path, {"conv.weight": w, "conv.bias": np.zeros(20, np.float32)})
+    >>> reorder.save(path, {"conv.weight": w, "conv.bias": np.zeros(20, np.float32)})
     >>> with reorder.open_checkpoint(path) as checkpoint:
     ...     print(*checkpoint, checkpoint["conv.weight"].desc)
     ...     checkpoint["conv.weight"].memory(), checkpoint["conv.bias"].numpy().shape

@@ -1,245 +1,681 @@
-"""Tensors on disk: a .npy of the buffer, and its descriptor as JSON beside it.
+"""Tensors in files: `save` writes one or many with their descriptors, and `load` reads them back.
 
-`.npy` knows neither layouts nor bf16, f8 and 4-bit types; the sidecar `NAME.npy.json` says what
-the bytes are, and which file they are in. Two files cannot be replaced at once, so the new
-descriptor describes the older array as well, and gets its name before the new array does:
-whenever a process ends, the array that is there is described.
+A `Quantized` or a `Record` of several tensors is stored as these; the descriptor of the first one
+says what they are together.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 
-from memdesc import MemdescError, data_type, to_json
-from memdesc.disk import as_path, open_file, state_of, write_files
-from memdesc.int64 import checked_flag
-from memdesc.staging import own_turn
+from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
+from memdesc.disk import as_path, open_file, write_file
+from memdesc.errors import allocates, short_repr
+from memdesc.int64 import checked_flag, checked_int
+from reorder.api import reorder
+from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
-from reorder.storage.arrays import array_of, form_of_image, memory_of, other_type, typed
-from reorder.storage.fingerprint import checksum, free_generation, of_data
-from reorder.storage.npy import (
-    NpyError,
-    array_from,
-    check_end,
-    header_of,
-    map_data,
-    read_data,
-    read_header,
-)
-from reorder.storage.pair import describe, mismatch, present, record_for
-from reorder.storage.sidecar import read_sidecar, sidecar
+from reorder.quantize import Quantized
+from reorder.records.record import Record
+from reorder.storage.containers import npz
+from reorder.storage.containers.descriptors import record_fields, record_of
+from reorder.storage.containers.entry import map_file
+from reorder.storage.containers.table import FORMATS, read_container
+from reorder.storage.stored import stored_layout, stored_record, written_tensors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
     from numpy.typing import NDArray
 
-    from memdesc import ImageDesc
-    from reorder.storage.sidecar import Record, Sidecar
+    from memdesc import DataType
+    from reorder.memory.dlpack import Exporter
+    from reorder.storage.containers.entry import Entry
+    from reorder.storage.containers.plan import PlannedFile, Tensor
 
-__all__ = ["load", "save", "save_image", "sidecar"]
+    Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
+    # tensors by name, and what reads the bytes of each
+    Stored = Mapping[str, tuple[Entry, Callable[[], NDArray[np.uint8]]]]
+    Parts = list[tuple[Tensor, NDArray[np.uint8]]]
 
-# how often a pair is read that others write meanwhile
-_ATTEMPTS = 5
-# bytes whose checksum takes less time than starting a thread for it
-_SMALL = 2**18
+__all__ = [
+    "ONLY",
+    "desc_of_entry",
+    "load",
+    "load_all",
+    "memory_of",
+    "name_of_only",
+    "other_type",
+    "read_stored",
+    "save",
+    "save_raw",
+    "saving_format",
+]
+
+_T = TypeVar("_T", Memory, Record, Quantized)
+
+# what the tensor is called that is saved without a name
+ONLY = "tensor"
+_FORMATS = ("safetensors", "npz", "npy")
+# what is stored of a Quantized, and what the tensors are called behind its name
+_QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
+# names and endings in one message
+_SHOWN = 8
 
 
-def load(
-    path: str | os.PathLike[str],
-    dtype: str | None = None,
-    *,
-    verify: bool = False,
-    mmap: bool = False,
-) -> Memory | NDArray[Any]:
-    """Read a tensor: a Memory if a descriptor lies beside it, else the array.
+def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable]) -> None:
+    """Write one or many tensors into one file, with their descriptors; whole or not at all.
 
-    The descriptor says which file it describes: by size, a generation that `save` counts, and a
-    digest of the header and of up to 1 MiB of the data. Any other array in its place is refused.
-    Descriptors of versions that did not say so are compared by dtype and shape alone.
-
-    *Law*: `load` gives back what `save` was given, bit for bit.
+    *Law*: `load` and `load_all` give back what `save` was given, bit for bit.
 
     Parameters
     ----------
     path : path
-        A .npy file.
-    dtype : str, optional
-        What an array without descriptor holds where .npy cannot say it, such as bf16, which
-        numpy saves as void elements (``V2``). Nothing is converted, and a file that says another
-        type is refused.
-    verify : bool
-        Whether to compare the checksum of all data too, which takes a pass over them.
-    mmap : bool
-        Whether to map the file instead of reading it: the data are a read-only `numpy.memmap`, of
-        which the system reads what is used. `reorder.load(path, mmap=True).blocks()` is the
-        physical array of a file. The file must not get shorter as long as the array lives.
+        A `.safetensors` or a `.npz`, which keep every layout and data type; or a `.npy`, which
+        holds one row-major or column-major array of numpy's own types, and nothing else.
+    tensors : Memory, Quantized, Record, ndarray, tensor with DLPack, or a mapping of str to these
+        What to write: a tensor, or several by name, such as a `state_dict` of torch. Arrays and
+        tensors of other libraries are written as row-major ones of their data type.
 
     Raises
     ------
     MemdescError
-        If a file is missing, damaged, or the two do not fit each other; with ``verify``, also
-        if there is no descriptor with a checksum.
+        If the file cannot hold a tensor, which names what can, or cannot be written.
+
+    Examples
+    --------
+    >>> import os, tempfile, ml_dtypes, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "conv.safetensors")
+    >>> w = reorder.reorder(np.ones((16, 3, 3, 3), ml_dtypes.bfloat16), "OIhw16o4i")
+    >>> reorder.save(path, w)
+    >>> reorder.load(path)
+    Memory(memory_desc((16, 3, 3, 3), 'bf16', 'ABcd16a4b'))
+    >>> reorder.save(path, {"weight": w, "bias": np.zeros(16, np.float32)})
+    >>> {name: str(m.dtype) for name, m in reorder.load_all(path).items()}
+    {'bias': 'f32', 'weight': 'bf16'}
+    """
+    given = as_path(path)
+    row = FORMATS[saving_format(given)]
+    if isinstance(tensors, Mapping):
+        if not row.has_names:
+            msg = (
+                f"{str(given)!r}: a {row.ending} holds one tensor without a name; write a "
+                ".safetensors or a .npz"
+            )
+            raise MemdescError(msg)
+        named = tensors
+    else:
+        named = {ONLY: tensors}
+    parts = [part for name, value in named.items() for part in _parts_of(name, value)]
+    (file,) = row.module.plan(given.name, [tensor for tensor, _ in parts], {})
+    data = {tensor.name: data for tensor, data in parts}
+    write_file(given, lambda out: _write(out, file, data))
+
+
+def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
+    """Write the bytes of a tensor and nothing else, as a C kernel takes them.
+
+    `memdesc.source` writes the code that finds an element in them.
+
+    Parameters
+    ----------
+    path : path
+        The file, such as a `.bin`; not one whose ending promises a descriptor or a header.
+    memory : Memory
+        What to write: `memory.desc.nbytes` bytes, padding included.
+
+    Raises
+    ------
+    MemdescError
+        If it is not a Memory, or the file cannot be written.
 
     Examples
     --------
     >>> import os, tempfile, numpy as np, reorder
-    >>> path = os.path.join(tempfile.mkdtemp(), "x.npy")
-    >>> reorder.save(path, reorder.reorder(np.ones((1, 17, 2, 2), np.float32), "nChw16c"))
-    >>> reorder.load(path, verify=True).desc
-    memory_desc((1, 17, 2, 2), 'f32', 'aBcd16b')
-    >>> np.save(path, np.zeros((1, 17, 2, 2), np.float32))
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.bin")
+    >>> reorder.save_raw(path, reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c"))
+    >>> os.path.getsize(path)
+    128
+    """
+    given = as_path(path)
+    if not isinstance(memory, Memory):
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"save_raw takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"
+        )
+        raise MemdescError(msg)
+    if given.suffix in {row.ending for row in FORMATS.values()}:
+        msg = f"{str(given)!r} would hold raw bytes, not a {given.suffix} file; call it a .bin"
+        raise MemdescError(msg)
+    data = _whole(memory)
+    write_file(given, lambda out: out.write(_buffer(data)))
+
+
+def saving_format(path: Path) -> str:
+    """Return the format that `save` writes under a name.
+
+    Raises
+    ------
+    MemdescError
+        If its ending names none.
+    """
+    for name in _FORMATS:
+        if path.name.endswith(FORMATS[name].ending):
+            return name
+    msg = (
+        f"{str(path)!r} cannot be saved: its name ends neither in .safetensors nor in .npz, which "
+        "keep a tensor with its descriptor, nor in .npy"
+    )
+    raise MemdescError(msg)
+
+
+def _write(out: BinaryIO, file: PlannedFile, data: Mapping[str, NDArray[np.uint8]]) -> None:
+    """Write a planned file and the bytes of its tensors."""
+    for offset, piece in file.pieces:
+        out.seek(offset)
+        out.write(piece)
+    for name, span in file.spans.items():
+        out.seek(span.offset)
+        out.write(_buffer(data[name]))
+    if file.seal is not None:
+        out.flush()
+        file.seal(Path(out.name))
+
+
+def _buffer(data: NDArray[np.uint8]) -> memoryview:
+    return memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
+
+
+def _parts_of(name: str, value: Any) -> Parts:
+    """Return how a value of a caller is stored: the tensors, and the bytes of each."""
+    if isinstance(value, Quantized):
+        return _parts_of_quantized(name, value)
+    if isinstance(value, Record):
+        return _parts_of_record(name, value)
+    if isinstance(value, Memory):
+        return [_part_of(name, value)]
+    return [_part_of_array(name, value)]
+
+
+def _part_of(name: str, memory: Memory) -> tuple[Tensor, NDArray[np.uint8]]:
+    desc = memory.desc
+    if desc.has_broadcast:
+        msg = (
+            f"{short_repr(name)}, {desc!r}, repeats elements, which a stored tensor does not; "
+            "reorder it to 'plain'"
+        )
+        raise MemdescError(msg)
+    return stored_layout(name, desc), _whole(memory)
+
+
+def _whole(memory: Memory) -> NDArray[np.uint8]:
+    """Return all bytes of a descriptor, also where the buffer ends with the last element."""
+    missing = memory.desc.nbytes - memory.data.nbytes
+    return np.concatenate([memory.data, np.zeros(missing, np.uint8)]) if missing else memory.data
+
+
+def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
+    """Return how a tensor of numpy or of another library is stored: row-major."""
+    # a scalar has dims (1,) here
+    is_scalar = isinstance(array, np.ndarray | np.generic) and not array.shape
+    try:
+        memory: object = reorder(np.reshape(array, 1) if is_scalar else array, "plain")
+    except MemdescError as error:
+        msg = f"{short_repr(name)} cannot be saved: {error}"
+        raise MemdescError(msg) from None
+    if not isinstance(memory, Memory):
+        msg = f"{short_repr(name)} lies on a device; take its .memory(), or reorder it to the CPU"
+        raise MemdescError(msg)
+    tensor, data = _part_of(name, memory)
+    return tensor._replace(shape=()) if is_scalar else tensor, data
+
+
+def _parts_of_quantized(name: str, value: Quantized) -> Parts:
+    if not isinstance(value.memory, Memory):
+        msg = f"the codes of {short_repr(name)} lie on a device; reorder them to the CPU first"  # type: ignore[unreachable] # as quantize(queue=...) returns them
+        raise MemdescError(msg)
+    names = {role: f"{name}{ending}" for role, ending in _QUANTIZED.items()}
+    (codes, data), *others = (
+        _part_of(name, value.memory),
+        _part_of_array(names["scales"], np.asarray(value.scales)),
+        _part_of_array(names["zero_points"], np.asarray(value.zero_points)),
+    )
+    joined = {"axis": value.axis, "groups": value.groups}
+    whole = {"name": name, "quantized": joined, "tensors": names}
+    return [(codes._replace(value=whole), data), *others]
+
+
+def _parts_of_record(name: str, value: Record) -> Parts:
+    fields = record_fields(value.desc)
+    if record_of(fields) != value.desc:
+        msg = (
+            f"{short_repr(name)}, {value.desc!r}, is not the record of that name and these "
+            "options, so a file cannot name it; save its tensors"
+        )
+        raise MemdescError(msg)
+    if len(value.tensors) == 1:
+        return [(stored_record(name, value.desc, "safetensors"), value.data)]
+    tensors = written_tensors(name, value.desc, "safetensors")
+    names = {role: tensor.name for role, tensor in tensors.items()}
+    first, *others = ((tensor, value.tensors[role]) for role, tensor in tensors.items())
+    whole = {"name": name, **fields, "tensors": names}
+    return [(first[0]._replace(value=whole), first[1]), *others]
+
+
+@overload
+def load(
+    path: str | os.PathLike[str],
+    *,
+    dtype: str | None = None,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> Memory: ...
+
+
+@overload
+def load(
+    path: str | os.PathLike[str],
+    kind: type[_T],
+    *,
+    dtype: str | None = None,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> _T: ...
+
+
+@allocates
+def load(
+    path: str | os.PathLike[str],
+    kind: type[Any] = Memory,
+    *,
+    dtype: str | None = None,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> Any:
+    """Read the tensor of a file that holds one.
+
+    Parameters
+    ----------
+    path : path
+        A file of `save`, of numpy, or of any other format that `open_checkpoint` reads. Of arrays
+        without a descriptor the axes are the logical dims.
+    kind : type
+        What it is: `Memory`, `Quantized` or `Record`.
+    dtype : str, optional
+        What an array holds where its file cannot say it, such as bf16, which numpy saves as void
+        elements (``V2``). Nothing is converted, and a file that says another type is refused.
+    mmap : bool
+        Whether to map the file instead of reading it: the memory is read-only then, and the system
+        reads what is used. The file must not get shorter as long as the memory lives.
+    max_nbytes : int, optional
+        As for `load_all`.
+
+    Returns
+    -------
+    Memory, Quantized or Record
+        As `kind` says.
+
+    Raises
+    ------
+    MemdescError
+        If the file is missing or damaged, holds several tensors, or one of another kind.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "w.safetensors")
+    >>> reorder.save(path, reorder.quantize(np.ones((4, 8), np.float32), "s8", axis=0))
+    >>> reorder.load(path, reorder.Quantized).scales.shape
+    (4,)
     >>> reorder.load(path)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    memdesc.errors.MemdescError: '...x.npy' is an array of float32 and shape (1, 17, 2, 2), but ...
+    memdesc.errors.MemdescError: '...w.safetensors' holds a Quantized, not a Memory; read it ...
     """
-    given, beside = as_path(path), sidecar(path)
-    verify, mmap = checked_flag("verify", verify), checked_flag("mmap", mmap)
-    described = read_sidecar(beside)
-    for _ in range(_ATTEMPTS):
-        try:
-            found = _load(given, described, dtype, verify=verify, mmap=mmap)
-        except MemdescError:
-            # another process may have written a new pair between the two reads
-            again = read_sidecar(beside)
-            if again == described:
-                raise
-        else:
-            again = described or read_sidecar(beside)
-            if again is described:
-                return found
-        described = again
-    return _load(given, described, dtype, verify=verify, mmap=mmap)
+    given = as_path(path)
+    _check_kind(kind)
+    stored = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
+    with _naming(given):
+        items = _items(stored)
+    value = _made(items[name_of_only(given, items)], stored, dtype, given)
+    if not isinstance(value, kind):
+        found = type(value).__name__
+        msg = (
+            f"{str(given)!r} holds a {found}, not a {kind.__name__}; read it with "
+            f"load(path, reorder.{found})"
+        )
+        raise MemdescError(msg)
+    return value
 
 
-def _load(
-    given: Path, described: Sidecar | None, dtype: str | None, *, verify: bool, mmap: bool
-) -> Memory | NDArray[Any]:
-    what = repr(str(given))
-    record, desc = None, None
+@overload
+def load_all(
+    path: str | os.PathLike[str],
+    kind: None = None,
+    *,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> dict[str, Memory]: ...
+
+
+@overload
+def load_all(
+    path: str | os.PathLike[str],
+    kind: type[_T],
+    *,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> dict[str, _T]: ...
+
+
+@allocates
+def load_all(
+    path: str | os.PathLike[str],
+    kind: type[Any] | None = None,
+    *,
+    mmap: bool = False,
+    max_nbytes: int | None = None,
+) -> dict[str, Any]:
+    """Read all tensors of a file by name.
+
+    Parameters
+    ----------
+    path : path
+        As of `load`.
+    kind : type, optional
+        `Memory`, `Quantized` or `Record`: return those, and leave the others. By default all
+        tensors must be a Memory.
+    mmap : bool
+        As of `load`.
+    max_nbytes : int, optional
+        Bytes that all members of a `.npz` together may unpack to; more is refused before any is
+        read. By default 64 times the size of the file, and at least 1 GiB: compressed weights are
+        far below that.
+
+    Returns
+    -------
+    dict of str to Memory, Quantized or Record
+        As `kind` says, in the order of the file.
+
+    Raises
+    ------
+    MemdescError
+        If the file is missing or damaged, unpacks to more than allowed, has a tensor of an unknown
+        type, or without `kind` one that is not a Memory.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
+    >>> np.savez_compressed(path, x=np.zeros(1000))
+    >>> reorder.load_all(path)
+    {'x': Memory(memory_desc((1000,), 'f64', 'a'))}
+    >>> reorder.load_all(path, max_nbytes=4000)  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    memdesc.errors.MemdescError: '...x.npz': its members unpack to 8128 bytes, more than ...
+    """
+    given = as_path(path)
+    if kind is not None:
+        _check_kind(kind)
+    stored = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
+    with _naming(given):
+        items = _items(stored)
+    values = {name: _made(item, stored, None, given) for name, item in items.items()}
+    if kind is not None:
+        return {name: value for name, value in values.items() if isinstance(value, kind)}
+    for name, value in values.items():
+        if not isinstance(value, Memory):
+            found = type(value).__name__
+            msg = (
+                f"{str(given)!r}: {short_repr(name)} is a {found}, not a Memory; "
+                f"load_all(path, reorder.{found}) reads those, and load_all(path, reorder.Memory) "
+                "the others"
+            )
+            raise MemdescError(msg)
+    return values
+
+
+def _check_kind(kind: object) -> None:
+    if kind not in {Memory, Quantized, Record}:
+        msg = f"kind is reorder.Memory, reorder.Quantized or reorder.Record, not {short_repr(kind)}"
+        raise MemdescError(msg)
+
+
+def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
+    """Return the name of the only tensor of a file.
+
+    Raises
+    ------
+    MemdescError
+        If it has none, or several.
+    """
+    if len(names) == 1:
+        return next(iter(names))
+    shown = ", ".join([*names][:_SHOWN])
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    msg = (
+        f"{str(path)!r} has {len(names)} tensors: {shown}{more}; reorder.load_all reads them, and "
+        "commands take one as FILE:NAME"
+        if names
+        else f"{str(path)!r} has no tensors"
+    )
+    raise MemdescError(msg)
+
+
+def read_stored(
+    path: Path, *, max_nbytes: int | None = None, mmap: bool = False, name: str | None = None
+) -> Stored:
+    """Return the tensors of a file, each with a function that returns its bytes.
+
+    Parameters
+    ----------
+    path : Path
+        A file, or whatever else `open_checkpoint` takes.
+    max_nbytes, mmap
+        As of `load_all`.
+    name : str, optional
+        The only tensor whose bytes will be asked for.
+
+    Raises
+    ------
+    MemdescError
+        If it cannot be read.
+    """
+    if max_nbytes is not None:
+        max_nbytes = checked_int("max_nbytes", max_nbytes)
+    if not checked_flag("mmap", mmap) and _is_archive(path):
+        members = npz.read_all(path, max_nbytes, name)
+        return {each: (entry, partial(_as_is, data)) for each, (entry, data) in members.items()}
+    entries = read_container(path).entries
+    if not mmap:
+        return {each: (entry, entry.read) for each, entry in entries.items()}
+    files = {entry.file: entry.state for entry in entries.values()}
+    maps = {file: map_file(file, state) for file, state in files.items()}
+    return {
+        each: (entry, partial(_as_is, maps[entry.file][entry.offset :][: entry.nbytes]))
+        for each, entry in entries.items()
+    }
+
+
+def _as_is(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    return data
+
+
+def _is_archive(path: Path) -> bool:
+    """Whether a file is a .npz, of which members may be compressed."""
+    if os.path.isdir(path):  # noqa: PTH112 - names of any length
+        return False
+    with open_file(path) as file:
+        return npz.is_format(file.read(len("PK")))
+
+
+class _Item(NamedTuple):
+    """What one tensor of a file, or several together, are."""
+
+    name: str
+    # what stores it, by role; of a tensor that is stored alone the role is empty
+    tensors: Mapping[str, str]
+    # what its first tensor says of all
+    value: Mapping[str, Any]
+
+
+def _items(stored: Stored) -> dict[str, _Item]:
+    """Return what the tensors of a file are, by name, in its order."""
+    firsts = {
+        name: _joined(name, entry.value, stored)
+        for name, (entry, _) in stored.items()
+        if entry.value is not None
+    }
+    members = {each for item in firsts.values() for each in item.tensors.values()}
+    items: dict[str, _Item] = {}
+    for name in stored:
+        if name in members and name not in firsts:
+            continue
+        item = firsts.get(name) or _Item(name, {"": name}, {})
+        if item.name in items:
+            msg = f"two tensors are called {short_repr(item.name)}"
+            raise MemdescError(msg)
+        items[item.name] = item
+    return items
+
+
+def _joined(first: str, value: Mapping[str, Any], stored: Stored) -> _Item:
+    """Return what a tensor is the first one of."""
+    name, tensors = value.get("name"), value.get("tensors")
+    if not isinstance(name, str) or not isinstance(tensors, dict) or first not in tensors.values():
+        msg = f"the descriptor of {short_repr(first)} does not say which tensors belong to it"
+        raise MemdescError(msg)
+    for each in tensors.values():
+        if not isinstance(each, str) or each not in stored:
+            msg = (
+                f"{short_repr(name)} is stored as {', '.join(map(short_repr, tensors.values()))}, "
+                f"but there is no {short_repr(each)}; reorder.open_checkpoint reads the others"
+            )
+            raise MemdescError(msg)
+    return _Item(name, tensors, value)
+
+
+def _made(item: _Item, stored: Stored, dtype: str | None, path: Path) -> Any:
+    """Read what tensors of a file are: a Memory, Quantized or Record."""
+    members = {role: (stored[name][0], stored[name][1]()) for role, name in item.tensors.items()}
+    with _naming(path):
+        return _value_of(item, members, dtype)
+
+
+def _value_of(
+    item: _Item, members: Mapping[str, tuple[Entry, NDArray[np.uint8]]], dtype: str | None
+) -> Memory | Quantized | Record:
+    if not item.value:
+        entry, data = members[""]
+        if isinstance(entry.desc, RecordDesc):
+            return Record(entry.desc, data)
+        return memory_of(entry, data, dtype)
+    joined = item.value.get("quantized")
+    if joined is None:
+        return Record(record_of(item.value), {role: data for role, (_, data) in members.items()})
+    is_whole = isinstance(joined, dict) and joined.keys() == {"axis", "groups"}
+    if not is_whole or members.keys() != _QUANTIZED.keys():
+        msg = f"the descriptor of {short_repr(item.name)} does not say what scales its codes"
+        raise MemdescError(msg)
+    codes, *held = (memory_of(*members[role]) for role in _QUANTIZED)
+    shapes = [members[role][0].shape for role in ("scales", "zero_points")]
+    scales, points = (each.numpy().reshape(at) for each, at in zip(held, shapes, strict=True))
+    return Quantized(codes, scales, points, joined["axis"], joined["groups"])
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Add the file to messages about its tensors."""
     try:
-        with open_file(given) as file:
-            nbytes = file.seek(0, os.SEEK_END)
-            file.seek(0)
-            header = read_header(file)
-            if described is not None:
-                record = record_for(header, nbytes, described, what)
-                desc = describe(record, header, described, what)
-            check_end(header, nbytes)
-            data = (map_data if mmap else read_data)(file, header, nbytes)
-            array = array_from(data, header)
-    except NpyError as error:
-        msg = f"{what} is no .npy file, or a damaged one: {error}"
+        yield
+    except MemdescError as error:
+        msg = f"{str(path)!r}: {error}"
         raise MemdescError(msg) from None
-    tie = record.array if record else None
-    if described and tie and not tie.is_of(of_data(header, data, nbytes)):
-        raise mismatch(what, described, "its header or its data differ")
-    if verify:
-        _check_all(data, record, what)
-    if desc is None:
-        return typed(array, dtype, str(given))
+
+
+def memory_of(entry: Entry, data: NDArray[np.uint8], dtype: str | None = None) -> Memory:
+    """Return a stored tensor as memory over its bytes, which are copied if they are not aligned.
+
+    Parameters
+    ----------
+    entry : Entry
+        The tensor.
+    data : ndarray of uint8
+        Its bytes.
+    dtype : str, optional
+        As of `load`.
+
+    Raises
+    ------
+    MemdescError
+        If nothing says what it holds, or something else than `dtype`.
+    """
+    desc = desc_of_entry(entry, dtype)
+    if address_of(data) % desc.dtype.bits_dtype.itemsize:
+        data = data.copy()
+    return Memory(desc, data, zero_pad=False)
+
+
+def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
+    """Return what a stored tensor holds.
+
+    Raises
+    ------
+    MemdescError
+        As `memory_of`.
+    """
+    name = short_repr(entry.name)
+    desc = entry.desc or _void_desc(entry, dtype)
+    if not isinstance(desc, MemoryDesc):
+        msg = f"{name} is {desc!r}, not a tensor of numbers"
+        raise MemdescError(msg)
     if dtype is not None and data_type(dtype) != desc.dtype:
-        said = f"{str(sidecar(given))!r} says {desc.dtype}"
+        who = f"the descriptor of {name} says" if entry.is_described else f"{name} holds"
+        said = f"{who} {desc.dtype}"
         raise other_type(said, data_type(dtype))
-    return memory_of(array, desc)
+    return desc
 
 
-def _check_all(data: NDArray[np.uint8], record: Record | None, what: str) -> None:
-    if record is None or record.array is None or record.array.checksum is None:
+def _void_desc(entry: Entry, dtype: str | None) -> MemoryDesc:
+    """Return what an array of elements without a type holds: those of the type that is given."""
+    name = short_repr(entry.name)
+    held = np.dtype(entry.dtype) if entry.dtype.startswith("|V") else None
+    if held is None:
+        msg = f"{name} is not a tensor: {entry.reason}"
+        raise MemdescError(msg)
+    if dtype is None:
         msg = (
-            f"{what} cannot be verified: no descriptor beside it has a checksum; save it again, or "
-            "load without verify"
+            f"{name} holds elements of {held.itemsize} bytes without a type; say which: "
+            "dtype='bf16', or on the command line --dtype bf16, or what `compare` takes, such as "
+            "--layout-a bf16:bfyx:1x2x3x4"
         )
         raise MemdescError(msg)
-    found = checksum(data)
-    if found != record.array.checksum:
+    wanted = data_type(dtype)
+    if wanted.is_packed or wanted.numpy.itemsize != held.itemsize:
         msg = (
-            f"{what} is damaged: the checksum of its data is {found:#010x}, not "
-            f"{record.array.checksum:#010x} as when it was saved"
+            f"{name} of {held} cannot be read as {wanted}: its elements have {8 * held.itemsize} "
+            "bits"
         )
         raise MemdescError(msg)
+    return memory_desc(entry.shape or (1,), wanted)
 
 
-def save(path: str | os.PathLike[str], memory: Memory) -> None:
-    """Write a tensor and, beside it, its descriptor; nothing is left half written.
-
-    A process that is killed at any moment, or a system that loses its power, leaves the older
-    tensor or the new one, complete. `save` returns when the new one is on disk.
-
-    Raises
-    ------
-    MemdescError
-        If a file cannot be written.
-    """
-    if not isinstance(memory, Memory):
-        msg = (  # type: ignore[unreachable] # callers without types
-            f"save takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"
-        )
-        raise MemdescError(msg)
-    _write(path, array_of(memory), json.loads(to_json(memory.desc)))
-
-
-def save_image(path: str | os.PathLike[str], pixels: NDArray[Any], image: ImageDesc) -> None:
-    """Write the pixels of an image and, beside them, which image they are.
-
-    `load` makes a Memory of `image.desc` of them.
-
-    Raises
-    ------
-    MemdescError
-        If a file cannot be written.
-    """
-    kind, shape = form_of_image(image.desc, image.name)
-    fields = json.loads(to_json(image.desc)) | {"image": image.name}
-    _write(path, np.ascontiguousarray(pixels.view(kind).reshape(shape)), fields)
-
-
-def _write(path: str | os.PathLike[str], array: NDArray[Any], fields: dict[str, Any]) -> None:
-    given, beside = as_path(path), sidecar(path)
-    data = array.reshape(-1).view(np.uint8)
-    totals: list[int] = []
-    summing = Thread(target=lambda: totals.append(checksum(data)))
-    states = state_of(given), state_of(beside)
-    taken, before = present(given, beside)
-    header = header_of(array, free_generation(taken))
-    with ExitStack() as turn:
-        opened: list[BinaryIO] = []
-
-        def write_array(file: BinaryIO) -> None:
-            opened.append(file)
-            # the checksum is made while the data is written
-            if data.nbytes > _SMALL:
-                summing.start()
-            else:
-                summing.run()
-            file.write(header.raw)
-            file.write(memoryview(data))  # type: ignore[arg-type] # arrays of bytes are buffers
-
-        def write_fields(file: BinaryIO) -> None:
-            if data.nbytes > _SMALL:
-                summing.join()
-            # until both files have their names
-            turn.enter_context(own_turn(Path(os.path.realpath(given)).parent))
-            final, older = header, before
-            if (state_of(given), state_of(beside)) != states:
-                # others have saved meanwhile
-                numbers, older = present(given, beside)
-                final = header_of(array, free_generation(numbers))
-                opened[0].seek(0)
-                opened[0].write(final.raw)
-                opened[0].flush()
-                os.fsync(opened[0].fileno())
-            found = of_data(final, data, len(final.raw) + data.nbytes)
-            array_of_file = found._replace(checksum=totals[0])._asdict()
-            text = json.dumps(fields | {"array": array_of_file} | older)
-            file.write(f"{text}\n".encode())
-
-        write_files({given: write_array, beside: write_fields})
+def other_type(said: str, wanted: DataType, way_out: str | None = None) -> MemdescError:
+    """Return the error of a type that is not the one that a file gives its elements."""
+    kind = wanted.numpy.type
+    converted = (
+        f"--to-dtype {wanted} on the command line, or reorder(x, layout, dtype={wanted.name!r}), "
+        "converts its values"
+    )
+    return MemdescError(
+        f"{said}, not {wanted}; a file says its own type: {way_out or converted}. If its elements "
+        f"are the bits of {wanted}, save x.view({kind.__module__}.{kind.__name__})"
+    )

@@ -1,4 +1,4 @@
-"""A reorder from a file into a .npy in pieces: memory is bounded, whatever the tensors take."""
+"""A reorder from one file into another in pieces: memory is bounded, whatever the tensors take."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.plan.plan import plan_reorder
-from reorder.storage.containers import npy
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.plan import PlannedFile, Span
+from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 from reorder.storage.convert.engine import run_tasks
 from reorder.storage.convert.tasks import MoveTask
+from reorder.storage.files import ONLY
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
+from reorder.storage.stored import stored_layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from reorder.values.attr import Attr
 
 __all__ = ["FileReorder", "reorder_file"]
-
-_NAME = "tensor"
 
 
 class FileReorder(NamedTuple):
@@ -39,12 +39,15 @@ class FileReorder(NamedTuple):
         What they hold, and what is written.
     attr : Attr, optional
         Scales and zero points.
+    is_raw : bool
+        Whether the bytes of dst are written without a header, as `save_raw` does.
     """
 
     entry: Entry
     src: MemoryDesc
     dst: MemoryDesc
     attr: Attr | None = None
+    is_raw: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -60,16 +63,16 @@ def reorder_file(
     threads: int,
     step: Callable[[int], None] | None = None,
 ) -> None:
-    """Reorder a tensor of a file into a .npy, which gets its name when it is complete.
+    """Reorder a tensor of a file into another file, which gets its name when it is complete.
 
-    *Law*: the file is the one that `save` writes of the reordered tensor.
+    *Law*: the file is the one that `save`, or `save_raw`, writes of the reordered tensor.
 
     Parameters
     ----------
     given : FileReorder
         What is read and written.
     target : Path
-        The .npy; one that is there is replaced, also by a reorder of itself.
+        The file to write; one that is there is replaced, also by a reorder of itself.
     max_bytes : int
         What pieces may hold in memory, all together.
     threads : int
@@ -85,12 +88,16 @@ def reorder_file(
     """
     share = max(min(PIECE_NBYTES, max_bytes // threads), 1)
     pieces = cut(plan_reorder(given.src, given.dst, given.attr), Bound(share, max_bytes))
-    tensor = Tensor(_NAME, "u8", (given.dst.nbytes,), given.dst.nbytes, given.dst)
-    with Writer(target, npy.plan(target.name, [tensor], {}), overwrite=True) as writer:
-        path, span = writer.where(_NAME)
+    if given.is_raw:
+        spans = {ONLY: Span(0, given.dst.nbytes)}
+        files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)
+    else:
+        files = plan_file(target, [stored_layout(ONLY, given.dst)], {})
+    with Writer(target, files, overwrite=True) as writer:
+        path, span = writer.where(ONLY)
         src = Place(given.entry.file, given.entry.offset, given.entry.nbytes)
         dst = Place(path, span.offset, span.nbytes)
-        tasks = enumerate(MoveTask(_NAME, piece, src, dst) for piece in pieces)
+        tasks = enumerate(MoveTask(ONLY, piece, src, dst) for piece in pieces)
         try:
             run_tasks(
                 tasks,

@@ -19,21 +19,26 @@ from memdesc import (
     to_json,
 )
 from memdesc.errors import short_repr
+from memdesc.text import SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from reorder.storage.containers.entry import Entry
+    from reorder.storage.containers.plan import Tensor
 
     Desc = MemoryDesc | RecordDesc
 
 __all__ = [
+    "MAX_DESCRIPTOR",
     "PREFIX",
     "checked_shape",
     "desc_from_json",
     "desc_to_json",
     "describe",
     "descriptors_of",
+    "record_fields",
+    "record_of",
     "split_metadata",
     "stored_desc",
 ]
@@ -41,12 +46,21 @@ __all__ = [
 # keys of metadata: this and the name of the tensor
 PREFIX = "memdesc."
 # bytes of one descriptor; the longest that is written has a few thousand
-_MAX_DESCRIPTOR = 2**20
+MAX_DESCRIPTOR = 2**20
 _MAX_NDIMS = 64
+# the key of what a tensor is the first one of
+_VALUE = "value"
 
 
-def desc_to_json(desc: Desc) -> str:
+def desc_to_json(desc: Desc, value: Mapping[str, Any] | None = None) -> str:
     """Write what a tensor holds: a layout as `to_json` does, a record by its name.
+
+    Parameters
+    ----------
+    desc : MemoryDesc or RecordDesc
+        What it holds.
+    value : mapping of str to object, optional
+        What it is the first tensor of, which is written beside the descriptor.
 
     Raises
     ------
@@ -54,17 +68,49 @@ def desc_to_json(desc: Desc) -> str:
         If it is a record without a name, or of several tensors.
     """
     if isinstance(desc, MemoryDesc):
-        return to_json(desc)
-    if not desc.name or len(desc.tensors) > 1:
+        text = to_json(desc)
+    elif not desc.name or len(desc.tensors) > 1:
         msg = f"{desc!r} is not one tensor of a format with a name; describe each of its tensors"
         raise MemdescError(msg)
-    return json.dumps(
-        {"schema": 1, "record": desc.name, "dims": desc.dims, "options": dict(desc.options)}
-    )
+    else:
+        text = json.dumps({"schema": SCHEMA, **record_fields(desc)})
+    return text if value is None else json.dumps({**json.loads(text), _VALUE: value})
+
+
+def record_fields(desc: RecordDesc) -> dict[str, Any]:
+    """Return what `record_of` makes a record of again; its values are those of JSON.
+
+    Raises
+    ------
+    MemdescError
+        If it has no name.
+    """
+    if not desc.name:
+        msg = f"{desc!r} has no name, and a file names the format of a record"
+        raise MemdescError(msg)
+    return {"record": desc.name, "dims": desc.dims, "options": dict(desc.options)}
+
+
+def record_of(fields: Mapping[str, Any]) -> RecordDesc:
+    """Return the record that a file names.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such record.
+    """
+    name, options = fields.get("record"), fields.get("options", {})
+    if not isinstance(name, str):
+        msg = f"a record is called by a string, not {short_repr(name)}"
+        raise MemdescError(msg)
+    if not isinstance(options, dict) or options.keys() & {"dims", "name"}:
+        msg = f"the options of a record are not those of record_desc: {short_repr(options)}"
+        raise MemdescError(msg)
+    return record_desc(fields.get("dims", ()), name, **options)
 
 
 @lru_cache(maxsize=64)
-def desc_from_json(text: str) -> Desc:
+def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
     """Read what `desc_to_json` wrote; many tensors of a model have equal descriptors.
 
     Raises
@@ -72,26 +118,28 @@ def desc_from_json(text: str) -> Desc:
     MemdescError
         If it is not a descriptor.
     """
-    if len(text) > _MAX_DESCRIPTOR:
-        msg = f"a descriptor of {len(text)} characters; at most {_MAX_DESCRIPTOR} are read"
+    if len(text) > MAX_DESCRIPTOR:
+        msg = f"a descriptor of {len(text)} characters; at most {MAX_DESCRIPTOR} are read"
         raise MemdescError(msg)
     try:
         fields = json.loads(text)
     except (ValueError, RecursionError) as error:
-        msg = f"no descriptor: {error}"
+        msg = f"not a descriptor: {error}"
         raise MemdescError(msg) from None
-    if not isinstance(fields, dict) or "record" not in fields:
-        return from_json(text)
-    options = fields.get("options", {})
-    is_legal = isinstance(options, dict) and not options.keys() & {"dims", "name"}
-    if fields.get("schema") != 1 or not is_legal:
-        msg = f"no descriptor of a record of schema 1: {short_repr(fields)}"
+    value = fields.get(_VALUE) if isinstance(fields, dict) else None
+    if not isinstance(value, dict | None):
+        msg = f"{_VALUE!r} in a descriptor is not a JSON object, but {short_repr(value)}"
         raise MemdescError(msg)
-    desc = record_desc(fields.get("dims", ()), fields["record"], **options)
+    if not isinstance(fields, dict) or "record" not in fields:
+        return from_json(text), value
+    if fields.get("schema") != SCHEMA:
+        msg = f"not a descriptor of a record of schema {SCHEMA}: {short_repr(fields)}"
+        raise MemdescError(msg)
+    desc = record_of(fields)
     if len(desc.tensors) > 1:
         msg = f"{desc!r} is a record of several tensors, and none of them alone"
         raise MemdescError(msg)
-    return desc
+    return desc, value
 
 
 def split_metadata(metadata: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -103,13 +151,14 @@ def split_metadata(metadata: Mapping[str, str]) -> tuple[dict[str, str], dict[st
     return texts, rest
 
 
-def descriptors_of(descs: Mapping[str, tuple[Desc | None, Desc | None]]) -> dict[str, str]:
-    """Return metadata for tensors, each with what it holds and what dtype and shape say."""
-    return {
-        f"{PREFIX}{name}": desc_to_json(desc)
-        for name, (desc, implied) in descs.items()
-        if desc is not None and desc != implied
-    }
+def descriptors_of(tensors: Iterable[tuple[Tensor, Desc | None]]) -> dict[str, str]:
+    """Return metadata for tensors, each with what its dtype and shape alone say."""
+    found = {}
+    for tensor, implied in tensors:
+        desc = tensor.desc or implied
+        if desc is not None and (desc != implied or tensor.value):
+            found[f"{PREFIX}{tensor.name}"] = desc_to_json(desc, tensor.value)
+    return found
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
@@ -151,26 +200,26 @@ def describe(entry: Entry, text: str | None) -> Entry:
     Raises
     ------
     MemdescError
-        If that is none, or does not take as many bytes as the tensor has.
+        If that is not one, or does not take as many bytes as the tensor has.
     """
     if text is None:
         desc, reason = stored_desc(entry.dtype, entry.shape)
         return replace(entry, desc=desc, reason=reason)
     try:
-        found = desc_from_json(text)
+        found, value = desc_from_json(text)
     except MemdescError as error:
-        msg = f"{str(entry.file)!r}: the descriptor of {short_repr(entry.name)}: {error}"
+        msg = f"the descriptor of {short_repr(entry.name)}: {error}"
         raise MemdescError(msg) from None
     if isinstance(found, MemoryDesc) and found.has_broadcast:
         msg = (
-            f"{str(entry.file)!r}: the descriptor of {short_repr(entry.name)}, {found!r}, repeats "
-            "elements, which a stored tensor does not"
+            f"the descriptor of {short_repr(entry.name)}, {found!r}, repeats elements, which a "
+            "stored tensor does not"
         )
         raise MemdescError(msg)
     if found.nbytes != entry.nbytes:
         msg = (
-            f"{str(entry.file)!r}: {short_repr(entry.name)} has {entry.nbytes} bytes, but its "
-            f"descriptor {found!r} takes {found.nbytes}"
+            f"{short_repr(entry.name)} has {entry.nbytes} bytes, but its descriptor {found!r} "
+            f"takes {found.nbytes}"
         )
         raise MemdescError(msg)
-    return replace(entry, desc=found, is_described=True)
+    return replace(entry, desc=found, reason="", is_described=True, value=value)

@@ -77,6 +77,8 @@ class Entry:
         Why there is no `desc`.
     is_described : bool
         Whether `desc` is from the metadata.
+    value : mapping of str to object, optional
+        What several tensors are together, of which this is the first; from the metadata.
     """
 
     name: str
@@ -89,6 +91,7 @@ class Entry:
     desc: MemoryDesc | RecordDesc | None = None
     reason: str = ""
     is_described: bool = False
+    value: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
 
     def read(
         self, start: int = 0, stop: int | None = None, out: NDArray[np.uint8] | None = None

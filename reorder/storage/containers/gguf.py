@@ -220,10 +220,7 @@ def plan(
     """
     stored = [_stored(tensor) for tensor in tensors]
     described = descriptors_of(
-        {
-            each.name: (each.desc, stored_desc(type_name(kind), each.shape)[0])
-            for each, kind in stored
-        }
+        (each, stored_desc(type_name(kind), each.shape)[0]) for each, kind in stored
     )
     values = {key: _value(key, value) for key, value in {**metadata, **described}.items()}
     alignment = _alignment(values.get(_ALIGNMENT_KEY))

@@ -1,77 +1,344 @@
-"""A .npy: one tensor, called as the file without its ending, and the descriptor beside it."""
+"""A .npy: one tensor that numpy itself can express, called as its file without the ending.
+
+Headers are read without evaluating them. One says how many bytes of data follow; that is compared
+with what the file has before memory is taken for it. Structured types, objects and subarrays are
+not elements of tensors.
+
+Source: `numpy/lib/format.py` of numpy 2.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+import re
+import struct
+from functools import lru_cache
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.disk import open_file
-from reorder.storage.containers.entry import Container, FileState, check_entries
-from reorder.storage.containers.npy_form import array_form, entry_of
+from memdesc.errors import short_repr
+from reorder.storage.containers.descriptors import stored_desc
+from reorder.storage.containers.entry import Container, Entry, FileState, check_entries
 from reorder.storage.containers.plan import PlannedFile, Span
-from reorder.storage.npy import NpyError, check_end, read_header
-from reorder.storage.pair import desc_of_file, write_sidecar
-from reorder.storage.sidecar import sidecar
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
+    from typing import BinaryIO
+
+    from numpy.typing import NDArray
 
     from reorder.storage.containers.plan import Tensor
 
-__all__ = ["is_format", "plan", "read"]
+__all__ = [
+    "Header",
+    "NpyError",
+    "entry_of",
+    "header_of",
+    "is_format",
+    "plan",
+    "read",
+    "read_data",
+    "read_header",
+]
 
 _ENDING = ".npy"
+_MAGIC = b"\x93NUMPY"
+# numpy's limit, too
+_MAX_HEADER = 10_000
+_MAX_NDIMS = 64
+# numpy leaves place in which the largest extent can be overwritten by any other
+_EXTENT_DIGITS = 21
+_ALIGNMENT = 64
+# members of archives are copied on their way, through the cache
+_CHUNK = 2**18
+_ENTRY = re.compile(
+    r"""\s*(?P<quote>['"])(?P<key>\w{1,20})(?P=quote)\s*:\s*"""
+    r"""(?:(?P<quote2>['"])(?P<text>[^'"]*)(?P=quote2)|(?P<flag>True|False)|"""
+    r"""\((?P<shape>[0-9L,\s]*)\))"""
+    r"""\s*(?:,|(?=\}))"""
+)
+_RECORDS = re.compile(r"""['"]descr['"]\s*:\s*[\[(]""")
+_END = re.compile(r"\s*\}\s*")
+_DTYPE = re.compile(
+    r"[<>|=]?(?:\?|b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SUV][1-9][0-9]{0,8}|"
+    r"[mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,2}\])?)"
+)
+_EXTENT = re.compile(r"\s*([0-9]{1,40})L?\s*")
+
+
+class NpyError(MemdescError):
+    """Bytes are not a .npy file; the caller, which knows the name, adds it to the message."""
+
+
+class Header(NamedTuple):
+    """What a .npy says of its array, and the bytes that say it."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    is_fortran: bool
+    raw: bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the data behind the header."""
+        return prod(self.shape) * self.dtype.itemsize
+
+
+def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool = False) -> Header:
+    """Return the header that numpy writes for an array of one of its own types.
+
+    Parameters
+    ----------
+    dtype : numpy.dtype
+        The type of the elements.
+    shape : tuple of int
+        The sizes of the axes.
+    is_fortran : bool
+        Whether the elements lie in column-major order.
+    """
+    spare = _EXTENT_DIGITS - len(repr(shape[-1 if is_fortran else 0])) if shape else 0
+    text = f"{{'descr': {dtype.str!r}, 'fortran_order': {is_fortran}, 'shape': {shape!r}, }}"
+    text += " " * spare
+    head = len(_MAGIC) + 4
+    text += " " * (_ALIGNMENT - (head + len(text) + 1) % _ALIGNMENT) + "\n"
+    raw = _MAGIC + b"\1\0" + struct.pack("<H", len(text)) + text.encode("latin1")
+    return Header(dtype, shape, is_fortran=is_fortran, raw=raw)
+
+
+def read_header(file: BinaryIO) -> Header:
+    """Read a header; the file is then positioned at the data.
+
+    Raises
+    ------
+    NpyError
+        If it is damaged, or means something else than elements of one type.
+    """
+    start = file.read(len(_MAGIC) + 2)
+    if start[: len(_MAGIC)] != _MAGIC:
+        msg = f"it starts with {start[: len(_MAGIC)]!r}, not with {_MAGIC!r}"
+        raise NpyError(msg)
+    version = start[len(_MAGIC) :]
+    if version not in {b"\1\0", b"\2\0", b"\3\0"}:
+        msg = f"it has version {version!r} of the format, not 1, 2 or 3"
+        raise NpyError(msg)
+    form = "<H" if version == b"\1\0" else "<I"
+    length = file.read(struct.calcsize(form))
+    nbytes = struct.unpack(form, length)[0] if len(length) == struct.calcsize(form) else 0
+    if nbytes > _MAX_HEADER:
+        msg = f"its header has {nbytes} bytes, more than the {_MAX_HEADER} allowed"
+        raise NpyError(msg)
+    raw = file.read(nbytes)
+    if len(raw) < nbytes or not raw:
+        msg = "it ends within its header"
+        raise NpyError(msg)
+    try:
+        text = raw.decode("utf-8" if version == b"\3\0" else "latin1")
+    except UnicodeDecodeError:
+        msg = "its header is not UTF-8"
+        raise NpyError(msg) from None
+    return _parse(text, start + length + raw)
+
+
+@lru_cache(maxsize=1024)
+def _parse(text: str, raw: bytes) -> Header:
+    # many arrays of an archive have equal headers
+    values: dict[str, re.Match[str]] = {}
+    at = len(text) - len(text.lstrip()) + 1
+    is_legal = text.lstrip().startswith("{")
+    while is_legal and (entry := _ENTRY.match(text, at)):
+        is_legal = entry["key"] not in values
+        values[entry["key"]] = entry
+        at = entry.end()
+    if _RECORDS.search(text):
+        msg = "it holds records, not elements of one type"
+        raise NpyError(msg)
+    if (
+        not is_legal
+        or not _END.fullmatch(text, at)
+        or values.keys() != {"descr", "fortran_order", "shape"}
+    ):
+        msg = (
+            "its header is not {'descr': ..., 'fortran_order': ..., 'shape': ...}, but "
+            f"{short_repr(text.strip())}"
+        )
+        raise NpyError(msg)
+    dtype = _dtype_of(values["descr"]["text"])
+    flag = values["fortran_order"]["flag"]
+    if flag is None:
+        msg = "fortran_order in its header is neither True nor False"
+        raise NpyError(msg)
+    return Header(dtype, _shape_of(values["shape"]["shape"]), flag == "True", raw)
+
+
+def _dtype_of(text: str | None) -> np.dtype[Any]:
+    if text is not None and text.endswith("O"):
+        msg = "Object arrays cannot be loaded when allow_pickle=False"
+        raise NpyError(msg)
+    if text is not None and _DTYPE.fullmatch(text):
+        try:
+            return np.dtype(text)
+        except (TypeError, ValueError):  # no such unit of time, or no such type on this machine
+            pass
+    msg = f"its header names no data type: {short_repr(text)}"
+    raise NpyError(msg)
+
+
+def _shape_of(text: str | None) -> tuple[int, ...]:
+    parts = [] if text is None else text.split(",")
+    # without a comma only the empty tuple is one
+    if len(parts) > 1 or (parts and not parts[0].strip()):
+        if not parts[-1].strip():
+            del parts[-1]
+        matches = [_EXTENT.fullmatch(part) for part in parts]
+        if None not in matches and len(parts) <= _MAX_NDIMS:
+            return tuple(int(match[1]) for match in matches if match)
+    msg = f"its header gives no shape, but {short_repr(text)}"
+    raise NpyError(msg)
+
+
+def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
+    """Read the data behind a header, as flat bytes.
+
+    Parameters
+    ----------
+    file : file object
+        It stands at the data.
+    header : Header
+        What was in front of it.
+    nbytes : int
+        Bytes that the file has, header and data.
+
+    Raises
+    ------
+    NpyError
+        If it holds fewer bytes than the header means, or more than the memory of the system.
+    """
+    _check_size(header, nbytes)
+    wanted = header.nbytes
+    try:
+        data = np.empty(wanted, np.uint8)
+    except (MemoryError, ValueError):
+        msg = f"it holds {wanted} bytes, more than the system has memory for"
+        raise NpyError(msg) from None
+    rest = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
+    while rest.nbytes:
+        count = file.readinto(rest[:_CHUNK])  # type: ignore[attr-defined] # binary files have it
+        if not count:
+            msg = f"it ended after {wanted - rest.nbytes} of {wanted} bytes"
+            raise NpyError(msg)
+        rest = rest[count:]
+    return data
+
+
+def _check_size(header: Header, nbytes: int) -> None:
+    """Refuse a file that has fewer bytes than its header means."""
+    there = nbytes - len(header.raw)
+    if header.nbytes > there:
+        msg = (
+            f"its header means {header.nbytes} bytes, {header.dtype} of shape {header.shape}, but "
+            f"{there} follow; it was cut off, or never was written to its end"
+        )
+        raise NpyError(msg)
+
+
+def _check_end(header: Header, nbytes: int) -> None:
+    """Refuse a file that does not end with its data, such as one of several arrays."""
+    rest = nbytes - len(header.raw) - header.nbytes
+    if rest > 0:
+        msg = (
+            f"{rest} bytes follow its data, {header.dtype} of shape {header.shape}; if they are "
+            "further arrays, read them with numpy.load, and save each into a file"
+        )
+        raise NpyError(msg)
 
 
 def is_format(start: bytes) -> bool:
     """Whether the first bytes of a file are those of this format."""
-    return start.startswith(b"\x93NUMPY")
+    return start.startswith(_MAGIC)
 
 
 def read(path: Path) -> Container:
-    """Read the header of a file, and the descriptor beside it.
+    """Read the header of a file.
 
     Raises
     ------
     MemdescError
-        If one is damaged, or they do not fit.
+        If it is damaged.
     """
     try:
         with open_file(path) as file:
             state = FileState.of(file.fileno())
             header = read_header(file)
-            check_end(header, state.nbytes)
+            _check_size(header, state.nbytes)
+            _check_end(header, state.nbytes)
     except NpyError as error:
         msg = f"{str(path)!r} is not a .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
     entry = entry_of(path.name.removesuffix(_ENDING), header, (path, len(header.raw), state))
-    desc = desc_of_file(path)
-    if desc is not None:
-        entry = replace(entry, desc=desc, reason="", is_described=True)
     return Container("npy", check_entries([entry]), {}, (path,))
+
+
+def entry_of(name: str, header: Header, where: tuple[Path, int, FileState]) -> Entry:
+    """Return the entry of an array that no descriptor describes."""
+    path, offset, state = where
+    desc, reason, dtype = None, "", header.dtype.str
+    try:
+        dtype = data_type(header.dtype).name
+        strides = _columns(header.shape) if header.is_fortran and header.shape else None
+        desc = memory_desc(header.shape or (1,), dtype, strides=strides)
+    except MemdescError as error:
+        reason = str(error)
+    return Entry(name, dtype, header.shape, path, offset, header.nbytes, state, desc, reason)
+
+
+def _columns(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of a column-major array."""
+    return tuple(prod(shape[:dim]) for dim in range(len(shape)))
 
 
 def plan(
     name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan a file of one tensor; its descriptor gets its name with it.
+    """Plan a file of one tensor.
 
     Raises
     ------
     MemdescError
-        If there are several tensors, or no array holds what it is.
+        If there are several tensors, or numpy has no array of the type and the layout.
     """
     del metadata  # there is no place for it
     if len(tensors) != 1:
         msg = f"{name!r}: a .npy holds one tensor, not {len(tensors)}; write a .npz or .safetensors"
         raise MemdescError(msg)
     (tensor,) = tensors
-    header, desc = array_form(tensor)
+    header = _array_of(tensor, name)
     start = len(header.raw)
-    seal = partial(write_sidecar, desc=desc)
     spans = {tensor.name: Span(start, tensor.nbytes)}
-    beside = (sidecar(name).name,)
-    return (PlannedFile(name, start + tensor.nbytes, ((0, header.raw),), spans, seal, beside),)
+    return (PlannedFile(name, start + tensor.nbytes, ((0, header.raw),), spans),)
+
+
+def _array_of(tensor: Tensor, name: str) -> Header:
+    """Return the header of an array whose elements are those of a tensor, and lie alike."""
+    desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+    if not isinstance(desc, MemoryDesc):
+        what = f"a {desc.name} record" if isinstance(desc, RecordDesc) else f"a {tensor.dtype}"
+        raise _inexpressible(name, what, "decode it to a float type")
+    if desc.dtype.numpy.isbuiltin != 1:
+        raise _inexpressible(name, f"elements of {desc.dtype}", "convert it to f32 or another type")
+    for strides in (None, _columns(desc.dims)):
+        if desc == memory_desc(desc.dims, desc.dtype, strides=strides):
+            shape = desc.dims if tensor.shape else ()
+            return header_of(desc.dtype.numpy, shape, is_fortran=strides is not None)
+    raise _inexpressible(name, f"the layout of {desc!r}", "reorder it to 'plain'")
+
+
+def _inexpressible(name: str, what: str, way_out: str) -> MemdescError:
+    return MemdescError(
+        f"{name!r}: a .npy has no place for {what}: it holds row-major and column-major arrays of "
+        "numpy's own types. Write a .safetensors or a .npz, which keep it; or only its bytes, as a "
+        f"C kernel takes them, with --raw or reorder.save_raw; or {way_out}"
+    )

@@ -1,4 +1,4 @@
-"""A .npz of numpy, or of `save_archive`: members that are .npy files, and their descriptors.
+"""A .npz of numpy, or of `save`: members that are .npy files, each with a `NAME.npy.json`.
 
 Members that are stored without compression, as `numpy.savez` writes them, are read where they lie.
 Source: APPNOTE.TXT 6.3 of .ZIP, with sizes in 64 bits.
@@ -8,38 +8,75 @@ from __future__ import annotations
 
 import struct
 import zipfile
+import zlib
+from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, MemoryDesc, to_json
+import numpy as np
+
+from memdesc import DATA_TYPES, MemdescError, MemoryDesc, data_type
 from memdesc.disk import open_file
 from memdesc.errors import short_repr
-from reorder.storage.archive import DAMAGES
-from reorder.storage.arrays import check_member
-from reorder.storage.containers.descriptors import desc_from_json
+from memdesc.layout import memory_order
+from reorder.storage.containers.descriptors import (
+    MAX_DESCRIPTOR,
+    desc_to_json,
+    describe,
+    stored_desc,
+)
 from reorder.storage.containers.entry import Container, FileState, check_entries, check_name
-from reorder.storage.containers.npy_form import array_form, entry_of
+from reorder.storage.containers.npy import (
+    NpyError,
+    entry_of,
+    header_of,
+    read_data,
+    read_header,
+)
 from reorder.storage.containers.plan import PlannedFile, Span
 from reorder.storage.crc32 import crc32_of_file
-from reorder.storage.npy import NpyError, read_header
-from reorder.storage.sidecar import MAX_DESCRIPTOR
+
+try:
+    import lzma
+except ImportError:
+    lzma = None  # type: ignore[assignment] # such members are refused by zipfile then
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
+    from numpy.typing import NDArray
+
+    from memdesc import DataType
     from reorder.storage.containers.entry import Entry
+    from reorder.storage.containers.npy import Header
     from reorder.storage.containers.plan import Tensor
 
-__all__ = ["is_format", "plan", "read"]
+__all__ = ["DAMAGES", "is_format", "plan", "read", "read_all"]
 
 _ENDING, _DESCRIPTOR = ".npy", ".npy.json"
 # the longest name of a member, in bytes
 _MAX_NAME = 2**16 - 1
 _MAX_REASON = 200
+# limit of the unpacked size of an archive: a multiple of its bytes, or 1 GiB if that is more
+_MAX_RATIO, _MIN_LIMIT = 64, 2**30
+# members up to this many bytes are read into memory at once, in pieces of `_PIECE`
+_SMALL, _PIECE = 2**16, 4096
+# what zipfile and its decompressors raise for damaged bytes; not every Python has all of these
+DAMAGES: tuple[type[Exception], ...] = (
+    *([lzma.LZMAError] if lzma else []),
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    ValueError,
+    EOFError,
+    RuntimeError,
+    OverflowError,
+    MemoryError,
+)
 _LOCAL, _LOCAL_SIGN = struct.Struct("<4s5H3L2H"), b"PK\3\4"
 _CENTRAL, _CENTRAL_SIGN = struct.Struct("<4s6H3L5H2L"), b"PK\1\2"
 # version 4.5, which has sizes in 64 bits; names in UTF-8; no compression; 1980-01-01
@@ -65,83 +102,196 @@ def read(path: Path) -> Container:
     MemdescError
         If one is damaged or compressed, or a descriptor does not fit its array.
     """
-    with open_file(path) as file, _refusing(path):
-        state = FileState.of(file.fileno())
-        with zipfile.ZipFile(file) as archive:
-            members = {info.filename: info for info in archive.infolist()}
-            if len(members) < len(archive.infolist()):
-                msg = "two of its members have one name"
-                raise MemdescError(msg)
-            entries = [
-                _entry(file, archive, members, (info, path, state))
-                for name, info in members.items()
-                if name.endswith(_ENDING)
-            ]
+    with _opened(path) as archive:
+        entries = [member.entry for member in _members(archive, path, must_be_stored=True)]
     return Container("npz", check_entries(entries), {}, (path,))
 
 
+def read_all(
+    path: Path, max_nbytes: int | None = None, name: str | None = None
+) -> dict[str, tuple[Entry, NDArray[np.uint8]]]:
+    """Read all members, compressed or not, and compare their checksums.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    max_nbytes : int, optional
+        Bytes that all members together may unpack to; by default 64 times the size of the file,
+        and at least 1 GiB: compressed weights are far below that.
+    name : str, optional
+        The only tensor whose bytes are wanted; others come without theirs.
+
+    Raises
+    ------
+    MemdescError
+        If one is damaged, a descriptor does not fit its array, or they unpack to more than allowed.
+    """
+    found = {}
+    with _opened(path) as archive:
+        limit = max(_MIN_LIMIT, _MAX_RATIO * path.stat().st_size)
+        _check_unpacked(archive, limit if max_nbytes is None else max_nbytes)
+        for member in _members(archive, path, must_be_stored=False):
+            data = np.empty(0, np.uint8)
+            if name in {None, member.entry.name}:
+                with _refusing(member.entry.name):
+                    data = read_data(member.file, member.header, member.info.file_size)
+                member.file.read(1)  # at the end of a member its checksum is compared
+            found[member.entry.name] = member.entry, data
+    return found
+
+
 @contextmanager
-def _refusing(path: Path) -> Iterator[None]:
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    with open_file(path) as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                yield archive
+        except MemdescError as error:
+            msg = f"{str(path)!r}: {error}"
+            raise MemdescError(msg) from None
+        except DAMAGES as error:
+            # zipfile shows names, of whatever length
+            reason = str(error)[:_MAX_REASON] or type(error).__name__
+            msg = f"{str(path)!r} is not a .npz file, or a damaged one: {reason}"
+            raise MemdescError(msg) from None
+
+
+@contextmanager
+def _refusing(name: str) -> Iterator[None]:
     try:
         yield
     except NpyError as error:
-        msg = f"{str(path)!r}: a member is not a .npy file, or a damaged one: {error}"
-        raise MemdescError(msg) from None
-    except MemdescError as error:
-        msg = f"{str(path)!r}: {error}"
-        raise MemdescError(msg) from None
-    except DAMAGES as error:
-        reason = str(error)[:_MAX_REASON] or type(error).__name__
-        msg = f"{str(path)!r} is not a .npz file, or a damaged one: {reason}"
+        msg = f"{short_repr(name)} is not a .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
 
 
-def _entry(
-    file: BinaryIO,
-    archive: zipfile.ZipFile,
-    members: Mapping[str, zipfile.ZipInfo],
-    what: tuple[zipfile.ZipInfo, Path, FileState],
-) -> Entry:
-    info, path, state = what
-    _check_stored(info)
-    file.seek(info.header_offset)
-    local = file.read(_LOCAL.size)
-    if len(local) < _LOCAL.size or not local.startswith(_LOCAL_SIGN):
-        msg = f"member {short_repr(info.filename)} has no header at byte {info.header_offset}"
-        raise MemdescError(msg)
-    *_, name_nbytes, extra_nbytes = _LOCAL.unpack(local)
-    start = info.header_offset + _LOCAL.size + name_nbytes + extra_nbytes
-    file.seek(start)
-    header = read_header(file)
-    if len(header.raw) + header.nbytes > info.file_size:
+def _check_unpacked(archive: zipfile.ZipFile, limit: int) -> None:
+    nbytes = sum(info.file_size for info in archive.infolist())
+    if nbytes > limit:
         msg = (
-            f"member {short_repr(info.filename)} has {info.file_size} bytes, but its header means "
-            f"{header.nbytes} and has {len(header.raw)}"
+            f"its members unpack to {nbytes} bytes, more than the {limit} allowed; pass "
+            f"max_nbytes={nbytes} if you trust it"
         )
         raise MemdescError(msg)
-    name = info.filename.removesuffix(_ENDING)
-    entry = entry_of(name, header, (path, start + len(header.raw), state))
-    beside = members.get(f"{name}{_DESCRIPTOR}")
-    if beside is None:
-        return entry
-    if beside.file_size > MAX_DESCRIPTOR:
-        msg = f"{short_repr(beside.filename)} has more than {MAX_DESCRIPTOR} bytes"
+
+
+class _Opened(NamedTuple):
+    """A member that is being read, behind its header."""
+
+    info: zipfile.ZipInfo
+    file: BinaryIO
+    header: Header
+    entry: Entry
+
+
+def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> Iterator[_Opened]:
+    """Read the header and the descriptor of each array."""
+    infos = archive.infolist()
+    members = {info.filename: info for info in infos}
+    if len(members) < len(infos):
+        twice, count = Counter(info.filename for info in infos).most_common(1)[0]
+        msg = (
+            f"it has {count} members called {short_repr(twice)}; write it again, with a name for "
+            "each"
+        )
         raise MemdescError(msg)
-    _check_stored(beside)
-    with archive.open(beside) as member:
-        desc = desc_from_json(member.read(MAX_DESCRIPTOR).decode())
-    if not isinstance(desc, MemoryDesc):
-        msg = f"{short_repr(beside.filename)} describes a record, which files of numpy do not hold"
+    raw: Any = archive.fp
+    state = FileState.of(raw.fileno())
+    for member, info in members.items():
+        if not member.endswith(_ENDING):
+            continue
+        name = check_name(member.removesuffix(_ENDING))
+        beside = members.get(f"{name}{_DESCRIPTOR}")
+        if must_be_stored:
+            _check_stored(info)
+            _check_stored(beside or info)
+        with _unpacked(archive, info) as file:
+            with _refusing(name):
+                header = read_header(file)
+            start = _start_of(raw, info) + len(header.raw)
+            entry = entry_of(name, header, (path, start, state))
+            if len(header.raw) + header.nbytes > info.file_size:
+                msg = (
+                    f"member {short_repr(member)} has {info.file_size} bytes, but its header means "
+                    f"{header.nbytes} and has {len(header.raw)}"
+                )
+                raise MemdescError(msg)
+            if beside is not None:
+                entry = describe(entry, _text_of(archive, beside))
+                _check_form(header, entry)
+            yield _Opened(info, file, header, entry)
+
+
+def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
+    """Open a member for reading, so that no read unpacks much more than it is asked for."""
+    file = archive.open(info)
+    if info.file_size > _SMALL and info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+        return file  # type: ignore[return-value] # zipfile's readers are binary files
+    # other decompressors unpack all that they are given; small members are read faster at once
+    with file:
+        return BytesIO(b"".join(iter(lambda: file.read(_PIECE), b"")))
+
+
+def _start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
+    """Return where the bytes of a member lie in the file, whose header zipfile has checked."""
+    file.seek(info.header_offset)
+    *_, name_nbytes, extra_nbytes = _LOCAL.unpack(file.read(_LOCAL.size))
+    nbytes: int = _LOCAL.size + name_nbytes + extra_nbytes
+    return info.header_offset + nbytes
+
+
+def _text_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> str:
+    if info.file_size > MAX_DESCRIPTOR:
+        msg = f"{short_repr(info.filename)} has more than {MAX_DESCRIPTOR} bytes"
         raise MemdescError(msg)
-    check_member(header, desc, name)
-    return replace(entry, desc=desc, reason="", is_described=True)
+    with _unpacked(archive, info) as file:
+        return file.read().decode()
+
+
+def _check_form(header: Header, entry: Entry) -> None:
+    """Refuse an array of whole elements that is not the one that its descriptor means.
+
+    Bytes, and words wider than integers that are described, may have any shape.
+    """
+    desc = entry.desc
+    is_plain = (
+        isinstance(desc, MemoryDesc)
+        and len(desc.blocks) == len(desc.axes) == desc.ndims
+        and desc.is_dense
+        and not (desc.offset0 or desc.dtype.is_packed or desc.extra)
+    )
+    if isinstance(desc, MemoryDesc) and is_plain and desc.nelems != 1:
+        blocks = sorted(desc.blocks, key=memory_order)
+        wanted = _kind_of(desc.dtype), tuple(block.extent for block in blocks)
+    else:
+        wanted = header.dtype, header.shape
+    as_bytes = np.dtype(np.uint8), (entry.nbytes,)
+    has_words = (
+        wanted[0].kind in "iu"
+        and header.dtype.kind in "iu"
+        and header.dtype.itemsize > wanted[0].itemsize
+    )
+    is_other = (header.dtype, header.shape) not in {wanted, as_bytes} and not has_words
+    if is_other or header.is_fortran:
+        msg = (
+            f"{short_repr(entry.name)} is an array of {header.dtype} and shape {header.shape}, but "
+            f"its descriptor means {wanted[0]} and {wanted[1]} in row-major order; if the array is "
+            f"newer, delete the member {short_repr(entry.name + _DESCRIPTOR)}"
+        )
+        raise MemdescError(msg)
+
+
+def _kind_of(dtype: DataType) -> np.dtype[Any]:
+    """Return the dtype of a type in .npy, which knows numpy's types and not those of ml_dtypes."""
+    return dtype.numpy if dtype.numpy.isbuiltin == 1 else dtype.bits_dtype
 
 
 def _check_stored(info: zipfile.ZipInfo) -> None:
     if info.compress_type != _STORED or info.flag_bits & 1:
         msg = (
-            f"member {short_repr(info.filename)} is compressed; reorder.load_archive reads it, and "
-            "save_archive writes members as they are"
+            f"member {short_repr(info.filename)} is compressed; reorder.load_all reads it, and "
+            "save writes members as they are"
         )
         raise MemdescError(msg)
 
@@ -175,14 +325,14 @@ def plan(
     sums: list[tuple[int, int, int, int]] = []
     at, listed = 0, 0
     for tensor in tensors:
-        header, desc = array_form(tensor, has_words=True)
+        header, text = _form_of(tensor)
         stem = check_name(tensor.name).encode()
         if tensor.name in spans or len(stem) + len(_DESCRIPTOR) > _MAX_NAME:
             msg = f"two tensors would be called {short_repr(tensor.name)} in {name!r}, or too long"
             raise MemdescError(msg)
         for member in (
             _Member(stem + _ENDING.encode(), header.raw, tensor.nbytes),
-            _Member(stem + _DESCRIPTOR.encode(), f"{to_json(desc)}\n".encode()),
+            _Member(stem + _DESCRIPTOR.encode(), f"{text}\n".encode()),
         ):
             local = _local_header(member, at)
             start = at + len(local)
@@ -202,6 +352,31 @@ def plan(
         members=[(one, at + other, start, nbytes) for one, other, start, nbytes in sums],
     )
     return (PlannedFile(name, at + len(tail) + len(end), tuple(pieces), spans, seal),)
+
+
+def _form_of(tensor: Tensor) -> tuple[Header, str]:
+    """Return the header of a tensor's array, and its descriptor.
+
+    Types that numpy has no arrays of are words of as many bits, those of less than a byte bytes.
+    """
+    desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
+    if desc is None:
+        msg = (
+            f"tensor {short_repr(tensor.name)}: files of numpy hold no {tensor.dtype}; write "
+            ".safetensors"
+        )
+        raise MemdescError(msg)
+    if tensor.dtype in DATA_TYPES and not data_type(tensor.dtype).is_packed:
+        header = header_of(_kind_of(data_type(tensor.dtype)), tensor.shape)
+    else:
+        header = header_of(np.dtype(np.uint8), (tensor.nbytes,))
+    if not header.nbytes == tensor.nbytes == desc.nbytes:
+        msg = (
+            f"tensor {short_repr(tensor.name)} has {tensor.nbytes} bytes, but {desc!r} takes "
+            f"{desc.nbytes}"
+        )
+        raise MemdescError(msg)
+    return header, desc_to_json(desc, tensor.value)
 
 
 def _local_header(member: _Member, at: int) -> bytes:
@@ -232,11 +407,8 @@ def _end(count: int, nbytes: int, at: int) -> bytes:
     )
 
 
-def _write_checksums(
-    grown: Path, target: Path, *, members: Sequence[tuple[int, int, int, int]]
-) -> None:
+def _write_checksums(grown: Path, *, members: Sequence[tuple[int, int, int, int]]) -> None:
     """Write the checksum of each member into its two headers; reads what was written."""
-    del target
     with grown.open("r+b") as file:
         for local, central, start, nbytes in members:
             total = crc32_of_file(grown, start, nbytes)

@@ -106,9 +106,7 @@ def plan(
         raise MemdescError(msg)
     source = metadata.get(_MODEL)
     model = empty_model() if source is None else model_of(source, name, tensors)
-    described = descriptors_of(
-        {each.name: (each.desc, stored_desc(each.dtype, each.shape)[0]) for each in tensors}
-    )
+    described = descriptors_of((each, stored_desc(each.dtype, each.shape)[0]) for each in tensors)
     strings = {key: text for key, text in metadata.items() if isinstance(text, str)}
     for key, text in {**strings, **described}.items():
         model.metadata_props.add(key=key, value=text)

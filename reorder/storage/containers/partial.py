@@ -20,7 +20,9 @@ import numpy as np
 
 from memdesc.disk import reason_of
 from memdesc.errors import MemdescError
-from memdesc.staging import try_lock, unlock
+
+if os.name == "posix":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,11 +40,13 @@ __all__ = [
     "partial_folder",
     "remove_left",
     "reserve",
+    "try_lock",
 ]
 
 # what is in such a folder: the files of the output, the folder that they replace, the journal
 FILES, OLD, JOURNAL = "files", "old", "journal"
 _BINARY = getattr(os, "O_BINARY", 0)
+_HAS_LOCKS = os.name == "posix"
 # a file may turn out to be a pipe, whose open would wait
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
@@ -223,6 +227,24 @@ def remove_left(target: Path) -> None:
         left = Partial(folder)
         left.discard()
         left.close()
+
+
+def try_lock(handle: int) -> bool:
+    """Lock an open file or folder; returns whether no other process holds the lock."""
+    if not _HAS_LOCKS:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def unlock(handle: int) -> None:
+    """Give a lock back: closing alone does not, as a child that was forked has the handle too."""
+    if _HAS_LOCKS:
+        with suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def _locked(path: Path) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -18,7 +18,8 @@ class Tensor(NamedTuple):
 
     `dtype` and `shape` are those of the words that are stored, as of an `Entry`; `desc` is what
     they hold, and is written where dtype and shape do not say it. `origin` is the tensor of the
-    input that it is a copy of, byte for byte; empty if it is not a copy.
+    input that it is a copy of, byte for byte; empty if it is not a copy. `value` is what it is the
+    first tensor of, in the values of JSON.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Tensor(NamedTuple):
     nbytes: int
     desc: MemoryDesc | RecordDesc | None = None
     origin: str = ""
+    value: Mapping[str, Any] | None = None
 
 
 class Span(NamedTuple):
@@ -45,8 +47,5 @@ class PlannedFile(NamedTuple):
     # offset and bytes: headers, indices
     pieces: tuple[tuple[int, bytes], ...]
     spans: Mapping[str, Span]
-    # Called with the complete file and what it will be called, before it gets that name: writes
-    # what depends on the data, also into files beside it.
-    seal: Callable[[Path, Path], None] | None = None
-    # the names of these, which they get first
-    beside: tuple[str, ...] = ()
+    # called with the complete file before it gets its name: writes what depends on the data
+    seal: Callable[[Path], None] | None = None

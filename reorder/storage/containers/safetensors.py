@@ -239,9 +239,7 @@ def plan(
     MemdescError
         If the format has no such type, or two tensors have one name.
     """
-    described = descriptors_of(
-        {each.name: (each.desc, stored_desc(each.dtype, each.shape)[0]) for each in tensors}
-    )
+    described = descriptors_of((each, stored_desc(each.dtype, each.shape)[0]) for each in tensors)
     texts = {**metadata, **described}
     if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
         msg = f"metadata {short_repr(wrong[0])} of {name!r} is not a string"

@@ -44,6 +44,8 @@ class Format(NamedTuple):
     has_names: bool = True
     # whether tensors may have no dims
     has_scalars: bool = True
+    # whether every reader sees in which order the axes of a permuted tensor lie
+    shows_order: bool = False
 
     @property
     def module(self) -> _Module:
@@ -58,7 +60,7 @@ FORMATS: dict[str, Format] = {
     for row in (
         Format("safetensors", ".safetensors"),
         Format("gguf", ".gguf", has_scalars=False),
-        Format("npy", ".npy", has_metadata=False, has_names=False),
+        Format("npy", ".npy", has_metadata=False, has_names=False, shows_order=True),
         Format("npz", ".npz", has_metadata=False),
         Format("onnx", ".onnx"),
     )

@@ -64,8 +64,8 @@ def check_target(
         msg = f"{str(target)!r} is a folder; name a file"
         raise MemdescError(msg)
     _check_name(target)
-    beside = () if is_folder else _named_first(files)
-    for path in (target, *(target.parent / name for name in beside)):
+    beside = () if is_folder else files[:-1]
+    for path in (target, *(target.parent / file.name for file in beside)):
         if not (is_folder and target.is_dir()):
             check_writable(path)  # neither a file nor a folder takes the place of a pipe
         if not os.path.lexists(path) or overwrite:
@@ -76,11 +76,6 @@ def check_target(
         raise MemdescError(msg)
     if not target.is_symlink():
         _check_replaced(target, {file.name for file in files})
-
-
-def _named_first(files: Sequence[PlannedFile]) -> tuple[str, ...]:
-    """Return the files of a target that is not a folder, without the target."""
-    return (*(name for file in files for name in file.beside), *(file.name for file in files[:-1]))
 
 
 def _check_name(target: Path) -> None:
@@ -160,7 +155,6 @@ class Writer:
     ) -> None:
         self.target = target
         self._files = {file.name: file for file in files}
-        self._beside = tuple(name for file in files for name in file.beside)
         self._is_folder, self._overwrite = is_folder, overwrite
         self._spans = {
             name: (file.name, span) for file in files for name, span in file.spans.items()
@@ -176,7 +170,7 @@ class Writer:
             #: whether files of an earlier process are there, of the sizes of the plan
             self.is_resumed = resume and all(self._is_there(file) for file in files)
             if self.is_resumed:
-                for name in self.open.names() - {*self._files, *self._beside}:
+                for name in self.open.names() - {*self._files}:
                     self.open.remove(f"{FILES}/{name}")
             else:
                 self.open.clear()
@@ -283,18 +277,17 @@ class Writer:
         try:
             for file in files:
                 if file.seal is not None:
-                    file.seal(grown / file.name, self._final(file.name))
+                    file.seal(grown / file.name)
             if complete is not None:
                 complete(grown)
-            names = (*self._beside, *self._files)
-            for name in names:
+            for name in self._files:
                 self.open.sync(f"{FILES}/{name}")
             self.open.sync_names()
             self._check_target()
             if self._is_folder:
                 self._publish_folder()
             else:
-                for name in names:
+                for name in self._files:
                     os.replace(f"{FILES}/{name}", self._final(name), src_dir_fd=self.open.handle)
             _sync_folder(self.target.parent)
         except OSError as error:
@@ -349,12 +342,8 @@ class Writer:
             os.rename(OLD, self.target, src_dir_fd=self.open.handle)
 
     def _take_back(self) -> None:
-        """Take files back that have their final names while the target has not.
-
-        Those that describe a target which is there stay.
-        """
-        beside = () if os.path.lexists(self.target) else self._beside
-        for name in (*beside, *[*self._files][:-1]):
+        """Take files back that have their final names while the target has not."""
+        for name in [*self._files][:-1]:
             final = self._final(name)
             if _is_moved(self.target, name) and final.is_file():
                 os.rename(final, f"{FILES}/{name}", dst_dir_fd=self.open.handle)
@@ -373,7 +362,7 @@ class Writer:
             )
             raise MemdescError(msg)
         sizes = [(name, file.nbytes) for name, file in self._files.items()]
-        for name, nbytes in (*sizes, *((name, 0) for name in self._beside)):
+        for name, nbytes in sizes:
             try:
                 handle = self.open.open(f"{FILES}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
                 try:

@@ -128,7 +128,7 @@ def plan_output(
     """
     name = output_format(target)
     metadata = dict(container.metadata) if container.format == name else {}
-    warnings = [*_noted(metadata, container, plan, name), *_hidden_orders(plan.jobs)]
+    warnings = [*_noted(metadata, container, plan, name), *_hidden_orders(plan.jobs, name)]
     if container.format != name or is_folder(target):
         warnings += _left_out(container)
     if not FORMATS[name].has_scalars:
@@ -233,8 +233,10 @@ def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str
     return []
 
 
-def _hidden_orders(jobs: Sequence[Job]) -> tuple[str, ...]:
+def _hidden_orders(jobs: Sequence[Job], format_name: str) -> tuple[str, ...]:
     """Return a warning of permuted tensors that other readers take for row-major."""
+    if FORMATS[format_name].shows_order:
+        return ()
     moved = [tensor for job in jobs if not job.is_copy for tensor in job.targets.values()]
     names = [tensor.name for tensor in moved if is_order_hidden(tensor)]
     if not names:

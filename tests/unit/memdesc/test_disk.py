@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,9 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from memdesc.disk import as_path, state_of, write_files
+from memdesc.disk import as_path, open_file, read_if_exists, reason_of, write_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from typing import BinaryIO
 
 
@@ -23,8 +23,8 @@ def test_what_is_no_path_is_refused_wherever_one_is_taken(path: Any) -> None:
     for use in (
         lambda: reorder.save(path, memory),
         lambda: reorder.load(path),
-        lambda: reorder.save_archive(path, {"x": memory}),
-        lambda: reorder.load_archive(path),
+        lambda: reorder.save_raw(path, memory),
+        lambda: reorder.load_all(path),
         lambda: memory_desc((2, 3), "f32", "ab").show().save(path),
     ):
         with pytest.raises(MemdescError, match=r"a path is a string or a pathlib\.Path, not "):
@@ -35,19 +35,79 @@ def test_a_path_may_be_a_string_or_a_path_object(tmp_path: Path) -> None:
     assert as_path(str(tmp_path)) == as_path(tmp_path) == tmp_path
 
 
-def test_no_file_of_a_group_is_replaced_if_one_cannot_be_written(
-    tmp_path: Path,
+def test_a_file_is_written_and_synced_before_it_gets_its_name_and_then_the_name_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.write_bytes(b"old")
+    target = tmp_path / "x"
+    target.write_bytes(b"old")
+    done: list[str] = []
+    sync, replace = os.fsync, os.replace
 
-    def fail(_: BinaryIO) -> None:
-        raise OSError(28, "No space left on device")
+    def synced(handle: int) -> None:
+        (grown, *_) = [*tmp_path.glob(".memdesc.*.tmp"), target]
+        is_folder = os.fstat(handle).st_ino == tmp_path.stat().st_ino
+        assert is_folder or os.fstat(handle).st_ino == grown.stat().st_ino
+        done.append("sync the folder" if is_folder else f"sync {grown.read_bytes()!r}")
+        sync(handle)
 
-    with pytest.raises(MemdescError, match=r"second' cannot be written: No space left on device"):
-        write_files({first: lambda file: file.write(b"new"), second: fail})
-    assert first.read_bytes() == b"old"
-    assert list(tmp_path.iterdir()) == [first]
+    def replaced(grown: Path, name: Path) -> None:
+        assert (grown.parent, name) == (tmp_path, target)
+        assert (grown.read_bytes(), name.read_bytes()) == (b"new", b"old")
+        done.append("replace")
+        replace(grown, name)
+
+    def write(file: BinaryIO) -> None:
+        assert target.read_bytes() == b"old"
+        done.append("write")
+        file.write(b"new")
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    write_file(target, write)
+    assert done == ["write", "sync b'new'", "replace", "sync the folder"]
+    assert target.read_bytes() == b"new"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("step", ["write", "fsync", "replace"])
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+@pytest.mark.parametrize("old", [b"old", None])
+def test_what_fails_leaves_what_was_there(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+    error: BaseException,
+    old: bytes | None,
+) -> None:
+    target = tmp_path / "x"
+    if old is not None:
+        target.write_bytes(old)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    if step != "write":
+        monkeypatch.setattr(os, step, fail)
+    with pytest.raises((MemdescError, KeyboardInterrupt)) as caught:
+        write_file(target, fail if step == "write" else lambda file: file.write(b"new"))
+    if isinstance(error, OSError):
+        assert str(caught.value) == f"'{target}' cannot be written: No space left on device"
+    assert [(each.name, each.read_bytes()) for each in tmp_path.iterdir()] == (
+        [("x", old)] if old else []
+    )
+
+
+def test_permissions_are_those_of_the_file_before_or_of_any_new_file(tmp_path: Path) -> None:
+    mask = os.umask(0o027)
+    try:
+        write_file(tmp_path / "x", lambda file: file.write(b"1"))
+        assert (tmp_path / "x").stat().st_mode & 0o7777 == 0o640
+        (tmp_path / "x").chmod(0o4755)
+        write_file(tmp_path / "x", lambda file: file.write(b"2"))
+        # what runs with the rights of its owner does so no longer
+        assert (tmp_path / "x").stat().st_mode & 0o7777 == 0o755
+    finally:
+        os.umask(mask)
 
 
 def test_a_picture_does_not_replace_a_file_that_is_write_protected(
@@ -60,71 +120,55 @@ def test_a_picture_does_not_replace_a_file_that_is_write_protected(
         memory_desc((2, 3), "f32", "ab").show().save(tmp_path / "x.svg")
 
 
-def test_a_folder_or_a_pipe_in_the_place_of_a_file_is_refused_before_any_is_written(
-    tmp_path: Path,
-) -> None:
-    first, second, pipe = tmp_path / "first", tmp_path / "second", tmp_path / "pipe"
-    first.write_bytes(b"old")
-    second.mkdir()
-    os.mkfifo(pipe)
-    for other in (second, pipe):
-        with pytest.raises(MemdescError, match="it is a folder or a device"):
-            write_files(
-                {first: lambda file: file.write(b"new"), other: lambda file: file.write(b"new")}
-            )
-    assert first.read_bytes() == b"old"
+def test_a_folder_a_pipe_or_a_device_in_the_place_of_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to(tmp_path / "pipe")
+    for other in (tmp_path / "folder", tmp_path / "pipe", tmp_path / "link", Path(os.devnull)):
+        with pytest.raises(MemdescError, match="cannot be written: it is a folder or a device"):
+            write_file(other, lambda file: file.write(b"new"))
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"old")
     (tmp_path / "link").symlink_to(tmp_path / "real")
-    write_files({tmp_path / "link": lambda file: file.write(b"new")})
+    write_file(tmp_path / "link", lambda file: file.write(b"new"))
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_bytes() == b"new"
+    (tmp_path / "dangling").symlink_to(tmp_path / "made")
+    write_file(tmp_path / "dangling", lambda file: file.write(b"new"))
+    assert (tmp_path / "dangling").is_symlink()
+    assert (tmp_path / "made").read_bytes() == b"new"
 
 
 def test_a_name_as_long_as_names_may_be_is_written(tmp_path: Path) -> None:
-    write_files({tmp_path / ("x" * 255): lambda file: file.write(b"new")})
+    write_file(tmp_path / ("x" * 255), lambda file: file.write(b"new"))
     assert (tmp_path / ("x" * 255)).read_bytes() == b"new"
 
 
 def test_names_that_lead_in_a_circle_are_refused_wherever_a_path_is_taken(tmp_path: Path) -> None:
-    (tmp_path / "a").symlink_to(tmp_path / "b")
-    (tmp_path / "b").symlink_to(tmp_path / "a")
+    (tmp_path / "a.npz").symlink_to(tmp_path / "b.svg")
+    (tmp_path / "b.svg").symlink_to(tmp_path / "a.npz")
     memory = reorder.reorder(np.ones((2, 3), np.float32), "ba")
     for use in (
-        lambda: reorder.save(tmp_path / "a", memory),
-        lambda: reorder.load(tmp_path / "a"),
-        lambda: reorder.save_archive(tmp_path / "a", {"x": memory}),
-        lambda: reorder.load_archive(tmp_path / "a"),
-        lambda: memory_desc((2, 3), "f32", "ab").show().save(tmp_path / "a"),
+        lambda: reorder.save(tmp_path / "a.npz", memory),
+        lambda: reorder.load(tmp_path / "a.npz"),
+        lambda: reorder.save_raw(tmp_path / "b.svg", memory),
+        lambda: memory_desc((2, 3), "f32", "ab").show().save(tmp_path / "b.svg"),
     ):
         with pytest.raises(MemdescError, match=r"cannot be .*: Too many levels of symbolic links"):
             use()
 
 
-def test_two_names_of_one_file_are_refused_and_it_stays(tmp_path: Path) -> None:
-    real, link = tmp_path / "real", tmp_path / "link"
-    real.write_bytes(b"old")
-    link.symlink_to(real)
-    with pytest.raises(MemdescError, match="it is the same file as another of them"):
-        write_files({real: lambda file: file.write(b"1"), link: lambda file: file.write(b"2")})
-    assert real.read_bytes() == b"old"
-
-
 def test_a_folder_a_pipe_and_a_device_are_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    for path in (tmp_path, tmp_path / "pipe", "/dev/zero"):
-        for read in (reorder.load, reorder.load_archive):
+    for read in (reorder.load, reorder.load_all):
+        for path in (tmp_path / "pipe", "/dev/zero"):
             with pytest.raises(MemdescError, match="cannot be read: it is a folder or a device"):
                 read(path)
-
-
-def test_a_pipe_or_a_folder_in_the_place_of_a_descriptor_is_refused(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.ones(3))
-    os.mkfifo(tmp_path / "x.npy.json")
-    with pytest.raises(MemdescError, match=r"x\.npy\.json' cannot be read: it is a folder"):
-        reorder.load(tmp_path / "x.npy")
+        with pytest.raises(MemdescError, match=r"has neither a file \*\.safetensors nor an index"):
+            read(tmp_path)
 
 
 _TOO_LARGE = """
@@ -133,9 +177,9 @@ import numpy as np
 import memdesc, reorder
 memory = reorder.Memory(memdesc.memory_desc((10_000,), "f32", "a"))
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-for save, tensor in ((reorder.save, memory), (reorder.save_archive, {"x": memory})):
+for name in ("/x.npy", "/x.npz", "/x.safetensors"):
     try:
-        save(sys.argv[1], tensor)
+        reorder.save(sys.argv[1] + name, memory)
     except memdesc.MemdescError as error:
         print(error)
 """
@@ -143,12 +187,12 @@ for save, tensor in ((reorder.save, memory), (reorder.save_archive, {"x": memory
 
 def test_a_file_larger_than_allowed_names_the_reason_and_leaves_nothing(tmp_path: Path) -> None:
     run = subprocess.run(
-        [sys.executable, "-c", _TOO_LARGE, str(tmp_path / "x.npy")],
+        [sys.executable, "-c", _TOO_LARGE, str(tmp_path)],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert run.stdout.count("x.npy' cannot be written: File too large") == 2
+    assert run.stdout.count("' cannot be written: File too large") == 3
     assert not list(tmp_path.iterdir())
 
 
@@ -162,26 +206,15 @@ def test_a_full_disk_is_named_and_keeps_the_older_tensor(tmp_path: Path) -> None
         pytest.skip("only root mounts file systems")
     try:
         older = reorder.reorder(np.ones((16, 16), np.float32), "ba")
-        reorder.save(tmp_path / "x.npy", older)
         larger = reorder.Memory(memory_desc((512, 512), "f32", "ba"))
-        with pytest.raises(MemdescError, match="cannot be written: No space left on device"):
-            reorder.save(tmp_path / "x.npy", larger)
-        with pytest.raises(MemdescError, match="cannot be written: No space left on device"):
-            reorder.save_archive(tmp_path / "x.npz", {"x": larger})
-        found = reorder.load(tmp_path / "x.npy", verify=True)
-        assert isinstance(found, reorder.Memory)
-        assert found.desc == older.desc
+        for name in ("x.npz", "x.safetensors"):
+            reorder.save(tmp_path / name, older)
+            with pytest.raises(MemdescError, match="cannot be written: No space left on device"):
+                reorder.save(tmp_path / name, larger)
+            assert np.array_equal(reorder.load(tmp_path / name).numpy(), older.numpy())
         assert len(list(tmp_path.iterdir())) == 2
     finally:
-        subprocess.run(["umount", str(tmp_path)], check=True)
-
-
-def test_a_descriptor_of_a_terabyte_is_refused_without_reading_it(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", np.ones(3))
-    with (tmp_path / "x.npy.json").open("wb") as file:
-        file.truncate(2**40)  # takes no place on disk
-    with pytest.raises(MemdescError, match=r"json' has more than 1048576 bytes"):
-        reorder.load(tmp_path / "x.npy")
+        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
 
 
 def test_a_path_that_leads_through_a_file_is_refused(tmp_path: Path) -> None:
@@ -190,11 +223,41 @@ def test_a_path_that_leads_through_a_file_is_refused(tmp_path: Path) -> None:
         reorder.load(tmp_path / "x" / "y.npy")
 
 
-def test_the_state_of_a_file_changes_when_another_takes_its_name(tmp_path: Path) -> None:
+def test_a_pipe_that_takes_the_place_of_a_file_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    was_file = (tmp_path / "file").stat()
+    monkeypatch.setattr(Path, "stat", lambda *_: was_file)
+    with (
+        pytest.raises(MemdescError, match="cannot be read: it is a folder or a device"),
+        open_file(tmp_path / "pipe"),
+    ):
+        pass
+
+
+def test_a_small_file_is_read_if_it_exists_and_is_small(tmp_path: Path) -> None:
     file = tmp_path / "x"
-    assert state_of(file) is None
-    write_files({file: lambda file: file.write(b"a")})
-    state = state_of(file)
-    assert state_of(file) == state is not None
-    write_files({file: lambda file: file.write(b"b")})
-    assert state_of(file) != state
+    assert read_if_exists(file, 3) is None
+    assert read_if_exists(tmp_path / ("x" * 300), 3) is None
+    file.write_bytes(b"abc")
+    assert read_if_exists(file, 3) == b"abc"
+    file.write_bytes(b"abcd")
+    with pytest.raises(MemdescError, match="x' has more than 3 bytes"):
+        read_if_exists(file, 3)
+    (tmp_path / "link").symlink_to(tmp_path / "none")
+    with pytest.raises(MemdescError, match="link' cannot be read: No such file"):
+        read_if_exists(tmp_path / "link", 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (OSError("half"), "half"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_the_reason_is_what_the_system_or_python_says(error: OSError, reason: str) -> None:
+    assert reason_of(error) == reason

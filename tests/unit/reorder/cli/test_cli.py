@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def tensor(tmp_path: Path) -> tuple[str, str]:
     """A saved array, and where its reorder goes."""
     np.save(tmp_path / "in.npy", np.random.default_rng(0).random((2, 17, 5, 4), np.float32))
-    return str(tmp_path / "in.npy"), str(tmp_path / "out.npy")
+    return str(tmp_path / "in.npy"), str(tmp_path / "out.npz")
 
 
 def facts(capsys: CaptureFixture[str], *arguments: str) -> dict[str, object]:
@@ -166,11 +166,11 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(
     assert "'none.npy' cannot be read: No such file" in refusal(
         capsys, "reorder", "none.npy", target, "--to", "nhwc"
     )
-    assert "no descriptor beside it" in refusal(capsys, "check", source)
+    assert "nothing says what is padding" in refusal(capsys, "check", source)
     assert "threads must be" in refusal(
         capsys, "reorder", source, target, "--to", "nhwc", "--threads", "0"
     )
-    assert "holds float32, not s32" in refusal(
+    assert "holds f32, not s32" in refusal(
         capsys, "reorder", source, target, "--to", "nhwc", "--dtype", "s32"
     )
     assert "--scale 'x' is neither a number nor FILE.npy:MASK" in refusal(
@@ -179,7 +179,7 @@ def test_bad_input_is_one_line_on_stderr_and_exit_code_2(
     assert "scales are finite and not 0" in refusal(
         capsys, "reorder", source, target, "--to", "nhwc", "--scale", "0"
     )
-    assert "--beta adds to what" in refusal(
+    assert "but dst and dtype ask for" in refusal(
         capsys, "reorder", source, source, "--to", "nhwc", "--beta", "1"
     )
     facts(capsys, "reorder", source, target, "--to", "nChw16c")

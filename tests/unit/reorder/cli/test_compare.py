@@ -140,7 +140,7 @@ def packings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     q = np.random.default_rng(0).integers(0, 16, (128, 64), np.uint8)
     for name in ("gptq", "awq", "marlin"):
         packed = reorder.reorder(q, name, dtype="u4")
-        reorder.save(f"{name}.npy", packed)
+        reorder.save(f"{name}.safetensors", packed)
         words = packed.data.view(np.int32).reshape(16 if name == "gptq" else 8, -1)
         np.save(f"{name}_words.npy", words)
         np.savez(f"{name}.npz", up=words)
@@ -153,13 +153,22 @@ def test_packings_of_the_same_numbers_are_equal(
 ) -> None:
     a, b = pair
     assert packings is None
-    assert main(["compare", f"{a}.npy", f"{b}.npy"]) == 0
+    assert main(["compare", f"{a}.safetensors", f"{b}.safetensors"]) == 0
     layouts = [f"--layout-{side}=u4:{name}:128x64" for side, name in zip("ab", pair, strict=True)]
     assert main(["compare", f"{a}_words.npy", f"{b}_words.npy", *layouts]) == 0
-    assert main(["compare", f"{a}.npz:up", f"{b}.npy", layouts[0]]) == 0
-    assert main(["compare", f"{a}.npy", "plain.npy", layouts[0]]) == 0
+    assert main(["compare", f"{a}.npz:up", f"{b}.safetensors", layouts[0]]) == 0
+    assert main(["compare", f"{a}.safetensors", "plain.npy", layouts[0]]) == 0
     assert (
-        main(["compare", f"{a}.npy", f"{b}.npy", layouts[0], layouts[0].replace("-a", "-b")]) == 1
+        main(
+            [
+                "compare",
+                f"{a}.safetensors",
+                f"{b}.safetensors",
+                layouts[0],
+                layouts[0].replace("-a", "-b"),
+            ]
+        )
+        == 1
     )
     capsys.readouterr()
     assert main(["compare", f"{a}_words.npy", "plain.npy"]) == 2

@@ -103,21 +103,21 @@ def test_commands_on_one_tensor_say_that_codes_are_codes(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     layer, _ = gptq_layer()
-    reorder.save_archive("x.npz", {f"fc.{name}": array for name, array in layer.items()})
+    reorder.save("x.npz", {f"fc.{name}": array for name, array in layer.items()})
     assert main(["compare", "x.npz:fc.qweight", "x.npz:fc.qweight"]) == 0
     said = (
         "fc.qweight holds codes: fc.scales, fc.qzeros turn them into numbers, and are not applied"
     )
     assert said in capsys.readouterr().out
-    assert main(["reorder", "x.npz:fc.qweight", "y.npy", "--to", "ba"]) == 0
+    assert main(["reorder", "x.npz:fc.qweight", "y.npz", "--to", "ba"]) == 0
     assert said in capsys.readouterr().out
-    assert main(["reorder", "x.npz:fc.scales", "y.npy", "--to", "ba"]) == 0
+    assert main(["reorder", "x.npz:fc.scales", "y.npz", "--to", "ba"]) == 0
     assert "holds codes" not in capsys.readouterr().out
     layer["qweight"].tofile("dump.bin")
     what = ["--dims", "128x256", "--dtype", "u4"]
-    assert main(["decode", "dump.bin", "z.npy", "--format", "gptq", *what]) == 0
+    assert main(["decode", "dump.bin", "z.npz", "--format", "gptq", *what]) == 0
     assert "gptq packs codes: scales and zero points turn them" in capsys.readouterr().out
-    assert main(["decode", "dump.bin", "z.npy", "--format", "ab", *what]) == 0
+    assert main(["decode", "dump.bin", "z.npz", "--format", "ab", *what]) == 0
     assert "packs codes" not in capsys.readouterr().out
 
 

@@ -87,8 +87,8 @@ def test_each_tensor_of_a_set_is_plain_or_packed(
         "c": plain["a"],
         "e": plain["d"],
     }
-    reorder.save_archive(tmp_path / "packed.npz", packed)
-    reorder.save_archive(tmp_path / "plain.npz", plain)
+    reorder.save(tmp_path / "packed.npz", packed)
+    reorder.save(tmp_path / "plain.npz", plain)
     one = [f"{tmp_path / 'packed.npz'}:a", "--like", f"{tmp_path / 'plain.npz'}:a"]
     assert facts(capsys, *one)["verdict"].endswith("(marlin)")
     arguments = [str(tmp_path / "packed.npz"), "--like", str(tmp_path / "plain.npz")]
@@ -115,8 +115,8 @@ def test_a_saved_tensor_is_identified_by_its_bytes(
 ) -> None:
     x = np.random.default_rng(0).random((2, 17, 5, 4), np.float32)
     np.save(tmp_path / "x.npy", x)
-    reorder.save(tmp_path / "packed.npy", reorder.reorder(x, "nChw8c"))
-    found = facts(capsys, str(tmp_path / "packed.npy"), "--like", str(tmp_path / "x.npy"))
+    reorder.save(tmp_path / "packed.safetensors", reorder.reorder(x, "nChw8c"))
+    found = facts(capsys, str(tmp_path / "packed.safetensors"), "--like", str(tmp_path / "x.npy"))
     assert "nChw8c" in {name["text"] for name in found["layouts"][0]["names"]}
 
 
@@ -135,8 +135,8 @@ def test_a_saved_tensor_is_identified_by_its_bytes(
         (["dump.bin", "--like", "pipe"], "'pipe' cannot be read: it is a folder or a device"),
         ([".", "--dims", "2"], "'.' cannot be read: "),
         (["q.npy", "--dims", "2", "--offset", "8"], "--offset 8 is for files of raw bytes"),
-        (["q.npz", "--dims", "2"], "'q.npz' has 2 tensors; add one as q.npz:NAME, of a, b"),
-        (["q.npz", "--like", "q.npy"], "'q.npz' has 2 tensors; add one as q.npz:NAME, of a, b"),
+        (["q.npz", "--dims", "2"], "'q.npz' has 2 tensors: a, b; "),
+        (["q.npz", "--like", "q.npy"], "'q.npz' has 2 tensors: a, b; "),
         (["q.npz", "--like", "r.npz"], "'q.npz' and 'r.npz' have no tensor of the same name"),
     ],
 )

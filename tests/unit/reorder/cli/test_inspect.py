@@ -95,7 +95,7 @@ def test_tensors_are_filtered_and_sorted(model: Path, capsys: CaptureFixture[str
 
 def test_several_files_are_one_table(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     np.save(tmp_path / "a.npy", np.zeros((2, 3)))
-    reorder.save_archive(tmp_path / "b.npz", {"b": np.zeros(3)})
+    reorder.save(tmp_path / "b.npz", {"b": np.zeros(3)})
     assert main(["inspect", str(tmp_path / "a.npy"), str(tmp_path / "b.npz")]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "name  dims  dtype  layout  bytes  padding",

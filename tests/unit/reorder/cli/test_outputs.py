@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from memdesc import MemdescError
+from memdesc import MemdescError, image_desc
 from reorder import load, reorder, save
 from reorder.bench.cases import parse_cases
 from reorder.cli.command import bytes_of
@@ -28,31 +28,28 @@ def folder(tmp_path: Path, monkeypatch: MonkeyPatch) -> Path:
     """A folder with tensors of each kind, which is the current one."""
     monkeypatch.chdir(tmp_path)
     np.save("x.npy", X)
-    save("b.npy", reorder(X, "nChw8c"))
+    save("b.npz", reorder(X, "nChw8c"))
     np.savez("z.npz", a=X, b=X)
     X.tofile("raw.bin")
-    X.tofile("raw.json")
-    (tmp_path / "link").symlink_to("raw.bin")
+    for name in ("link", "link.npy"):
+        (tmp_path / name).symlink_to("raw.bin")
     return tmp_path
 
 
 @pytest.mark.parametrize(
     "command",
     [
-        ("decode", "raw.bin", "raw.bin", *RAW),
-        ("decode", "raw.bin", "link", *RAW),
-        ("decode", "raw.json", "raw", *RAW),
-        ("decode", "raw.bin", "b.npy.json", *RAW),
-        ("reorder", "b.npy", "b.npy.json", "--to", "nhwc"),
-        ("reorder", "x.npy", "x.npy.json", "--to", "nhwc"),
-        ("reorder", "x.npy", "b.npy.json", "--to", "nhwc"),
+        ("decode", "raw.bin", "raw.bin", "--raw", *RAW),
+        ("decode", "raw.bin", "link", "--raw", *RAW),
+        ("decode", "raw.bin", "link.npy", *RAW),
+        ("reorder", "b.npz", "b.npz", "--to", "nhwc"),
+        ("reorder", "x.npy", "x.npy", "--to", "nhwc", "--raw"),
         ("reorder", "z.npz:a", "z.npz", "--to", "nhwc"),
-        ("pack", "b.npy", "b.npy.json", "--as", "in_out_channel"),
         ("pack", "z.npz:a", "z.npz", "--as", "in_out_channel"),
-        ("unpack", "b.npy", "b.npy.json", "--to", "nhwc"),
+        ("unpack", "b.npz", "b.npz", "--to", "nhwc"),
         (
-            *("unpack", "raw.json", "raw", "--as", "in_out_channel", "--dims", "2x17x5x4"),
-            *("--dtype", "f32"),
+            *("unpack", "raw.bin", "link", "--as", "in_out_channel", "--dims", "2x17x5x4"),
+            *("--dtype", "f32", "--raw"),
         ),
     ],
     ids=" ".join,
@@ -62,20 +59,62 @@ def test_an_output_that_replaces_what_is_read_is_refused(
 ) -> None:
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     said = refusal(capsys, *command)
-    assert "would replace" in said
-    assert "name another file" in said
+    assert "would replace" in said or "would hold raw bytes" in said
+    assert "name another file" in said or "call it a .bin" in said
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_a_npy_is_replaced_together_with_its_descriptor(
+def test_a_npy_is_replaced_by_what_is_made_of_it(folder: Path, capsys: CaptureFixture[str]) -> None:
+    del folder
+    facts(
+        capsys, "reorder", "x.npy", "x.npy", "--to", "plain", "--to-dtype", "s8", "--from", "dcba"
+    )
+    assert load("x.npy").desc.dims == X.shape[::-1]
+
+
+@pytest.mark.parametrize("name", ["o", "o.bin", "o.gguf", "raw", "o.npy.json"])
+def test_an_output_whose_name_says_no_format_is_refused(
+    folder: Path, capsys: CaptureFixture[str], name: str
+) -> None:
+    before = {path.name for path in folder.iterdir()}
+    for command in (
+        ("decode", "raw.bin", name, *RAW),
+        ("reorder", "x.npy", name, "--to", "nhwc"),
+        ("pack", "x.npy", name, "--as", "in_out_channel"),
+        ("unpack", "x.npy", name, "--as", "in_out_channel", "--dims", "2x17x5x4"),
+    ):
+        assert "ends neither in .safetensors nor in .npz" in refusal(capsys, *command)
+    assert {path.name for path in folder.iterdir()} == before
+
+
+def test_what_numpy_has_no_arrays_of_is_refused_with_the_ways_out(
     folder: Path, capsys: CaptureFixture[str]
 ) -> None:
-    del folder
-    for path in ("x.npy", "b.npy"):
-        facts(capsys, "reorder", path, path, "--to", "nhwc")
-        found = load(path, verify=True)
-        assert not isinstance(found, np.ndarray)
-        assert np.array_equal(found.numpy(), X)
+    before = {path.name for path in folder.iterdir()}
+    for command in (
+        ("reorder", "x.npy", "o.npy", "--to", "nChw16c"),
+        ("reorder", "x.npy", "o.npy", "--to", "nhwc"),
+        ("reorder", "x.npy", "o.npy", "--to", "nhwc", "--max-bytes", "4KiB"),
+        ("reorder", "x.npy", "o.npy", "--to", "plain", "--to-dtype", "bf16"),
+        ("pack", "x.npy", "o.npy", "--as", "in_out_channel"),
+        ("decode", "raw.bin", "o.npy", "--format=abcd", "--dims=2x17x5x8", "--dtype=bf16"),
+    ):
+        said = refusal(capsys, *command)
+        assert "has no place for" in said
+        assert "Write a .safetensors or a .npz" in said
+        assert "--raw" in said
+    assert {path.name for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("limit", ["1GiB", "4KiB"])
+def test_raw_bytes_are_those_that_a_kernel_takes(
+    folder: Path, capsys: CaptureFixture[str], limit: str
+) -> None:
+    arguments = ("reorder", "x.npy", "o.bin", "--to", "nChw16c", "--raw", "--max-bytes", limit)
+    assert facts(capsys, *arguments)["wrote"] == "o.bin"
+    assert (folder / "o.bin").read_bytes() == reorder(X, "nChw16c").data.tobytes()
+    facts(capsys, "decode", "o.bin", "o.npy", "--format=nChw16c", "--dims=2x17x5x4", "--dtype=f32")
+    assert np.array_equal(np.load("o.npy"), X)
 
 
 @pytest.mark.parametrize(
@@ -96,8 +135,8 @@ def test_cases_whose_dims_are_no_sizes_are_refused(word: str) -> None:
     "command",
     [
         ("match", "--dims=2x3", "--strides=3x1", f"--inner={'9' * 5000}b"),
-        ("pack", "x.npy", "o.npy", "--as=in_out_channel", f"--max-size={'9' * 5000}x1"),
-        ("pack", "x.npy", "o.npy", "--as=in_out_channel", "--max-size=²x1"),
+        ("pack", "x.npy", "o.npz", "--as=in_out_channel", f"--max-size={'9' * 5000}x1"),
+        ("pack", "x.npy", "o.npz", "--as=in_out_channel", "--max-size=²x1"),
         ("show", "nchw", "9" * 5000),
         ("show", "nchw", "1," * 5000 + "1"),
         ("convert", "z.npz", "o.npz", "--rules=a\0b"),
@@ -144,8 +183,9 @@ def test_unpack_says_where_pixels_are_not_those_of_an_image_of_these_dims(
     folder: Path, capsys: CaptureFixture[str]
 ) -> None:
     np.save(folder / "c20.npy", np.random.default_rng(0).random((2, 20, 5, 4), np.float32))
-    facts(capsys, "pack", "c20.npy", "image.npy", "--as", "in_out_channel")
-    pixels = np.load("image.npy")
+    facts(capsys, "pack", "c20.npy", "image.bin", "--as", "in_out_channel", "--raw")
+    image = image_desc((2, 20, 5, 4), "f32", "in_out_channel")
+    pixels = np.fromfile("image.bin", np.float32).reshape(image.height, image.width, 4)
     np.save("pixels.npy", pixels)
     pixels.tofile("pixels.bin")
     known = ("o.npy", "--as", "in_out_channel", "--dims")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 import subprocess
@@ -30,12 +29,6 @@ def _run(*arguments: object, limit: str = "16KiB") -> None:
     assert main(["reorder", *map(str, arguments), "--max-bytes", limit, "--json"]) == 0
 
 
-def _is_same(path: Path, other: Path) -> bool:
-    """Whether two files are equal, and their descriptors."""
-    texts = [json.loads(Path(f"{file}.json").read_text()) for file in (path, other)]
-    return path.read_bytes() == other.read_bytes() and texts[0] == texts[1]
-
-
 @pytest.mark.parametrize(
     ("tag", "options", "kind"),
     [
@@ -56,10 +49,13 @@ def test_the_file_is_the_one_that_is_written_at_once(
     np.save("in.npy", (_ARRAY * 50).astype(kind))
     scales = 10 if "nhwc" in options else 40
     np.save("scales.npy", np.linspace(0.3, 0.9, scales, dtype=np.float32))
-    for out, limit in (("pieces.npy", "16KiB"), ("once.npy", "1GiB")):
-        _run("in.npy", out, "--to", tag, *options, limit=limit)
-    assert _is_same(Path("pieces.npy"), Path("once.npy"))
-    assert isinstance(reorder.load("pieces.npy", verify=True), reorder.Memory)
+    for ending in (".safetensors", ".npz", ".bin"):
+        pieces, once = Path(f"pieces{ending}"), Path(f"once{ending}")
+        more = ("--raw",) if ending == ".bin" else ()
+        for out, limit in ((pieces, "16KiB"), (once, "1GiB")):
+            _run("in.npy", out, "--to", tag, *options, *more, limit=limit)
+        assert pieces.read_bytes() == once.read_bytes()
+    assert np.array_equal(reorder.load("pieces.npz").data, np.fromfile("pieces.bin", np.uint8))
     assert not [*tmp_path.glob(".*")]
 
 
@@ -70,22 +66,21 @@ def test_blocked_arrays_described_files_and_members_of_archives_are_read_in_piec
     m = reorder.reorder(_ARRAY, "nChw8c")
     np.save("blocks.npy", m.blocks())
     np.save("fortran.npy", np.asfortranarray(_ARRAY))
-    reorder.save("saved.npy", m)
-    reorder.save_archive("x.npz", {"x": m, "other": np.zeros(3)})
+    reorder.save("saved.safetensors", m)
+    reorder.save("x.npz", {"x": m, "other": np.zeros(3)})
     np.savez_compressed("packed.npz", x=_ARRAY)
-    reorder.save("wanted.npy", reorder.reorder(_ARRAY, "nhwc"))
+    reorder.save("wanted.npz", reorder.reorder(_ARRAY, "nhwc"))
     for source in (
         ("blocks.npy", "--from", "nChw8c"),
         ("fortran.npy",),
-        ("saved.npy",),
-        ("saved.npy", "--from", "nChw8c"),
+        ("saved.safetensors",),
+        ("saved.safetensors", "--from", "nChw8c"),
         ("x.npz:x",),
         ("packed.npz",),
     ):
-        Path("out.npy").unlink(missing_ok=True)
-        Path("out.npy.json").unlink(missing_ok=True)
-        _run(source[0], "out.npy", "--to", "nhwc", *source[1:])
-        assert _is_same(Path("out.npy"), Path("wanted.npy")), source
+        Path("out.npz").unlink(missing_ok=True)
+        _run(source[0], "out.npz", "--to", "nhwc", *source[1:])
+        assert Path("out.npz").read_bytes() == Path("wanted.npz").read_bytes(), source
 
 
 def test_a_file_is_reordered_over_itself_and_over_others(
@@ -95,13 +90,9 @@ def test_a_file_is_reordered_over_itself_and_over_others(
     np.save("x.npy", _ARRAY)
     Path("link.npy").symlink_to("x.npy")
     for name in ("x.npy", "link.npy"):
-        for tag in ("nChw16c", "nhwc"):
+        for tag in ("dcba", "plain"):
             _run(name, name, "--to", tag)
-            found = reorder.load(name, verify=True)
-            assert isinstance(found, reorder.Memory)
-            assert (found.numpy() == _ARRAY).all()
-        Path("x.npy.json").unlink(missing_ok=True)
-        np.save("x.npy", _ARRAY)
+            assert (reorder.load(name).numpy() == _ARRAY).all()
     assert Path("link.npy").is_symlink()
 
 
@@ -115,10 +106,10 @@ def test_what_cannot_be_done_leaves_nothing(
         (("--to", "nChw16c", "--max-bytes", "none"), "not a size above 0"),
         (("--to", "nChw16c", "--max-bytes", "1KiB", "--threads", "0"), "must be 1 or more"),
         (("--to", "abc", "--max-bytes", "1KiB"), "3"),
-        (("--to", "nchw", "--dtype", "s8", "--max-bytes", "1KiB"), "float32, not s8"),
+        (("--to", "nchw", "--dtype", "s8", "--max-bytes", "1KiB"), "f32, not s8"),
         (("--to", "nchw", "--from", "nChw8c", "--max-bytes", "1KiB"), "5 axes"),
     ):
-        assert main(["reorder", "x.npy", "out.npy", *arguments]) == 2
+        assert main(["reorder", "x.npy", "out.npz", *arguments]) == 2
         assert re.search(reason, capsys.readouterr().err)
         assert sorted(file.name for file in tmp_path.iterdir()) == ["x.npy"]
 
@@ -139,7 +130,7 @@ sys.exit(code)
     ("mebibytes", "limit"), [(120, 16), pytest.param(4096, 1024, marks=pytest.mark.campaign)]
 )
 def test_memory_is_bounded(tmp_path: Path, mebibytes: int, limit: int) -> None:
-    path, out = tmp_path / "x.npy", tmp_path / "y.npy"
+    path, out = tmp_path / "x.npy", tmp_path / "y.safetensors"
     rows = mebibytes * 8
     # a sparse file: zeros take no room
     header = np.lib.format.open_memmap(path, "w+", np.float32, (rows, 64, 16, 32))
@@ -158,14 +149,13 @@ def test_memory_is_bounded(tmp_path: Path, mebibytes: int, limit: int) -> None:
     sys.stdout.write(f"{mebibytes} MiB with --max-bytes {limit}MiB: {peak:.0f} MiB at the most\n")
     assert peak < limit + 300
     found = reorder.load(out, mmap=True)
-    assert isinstance(found, reorder.Memory)
     assert (found[5, 7] == header[5, 7]).all()
 
 
 @pytest.mark.campaign
 def test_fifty_killed_processes_leave_whole_files(tmp_path: Path) -> None:
     x = np.random.default_rng(0).random((32, 64, 48, 48), np.float32)
-    path, out = tmp_path / "in.npy", tmp_path / "out.npy"
+    path, out = tmp_path / "in.npy", tmp_path / "out.safetensors"
     np.save(path, x)
     last = reorder.reorder(x, "nhwc").desc
     reorder.save(out, reorder.reorder(x, "nhwc"))
@@ -188,11 +178,10 @@ def test_fifty_killed_processes_leave_whole_files(tmp_path: Path) -> None:
                 whole = time.monotonic() - start
             time.sleep(chance.random() * 1.2 * whole)
             running.kill()
-        memory = reorder.load(out, verify=True)
-        assert isinstance(memory, reorder.Memory)
+        memory = reorder.load(out)
         assert (memory.numpy() == x).all()
         found["older" if memory.desc == last else "newer"] += 1
         last = memory.desc
     sys.stdout.write(f"{found}\n")
     _run(path, out, "--to", "nchw")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.npy", "out.npy", "out.npy.json"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["in.npy", "out.safetensors"]

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from reorder import Memory, load, reorder, save, save_archive
+from reorder import load, reorder, save
 from reorder.cli import main
 
 if TYPE_CHECKING:
@@ -38,18 +38,16 @@ def model(tmp_path: Path) -> str:
     dirty.data.view(np.float32)[[324, 325, 959]] = 1
     half = reorder(X.astype(ml_dtypes.bfloat16), "nhwc")
     path = str(tmp_path / "model.npz")
-    save_archive(path, {"a.weight": dirty, "b": half, "c": X[0, 0]})
+    save(path, {"a.weight": dirty, "b": half, "c": X[0, 0]})
     return path
 
 
 def test_a_tensor_of_an_archive_is_read_by_its_name(
     model: str, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
-    out = str(tmp_path / "out.npy")
+    out = str(tmp_path / "out.safetensors")
     facts(capsys, "reorder", f"{model}:b", out, "--to", "nchw")
-    memory = load(out)
-    assert isinstance(memory, Memory)
-    assert np.array_equal(memory.numpy(), X.astype(ml_dtypes.bfloat16))
+    assert np.array_equal(load(out).numpy(), X.astype(ml_dtypes.bfloat16))
     packed = facts(capsys, "pack", f"{model}:a.weight", out, "--as", "in_out_channel")
     assert packed["dims"] == list(X.shape)
     facts(capsys, "reorder", f"{model}:b", out, "--to", "nchw", "--dtype", "bf16")
@@ -71,13 +69,14 @@ def test_an_archive_of_one_tensor_needs_no_name(
 
 
 def test_which_tensor_is_meant_must_be_said(model: str, capsys: CaptureFixture[str]) -> None:
-    assert "has 3 tensors; add one as" in refusal(capsys, "reorder", model, "o", "--to", "ab")
-    assert "of a.weight, b, c" in refusal(capsys, "reorder", model, "o", "--to", "ab")
+    said = refusal(capsys, "reorder", model, "o.npz", "--to", "ab")
+    assert "has 3 tensors: a.weight, b, c; " in said
+    assert "commands take one as FILE:NAME" in said
     assert "has no tensor 'd'; it has 3: a.weight, b, c" in refusal(capsys, "check", f"{model}:d")
     np.savez(model, **{f"t{k}": X for k in range(10)})  # type: ignore[arg-type] # names of arrays
-    assert "t7 and 2 more" in refusal(capsys, "reorder", model, "o", "--to", "ab")
+    assert "t7 and 2 more" in refusal(capsys, "reorder", model, "o.npz", "--to", "ab")
     np.savez(model)
-    assert "has 0 tensors; add one as" in refusal(capsys, "pack", model, "o", "--as", "argument")
+    assert "has no tensors" in refusal(capsys, "pack", model, "o.npz", "--as", "argument")
 
 
 def test_check_counts_and_lists_what_is_not_zero(
@@ -94,11 +93,12 @@ def test_check_counts_and_lists_what_is_not_zero(
     ]
     assert (found["tensors"][0]["not_zero"], found["tensors"][0]["places"]) == (3, places)
     assert facts(capsys, "check", f"{model}:b")["zero"] is True
-    path = str(tmp_path / "x.npy")
+    path = str(tmp_path / "x.safetensors")
     dirty = reorder(X, "nChw8c")
     dirty.data[-1] = 1
     save(path, dirty)
-    assert facts(capsys, "check", path, "--limit", "0", code=1)["places"] == []
+    (checked,) = facts(capsys, "check", path, "--limit", "0", code=1)["tensors"]
+    assert checked["places"] == []
     assert main(["check", path]) == 1
     assert "index (1, 23, 4, 3), byte 3836, bits 0x1000000" in capsys.readouterr().out
     assert main(["check", model]) == 1
@@ -118,7 +118,7 @@ def test_pickles_are_not_read_and_the_way_out_is_named(
         for command in (("check", str(path)), ("reorder", str(path), "o.npy", "--to", "ab")):
             said = refusal(capsys, *command)
             assert kind in said
-            assert "reorder.save_archive('x.npz', torch.load(path, weights_only=True))" in said
+            assert "reorder.save('x.safetensors', torch.load(path, weights_only=True))" in said
 
 
 def test_files_that_may_hold_raw_bytes_are_refused_with_the_command_that_reads_them(
@@ -139,5 +139,5 @@ def test_files_that_may_hold_raw_bytes_are_refused_with_the_command_that_reads_t
 def test_a_damaged_archive_is_refused(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     path = tmp_path / "x.npz"
     path.write_bytes(b"PK\x03\x04 and nothing else")
-    assert "is no .npz file, or a damaged one" in refusal(capsys, "check", str(path))
+    assert "is not a .npz file, or a damaged one" in refusal(capsys, "check", str(path))
     assert "cannot be read" in refusal(capsys, "check", str(tmp_path / "none.npz:x"))

@@ -99,9 +99,8 @@ def test_compensated_weights_are_saved_and_loaded_and_have_none_without_extra(
 ) -> None:
     desc = memory_desc((3, 5), "s8", "ab").with_extra(Extra(asymmetric_mask=1))
     memory = reorder.reorder(np.arange(15, dtype=np.int8).reshape(3, 5), desc)
-    reorder.save(tmp_path / "w.npy", memory)
-    again = reorder.load(tmp_path / "w.npy")
-    assert isinstance(again, reorder.Memory)
+    reorder.save(tmp_path / "w.npz", memory)
+    again = reorder.load(tmp_path / "w.npz")
     assert again.desc == desc
     assert again.compensation()["asymmetric"].tolist() == [-10, -35, -60]
     assert reorder.reorder(again, "ab").compensation() == {}

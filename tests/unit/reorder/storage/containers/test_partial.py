@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from memdesc.staging import try_lock
 from reorder.storage.containers.partial import (
     InUseError,
     Partial,
@@ -22,6 +21,7 @@ from reorder.storage.containers.partial import (
     partial_folder,
     remove_left,
     reserve,
+    try_lock,
 )
 from reorder.storage.containers.plan import Tensor
 from reorder.storage.containers.table import plan_file

@@ -129,17 +129,17 @@ def test_pieces_are_written_in_any_order(tmp_path: Path) -> None:
         (b'{"\\ud800": {"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', bytes(8), "the name"),
         ({"__metadata__": {"memdesc.b": "{}"}, "a": _tensor()}, bytes(8), "does not have"),
         ({"__metadata__": {"memdesc.a": "{}"}, "a": _tensor()}, bytes(8), "the key 'schema'"),
-        ({"__metadata__": {"memdesc.a": "[" * 9999}, "a": _tensor()}, bytes(8), "no descriptor"),
+        ({"__metadata__": {"memdesc.a": "[" * 9999}, "a": _tensor()}, bytes(8), "not a descriptor"),
         *(
             ({"__metadata__": {"memdesc.a": text}, "a": _tensor()}, bytes(8), reason)
             for text, reason in (
                 ('{"schema": 1, "record": "awq", "dims": [128, 8]}', "of several tensors"),
                 ('{"schema": 2, "record": "q4_0", "dims": [32]}', "of schema 1"),
-                ('{"schema": 1, "record": "q4_0", "options": {"dims": 1}}', "of schema 1"),
-                ('{"schema": 1, "record": "q4_0", "options": 1}', "of schema 1"),
+                ('{"schema": 1, "record": "q4_0", "options": {"dims": 1}}', "options of a record"),
+                ('{"schema": 1, "record": "q4_0", "options": 1}', "options of a record"),
                 ('{"schema": 1, "record": "q4_0"}', "dims"),
                 ('{"schema": 1, "record": "q4_0", "dims": [32], "options": {"a": 1}}', "option"),
-                ('{"schema": 1, "record": 1, "dims": [32]}', "named by a string"),
+                ('{"schema": 1, "record": 1, "dims": [32]}', "called by a string"),
                 ("1" * 2**21, "characters"),
             )
         ),

@@ -236,13 +236,13 @@ def test_names_may_have_any_character_and_almost_any_length(tmp_path: Path) -> N
 
 
 def test_a_file_beside_the_target_is_not_replaced_either(tmp_path: Path) -> None:
-    (tmp_path / "x.npy.json").write_text("mine")
-    files = plan_file(tmp_path / "x.npy", [_TENSOR], {})
-    with pytest.raises(MemdescError, match=r"x\.npy\.json' exists"):
-        Writer(tmp_path / "x.npy", files)
-    assert (tmp_path / "x.npy.json").read_text() == "mine"
+    (tmp_path / "x.data").write_text("mine")
+    files = _two_files()
+    with pytest.raises(MemdescError, match=r"x\.data' exists"):
+        Writer(tmp_path / "x", files)
+    assert (tmp_path / "x.data").read_text() == "mine"
     # nothing is left of a writer that wrote nothing
-    assert _names(tmp_path) == {"x.npy.json"}
+    assert _names(tmp_path) == {"x.data"}
 
 
 def test_files_beside_a_folder_are_not_its_own(tmp_path: Path) -> None:
@@ -255,19 +255,29 @@ def test_files_beside_a_folder_are_not_its_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_folder", [False, True])
-def test_what_completes_a_file_is_told_its_final_name(tmp_path: Path, *, is_folder: bool) -> None:
-    seen: list[tuple[Path, Path]] = []
-    file = PlannedFile("x", 10, (), {"x": Span(0, 10)}, lambda *paths: seen.append(paths))
+def test_what_completes_a_file_gets_it_before_it_has_its_name(
+    tmp_path: Path, *, is_folder: bool
+) -> None:
+    seen: list[Path] = []
+    file = PlannedFile("x", 10, (), {"x": Span(0, 10)}, seen.append)
     target = tmp_path / ("model" if is_folder else "x")
     with Writer(target, [file], is_folder=is_folder) as writer:
         writer.finish()
-    assert seen == [(partial_folder(target) / "files" / "x", target / "x" if is_folder else target)]
+    assert seen == [partial_folder(target) / "files" / "x"]
+
+
+def _two_files() -> list[PlannedFile]:
+    """Return the plan of an output of two files, of which the second is the target."""
+    return [
+        PlannedFile("x.data", 10, (), {_TENSOR.name: Span(0, 10)}),
+        PlannedFile("x", 4, ((0, b"head"),), {}),
+    ]
 
 
 def _ended_between_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Writer:
-    """End a writer of an array whose descriptor has its name already."""
-    target = folder / "x.npy"
-    writer = Writer(target, plan_file(target, [_TENSOR], {}))
+    """End a writer whose first file has its name already, and the target has not."""
+    target = folder / "x"
+    writer = Writer(target, _two_files())
     replace = os.replace
 
     def end_at_target(name: str, to: Path, **folders: int) -> None:
@@ -280,33 +290,33 @@ def _ended_between_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Write
         with pytest.raises(KeyboardInterrupt):
             writer.finish()
     assert not target.exists()
-    assert (folder / "x.npy.json").exists()
+    assert (folder / "x.data").exists()
     return writer
 
 
-def test_an_array_that_ended_between_its_two_names_is_resumed(
+def test_an_output_that_ended_between_its_two_names_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = _ended_between_names(tmp_path, monkeypatch).target
-    files = plan_file(target, [_TENSOR], {})
-    with pytest.raises(MemdescError, match=r"x\.npy\.json' exists"):
+    files = _two_files()
+    with pytest.raises(MemdescError, match=r"x\.data' exists"):
         Writer(target, files)
     with Writer(target, files, resume=True) as writer:
         assert writer.is_resumed
-        assert not (tmp_path / "x.npy.json").exists()
+        assert not (tmp_path / "x.data").exists()
         writer.finish()
-    assert _names(tmp_path) == {"x.npy", "x.npy.json"}
+    assert _names(tmp_path) == {"x", "x.data"}
 
 
-def test_a_descriptor_that_somebody_makes_is_not_taken_for_one_of_ours(tmp_path: Path) -> None:
-    target = tmp_path / "x.npy"
-    files = plan_file(target, [_TENSOR], {})
+def test_a_file_that_somebody_makes_is_not_taken_for_one_of_ours(tmp_path: Path) -> None:
+    target = tmp_path / "x"
+    files = _two_files()
     with Writer(target, files):
         pass
-    (tmp_path / "x.npy.json").write_text("mine")
-    with pytest.raises(MemdescError, match=r"x\.npy\.json' exists"):
+    (tmp_path / "x.data").write_text("mine")
+    with pytest.raises(MemdescError, match=r"x\.data' exists"):
         check_target(target, files, is_folder=False, overwrite=False, resume=True)
-    assert (tmp_path / "x.npy.json").read_text() == "mine"
+    assert (tmp_path / "x.data").read_text() == "mine"
 
 
 def test_data_that_somebody_removes_between_the_names_are_written_again(tmp_path: Path) -> None:
@@ -404,11 +414,11 @@ def test_without_resume_what_has_its_name_stays_until_it_is_replaced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = _ended_between_names(tmp_path, monkeypatch).target
-    with Writer(target, plan_file(target, [_TENSOR], {}), overwrite=True) as writer:
+    with Writer(target, _two_files(), overwrite=True) as writer:
         writer.discard()
-    assert _names(tmp_path) == {"x.npy.json"}
-    with pytest.raises(MemdescError, match=r"x\.npy\.json' exists"):
-        Writer(target, plan_file(target, [_TENSOR], {}), resume=True)
+    assert _names(tmp_path) == {"x.data"}
+    with pytest.raises(MemdescError, match=r"x\.data' exists"):
+        Writer(target, _two_files(), resume=True)
 
 
 def test_files_that_would_be_lost_are_named(tmp_path: Path) -> None:

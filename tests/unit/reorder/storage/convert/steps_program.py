@@ -141,9 +141,7 @@ class Trial:
         # data that nothing refers to stays if the process ended before it was removed
         if any(not name.endswith(".data") for name in left):
             return f"{left} are left"
-        # generations of pairs differ
-        is_pair = self._name.endswith(".npy")
-        same = {name for name, data in self._wanted.items() if is_pair or after.get(name) == data}
+        same = {name for name, data in self._wanted.items() if after.get(name) == data}
         return (
             "" if value_of(self._target) == self._new and same == after.keys() - left else "other"
         )
