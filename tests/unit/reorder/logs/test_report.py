@@ -159,7 +159,7 @@ def test_a_logged_reorder_has_made_up_values_of_its_masks(attributes: str, words
 @pytest.mark.parametrize(
     ("src", "dst", "attributes", "why"),
     [
-        ("f32::opaque:::f0", "f32::blocked:ab::f0", "", "packed as oneDNN alone knows"),
+        ("f32::opaque:::f0", "f32::blocked:ab::f0", "", "only oneDNN knows its layout"),
         ("f32::blocked:*::f0", "f32::blocked:ab::f0", "", "known only at execution"),
         ("f32::blocked:ab::f0", "s8::blocked:ab::f0", "attr-scales:wei:0:f32", "of 'wei'"),
         ("f32::blocked:ab::f0", "s8::blocked:ab::f0", "attr-post-ops:eltwise_relu", "eltwise_relu"),

@@ -355,7 +355,7 @@ def test_a_file_of_holes_that_is_larger_than_the_memory_is_refused(tmp_path: Pat
             file.truncate(len(whole) + 2**43)
         except OSError:
             pytest.skip("the file system has no such files")
-    with pytest.raises(MemdescError, match="more memory than there is"):
+    with pytest.raises(MemdescError, match="more memory than is available"):
         load(path)
 
 
