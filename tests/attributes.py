@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -14,22 +15,26 @@ from tests.conversions import INTEGERS
 from tests.strategies import MAX_NELEMS, descs_of, dims
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from memdesc import MemoryDesc
 
 __all__ = ["attrs", "conversions"]
 
 _SCALES = (np.float32, np.float64, np.float16, ml_dtypes.bfloat16, ml_dtypes.float8_e8m0fnu)
 
+_ALL_PAIRS = tuple(product(DATA_TYPES, DATA_TYPES))
+
 
 @st.composite
 def conversions(
-    draw: st.DrawFn, max_nelems: int = MAX_NELEMS
+    draw: st.DrawFn, max_nelems: int = MAX_NELEMS, *, pairs: Sequence[tuple[str, str]] = _ALL_PAIRS
 ) -> tuple[MemoryDesc, MemoryDesc, Attr | None]:
-    """Draw two descriptors of any types, and attributes that fit them, or none."""
+    """Draw two descriptors of a pair of types, and attributes that fit them, or none."""
     sizes = draw(dims(1, 12, max(max_nelems // 8, 1)))
-    names = st.sampled_from(list(DATA_TYPES))
-    src = draw(descs_of(sizes, draw(names), max_nelems))
-    dst = draw(descs_of(sizes, draw(names), max_nelems, source=False))
+    from_type, to_type = draw(st.sampled_from(pairs))
+    src = draw(descs_of(sizes, from_type, max_nelems))
+    dst = draw(descs_of(sizes, to_type, max_nelems, source=False))
     return src, dst, draw(attrs(src, dst)) if draw(st.integers(0, 3)) else None
 
 

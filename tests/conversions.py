@@ -23,6 +23,7 @@ __all__ = [
     "IEEE",
     "INTEGERS",
     "ONLY_NAN",
+    "PAIRS",
     "every_code",
     "random_codes",
     "run",
@@ -50,6 +51,21 @@ FLOATS = {
 SIGNED_NAN = {"f8_e4m3": 0x7F, "f4_e2m1": 0x7}
 ONLY_NAN = {"f8_e5m2fnuz": 0x80, "f8_e4m3fnuz": 0x80}
 IEEE = [name for name in FLOATS if name not in SIGNED_NAN and name not in ONLY_NAN]
+# Pairs of types that between them read and write every type, in every working type: tests that vary
+# layouts, offsets and attributes draw from these, and so compile few kernels.
+PAIRS = [
+    *((name, "f32") for name in DATA_TYPES),
+    *(("f32", name) for name in DATA_TYPES if name != "f32"),
+    *(("f64", name) for name in DATA_TYPES if name != "f32"),
+    *(("s64", name) for name in ("f64", "u64", "s32", "u4", "f16", "f8_e4m3")),
+    *((name, "s64") for name in ("u64", "s8", "u4", "boolean")),
+    *(("u64", name) for name in ("f64", "u32")),
+    *((name, name) for name in ("s8", "s4", "f16", "f4_e2m1", "e8m0", "boolean")),
+    *(("s8", name) for name in ("u8", "s32", "bf16", "s4", "boolean")),
+    *((name, "s8") for name in ("u8", "s32", "bf16", "u4", "boolean")),
+    *(("s32", "u8"), ("u32", "s16"), ("u16", "s32"), ("s16", "u8"), ("u4", "s4"), ("f16", "u8")),
+    *(("bf16", "f16"), ("f8_e5m2", "f8_e4m3"), ("f4_e2m1", "bf16"), ("e8m0", "f8_e5m2fnuz")),
+]
 _NAN, _INF = "nan", "inf"
 # what `run` converts by
 BY = ["definition", "kernels"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from tests.conversions import (
     BY,
     FLOATS,
     INTEGERS,
+    PAIRS,
     every_code,
     random_codes,
     run,
@@ -28,6 +30,8 @@ from tests.conversions import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
 SMALL = [name for name, dtype in DATA_TYPES.items() if dtype.bits <= 16]
@@ -35,6 +39,18 @@ LARGE = [name for name in DATA_TYPES if name not in SMALL]
 _ROW = 10_000_000 // 16
 # where numpy and ml_dtypes convert by our rule: floats to floats, and up from integers
 _THEIRS = [name for name in FLOATS if name != "f4_e2m1"]
+
+
+def cases(sources: Iterable[str], targets: Iterable[str]) -> list[Any]:
+    """Return pairs of types by each way; the campaign has kernels that few tests share."""
+    return [
+        pytest.param(
+            *(src, dst, by),
+            id=f"{src}-{dst}-{by}",
+            marks=pytest.mark.campaign if by == "kernels" and (src, dst) not in PAIRS else (),
+        )
+        for src, dst, by in product(sources, targets, BY)
+    ]
 
 
 def theirs(codes: NDArray[Any], src: str, dst: str) -> NDArray[Any]:
@@ -59,9 +75,7 @@ def check(
     assert not wrong.size, [(hex(codes[i]), hex(ours[i]), hex(wanted[i])) for i in wrong[:5]]
 
 
-@pytest.mark.parametrize("by", BY)
-@pytest.mark.parametrize("dst", DATA_TYPES)
-@pytest.mark.parametrize("src", SMALL)
+@pytest.mark.parametrize(("src", "dst", "by"), cases(SMALL, DATA_TYPES))
 def test_every_value_of_a_small_type_becomes_every_type_by_the_written_rule(
     src: str, dst: str, by: str
 ) -> None:
@@ -95,9 +109,7 @@ def test_ten_million_random_bits_of_f32_become_every_type_by_the_rule(dst: str) 
             check(kernels, theirs(codes, "f32", dst), codes, ("f32", dst))
 
 
-@pytest.mark.parametrize("by", BY)
-@pytest.mark.parametrize("dst", DATA_TYPES)
-@pytest.mark.parametrize("src", LARGE)
+@pytest.mark.parametrize(("src", "dst", "by"), cases(LARGE, DATA_TYPES))
 def test_random_bits_of_a_large_type_become_every_type_by_the_written_rule(
     src: str, dst: str, by: str
 ) -> None:
