@@ -1,15 +1,44 @@
-"""How much work a function does, counted: times of busy machines say little."""
+"""How much work a function does: times of busy machines say little."""
 
 from __future__ import annotations
 
+import signal
 import sys
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from types import FrameType
 
-__all__ = ["count_calls"]
+__all__ = ["HangError", "count_calls", "hangs_fail"]
+
+# of a processor: for what takes milliseconds, unless it is quadratic or worse
+_HANG_SECONDS = 20.0
+
+
+class HangError(Exception):
+    """A block used the processor for very long."""
+
+
+@contextmanager
+def hangs_fail() -> Iterator[None]:
+    """Interrupt a block that has used the processor for 20 seconds, so that its test fails.
+
+    The main thread alone may use it. Expressions of `re` are interrupted too.
+    """
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        msg = f"the block did not end in {_HANG_SECONDS:.0f} s of processor time"
+        raise HangError(msg)
+
+    before = signal.signal(signal.SIGVTALRM, interrupt)
+    signal.setitimer(signal.ITIMER_VIRTUAL, _HANG_SECONDS)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def count_calls(function: Callable[[], Any]) -> int:

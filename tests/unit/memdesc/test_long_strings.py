@@ -1,8 +1,7 @@
-"""Strings of any length and depth are read in linear time, or refused."""
+"""Long strings are read or refused in linear time: quadratic time would take minutes for them."""
 
 from __future__ import annotations
 
-import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,13 +10,12 @@ import pytest
 from memdesc import MemdescError, from_json, from_notation, memory_desc, read_verbose, suggest
 from memdesc.exchange import SYSTEMS
 from memdesc.verbose.primitive import read_problem
+from tests.work import hangs_fail
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# What is quadratic takes minutes for so many characters, or does not end; the rest milliseconds.
 _LENGTH = 200_000
-_SECONDS = 5.0
 _LINE = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,{},{},,{},0.25"
 _TENSORS = "src:f32::blocked:abcd::f0 dst:f32:p:blocked:aBcd16b::f0"
 _PIECES = ("a", "1", "1e", "e1", "_", "a1", ":", "x", "(", "[", "=", " ", "a:", "é", "+a:1")
@@ -31,11 +29,9 @@ def _read(text: str) -> None:
         assert entry.primitive.sizes is not None
 
 
-def _seconds(read: Callable[[str], object], text: str) -> float:
-    start = time.process_time()
-    with suppress(MemdescError):
+def _try(read: Callable[[str], object], text: str) -> None:
+    with hangs_fail(), suppress(MemdescError):
         read(text)
-    return time.process_time() - start
 
 
 @pytest.mark.parametrize("piece", _PIECES)
@@ -51,9 +47,9 @@ def test_a_long_word_of_a_log_takes_linear_time(piece: str) -> None:
         (_TENSORS, "", word),
         (_TENSORS, "", f"mb1{word}!"),
     ):
-        assert _seconds(_read, _LINE.format(*fields)) < _SECONDS
-    assert _seconds(_read, word) < _SECONDS
-    assert _seconds(_read, f"onednn_verbose,{word}") < _SECONDS
+        _try(_read, _LINE.format(*fields))
+    _try(_read, word)
+    _try(_read, f"onednn_verbose,{word}")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -62,10 +58,8 @@ def test_a_long_word_of_a_log_takes_linear_time(piece: str) -> None:
 )
 def test_a_long_notation_takes_linear_time(system: str, start: str) -> None:
     for piece in _PIECES:
-        for length in (8000, _LENGTH):
-            text = start + piece * (length // len(piece))
-            seconds = _seconds(lambda text: from_notation(text, system, (2, 3)), text)
-            assert seconds < 0.15 + _SECONDS * (length == _LENGTH)
+        text = start + piece * (_LENGTH // len(piece))
+        _try(lambda text: from_notation(text, system, (2, 3)), text)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +67,7 @@ def test_a_long_notation_takes_linear_time(system: str, start: str) -> None:
 )
 def test_long_names_and_descriptors_take_linear_time(read: Callable[[str], object]) -> None:
     for piece in (*_PIECES, '{"a":', "[[", '"'):
-        assert _seconds(read, piece * (_LENGTH // len(piece))) < _SECONDS
+        _try(read, piece * (_LENGTH // len(piece)))
 
 
 @pytest.mark.parametrize(
