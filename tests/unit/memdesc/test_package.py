@@ -10,6 +10,7 @@ import pytest
 
 import memdesc
 from memdesc.__main__ import find_command
+from reorder.cli import main
 
 
 def test_every_public_name_exists_and_is_listed_once() -> None:
@@ -37,10 +38,11 @@ def test_an_unknown_name_is_refused() -> None:
 
 
 def test_importing_loads_neither_a_compiler_nor_a_device_nor_the_other_package() -> None:
-    script = "import sys, memdesc; print(*sys.modules)"
-    loaded = subprocess.run(
+    script = "import sys, memdesc; print(*sys.modules); print(*dir(memdesc))"
+    printed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, check=True, text=True
-    ).stdout.split()
+    ).stdout.splitlines()
+    loaded, listed = (line.split() for line in printed)
     assert "memdesc.desc" in loaded
     assert not {name.partition(".")[0] for name in loaded} & {
         "numba",
@@ -50,13 +52,7 @@ def test_importing_loads_neither_a_compiler_nor_a_device_nor_the_other_package()
         "hypothesis",
         "pytest",
     }
-
-
-def test_dir_lists_public_names_and_dunder_names_only() -> None:
-    script = "import memdesc; print(*dir(memdesc))"
-    listed = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, text=True
-    ).stdout.split()
+    # dir lists public names and dunder names only
     assert {name for name in listed if not name.startswith("__")} == set(memdesc.__all__)
     assert set(listed) <= set(dir(memdesc))
     assert {"__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"} <= set(listed)
@@ -68,34 +64,30 @@ def test_submodules_that_dir_does_not_list_can_be_imported() -> None:
         assert import_module(f"memdesc.{name}") is getattr(memdesc, name)
 
 
-def test_python_m_memdesc_is_the_command() -> None:
+def test_python_m_memdesc_is_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["show", "aB8b", "2x17", "--json"]
-    module, script = (
-        subprocess.run([*command, *arguments], capture_output=True, check=True)
-        for command in (
-            [sys.executable, "-m", "memdesc"],
-            [sys.executable, "-c", "import sys; from reorder.cli import main; sys.exit(main())"],
-        )
+    ran = subprocess.run(
+        [sys.executable, "-m", "memdesc", *arguments], capture_output=True, check=True, text=True
     )
-    assert module.stdout == script.stdout
-    wrong = subprocess.run(
-        [sys.executable, "-m", "memdesc", "show", "nchwx", "2x17"],
-        capture_output=True,
-        check=False,
-        text=True,
-    )
-    assert wrong.returncode == 2
-    assert "unknown format 'nchwx'" in wrong.stderr
+    assert main(arguments) == 0
+    assert ran.stdout == capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "said"), [("aB8b", 0, "aB8b"), ("nchwx", 2, "unknown format 'nchwx'")]
+)
 def test_python_m_memdesc_runs_the_installed_command_and_returns_its_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    name: str,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["memdesc", "show", "aB8b", "2x17"])
+    monkeypatch.setattr(sys, "argv", ["memdesc", "show", name, "2x17"])
     with pytest.raises(SystemExit) as ended:
         runpy.run_path(str(Path(memdesc.__file__).with_name("__main__.py")), run_name="__main__")
-    assert ended.value.code == 0
-    assert "aB8b" in capsys.readouterr().out
+    assert ended.value.code == code
+    assert said in "".join(capfd.readouterr())
 
 
 def test_a_command_that_is_not_installed_is_refused_with_what_to_install() -> None:
