@@ -28,7 +28,7 @@ def written_or_refused(desc: MemoryDesc, system: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @given(desc=strategies.descs(max_ndims=6))
-@settings(max_examples=20)
+@settings(max_examples=12)
 def test_reading_what_was_written_gives_the_same_descriptor(system: str, desc: MemoryDesc) -> None:
     for text in written_or_refused(desc, system):
         assert from_notation(text, system, desc.dims, desc.dtype, letters=desc.letters) == desc

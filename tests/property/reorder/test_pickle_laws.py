@@ -26,7 +26,7 @@ def test_copies_and_pickles_are_equal(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", _KINDS)
 def test_a_damaged_pickle_raises_or_gives_a_valid_value(kind: str) -> None:
-    check_damaged(kind, 0, 150)
+    check_damaged(kind, 0, 60)
 
 
 @pytest.mark.campaign

@@ -19,8 +19,13 @@ def floats(*dims: int) -> np.ndarray[Any, np.dtype[np.float32]]:
     return np.random.default_rng(0).standard_normal(dims, np.float32)
 
 
-@pytest.mark.parametrize("name", ["marlin", "awq", "gptq", "torch_int4_cpu", "tinygemm_k8"])
-@pytest.mark.parametrize("held_as", [np.uint8, np.int32, np.int64])
+@pytest.mark.parametrize(
+    ("name", "held_as"),
+    [
+        *(("marlin", np.uint8), ("awq", np.int32), ("gptq", np.int64)),
+        *(("torch_int4_cpu", np.uint8), ("tinygemm_k8", np.int32)),
+    ],
+)
 def test_a_packing_is_found_by_the_values_whatever_type_holds_them(
     name: str, held_as: type[np.generic]
 ) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from memdesc import ImageDesc, MemoryDesc
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(image_cases())
 def test_every_parameter_of_a_kernel_is_passed_by_name(
     case: tuple[MemoryDesc, ImageDesc, MemoryDesc],
@@ -40,7 +40,7 @@ def test_every_parameter_of_a_kernel_is_passed_by_name(
         check_source(launch)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(desc_pairs(max_ndims=8).filter(lambda pair: pair[0].dtype.bits > 4))
 def test_kernels_between_buffers_too(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
     for launch in launches(OperandSpec(pair[0]), OperandSpec(pair[1])):
