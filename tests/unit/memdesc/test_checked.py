@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import pickle
 from typing import Any
 
@@ -30,15 +29,6 @@ class Numbers(Checked):
 
 def _pickled(value: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
     return pickle.loads(pickle.dumps(value, protocol))  # noqa: S301 - made here
-
-
-@pytest.mark.parametrize(
-    "value", [DESC, DESC.layout, DESC.dtype, runtime_desc((RUNTIME, 3), "s8", "ab")]
-)
-def test_copies_and_pickles_are_equal(value: Any) -> None:
-    for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
-        assert _pickled(value, protocol) == value
-    assert copy.copy(value) == copy.deepcopy(value) == value
 
 
 def test_arrays_are_pickled_as_bytes() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from memdesc import image_desc, memory_desc
 from reorder import plan_reorder
-from reorder.opencl.kernel.placement import ImageShape, Lane, Loop, place_box
+from reorder.opencl.kernel.placement import ImageShape, place_box
 from tests.opencl.test_laws import image_cases
 from tests.reorders import box_map
 
@@ -73,25 +73,6 @@ def test_loops_over_pixels_move_what_the_boxes_of_a_plan_move(
     # pixel by pixel is always possible
     assert check_law(image.desc, image.desc, (None, shape))
     assert check_law(image.desc, image.desc, (shape, None))
-
-
-def test_lanes_are_loops_inside_a_pixel() -> None:
-    image = image_desc((1, 5, 2, 3), "f32", "in_out_channel")
-    plan = plan_reorder(memory_desc((1, 5, 2, 3), "f32", "nhwc"), image.desc)
-    (whole,), (tail,) = (place_box(box, (None, ImageShape.of(image))) or () for box in plan.boxes)
-    assert whole.lanes == tuple(Lane(k, k, is_valid=True) for k in range(4))
-    assert tail.lanes == tuple(Lane(k, k, is_valid=k < 1) for k in range(4))
-    assert (tail.src, tail.dst) == ((4,), (3, 0))
-    assert whole.loops == (Loop(2, 2, (15,), (0, 1)), Loop(3, 3, (5,), (1, 0)))
-
-
-def test_fused_loops_are_split_at_the_ends_of_pixels_and_rows() -> None:
-    image = image_desc((2, 4, 3, 5), "f32", "in_out_channel")
-    (box,) = plan_reorder(image.desc, image.desc).boxes
-    assert [node.extent for node in box.nodes] == [120]
-    (nest,) = place_box(box, (None, ImageShape.of(image))) or ()
-    assert nest.loops == (Loop(6, 6, (20,), (0, 1)), Loop(5, 5, (4,), (1, 0)))
-    assert len(nest.lanes) == 4
 
 
 def test_blocks_that_cut_pixels_apart_have_no_nest() -> None:
