@@ -59,7 +59,7 @@ PAIRS = [
     *(("f64", name) for name in DATA_TYPES if name != "f32"),
     *(("s64", name) for name in ("f64", "u64", "s32", "u4", "f16", "f8_e4m3")),
     *((name, "s64") for name in ("u64", "s8", "u4", "boolean")),
-    *(("u64", name) for name in ("f64", "u32")),
+    *(("u64", name) for name in ("f64", "u64", "u32", "s8")),
     *((name, name) for name in ("s8", "s4", "f16", "f4_e2m1", "e8m0", "boolean")),
     *(("s8", name) for name in ("u8", "s32", "bf16", "s4", "boolean")),
     *((name, "s8") for name in ("u8", "s32", "bf16", "u4", "boolean")),

@@ -147,7 +147,14 @@ def _ties(src: str, dst: str) -> NDArray[Any]:
         ]
     else:
         dtype = DATA_TYPES[dst]
-        sample = every_code(dst) if dtype.bits <= 8 else random_codes(dst, 40, 5)
+        if dtype.bits <= 8:
+            sample = every_code(dst)
+        else:
+            # among them the codes below infinity
+            exponent, mantissa, _ = FLOATS[dst]
+            infinity = ((1 << exponent) - 1) << mantissa
+            largest = infinity - np.arange(1, 9, dtype=dtype.bits_dtype)
+            sample = np.append(random_codes(dst, 40, 5), largest)
         rest = (1 << (dtype.bits - 1)) - 1
         numbers = []
         for code in sample.tolist():

@@ -8,7 +8,7 @@ import pytest
 import reorder
 from memdesc import DATA_TYPES
 from reorder.values.formats import INTEGERS as FORMATS_OF_INTEGERS
-from tests.conversions import BY, FLOATS, INTEGERS, ONLY_NAN, run
+from tests.conversions import BY, FLOATS, INTEGERS, ONLY_NAN, PAIRS, run
 
 
 @pytest.mark.parametrize("by", BY)
@@ -121,6 +121,8 @@ def test_u64_beyond_s64_is_exact_to_integers_and_rounded_once_to_f64(by: str) ->
     numbers = [0, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1025, 2**64 - 1024, 2**64 - 1]
     codes = np.array(numbers, np.uint64)
     for dst, (low, high) in FORMATS_OF_INTEGERS.items():
+        if by == "kernels" and ("u64", dst) not in PAIRS:
+            continue  # the campaign compiles them for test_convert
         wanted = [min(max(number, low), high) for number in numbers]
         got = run(codes, "u64", dst, by=by).view(DATA_TYPES[dst].bits_dtype)
         assert [int(code) for code in got] == wanted
