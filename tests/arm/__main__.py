@@ -28,8 +28,11 @@ PARTS: dict[str, list[str]] = {
         f"{_KERNELS}::test_runs_of_every_length_are_copied[32-exceeds the cache]",
         f"{_LAWS}/test_thread_laws.py",
     ],
-    "kernels": [f"{_CPU}/kernels"],
-    "conversions": [f"{_CPU}/convert", f"{_CPU}/decode"],
+    "kernels": [
+        _KERNELS,
+        *(f"{_CPU}/kernels/test_{name}.py" for name in ("arm_assembly", "elements", "interleave")),
+    ],
+    "conversions": [f"{_CPU}/kernels/test_stages.py", "tests/unit/reorder/records/test_decode.py"],
     "values": ["tests/unit/reorder/values"],
     "threads": [
         f"{_CPU}/runtime",
