@@ -255,7 +255,10 @@ def _integers(name: str, bits: Any) -> str:
 def _codes(name: str, kind: Any) -> str:
     found = data_type(kind).name
     if found not in _CODES_OF_FP8:
-        msg = f"{name}: codes are {', '.join(_CODES_OF_FP8)}, not {DATA_TYPES[found]}"
+        msg = (
+            f"{name}: codes are {', '.join(_CODES_OF_FP8)}, not {DATA_TYPES[found]}; give codes= "
+            "if the words hold one of these"
+        )
         raise MemdescError(msg)
     return found
 

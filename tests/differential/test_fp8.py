@@ -46,7 +46,7 @@ def _same(ours: Any, theirs: Any) -> bool:
     found, wanted = torch.from_numpy(np.asarray(ours, np.float32)), theirs.float()
     nans = torch.isnan(wanted)
     bits = torch.equal(found.view(torch.int32)[~nans], wanted.view(torch.int32)[~nans])
-    return bits and torch.equal(torch.isnan(found), nans)
+    return bool(bits and torch.equal(torch.isnan(found), nans))
 
 
 @pytest.mark.parametrize("scales", _SCALES)
