@@ -47,7 +47,7 @@ class Declaration(NamedTuple):
     fixed : mapping of str to object
         Options that the method implies.
     written : mapping of str to object
-        What readers need beside `form`.
+        What readers need beside `form`, likewise.
     ignored : str
         The key of the layers that are not quantised.
     """
@@ -62,7 +62,9 @@ class Declaration(NamedTuple):
 
 _BLOCK = [_Place("block"), _Place("block")]
 _FMT = {"fmt": _Place("codes", (("e4m3", "f8_e4m3"), ("e5m2", "f8_e5m2")))}
-_DYNAMIC = {"activation_scheme": "dynamic"}
+_FORMATS = (("ue8m0", "e8m0"), *(("float", kind) for kind in ("f32", "bf16", "f16")))
+# `scale_fmt` is not read: DeepSeek-V3.1 stores f32 and says ue8m0, as its scales are powers of two
+_DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Place("scales", _FORMATS)}
 _PLAIN = {"codes": "f8_e4m3", "scale_inv": False}
 
 
@@ -186,8 +188,8 @@ def declaration_of(record: str, options: Mapping[str, Any]) -> Declaration | Non
 
 def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section that declares a record with such options."""
-    found: dict[str, Any] = _joined(row.written, _written(row.form, options))
-    return {"quant_method": row.method} | found
+    more, found = (_written(form, options) for form in (row.written, row.form))
+    return {"quant_method": row.method, **_joined(more, found)}
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:

@@ -138,8 +138,8 @@ def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     row = declaration_of(desc.name, options)
     if row is not None:
         return json.dumps(section_of(row, options) | {row.ignored: plain}, sort_keys=True)
-    bits = number_bits(desc, desc.rule.code)
-    found |= {"bits": bits, "group_size": options.get("group", -1)}
+    found["bits"] = number_bits(desc, desc.rule.code)
+    found |= {"group_size": options["group"]} if "group" in options else {}
     found |= _METHODS.get(desc.name, {"quant_method": desc.name})
     if options.get("zeros") == "v2":
         found["checkpoint_format"] = "gptq_v2"

@@ -284,7 +284,7 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
         hint = ""
         if rule.src is not None and is_record(rule.src):
             parts = ", ".join(tensors_of(rule.src.name.lower()))
-            hint = f"; no weight that the rule matches has all tensors of the record {name}, {parts}"
+            hint = f"; no weight that it matches has all tensors of the record {name}, {parts}"
         rule.fail(f"{entry.name} of {entry.dtype} and shape {entry.shape}: {error}{hint}")
     if found.nbytes != entry.nbytes:
         rule.fail(

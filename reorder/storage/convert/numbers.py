@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from memdesc import MemdescError, RecordDesc
+from reorder.memory.memory import Memory
 from reorder.records.convert_numbers import write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
-from reorder.records.fields import number_values
 from reorder.records.record import Record
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.move_record import convert_record
@@ -81,8 +81,8 @@ def _check_scales(job: Job, desc: RecordDesc, codes: set[str]) -> None:
         part = desc.field(number.parts[0][0])
         if part.tensor in codes or is_integer_number(desc, number) or number.table:
             continue
-        tensors = {part.tensor: job.sources[part.tensor].read()}
-        wrong = np.argwhere(np.isnan(number_values(tensors, desc, number)))
+        scales = Memory(part.desc, job.sources[part.tensor].read(), zero_pad=False).numpy()
+        wrong = np.argwhere(np.isnan(scales))
         if len(wrong):
             at = tuple(int(i) for i in wrong[0])
             msg = (

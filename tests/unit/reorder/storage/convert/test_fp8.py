@@ -146,6 +146,8 @@ def test_names_read_what_no_file_declares(tmp_path: Path, name: str, kind: str, 
         ("fp8_tensor", "fp8_channel", "fbgemm_fp8"),
         ("fp8_tensor", "fp8_block(scale_inv=true, block=64)", "fp8"),
         ("fp8_tensor(scale_inv=true)", "fp8_tensor", "fp8"),
+        ("fp8_tensor", "fp8_tensor(scale_inv=true, scales=bf16)", "fp8"),
+        ("fp8_channel", "fp8_channel(scale_inv=true)", "fp8_channel"),
     ],
 )
 def test_a_record_is_moved_and_declared_as_its_readers_expect(
@@ -160,11 +162,47 @@ def test_a_record_is_moved_and_declared_as_its_readers_expect(
     section = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
     assert section["quant_method"] == method
     key = "ignore" if method == "compressed-tensors" else "modules_to_not_convert"
-    assert section[key] == ["lm_head"]
+    # what no other program reads is declared by its own name
+    assert section.get(key) == (None if method == "fp8_channel" else ["lm_head"])
+    assert section.get("bits", 8) == 8
     with reorder.open_checkpoint(tmp_path / "out") as checkpoint:
         record = checkpoint.record("fc")
     assert record.desc.name == target.partition("(")[0]
     assert np.array_equal(reorder.dequantize(record).numpy(), _numbers(layer, plain))
+
+
+@pytest.mark.parametrize(("kind", "form"), [("e8m0", "ue8m0"), ("bf16", "float")])
+def test_the_type_of_scales_is_declared(tmp_path: Path, kind: str, form: str) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    reorder.save(folder / "model.safetensors", _layer((3, 2), kind="e8m0"))
+    (folder / "config.json").write_text("{}")
+    rule = f"*: fp8_block -> fp8_block(scale_inv=true, scales={kind})"
+    converted(folder, tmp_path / "out", rule)
+    section = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
+    assert section == {
+        "quant_method": "fp8",
+        "activation_scheme": "dynamic",
+        "fmt": "e4m3",
+        "scale_fmt": form,
+        "weight_block_size": [128, 128],
+        "modules_to_not_convert": [],
+    }
+
+
+@pytest.mark.parametrize(("algorithm", "agrees"), [("FP8", True), ("NVFP4", False)])
+def test_two_files_of_modelopt_must_agree(tmp_path: Path, algorithm: str, *, agrees: bool) -> None:
+    layer = _layer(())
+    folder = _folder(tmp_path / "in", layer, quant_method="modelopt", quant_algo="FP8")
+    old = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": algorithm}}
+    (folder / "hf_quant_config.json").write_text(json.dumps(old))
+    if agrees:
+        with reorder.open_checkpoint(folder) as checkpoint:
+            assert checkpoint.record("fc").desc.name == "fp8_tensor"
+    else:
+        said = _said(folder)
+        assert "declares fp8_tensor" in said
+        assert "quant_algo is 'NVFP4', not FP8" in said
 
 
 def _said(folder: Path) -> str:
