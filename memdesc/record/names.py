@@ -57,6 +57,10 @@ _REFUSED = {
         "g_idx, which is data, gives the group of each input channel; sort the channels by group "
         "first"
     ),
+    "fp8": (
+        "a scale may be for the tensor, an output channel or a block; use fp8_tensor, fp8_channel "
+        "or fp8_block"
+    ),
     "mxfp4": (
         "two formats have the name; use gguf_mxfp4 (blocks of 17 bytes) or ocp_mxfp4 (tensors)"
     ),
@@ -94,7 +98,9 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         data type), ``bits`` (4 or 8, for ``gptq`` and ``marlin``), ``zeros`` (for ``gptq``
         ``"v1"`` if zero points are stored minus 1, ``"v2"`` if as they are; for ``marlin`` True if
         there are zero points, otherwise all are 8, or 128 for 8 bits), ``swizzled`` (whether
-        block scales are).
+        block scales are). For ``fp8_tensor``, ``fp8_channel`` and ``fp8_block``: ``codes``
+        (``f8_e4m3`` or ``f8_e5m2``), ``scales``, ``scale_inv`` (whether the tensor of scales is
+        called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale).
 
     Raises
     ------

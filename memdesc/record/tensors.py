@@ -3,7 +3,9 @@
 The layouts are those of the vocabulary of weights. Sources of the rules: AutoGPTQ and GPTQModel
 (version 1 of `qzeros` stores zero points minus 1), AutoAWQ, PyTorch 2.13
 (`_weight_int4pack_mm_for_cpu`), vLLM (`marlin_utils.py`), OCP's MX 1.0, cuBLAS 12.9 (block-scaled
-products), llama.cpp (`ggml-cpu/repack.cpp`).
+products), llama.cpp (`ggml-cpu/repack.cpp`), DeepSeek-V3 (`inference/kernel.py`, `weight_dequant`),
+transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), and compressed-tensors 0.20
+(`quantization/lifecycle/forward.py`, `dequantize`).
 """
 
 from __future__ import annotations
@@ -23,6 +25,9 @@ _Made = tuple[tuple[Field, ...], Rule]
 # the types of scales that are used as they are
 _HALVES = ("f16", "bf16")
 _FLOAT_SCALES = (*_HALVES, "f32")
+# the codes of FP8, and the types of their scales
+_CODES_OF_FP8 = ("f8_e4m3", "f8_e5m2")
+_SCALES_OF_FP8 = ("f32", "bf16", "f16", "e8m0")
 
 
 def _number(name: str, minus: int = 0) -> Number:
@@ -117,6 +122,31 @@ def _block_scaled(
     return tuple(fields), Rule(_number("data"), tuple(scale))
 
 
+def _fp8(
+    dims: tuple[int, ...],
+    *,
+    name: str,
+    codes: Any,
+    scales: Any,
+    scale_inv: Any,
+    block: Any = 1,
+) -> _Made:
+    """Return 8-bit floats with one scale for all, one for each output, or one for each block."""
+    step = checked_int(f"{name}: block", block)
+    if step < 1:
+        msg = f"{name}: block must be at least 1, not {step}"
+        raise MemdescError(msg)
+    wanted = _FP8_GROUPS.get(name, (step, step))
+    groups = tuple(min(group, max(size, 1)) for group, size in zip(wanted, dims, strict=True))
+    # both names hold the factor that codes are multiplied by
+    scale = "weight_scale_inv" if _flag(name, "scale_inv", scale_inv) else "weight_scale"
+    fields = (
+        _by_tag("weight", _codes(name, codes), "ab", dims, (1, 1)),
+        _by_tag(scale, _float_scales(name, scales, _SCALES_OF_FP8), "ab", dims, groups),
+    )
+    return fields, Rule(_number("weight"), (_number(scale),))
+
+
 def _interleaved(dims: tuple[int, ...], *, name: str, rows: int, run: int) -> _Made:
     """Return Q4_0 with interleaved rows: the scales of some, then `run` bytes of each in turn."""
     _check_multiples(name, dims, (rows, 32))
@@ -153,6 +183,10 @@ def _interleaved(dims: tuple[int, ...], *, name: str, rows: int, run: int) -> _M
 _GROUP, _FOUR = ("group", 128), ("bits", 4)
 _F16, _BF16 = ("scales", "f16"), ("scales", "bf16")
 _SWIZZLE = (("swizzled", True),)
+_FP8 = (("codes", "f8_e4m3"), ("scales", "f32"), ("scale_inv", False))
+# weights that share a scale along outputs and inputs; a group this large holds all of them
+_ALL = 1 << 62
+_FP8_GROUPS = {"fp8_tensor": (_ALL, _ALL), "fp8_channel": (1, _ALL)}
 
 # name -> the function that makes it, names of its dims, options with their defaults
 TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
@@ -170,6 +204,14 @@ TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
             ("ocp_mxfp8", ("f8_e4m3", "e8m0"), 32),
             ("ocp_mxfp8_e5m2", ("f8_e5m2", "e8m0"), 32),
             ("cublas_nvfp4", ("f4_e2m1", "f8_e4m3"), 16),
+        )
+    },
+    **{
+        name: (partial(_fp8, name=name), "oi", options)
+        for name, options in (
+            ("fp8_tensor", _FP8),
+            ("fp8_channel", _FP8),
+            ("fp8_block", (*_FP8, ("block", 128))),
         )
     },
     **{
@@ -208,6 +250,17 @@ def _integers(name: str, bits: Any) -> str:
         msg = f"{name}: bits must be 4 or 8, not {short_repr(bits)}"
         raise MemdescError(msg)
     return f"u{bits}"
+
+
+def _codes(name: str, kind: Any) -> str:
+    found = data_type(kind).name
+    if found not in _CODES_OF_FP8:
+        msg = (
+            f"{name}: codes are {', '.join(_CODES_OF_FP8)}, not {DATA_TYPES[found]}; give codes= "
+            "if the words hold one of these"
+        )
+        raise MemdescError(msg)
+    return found
 
 
 def _float_scales(name: str, kind: Any, legal: tuple[str, ...] = _FLOAT_SCALES) -> str:

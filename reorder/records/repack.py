@@ -10,6 +10,7 @@ from memdesc.record.names import read_name
 from reorder.records.convert_numbers import convert_numbers
 from reorder.records.record import Record
 from reorder.threads import checked_threads, current_limit
+from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,7 +39,7 @@ def repack(
     threads : int, optional
         As for `reorder`.
     **options
-        As for `record_desc`. The defaults of width, group and scale type are those of `record`.
+        As for `record_desc`. The defaults of width, group and types are those of `record`.
         ``marlin`` has zero points by default if `record` has some and is not ``gptq``.
 
     Raises
@@ -89,7 +90,7 @@ def _swaps(source: RecordDesc, letters: str) -> bool:
 
 
 def defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the target's options that the source decides: width, group, scale type, zero points.
+    """Return the target's options that the source decides: width, group, types, zero points.
 
     They depend on the formats alone, never on the data.
     """
@@ -101,6 +102,9 @@ def defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
         found["group"] = -1 if group >= source.dims[inputs] else group
     if "bits" in legal and "bits" in (held := dict(source.options)):
         found["bits"] = held["bits"]
+    code = source.field(source.rule.code.parts[0][0])
+    if "codes" in legal and code.kind in FLOATS:
+        found["codes"] = code.kind
     if "scales" in legal and scale.kind in {"f16", "bf16", "f32"}:
         found["scales"] = scale.kind
     if isinstance(legal.get("zeros"), bool):

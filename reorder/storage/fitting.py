@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, record_desc
 from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import stored_desc
-from reorder.storage.siblings import optional_tensors
+from reorder.storage.siblings import shown_options
 from reorder.storage.stored import ONE, written_tensors
 from reorder.values.formats import INTEGERS
 
@@ -28,8 +28,8 @@ _BYTE_BITS = 8
 def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> RecordDesc:
     """Return the record of a name with the dims, the group and the scales of the tensors."""
     has = {
-        option: given.get(option, tensor in found.entries)
-        for tensor, option in optional_tensors(name).items()
+        option: given.get(option, value)
+        for option, value in shown_options(name, found.entries).items()
     }
     sample = record_desc((4096, 4096), name, **has)
     for each in sample.tensors:
@@ -49,7 +49,8 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         bits, has_group = sample.fields[0].bits, "group" in legal
         dims, groups = _dims_by_codes(found, scales, bits, has_group=has_group)
     inputs = dims[letters.index("i")]
-    options = {"scales": _kind(scales), "group": inputs // groups if groups > 1 else -1, **has}
+    group = inputs // groups if groups > 1 else -1
+    options = {"codes": _kind(found.codes), "scales": _kind(scales), "group": group, **has}
     kept = {option: value for option, value in options.items() if option in legal}
     return record_desc(dims, name, **(kept | dict(given)))
 
@@ -134,17 +135,19 @@ def _misfit(entry: Entry, tensor: Tensor) -> str:
     is_alike = {kind, tensor.dtype} <= INTEGERS.keys() or (
         kind == f"u{data_type(tensor.dtype).bits}"
     )
-    end = None if is_same else -1
-    if (
-        not (is_same or is_alike)
-        or entry.shape[:end] != tensor.shape[:end]
-        or entry.nbytes != tensor.nbytes
-    ):
+    shapes = [_trimmed(each.shape) if is_same else each.shape[:-1] for each in (entry, tensor)]
+    if not (is_same or is_alike) or shapes[0] != shapes[1] or entry.nbytes != tensor.nbytes:
         return (
             f"of {kind} has the shape {entry.shape} and {entry.nbytes} bytes, not "
             f"{tensor.shape} of {tensor.dtype} and {tensor.nbytes} bytes"
         )
     return ""
+
+
+def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return a shape without the ones at its end: a scalar is also written as (1,) or (1, 1)."""
+    count = next((k for k in range(len(shape), 0, -1) if shape[k - 1] != 1), 0)
+    return shape[:count]
 
 
 def _named(desc: MemoryDesc | RecordDesc | None) -> str:

@@ -13,6 +13,7 @@ from memdesc import MemdescError, known_records
 from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
+from reorder.storage.declarations import read_section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -139,20 +140,22 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
     common = {"group": group, "is_ordered": value("desc_act", bool, default=False)}
     if method == "awq" and version == "gemm" and bits in (None, 4):
         return Declared(file, "awq", {}, **common)
-    if method == "awq" and version == "marlin":
-        return Declared(file, "marlin", options, **common)
     if method == "gptq" and form in {"gptq", "gptq_v2"}:
         if "checkpoint_format" in config or file == CONFIG:
             options["zeros"] = "v2" if form == "gptq_v2" else "v1"
         return Declared(file, "gptq", options, **common)
-    if method == "gptq" and form == "marlin":
+    if (method, version) == ("awq", "marlin") or (method, form) == ("gptq", "marlin"):
         return Declared(file, "marlin", options, **common)
     if method in known_records() and method not in {"awq", "gptq"}:
         # as outputs have it of records that other programs do not declare
         kept = {key: value for key, value in options.items() if key in read_name(method)[2]}
         return Declared(file, method, kept, **common)
+    declared = read_section(method, section)
+    if not isinstance(declared, str):
+        return Declared(file, *declared, **common)
     what = {"awq": f", version {version}, {bits} bits", "gptq": f", checkpoint_format {form}"}
-    reason = f"there is no record for quant_method {short_repr(method)}{what.get(method, '')}"
+    more = what.get(method, declared and f": {declared}")
+    reason = f"there is no record for quant_method {short_repr(method)}{more}"
     return Declared(file, None, reason=f"{file}: {reason}")
 
 

@@ -16,11 +16,20 @@ from memdesc.record.names import read_name
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Container, Mapping
 
     from reorder.storage.containers.entry import Entry
 
-__all__ = ["ORDER", "Siblings", "find_siblings", "optional_tensors", "siblings_of", "tensors_of"]
+__all__ = [
+    "ORDER",
+    "Siblings",
+    "find_siblings",
+    "holds_codes",
+    "optional_tensors",
+    "shown_options",
+    "siblings_of",
+    "tensors_of",
+]
 
 # which group an input belongs to, of GPTQ
 ORDER = "g_idx"
@@ -128,7 +137,7 @@ def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
     """Return what turns the codes of a tensor into numbers; nothing if it holds no codes."""
     dotted, codes = f"{_DOT}{name}", entries[name]
     found: dict[str, Entry] = {}
-    for row in _rows() if _holds_codes(codes) else _CERTAIN:
+    for row in _rows() if holds_codes(codes) else _CERTAIN:
         if dotted.endswith(row.codes):
             may_fit = row.codes or row.is_certain
             start = dotted[1 : len(dotted) - len(row.codes)]
@@ -150,7 +159,7 @@ def _role(prefix: str, name: str) -> str:
     return name.removeprefix(prefix).lstrip("._:")
 
 
-def _holds_codes(entry: Entry) -> bool:
+def holds_codes(entry: Entry) -> bool:
     """Whether a tensor may hold codes: words of integers, narrow floats, blocks, unknown types."""
     desc = entry.desc
     kind = desc.dtype.name if isinstance(desc, MemoryDesc) else entry.dtype
@@ -187,3 +196,8 @@ def optional_tensors(name: str) -> dict[str, str]:
             made = record_desc((4096, 4096), name, **{option: True})
             found |= {each: option for each in made.tensors if each not in tensors_of(name)}
     return found
+
+
+def shown_options(name: str, held: Container[str]) -> dict[str, bool]:
+    """Return the options of a record that the names of its tensors show."""
+    return {option: tensor in held for tensor, option in optional_tensors(name).items()}

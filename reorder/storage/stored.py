@@ -128,14 +128,15 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
 def _alone(name: str, part: Field, words: str | None) -> Tensor:
     """Return how a field is stored: codes as words, scales over their dims in whatever order.
 
-    So loaders allocate them: (groups, out) for Marlin, the padded dims of the scales of cuBLAS.
-    Source: vLLM 0.10, `marlin_permute_scales` and `swizzle_blockscale`.
+    So loaders allocate them: (groups, out) for Marlin, the padded dims of the scales of cuBLAS,
+    (1,) for one scale. Source: vLLM 0.10, `marlin_permute_scales` and `swizzle_blockscale`.
     """
     desc = part.desc
     is_code = desc.dtype.is_packed or part.kind in INTEGERS
     if is_code or prod(desc.padded_dims) * part.bits != 8 * desc.nbytes:
         return stored_layout(name, desc, words if part.kind in INTEGERS else None)
-    return Tensor(name, part.kind, desc.padded_dims, desc.nbytes, desc)
+    shape = desc.padded_dims if prod(desc.padded_dims) != 1 else (1,)
+    return Tensor(name, part.kind, shape, desc.nbytes, desc)
 
 
 def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:

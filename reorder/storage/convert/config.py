@@ -10,6 +10,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, RecordDesc
+from reorder.records.encode import number_bits
+from reorder.storage.declarations import declaration_of, section_of
 from reorder.storage.quantization import CONFIG, KEY, holders
 
 if TYPE_CHECKING:
@@ -39,6 +41,9 @@ _REASONS = {
         "checkpoint_format marlin reads tensors called B and s"
     )
 }
+_WEIGHT = ".weight"
+# the types of weights that are not quantised
+_FLOATS = ("f32", "f16", "bf16")
 # kept of what was said before
 _KEPT = ("modules_to_not_convert", "lm_head", "dynamic")
 
@@ -66,7 +71,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     # descriptors and types say what records of one tensor are
     if not is_said and all(len({*job.sources, *job.targets}) == 1 for job in plan.moved):
         return text, ""
-    made = {_section(job, found[0]) for job in plan.moved}
+    plain = _plain_layers(plan)
+    made = {_section(job, found[0], plain) for job in plan.moved}
     if plan.partial:
         what = "describes the input: parts of weights were changed alone"
     elif plan.left:
@@ -78,7 +84,7 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     if made == {None} and not is_said:
         return text, ""
     for holder in found:
-        section = _section(plan.moved[0], holder)
+        section = _section(plan.moved[0], holder, plain)
         holder.pop(KEY, None)
         if section is not None:
             holder[KEY] = json.loads(section)
@@ -87,13 +93,15 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
 
 def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
     """Return a warning for each record that becomes tensors which no known loader reads."""
-    made = [
-        job.dst.name for job in jobs if isinstance(job.dst, RecordDesc) and len(job.targets) > 1
-    ]
+    made = {
+        job.dst.name: dict(job.dst.options)
+        for job in jobs
+        if isinstance(job.dst, RecordDesc) and len(job.targets) > 1
+    }
     return tuple(
         f"neither vLLM nor transformers loads {name} from a checkpoint{_REASONS.get(name, '')}"
-        for name in dict.fromkeys(made)
-        if name not in _LOADED
+        for name, options in made.items()
+        if name not in _LOADED and not declaration_of(name, options)
     )
 
 
@@ -106,7 +114,19 @@ def undeclared(plan: Plan) -> str:
     return f"no {CONFIG} is written to declare {', '.join(names)}: give the name when you read it"
 
 
-def _section(job: Job, config: dict[str, Any]) -> str | None:
+def _plain_layers(plan: Plan) -> list[str]:
+    """Return the names of the layers whose weights are matrices that stay floats."""
+    found = [
+        tensor
+        for job in plan.jobs
+        if not isinstance(job.src, RecordDesc)
+        for tensor in job.targets.values()
+        if tensor.dtype in _FLOATS and len(tensor.shape) == len("oi")
+    ]
+    return [t.name.removesuffix(_WEIGHT) for t in found if t.name.endswith(_WEIGHT)]
+
+
+def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     """Return the section that declares what a job makes, as JSON; None for plain numbers."""
     if not isinstance(job.dst, RecordDesc):
         return None
@@ -115,7 +135,11 @@ def _section(job: Job, config: dict[str, Any]) -> str | None:
     before = config.get(KEY)
     held = before if isinstance(before, dict) else {}
     found = {key: held[key] for key in _KEPT if key in held}
-    found |= {"bits": options.get("bits", 4), "group_size": options.get("group", -1)}
+    row = declaration_of(desc.name, options)
+    if row is not None:
+        return json.dumps(section_of(row, options) | {row.ignored: plain}, sort_keys=True)
+    found["bits"] = number_bits(desc, desc.rule.code)
+    found |= {"group_size": options["group"]} if "group" in options else {}
     found |= _METHODS.get(desc.name, {"quant_method": desc.name})
     if options.get("zeros") == "v2":
         found["checkpoint_format"] = "gptq_v2"

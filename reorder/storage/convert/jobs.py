@@ -24,7 +24,7 @@ from reorder.records.repack import defaults
 from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.plan import Tensor
 from reorder.storage.convert.rules import WHOLE, is_record
-from reorder.storage.siblings import ORDER
+from reorder.storage.siblings import ORDER, tensors_of
 from reorder.storage.stored import IN_SHAPE, stored_layout, stored_record, written_tensors
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
@@ -281,7 +281,11 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
     try:
         found = _by_rule(entry, rule, name)
     except MemdescError as error:
-        rule.fail(f"{entry.name} of {entry.dtype} and shape {entry.shape}: {error}")
+        hint = ""
+        if rule.src is not None and is_record(rule.src):
+            parts = ", ".join(tensors_of(rule.src.name.lower()))
+            hint = f"; no weight that it matches has all tensors of the record {name}, {parts}"
+        rule.fail(f"{entry.name} of {entry.dtype} and shape {entry.shape}: {error}{hint}")
     if found.nbytes != entry.nbytes:
         rule.fail(
             f"{entry.name} has {entry.nbytes} bytes, but {found!r} takes {found.nbytes}; its dims "

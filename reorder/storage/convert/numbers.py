@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memdesc import MemdescError, RecordDesc
+from reorder.memory.memory import Memory
 from reorder.records.convert_numbers import write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
@@ -26,7 +28,9 @@ __all__ = ["check_numbers"]
 
 
 def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
-    """Refuse numbers that the new format does not have, such as zero points of 0 in GPTQ v1.
+    """Refuse scales that are NaN, and numbers that the new format does not have.
+
+    Such numbers are zero points of 0 in GPTQ v1.
 
     The codes, most of the bytes, are read only where they change, if a zero point of each group
     becomes one for all or they get fewer bits, or where they share a tensor with the scales: of
@@ -39,9 +43,12 @@ def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
         With the rule, the record, the place, and the way out.
     """
     src, dst = job.src, job.dst
-    if not isinstance(src, RecordDesc) or not isinstance(dst, RecordDesc) or 0 in src.dims:
+    if not isinstance(src, RecordDesc) or 0 in src.dims:
         return
     codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
+    _check_scales(job, src, codes)
+    if not isinstance(dst, RecordDesc):
+        return
     written = {dst.field(name).tensor for name, _ in dst.rule.code.parts}
     try:
         if codes == set(src.tensors) or written == set(dst.tensors):
@@ -66,6 +73,23 @@ def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
         if job.rule is not None:
             job.rule.fail(msg)
         raise MemdescError(msg) from None
+
+
+def _check_scales(job: Job, desc: RecordDesc, codes: set[str]) -> None:
+    """Refuse scales in tensors of their own that are NaN."""
+    for number in desc.rule.scale:
+        part = desc.field(number.parts[0][0])
+        if part.tensor in codes or is_integer_number(desc, number) or number.table:
+            continue
+        scales = Memory(part.desc, job.sources[part.tensor].read(), zero_pad=False).numpy()
+        wrong = np.argwhere(np.isnan(scales))
+        if len(wrong):
+            at = tuple(int(i) for i in wrong[0])
+            msg = (
+                f"{job.name}: {part.name} of {part.kind} is NaN at {at}, and {len(wrong)} of "
+                f"{prod(part.layout.dims)} scales are; the checkpoint is damaged, so get it again"
+            )
+            raise MemdescError(msg)
 
 
 def _check_pieces(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc
+from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_desc
 from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.entry import Entry, FileState
@@ -19,7 +19,14 @@ from reorder.storage.containers.shards import names_beside
 from reorder.storage.convert.jobs import Job, copy_job, layout_job, record_job
 from reorder.storage.convert.rules import is_record
 from reorder.storage.groups import Said, read_group, said_of, single
-from reorder.storage.siblings import Siblings, find_siblings, siblings_of, tensors_of
+from reorder.storage.siblings import (
+    Siblings,
+    find_siblings,
+    holds_codes,
+    shown_options,
+    siblings_of,
+    tensors_of,
+)
 from reorder.storage.stored import ONE
 from reorder.values.formats import FLOATS, INTEGERS
 
@@ -198,13 +205,19 @@ def _groups_of(
     names = tensors_of(rule.src.name.lower())
     if names == (ONE,):
         return []
-    found = [
-        each for each in weights if rule.matches(each.prefix) and {*names} <= each.entries.keys()
-    ]
+    record = rule.src.name.lower()
+    found = []
+    for each in weights:
+        shown = shown_options(record, each.entries)
+        wanted = tuple(record_desc((4096, 4096), record, **shown).tensors)
+        if rule.matches(each.prefix) and {*wanted} <= each.entries.keys():
+            found.append(each)
+            names = wanted
     whole = {each.codes.name for each in found}
-    for name in entries if found else ():
+    for name, entry in entries.items() if found else ():
         prefix, _, last = name.rpartition(".")
-        if last == names[0] and rule.matches(prefix) and name not in whole:
+        is_code = last == names[0] and holds_codes(entry)
+        if is_code and rule.matches(prefix) and name not in whole:
             missing = [each for each in names if f"{prefix}.{each}" not in entries]
             rule.fail(
                 f"{prefix} has {last}, but no {', '.join(missing)}: a record of "

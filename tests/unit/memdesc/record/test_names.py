@@ -75,6 +75,24 @@ def test_a_pair_of_scales_and_zeros_shares_a_tensor() -> None:
     assert desc.field("zeros").desc.offset((3, 5)) == (5 * 64 + 3) * 2 + 1
 
 
+@pytest.mark.parametrize("dims", [(256, 512), (300, 130), (1, 7), (129, 1), (0, 64), (64, 0)])
+def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> None:
+    rows, columns = dims
+    wanted = {
+        "fp8_tensor": (min(rows, 1), min(columns, 1)),
+        "fp8_channel": (rows, min(columns, 1)),
+        "fp8_block": (-(-rows // 128), -(-columns // 128)),
+    }
+    for name, shape in wanted.items():
+        desc = record_desc(dims, name, scales="bf16", codes="f8_e5m2")
+        assert desc.field("weight").desc == memory_desc(dims, "f8_e5m2")
+        assert desc.field("weight_scale").desc == memory_desc(shape, "bf16")
+        assert str(desc.rule) == "weight_scale * weight"
+    assert record_desc(dims, "fp8_block", block=1).field("weight_scale").layout.dims == dims
+    inverse = record_desc(dims, "fp8_block", scale_inv=True)
+    assert [*inverse.tensors] == ["weight", "weight_scale_inv"]
+
+
 @pytest.mark.parametrize(
     ("name", "dims", "options", "error", "message"),
     [
@@ -102,6 +120,17 @@ def test_a_pair_of_scales_and_zeros_shares_a_tensor() -> None:
             "g_idx, which is data, gives the group",
         ),
         ("nvfp4", DIMS, {}, UnsupportedFormatError, "use gguf_nvfp4 .* or cublas_nvfp4"),
+        ("FP8", DIMS, {}, UnsupportedFormatError, "use fp8_tensor, fp8_channel or fp8_block"),
+        ("fp8_block", DIMS, {"block": 0}, MemdescError, "block must be at least 1, not 0"),
+        ("fp8_block", DIMS, {"block": -1}, MemdescError, "block must be at least 1, not -1"),
+        ("fp8_block", DIMS, {"block": "128x128"}, MemdescError, "block must be an integer"),
+        ("fp8_block", DIMS, {"block": [128, 128]}, MemdescError, "options must be numbers or st"),
+        ("fp8_channel", DIMS, {"block": 128}, MemdescError, "has no option 'block'; it takes co"),
+        ("fp8_tensor", DIMS, {"codes": "s8"}, MemdescError, "codes are f8_e4m3, f8_e5m2, not s8"),
+        ("fp8_tensor", DIMS, {"codes": 7}, MemdescError, "7"),
+        ("fp8_tensor", DIMS, {"scales": "u8"}, MemdescError, "bf16, f16, e8m0, not u8"),
+        ("fp8_tensor", DIMS, {"scale_inv": 1}, MemdescError, "must be True or False, not 1"),
+        ("fp8_tensor", (8, 8, 8), {}, MemdescError, r"fp8_tensor is for 2 dims, \(o, i\)"),
         ("q4_0", DIMS, {"group": 32}, MemdescError, "q4_0 has no option 'group'; it takes none"),
         ("awq", DIMS, {"bits": 4}, MemdescError, "no option 'bits'; it takes group, scales"),
         ("awq", (8, 8, 8), {}, MemdescError, r"awq is for 2 dims, \(i, o\); not for \(8, 8, 8\)"),

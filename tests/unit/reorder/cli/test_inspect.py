@@ -113,7 +113,7 @@ def test_what_config_declares_and_tensors_do_not_hold_is_noted(
     model: Path, capsys: CaptureFixture[str]
 ) -> None:
     for config, note in (
-        ({"quant_method": "fp8"}, "no record for quant_method 'fp8'"),
+        ({"quant_method": "quark"}, "no record for quant_method 'quark'"),
         (
             {"quant_method": "gptq", "bits": 8},
             "config.json declares gptq: 'fc.qweight' of s32 has the shape",

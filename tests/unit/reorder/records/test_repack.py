@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 RNG = np.random.default_rng(0)
 INT4 = ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
+FP8 = ("fp8_tensor", "fp8_channel", "fp8_block")
 GROUPED = {"gptq", "awq", "marlin", *INT4}
 
 
@@ -68,6 +69,8 @@ EXACT = {
     ("gguf_mxfp4", "ocp_mxfp4"),
     ("ocp_mxfp4", "cublas_nvfp4"),
     ("ocp_mxfp8", "ocp_mxfp8"),
+    *product(("fp8_tensor",), FP8),
+    *((name, name) for name in FP8),
 }
 
 
@@ -79,6 +82,28 @@ def test_a_pair_of_records_is_exact_or_refused(source: str) -> None:
             assert_same(record, reorder.repack(record, target))
         except MemdescError:
             assert (source, target) not in EXACT
+
+
+@pytest.mark.parametrize("dims", [(300, 130), (7, 200)])
+def test_scales_of_fp8_are_repeated_for_smaller_parts_and_joined_where_equal(
+    dims: tuple[int, int],
+) -> None:
+    whole = made("fp8_tensor", dims, codes="f8_e5m2", scales="bf16")
+    for target in FP8:
+        part = reorder.repack(whole, target, scale_inv=True)
+        assert part.desc.field("weight_scale_inv").kind == "bf16"
+        assert part.tensors["weight"].tobytes() == whole.tensors["weight"].tobytes()
+        assert_same(whole, part)
+        back = reorder.repack(part, whole.desc)
+        assert back.tensors["weight_scale"].tobytes() == whole.tensors["weight_scale"].tobytes()
+    blocks = made("fp8_block", (300, 130))
+    with pytest.raises(MemdescError, match="scales differ within"):
+        reorder.repack(blocks, "fp8_tensor")
+    fine = reorder.repack(blocks, "fp8_block", block=2)
+    assert_same(blocks, fine)
+    assert_same(fine, reorder.repack(fine, "fp8_block"))
+    with pytest.raises(MemdescError, match="codes mean other numbers"):
+        reorder.repack(blocks, "fp8_block", codes="f8_e5m2")
 
 
 def pack_words(codes: NDArray[Any], order: tuple[int, ...]) -> NDArray[np.uint32]:

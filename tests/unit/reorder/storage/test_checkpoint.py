@@ -164,7 +164,7 @@ def test_records_of_several_tensors_are_found(
     ("config", "reason"),
     [
         ({"quantization_config": {"quant_method": "gptq", "desc_act": True}}, "by data, but"),
-        ({"quantization_config": {"quant_method": "fp8"}}, "no record for quant_method 'fp8'"),
+        ({"quantization_config": {"quant_method": "quark"}}, "no record for quant_method 'quark'"),
         ({"quantization_config": {"quant_method": "awq", "version": "gemv"}}, "'awq'"),
         ({}, "its tensors fit .*: give the name"),
         ([], "not a JSON object"),

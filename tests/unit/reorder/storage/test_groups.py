@@ -351,9 +351,9 @@ def test_a_record_of_one_tensor_is_called_as_the_tensor(folder: Path) -> None:
 
 def test_a_prefix_without_words_of_a_record_is_told_what_it_has(folder: Path) -> None:
     write(folder, fp8_layer())
-    assert "no known record fits it" in reason(folder)
-    write_config(folder, quant_method="fp8")
-    assert "config.json: there is no record for quant_method 'fp8'" in reason(folder)
+    assert "its tensors fit fp8_block: give the name" in reason(folder)
+    write_config(folder, quant_method="quark")
+    assert "config.json: there is no record for quant_method 'quark'" in reason(folder)
     said = reason(folder, "gptq")
     assert (
         said == "the checkpoint has no tensor 'fc.qweight'; it has fc.weight, fc.weight_scale_inv"

@@ -1,0 +1,217 @@
+"""How files of models declare quantised weights of formats with scales beside each weight.
+
+Each row is read and written: a section of JSON that matches it declares its record, and a record
+that was made is declared by its first row. Sources: transformers 5.23 (`FineGrainedFP8Config`,
+`FbgemmFp8Config`), compressed-tensors 0.20 (`QuantizationConfig`, `QuantizationArgs`), ModelOpt
+0.47 (`hf_quant_config.json`), and vLLM 0.10 (`fp8.py`: without `weight_block_size`, a scale is for
+a whole tensor).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memdesc.errors import short_repr
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+__all__ = ["DECLARATIONS", "Declaration", "declaration_of", "read_section", "section_of"]
+
+
+class _Place(NamedTuple):
+    """Where JSON has the value of an option; a file may leave it out."""
+
+    option: str
+    # values of JSON and what the option calls them; empty for integers as they are
+    values: tuple[tuple[Any, Any], ...] = ()
+
+
+class _Each(NamedTuple):
+    """An object all of whose values have the same form, and the key that is written."""
+
+    key: str
+    form: Any
+
+
+class Declaration(NamedTuple):
+    """How a `quantization_config` declares a record.
+
+    Attributes
+    ----------
+    record, method : str
+        The record, and the `quant_method` that says it.
+    form : mapping of str to object
+        What the section must say: values, tuples of values that mean the same, places of options,
+        or objects of them.
+    fixed : mapping of str to object
+        Options that the method implies.
+    written : mapping of str to object
+        What readers need beside `form`, likewise.
+    ignored : str
+        The key of the layers that are not quantised.
+    """
+
+    record: str
+    method: str
+    form: Mapping[str, Any] = {}
+    fixed: Mapping[str, Any] = {}
+    written: Mapping[str, Any] = {}
+    ignored: str = "modules_to_not_convert"
+
+
+_BLOCK = [_Place("block"), _Place("block")]
+_FMT = {"fmt": _Place("codes", (("e4m3", "f8_e4m3"), ("e5m2", "f8_e5m2")))}
+_FORMATS = (("ue8m0", "e8m0"), *(("float", kind) for kind in ("f32", "bf16", "f16")))
+# `scale_fmt` is not read: DeepSeek-V3.1 stores f32 and says ue8m0, as its scales are powers of two
+_DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Place("scales", _FORMATS)}
+_PLAIN = {"codes": "f8_e4m3", "scale_inv": False}
+
+
+def _compressed(record: str, strategy: str, **more: Any) -> Declaration:
+    """Return how compressed-tensors declares floats of 8 bits."""
+    weights = {"type": "float", "num_bits": 8, "strategy": strategy, **more}
+    group = {"targets": ["Linear"], "input_activations": None, "output_activations": None}
+    return Declaration(
+        record,
+        "compressed-tensors",
+        {
+            "format": ("float-quantized", "naive-quantized"),
+            "config_groups": _Each("group_0", {"weights": weights}),
+        },
+        _PLAIN,
+        {
+            "quantization_status": "compressed",
+            "config_groups": {
+                "group_0": group | {"weights": {"symmetric": True, "dynamic": False}}
+            },
+        },
+        "ignore",
+    )
+
+
+DECLARATIONS = (
+    Declaration(
+        "fp8_block",
+        "fp8",
+        {"weight_block_size": _BLOCK, **_FMT},
+        {"scale_inv": True},
+        _DYNAMIC,
+    ),
+    Declaration("fp8_tensor", "fp8", {"weight_block_size": None, **_FMT}, {}, _DYNAMIC),
+    Declaration("fp8_channel", "fbgemm_fp8", fixed=_PLAIN),
+    _compressed("fp8_tensor", "tensor"),
+    _compressed("fp8_channel", "channel"),
+    _compressed("fp8_block", "block", block_structure=_BLOCK),
+    *(
+        Declaration(record, "modelopt", form, _PLAIN, {}, "ignore")
+        for record, algorithm in (
+            ("fp8_tensor", "FP8"),
+            ("fp8_channel", "FP8_PER_CHANNEL_PER_TOKEN"),
+        )
+        # config.json, and hf_quant_config.json
+        for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
+    ),
+)
+
+
+def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | str:
+    """Return the record that a section declares and its options, or why it declares none."""
+    problems = []
+    for row in DECLARATIONS:
+        if row.method == method:
+            options = dict(row.fixed)
+            problem = _read(row.form, section, "", options)
+            if not problem:
+                return row.record, options
+            problems.append(problem)
+    return "; ".join(dict.fromkeys(problems))
+
+
+def _read(form: Any, value: Any, path: str, options: dict[str, Any]) -> str:
+    """Collect the options at the places of a form; return what differs, which may be nothing."""
+    parts: Sequence[tuple[Any, Any, str]]
+    match form:
+        case _Place():
+            return "" if value is None else _bind(form, value, path, options)
+        case _Each() if isinstance(value, dict) and value:
+            parts = [(form.form, each, f"{path}.{key}") for key, each in value.items()]
+        case dict() if isinstance(value, dict):
+            parts = [(each, value.get(key), f"{path}.{key}") for key, each in form.items()]
+        case list() if isinstance(value, list) and len(value) == len(form):
+            parts = [(each, value[k], path) for k, each in enumerate(form)]
+        case tuple() if any(_is_same(each, value) for each in form):
+            return ""
+        case _:
+            return "" if _is_same(form, value) else _problem(path, value, _told(form))
+    return next((found for each in parts if (found := _read(*each, options))), "")
+
+
+def _is_same(form: Any, value: Any) -> bool:
+    return type(value) is type(form) and bool(value == form)
+
+
+def _told(form: Any) -> str:
+    """Return what a message calls a form."""
+    match form:
+        case dict() | _Each():
+            return "an object"
+        case list():
+            return f"a list of {len(form)}"
+        case tuple():
+            return " or ".join(form)
+    return "null" if form is None else str(form)
+
+
+def _problem(path: str, value: Any, wanted: str) -> str:
+    shown = "missing" if value is None else short_repr(value)
+    return f"{path.removeprefix('.')} is {shown}, not {wanted}"
+
+
+def _bind(place: _Place, value: Any, path: str, options: dict[str, Any]) -> str:
+    """Note the value of an option; return what is wrong with it, which may be nothing."""
+    legal = [option for given, option in place.values if _is_same(given, value)]
+    if place.values and not legal:
+        return _problem(path, value, _told(tuple(given for given, _ in place.values)))
+    if not place.values and (type(value) is not int or value < 1):
+        return _problem(path, value, "a positive integer")
+    option = legal[0] if legal else value
+    held = options.setdefault(place.option, option)
+    return "" if held == option else _problem(path, value, f"the {held} given before")
+
+
+def declaration_of(record: str, options: Mapping[str, Any]) -> Declaration | None:
+    """Return the first row that declares a record with such options; None if none does."""
+    rows = (row for row in DECLARATIONS if row.record == record)
+    return next((row for row in rows if row.fixed.items() <= options.items()), None)
+
+
+def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section that declares a record with such options."""
+    more, found = (_written(form, options) for form in (row.written, row.form))
+    return {"quant_method": row.method, **_joined(more, found)}
+
+
+def _written(form: Any, options: Mapping[str, Any]) -> Any:
+    """Return a form with the values of options at their places."""
+    match form:
+        case _Place():
+            value = options[form.option]
+            return next((given for given, option in form.values if option == value), value)
+        case _Each():
+            return {form.key: _written(form.form, options)}
+        case dict():
+            return {key: _written(each, options) for key, each in form.items()}
+        case list():
+            return [_written(each, options) for each in form]
+        case tuple():
+            return form[0]
+    return form
+
+
+def _joined(one: Any, other: Any) -> Any:
+    """Return two objects as one, and so the objects in them."""
+    if not (isinstance(one, dict) and isinstance(other, dict)):
+        return other
+    both = {key: _joined(one[key], other[key]) for key in one.keys() & other.keys()}
+    return dict(one) | dict(other) | both
