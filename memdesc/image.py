@@ -197,6 +197,13 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     ------
     MemdescError
         If the name is unknown or unsupported, a size is 0, or the number of dims is wrong.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> i = memdesc.image_desc((1, 64, 56, 56), "f16", "in_out_channel")
+    >>> i.width, i.height, i.nbytes
+    (896, 56, 401408)
     """
     sizes = checked_ints("dims", dims)
     dtype = data_type(dtype)

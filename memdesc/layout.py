@@ -31,14 +31,28 @@ if TYPE_CHECKING:
 
 
 class Axis(NamedTuple):
-    """Dims indexed as one, row-major over them, and their padded extent."""
+    """Dims indexed as one, row-major over them, and their padded extent.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").axes[1]
+    Axis(dims=(1,), padded=24)
+    """
 
     dims: tuple[int, ...]
     padded: int
 
 
 class Block(NamedTuple):
-    """One loop of a layout: index i of `axis` adds (i // step) % extent * stride to the offset."""
+    """One loop of a layout: index i of `axis` adds (i // step) % extent * stride to the offset.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").blocks[1:3]
+    (Block(axis=1, step=8, extent=3, stride=160), Block(axis=1, step=1, extent=8, stride=1))
+    """
 
     axis: int
     step: int

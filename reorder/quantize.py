@@ -47,6 +47,14 @@ class Quantized(_Values, Checked):
 
     A tuple of `memory`, `scales` and `zero_points`. Scales and zero points are arrays over the dims
     of `axis`, divided by `groups` (two further attributes); without axes their shape is ().
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> x = np.array([[0.5, -127.0], [254.0, 2.0]], np.float32)
+    >>> codes, scales, _ = q = reorder.quantize(x, "s8", axis=0)
+    >>> codes.numpy().tolist(), scales.tolist(), q.axis
+    ([[0, -127], [127, 1]], [1.0, 2.0], (0,))
     """
 
     axis: tuple[int, ...] = ()
@@ -253,6 +261,13 @@ def dequantize(  # noqa: PLR0913 - likewise
     ------
     MemdescError
         If scales and zero points do not fit the axes, or are given with a record.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> q = reorder.quantize(np.array([[1.0, -127.0]], np.float32), "s8", axis=0)
+    >>> reorder.dequantize(q).numpy()
+    array([[   1., -127.]], dtype=float32)
     """
     if not isinstance(memory, (Memory, Quantized)) and not is_on_device(memory):
         from reorder.records import decode, record  # most programs have no records

@@ -80,6 +80,12 @@ class Device:
         What is wrong; empty if a small program was built and ran.
     mend : str
         How to repair it; empty if it works.
+
+    Examples
+    --------
+    >>> from reorder import opencl
+    >>> all(device.works or device.mend for device in opencl.devices())
+    True
     """
 
     device: cl.Device

@@ -111,6 +111,13 @@ class Record(Checked):
         ------
         MemdescError
             If there is no such field.
+
+        Examples
+        --------
+        >>> import memdesc, numpy as np, reorder
+        >>> r = reorder.Record(memdesc.record_desc((1, 32), "q4_0"))
+        >>> r.field("d"), r.field("qs").shape
+        (array([[0.]], dtype=float16), (1, 32))
         """
         part = self.desc.field(name)
         bits = read_field(self._tensors[part.tensor], part)
