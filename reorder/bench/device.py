@@ -1,4 +1,4 @@
-"""Reorders on an OpenCL device, measured beside the device's own copy and torch."""
+"""Reorders on an OpenCL device, timed against the device's own copy and torch."""
 
 from __future__ import annotations
 

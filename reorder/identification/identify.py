@@ -1,4 +1,4 @@
-"""Find which known layouts bytes may have: by the same values, or by padding."""
+"""Find which known layouts some bytes may have: by comparing values, or by their padding."""
 
 from __future__ import annotations
 

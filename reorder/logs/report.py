@@ -1,4 +1,4 @@
-"""What a log of oneDNN says about time: by primitive, in reorders, and in each run of a model."""
+"""Where the time of a oneDNN log went: by primitive, in reorders, and in each run of a model."""
 
 from __future__ import annotations
 

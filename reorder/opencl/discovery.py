@@ -78,13 +78,13 @@ class Device:
         Largest image, in pixels.
     problem : str
         What is wrong; empty if a small program was built and ran.
-    mend : str
+    remedy : str
         How to repair it; empty if it works.
 
     Examples
     --------
     >>> from reorder import opencl
-    >>> all(device.works or device.mend for device in opencl.devices())
+    >>> all(device.works or device.remedy for device in opencl.devices())
     True
     """
 
@@ -96,7 +96,7 @@ class Device:
     max_width: int
     max_height: int
     problem: str = ""
-    mend: str = ""
+    remedy: str = ""
 
     @property
     def works(self) -> bool:
@@ -246,7 +246,7 @@ def _probed(device: cl.Device) -> Device:
         device.image2d_max_width if device.image_support else 0,
         device.image2d_max_height if device.image_support else 0,
         problem,
-        _mend_of(problem),
+        _remedy_of(problem),
     )
 
 
@@ -268,7 +268,7 @@ def _problem_of(device: cl.Device) -> str:
     return ""
 
 
-def _mend_of(problem: str) -> str:
+def _remedy_of(problem: str) -> str:
     if not problem:
         return ""
     if "unknown target CPU" in problem:

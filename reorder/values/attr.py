@@ -36,7 +36,7 @@ class Attr(Checked):
 
     `d = (src_scale * (x - src_zero_point) + beta * old) / dst_scale + dst_zero_point` in f32, or
     f64 where a side has 64 bits, each operation rounded (`docs/dtypes.md`); then d is converted
-    to dst's type. Neutral values are no operations. Padding of dst stays 0 (oneDNN 3.13, reorder).
+    to dst's type. Neutral values change nothing. Padding of dst stays 0 (oneDNN 3.13, reorder).
 
     Parameters
     ----------

@@ -63,7 +63,7 @@ def test_dir_lists_public_names_and_dunder_names_only() -> None:
 
 
 def test_submodules_that_dir_does_not_list_can_be_imported() -> None:
-    for name in ("desc", "layout", "names", "picture", "text"):
+    for name in ("desc", "descriptor_json", "layout", "names", "picture"):
         assert name not in dir(memdesc)
         assert import_module(f"memdesc.{name}") is getattr(memdesc, name)
 

@@ -1,7 +1,7 @@
-"""Bounded search for integers in given ranges whose weighted sum is a given number.
+"""Solve a linear Diophantine equation with bounded unknowns, by a search that does bounded work.
 
-It answers three questions: whether two indices of a layout share an element, whether two buffers
-share a byte, and which index has a given offset.
+Such an equation decides whether two indices of a layout share an element, whether two buffers share
+a byte, and which index has a given offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BUDGET = 20_000
 
 
 class SearchLimitError(Exception):
-    """A search used up its budget before it had an answer."""
+    """A search used up its budget before it found an answer."""
 
 
 class Term(NamedTuple):

@@ -1,4 +1,4 @@
-"""Write descriptors as JSON and read them."""
+"""Descriptors as JSON, written and read."""
 
 from __future__ import annotations
 
