@@ -210,8 +210,8 @@ class _NumberWriter:
             if not is_whole.all():
                 at = tuple(int(i) for i in np.argwhere(~is_whole)[0])
                 self._refuse(
-                    f"it has no offset, and the offset of group {at}, {m[at]}, is not a multiple of "
-                    f"the scale {s[at]}"
+                    f"it has no offset, and the offset of group {at}, {m[at]}, is not a multiple "
+                    f"of the scale {s[at]}"
                 )
             folded: NDArray[Any] = z - np.where(is_whole, steps, 0).astype(z.dtype)
             return folded

@@ -48,7 +48,10 @@ def _unary(op: str, letter: str) -> Callable[[Expr], Expr]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expr:
-    """An operator, the kind of its result, and its operands; `value` is that of a leaf."""
+    """An operator, the kind of its result, and its operands.
+
+    `value` is the constant of a number, the text of a name or a let, or the function of a call.
+    """
 
     op: str
     kind: str

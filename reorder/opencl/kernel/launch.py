@@ -2,7 +2,7 @@
 
 Texts are OpenCL C 1.2, and depend on the pattern alone. The parameters of a kernel are a struct of
 integers by value, so that one kernel fits all sizes. Their names and order, for operand `src` and
-then `dst`, loop k, gather k:
+then `dst`, loop k, and gather k, which is an indirect loop of the plan:
 
     src, or src_x, src_y      offset, or column and row, where the nest starts
     src_lane1, ...            offsets of the lanes after the first (buffers)
@@ -125,7 +125,7 @@ class LoopShape(NamedTuple):
 
 
 class GatherShape(NamedTuple):
-    """The structure of a `IndirectLoop`: its dims; for each axis its dims and its number of blocks.
+    """The structure of an `IndirectLoop`: its dims; per axis its dims and its number of blocks.
 
     `varying` has the axes of the scales and zero points that differ along the dims.
     """
