@@ -235,7 +235,7 @@ class MemoryDesc(Checked):
 
     @property
     def is_dense(self) -> bool:
-        """Whether elements and padding fill the memory from `offset0` on without a gap."""
+        """Whether elements and padding fill the memory after `offset0` without a gap."""
         if not self.nelems:
             return True
         return self.padded_nelems == self.layout.span and all(

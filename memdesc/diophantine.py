@@ -74,7 +74,7 @@ def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[
     terms = tuple(terms)
     order = sorted(range(len(terms)), key=lambda k: -abs(terms[k].stride))
     by_stride = [terms[k] for k in order]
-    # suffixes[k] is about the terms from the k-th on
+    # suffixes[k] covers the k-th term and all after it
     suffixes = list(accumulate(reversed(by_stride), _Suffix.before, initial=_Suffix(0, 0, 0)))
     suffixes.reverse()
     n_tried = 0

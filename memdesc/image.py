@@ -80,7 +80,7 @@ class ImageDesc(Checked):
             msg = (
                 f"{desc!r} is not {self.width} x {self.height} pixels of {self.channels} lanes: "
                 f"it has {desc.padded_nelems} elements with padding, and must have {prod(size)}, "
-                "dense, from offset 0 on"
+                "without gaps, starting at offset 0"
             )
             raise MemdescError(msg)
 

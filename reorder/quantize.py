@@ -82,7 +82,7 @@ class Quantized(_Values, Checked):
     def _replace(self, **changes: Any) -> Self:
         return type(self)(**self._asdict() | vars(self) | changes)
 
-    __replace__ = _replace  # copy.replace, from Python 3.13 on
+    __replace__ = _replace  # for copy.replace, since Python 3.13
 
 
 @allocates
@@ -107,7 +107,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     dtype : DataType, str or numpy dtype
         A signed integer, an unsigned one of 4 to 16 bits (zero points are s32), or an f8 or f4.
     axis : int or iterable of int, optional
-        Dims with one scale per index; by default one scale serves all elements.
+        Dims with one scale per index; by default one scale applies to all elements.
     desc : str, FormatTag or MemoryDesc, optional
         The layout to write; by default row-major.
     groups : (int, int), optional
@@ -241,7 +241,7 @@ def dequantize(  # noqa: PLR0913 - likewise
     Parameters
     ----------
     memory : Memory, Quantized, Record or reorder.opencl.DeviceMemory
-        Of any type. A `Quantized` brings the next four arguments along; a record contains its
+        Of any type. A `Quantized` already carries the next four arguments; a record contains its
         scales and zero points.
     scales, zero_points : array or number, optional
         As `quantize` returns them.

@@ -37,7 +37,7 @@ class Repetition(NamedTuple):
 def find_repetition(keys: Sequence[int]) -> Repetition | None:
     """Find the repetition that covers most of a sequence, with the shortest run, or None.
 
-    *Law*: each of `runs` slices of `length` keys from `start` on equals the first.
+    *Law*: the `runs` consecutive slices of `length` keys that begin at `start` are equal.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
 
 
 def pickled_bytes(data: NDArray[np.uint8], protocol: SupportsIndex) -> PickleBuffer | bytearray:
-    """Return flat bytes for a pickle; from protocol 5 on they may travel out of band, uncopied."""
+    """Return flat bytes for a pickle; since protocol 5 they may travel out of band, uncopied."""
     return PickleBuffer(data) if index(protocol) >= _OUT_OF_BAND else bytearray(data)  # type: ignore[arg-type] # arrays of bytes are buffers
 
 

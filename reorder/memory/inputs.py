@@ -178,7 +178,7 @@ def _attached(x: NDArray[Any]) -> Memory:
 
 
 def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[Any]:
-    """Return a view (of blocked layouts a copy) whose axes are the logical dims."""
+    """Return a view, or for blocked layouts a copy, whose axes are the logical dims."""
     if not isinstance(src, str | FormatTag):
         msg = (  # type: ignore[unreachable] # callers without types
             f"src must be a name, a FormatTag or a MemoryDesc, not {short_repr(src)}"

@@ -32,7 +32,7 @@ class AllocatedBuffer(cl.Buffer):
     facts: tuple[Any, ...] | None = None
 
     def release(self) -> None:
-        """Give the memory back to the runtime, once the commands that use it are done."""
+        """Give the memory back to the runtime, once the commands that use it have finished."""
         super().release()
         self.is_released = True
 
@@ -44,7 +44,7 @@ class AllocatedImage(cl.Image):
     facts: tuple[Any, ...] | None = None
 
     def release(self) -> None:
-        """Give the memory back to the runtime, once the commands that use it are done."""
+        """Give the memory back to the runtime, once the commands that use it have finished."""
         super().release()
         self.is_released = True
 

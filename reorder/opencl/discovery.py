@@ -144,7 +144,7 @@ def find_device(name: str = "") -> Device:
     Raises
     ------
     MemdescError
-        If there is none, with the devices that there are and what is wrong with them; and if
+        If there is none; the message lists the devices and what is wrong with each. Also if
         `MEMDESC_CACHE_BYTES` is not a number of bytes.
 
     Examples
@@ -176,7 +176,7 @@ def find_device(name: str = "") -> Device:
 
 
 def loader_report() -> list[str]:
-    """Return a line for each runtime found.
+    """Return a line about each runtime found.
 
     Each has the file that names the runtime, the library, the file's defect if any, and why the
     library does not load if it does not.

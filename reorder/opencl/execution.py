@@ -279,7 +279,7 @@ def enqueue_transfers(
                 commands.append(event)
             return event
     # all buffers are allocated before the first transfer starts; the runtime keeps them until
-    # the kernels that use them are done
+    # the kernels that use them have finished
     between = [
         allocate_buffer(queue.context, transfer.dst.desc.nbytes) for transfer, *_ in transfers[:-1]
     ]
@@ -302,7 +302,7 @@ def enqueue_transfers(
 
 
 def _constant(context: cl.Context, values: NDArray[Any]) -> cl.Buffer:
-    """Return a buffer of numbers; the runtime keeps it until the kernels that use it are done."""
+    """Return a buffer of numbers; the runtime keeps it until no kernel uses it any more."""
     flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
     return cl.Buffer(context, flags, hostbuf=values)
 

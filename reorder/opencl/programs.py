@@ -95,7 +95,7 @@ class PreparedLaunch(NamedTuple):
     """A launch with its kernels.
 
     `names` are those of the arguments; the last one is a struct of `numbers`. `sizes` are the work
-    items in all and in a group.
+    items in total and per group.
     """
 
     launch: Launch

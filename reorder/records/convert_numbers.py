@@ -302,7 +302,7 @@ def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:
 
 
 def _code_values(desc: RecordDesc) -> NDArray[np.float32]:
-    """Return the value of each code, in the order of the stored codes from 0 on."""
+    """Return the value of each code, in the order of the stored codes, from 0."""
     number = desc.rule.code
     codes = np.arange(1 << number_bits(desc, number), dtype=np.uint8)
     if number.table:

@@ -69,7 +69,7 @@ class ParameterLayout(NamedTuple):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether one value serves all elements."""
+        """Whether one value applies to all elements."""
         return prod(self.sizes) == 1
 
 

@@ -195,7 +195,7 @@ class Pattern(NamedTuple):
 class Launch(NamedTuple):
     """One kernel to enqueue: its pattern, its parameters, and the work-groups in each dimension.
 
-    A launch that `is_later` starts when all other launches of its transfer are done.
+    A launch that `is_later` starts when all other launches of its transfer have finished.
     """
 
     pattern: Pattern

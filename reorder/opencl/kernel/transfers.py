@@ -93,8 +93,8 @@ class Transfer(NamedTuple):
     """Launches that may run at the same time, and the operand that they write.
 
     Without launches the runtime copies `region`, (width, height) pixels, without conversion. The
-    `second` launches start when the first ones are done. `buffers` are the scales and zero points
-    that differ along the dims.
+    `second` launches start when the first ones have finished. `buffers` are the scales and zero
+    points that differ along the dims.
     """
 
     launches: tuple[Launch, ...]
