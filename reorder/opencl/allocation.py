@@ -26,7 +26,7 @@ __all__ = [
 
 
 class AllocatedBuffer(cl.Buffer):
-    """A buffer that records its release; `facts` are those of a known reorder."""
+    """A buffer that records its release; `facts` keeps what `execution` found out about it."""
 
     is_released = False
     facts: tuple[Any, ...] | None = None
@@ -38,7 +38,7 @@ class AllocatedBuffer(cl.Buffer):
 
 
 class AllocatedImage(cl.Image):
-    """An image that records its release; `facts` are those of a known reorder."""
+    """An image that records its release; `facts` keeps what `execution` found out about it."""
 
     is_released = False
     facts: tuple[Any, ...] | None = None
