@@ -100,7 +100,14 @@ class ImageDesc(Checked):
         return self.desc.nbytes
 
     def pixel(self, index: Iterable[int]) -> tuple[int, int, int]:
-        """Return column, row and lane of a logical index; raises as `MemoryDesc.offset` does."""
+        """Return column, row and lane of a logical index; raises as `MemoryDesc.offset` does.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel((0, 6, 2, 3))
+        (7, 2, 2)
+        """
         pixel, lane = divmod(self.desc.offset(index), self.channels)
         y, x = divmod(pixel, self.width)
         return x, y, lane

@@ -163,6 +163,14 @@ class Layout(Checked):
     ------
     MemdescError
         If a rule above is broken or a number exceeds int64.
+
+    Examples
+    --------
+    >>> from memdesc import Axis, Block, Layout
+    >>> axes = Axis((0,), 2), Axis((1,), 24)
+    >>> blocks = Block(0, 1, 2, 24), Block(1, 8, 3, 8), Block(1, 1, 8, 1)
+    >>> Layout((2, 17), axes, blocks).strides()
+    (24, 8)
     """
 
     dims: tuple[int, ...]
