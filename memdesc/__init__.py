@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.create import array_desc, memory_desc
 from memdesc.desc import MemoryDesc
+from memdesc.descriptor_json import from_json, to_json
 from memdesc.dtypes import DATA_TYPES, DataType, data_type
 from memdesc.errors import (
     MemdescError,
@@ -33,7 +34,6 @@ from memdesc.names import Name, known_names, suggest
 from memdesc.notation import parse_tag
 from memdesc.runtime_dims import RuntimeDesc, runtime_desc
 from memdesc.tags import Digit, FormatTag
-from memdesc.text import from_json, to_json
 
 if TYPE_CHECKING:
     from memdesc.exchange import from_notation, to_notation

@@ -14,9 +14,9 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
-from memdesc.infer_tag import dense_tag, is_laid_out_by, names_of
 from memdesc.int64 import INT64_MAX, checked_ints, exact_ints
 from memdesc.layout import Layout
+from memdesc.layout_names import dense_tag, is_laid_out_by, names_of
 from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS, check_letters
 
@@ -235,7 +235,7 @@ class MemoryDesc(Checked):
 
     @property
     def is_dense(self) -> bool:
-        """Whether elements and padding fill the memory from `offset0` on without a gap."""
+        """Whether elements and padding fill the memory after `offset0` without a gap."""
         if not self.nelems:
             return True
         return self.padded_nelems == self.layout.span and all(
@@ -517,17 +517,17 @@ class MemoryDesc(Checked):
     def _drawn(self, look: Look) -> Picture:
         from memdesc.picture import draw_layout  # likewise
 
-        behind = self.nbytes - self.with_extra(None).nbytes
-        return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, behind), look)
+        compensation = self.nbytes - self.with_extra(None).nbytes
+        return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, compensation), look)
 
     def _drawn_beside(self, other: MemoryDesc, look: Look) -> Picture:
-        from memdesc.picture import draw_beside, looked_at  # likewise
+        from memdesc.picture import checked_cells, draw_beside  # likewise
 
         checked_desc("beside", other)
         if self.dims != other.dims:
             msg = f"beside has the dims {other.dims}, not {self.dims}; see permute_axes and reshape"
             raise MemdescError(msg)
-        a, b = (looked_at(desc.layout, desc.dtype, look) for desc in (self, other))
+        a, b = (checked_cells(desc.layout, desc.dtype, look) for desc in (self, other))
         return draw_beside(a, b, (repr(self), repr(other)))
 
     def source(self, lang: str = "c", name: str = "tensor", letters: str | None = None) -> str:

@@ -1,6 +1,6 @@
 """Files of callers: paths, reading regular files, and writing small files whole or not at all.
 
-Outputs that grow for long, by several threads, have a writer of their own in `reorder.storage`.
+Outputs that several threads write over a long time have their own writer in `reorder.storage`.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class ImageDesc(Checked):
             msg = (
                 f"{desc!r} is not {self.width} x {self.height} pixels of {self.channels} lanes: "
                 f"it has {desc.padded_nelems} elements with padding, and must have {prod(size)}, "
-                "dense, from offset 0 on"
+                "without gaps, starting at offset 0"
             )
             raise MemdescError(msg)
 
@@ -100,7 +100,14 @@ class ImageDesc(Checked):
         return self.desc.nbytes
 
     def pixel(self, index: Iterable[int]) -> tuple[int, int, int]:
-        """Return column, row and lane of a logical index; raises as `MemoryDesc.offset` does."""
+        """Return column, row and lane of a logical index; raises as `MemoryDesc.offset` does.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.image_desc((1, 8, 5, 4), "f32", "in_out_channel").pixel((0, 6, 2, 3))
+        (7, 2, 2)
+        """
         pixel, lane = divmod(self.desc.offset(index), self.channels)
         y, x = divmod(pixel, self.width)
         return x, y, lane
@@ -197,6 +204,13 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
     ------
     MemdescError
         If the name is unknown or unsupported, a size is 0, or the number of dims is wrong.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> i = memdesc.image_desc((1, 64, 56, 56), "f16", "in_out_channel")
+    >>> i.width, i.height, i.nbytes
+    (896, 56, 401408)
     """
     sizes = checked_ints("dims", dims)
     dtype = data_type(dtype)

@@ -1,4 +1,4 @@
-"""Logical indices, one or arrays of them: check a caller's, and find those of offsets."""
+"""Logical indices, scalars or arrays: those of callers, checked, and those at given offsets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc.checked import Checked
+from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import MemdescError, OutOfRangeError, short_repr
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, entries_of
 from memdesc.layout import axis_index, dim_name
-from memdesc.search import SearchLimitError, Term, solve
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -133,7 +133,7 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
         raise MemdescError(msg)
     try:
         return array.astype(np.int64)
-    except ValueError as error:  # beside a dim of size 0, others may be of any size
+    except ValueError as error:  # if one dim has size 0, the others may be of any size
         msg = f"{name} must be an array of int64, not {short_repr(values)}: {error}"
         raise MemdescError(msg) from None
 

@@ -1,4 +1,4 @@
-"""Callers' integers, checked and converted to Python ints that fit int64; and callers' flags."""
+"""Integers and flags from callers, checked and converted: to Python ints within int64, to bools."""
 
 from __future__ import annotations
 

@@ -31,14 +31,28 @@ if TYPE_CHECKING:
 
 
 class Axis(NamedTuple):
-    """Dims indexed as one, row-major over them, and their padded extent."""
+    """Dims indexed as one, row-major over them, and their padded extent.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").axes[1]
+    Axis(dims=(1,), padded=24)
+    """
 
     dims: tuple[int, ...]
     padded: int
 
 
 class Block(NamedTuple):
-    """One loop of a layout: index i of `axis` adds (i // step) % extent * stride to the offset."""
+    """One loop of a layout: index i of `axis` adds (i // step) % extent * stride to the offset.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c").blocks[1:3]
+    (Block(axis=1, step=8, extent=3, stride=160), Block(axis=1, step=1, extent=8, stride=1))
+    """
 
     axis: int
     step: int
@@ -149,6 +163,14 @@ class Layout(Checked):
     ------
     MemdescError
         If a rule above is broken or a number exceeds int64.
+
+    Examples
+    --------
+    >>> from memdesc import Axis, Block, Layout
+    >>> axes = Axis((0,), 2), Axis((1,), 24)
+    >>> blocks = Block(0, 1, 2, 24), Block(1, 8, 3, 8), Block(1, 1, 8, 1)
+    >>> Layout((2, 17), axes, blocks).strides()
+    (24, 8)
     """
 
     dims: tuple[int, ...]

@@ -6,10 +6,10 @@ from itertools import pairwise
 from math import prod
 from typing import TYPE_CHECKING
 
+from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
 from memdesc.int64 import INT64_MAX
 from memdesc.layout import dim_name
-from memdesc.search import SearchLimitError, Term, solve
 
 if TYPE_CHECKING:
     from memdesc.layout import Block, Layout

@@ -175,6 +175,13 @@ def runtime_desc(dims: Iterable[int], dtype: object, tag: str | FormatTag | None
     ------
     MemdescError
         If a size is not valid, or the tag is for another number of dims.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> d = memdesc.runtime_desc((memdesc.RUNTIME, 20), "f32", "ab")
+    >>> d.strides, d.resolve((3, 20)).nbytes
+    ((20, 1), 240)
     """
     sizes = checked_sizes(dims)
     kind = data_type(dtype)

@@ -32,6 +32,12 @@ class Digit(NamedTuple):
     """One digit of a mixed-radix index: (index of axis / step) % extent.
 
     The outer digit, which counts whole blocks, is unbounded: its extent is 0.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.parse_tag("aB8b").digits[1:]
+    (Digit(axis=1, step=8, extent=0), Digit(axis=1, step=1, extent=8))
     """
 
     axis: int

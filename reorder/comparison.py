@@ -75,6 +75,14 @@ class ValueComparison(NamedTuple):
     padding_differs : bool
         Whether only one of the paddings is zero or, if both tensors have the same layout, whether
         their bits differ.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> a = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32)
+    >>> found = reorder.compare_values(a, reorder.reorder(a + [0, 0.5], "ba", dtype="f32"))
+    >>> found.is_equal, found.differing, found.worst.at, [n.tolist() for n in found.by_dim]
+    (False, 2, (0, 1), [[1, 1], [0, 2]])
     """
 
     dims: tuple[int, ...]

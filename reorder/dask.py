@@ -1,7 +1,7 @@
 """Arrays of Dask, chunk by chunk: logical arrays to physical blocks, and back.
 
-A chunk of whole blocks is a tensor of its own: its physical blocks are a part of those of the
-whole. So each chunk is one task, and nothing moves between chunks. Chunks that would cut a block
+A chunk of whole blocks is itself a tensor, and its physical blocks are some of the whole tensor's.
+So each chunk is one task, and nothing moves between chunks. Chunks that would cut a block
 are refused with the `rechunk` that helps.
 """
 

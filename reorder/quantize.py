@@ -47,6 +47,14 @@ class Quantized(_Values, Checked):
 
     A tuple of `memory`, `scales` and `zero_points`. Scales and zero points are arrays over the dims
     of `axis`, divided by `groups` (two further attributes); without axes their shape is ().
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> x = np.array([[0.5, -127.0], [254.0, 2.0]], np.float32)
+    >>> codes, scales, _ = q = reorder.quantize(x, "s8", axis=0)
+    >>> codes.numpy().tolist(), scales.tolist(), q.axis
+    ([[0, -127], [127, 1]], [1.0, 2.0], (0,))
     """
 
     axis: tuple[int, ...] = ()
@@ -74,7 +82,7 @@ class Quantized(_Values, Checked):
     def _replace(self, **changes: Any) -> Self:
         return type(self)(**self._asdict() | vars(self) | changes)
 
-    __replace__ = _replace  # copy.replace, from Python 3.13 on
+    __replace__ = _replace  # for copy.replace, since Python 3.13
 
 
 @allocates
@@ -99,7 +107,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     dtype : DataType, str or numpy dtype
         A signed integer, an unsigned one of 4 to 16 bits (zero points are s32), or an f8 or f4.
     axis : int or iterable of int, optional
-        Dims with one scale per index; by default one scale serves all elements.
+        Dims with one scale per index; by default one scale applies to all elements.
     desc : str, FormatTag or MemoryDesc, optional
         The layout to write; by default row-major.
     groups : (int, int), optional
@@ -233,7 +241,7 @@ def dequantize(  # noqa: PLR0913 - likewise
     Parameters
     ----------
     memory : Memory, Quantized, Record or reorder.opencl.DeviceMemory
-        Of any type. A `Quantized` brings the next four arguments along; a record contains its
+        Of any type. A `Quantized` already carries the next four arguments; a record contains its
         scales and zero points.
     scales, zero_points : array or number, optional
         As `quantize` returns them.
@@ -253,6 +261,13 @@ def dequantize(  # noqa: PLR0913 - likewise
     ------
     MemdescError
         If scales and zero points do not fit the axes, or are given with a record.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> q = reorder.quantize(np.array([[1.0, -127.0]], np.float32), "s8", axis=0)
+    >>> reorder.dequantize(q).numpy()
+    array([[   1., -127.]], dtype=float32)
     """
     if not isinstance(memory, (Memory, Quantized)) and not is_on_device(memory):
         from reorder.records import decode, record  # most programs have no records

@@ -146,9 +146,23 @@ def _desc_of(memory: Any) -> MemoryDesc:
 def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -> RuntimePlan:
     """Prepare a reorder whose sizes are not known yet; it is planned when it is called.
 
+    Parameters
+    ----------
+    src, dst : RuntimeDesc
+        With sizes known for the same dims.
+    attr : Attr, optional
+        Scales, zero points, accumulation.
+
     Raises
     ------
     MemdescError
         If the known sizes differ, or are known on one side alone, or a tag is not known.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> src, dst = (memdesc.runtime_desc((memdesc.RUNTIME, 20), "f32", t) for t in ("ab", "aB8b"))
+    >>> reorder.plan_runtime(src, dst).resolve((3, 20)).dst.padded_dims
+    (3, 24)
     """
     return RuntimePlan(src, dst, attr)

@@ -26,7 +26,7 @@ def use_threads(threads: int) -> AbstractContextManager[None]:
     Parameters
     ----------
     threads : int
-        1 or more; at most as many as there are cores are used.
+        1 or more; no more threads than cores are used.
 
     Raises
     ------

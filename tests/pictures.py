@@ -69,7 +69,7 @@ def cells(svg: str) -> tuple[list[Seen], list[Seen]]:
             texts,
             tuple((title.text or "").split("\n")),
         )
-        # signs of the legend have no number
+        # symbols of the legend have no number
         if texts:
             # a line of the memory is higher than a row of the grid: an index is written in it
             (memory if float(box.get("height", "")) > 22 else grid).append(seen)

@@ -18,7 +18,7 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
 from memdesc.exchange.expressions import integers, outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import System, cannot, not_understood, strides_of
-from memdesc.infer_tag import dense_tag
+from memdesc.layout_names import dense_tag
 from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:

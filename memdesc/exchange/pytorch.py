@@ -15,7 +15,7 @@ from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import UnsupportedFormatError, short_repr
 from memdesc.exchange.expressions import arguments, integer, integers, keywords, parse
 from memdesc.exchange.system import System, cannot, not_understood, strides_of
-from memdesc.infer_tag import is_laid_out_by
+from memdesc.layout_names import is_laid_out_by
 from memdesc.notation import parse_tag
 from memdesc.tags import LETTERS
 

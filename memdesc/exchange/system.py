@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.dtypes import data_type
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.infer_tag import dense_tag, is_laid_out_by
 from memdesc.layout import check_dims, dim_name
+from memdesc.layout_names import dense_tag, is_laid_out_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,7 +16,7 @@ from memdesc.create import memory_desc
 from memdesc.errors import UnsupportedFormatError, short_repr
 from memdesc.exchange.expressions import outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import System, not_understood
-from memdesc.infer_tag import dense_tag
+from memdesc.layout_names import dense_tag
 from memdesc.names import onednn
 from memdesc.tags import LETTERS, Digit, FormatTag
 

@@ -95,22 +95,15 @@ def _nested_tiles(tag: FormatTag, outer: list[int]) -> list[list[str]]:
     return found
 
 
-class _Part(NamedTuple):
-    """A physical dim during the search for tiles: digits of an axis; extent 0 if unbounded."""
-
-    axis: int
-    step: int
-    extent: int
-
-
 def _swizzled_tiles(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[list[str]]:
     """Return the tiles of blocks in any order.
 
-    A tile moves the lowest digits of some dims behind all other dims. So for each block, in memory
+    A tile moves the lowest digits of some dims after all other dims. So for each block, in memory
     order, the digits up to it are moved out of the dim that has them; consecutive blocks whose dims
     are in order are moved by one tile.
     """
-    dims = [_Part(axis, 1, 0) for axis in outer]
+    # each physical dim is a digit of its axis
+    dims = [Digit(axis, 1, 0) for axis in outer]
     tiles: list[list[str]] = []
     sizes: dict[int, int] = {}
 
@@ -125,7 +118,7 @@ def _swizzled_tiles(desc: MemoryDesc, tag: FormatTag, outer: list[int]) -> list[
         inner = [dims[k]._replace(extent=sizes.get(k, 1)) for k in range(first, len(dims))]
         for k, size in sizes.items():
             axis, step, extent = dims[k]
-            dims[k] = _Part(axis, step * size, extent // size)
+            dims[k] = Digit(axis, step * size, extent // size)
         dims.extend(inner)
         sizes.clear()
         if len(dims) > _MAX_DIMS:

@@ -5,50 +5,30 @@ Source: MACE at 0fc55a54. `images` has its image types.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.names.images import is_image, refuse_winograd
-from memdesc.names.vocabulary import Vocabulary
-from memdesc.notation import parse_tag
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
 
 
-class _Buffer(NamedTuple):
-    """What a buffer contains, and its tag."""
-
-    domain: str
-    tag: str
-
-
 # HWOI and HWIM are the orders used in 2018.
-BUFFERS = {
-    "NCHW": _Buffer("data", "abcd"),
-    "NHWC": _Buffer("data", "acdb"),
-    "OIHW": _Buffer("weights", "abcd"),
-    "HWOI": _Buffer("weights", "cdab"),
-    "MIHW": _Buffer("depthwise weights", "abcd"),
-    "HWIM": _Buffer("depthwise weights", "cdba"),
-    "W": _Buffer("vector", "a"),
-}
-
-
-def domain(name: str) -> str:
-    """Return what a buffer name describes: `data`, `weights`, ..."""
-    return BUFFERS[name].domain
-
-
-def letters(name: str) -> str:
-    """Return what a buffer name calls the logical dims; empty for other strings."""
-    if name not in BUFFERS:
-        return ""
-    # a name lists the dims in memory order, as the digits of its tag do
-    by_axis = {
-        digit.axis: letter for digit, letter in zip(parse(name).digits, name.lower(), strict=True)
-    }
-    return "".join(by_axis[axis] for axis in sorted(by_axis))
+_TABLE = Table(
+    "host buffer of MACE",
+    {
+        "NCHW": Row("nchw", "data", {ANY_WIDTH: "abcd"}),
+        "NHWC": Row("nchw", "data", {ANY_WIDTH: "acdb"}),
+        "OIHW": Row("oihw", "weights", {ANY_WIDTH: "abcd"}),
+        "HWOI": Row("oihw", "weights", {ANY_WIDTH: "cdab"}),
+        "MIHW": Row("mihw", "depthwise weights", {ANY_WIDTH: "abcd"}),
+        "HWIM": Row("mihw", "depthwise weights", {ANY_WIDTH: "cdba"}),
+        "W": Row("w", "vector", {ANY_WIDTH: "a"}),
+    },
+)
 
 
 def parse(name: str) -> FormatTag:
@@ -69,10 +49,10 @@ def parse(name: str) -> FormatTag:
             "use memdesc.image_desc(dims, dtype, name)"
         )
         raise UnsupportedFormatError(msg)
-    if name not in BUFFERS:
-        msg = f"{short_repr(name)}: not a host buffer; they are {', '.join(BUFFERS)}"
+    if name not in _TABLE.rows:
+        msg = f"{short_repr(name)}: not a host buffer; they are {', '.join(_TABLE.rows)}"
         raise UnknownFormatError(msg)
-    return parse_tag(BUFFERS[name].tag)
+    return _TABLE.parse(name)
 
 
 def _is_spelled_like(name: str) -> bool:
@@ -80,4 +60,4 @@ def _is_spelled_like(name: str) -> bool:
     return name.isupper() and name.isalpha()
 
 
-VOCABULARY = Vocabulary("mace", BUFFERS.keys, parse, domain, letters, _is_spelled_like)
+VOCABULARY = replace(_TABLE.vocabulary("mace", _is_spelled_like), parse=parse)

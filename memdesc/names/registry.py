@@ -43,10 +43,23 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
 class Name(NamedTuple):
     """A name of a layout.
 
-    `vocabulary` is ``onednn``, ``cldnn``, ``mace``, ``weights`` (packings of quantised weights),
-    ``tensorrt``, ``acl``, ``ascend``, ``ncnn``, ``mnn`` or ``tflite_gpu``, or ``memdesc`` for a
-    tag with additions to oneDNN's notation; `domain` says what the name describes (``data``,
-    ``weights``, ...), ``any`` for canonical tags.
+    Parameters
+    ----------
+    vocabulary : str
+        ``onednn``, ``cldnn``, ``mace``, ``weights`` (packings of quantised weights), ``tensorrt``,
+        ``acl``, ``ascend``, ``ncnn``, ``mnn`` or ``tflite_gpu``; ``memdesc`` for a tag with
+        additions to oneDNN's notation.
+    text : str
+        The name itself.
+    domain : str
+        What it describes: ``data``, ``weights``, ...; ``any`` for canonical tags.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> d = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
+    >>> next(name for name in d.tags() if name.domain == "data")
+    Name(vocabulary='onednn', text='nChw8c', domain='data')
     """
 
     vocabulary: str
@@ -68,6 +81,12 @@ def known_names() -> tuple[Name, ...]:
     Some are not layouts and are refused with the reason when used. Well-formed names beyond
     these are read too. Sources: oneDNN 3.13 `dnnl_format_tag_t`; OpenVINO 2021 to 2025
     `format.hpp` and clDNN 2019; MACE; the files of the others give theirs.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> [name.vocabulary for name in memdesc.known_names() if name.text == "nChw16c"]
+    ['onednn']
     """
     return tuple(
         Name(vocabulary.name, name, vocabulary.domain(name))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MAX_NAME = 100
 # Suggestions per message.
 _COUNT = 3
-# Names are similar from this ratio of difflib on (0 to 1), ignoring case.
+# The least ratio of difflib (0 to 1, ignoring case) at which names count as similar.
 _RESEMBLES = 0.5
 # What torch, Keras, numpy and others call layouts -> the names that are meant.
 _MEANT = {

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 # What the letters of dims stand for.
 DIMS = {"e": "expert", "i": "in", "o": "out", "g": "group", "r": "row", "c": "column"}
-# the name of a row of this table
-Packing = Row
 
 _MARLIN = "vLLM, marlin_utils.py"
 _TORCH_CPU = "torch 2.13, _convert_weight_to_int4pack_for_cpu"
@@ -31,66 +29,66 @@ _MLAS = "onnxruntime 1.31, MLAS"
 
 # fmt: off
 _ROWS = {
-    "gptq": Packing("io", "weights", {4: "Ab8a", 8: "Ab4a"}, "i", "AutoGPTQ, GPTQModel: qweight"),
-    "gptq_exllama": Packing(
+    "gptq": Row("io", "weights", {4: "Ab8a", 8: "Ab4a"}, "i", "AutoGPTQ, GPTQModel: qweight"),
+    "gptq_exllama": Row(
         "io", "weights", {4: "Ab2a/1.4a/2"}, "i", "ExLlamaV2, qdq_4.cuh; vLLM, gptq_shuffle"),
-    "awq": Packing("io", "weights", {4: "aB2b/1.4b/2"}, "o", "AutoAWQ, GEMM: qweight and qzeros"),
-    "marlin": Packing(
+    "awq": Row("io", "weights", {4: "aB2b/1.4b/2"}, "o", "AutoAWQ, GEMM: qweight and qzeros"),
+    "marlin": Row(
         "io", "weights",
         {4: "AB8b/1.4a/2.4b/16.2a/1.2b/8.2a/8", 8: "AB8b/1.4a/2.8b/8.2a/1.2a/8"}, "io", _MARLIN),
-    "marlin_a8": Packing(
+    "marlin_a8": Row(
         "io", "weights",
         {4: "AB8b/1.4a/4.4b/8.4a/1.2a/16", 8: "AB8b/1.4a/4.4b/8.2a/16.4a/1"}, "io",
         f"{_MARLIN}, 8-bit activations"),
-    "marlin_scales": Packing("go", "scales", {16: "aB8b/1.8b/8"}, "o", _MARLIN),
-    "marlin_scales_channelwise": Packing(
+    "marlin_scales": Row("go", "scales", {16: "aB8b/1.8b/8"}, "o", _MARLIN),
+    "marlin_scales_channelwise": Row(
         "go", "scales", {16: "aB4b/2.4b/8.2b/1"}, "o", f"{_MARLIN}, one group"),
-    "marlin_zeros": Packing(
+    "marlin_zeros": Row(
         "go", "zero points", {4: "aB8b/1.2b/8.4b/16", 8: "aB8b/1.2b/32.2b/8.2b/16"}, "o", _MARLIN),
-    "torch_int4_cpu": Packing(
+    "torch_int4_cpu": Row(
         "oi", "weights", {4: "Ab2a/16.16a/1.2a/32"}, "o", f"{_TORCH_CPU}, AVX-512"),
-    "torch_int4_cpu_avx2": Packing(
+    "torch_int4_cpu_avx2": Row(
         "oi", "weights", {4: "Ab16a/1.2a/16"}, "o", f"{_TORCH_CPU}, AVX2"),
-    "torch_int4_cpu_default": Packing(
+    "torch_int4_cpu_default": Row(
         "oi", "weights", {4: "Ab32a"}, "o", f"{_TORCH_CPU}, without AVX2"),
-    "tinygemm_k2": Packing(
+    "tinygemm_k2": Row(
         "oi", "weights", {4: "AB8a4b/2.2b/1.2b/16.2b/8"}, "i", f"{_TORCH_CUDA}, inner_k_tiles=2"),
-    "tinygemm_k4": Packing(
+    "tinygemm_k4": Row(
         "oi", "weights", {4: "AB8a4b/2.2b/32.2b/1.2b/16.2b/8"}, "i",
         f"{_TORCH_CUDA}, inner_k_tiles=4"),
-    "tinygemm_k8": Packing(
+    "tinygemm_k8": Row(
         "oi", "weights", {4: "AB8a4b/2.4b/32.2b/1.2b/16.2b/8"}, "i",
         f"{_TORCH_CUDA}, inner_k_tiles=8"),
-    "trtllm_mixed_gemm": Packing(
+    "trtllm_mixed_gemm": Row(
         "io", "weights", {4: "BA4b2a/32.4a/2.2a/1.4a/8", 8: "BA2b4a/16.4a/2.2a/1.2a/8"}, "io",
         "TensorRT-LLM, preprocess_weights_for_mixed_gemm, f16 activations, sm80 to sm89"),
-    "aiter_16x16": Packing(
+    "aiter_16x16": Row(
         "oi", "weights", {4: "AB2b16a32b", 8: "AB2b16a16b", 16: "AB4b16a8b"}, "oi",
         f"{_AITER}: shuffle_weight, layout (16, 16)"),
-    "aiter_scales": Packing(
+    "aiter_scales": Row(
         "rc", "scales", {8: "AB4b/1.16a/1.2b/4.2a/16__a256"}, "", "ROCm aiter: e8m0_shuffle"),
-    "nvfp4_scales": Packing(
+    "nvfp4_scales": Row(
         "rc", "scales", {8: "AB32a/1.4a/32.4b"}, "", "torchao 0.18, to_blocked; cuBLASLt; CUTLASS"),
-    "nvfp4_scales_8x4": Packing(
+    "nvfp4_scales_8x4": Row(
         "rc", "scales", {8: "AB8a4b"}, "", "FlashInfer, SfLayout.layout_8x4"),
-    "CUBLASLT_ORDER_COL32": Packing("rc", "matrix", {ANY_WIDTH: "Ba32b"}, "", _CUBLASLT),
-    "CUBLASLT_ORDER_COL4_4R2_8C": Packing(
+    "CUBLASLT_ORDER_COL32": Row("rc", "matrix", {ANY_WIDTH: "Ba32b"}, "", _CUBLASLT),
+    "CUBLASLT_ORDER_COL4_4R2_8C": Row(
         "rc", "matrix", {ANY_WIDTH: "BA2a/1.4b2b4a/2.4b"}, "", _CUBLASLT),
-    "CUBLASLT_ORDER_COL32_2R_4R4": Packing(
+    "CUBLASLT_ORDER_COL32_2R_4R4": Row(
         "rc", "matrix", {ANY_WIDTH: "BA4a/2.4a/8.2a/1.32b"}, "", _CUBLASLT),
 }
 # fmt: on
 # {n} interleaved elements, or blocks of {n} channels
 _CUTLASS = {
-    "ColumnMajorInterleaved<{n}>": Packing("rc", "matrix", {ANY_WIDTH: "Ba{n}b"}, "", "CUTLASS 2"),
-    "RowMajorInterleaved<{n}>": Packing("rc", "matrix", {ANY_WIDTH: "Ab{n}a"}, "", "CUTLASS 2"),
-    "TensorNCxHWx<{n}>": Packing("nchw", "data", {ANY_WIDTH: "aBcd{n}b"}, "", "CUTLASS 2"),
-    "TensorCxRSKx<{n}>": Packing("oihw", "weights", {ANY_WIDTH: "Bcda{n}b"}, "", "CUTLASS 2"),
+    "ColumnMajorInterleaved<{n}>": Row("rc", "matrix", {ANY_WIDTH: "Ba{n}b"}, "", "CUTLASS 2"),
+    "RowMajorInterleaved<{n}>": Row("rc", "matrix", {ANY_WIDTH: "Ab{n}a"}, "", "CUTLASS 2"),
+    "TensorNCxHWx<{n}>": Row("nchw", "data", {ANY_WIDTH: "aBcd{n}b"}, "", "CUTLASS 2"),
+    "TensorCxRSKx<{n}>": Row("oihw", "weights", {ANY_WIDTH: "Bcda{n}b"}, "", "CUTLASS 2"),
 }
 _NCHWC = {
-    "mlas_nchwc{n}": Packing("nchw", "data", {32: "aBcd{n}b"}, "", _MLAS),
-    "mlas_oihwbo{n}": Packing("oihw", "weights", {32: "Abcd{n}a"}, "", f"{_MLAS}, input nchw"),
-    "mlas_oihwbibo{n}": Packing("oihw", "weights", {32: "ABcd{n}b{n}a"}, "", _MLAS),
+    "mlas_nchwc{n}": Row("nchw", "data", {32: "aBcd{n}b"}, "", _MLAS),
+    "mlas_oihwbo{n}": Row("oihw", "weights", {32: "Abcd{n}a"}, "", f"{_MLAS}, input nchw"),
+    "mlas_oihwbibo{n}": Row("oihw", "weights", {32: "ABcd{n}b{n}a"}, "", _MLAS),
 }
 # The ending of the name if there is a matrix for each expert, one after the other.
 EXPERTS = "_experts"
@@ -106,7 +104,7 @@ _WITH_EXPERTS = (
 )
 
 
-def _of_size(family: Mapping[str, Packing], n: int) -> dict[str, Packing]:
+def _of_size(family: Mapping[str, Row], n: int) -> dict[str, Row]:
     return {
         name.format(n=n): row._replace(
             tags={bits: tag.format(n=n) for bits, tag in row.tags.items()}
@@ -115,12 +113,12 @@ def _of_size(family: Mapping[str, Packing], n: int) -> dict[str, Packing]:
     }
 
 
-def _of_experts(row: Packing) -> Packing:
+def _of_experts(row: Row) -> Row:
     """Return a packing with an additional first dim, outermost in memory."""
-    behind = str.maketrans(LETTERS[:-1], LETTERS[1:]) | str.maketrans(
+    following = str.maketrans(LETTERS[:-1], LETTERS[1:]) | str.maketrans(
         LETTERS[:-1].upper(), LETTERS[1:].upper()
     )
-    tags = {bits: f"a{tag.translate(behind)}" for bits, tag in row.tags.items()}
+    tags = {bits: f"a{tag.translate(following)}" for bits, tag in row.tags.items()}
     return row._replace(letters=f"e{row.letters}", domain=f"expert {row.domain}", tags=tags)
 
 

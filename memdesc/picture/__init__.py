@@ -4,14 +4,14 @@ from memdesc.picture.cells import Cell, Cells, cells_of
 from memdesc.picture.draw import (
     Look,
     Side,
+    checked_cells,
     coloured_as,
     draw_beside,
     draw_image,
     draw_layout,
     draw_sides,
-    looked_at,
 )
-from memdesc.picture.fields import Part, draw_fields
+from memdesc.picture.fields import DrawnField, draw_fields
 from memdesc.picture.grid import COMPACT, FULL, Limits
 from memdesc.picture.memory import lines_of
 from memdesc.picture.picture import Picture
@@ -23,14 +23,15 @@ __all__ = [
     "FULL",
     "Cell",
     "Cells",
+    "DrawnField",
     "Limits",
     "Look",
-    "Part",
     "Picture",
     "Sheet",
     "Side",
     "cells_of",
     "cells_text",
+    "checked_cells",
     "coloured_as",
     "draw_beside",
     "draw_fields",
@@ -38,5 +39,4 @@ __all__ = [
     "draw_layout",
     "draw_sides",
     "lines_of",
-    "looked_at",
 ]

@@ -188,7 +188,7 @@ def visible_indices(size: int, padded: int, limit: int, wanted: Iterable[int] = 
     """Choose about `limit` indices below `padded`, including those that are wanted.
 
     The first index, the last of the data and the last of the padding are always chosen, then the
-    first of the padding, then indices from the first on. An ellipsis for a single index would
+    first of the padding, then indices starting at 0. An ellipsis for a single index would
     save nothing, so that index is chosen too.
     """
     chosen = {0, size - 1, padded - 1, *wanted}

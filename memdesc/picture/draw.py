@@ -60,14 +60,14 @@ def draw_layout(
         If there is not a different letter for each dim, or the layout does not have an index to
         highlight.
     """
-    cells = looked_at(layout, dtype, look)
-    whole, behind = nbytes
+    cells = checked_cells(layout, dtype, look)
+    whole, compensation = nbytes
     n_lines = -(-whole // CACHE_LINE)
     size = f"{whole} bytes in {n_lines} cache line{'s' if n_lines != 1 else ''}"
     head = [
         title,
         f"{_count(layout)}, {size}"
-        + (f", the last {behind} of them compensation" if behind else ""),
+        + (f", the last {compensation} of them compensation" if compensation else ""),
     ]
     if not layout.nelems:
         head.append("nothing to draw")
@@ -80,7 +80,7 @@ def draw_image(
     layout: Layout, dtype: DataType, title: str, pixels: tuple[int, int], look: Look
 ) -> Picture:
     """Draw an image as pixels, like `draw_layout`; `pixels` is (width, channels) of the image."""
-    cells = looked_at(layout, dtype, look, pixels)
+    cells = checked_cells(layout, dtype, look, pixels)
     width, channels = pixels
     size = (
         f"{width} x {(layout.last + 1) // (width * channels)} pixels of {channels} "
@@ -95,10 +95,10 @@ def draw_image(
     )
 
 
-def looked_at(
+def checked_cells(
     layout: Layout, dtype: DataType, look: Look, pixels: tuple[int, int] | None = None
 ) -> Cells:
-    """Check the caller's choices and return the cells."""
+    """Return the cells of a layout, with the letters and the highlighted indices checked."""
     if not isinstance(look.letters, str) or look.letters != LETTERS:
         check_letters(look.letters, layout.ndims)
     cells = cells_of(layout, dtype, look.letters, pixels)
@@ -122,13 +122,13 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Lim
     left = right_of(grid_half)
     strip = Strip(lines, cells.at_offset, cells.dtype.bits, left, top)
     memory_half = Half(memory, left, top, strip.right, strip.bottom, strip.paint())
-    signs = ["run"]
-    signs += ["padding"] if cells.layout.has_padding else []
-    signs += ["pixel" if lines.lanes else "block"] if cells.tiles else []
-    signs += ["gap"] if any(cell.run is None for row in strip.cells for cell in row) else []
-    signs += ["highlight"] if cells.highlighted else []
-    signs += ["line"] if strip.marks else []
-    return Sheet(head, [grid_half, memory_half], signs, text).picture()
+    symbols = ["run"]
+    symbols += ["padding"] if cells.layout.has_padding else []
+    symbols += ["pixel" if lines.lanes else "block"] if cells.tiles else []
+    symbols += ["gap"] if any(cell.run is None for row in strip.cells for cell in row) else []
+    symbols += ["highlight"] if cells.highlighted else []
+    symbols += ["line"] if strip.marks else []
+    return Sheet(head, [grid_half, memory_half], symbols, text).picture()
 
 
 def _count(layout: Layout) -> str:
@@ -139,7 +139,7 @@ def _count(layout: Layout) -> str:
 def _checked_indices(
     cells: Cells, highlight: Iterable[Iterable[int]]
 ) -> tuple[tuple[int, ...], ...]:
-    """Return the indices to highlight; refuse those of neither an element nor padding."""
+    """Return the indices to highlight; refuse any that is neither an element nor padding."""
     try:
         given = entries_of("highlight", highlight)
         indices = tuple(checked_ints("highlight", index) for index in given)
@@ -204,13 +204,13 @@ def draw_sides(
         strips.append(strip)
         halves.append(Half(side.caption, start, top, strip.right, strip.bottom, strip.paint()))
     shown = [cell for strip in strips for row in strip.cells for cell in row]
-    signs = ["run"]
-    signs += ["padding"] if any(cell.is_padding for cell in shown) else []
-    signs += ["block"] if any(side.cells.tiles for side in (left, right)) else []
-    signs += ["gap"] if any(cell.run is None for cell in shown) else []
-    signs += ["highlight"] if any(cell.is_highlighted for cell in shown) else []
-    signs += ["line"] if any(strip.marks for strip in strips) else []
-    return Sheet(head, halves, signs, text).picture()
+    symbols = ["run"]
+    symbols += ["padding"] if any(cell.is_padding for cell in shown) else []
+    symbols += ["block"] if any(side.cells.tiles for side in (left, right)) else []
+    symbols += ["gap"] if any(cell.run is None for cell in shown) else []
+    symbols += ["highlight"] if any(cell.is_highlighted for cell in shown) else []
+    symbols += ["line"] if any(strip.marks for strip in strips) else []
+    return Sheet(head, halves, symbols, text).picture()
 
 
 def coloured_as(cells: Cells, other: Cells, offset: int) -> Cell:

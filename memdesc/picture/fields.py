@@ -23,7 +23,7 @@ _LENGTH, _LINES = 8, 1.5
 _NAMED = 2
 
 
-class Part(NamedTuple):
+class DrawnField(NamedTuple):
     """A field: its name, its tensor, the bits of an element, and the layout of the elements."""
 
     name: str
@@ -32,29 +32,29 @@ class Part(NamedTuple):
     layout: Layout
 
 
-class _Found(NamedTuple):
+class _Element(NamedTuple):
     """An element that has bits in a byte."""
 
     number: int
-    part: Part
+    field: DrawnField
     at: tuple[int, ...]
     first_bit: int
 
     @property
     def is_padding(self) -> bool:
         """Whether it is beyond the dims."""
-        sizes = self.part.layout.dims
+        sizes = self.field.layout.dims
         return any(i >= size for i, size in zip(self.at, sizes, strict=True))
 
     @property
     def text(self) -> str:
         """Its index, without dims of size 1."""
-        sizes = self.part.layout.padded_dims()
+        sizes = self.field.layout.padded_dims()
         return ",".join(str(i) for i, size in zip(self.at, sizes, strict=True) if size > 1) or "0"
 
 
 def draw_fields(
-    head: list[str], parts: list[Part], sizes: dict[str, int], limits: Limits = FULL
+    head: list[str], fields: list[DrawnField], sizes: dict[str, int], limits: Limits = FULL
 ) -> Picture:
     """Draw the first bytes of tensors.
 
@@ -62,7 +62,7 @@ def draw_fields(
     ----------
     head : list of str
         Lines above the picture.
-    parts : list of Part
+    fields : list of DrawnField
         The fields; each has its own colour.
     sizes : dict of str to int
         Bytes of each tensor.
@@ -70,7 +70,7 @@ def draw_fields(
         How many lines are shown.
     """
     halves: list[Half] = []
-    signs = ["field"]
+    symbols = ["field"]
     text = [*head]
     top = top_under(head)
     most = int(limits.lines * _LINES)
@@ -79,52 +79,52 @@ def draw_fields(
             continue
         rows = list(range(min(-(-nbytes // _LENGTH), most)))
         lines = Lines(nbytes, _LENGTH, rows, list(range(_LENGTH)))
-        here = [(k, part) for k, part in enumerate(parts) if part.tensor == tensor]
+        here = [(k, field) for k, field in enumerate(fields) if field.tensor == tensor]
         left = right_of(halves[-1] if halves else None)
         strip = Strip(lines, lambda byte, here=here: _cell(here, byte), _BYTE, left, top)  # type: ignore[misc] # the default binds the loop's value
         shown = [cell for row in strip.cells for cell in row]
-        signs += ["padding"] if any(cell.is_padding for cell in shown) else []
-        signs += ["gap"] if any(cell.run is None for cell in shown) else []
+        symbols += ["padding"] if any(cell.is_padding for cell in shown) else []
+        symbols += ["gap"] if any(cell.run is None for cell in shown) else []
         caption = f"{tensor}, {nbytes} bytes: in each the field and its elements"
         halves.append(Half(caption, left, top, strip.right, strip.bottom, strip.paint()))
         text += ["", caption, *cells_text(lines, strip.cells, _BYTE)]
-    return Sheet(head, halves, [*dict.fromkeys([*signs, "line"])], "\n".join(text)).picture()
+    return Sheet(head, halves, [*dict.fromkeys([*symbols, "line"])], "\n".join(text)).picture()
 
 
-def _cell(parts: list[tuple[int, Part]], byte: int) -> Cell:
+def _cell(fields: list[tuple[int, DrawnField]], byte: int) -> Cell:
     """Return the cell of a byte, with its elements in the order of their bits."""
     found = sorted(
-        (element for number, part in parts for element in _elements(number, part, byte)),
+        (element for number, field in fields for element in _elements(number, field, byte)),
         key=lambda element: element.first_bit,
     )
     hover = [f"byte {byte}"]
     for element in found:
-        bits = min(element.part.bits, _BYTE)
+        bits = min(element.field.bits, _BYTE)
         last = element.first_bit + bits - 1
         what = "padding" if element.is_padding else f"index ({', '.join(map(str, element.at))})"
-        hover.append(f"bits {element.first_bit} to {last}: {element.part.name}, {what}")
+        hover.append(f"bits {element.first_bit} to {last}: {element.field.name}, {what}")
     if not found:
         return Cell(str(byte), "", "\n".join([*hover, "no field"]), None, None, is_padding=False)
     # of several fields the first is named; of one field its first elements
     several = len({element.number for element in found}) > 1
     named = [element.text for element in found[: 1 if several else _NAMED]]
     more = "…" if len(found) > _NAMED and not several else ""
-    note = f"{found[0].part.name}{'+' if several else ''} {' '.join(named)}{more}"
+    note = f"{found[0].field.name}{'+' if several else ''} {' '.join(named)}{more}"
     is_padding = all(element.is_padding for element in found)
     note = "pad" if is_padding else note
     return Cell(str(byte), note, "\n".join(hover), found[0].number, None, is_padding=is_padding)
 
 
-def _elements(number: int, part: Part, byte: int) -> list[_Found]:
+def _elements(number: int, field: DrawnField, byte: int) -> list[_Element]:
     """Return the elements of a field that have bits in a byte."""
-    if part.bits >= _BYTE:
-        offsets = [byte // (part.bits // _BYTE)]
+    if field.bits >= _BYTE:
+        offsets = [byte // (field.bits // _BYTE)]
     else:
-        count = _BYTE // part.bits
+        count = _BYTE // field.bits
         offsets = list(range(byte * count, (byte + 1) * count))
-    indices = [(offset, index_at(part.layout, offset)) for offset in offsets]
+    indices = [(offset, index_at(field.layout, offset)) for offset in offsets]
     return [
-        _Found(number, part, index, offset * part.bits % _BYTE)
+        _Element(number, field, index, offset * field.bits % _BYTE)
         for offset, index in indices
         if index is not None
     ]

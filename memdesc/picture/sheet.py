@@ -18,15 +18,15 @@ from memdesc.picture.svg import ACCENT, FONT, document, edge, element, label, pa
 # the legend.
 _MARGIN, _BETWEEN, _HEAD_LINE, _CAPTION, _LEGEND = 16, 36, 18, 28, 22
 # Pixels left of a half, right of it and above it, if it is a picture of its own.
-_BEFORE, _BEHIND, _OVER = 6, 22, 4
+_LEFT, _RIGHT, _ABOVE = 6, 22, 4
 # characters; longer lines are cut
 _MAX_TITLE = 100
 # A half in HTML shrinks to this part of its width, then it scrolls.
 _LEAST = 0.8
-# Pixels: size of a sign in the legend.
-_SIGN = (28, 18)
+# Pixels: size of a symbol in the legend.
+_SYMBOL = (28, 18)
 
-# sign of the legend -> what it means
+# symbol of the legend -> what it means
 _MEANINGS = {
     "run": "one colour: one run of memory",
     "field": "one colour: one field",
@@ -69,11 +69,11 @@ class Half(NamedTuple):
 
 
 class Sheet(NamedTuple):
-    """The parts of a picture: lines of the head, halves, signs of the legend; and the text form."""
+    """The parts of a picture: head lines, halves, symbols of the legend, and the text form."""
 
     head: list[str]
     halves: list[Half]
-    signs: list[str]
+    symbols: list[str]
     text: str
 
     def picture(self) -> Picture:
@@ -92,9 +92,9 @@ class Sheet(NamedTuple):
             lines += [label(half.left, half.top - 10, half.caption, style="faint"), *half.parts]
             ends += [half.right, half.left + text_width(half.caption)]
             bottom = max(bottom, half.bottom)
-        if self.signs:
-            signs, right = _legend(self.signs, bottom + _HEAD_LINE)
-            lines += signs
+        if self.symbols:
+            symbols, right = _legend(self.symbols, bottom + _HEAD_LINE)
+            lines += symbols
             ends.append(right)
             bottom += _HEAD_LINE + _LEGEND
         return document((0, 0), (max(ends) + _MARGIN, bottom + _MARGIN), head[0], *lines)
@@ -103,15 +103,15 @@ class Sheet(NamedTuple):
         title, *more = (escape(line, quote=False) for line in self.head)
         caption = "<br>".join([f"<strong>{title}</strong>", *more])
         halves = "".join(map(_half_html, self.halves))
-        signs = "".join(
-            f"<span>{document((0, 0), _SIGN, _MEANINGS[sign], _sign(sign, 0, 0))}"
-            f"{escape(_MEANINGS[sign], quote=False)}</span>"
-            for sign in self.signs
+        symbols = "".join(
+            f"<span>{document((0, 0), _SYMBOL, _MEANINGS[symbol], _symbol(symbol, 0, 0))}"
+            f"{escape(_MEANINGS[symbol], quote=False)}</span>"
+            for symbol in self.symbols
         )
         return (
             f'<figure class="memdesc-figure"><style>{_STYLE}</style><figcaption>{caption}'
             f'</figcaption><div class="memdesc-halves">{halves}</div>'
-            f'<div class="memdesc-legend">{signs}</div></figure>'
+            f'<div class="memdesc-legend">{symbols}</div></figure>'
         )
 
 
@@ -121,15 +121,15 @@ def top_under(head: list[str]) -> int:
 
 
 def right_of(half: Half | None) -> int:
-    """Return where a half to the right of another starts; of None, where the first half starts."""
+    """Return where the half to the right of another starts; for None, the first half."""
     if half is None:
         return _MARGIN
     return max(half.right, half.left + text_width(half.caption)) + _BETWEEN
 
 
 def _half_html(half: Half) -> str:
-    corner = half.left - _BEFORE, half.top - _OVER
-    size = half.right - half.left + _BEFORE + _BEHIND, half.bottom - half.top + _OVER + _BEFORE
+    corner = half.left - _LEFT, half.top - _ABOVE
+    size = half.right - half.left + _LEFT + _RIGHT, half.bottom - half.top + _ABOVE + _LEFT
     return (
         f'<div class="memdesc-half">{escape(half.caption, quote=False)}<div class="memdesc-scroll">'
         f'<div class="memdesc-sheet" style="flex:0 1 {size[0]}px;min-width:{size[0] * _LEAST:g}px">'
@@ -141,31 +141,31 @@ def _cut(line: str) -> str:
     return line if len(line) <= _MAX_TITLE else f"{line[: _MAX_TITLE - 1]}…"
 
 
-def _legend(signs: list[str], y: int) -> tuple[list[str], int]:
-    """Return signs of `_MEANINGS` next to their meanings, and where the last one ends."""
+def _legend(symbols: list[str], y: int) -> tuple[list[str], int]:
+    """Return symbols of `_MEANINGS` next to their meanings, and where the last one ends."""
     x = _MARGIN
     parts: list[str] = []
-    for sign in signs:
-        meaning = _MEANINGS[sign]
-        parts += [_sign(sign, x, y), label(x + 34, y + 13, meaning, size=10, style="faint")]
+    for symbol in symbols:
+        meaning = _MEANINGS[symbol]
+        parts += [_symbol(symbol, x, y), label(x + 34, y + 13, meaning, size=10, style="faint")]
         x += 58 + text_width(meaning, 10)
     return parts, x
 
 
-def _sign(sign: str, x: int, y: int) -> str:
-    """Return a sign for the legend: a mark, an outline or a cell."""
-    width, height = _SIGN
-    if sign == "line":
+def _symbol(symbol: str, x: int, y: int) -> str:
+    """Return a symbol for the legend: a mark, an outline or a cell."""
+    width, height = _SYMBOL
+    if symbol == "line":
         return element("path", d=f"M{x + width // 2} {y}v{height}", stroke=ACCENT, stroke_width=3.5)
-    if sign in {"block", "pixel"}:
+    if symbol in {"block", "pixel"}:
         return edge("rect", x=x + 1, y=y + 1, width=width - 2, height=height - 2)
     cell = Cell(
         "",
         "",
-        _MEANINGS[sign],
-        None if sign == "gap" else 0,
+        _MEANINGS[symbol],
+        None if symbol == "gap" else 0,
         None,
-        is_padding=sign == "padding",
-        is_highlighted=sign == "highlight",
+        is_padding=symbol == "padding",
+        is_highlighted=symbol == "highlight",
     )
-    return paint_cell(cell, x, y, _SIGN)
+    return paint_cell(cell, x, y, _SYMBOL)

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.checked import Checked
 from memdesc.desc import MemoryDesc
+from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, OverlapError, UnsupportedFormatError, short_repr
 from memdesc.int64 import exact_ints
 from memdesc.layout import Layout, check_dims, dim_name, memory_order
 from memdesc.overlap import check_overlap
-from memdesc.search import SearchLimitError, Term, solve
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
@@ -450,7 +450,7 @@ class RecordDesc(Checked):
         return self._drawn(COMPACT).fragment
 
     def _drawn(self, limits: Limits) -> Picture:
-        from memdesc.picture import Part, draw_fields  # likewise
+        from memdesc.picture import DrawnField, draw_fields  # likewise
 
         bits = self.bits_per_element
         head = [
@@ -461,8 +461,8 @@ class RecordDesc(Checked):
                 for part in self.fields
             ),
         ]
-        parts = [Part(part.name, part.tensor, part.bits, part.layout) for part in self.fields]
-        return draw_fields(head, parts, self.tensors, limits)
+        drawn = [DrawnField(part.name, part.tensor, part.bits, part.layout) for part in self.fields]
+        return draw_fields(head, drawn, self.tensors, limits)
 
     @property
     def tensors(self) -> dict[str, int]:

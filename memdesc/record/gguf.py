@@ -17,7 +17,7 @@ from memdesc.record.desc import BIT_PLANES, Field, Number, Rule
 TENSOR = "data"
 
 
-class _Part(NamedTuple):
+class _BlockField(NamedTuple):
     """A field of a block; offsets and strides are in its elements, counted from the lowest bit."""
 
     name: str
@@ -30,12 +30,12 @@ class _Part(NamedTuple):
     digits: tuple[tuple[int, int], ...] = ()
 
 
-class _Type(NamedTuple):
+class _BlockType(NamedTuple):
     """A block type: bytes and elements (along the last dim) of a block, its fields and the rule."""
 
     nbytes: int
     block: int
-    parts: tuple[_Part, ...]
+    fields: tuple[_BlockField, ...]
     rule: Rule
 
 
@@ -62,10 +62,10 @@ _PLANES_32 = ((8, 1), (32, 8))
 # Eight 6-bit scales and eight mins in 12 bytes. Bytes 0 to 7 hold the first four of each; of the
 # others, bytes 8 to 11 hold the low bits, and the top bits of bytes 0 to 7 the high bits.
 _SIX_BIT = (
-    _Part("sc_low", "u4", 32, 8, ((2, 16), (4, 2))),
-    _Part("sc_high", "u2", 32, 18, ((2, 1), (4, 4))),
-    _Part("m_low", "u4", 32, 16, ((2, 9), (4, 2))),
-    _Part("m_high", "u2", 32, 34, ((2, 1), (4, 4))),
+    _BlockField("sc_low", "u4", 32, 8, ((2, 16), (4, 2))),
+    _BlockField("sc_high", "u2", 32, 18, ((2, 1), (4, 4))),
+    _BlockField("m_low", "u4", 32, 16, ((2, 9), (4, 2))),
+    _BlockField("m_high", "u2", 32, 34, ((2, 1), (4, 4))),
 )
 
 
@@ -91,139 +91,143 @@ def _half_e4m3(code: int) -> float:
 
 _HALF_E4M3 = tuple(map(_half_e4m3, range(256)))
 
-GGUF_TYPES: dict[str, _Type] = {
-    "q4_0": _Type(
+GGUF_TYPES: dict[str, _BlockType] = {
+    "q4_0": _BlockType(
         18,
         32,
-        (_Part("d", "f16", 32, 0), _Part("qs", "u4", 1, 4, _HALVES)),
+        (_BlockField("d", "f16", 32, 0), _BlockField("qs", "u4", 1, 4, _HALVES)),
         Rule(_number("qs", minus=8), (_D,)),
     ),
-    "q4_1": _Type(
+    "q4_1": _BlockType(
         20,
         32,
-        (_Part("d", "f16", 32, 0), _Part("m", "f16", 32, 1), _Part("qs", "u4", 1, 8, _HALVES)),
+        (
+            _BlockField("d", "f16", 32, 0),
+            _BlockField("m", "f16", 32, 1),
+            _BlockField("qs", "u4", 1, 8, _HALVES),
+        ),
         Rule(_number("qs"), (_D,), offset=(_M,)),
     ),
-    "q5_0": _Type(
+    "q5_0": _BlockType(
         22,
         32,
         (
-            _Part("d", "f16", 32, 0),
-            _Part("qh", "u1", 1, 16, ((32, 1),)),
-            _Part("qs", "u4", 1, 12, _HALVES),
+            _BlockField("d", "f16", 32, 0),
+            _BlockField("qh", "u1", 1, 16, ((32, 1),)),
+            _BlockField("qs", "u4", 1, 12, _HALVES),
         ),
         Rule(_number("qs:4", "qh", minus=16), (_D,)),
     ),
-    "q5_1": _Type(
+    "q5_1": _BlockType(
         24,
         32,
         (
-            _Part("d", "f16", 32, 0),
-            _Part("m", "f16", 32, 1),
-            _Part("qh", "u1", 1, 32, ((32, 1),)),
-            _Part("qs", "u4", 1, 16, _HALVES),
+            _BlockField("d", "f16", 32, 0),
+            _BlockField("m", "f16", 32, 1),
+            _BlockField("qh", "u1", 1, 32, ((32, 1),)),
+            _BlockField("qs", "u4", 1, 16, _HALVES),
         ),
         Rule(_number("qs:4", "qh"), (_D,), offset=(_M,)),
     ),
-    "q8_0": _Type(
+    "q8_0": _BlockType(
         34,
         32,
-        (_Part("d", "f16", 32, 0), _Part("qs", "s8", 1, 2, ((32, 1),))),
+        (_BlockField("d", "f16", 32, 0), _BlockField("qs", "s8", 1, 2, ((32, 1),))),
         Rule(_number("qs"), (_D,)),
     ),
-    "q2_k": _Type(
+    "q2_k": _BlockType(
         84,
         256,
         (
-            _Part("sc", "u4", 16, 0, ((16, 2),)),
-            _Part("m", "u4", 16, 1, ((16, 2),)),
-            _Part("qs", "u2", 1, 64, _PAIRS_32),
-            _Part("d", "f16", 256, 40),
-            _Part("dmin", "f16", 256, 41),
+            _BlockField("sc", "u4", 16, 0, ((16, 2),)),
+            _BlockField("m", "u4", 16, 1, ((16, 2),)),
+            _BlockField("qs", "u2", 1, 64, _PAIRS_32),
+            _BlockField("d", "f16", 256, 40),
+            _BlockField("dmin", "f16", 256, 41),
         ),
         Rule(_number("qs"), (_D, _number("sc")), offset=(_number("dmin"), _M), sign=-1),
     ),
-    "q3_k": _Type(
+    "q3_k": _BlockType(
         110,
         256,
         (
-            _Part("hmask", "u1", 1, 0, _PLANES_32),
-            _Part("qs", "u2", 1, 128, _PAIRS_32),
-            _Part("sc_low", "u4", 16, 192, ((2, 1), (8, 2))),
-            _Part("sc_high", "u2", 16, 416, ((4, 1), (4, 4))),
-            _Part("d", "f16", 256, 54),
+            _BlockField("hmask", "u1", 1, 0, _PLANES_32),
+            _BlockField("qs", "u2", 1, 128, _PAIRS_32),
+            _BlockField("sc_low", "u4", 16, 192, ((2, 1), (8, 2))),
+            _BlockField("sc_high", "u2", 16, 416, ((4, 1), (4, 4))),
+            _BlockField("d", "f16", 256, 54),
         ),
         Rule(_number("qs:2", "hmask", minus=4), (_D, _number("sc_low:4", "sc_high", minus=32))),
     ),
-    "q4_k": _Type(
+    "q4_k": _BlockType(
         144,
         256,
         (
-            _Part("d", "f16", 256, 0),
-            _Part("dmin", "f16", 256, 1),
+            _BlockField("d", "f16", 256, 0),
+            _BlockField("dmin", "f16", 256, 1),
             *_SIX_BIT,
-            _Part("qs", "u4", 1, 32, _NIBBLES_32),
+            _BlockField("qs", "u4", 1, 32, _NIBBLES_32),
         ),
         _scaled_twice(_number("qs")),
     ),
-    "q5_k": _Type(
+    "q5_k": _BlockType(
         176,
         256,
         (
-            _Part("d", "f16", 256, 0),
-            _Part("dmin", "f16", 256, 1),
+            _BlockField("d", "f16", 256, 0),
+            _BlockField("dmin", "f16", 256, 1),
             *_SIX_BIT,
-            _Part("qh", "u1", 1, 128, _PLANES_32),
-            _Part("qs", "u4", 1, 96, _NIBBLES_32),
+            _BlockField("qh", "u1", 1, 128, _PLANES_32),
+            _BlockField("qs", "u4", 1, 96, _NIBBLES_32),
         ),
         _scaled_twice(_number("qs:4", "qh")),
     ),
-    "q6_k": _Type(
+    "q6_k": _BlockType(
         210,
         256,
         (
-            _Part("ql", "u4", 1, 0, ((2, 128), (2, 1), (64, 2))),
-            _Part("qh", "u2", 1, 512, _PAIRS_32),
-            _Part("sc", "s8", 16, 192, ((16, 1),)),
-            _Part("d", "f16", 256, 104),
+            _BlockField("ql", "u4", 1, 0, ((2, 128), (2, 1), (64, 2))),
+            _BlockField("qh", "u2", 1, 512, _PAIRS_32),
+            _BlockField("sc", "s8", 16, 192, ((16, 1),)),
+            _BlockField("d", "f16", 256, 104),
         ),
         Rule(_number("ql:4", "qh", minus=32), (_D, _number("sc"))),
     ),
-    "tq2_0": _Type(
+    "tq2_0": _BlockType(
         66,
         256,
-        (_Part("qs", "u2", 1, 0, _PAIRS_32), _Part("d", "f16", 256, 32)),
+        (_BlockField("qs", "u2", 1, 0, _PAIRS_32), _BlockField("d", "f16", 256, 32)),
         Rule(_number("qs", minus=1), (_D,)),
     ),
-    "iq4_nl": _Type(
+    "iq4_nl": _BlockType(
         18,
         32,
-        (_Part("d", "f16", 32, 0), _Part("qs", "u4", 1, 4, _HALVES)),
+        (_BlockField("d", "f16", 32, 0), _BlockField("qs", "u4", 1, 4, _HALVES)),
         Rule(_number("qs", table=_IQ4), (_D,)),
     ),
-    "iq4_xs": _Type(
+    "iq4_xs": _BlockType(
         136,
         256,
         (
-            _Part("d", "f16", 256, 0),
-            _Part("sc_high", "u2", 32, 8, ((8, 1),)),
-            _Part("sc_low", "u4", 32, 8, ((8, 1),)),
-            _Part("qs", "u4", 1, 16, ((8, 32), *_HALVES)),
+            _BlockField("d", "f16", 256, 0),
+            _BlockField("sc_high", "u2", 32, 8, ((8, 1),)),
+            _BlockField("sc_low", "u4", 32, 8, ((8, 1),)),
+            _BlockField("qs", "u4", 1, 16, ((8, 32), *_HALVES)),
         ),
         Rule(_number("qs", table=_IQ4), (_D, _number("sc_low:4", "sc_high", minus=32))),
     ),
-    "gguf_mxfp4": _Type(
+    "gguf_mxfp4": _BlockType(
         17,
         32,
-        (_Part("e", "u8", 32, 0), _Part("qs", "u4", 1, 2, _HALVES)),
+        (_BlockField("e", "u8", 32, 0), _BlockField("qs", "u4", 1, 2, _HALVES)),
         Rule(_number("qs", table=_E2M1), (_number("e", table=_HALF_E8M0),)),
     ),
-    "gguf_nvfp4": _Type(
+    "gguf_nvfp4": _BlockType(
         36,
         64,
         (
-            _Part("d", "u8", 16, 0, ((4, 1),)),
-            _Part("qs", "u4", 1, 8, ((4, 16), (2, 1), (8, 2))),
+            _BlockField("d", "u8", 16, 0, ((4, 1),)),
+            _BlockField("qs", "u4", 1, 8, ((4, 16), (2, 1), (8, 2))),
         ),
         Rule(_number("qs", table=_E2M1), (_number("d", table=_HALF_E4M3),)),
     ),
@@ -245,10 +249,10 @@ def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Ru
             f"{dim_name(len(dims) - 1)} of size {dims[-1]}"
         )
         raise MemdescError(msg)
-    return tuple(_field(part, row, dims) for part in row.parts), row.rule
+    return tuple(_field(part, row, dims) for part in row.fields), row.rule
 
 
-def _field(part: _Part, row: _Type, dims: tuple[int, ...]) -> Field:
+def _field(part: _BlockField, row: _BlockType, dims: tuple[int, ...]) -> Field:
     bits = BIT_PLANES.get(part.kind) or DATA_TYPES[part.kind].bits
     last = len(dims) - 1
     step = row.block // part.group

@@ -57,7 +57,7 @@ class Store(NamedTuple):
 
 
 class AddInt32(NamedTuple):
-    """Add a value to the int32 in the four bytes of an array from byte `at` on."""
+    """Add a value to the int32 that starts at byte `at` of an array."""
 
     array: str
     at: str
@@ -65,7 +65,7 @@ class AddInt32(NamedTuple):
 
 
 class ClearBytes(NamedTuple):
-    """Set `nbytes` bytes of an array to 0, from byte `at` on."""
+    """Set `nbytes` bytes of an array to 0, starting at byte `at`."""
 
     array: str
     at: int

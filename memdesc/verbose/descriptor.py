@@ -43,7 +43,8 @@ _KINDS = {
     "rnn_packed": _PACKED,
     "wino": _PACKED,
 }
-_DIMS = r"(?:[0-9]{1,19}|\*)(?:x(?:[0-9]{1,19}|\*))*"
+# sizes joined by x; a star stands for one that is known only at execution
+DIMS = r"(?:[0-9]{1,19}|\*)(?:x(?:[0-9]{1,19}|\*))*"
 
 
 def to_verbose(desc: MemoryDesc | RuntimeDesc) -> str:
@@ -190,11 +191,15 @@ def from_verbose(
     return desc.with_extra(extra)
 
 
+def read_dims(text: str) -> tuple[int, ...]:
+    """Return the sizes in a string of the form `DIMS`."""
+    return tuple(RUNTIME if size == "*" else int(size) for size in text.split("x"))
+
+
 def _sizes(dims: Iterable[int] | str) -> tuple[int, ...]:
     """Return dims, with RUNTIME for those that are not known."""
-    if isinstance(dims, str) and re.fullmatch(_DIMS, dims):
-        parts = dims.split("x")
-        dims = [RUNTIME if part == "*" else int(part) for part in parts]
+    if isinstance(dims, str) and re.fullmatch(DIMS, dims):
+        dims = read_dims(dims)
     return checked_sizes(dims)  # type: ignore[arg-type] # letters are refused there
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import RUNTIME
-from memdesc.verbose.descriptor import from_verbose
+from memdesc.verbose.descriptor import DIMS, from_verbose, read_dims
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -136,7 +136,6 @@ def _parameter(argument: str, text: str) -> QuantizationParameter | None:
 
 Dims = tuple[int, ...]
 
-_DIMS = r"(?:[0-9]{1,19}|\*)(?:x(?:[0-9]{1,19}|\*))*"
 _SIZE = re.compile(r"_?(?P<name>[a-z]+)(?P<size>[0-9]{1,19}(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?|\*)")
 _AXIS = re.compile("[0-9]{1,3}")
 # Dims by letters. A letter that the problem lacks is skipped: id, od and kd in two dimensions, g
@@ -198,8 +197,8 @@ def read_problem(text: str) -> Problem:
     >>> read_problem("3x7x16:1x16x5").dims
     ((3, 7, 16), (1, 16, 5))
     """
-    if re.fullmatch(f"{_DIMS}(?::{_DIMS})*", text):
-        return Problem({}, tuple(_dims(part) for part in text.split(":")))
+    if re.fullmatch(f"{DIMS}(?::{DIMS})*", text):
+        return Problem({}, tuple(read_dims(part) for part in text.split(":")))
     sizes: dict[str, float] = {}
     at = 0
     while (match := _SIZE.match(text, at)) is not None:
@@ -239,10 +238,6 @@ def tensor_dims(
         for name in names
         if (dims := known.get("data" if name == "diff" else name.removeprefix("diff_")))
     }
-
-
-def _dims(text: str) -> Dims:
-    return tuple(RUNTIME if size == "*" else int(size) for size in text.split("x"))
 
 
 def _number(digits: str) -> float:

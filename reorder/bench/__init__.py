@@ -1,1 +1,1 @@
-"""`memdesc bench`: the speed of reorders beside memcpy and beside installed peers."""
+"""`memdesc bench`: how fast reorders are, compared with memcpy and with installed peers."""

@@ -1,4 +1,4 @@
-"""Reorders on an OpenCL device, measured beside the device's own copy and torch."""
+"""Reorders on an OpenCL device, timed against the device's own copy and torch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from reorder.bench.device_cases import DeviceCase
     from reorder.opencl import Device
 
-__all__ = ["DeviceBench", "Loaded", "duration"]
+__all__ = ["DeviceBench", "LoadedCase", "duration"]
 
 # Runs measured without a budget, runs before these, and the most runs measured with a budget.
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000
@@ -38,7 +38,7 @@ _RANDOM_WORDS = 4_194_301
 _TORCH_TYPES = {8: "uint8", 16: "int16", 32: "int32", 64: "int64"}
 
 
-class Loaded(NamedTuple):
+class LoadedCase(NamedTuple):
     """A case on a device: its memory, and the bytes that dst must have."""
 
     case: DeviceCase
@@ -72,7 +72,7 @@ class DeviceBench:
             for desc in case.descs
         )
 
-    def load(self, case: DeviceCase) -> Loaded:
+    def load(self, case: DeviceCase) -> LoadedCase:
         """Allocate the tensors of a case, fill src, and compute the expected dst."""
         src, dst = case.descs
         descs = _linear_desc(src), _linear_desc(dst)
@@ -81,7 +81,7 @@ class DeviceBench:
         execute(plan_reorder(*descs, _attr_of(case)), x, wanted)
         memory = self._allocated(src), self._allocated(dst)
         cl.enqueue_copy(self.queue, memory[0], x, **_region(src))
-        return Loaded(case, *memory, wanted)
+        return LoadedCase(case, *memory, wanted)
 
     def measure(self, case: DeviceCase) -> dict[str, Any]:
         """Return the facts of a case.
@@ -117,11 +117,11 @@ class DeviceBench:
             "torch_of_copy": copy / torch if torch else None,
         }
 
-    def seconds(self, loaded: Loaded) -> float:
+    def seconds(self, loaded: LoadedCase) -> float:
         """Return the median time of a reorder on the device."""
         return self._median(self.runner(loaded))
 
-    def runner(self, loaded: Loaded) -> Callable[[], list[cl.Event]]:
+    def runner(self, loaded: LoadedCase) -> Callable[[], list[cl.Event]]:
         """Return a callable that enqueues a reorder and returns the events of its commands."""
         src, dst = loaded.case.descs
         prepared = prepare_transfers(

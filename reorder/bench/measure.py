@@ -61,7 +61,7 @@ class Result(NamedTuple):
 
 
 def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float) -> Result:
-    """Time a reorder beside its peers.
+    """Time a reorder against its peers.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ def _device_facts(device: Device) -> Facts:
         "works": device.works,
         "max_image": size,
         "problem": device.problem,
-        "mend": device.mend,
+        "remedy": device.remedy,
     }
 
 
@@ -96,7 +96,7 @@ def _lay_out(facts: Facts) -> list[str]:
 def _device_line(device: Facts) -> str:
     name = f"{device['name']} ({device['platform']}, {device['version']})"
     if device["problem"]:
-        return f"{name}: fails: {device['problem']}; {device['mend']}"
+        return f"{name}: fails: {device['problem']}; {device['remedy']}"
     slow = "; the CPU: a reorder without a device is faster" if device["is_processor"] else ""
     if device["max_image"] is None:
         return f"{name}: works, no images, buffers only{slow}"

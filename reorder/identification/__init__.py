@@ -1,1 +1,1 @@
-"""Find which known layouts bytes may have: by the same values, or by size and zero padding."""
+"""Find which known layouts some bytes may have: by comparing values, or by size and padding."""

@@ -1,4 +1,4 @@
-"""Find which known layouts bytes may have: by the same values, or by padding."""
+"""Find which known layouts some bytes may have: by comparing values, or by their padding."""
 
 from __future__ import annotations
 
@@ -87,6 +87,14 @@ class Identification(NamedTuple):
         in the right place.
     verdict : str
         The answer in one sentence.
+
+    Examples
+    --------
+    >>> import memdesc, numpy as np, reorder
+    >>> x = np.arange(1, 129, dtype=np.float32).reshape(2, 4, 4, 4)
+    >>> found = reorder.identify(reorder.reorder(x, "nhwc").data, dtype="f32", like=x)
+    >>> len(found.candidates), found.candidates[0].desc
+    (1, memory_desc((2, 4, 4, 4), 'f32', 'acdb'))
     """
 
     candidates: tuple[Candidate, ...]

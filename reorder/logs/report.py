@@ -1,4 +1,4 @@
-"""What a log of oneDNN says about time: by primitive, in reorders, and in each run of a model."""
+"""Where the time of a oneDNN log went: by primitive, in reorders, and in each run of a model."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Repetition(NamedTuple):
 def find_repetition(keys: Sequence[int]) -> Repetition | None:
     """Find the repetition that covers most of a sequence, with the shortest run, or None.
 
-    *Law*: each of `runs` slices of `length` keys from `start` on equals the first.
+    *Law*: the `runs` consecutive slices of `length` keys that begin at `start` are equal.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Buffers as flat bytes: those of callers, checked once at the border, and new ones, zeroed."""
+"""Buffers as flat bytes: the caller's, checked once at the border, and new ones, zeroed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, SupportsIndex
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, OutOfMemoryError, OverlapError
-from memdesc.search import SearchLimitError, Term, solve
+from memdesc.diophantine import SearchLimitError, Term, solve
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.values.masked import refuse_masked
 
@@ -119,7 +119,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
 
 
 def pickled_bytes(data: NDArray[np.uint8], protocol: SupportsIndex) -> PickleBuffer | bytearray:
-    """Return flat bytes for a pickle; from protocol 5 on they may travel beside it, uncopied."""
+    """Return flat bytes for a pickle; since protocol 5 they may travel out of band, uncopied."""
     return PickleBuffer(data) if index(protocol) >= _OUT_OF_BAND else bytearray(data)  # type: ignore[arg-type] # arrays of bytes are buffers
 
 

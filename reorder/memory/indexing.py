@@ -65,7 +65,7 @@ def elements_at(
     Parameters
     ----------
     data : ndarray of uint8
-        Bytes of the buffer from `start` on.
+        Bytes of the buffer, starting at byte `start`.
     start : int
         A multiple of the element size; for 4-bit elements, of pairs.
     """

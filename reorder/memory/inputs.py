@@ -46,10 +46,10 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
         x = from_dlpack(x, "x")
     if not isinstance(x, np.ndarray):
         is_nested = isinstance(x, list | tuple)
-        mend = "pass np.asarray(x)" if is_nested else "for raw bytes pass src=, a MemoryDesc"
+        remedy = "pass np.asarray(x)" if is_nested else "for raw bytes pass src=, a MemoryDesc"
         msg = (
             f"x must be a Memory, a numpy array or a tensor with DLPack, not {type(x).__name__}; "
-            f"{mend}"
+            f"{remedy}"
         )
         raise MemdescError(msg)
     x = np.asarray(x)  # a numpy.matrix always has two axes
@@ -178,7 +178,7 @@ def _attached(x: NDArray[Any]) -> Memory:
 
 
 def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[Any]:
-    """Return a view (of blocked layouts a copy) whose axes are the logical dims."""
+    """Return a view, or for blocked layouts a copy, whose axes are the logical dims."""
     if not isinstance(src, str | FormatTag):
         msg = (  # type: ignore[unreachable] # callers without types
             f"src must be a name, a FormatTag or a MemoryDesc, not {short_repr(src)}"

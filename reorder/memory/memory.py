@@ -348,7 +348,7 @@ class Memory(Checked):
         write_logical(self.data, desc, result)
 
     def compensation(self) -> dict[str, NDArray[np.int32]]:
-        """Return the compensation behind int8 weights: ``s8s8`` and ``asymmetric``.
+        """Return the compensation after int8 weights: ``s8s8`` and ``asymmetric``.
 
         Their axes are the padded dims of the masks; empty for a descriptor without `extra`.
 
@@ -379,6 +379,6 @@ class Memory(Checked):
 def _attached_again(desc: MemoryDesc, data: PickleBuffer | bytearray) -> Memory:
     """Restore pickled memory: its bytes are kept as they were, including the padding."""
     held = np.asarray(memoryview(data))
-    # buffers sent beside a pickle may start at any address
+    # buffers sent out of band may start at any address
     is_aligned = address_of(held) % desc.dtype.bits_dtype.itemsize == 0
     return Memory(desc, held if is_aligned else held.copy(), zero_pad=False)

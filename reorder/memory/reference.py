@@ -40,6 +40,15 @@ def execute_reference(
     ------
     MemdescError
         If there is no such reorder, or a buffer does not fit; nothing is written then.
+
+    Examples
+    --------
+    >>> import memdesc, numpy as np, reorder
+    >>> src, dst = (memdesc.memory_desc((2, 3), "s8", tag) for tag in ("ab", "ba"))
+    >>> moved = np.empty(6, np.int8)
+    >>> reorder.execute_reference(src, dst, np.arange(6, dtype=np.int8), moved)
+    >>> moved
+    array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
     check_types(src_desc, dst_desc, attr)
     check_pair(src_desc, dst_desc)

@@ -12,7 +12,7 @@ from reorder.opencl.enqueue import (
     reorder_on_device,
     unpack,
 )
-from reorder.opencl.kernels import kernel_texts
+from reorder.opencl.kernel_texts import kernel_texts
 
 __all__ = [
     "Device",

@@ -26,25 +26,25 @@ __all__ = [
 
 
 class AllocatedBuffer(cl.Buffer):
-    """A buffer that records its release; `facts` are those of a known reorder."""
+    """A buffer that records its release; `facts` keeps what `execution` found out about it."""
 
     is_released = False
     facts: tuple[Any, ...] | None = None
 
     def release(self) -> None:
-        """Give the memory back to the runtime, once the commands that use it are done."""
+        """Give the memory back to the runtime, once the commands that use it have finished."""
         super().release()
         self.is_released = True
 
 
 class AllocatedImage(cl.Image):
-    """An image that records its release; `facts` are those of a known reorder."""
+    """An image that records its release; `facts` keeps what `execution` found out about it."""
 
     is_released = False
     facts: tuple[Any, ...] | None = None
 
     def release(self) -> None:
-        """Give the memory back to the runtime, once the commands that use it are done."""
+        """Give the memory back to the runtime, once the commands that use it have finished."""
         super().release()
         self.is_released = True
 

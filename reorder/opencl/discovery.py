@@ -78,8 +78,14 @@ class Device:
         Largest image, in pixels.
     problem : str
         What is wrong; empty if a small program was built and ran.
-    mend : str
+    remedy : str
         How to repair it; empty if it works.
+
+    Examples
+    --------
+    >>> from reorder import opencl
+    >>> all(device.works or device.remedy for device in opencl.devices())
+    True
     """
 
     device: cl.Device
@@ -90,7 +96,7 @@ class Device:
     max_width: int
     max_height: int
     problem: str = ""
-    mend: str = ""
+    remedy: str = ""
 
     @property
     def works(self) -> bool:
@@ -138,7 +144,7 @@ def find_device(name: str = "") -> Device:
     Raises
     ------
     MemdescError
-        If there is none, with the devices that there are and what is wrong with them; and if
+        If there is none; the message lists the devices and what is wrong with each. Also if
         `MEMDESC_CACHE_BYTES` is not a number of bytes.
 
     Examples
@@ -170,7 +176,7 @@ def find_device(name: str = "") -> Device:
 
 
 def loader_report() -> list[str]:
-    """Return a line for each runtime found.
+    """Return a line about each runtime found.
 
     Each has the file that names the runtime, the library, the file's defect if any, and why the
     library does not load if it does not.
@@ -240,7 +246,7 @@ def _probed(device: cl.Device) -> Device:
         device.image2d_max_width if device.image_support else 0,
         device.image2d_max_height if device.image_support else 0,
         problem,
-        _mend_of(problem),
+        _remedy_of(problem),
     )
 
 
@@ -262,7 +268,7 @@ def _problem_of(device: cl.Device) -> str:
     return ""
 
 
-def _mend_of(problem: str) -> str:
+def _remedy_of(problem: str) -> str:
     if not problem:
         return ""
     if "unknown target CPU" in problem:

@@ -74,7 +74,7 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     queue : pyopencl.CommandQueue
         The queue on which it runs, in-order or out-of-order.
     src, dst : pyopencl.Buffer, pyopencl.array.Array, pyopencl.SVMPointer or pyopencl.Image
-        The memory. A Buffer, SVM or an Array, from its lowest element on, has at least the
+        The memory. A Buffer, SVM, or an Array counted from its lowest element, has at least the
         `min_nbytes` of its descriptor; an Image may be larger than its descriptor. The
         `events` of an Array are waited for; an Array as dst then carries the event returned.
     src_desc, dst_desc : MemoryDesc or ImageDesc
@@ -196,7 +196,7 @@ def enqueue_pack(
     queue, src, image_desc, src_desc, wait_for
         As for `pack`.
     image : pyopencl.Image
-        Written from its first pixel on; pixels beyond `image_desc` are untouched.
+        Written starting at its first pixel; pixels beyond `image_desc` are untouched.
 
     Returns
     -------

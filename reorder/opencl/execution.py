@@ -1,10 +1,10 @@
 """Transfers between memories that callers pass: prepared once, then found by one look-up.
 
-A prepared reorder is kept for its context under a key of all that checks, plans and kernels depend
-on: the device, the descriptors, the attributes, and the facts of both memories. No check depends on
-anything outside these facts. They are asked in each call, except those of memory that this library
-allocated: it records its release, and does not change before. If the facts cannot be asked, nothing
-is found, and the checks say why.
+Each context caches its prepared reorders. The key is everything that checks, plans and kernels
+depend on: the device, the descriptors, the attributes, and the facts of both memories. No check
+depends on anything outside these facts. Every call queries them, except for memory that this
+library allocated, which does not change until its release is recorded. If a query fails, the cache
+has no answer, and the checks say why.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from reorder.values.attr import Attr
 
     Descs = tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]
-    # All that a reorder depends on in a memory, beside its descriptor: what kernels get, its place
-    # (None: not allocated yet), its bytes, and what is compared. A NamedTuple takes longer.
+    # What a reorder depends on in a memory, besides its descriptor: what kernels get, its place
+    # (None: not allocated yet), its bytes, and what is compared. A NamedTuple is slower.
     Facts = tuple[Any, tuple[int, int] | None, int, tuple[Any, ...]]
 
 __all__ = [
@@ -113,10 +113,10 @@ def transfers_between(
 def find_known(
     queue: cl.CommandQueue, memory: tuple[Any, Any], descs: Descs, attr: Attr | None
 ) -> tuple[Found | None, tuple[Any, Any], tuple[Any, ...] | None]:
-    """Return the transfers of a known reorder, what kernels get, and the key to keep it under.
+    """Return the cached transfers of a reorder, the memory that kernels get, and the cache key.
 
-    There is no key if something cannot be part of one, or if the checks refuse it. The look-up
-    takes no lock, so it does not wait for a thread that builds a kernel.
+    The key is None if something cannot be part of one, or if the checks would refuse it. The
+    look-up takes no lock, so it does not wait for a thread that builds a kernel.
     """
     try:
         context = queue.context
@@ -187,7 +187,7 @@ def _known_in(context: cl.Context) -> dict[Any, Found]:  # noqa: ARG001 - one fo
 
 
 def _allocated(memory: Any, context: int) -> Facts:
-    """Return the facts of memory that this library allocated; they are asked once.
+    """Return the facts of memory that this library allocated; they are queried once.
 
     They are kept without the memory itself, which would otherwise never be freed.
     """
@@ -279,7 +279,7 @@ def enqueue_transfers(
                 commands.append(event)
             return event
     # all buffers are allocated before the first transfer starts; the runtime keeps them until
-    # the kernels that use them are done
+    # the kernels that use them have finished
     between = [
         allocate_buffer(queue.context, transfer.dst.desc.nbytes) for transfer, *_ in transfers[:-1]
     ]
@@ -302,7 +302,7 @@ def enqueue_transfers(
 
 
 def _constant(context: cl.Context, values: NDArray[Any]) -> cl.Buffer:
-    """Return a buffer of numbers; the runtime keeps it until the kernels that use it are done."""
+    """Return a buffer of numbers; the runtime keeps it until no kernel uses it any more."""
     flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
     return cl.Buffer(context, flags, hostbuf=values)
 

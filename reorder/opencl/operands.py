@@ -369,7 +369,7 @@ class _Bytes:
 
 
 def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
-    """Return the descriptor of an array, from its lowest element on: its axes are the dims."""
+    """Return the descriptor of an array, starting at its lowest element: its axes are the dims."""
     return _array_desc(
         array.dtype, tuple(array.shape), tuple(array.strides), int(array.offset), name
     )

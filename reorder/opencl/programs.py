@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CACHE_FOLDER",
     "CACHE_LIMIT",
-    "Kernels",
+    "KernelPool",
     "PreparedLaunch",
     "build",
     "build_program",
@@ -68,8 +68,8 @@ _DEFAULT_LIMIT = 1 << 28
 _MAX_DIGITS = 18
 
 
-class Kernels:
-    """Kernel objects of one program; each serves one call at a time, from arguments to launch.
+class KernelPool:
+    """A pool of kernel objects of one program; each serves one call, from arguments to launch.
 
     No call waits for another one: if all are in use, a thread, a finalizer or the handler of a
     signal gets a new object.
@@ -95,11 +95,11 @@ class PreparedLaunch(NamedTuple):
     """A launch with its kernels.
 
     `names` are those of the arguments; the last one is a struct of `numbers`. `sizes` are the work
-    items in all and in a group.
+    items in total and per group.
     """
 
     launch: Launch
-    kernels: Kernels
+    kernels: KernelPool
     names: tuple[str, ...]
     numbers: NDArray[Any]
     sizes: tuple[tuple[int, ...], tuple[int, ...]]
@@ -187,7 +187,7 @@ def _kernels(
     device: cl.Device,
     pattern: Pattern,
     shared: tuple[bool, bool] = (False, False),  # noqa: ARG001 - each value has its own kernels
-) -> Kernels:
+) -> KernelPool:
     """Return the kernels of a pattern on a device.
 
     Each combination of SVM in src and dst has its own: on an H200, a kernel that had been given
@@ -214,7 +214,7 @@ def floats_of(device: cl.Device) -> Floats:
 
 def build(
     place: tuple[cl.Context, cl.Device], source: str, name: str, options: Sequence[str] = ()
-) -> Kernels:
+) -> KernelPool:
     """Build a program for a device of a context, and return the objects of one of its kernels.
 
     `options` are those of the compiler.
@@ -228,7 +228,7 @@ def build(
         with warnings.catch_warnings():
             # runtimes warn about successful builds too
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            return Kernels(build_program(*place, source, options), name)
+            return KernelPool(build_program(*place, source, options), name)
     except cl.Error as error:
         reason = " ".join(str(error).split())[:400]
         msg = (

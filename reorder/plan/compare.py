@@ -27,6 +27,14 @@ class Relation(NamedTuple):
     `kind` is `NO_OP` if a buffer of src is a valid buffer of dst, `VIEW` if it is one from
     `shift` elements further on, `COPY` if elements move or zeros must be written. `why` is
     the reason.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> whole = memdesc.memory_desc((4, 8), "f32", "ab")
+    >>> part = whole.submemory((2, 8), (1, 0))
+    >>> reorder.compare(part, memdesc.memory_desc((2, 8), "f32", "ab"))[:2]
+    ('view', 8)
     """
 
     kind: str
@@ -102,7 +110,7 @@ def _why_axes_move(src: Layout, dst: Layout) -> str:
         if apart < size:
             in_src, in_dst = (block_offset(layout.axis_blocks(k), apart) for layout in (src, dst))
             return (
-                f"elements move: index {apart} of {names} lies {in_src} elements behind index 0 in "
+                f"elements move: index {apart} of {names} lies {in_src} elements after index 0 in "
                 f"src, {in_dst} in dst"
             )
         if apart < axis.padded or src.axes[k].padded < axis.padded:

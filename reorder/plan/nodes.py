@@ -27,7 +27,14 @@ NOWHERE = -(2**63)
 
 
 class Node(NamedTuple):
-    """One loop: `extent` steps of `strides`, of which the first `valid` hold data."""
+    """One loop: `extent` steps of `strides`, of which the first `valid` hold data.
+
+    Examples
+    --------
+    >>> import reorder
+    >>> print(reorder.Node(extent=16, valid=1, strides=(3136, 1)))
+    16(1):3136:1
+    """
 
     extent: int
     valid: int
@@ -97,7 +104,18 @@ class IndirectLoop(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A loop nest: its offset in each operand, its nodes, outermost first, its indirect loops."""
+    """A loop nest: its offset in each operand, its nodes, outermost first, its indirect loops.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> src, dst = (memdesc.memory_desc((3, 2), "f32", tag) for tag in ("ab", "Ab2a"))
+    >>> box = reorder.plan_reorder(src, dst).boxes[1]
+    >>> print(box)
+    @4:4 2:1:2 2(1):2:1
+    >>> box.size, box.is_zero
+    (4, False)
+    """
 
     offsets: tuple[int, ...]
     nodes: tuple[Node, ...]

@@ -1,9 +1,15 @@
-"""A reorder plan as a picture: src beside dst, with the box and source of each element of dst."""
+"""A reorder plan as a picture: src beside dst, with the box and source of each element of dst.
+
+`trace` finds them: the box that writes an offset of dst, and the offset of src that it reads.
+"""
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING
 
+from memdesc import MemdescError
+from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.picture import (
     FULL,
     Limits,
@@ -15,16 +21,20 @@ from memdesc.picture import (
     draw_sides,
     lines_of,
 )
-from reorder.plan.trace import trace
+from reorder.plan.nodes import NOWHERE
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from memdesc import MemoryDesc
     from memdesc.picture import Cell, Cells, Picture
     from reorder.plan.nodes import Box
 
-__all__ = ["draw_plan"]
+__all__ = ["draw_plan", "trace"]
 
 _MAX_BOX_LINES = 8
+# Boxes with indirect loops that write more elements than this are not searched.
+_MAX_SEARCHED = 1 << 14
 _IN_SRC = "src: at each offset the index"
 _IN_DST = "dst: at each offset where in src it comes from"
 
@@ -79,3 +89,57 @@ def _dst_cell(dst: Cells, boxes: tuple[Box, ...], offset: int) -> Cell:
         return cell._replace(number="0", note=note, hover=hover, is_padding=True)
     hover = f"{cell.hover}\nfrom src offset {source}, by box {box}"
     return cell._replace(number=str(source), note=note, hover=hover)
+
+
+def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
+    """Return which box writes an offset of dst, and the offset in src that it reads.
+
+    Returns
+    -------
+    (box, offset) or None
+        The offset is None for a zero. None where no box writes, as in the gaps of a strided dst.
+
+    Raises
+    ------
+    MemdescError
+        If a box has an indirect loop of too many offsets, or the bounded search finds no answer.
+    """
+    for k, box in enumerate(boxes):
+        if box.indirect and box.size > _MAX_SEARCHED:
+            msg = (
+                f"box {k} has indirection tables for {box.size} elements; a picture searches "
+                f"{_MAX_SEARCHED} at most"
+            )
+            raise MemdescError(msg)
+        for src, dst in _starts(box):
+            # the loop of a box that writes a single zero has a stride of 0
+            loops = [Term(node.strides[1] or 1, 0, node.extent - 1) for node in box.nodes]
+            try:
+                steps = solve(loops, offset - dst)
+            except SearchLimitError:
+                msg = (
+                    f"box {k}, {box}, has strides that do not nest; bounded work did not find what "
+                    f"it writes at offset {offset}"
+                )
+                raise MemdescError(msg) from None
+            if steps is None:
+                continue
+            taken = list(zip(steps, box.nodes, strict=True))
+            if src is None or any(step >= node.valid for step, node in taken):
+                return k, None
+            return k, src + sum(step * node.strides[0] for step, node in taken)
+    return None
+
+
+def _starts(box: Box) -> Iterator[tuple[int | None, int]]:
+    """Yield the offsets in src and dst at each step of a box's indirect loops; None: padding."""
+    tables = [
+        list(zip(*(table.tolist() for table in loop.tables(0, loop.extent)[:2]), strict=True))
+        for loop in box.indirect
+    ]
+    for chosen in product(*tables):
+        is_padding = any(src == NOWHERE for src, _ in chosen)
+        yield (
+            None if is_padding else box.offsets[0] + sum(src for src, _ in chosen),
+            box.offsets[1] + sum(dst for _, dst in chosen),
+        )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.checked import Checked
@@ -25,15 +24,15 @@ if TYPE_CHECKING:
 __all__ = ["ReorderPlan", "check_dims", "check_pair", "check_types", "is_planned", "plan_reorder"]
 
 
-class _Carried:
-    """State of a plan that is not a field: not compared, copied, pickled or printed."""
+class _Cache:
+    """What a plan keeps besides its fields: neither compared, copied, pickled nor printed."""
 
     # the result of `bind`, once it is needed; whether `plan_reorder` made the plan
     __slots__ = ("_bound", "_is_planned")
 
 
 @dataclass(frozen=True, slots=True)
-class ReorderPlan(_Carried, Checked):
+class ReorderPlan(_Cache, Checked):
     """A reorder as data: two descriptors, attributes, and the boxes that read src and write dst.
 
     Operands of the boxes are src, dst, then the scales and zero points that differ along
@@ -98,7 +97,12 @@ class ReorderPlan(_Carried, Checked):
         given = "" if self.attr is None else f", {self.attr}"
         fields = ":".join(["extent(valid):src:dst", *varying])
         head = f"{types} {self.dst.dims}{given}, {count} of {fields}"
-        boxes = self.boxes if is_planned(self) else _checks().exact_boxes(self)
+        if is_planned(self):
+            boxes = self.boxes
+        else:
+            from reorder.plan.validate import exact_boxes  # it plans the boxes again
+
+            boxes = exact_boxes(self)
         return "\n  ".join([head, *map(str, boxes)])
 
     def show(self) -> Picture:
@@ -130,8 +134,9 @@ class ReorderPlan(_Carried, Checked):
 
     def _drawn(self, limits: Limits) -> Picture:
         from reorder.plan.picture import draw_plan  # likewise
+        from reorder.plan.validate import validate  # it plans the boxes again
 
-        return draw_plan(self.src, self.dst, _checks().validate(self).boxes, str(self), limits)
+        return draw_plan(self.src, self.dst, validate(self).boxes, str(self), limits)
 
     def source(self, lang: str = "c", name: str = "tensor") -> str:
         """Write the reorder as one function: a loop nest for each box, tails as conditions.
@@ -200,11 +205,6 @@ class ReorderPlan(_Carried, Checked):
         return planned
 
 
-def _checks() -> Any:
-    """Return the checks of boxes, loaded by name: they plan the boxes again."""
-    return import_module("reorder.plan.validate")
-
-
 def plan_reorder(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None = None) -> ReorderPlan:
     """Plan how to move, and convert, the elements of one descriptor into another.
 
@@ -248,7 +248,7 @@ def is_planned(plan: object) -> bool:
 
 
 def check_types(src: object, dst: object, attr: object) -> None:
-    """Refuse arguments that no plan can be made of.
+    """Refuse arguments from which no plan can be made.
 
     Raises
     ------

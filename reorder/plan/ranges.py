@@ -69,7 +69,7 @@ def join_blocks(
             block._replace(step=block.step * inside, extent=block.extent if k else count)
             for k, block in enumerate(blocks)
         ]
-    # of blocks with equal steps, the one of the first dim comes first, since padding extends it
+    # among equal steps, the block of the first dim comes first, since padding extends it
     joined.sort(key=lambda block: (-block.step, operand.axes[block.axis].dims[0] != order[0]))
     merged = [joined[0]]
     for block in joined[1:]:

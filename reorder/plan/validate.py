@@ -6,10 +6,10 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc import Axis, Block, MemdescError
+from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import short_repr
 from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.layout import exact_axes, exact_blocks
-from memdesc.search import SearchLimitError, Term, solve
 from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.plan import ReorderPlan, is_planned, plan_reorder
 

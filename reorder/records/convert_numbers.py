@@ -45,8 +45,8 @@ __all__ = ["convert_numbers", "map_codes", "same_codes", "write_numbers"]
 _BYTE_BITS = 8
 
 
-class _Each(NamedTuple):
-    """Values for groups of neighbours, over the dims of the target."""
+class _Grouped(NamedTuple):
+    """Values over the dims of the target, one for each group of neighbours."""
 
     values: NDArray[Any]
     groups: tuple[int, ...]
@@ -65,7 +65,9 @@ def convert_numbers(
     map_codes(record, out, write_numbers(record, out, perm, threads), perm, threads)
 
 
-def write_numbers(record: Record, out: Record, perm: tuple[int, ...], threads: int | None) -> _Each:
+def write_numbers(
+    record: Record, out: Record, perm: tuple[int, ...], threads: int | None
+) -> _Grouped:
     """Write all numbers but the codes, which are not read; return what must be added to the codes.
 
     Raises
@@ -73,15 +75,15 @@ def write_numbers(record: Record, out: Record, perm: tuple[int, ...], threads: i
     MemdescError
         If a number would change.
     """
-    work = _Conversion(record, out, perm, threads)
-    work.check_width()
+    writer = _NumberWriter(record, out, perm, threads)
+    writer.check_width()
     are_integers = all(is_integer_number(r.desc, r.desc.rule.code) for r in (record, out))
     with np.errstate(all="ignore"):
-        return work.integers() if are_integers else work.tables()
+        return writer.integers() if are_integers else writer.tables()
 
 
-class _Conversion:
-    """Reads and writes all numbers but the codes."""
+class _NumberWriter:
+    """Writes the scales, zero points and offsets of one record as those of another."""
 
     def __init__(
         self, record: Record, out: Record, perm: tuple[int, ...], threads: int | None
@@ -95,7 +97,7 @@ class _Conversion:
         if max(number_bits(r.desc, r.desc.rule.code) for r in (self.record, self.out)) > _BYTE_BITS:
             self._refuse("codes of more than 8 bits are not repacked")
 
-    def integers(self) -> _Each:
+    def integers(self) -> _Grouped:
         """Write scales, zero points and offsets of integer codes; return the codes' change."""
         source, target = self.source, self.target
         low = code_range(self.record.desc, source.code)[0]
@@ -104,7 +106,7 @@ class _Conversion:
         offsets = [self._read(number) for number in source.offset]
         added = self._product(offsets) if offsets else None
         if added is not None:
-            added = _Each(np.float32(source.sign) * added.values, added.groups)
+            added = _Grouped(np.float32(source.sign) * added.values, added.groups)
         before = (zero, added)
         if added is not None and not target.offset:
             zero, added = self._offset_as_zero(self.scale, zero, added), None
@@ -129,19 +131,19 @@ class _Conversion:
             self._check_formulas(self.scale, before, delta, (new, added))
         return delta
 
-    def tables(self) -> _Each:
+    def tables(self) -> _Grouped:
         """Write the scales of codes whose values are looked up; the codes do not change."""
         source, target = self.source, self.target
-        beside = (source.zero, target.zero, *source.offset, *target.offset)
+        excluded = (source.zero, target.zero, *source.offset, *target.offset)
         old, new = (_code_values(r.desc) for r in (self.record, self.out))
-        if any(number is not None for number in beside) or len(old) != len(new):
+        if any(number is not None for number in excluded) or len(old) != len(new):
             self._refuse("codes that are looked up need tables of one length, without offsets")
         ratio = _ratio(old, new)
         if ratio is None:
             self._refuse("their codes mean other numbers")
         first, *others = self.factors
         wide = first.values.astype(np.float64) * ratio
-        factors = [_Each(wide.astype(np.float32), first.groups), *others]
+        factors = [_Grouped(wide.astype(np.float32), first.groups), *others]
         # exact in f64, so both products with the values of the tables are rounded alike
         wanted = self.scale.values.astype(np.float64) * ratio
         product = self._product(factors)
@@ -151,55 +153,55 @@ class _Conversion:
         return self._constant(0)
 
     @cached_property
-    def factors(self) -> list[_Each]:
+    def factors(self) -> list[_Grouped]:
         """The factors of the scale, read only if moving their bits is not enough."""
         return [self._read(number) for number in self.source.scale]
 
     @cached_property
-    def scale(self) -> _Each:
+    def scale(self) -> _Grouped:
         """Their product."""
         return self._product(self.factors)
 
-    def _read(self, number: Number) -> _Each:
+    def _read(self, number: Number) -> _Grouped:
         """Return the values of a number of the source over the dims of the target, in f32."""
         found = self._read_exactly(number)
-        return _Each(found.values.astype(np.float32), found.groups)
+        return _Grouped(found.values.astype(np.float32), found.groups)
 
-    def _read_exactly(self, number: Number) -> _Each:
+    def _read_exactly(self, number: Number) -> _Grouped:
         desc, order = self.record.desc, np.argsort(self.perm)
-        part = packed_field(self.record, number)
-        if part is None:
+        field = packed_field(self.record, number)
+        if field is None:
             values = number_values(self.record.tensors, desc, number)
         else:
             # int32 holds every byte minus what a rule subtracts
-            values = unpack(self.record, part, self.threads).astype(np.int32)
+            values = unpack(self.record, field, self.threads).astype(np.int32)
             values -= number.minus
         groups = desc.field(number.parts[0][0]).groups
-        return _Each(values.transpose(order), tuple(groups[dim] for dim in order))
+        return _Grouped(values.transpose(order), tuple(groups[dim] for dim in order))
 
-    def _zero(self) -> _Each:
+    def _zero(self) -> _Grouped:
         """Return what the source's rule subtracts from its codes as stored."""
         minus = self.source.code.minus
         if self.source.zero is None:
             return self._constant(minus)
         zero = self._read_exactly(self.source.zero)
-        return _Each(zero.values + minus, zero.groups) if minus else zero
+        return _Grouped(zero.values + minus, zero.groups) if minus else zero
 
-    def _constant(self, value: int) -> _Each:
-        return _Each(np.full((1,) * len(self.dims), value, np.int64), self.dims)
+    def _constant(self, value: int) -> _Grouped:
+        return _Grouped(np.full((1,) * len(self.dims), value, np.int64), self.dims)
 
-    def _map(self, function: Callable[..., NDArray[Any]], *operands: _Each) -> _Each:
-        """Apply a function to values, on the largest groups that divide those of all of them."""
+    def _map(self, function: Callable[..., NDArray[Any]], *operands: _Grouped) -> _Grouped:
+        """Apply a function to values, on the largest groups that divide all of theirs."""
         groups = tuple(map(gcd, *(each.groups for each in operands)))
         values = [
             regroup(each.values, each.groups, groups, self.dims, "values") for each in operands
         ]
-        return _Each(function(*values), groups)
+        return _Grouped(function(*values), groups)
 
-    def _product(self, factors: list[_Each]) -> _Each:
+    def _product(self, factors: list[_Grouped]) -> _Grouped:
         return reduce(lambda one, other: self._map(np.multiply, one, other), factors)
 
-    def _offset_as_zero(self, scale: _Each, zero: _Each, added: _Each) -> _Each:
+    def _offset_as_zero(self, scale: _Grouped, zero: _Grouped, added: _Grouped) -> _Grouped:
         """Return the zero point for which `scale * (code - zero)` includes the offset."""
 
         def fold(s: NDArray[Any], z: NDArray[Any], m: NDArray[Any]) -> NDArray[Any]:
@@ -208,15 +210,15 @@ class _Conversion:
             if not is_whole.all():
                 at = tuple(int(i) for i in np.argwhere(~is_whole)[0])
                 self._refuse(
-                    f"it has no offset, and the one of group {at}, {m[at]}, is not a multiple of "
-                    f"the scale {s[at]}"
+                    f"it has no offset, and the offset of group {at}, {m[at]}, is not a multiple "
+                    f"of the scale {s[at]}"
                 )
             folded: NDArray[Any] = z - np.where(is_whole, steps, 0).astype(z.dtype)
             return folded
 
         return self._map(fold, scale, zero, added)
 
-    def _write(self, number: Number, each: _Each, what: str) -> None:
+    def _write(self, number: Number, each: _Grouped, what: str) -> None:
         """Write a number of the target."""
         groups = self.out.desc.field(number.parts[0][0]).groups
         values = regroup(each.values, each.groups, groups, self.dims, what)
@@ -233,27 +235,27 @@ class _Conversion:
         pairs = zip(self.source.scale, self.target.scale, strict=True)
         return all(move_field(self.record, self.out, pair, self.perm) for pair in pairs)
 
-    def _write_offset(self, factors: list[_Each], added: _Each) -> None:
+    def _write_offset(self, factors: list[_Grouped], added: _Grouped) -> None:
         same = self.source.sign == self.target.sign
-        signed = _Each(np.float32(self.target.sign) * added.values, added.groups)
+        signed = _Grouped(np.float32(self.target.sign) * added.values, added.groups)
         self._write_factors(self.target.offset, factors if same else [], signed, "offsets")
 
     def _write_factors(
-        self, numbers: tuple[Number, ...], factors: list[_Each], product: _Each, what: str
+        self, numbers: tuple[Number, ...], factors: list[_Grouped], product: _Grouped, what: str
     ) -> None:
         """Write the factors one by one if there are as many; otherwise their product, and ones."""
         if len(factors) != len(numbers):
-            one = _Each(np.ones((1,) * len(self.dims), np.float32), self.dims)
+            one = _Grouped(np.ones((1,) * len(self.dims), np.float32), self.dims)
             factors = [product, *[one] * (len(numbers) - 1)]
         for number, each in zip(numbers, factors, strict=True):
             self._write(number, each, what)
 
     def _check_formulas(
         self,
-        scale: _Each,
-        old: tuple[_Each, _Each | None],
-        delta: _Each,
-        new: tuple[_Each, _Each | None],
+        scale: _Grouped,
+        old: tuple[_Grouped, _Grouped | None],
+        delta: _Grouped,
+        new: tuple[_Grouped, _Grouped | None],
     ) -> None:
         """Compare two formulas, each with a zero point and an offset, for all codes and groups."""
         none = self._constant(0)
@@ -300,7 +302,7 @@ def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:
 
 
 def _code_values(desc: RecordDesc) -> NDArray[np.float32]:
-    """Return the value of each code, in the order of the stored codes from 0 on."""
+    """Return the value of each code, in the order of the stored codes, from 0."""
     number = desc.rule.code
     codes = np.arange(1 << number_bits(desc, number), dtype=np.uint8)
     if number.table:
@@ -365,13 +367,13 @@ def map_codes(
             f"{'' if record.desc.rule.is_symmetric else way_out(out.desc, 'zero points')}"
         )
         raise MemdescError(msg)
-    for part, (_, shift) in zip(new, target.parts, strict=True):
-        if len(new) == 1 and part.kind not in BIT_PLANES:
-            values = codes.astype(np.int8 if stored_integers(part)[0] == "s" else np.uint8)
-            reorder(values, out=field_memory(out, part), threads=threads)
+    for field, (_, shift) in zip(new, target.parts, strict=True):
+        if len(new) == 1 and field.kind not in BIT_PLANES:
+            values = codes.astype(np.int8 if stored_integers(field)[0] == "s" else np.uint8)
+            reorder(values, out=field_memory(out, field), threads=threads)
         else:
-            bits = codes.astype(np.uint8) >> np.uint8(shift) & np.uint8((1 << part.bits) - 1)
-            write_field(out.tensors[part.tensor], part, bits)
+            bits = codes.astype(np.uint8) >> np.uint8(shift) & np.uint8((1 << field.bits) - 1)
+            write_field(out.tensors[field.tensor], field, bits)
 
 
 def _joined(record: Record, threads: int | None) -> NDArray[np.int16]:
@@ -384,6 +386,6 @@ def _joined(record: Record, threads: int | None) -> NDArray[np.int16]:
         moved = reorder(field_memory(record, first), wide, threads=threads)
         return moved.numpy().astype(np.int16)
     joined = np.zeros(desc.dims, np.int16)
-    for part, shift in parts:
-        joined |= read_field(record.tensors[part.tensor], part).astype(np.int16) << shift
+    for field, shift in parts:
+        joined |= read_field(record.tensors[field.tensor], field).astype(np.int16) << shift
     return joined

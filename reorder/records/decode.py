@@ -77,10 +77,10 @@ def dequantize_record(
     if target == memory_desc(dims, wanted) and wanted.name in _DIRECT:
         decode(access, tensors, dst.data, wanted.name, threads)
         return dst
-    for rows, part, out in _chunks(access, dst):
+    for rows, chunk, out in _chunks(access, dst):
         wide = memory_desc(rows, "f32")
         values = zeroed_bytes(wide.nbytes)
-        decode(part, tensors, values, "f32", threads)
+        decode(chunk, tensors, values, "f32", threads)
         reorder(Memory.attached(wide, values), out=out, threads=threads)
     return dst
 
@@ -105,20 +105,20 @@ def _chunks(access: Access, dst: Memory) -> list[tuple[tuple[int, ...], Access, 
     if is_whole or rows >= dims[0]:
         return [(dims, access, dst)]
     segments = len(access.starts) // dims[0]
-    parts = []
+    chunks = []
     for first in range(0, dims[0], rows):
         sizes = (min(rows, dims[0] - first), *dims[1:])
         desc = dst.desc.submemory(sizes, (first, *[0] * (len(dims) - 1)))
         starts = access.starts[first * segments : (first + sizes[0]) * segments]
-        part = access._replace(starts=starts)
-        parts.append((sizes, part, Memory.attached(desc, dst.data)))
-    return parts
+        chunk = access._replace(starts=starts)
+        chunks.append((sizes, chunk, Memory.attached(desc, dst.data)))
+    return chunks
 
 
-def _plain_field(part: Field) -> tuple[str, MemoryDesc]:
+def _plain_field(field: Field) -> tuple[str, MemoryDesc]:
     """Return the kind and the row-major layout of a field with unpacked elements."""
-    kind = _UNPACKED.get(part.kind, part.kind)
-    return kind, memory_desc(part.layout.dims, kind)
+    kind = _UNPACKED.get(field.kind, field.kind)
+    return kind, memory_desc(field.layout.dims, kind)
 
 
 def _fits_plain(desc: RecordDesc) -> bool:
@@ -134,21 +134,21 @@ def _fits_plain(desc: RecordDesc) -> bool:
 def _plain(record: Record, threads: int | None) -> Record:
     """Return an equal record in which each field is a row-major tensor of its own."""
     fields, tensors = [], {}
-    for part in record.desc.fields:
-        kind, desc = _plain_field(part)
-        fields.append(Field(part.name, kind, desc.layout, part.groups, part.name))
-        tensors[part.name] = _elements(record, part, desc, threads)
+    for field in record.desc.fields:
+        kind, desc = _plain_field(field)
+        fields.append(Field(field.name, kind, desc.layout, field.groups, field.name))
+        tensors[field.name] = _elements(record, field, desc, threads)
     made = RecordDesc(record.desc.dims, tuple(fields), record.desc.rule)
     return Record(made, tensors)
 
 
 def _elements(
-    record: Record, part: Field, desc: MemoryDesc, threads: int | None
+    record: Record, field: Field, desc: MemoryDesc, threads: int | None
 ) -> NDArray[np.uint8]:
     """Return the elements of a field in row-major memory."""
-    data = record.tensors[part.tensor]
-    if part.kind in BIT_PLANES:
-        return read_field(data, part).reshape(-1)
-    if address_of(data) % part.desc.dtype.bits_dtype.itemsize:
+    data = record.tensors[field.tensor]
+    if field.kind in BIT_PLANES:
+        return read_field(data, field).reshape(-1)
+    if address_of(data) % field.desc.dtype.bits_dtype.itemsize:
         data = data.copy()
-    return reorder(Memory.attached(part.desc, data), desc, threads=threads).data
+    return reorder(Memory.attached(field.desc, data), desc, threads=threads).data

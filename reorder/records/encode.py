@@ -73,8 +73,8 @@ def write_number(record: Record, number: Number, values: NDArray[Any], what: str
         if codes.size and (codes.min() < low or codes.max() > high):
             where = f"{what}: {first.name} of {desc.name}"
             _refuse((codes < low) | (codes > high), values, where, way_out(desc, what))
-        if (part := packed_field(record, number)) is not None:
-            write_packed(record, part, codes)
+        if (field := packed_field(record, number)) is not None:
+            write_packed(record, field, codes)
             return
     else:
         dtype = data_type(first.kind)
@@ -84,10 +84,10 @@ def write_number(record: Record, number: Number, values: NDArray[Any], what: str
         where = f"{what}: {first.kind} of {first.name} of {desc.name}"
         _refuse(~same, values, where, way_out(desc, what))
     for name, shift in number.parts:
-        part = desc.field(name)
-        mask = (1 << part.bits) - 1
+        field = desc.field(name)
+        mask = (1 << field.bits) - 1
         write_field(
-            record.tensors[part.tensor], part, codes >> shift & mask if shift else codes & mask
+            record.tensors[field.tensor], field, codes >> shift & mask if shift else codes & mask
         )
 
 

@@ -31,22 +31,22 @@ __all__ = [
 _BYTE = 8
 
 
-def read_field(data: NDArray[np.uint8], part: Field) -> NDArray[Any]:
+def read_field(data: NDArray[np.uint8], field: Field) -> NDArray[Any]:
     """Return the bits of the elements of a field over its dims, as unsigned integers."""
-    if not part.layout.nelems:  # the other dims may be too large for an offset table
-        return np.empty(part.layout.dims, f"u{max(part.bits, _BYTE) // _BYTE}")
-    offsets = part.layout.offsets()
-    if part.bits < _BYTE:
-        at = offsets * part.bits
-        mask = np.uint8((1 << part.bits) - 1)
+    if not field.layout.nelems:  # the other dims may be too large for an offset table
+        return np.empty(field.layout.dims, f"u{max(field.bits, _BYTE) // _BYTE}")
+    offsets = field.layout.offsets()
+    if field.bits < _BYTE:
+        at = offsets * field.bits
+        mask = np.uint8((1 << field.bits) - 1)
         found: NDArray[Any] = data[at >> 3] >> (at & 7).astype(np.uint8) & mask
         return found
-    nbytes = part.bits // _BYTE
+    nbytes = field.bits // _BYTE
     each = data[offsets[..., None] * nbytes + np.arange(nbytes)]
     return np.ascontiguousarray(each).view(f"u{nbytes}").reshape(offsets.shape)
 
 
-def field_bits(part: Field, values: NDArray[Any]) -> NDArray[Any]:
+def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
     """Return the bits of values over the dims of a field, as unsigned integers.
 
     Raises
@@ -54,46 +54,46 @@ def field_bits(part: Field, values: NDArray[Any]) -> NDArray[Any]:
     MemdescError
         If they have another type, or one does not fit.
     """
-    nbytes = max(part.bits, _BYTE) // _BYTE
-    mask = np.dtype(f"u{nbytes}").type((1 << part.bits) - 1)
-    is_plane = part.kind in BIT_PLANES
-    if not is_plane and values.dtype == part.desc.dtype.numpy:
+    nbytes = max(field.bits, _BYTE) // _BYTE
+    mask = np.dtype(f"u{nbytes}").type((1 << field.bits) - 1)
+    is_plane = field.kind in BIT_PLANES
+    if not is_plane and values.dtype == field.desc.dtype.numpy:
         bits: NDArray[Any] = np.ascontiguousarray(values).view(f"u{nbytes}").copy()
         bits &= mask
         return bits
-    if values.dtype.kind not in "iu" or not (is_plane or part.kind in INTEGERS):
-        msg = f"field {part.name} holds {part.kind}, not {values.dtype}; convert the values"
+    if values.dtype.kind not in "iu" or not (is_plane or field.kind in INTEGERS):
+        msg = f"field {field.name} holds {field.kind}, not {values.dtype}; convert the values"
         raise MemdescError(msg)
-    low, high = (0, int(mask)) if is_plane else INTEGERS[part.kind][:2]
+    low, high = (0, int(mask)) if is_plane else INTEGERS[field.kind][:2]
     wrong = np.argwhere((values < low) | (values > high))
     if len(wrong):
         at = tuple(int(i) for i in wrong[0])
-        msg = f"field {part.name} holds {part.kind}, {low} to {high}, but at {at} is {values[at]}"
+        msg = f"field {field.name} holds {field.kind}, {low} to {high}, but at {at} is {values[at]}"
         raise MemdescError(msg)
     bits = values.astype(np.int64).astype(f"u{nbytes}")
     bits &= mask
     return bits
 
 
-def write_field(data: NDArray[np.uint8], part: Field, bits: NDArray[Any]) -> None:
+def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> None:
     """Write the bits of the elements of a field, and nothing else."""
-    offsets = part.layout.offsets()
-    if part.bits < _BYTE:
-        at = offsets * part.bits
-        mask = np.uint8((1 << part.bits) - 1)
+    offsets = field.layout.offsets()
+    if field.bits < _BYTE:
+        at = offsets * field.bits
+        mask = np.uint8((1 << field.bits) - 1)
         # elements with the same phase lie in different bytes
-        for phase in range(0, _BYTE, part.bits):
+        for phase in range(0, _BYTE, field.bits):
             here = at % _BYTE == phase
             where = at[here] >> 3
             kept = data[where] & ~(mask << np.uint8(phase))
             data[where] = kept | bits[here].astype(np.uint8) << np.uint8(phase)
         return
-    nbytes = part.bits // _BYTE
+    nbytes = field.bits // _BYTE
     each = np.ascontiguousarray(bits.astype(f"u{nbytes}")).view(np.uint8)
     data[offsets[..., None] * nbytes + np.arange(nbytes)] = each.reshape(*offsets.shape, nbytes)
 
 
-def check_plane(data: NDArray[np.uint8], part: Field) -> None:
+def check_plane(data: NDArray[np.uint8], field: Field) -> None:
     """Refuse padding of a plane of 1 or 2 bits that holds anything but zeros.
 
     Raises
@@ -101,12 +101,12 @@ def check_plane(data: NDArray[np.uint8], part: Field) -> None:
     PaddingError
         With the first byte that does.
     """
-    offsets = np.setdiff1d(part.layout.offsets(padded=True), part.layout.offsets())
-    at = offsets * part.bits
-    mask = np.uint8((1 << part.bits) - 1)
+    offsets = np.setdiff1d(field.layout.offsets(padded=True), field.layout.offsets())
+    at = offsets * field.bits
+    mask = np.uint8((1 << field.bits) - 1)
     wrong = np.flatnonzero(data[at >> 3] >> (at & 7).astype(np.uint8) & mask)
     if len(wrong):
-        msg = f"padding of {part.bits} bits is not zero at byte {at[wrong[0]] >> 3}"
+        msg = f"padding of {field.bits} bits is not zero at byte {at[wrong[0]] >> 3}"
         raise PaddingError(msg)
 
 
@@ -119,10 +119,10 @@ def number_values(
     if first.kind not in BIT_PLANES and first.kind not in INTEGERS:
         return decode(read_field(tensors[first.tensor], first), data_type(first.kind), "f32")
     joined = np.zeros(first.layout.dims, np.int64)
-    for part, shift in parts:
-        bits = read_field(tensors[part.tensor], part)
-        if part.kind not in BIT_PLANES and INTEGERS[part.kind].is_signed and not number.table:
-            bits = decode(bits, data_type(part.kind), "s64")
+    for field, shift in parts:
+        bits = read_field(tensors[field.tensor], field)
+        if field.kind not in BIT_PLANES and INTEGERS[field.kind].is_signed and not number.table:
+            bits = decode(bits, data_type(field.kind), "s64")
         joined |= bits.astype(np.int64) << shift
     if number.table:
         return np.array(number.table, np.float32)[joined]

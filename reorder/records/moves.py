@@ -33,40 +33,40 @@ __all__ = [
 _BYTE_BITS = 8
 
 
-def stored_integers(part: Field) -> str:
+def stored_integers(field: Field) -> str:
     """Return the integer type as which codes are moved; floats are moved as unsigned integers."""
-    is_signed = part.kind in INTEGERS and INTEGERS[part.kind].is_signed
-    return f"{'s' if is_signed else 'u'}{part.bits}"
+    is_signed = field.kind in INTEGERS and INTEGERS[field.kind].is_signed
+    return f"{'s' if is_signed else 'u'}{field.bits}"
 
 
-def integer_desc(part: Field) -> MemoryDesc:
+def integer_desc(field: Field) -> MemoryDesc:
     """Return the layout of a field as integers."""
-    return part.desc.with_dtype(stored_integers(part))
+    return field.desc.with_dtype(stored_integers(field))
 
 
-def field_memory(record: Record, part: Field) -> Memory:
+def field_memory(record: Record, field: Field) -> Memory:
     """Return a field as memory of integers."""
-    return Memory.attached(integer_desc(part), record.tensors[part.tensor])
+    return Memory.attached(integer_desc(field), record.tensors[field.tensor])
 
 
 def packed_field(record: Record, number: Number) -> Field | None:
     """Return the field of a number that is one field of integers of at most a byte, or None."""
-    part = record.desc.field(number.parts[0][0])
+    field = record.desc.field(number.parts[0][0])
     is_alone = len(number.parts) == 1 and not number.parts[0][1] and not number.table
-    is_narrow = part.kind in INTEGERS and part.bits <= _BYTE_BITS
-    return part if is_alone and is_narrow else None
+    is_narrow = field.kind in INTEGERS and field.bits <= _BYTE_BITS
+    return field if is_alone and is_narrow else None
 
 
-def unpack(record: Record, part: Field, threads: int | None) -> NDArray[Any]:
+def unpack(record: Record, field: Field, threads: int | None) -> NDArray[Any]:
     """Return the integers of a field over its dims."""
-    wide = memory_desc(part.layout.dims, f"{stored_integers(part)[0]}8")
-    return reorder(field_memory(record, part), wide, threads=threads).numpy()
+    wide = memory_desc(field.layout.dims, f"{stored_integers(field)[0]}8")
+    return reorder(field_memory(record, field), wide, threads=threads).numpy()
 
 
-def write_packed(record: Record, part: Field, values: NDArray[Any]) -> None:
+def write_packed(record: Record, field: Field, values: NDArray[Any]) -> None:
     """Write integers that a field can hold, over its dims."""
-    kind = np.int8 if stored_integers(part)[0] == "s" else np.uint8
-    reorder(values.astype(kind), out=field_memory(record, part), threads=1)
+    kind = np.int8 if stored_integers(field)[0] == "s" else np.uint8
+    reorder(values.astype(kind), out=field_memory(record, field), threads=1)
 
 
 def move_field(

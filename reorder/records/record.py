@@ -111,10 +111,17 @@ class Record(Checked):
         ------
         MemdescError
             If there is no such field.
+
+        Examples
+        --------
+        >>> import memdesc, numpy as np, reorder
+        >>> r = reorder.Record(memdesc.record_desc((1, 32), "q4_0"))
+        >>> r.field("d"), r.field("qs").shape
+        (array([[0.]], dtype=float16), (1, 32))
         """
-        part = self.desc.field(name)
-        bits = read_field(self._tensors[part.tensor], part)
-        return bits if part.kind in BIT_PLANES else bits.view(part.desc.dtype.numpy)
+        field = self.desc.field(name)
+        bits = read_field(self._tensors[field.tensor], field)
+        return bits if field.kind in BIT_PLANES else bits.view(field.desc.dtype.numpy)
 
     def set_field(self, name: str, values: Any) -> None:
         """Write the elements of a field, and nothing else.
@@ -144,20 +151,20 @@ class Record(Checked):
         >>> reorder.dequantize(r).numpy()[0, 14:18].tolist()
         [3.0, 3.5, -4.0, -3.5]
         """
-        part = self.desc.field(name)
-        data = self._tensors[part.tensor]
+        field = self.desc.field(name)
+        data = self._tensors[field.tensor]
         try:
             array = np.asarray(values)
         except (ValueError, MemoryError) as error:
             msg = f"field {name} of {self.desc!r} takes an array: {error}"
             raise MemdescError(msg) from None
-        if array.shape != part.layout.dims:
-            msg = f"field {name} of {self.desc!r} has dims {part.layout.dims}, not {array.shape}"
+        if array.shape != field.layout.dims:
+            msg = f"field {name} of {self.desc!r} has dims {field.layout.dims}, not {array.shape}"
             raise MemdescError(msg)
         if not data.flags.writeable:
-            msg = f"{part.tensor} of {self.desc!r} is read-only; pass a copy of it to Record"
+            msg = f"{field.tensor} of {self.desc!r} is read-only; pass a copy of it to Record"
             raise MemdescError(msg)
-        write_field(data, part, field_bits(part, array))
+        write_field(data, field, field_bits(field, array))
 
     def check_padding(self) -> None:
         """Check that the padding of each field holds zeros.
@@ -167,17 +174,17 @@ class Record(Checked):
         PaddingError
             With the field, the first byte of its tensor that is not zero, and its position.
         """
-        for part in self.desc.fields:
-            if not part.layout.has_padding:
+        for field in self.desc.fields:
+            if not field.layout.has_padding:
                 continue
-            data = self._tensors[part.tensor]
+            data = self._tensors[field.tensor]
             try:
-                if part.kind in BIT_PLANES:
-                    check_plane(data, part)
+                if field.kind in BIT_PLANES:
+                    check_plane(data, field)
                 else:
-                    check_padding(data, part.desc)
+                    check_padding(data, field.desc)
             except PaddingError as error:
-                msg = f"field {part.name} of {self.desc!r}: {error}"
+                msg = f"field {field.name} of {self.desc!r}: {error}"
                 raise PaddingError(msg) from None
 
     def __repr__(self) -> str:
@@ -212,7 +219,7 @@ def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:
         buffer = from_dlpack(buffer, name)
     if not isinstance(buffer, np.ndarray):
         return buffer
-    kinds = [part.kind for part in desc.fields if part.tensor == name]
+    kinds = [field.kind for field in desc.fields if field.tensor == name]
     whole = [DATA_TYPES[kind] for kind in kinds if kind not in BIT_PLANES]
     legal = [each.numpy for each in whole if not each.is_packed]
     is_raw = buffer.dtype.kind in "iu" or (buffer.dtype.type is np.void and not buffer.dtype.names)

@@ -36,7 +36,7 @@ class Attr(Checked):
 
     `d = (src_scale * (x - src_zero_point) + beta * old) / dst_scale + dst_zero_point` in f32, or
     f64 where a side has 64 bits, each operation rounded (`docs/dtypes.md`); then d is converted
-    to dst's type. Neutral values are no operations. Padding of dst stays 0 (oneDNN 3.13, reorder).
+    to dst's type. Neutral values change nothing. Padding of dst stays 0 (oneDNN 3.13, reorder).
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ class Attr(Checked):
         One number, or one for each index of the dims of a mask: f32, f64, f16, bf16,
         f8_e4m3 or e8m0. Finite and not 0.
     src_zero_point, dst_zero_point : int or array of int
-        Likewise; for integer types only. s32 whatever the type, so they may lie beyond it.
+        Likewise; for integer types only. s32 whatever the type, so they may exceed its range.
     src_scale_mask, dst_scale_mask, src_zero_point_mask, dst_zero_point_mask : int, optional
         Bit d is set where the values differ along dim d. Values are row-major over
         those dims. 0 by default, which is one value.

@@ -69,7 +69,7 @@ class ParameterLayout(NamedTuple):
 
     @property
     def is_scalar(self) -> bool:
-        """Whether one value serves all elements."""
+        """Whether one value applies to all elements."""
         return prod(self.sizes) == 1
 
 
@@ -96,12 +96,12 @@ class BoundAttr(NamedTuple):
 
     @property
     def is_arithmetic(self) -> bool:
-        """Whether anything is computed, beside the conversion."""
+        """Whether anything is computed besides the conversion."""
         return bool(self.operands or self.beta)
 
     @property
     def varying(self) -> tuple[ParameterLayout, ...]:
-        """The parameters that differ along the dims: the operands of boxes beside src and dst."""
+        """The parameters that differ along the dims: the operands of boxes besides src and dst."""
         return tuple(operand for operand in self.operands if not operand.is_scalar)
 
     @property

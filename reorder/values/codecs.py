@@ -62,7 +62,7 @@ class Formula(ABC):
     work : str
         The working type: ``f32``, ``f64``, ``s64``, ``u64``; the type itself where bits move.
     difference : str
-        The type in which zero points are subtracted; f64 beside f32 means exact integers.
+        The type in which zero points are subtracted; f64, if `work` is f32, means exact integers.
     saturates, through_f16 : bool
         As in `BoundAttr`.
     """

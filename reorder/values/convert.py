@@ -9,13 +9,13 @@ integers themselves, rounded once::
     d = d + beta * old                        (only where beta is not 0)
     d = d / dst_scale + dst_zero_point
 
-Neutral parameters are no operations, so -0.0 stays. The result is encoded once:
+Neutral parameters are skipped, so -0.0 stays. The result is encoded once:
 
 * to an integer: NaN becomes 0, the rest rounds to the nearest, ties to even, and saturates;
 * to a float: to the nearest, ties to even, denormals included. What rounds beyond the largest
   number becomes infinite, in f8_e4m3 and the fnuz types NaN, in f4_e2m1 6; with `saturate` the
   largest number, also for infinities. A NaN keeps its sign and the upper bits of its payload,
-  and is made quiet; one that comes out of arithmetic is the quiet NaN without sign and payload.
+  and is made quiet; one that arithmetic produces is the quiet NaN without sign and payload.
   The fnuz types have one NaN, whose sign bit is set, and 0.0 in place of -0.0;
 * to e8m0: the exponent of the magnitude, rounded down; infinities and NaN are its NaN;
 * to boolean: 1 for all but zeros, so for NaN too. Every byte but 0 is read as 1.

@@ -28,7 +28,7 @@ _COMPOUND = frozenset((*_COMPARISONS, *_SHIFTS, *"+-*/&|^?", "min", "max"))
 # in parentheses if they need them.
 _INFIX = "{a} {op} {b}"
 _TEXTS = {"?": "{0} ? {1} : {2}", "cast": "({type}){a}"}
-# unsigned numbers from here on, and powers of two outside of this range, are hexadecimal
+# unsigned numbers of at least this size, and powers of two outside of this range, are hexadecimal
 _FIRST_HEX, _LEAST, _LARGE = 127, 2.0**-10, 2.0**24
 _POWER = 0.5  # what `frexp` returns for powers of two
 
@@ -48,7 +48,10 @@ def _unary(op: str, letter: str) -> Callable[[Expr], Expr]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Expr:
-    """An operator, the kind of its result, and its operands; `value` is that of a leaf."""
+    """An operator, the kind of its result, and its operands.
+
+    `value` is the constant of a number, the text of a name or a let, or the function of a call.
+    """
 
     op: str
     kind: str

@@ -206,7 +206,7 @@ def difference_type(name: str, work: str, points: NDArray[Any] | None = None) ->
 
 
 def rounds_through_f16(name: str) -> bool:
-    """Whether oneDNN rounds a type by way of f16: its floats of 8 bits."""
+    """Whether oneDNN rounds to a type through f16: its floats of 8 bits."""
     return name in ONEDNN_TYPES and name in FLOATS and FLOATS[name].bits == 8  # noqa: PLR2004 - see above
 
 
@@ -226,7 +226,7 @@ def working_type(src: str, dst: str, *, arithmetic: bool) -> str:
 def narrow_working_type(src: str, dst: str, *, arithmetic: bool) -> str:
     """Return the working type, or for integers the narrowest whole bytes that hold both types.
 
-    Conversions by way of either have the same result.
+    Conversions through either type have the same result.
 
     >>> narrow_working_type("u8", "s8", arithmetic=False)
     's16'

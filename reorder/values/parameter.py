@@ -96,7 +96,7 @@ def _array(role: str, given: Any) -> NDArray[Any]:
     try:
         array = np.array(given)
     except (TypeError, ValueError, OverflowError, RuntimeError, MemoryError) as error:
-        # tensors of other libraries say why they are no arrays
+        # tensors of other libraries say why they are not arrays
         array, reason = np.array(None), f": {error}"
     if not array.nbytes or array.dtype.kind in "OSUMmbc":
         what = "a number or an array of numbers"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError
+from memdesc import DATA_TYPES, MemdescError
 from reorder.bench.cases import parse_cases
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _BLOCKED_WEIGHTS = {
     2: ("ABcd8b8a2b", "ABcd8b16a2b", "ABcd16b16a2b", "BAcd16b32a2b", "BAcd8a16b2a"),
     4: ("ABcd4b16a4b", "ABcd2b8a4b", "ABcd16b16a4b", "BAcd16a64b4a"),
 }
-_PAIRS_OF = {"f32": 1, "bf16": 2, "f16": 2, "s8": 4}
+_WEIGHTS = ("f32", "bf16", "f16", "s8")
 _CONVERTED = (
     *(("f32", "bf16"), ("bf16", "f32"), ("f32", "f16"), ("f16", "f32"), ("f32", "s8")),
     *(("s8", "f32"), ("f32", "u8"), ("s32", "s8"), ("s8", "bf16"), ("u4", "f32")),
@@ -105,7 +105,7 @@ def _outer_swap(draw: Random) -> list[str]:
     """Draw a swap of outer dims around rows of 64 to 512 bytes, such as attention heads."""
     dtype = draw.choice(("f32", "bf16", "s8"))
     stag, dtag = draw.choice((("abc", "bac"), ("abcd", "acbd"), ("abcd", "cabd")))
-    row = draw.choice((64, 96, 128, 160, 256, 512)) // {"f32": 4, "bf16": 2, "s8": 1}[dtype]
+    row = draw.choice((64, 96, 128, 160, 256, 512)) // DATA_TYPES[dtype].nbytes(1)
     return _words((dtype, dtype), (stag, dtag), [*_split(draw, dtype, len(stag) - 1, row), row])
 
 
@@ -123,8 +123,8 @@ def _activation(draw: Random) -> list[str]:
 
 def _weight(draw: Random) -> list[str]:
     """Draw a change between plain weights and blocks, with and without pairs."""
-    dtype = draw.choice(tuple(_PAIRS_OF))
-    blocked = draw.choice(_BLOCKED_WEIGHTS[draw.choice((1, _PAIRS_OF[dtype]))])
+    dtype = draw.choice(_WEIGHTS)
+    blocked = draw.choice(_BLOCKED_WEIGHTS[draw.choice((1, 4 // DATA_TYPES[dtype].nbytes(1)))])
     plain = draw.choice(_PLAIN_WEIGHTS)
     pair = (plain, blocked) if draw.random() < 0.75 else (blocked, plain)
     kernel = draw.choice(((1, 1), (3, 3), (1, 3), (5, 5), (7, 7)))
@@ -160,9 +160,8 @@ def _words(
 
 def _split(draw: Random, dtype: str, count: int, others: int = 1) -> list[int]:
     """Draw dims of a tensor with `others` elements in further dims; half of them are odd."""
-    size = {"f64": 8, "f32": 4, "s32": 4, "bf16": 2, "f16": 2}.get(dtype, 1)
     nbytes = LEAST_NBYTES * (LARGEST_NBYTES / LEAST_NBYTES) ** draw.random()
-    nelems = nbytes / 2 / size / others
+    nelems = nbytes / 2 / DATA_TYPES[dtype].nbytes(1) / others
     parts = [draw.expovariate(1.0) + 1.0 for _ in range(count)]
     dims = [max(2, round(nelems ** (part / sum(parts)))) for part in parts]
     return [dim | draw.randint(0, 1) for dim in dims]

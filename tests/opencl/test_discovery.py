@@ -12,7 +12,7 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.cli.main import main
-from reorder.opencl.discovery import VARIABLE, Device, _mend_of, find_device
+from reorder.opencl.discovery import VARIABLE, Device, _remedy_of, find_device
 from reorder.opencl.programs import CACHE_LIMIT
 
 if TYPE_CHECKING:
@@ -107,11 +107,11 @@ def test_a_runtime_that_does_not_load_is_reported_in_the_words_of_the_loader(
 def test_a_working_device_says_what_it_can_do(runtime: Runtime) -> None:
     device = runtime.device
     assert device.works
-    assert (device.problem, device.mend) == ("", "")
+    assert (device.problem, device.remedy) == ("", "")
     assert device.max_width == device.device.image2d_max_width >= 8192
 
 
 def test_a_problem_comes_with_what_to_do() -> None:
-    assert "apt install pocl-opencl-icd" in _mend_of("error: unknown target CPU 'generic'")
-    assert "pip install intel-opencl-rt intel-cmplr-lib-rt" in _mend_of("BUILD_PROGRAM_FAILURE")
-    assert not Device(None, "a", "b", "c", True, 1, 1, "it fails", "mend it").works  # type: ignore[arg-type]  # noqa: FBT003 - fields in their order
+    assert "apt install pocl-opencl-icd" in _remedy_of("error: unknown target CPU 'generic'")
+    assert "pip install intel-opencl-rt intel-cmplr-lib-rt" in _remedy_of("BUILD_PROGRAM_FAILURE")
+    assert not Device(None, "a", "b", "c", True, 1, 1, "it fails", "remedy it").works  # type: ignore[arg-type]  # noqa: FBT003 - fields in their order

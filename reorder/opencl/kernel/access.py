@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 __all__ = [
-    "OTHER",
+    "PARAMETER",
     "Access",
     "AccessKind",
     "ElementType",
@@ -64,7 +64,7 @@ class ElementType(NamedTuple):
         return f"convert_{self.memory}{width}({expression})"
 
 
-# elements of images, and of the buffers beside them
+# elements of images, and of buffers in the same kernel
 _CHANNELS = {
     "f32": ElementType("float", "float", "f"),
     "f16": ElementType("half", "float", "f"),
@@ -118,8 +118,8 @@ class Access(NamedTuple):
         return _CHANNELS[self.channel] if self.channel else _RAW[self.bits]
 
 
-# the access of a scale or a zero point that differs along the dims; its type is that of its role
-OTHER = Access(AccessKind.BUFFER, 0)
+# a scale or a zero point that differs along the dims; its role says its type
+PARAMETER = Access(AccessKind.BUFFER, 0)
 
 
 def code_of_lane(access: Access, lane: str) -> str:

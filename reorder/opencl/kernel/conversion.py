@@ -34,14 +34,14 @@ __all__ = [
     "DIALECT",
     "INVERSE",
     "PIXEL",
-    "Conversion",
     "Floats",
+    "KernelFormula",
     "buffers_of",
     "code_type",
     "conversion_lines",
-    "conversion_of",
     "converted",
     "decoder_of",
+    "formula_of",
     "integer_value",
     "numbers_of",
     "operand_type",
@@ -63,7 +63,7 @@ INVERSE = "dst_scale_inverse"
 
 
 @dataclass(frozen=True)
-class Conversion(Formula):
+class KernelFormula(Formula):
     """A formula, and how a device computes it.
 
     Attributes
@@ -158,7 +158,7 @@ class Floats(NamedTuple):
         return self.has_fma and self.divides
 
 
-def conversion_of(src: str, dst: str, bound: BoundAttr, floats: Floats) -> Conversion:
+def formula_of(src: str, dst: str, bound: BoundAttr, floats: Floats) -> KernelFormula:
     """Return the conversion of an element, from the names of the types.
 
     Raises
@@ -166,7 +166,7 @@ def conversion_of(src: str, dst: str, bound: BoundAttr, floats: Floats) -> Conve
     MemdescError
         If the device cannot compute it to the bit.
     """
-    made = Conversion.of(src, dst, bound)
+    made = KernelFormula.of(src, dst, bound)
     if "dst_scale" in made.roles and made.work == "f32" and not floats.divides:
         made = replace(made, divides_in_f64=True)
     if not made.is_move:
@@ -174,7 +174,7 @@ def conversion_of(src: str, dst: str, bound: BoundAttr, floats: Floats) -> Conve
     return made
 
 
-def _check(made: Conversion, floats: Floats) -> None:
+def _check(made: KernelFormula, floats: Floats) -> None:
     """Refuse what the device cannot compute to the bit."""
     reason = ""
     if made.work == "f64" and not floats.has_f64:
@@ -190,7 +190,7 @@ def _check(made: Conversion, floats: Floats) -> None:
         raise MemdescError(msg)
 
 
-def numbers_of(conversion: Conversion, bound: BoundAttr) -> dict[str, int]:
+def numbers_of(conversion: KernelFormula, bound: BoundAttr) -> dict[str, int]:
     """Return the parameters that are one number, by name; of floats the bits."""
     values, found = bound.by_role, {}
     for role in conversion.scalars:
@@ -199,7 +199,7 @@ def numbers_of(conversion: Conversion, bound: BoundAttr) -> dict[str, int]:
     return found
 
 
-def buffers_of(conversion: Conversion, bound: BoundAttr) -> tuple[NDArray[Any], ...]:
+def buffers_of(conversion: KernelFormula, bound: BoundAttr) -> tuple[NDArray[Any], ...]:
     """Return the values of each role that differ along the dims, as the kernel reads them."""
     return tuple(
         bound.by_role[role].astype(DATA_TYPES[conversion.kind_of_role(role)].numpy)
@@ -228,15 +228,15 @@ def _bits_of(value: float) -> int:
 
 def code_type(dtype: str) -> str:
     """Return the type of the bits of an element in a register."""
-    return DIALECT.types[Conversion(dtype, dtype).kind_of(dtype)]
+    return DIALECT.types[KernelFormula(dtype, dtype).kind_of(dtype)]
 
 
-def operand_type(conversion: Conversion, role: str) -> str:
+def operand_type(conversion: KernelFormula, role: str) -> str:
     """Return the type of a scale, a zero point or beta."""
     return DIALECT.types[conversion.kind_of_role(role)]
 
 
-def operand_value(conversion: Conversion, role: str, at: str) -> str:
+def operand_value(conversion: KernelFormula, role: str, at: str) -> str:
     """Return the expression of the value of a role: at an offset, where it varies."""
     if role in conversion.varying:
         return f"{role}[{at}]"
@@ -251,13 +251,13 @@ def integer_value(code: str, form: IntegerFormat) -> str:
 
 
 def converted(
-    conversion: Conversion, code: str, operand: Callable[[str], str], old: str = ""
+    conversion: KernelFormula, code: str, operand: Callable[[str], str], old: str = ""
 ) -> str:
     """Return the expression of the bits of dst.
 
     Parameters
     ----------
-    conversion : Conversion
+    conversion : KernelFormula
         Whose `conversion_lines` are in the program.
     code : str
         The bits of the element of src.
@@ -274,7 +274,7 @@ def converted(
     return f"convert_element({', '.join(arguments)})"
 
 
-def conversion_lines(conversion: Conversion) -> Iterator[str]:
+def conversion_lines(conversion: KernelFormula) -> Iterator[str]:
     """Return the functions of a conversion, before the kernel; none where bits move."""
     if conversion.writes_halves:
         codes = (name("code", "u32"),)
@@ -295,7 +295,7 @@ def conversion_lines(conversion: Conversion) -> Iterator[str]:
 
 def decoder_of(dtype: str, work: str) -> list[str]:
     """Return the lines of the function `decode`, from the bits of a float to a working type."""
-    conversion = Conversion(dtype, dtype)
+    conversion = KernelFormula(dtype, dtype)
     code = name("code", conversion.kind_of(dtype))
     lines = _lines(Function("decode", (code,), work, conversion.decode(code, dtype, work)))
     return [*([_FP64] if work == "f64" else []), *lines]

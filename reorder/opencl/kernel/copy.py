@@ -25,7 +25,7 @@ from reorder.opencl.kernel.access import (
 )
 from reorder.opencl.kernel.conversion import (
     BETA,
-    Conversion,
+    KernelFormula,
     code_type,
     converted,
     operand_value,
@@ -69,7 +69,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         nest = nest._replace(src=(), lanes=zeros, loops=loops, varying=())
         if conversion is not None:
             halves = conversion.writes_halves
-            conversion = Conversion(conversion.dst, conversion.dst, writes_halves=halves)
+            conversion = KernelFormula(conversion.dst, conversion.dst, writes_halves=halves)
     if conversion is not None:
         # a vector has four elements, of at most 128 bits
         is_aligned = is_aligned and max(conversion.widths) <= _WORD
@@ -392,7 +392,7 @@ def _coord(operand: str, steps: tuple[int, ...], coord: str = "offset") -> str:
 
 
 def _load_lanes(
-    pattern: Pattern, conversion: Conversion, value: str, start: Callable[[str], str]
+    pattern: Pattern, conversion: KernelFormula, value: str, start: Callable[[str], str]
 ) -> Iterator[str]:
     """Return the statements that load and convert the lanes of a pixel into a value.
 
@@ -433,7 +433,9 @@ def _load_lanes(
         yield f"{value}.s{k} = {result};"
 
 
-def _store_lanes(pattern: Pattern, conversion: Conversion, value: str, start: str) -> Iterator[str]:
+def _store_lanes(
+    pattern: Pattern, conversion: KernelFormula, value: str, start: str
+) -> Iterator[str]:
     """Return the statements that store the bits of the lanes of a value in a buffer."""
     _, bits = conversion.widths
     lanes = [f"{value}.s{k}" for k in range(len(pattern.lanes))]

@@ -2,7 +2,7 @@
 
 Texts are OpenCL C 1.2, and depend on the pattern alone. The parameters of a kernel are a struct of
 integers by value, so that one kernel fits all sizes. Their names and order, for operand `src` and
-then `dst`, loop k, gather k:
+then `dst`, loop k, and gather k, which is an indirect loop of the plan:
 
     src, or src_x, src_y      offset, or column and row, where the nest starts
     src_lane1, ...            offsets of the lanes after the first (buffers)
@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.kernel.access import OTHER, Access, AccessKind
+from reorder.opencl.kernel.access import PARAMETER, Access, AccessKind
 from reorder.opencl.kernel.conversion import Floats, conversion_lines, operand_type
 from reorder.opencl.kernel.profile import GPU, Profile
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from memdesc import Axis, Block
-    from reorder.opencl.kernel.conversion import Conversion
+    from reorder.opencl.kernel.conversion import KernelFormula
     from reorder.opencl.kernel.placement import Coords, Loop, Nest
     from reorder.plan.nodes import IndirectLoop
 
@@ -103,7 +103,7 @@ class Task(NamedTuple):
     accesses: tuple[Access, Access]
     device: DeviceTraits
     is_aligned: bool
-    conversion: Conversion | None = None
+    conversion: KernelFormula | None = None
     numbers: Mapping[str, int] = {}
 
     @property
@@ -125,7 +125,7 @@ class LoopShape(NamedTuple):
 
 
 class GatherShape(NamedTuple):
-    """The structure of a `IndirectLoop`: its dims; for each axis its dims and its number of blocks.
+    """The structure of an `IndirectLoop`: its dims; per axis its dims and its number of blocks.
 
     `varying` has the axes of the scales and zero points that differ along the dims.
     """
@@ -167,7 +167,7 @@ class Pattern(NamedTuple):
     dst: Access
     body: Body
     work_items: int
-    conversion: Conversion | None = None
+    conversion: KernelFormula | None = None
     lanes: tuple[int, ...] = (0,)
     loops: tuple[LoopShape, ...] = ()
     gathers: tuple[GatherShape, ...] = ()
@@ -176,13 +176,13 @@ class Pattern(NamedTuple):
 
     @property
     def varying(self) -> tuple[str, ...]:
-        """The operands beside src and dst: scales and zero points that differ along the dims."""
+        """The operands besides src and dst: scales and zero points that differ along the dims."""
         return () if self.conversion is None else self.conversion.varying
 
     @property
     def operands(self) -> list[tuple[str, Access]]:
         """All operands by name."""
-        return [("src", self.src), ("dst", self.dst), *((role, OTHER) for role in self.varying)]
+        return [("src", self.src), ("dst", self.dst), *((role, PARAMETER) for role in self.varying)]
 
     def is_last_in_dimension(self, k: int) -> bool:
         """Whether no loop or gather after loop k shares its dimension of the NDRange."""
@@ -195,7 +195,7 @@ class Pattern(NamedTuple):
 class Launch(NamedTuple):
     """One kernel to enqueue: its pattern, its parameters, and the work-groups in each dimension.
 
-    A launch that `is_later` starts when all other launches of its transfer are done.
+    A launch that `is_later` starts when all other launches of its transfer have finished.
     """
 
     pattern: Pattern

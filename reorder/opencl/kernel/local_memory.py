@@ -61,7 +61,7 @@ def chain_of(loops: list[Loop], operand: int, limit: int) -> Chain | None:
         run.append(found[0])
         extents.append(loop.extent)
         length *= loop.extent
-        # a run goes on after whole loops of data only
+        # a run continues only after whole loops of data
         if operand == 0 and loop.valid != loop.extent:
             break
     return Chain(tuple(run), tuple(extents)) if run else None
@@ -82,7 +82,7 @@ def conflicts(accesses: tuple[list[int], list[int]], moves: dict[int, int]) -> i
 
 
 class LocalLayout(NamedTuple):
-    """Where a tile is in local memory: bytes between the steps of each loop, and in all."""
+    """Where a tile is in local memory: bytes between the steps of each loop, and in total."""
 
     strides: dict[int, int]
     nbytes: int

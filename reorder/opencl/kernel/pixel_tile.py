@@ -28,7 +28,7 @@ from reorder.opencl.kernel.statements import index_lines, start_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.kernel.conversion import Conversion
+    from reorder.opencl.kernel.conversion import KernelFormula
     from reorder.opencl.kernel.launch import Launch, Task
     from reorder.opencl.kernel.local_memory import Chain
     from reorder.opencl.kernel.placement import Nest
@@ -82,7 +82,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     return (make_launch(nest._replace(loops=loops), pattern, divisions, task.numbers),)
 
 
-def _converts_alone(nest: Nest, conversion: Conversion) -> bool:
+def _converts_alone(nest: Nest, conversion: KernelFormula) -> bool:
     """Whether each element of dst depends on one of src alone, in 32 bits, without padding."""
     is_whole = all(loop.valid == loop.extent for loop in nest.loops)
     is_narrow = max(conversion.widths) <= _MAX_BITS
@@ -489,6 +489,6 @@ def _stored(tile: PixelTile, pattern: Pattern, s: int) -> str:
     return " ".join(stores)
 
 
-def _converted(conversion: Conversion, code: str) -> str:
+def _converted(conversion: KernelFormula, code: str) -> str:
     """Return the bits of dst, from those of src; no operand varies."""
     return converted(conversion, code, lambda role: operand_value(conversion, role, ""))

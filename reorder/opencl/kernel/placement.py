@@ -160,7 +160,7 @@ def place_box(box: Box, shapes: ImageShapes) -> tuple[Nest, ...] | None:
     Returns
     -------
     tuple of Nest, or None
-        None if loops over whole pixels of dst cannot express it: blocks that need a gather, or
+        None if loops over whole pixels of dst cannot express it: it has indirect loops, or blocks
         that divide a pixel.
     """
     if shapes == (None, None):

@@ -1,6 +1,6 @@
 """Families of kernels that reduce a tensor to few numbers.
 
-Sums: the compensation behind int8 weights, one work-group for each sum, after the weights are
+Sums: the compensation after int8 weights, one work-group for each sum, after the weights are
 written. Parameters, for dim d and block b: start (the first byte of the sums), offset (of the first
 weight), factor, count (weights in a sum), size{d}, padded{d}, dim{d}_step{b}, dim{d}_extent{b},
 dim{d}_stride{b}, and for the dims of the mask sum{d}_step{b} and so on, in the sums.

@@ -49,7 +49,7 @@ from reorder.opencl.kernel.statements import gather_lines, index_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.kernel.conversion import Conversion
+    from reorder.opencl.kernel.conversion import KernelFormula
     from reorder.opencl.kernel.launch import Division, Launch, Task
     from reorder.opencl.kernel.placement import Loop, Nest
 
@@ -179,13 +179,13 @@ def _ordered(nest: Nest) -> Nest:
     return nest._replace(loops=nest.filled(loops))
 
 
-def _uniform(loop: Loop, conversion: Conversion) -> tuple[str, ...]:
+def _uniform(loop: Loop, conversion: KernelFormula) -> tuple[str, ...]:
     """Return the roles that vary, but not along a loop."""
     pairs = zip(conversion.varying, loop.varying, strict=True)
     return tuple(role for role, stride in pairs if not stride)
 
 
-def _with_products(conversion: Conversion, run: Run, task: Task) -> Conversion:
+def _with_products(conversion: KernelFormula, run: Run, task: Task) -> KernelFormula:
     """Turn quotients into products if a run has one divisor and the device fused operations."""
     is_shared = "dst_scale" in (*conversion.scalars, *run.uniform)
     multiplies = is_shared and task.device.floats.multiplies and conversion.work == "f32"
@@ -375,7 +375,7 @@ class RunTile(Body):
         yield from _store_tile_lines(self, pattern)
 
 
-def _conversion(pattern: Pattern) -> Conversion:
+def _conversion(pattern: Pattern) -> KernelFormula:
     """Return what the kernel of a run computes."""
     assert pattern.conversion is not None  # noqa: S101 - for the type checker
     return pattern.conversion
@@ -428,7 +428,7 @@ def _converted_lines(run: Run, pattern: Pattern, s: int) -> Iterator[str]:
         yield done if run.is_whole or not k else f"if (first_{s} + {k} < p.valid0) {done}"
 
 
-def _shared_lines(conversion: Conversion, roles: tuple[str, ...], s: int) -> Iterator[str]:
+def _shared_lines(conversion: KernelFormula, roles: tuple[str, ...], s: int) -> Iterator[str]:
     """Return the values of roles that all elements of a run share."""
     for role in roles:
         kind, read = operand_type(conversion, role), operand_value(conversion, role, f"{role}_{s}")

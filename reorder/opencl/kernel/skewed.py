@@ -265,7 +265,7 @@ def _place(row: int) -> str:
 
 
 def _store_lines(tile: Skewed, work_items: int, first: int, count: int) -> Iterator[str]:
-    """Return the stores of some vectors of each row of dst, from the first one on."""
+    """Return the stores of `count` vectors of each row of dst, starting at vector `first`."""
     lanes, words = _VECTOR // tile.nbytes, _VECTOR // _WORD
     align = max(tile.align, _VECTOR)
     total = tile.width * count
@@ -273,7 +273,7 @@ def _store_lines(tile: Skewed, work_items: int, first: int, count: int) -> Itera
     yield f"    const int c = n / {count}, q = n % {count} + {first};"
     yield "    if (i1 + c >= p.extent1) continue;"
     yield f"    __global {_TYPES[tile.nbytes]} *to = dst + (dst_offset + c * p.dst1);"
-    # elements from the start of the tile on; negative before it
+    # elements after the start of the tile; negative before it
     yield (
         f"    const int r = q * {lanes} - "
         f"(int)((uint)(uintptr_t)to & {align - 1}u) / {tile.nbytes};"

@@ -15,9 +15,9 @@ from memdesc import MemdescError
 from reorder.opencl.kernel import copy, pixel_tile, rows, runs, skewed, tile
 from reorder.opencl.kernel.access import Access, AccessKind
 from reorder.opencl.kernel.conversion import (
-    Conversion,
+    KernelFormula,
     buffers_of,
-    conversion_of,
+    formula_of,
     numbers_of,
 )
 from reorder.opencl.kernel.launch import Task
@@ -57,7 +57,7 @@ _FAMILIES = (
 class OperandSpec(NamedTuple):
     """One operand as launches depend on it: its linear descriptor, its pixels.
 
-    Kernels read elements of an image, and of a buffer beside it, as numbers; with `is_fraction`
+    With an image, kernels read the elements of both operands as numbers; with `is_fraction`
     bytes are numbers from 0 to 1.
     """
 
@@ -93,8 +93,8 @@ class Transfer(NamedTuple):
     """Launches that may run at the same time, and the operand that they write.
 
     Without launches the runtime copies `region`, (width, height) pixels, without conversion. The
-    `second` launches start when the first ones are done. `buffers` are the scales and zero points
-    that differ along the dims.
+    `second` launches start when the first ones have finished. `buffers` are the scales and zero
+    points that differ along the dims.
     """
 
     launches: tuple[Launch, ...]
@@ -207,7 +207,7 @@ def _moved(
     """Return the launches of a box that moves bits between two buffers, as wide elements."""
     moved, bits = _packed(box, dst, is_aligned=is_aligned)
     name = dst.desc.dtype.name
-    conversion = Conversion(name, name) if bits < _BYTE else None
+    conversion = KernelFormula(name, name) if bits < _BYTE else None
     access = Access(AccessKind.BUFFER, bits)
     for nest in place_box(moved, (None, None)) or ():
         yield from _lowered(Task(nest, (access, access), device, is_aligned, conversion))
@@ -228,11 +228,11 @@ def _lowered(task: Task) -> tuple[Launch, ...]:
 
 def _conversion(
     src: OperandSpec, dst: OperandSpec, plan: ReorderPlan, device: DeviceTraits
-) -> Conversion:
+) -> KernelFormula:
     """Return what the elements of a plan are computed with; images of f16 are read as f32."""
     reads_floats = src.image is not None and src.desc.dtype.name == "f16"
     name = "f32" if reads_floats else src.desc.dtype.name
-    made = conversion_of(name, dst.desc.dtype.name, plan.bound_attr, device.floats)
+    made = formula_of(name, dst.desc.dtype.name, plan.bound_attr, device.floats)
     return replace(
         made,
         writes_halves=dst.image is not None and dst.desc.dtype.name == "f16",

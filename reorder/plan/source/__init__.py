@@ -1,7 +1,6 @@
 """A plan as source code.
 
-`nests` writes its boxes as loops, `arithmetic` the formula of its attributes, `codecs` what the
-bits of its types mean.
+`nests` writes its boxes as loops, `arithmetic` the function that converts an element.
 """
 
 from reorder.plan.source.nests import plan_source

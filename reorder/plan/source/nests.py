@@ -1,13 +1,17 @@
-"""The boxes of a plan as one function: a loop nest for each, tails as conditions."""
+"""The boxes of a plan as one function: a nest for each, tails as conditions, then compensation."""
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
+from memdesc.extra import FACTORS, compensation_layout
 from memdesc.source import language_of
 from memdesc.source.layouts import about_elements, axis_name, check_name, dims_of_axis, share_loops
 from memdesc.source.statements import (
+    AddInt32,
+    ClearBytes,
     Function,
     If,
     Let,
@@ -21,7 +25,6 @@ from memdesc.source.statements import (
 )
 from memdesc.tags import LETTERS
 from reorder.plan.source.arithmetic import HEAD, INCLUDES, converter_of
-from reorder.plan.source.sums import sums_of
 
 if TYPE_CHECKING:
     from memdesc import DataType, MemoryDesc
@@ -34,6 +37,7 @@ __all__ = ["plan_source"]
 
 # languages whose arithmetic is that of the reorder, bit for bit
 _EXACT = ("c", "c++")
+_INT32_BYTES = 4
 
 
 def plan_source(
@@ -61,8 +65,8 @@ def plan_source(
     Raises
     ------
     MemdescError
-        If there is no such language, the name is none, or the language does not compute as a
-        reorder does, or writes no compensation that dst has.
+        If there is no such language, the name is not an identifier, or the language cannot compute
+        what the reorder computes, the compensation of dst included.
     """
     src, dst = descs
     lang, name = names
@@ -70,7 +74,7 @@ def plan_source(
     check_name(name)
     if dst.compensation_spans and lang not in _EXACT:
         msg = (
-            f"source in {lang} writes no compensation, which {dst!r} has; use "
+            f"source in {lang} does not write the compensation that {dst!r} has; use "
             f"{' or '.join(map(repr, _EXACT))}, or with_extra(None)"
         )
         raise MemdescError(msg)
@@ -98,7 +102,7 @@ def plan_source(
         language.comment(head),
         includes,
         *([[HEAD], *made.functions] if made and computes else []),
-        language.function(_function(boxes, types, name, made, sums_of(dst))),
+        language.function(_function(boxes, types, name, made, _compensation(dst))),
     ]
     blank = "\n\n\n" if lang == "python" else "\n\n"
     return blank.join("\n".join(part) for part in parts if part) + "\n"
@@ -169,7 +173,7 @@ def _indirect_terms(
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """Add the digits of an indirect loop to the terms of all operands.
 
-    Returns its loops, over the axes of dst, and the conditions for what is no padding.
+    Returns its loops, over the axes of dst, and the conditions under which an index is not padding.
     """
     sizes = dict(loop.sizes)
     dims = [sizes.get(dim, 1) for dim in range(max(sizes) + 1)]
@@ -204,7 +208,7 @@ def _indirect_terms(
 def _element(
     types: tuple[DataType, DataType], made: Converter | None, offsets: list[str], valid: str
 ) -> tuple[Statement, ...]:
-    """Return the statements that write one element, or zero where it is no data."""
+    """Return the statements that write one element, or zero where it is padding."""
     src, dst = types
     at_src, at_dst, *params = offsets
     lets = (Let("at_src", at_src),) if src.is_packed else ()
@@ -219,3 +223,32 @@ def _element(
         return (Store("dst", dst, at_dst, value, valid),)
     moved = (*lets, Store("dst", dst, at_dst, value))
     return (If(valid, moved, (Store("dst", dst, at_dst, "0"),)),) if valid else moved
+
+
+def _compensation(dst: MemoryDesc) -> tuple[Statement, ...]:
+    """Return the statements that write the compensation after int8 weights; () without any."""
+    layout = dst.layout
+    found: list[Statement] = []
+    for name, (start, shape) in dst.compensation_spans.items():
+        assert dst.extra is not None  # noqa: S101 - for the type checker: there are spans
+        mask = dst.extra.masks[name]
+        sums = compensation_layout(layout, mask)
+        kept = [dim for dim in range(dst.ndims) if mask >> dim & 1]
+        names = [axis_name(axis, LETTERS) for axis in layout.axes]
+        at = [
+            term
+            for k, index in enumerate(names)
+            for term in digit_terms(index, layout.axis_blocks(k))
+        ]
+        to = [
+            (digit, _INT32_BYTES * stride)
+            for k, dim in enumerate(kept)
+            for digit, stride in digit_terms(names[dim], sums.axis_blocks(k))
+        ]
+        body: tuple[Statement, ...] = (
+            AddInt32("dst", sum_of(start, to), f"{FACTORS[name]} * dst[{sum_of(dst.offset0, at)}]"),
+        )
+        for dim in reversed(range(dst.ndims)):
+            body = (Loop(names[dim], dst.dims[dim], body),)
+        found += [ClearBytes("dst", start, _INT32_BYTES * prod(shape)), *body]
+    return tuple(found)

@@ -18,8 +18,8 @@ from memdesc import (
     record_desc,
     to_json,
 )
+from memdesc.descriptor_json import SCHEMA
 from memdesc.errors import short_repr
-from memdesc.text import SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

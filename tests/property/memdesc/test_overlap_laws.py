@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memdesc import Axis, Block, Layout, MemdescError, OverlapError
+from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.layout import layout_by_strides
 from memdesc.overlap import check_nesting, check_overlap
-from memdesc.search import SearchLimitError, Term, solve
 from tests.strategies import dims, tags
 from tests.work import count_calls
 

@@ -83,7 +83,7 @@ def test_strict_asks_for_onednns_fields() -> None:
 def test_strides_that_nest_are_accepted_without_a_search(
     dims: tuple[int, ...], strides: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("memdesc.search._BUDGET", 0)
+    monkeypatch.setattr("memdesc.diophantine._BUDGET", 0)
     overlap(dims, strides)
 
 

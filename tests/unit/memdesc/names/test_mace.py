@@ -42,7 +42,7 @@ def test_a_host_buffer_is_row_major_in_the_order_of_its_letters(name: str, lette
     ],
 )
 def test_a_host_buffer_has_a_domain(name: str, domain: str) -> None:
-    assert mace.domain(name) == domain
+    assert mace.VOCABULARY.domain(name) == domain
 
 
 @pytest.mark.parametrize("name", [*images.IMAGES, "ac|Bd|4b", "||"])

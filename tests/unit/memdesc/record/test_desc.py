@@ -209,7 +209,7 @@ def test_a_field_that_all_rows_share_is_no_overlap() -> None:
 
 def test_fields_that_bounded_work_cannot_prove_apart_are_refused() -> None:
     with (
-        mock.patch("memdesc.search._BUDGET", -1),
+        mock.patch("memdesc.diophantine._BUDGET", -1),
         pytest.raises(OverlapError, match="fields d and q of tensor 'data' overlap"),
     ):
         RecordDesc((2, 8), (SCALES, CODES), RULE)

@@ -29,7 +29,7 @@ def test_doctor_says_what_is_missing() -> None:
         "max_image": None,
         "is_processor": False,
     }
-    broken = {**device, "problem": "no compiler", "mend": "install one"}
+    broken = {**device, "problem": "no compiler", "remedy": "install one"}
     found = {
         "kernel_cache": None,
         "opencl_runtimes": [],

@@ -186,7 +186,7 @@ def test_what_bounded_work_does_not_prove_apart_is_refused() -> None:
     plan = reorder.plan_reorder(low, high)
     buffer = np.arange(96, dtype=np.float32)
     with (
-        mock.patch("memdesc.search._BUDGET", -1),
+        mock.patch("memdesc.diophantine._BUDGET", -1),
         pytest.raises(OverlapError, match="src and dst share memory"),
     ):
         reorder.execute(plan, buffer, buffer)

@@ -91,7 +91,7 @@ def test_huge_tensors_are_compared_by_their_steps() -> None:
     assert named((3 << 40,), "a", "A48a") == NO_OP
     src, dst = (memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab16a", "Ab64a16a"))
     assert (
-        "index 16 of a (dim 0) lies 32 elements behind index 0 in src, 16 in dst"
+        "index 16 of a (dim 0) lies 32 elements after index 0 in src, 16 in dst"
         in compare(src, dst).why
     )
     assert (

@@ -9,7 +9,7 @@ from hypothesis import given
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from memdesc.index import index_at
 from reorder import Attr, plan_reorder
-from reorder.plan.trace import trace
+from reorder.plan.picture import trace
 from tests.pictures import cells
 from tests.strategies import desc_pairs
 
@@ -52,7 +52,7 @@ def test_blocks_that_do_not_divide_each_other_are_drawn_too() -> None:
     assert plan_reorder(src, dst).boxes[0].indirect
     check(src, dst, plan_reorder(src, dst).show())
     src, dst = (memory_desc((1 << 15, 2), "s8", tag) for tag in ("Ab47a", "Ab31a"))
-    with pytest.raises(MemdescError, match="pictures are made of"):
+    with pytest.raises(MemdescError, match="a picture searches 16384 at most"):
         plan_reorder(src, dst).show()
 
 

@@ -182,7 +182,12 @@ def by_hand(kind: str) -> RecordDesc:
 @pytest.mark.parametrize(
     ("source", "target", "options", "message"),
     [
-        ("q4_1", "q4_0", {}, "it has no offset, and the one of group .* is not a multiple of the"),
+        (
+            "q4_1",
+            "q4_0",
+            {},
+            "it has no offset, and the offset of group .* is not a multiple of the",
+        ),
         ("q8_0", "q4_0", {}, r"q4_0 has codes of 0 to 15 and zero point 8, but the code at \(0, "),
         ("iq4_nl", "q4_0", {}, "cannot be record_desc.*'q4_0'.: their codes mean other numbers"),
         ("iq4_nl", "q4_1", {}, "need tables of one length, without offsets"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["kernel_texts"]
 
-# what nearly all devices offer
+# limits that nearly all devices meet
 _COMMON = DeviceTraits(max_work_items=256)
 
 

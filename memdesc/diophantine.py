@@ -1,7 +1,7 @@
-"""Bounded search for integers in given ranges whose weighted sum is a given number.
+"""Solve a linear Diophantine equation with bounded unknowns, by a search that does bounded work.
 
-It answers three questions: whether two indices of a layout share an element, whether two buffers
-share a byte, and which index has a given offset.
+Such an equation decides whether two indices of a layout share an element, whether two buffers share
+a byte, and which index has a given offset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _BUDGET = 20_000
 
 
 class SearchLimitError(Exception):
-    """A search used up its budget before it had an answer."""
+    """A search used up its budget before it found an answer."""
 
 
 class Term(NamedTuple):
@@ -74,7 +74,7 @@ def solve(terms: Iterable[Term], target: int, *, trivial: bool = True) -> tuple[
     terms = tuple(terms)
     order = sorted(range(len(terms)), key=lambda k: -abs(terms[k].stride))
     by_stride = [terms[k] for k in order]
-    # suffixes[k] is about the terms from the k-th on
+    # suffixes[k] covers the k-th term and all after it
     suffixes = list(accumulate(reversed(by_stride), _Suffix.before, initial=_Suffix(0, 0, 0)))
     suffixes.reverse()
     n_tried = 0

@@ -1,4 +1,4 @@
-"""The tag of a layout, its names, and whether a tag describes a layout."""
+"""From a layout back to names: its tag, and its name in every vocabulary."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write descriptors as JSON and read them."""
+"""Descriptors as JSON, written and read."""
 
 from __future__ import annotations
 
@@ -67,6 +67,13 @@ def from_json(text: str) -> MemoryDesc:
     ------
     MemdescError
         If the string is not a JSON object of this schema, or the layout it describes is not legal.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> text = memdesc.to_json(memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c"))
+    >>> memdesc.from_json(text)
+    memory_desc((2, 17, 5, 4), 'f32', 'aBcd8b')
     """
     try:
         fields = json.loads(text)
