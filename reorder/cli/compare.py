@@ -17,9 +17,9 @@ from reorder.cli.tensors import SOURCE, codes_note, load_tensor, read_bytes, rea
 from reorder.comparison import compare_values
 from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
-from reorder.records.record import Record
 from reorder.storage.checkpoint import Checkpoint
 from reorder.storage.containers.table import FORMATS, read_container
+from reorder.storage.files import value_of
 from reorder.storage.groups import find_groups
 
 if TYPE_CHECKING:
@@ -227,7 +227,7 @@ def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
     paths = options.a, options.b
     groups = [_groups(path) for path in paths]
     # if only one side says what words mean, words of the same name are compared as codes
-    unknown = {name for each in groups for name, group in each.items() if group.desc is None}
+    unknown = {name for each in groups for name, group in each.items() if not group.is_known}
     left, right = (_items(*each, unknown) for each in zip(paths, groups, strict=True))
     names = [name for name in left if name in right]
     rows = [{"name": name, **_compared(left[name], right[name], options)} for name in names]
@@ -258,7 +258,8 @@ def _items(path: str, groups: Mapping[str, Group], unknown: AbstractSet[str]) ->
     for name, tensor in checkpoint.items():
         group = groups.get(name)
         if group is not None and unknown.isdisjoint(group.found.names):
-            found[f"{group.prefix}{_WEIGHT}".removeprefix(".")] = _Item(checkpoint, group, tensor)
+            ending = "" if group.desc is None else _WEIGHT
+            found[f"{group.prefix}{ending}".removeprefix(".")] = _Item(checkpoint, group, tensor)
         else:
             others = group.found.names if group else ()
             found[name] = _Item(
@@ -290,7 +291,7 @@ def _compared(a: _Item, b: _Item, options: argparse.Namespace) -> dict[str, Any]
 
 
 def _desc(item: _Item) -> MemoryDesc | RecordDesc:
-    return item.tensor.desc if item.group is None else item.group.desc or item.tensor.desc
+    return (item.group and item.group.desc) or item.tensor.desc
 
 
 def _letters(item: _Item) -> str:
@@ -305,10 +306,8 @@ def _what(item: _Item) -> str:
 
 def _memory(item: _Item) -> Memory:
     """Return the numbers of a record, or the tensor itself."""
-    desc = _desc(item)
-    if item.group is not None and isinstance(desc, RecordDesc):
-        tensors = item.group.tensors.items()
-        return dequantize(Record(desc, {name: item.checkpoint.map(each) for name, each in tensors}))
+    if item.group is not None:
+        return dequantize(value_of(item.group, item.checkpoint.map))
     held = item.tensor.memory()
     return held if isinstance(held, Memory) else dequantize(held)
 

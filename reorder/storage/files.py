@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -28,7 +28,15 @@ from reorder.storage.containers import npz
 from reorder.storage.containers.descriptors import record_fields, record_of
 from reorder.storage.containers.entry import map_file
 from reorder.storage.containers.table import FORMATS, read_container
-from reorder.storage.stored import stored_layout, stored_record, written_tensors
+from reorder.storage.groups import Group, Said, read_group
+from reorder.storage.siblings import note_of, siblings_of
+from reorder.storage.stored import (
+    QUANTIZED,
+    joined_tensors,
+    stored_layout,
+    stored_record,
+    written_tensors,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,6 +66,7 @@ __all__ = [
     "save",
     "save_raw",
     "saving_format",
+    "value_of",
 ]
 
 _T = TypeVar("_T", Memory, Record, Quantized)
@@ -65,8 +74,6 @@ _T = TypeVar("_T", Memory, Record, Quantized)
 # what the tensor is called that is saved without a name
 ONLY = "tensor"
 _FORMATS = ("safetensors", "npz", "npy")
-# what is stored of a Quantized, and what the tensors are called behind its name
-_QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
 # names and endings in one message
 _SHOWN = 8
 
@@ -241,15 +248,13 @@ def _parts_of_quantized(name: str, value: Quantized) -> Parts:
     if not isinstance(value.memory, Memory):
         msg = f"the codes of {short_repr(name)} lie on a device; reorder them to the CPU first"  # type: ignore[unreachable] # as quantize(queue=...) returns them
         raise MemdescError(msg)
-    names = {role: f"{name}{ending}" for role, ending in _QUANTIZED.items()}
-    (codes, data), *others = (
-        _part_of(name, value.memory),
-        _part_of_array(names["scales"], np.asarray(value.scales)),
-        _part_of_array(names["zero_points"], np.asarray(value.zero_points)),
-    )
-    joined = {"axis": value.axis, "groups": value.groups}
-    whole = {"name": name, "quantized": joined, "tensors": names}
-    return [(codes._replace(value=whole), data), *others]
+    parts = {
+        role: _parts_of(f"{name}{ending}", getattr(value, role))[0]
+        for role, ending in QUANTIZED.items()
+    }
+    facts = {"quantized": {"axis": value.axis, "groups": value.groups}}
+    tensors = joined_tensors(name, facts, {role: tensor for role, (tensor, _) in parts.items()})
+    return [(tensor, parts[role][1]) for role, tensor in tensors.items()]
 
 
 def _parts_of_record(name: str, value: Record) -> Parts:
@@ -262,11 +267,8 @@ def _parts_of_record(name: str, value: Record) -> Parts:
         raise MemdescError(msg)
     if len(value.tensors) == 1:
         return [(stored_record(name, value.desc, "safetensors"), value.data)]
-    tensors = written_tensors(name, value.desc, "safetensors")
-    names = {role: tensor.name for role, tensor in tensors.items()}
-    first, *others = ((tensor, value.tensors[role]) for role, tensor in tensors.items())
-    whole = {"name": name, **fields, "tensors": names}
-    return [(first[0]._replace(value=whole), first[1]), *others]
+    tensors = joined_tensors(name, fields, written_tensors(name, value.desc, "safetensors"))
+    return [(tensor, value.tensors[role]) for role, tensor in tensors.items()]
 
 
 @overload
@@ -517,78 +519,61 @@ def _is_archive(path: Path) -> bool:
         return npz.is_format(file.read(len("PK")))
 
 
-class _Item(NamedTuple):
-    """What one tensor of a file, or several together, are."""
-
-    name: str
-    # what stores it, by role; of a tensor that is stored alone the role is empty
-    tensors: Mapping[str, str]
-    # what its first tensor says of all
-    value: Mapping[str, Any]
-
-
-def _items(stored: Stored) -> dict[str, _Item]:
-    """Return what the tensors of a file are, by name, in its order."""
-    firsts = {
-        name: _joined(name, entry.value, stored)
-        for name, (entry, _) in stored.items()
-        if entry.value is not None
+def _items(stored: Stored) -> dict[str, Group | Entry]:
+    """Return what the tensors of a file are, alone or several together, by name, in its order."""
+    entries = {name: entry for name, (entry, _) in stored.items()}
+    names = {
+        name: note_of(entries, name) for name, each in entries.items() if each.value is not None
     }
-    members = {each for item in firsts.values() for each in item.tensors.values()}
-    items: dict[str, _Item] = {}
-    for name in stored:
-        if name in members and name not in firsts:
+    members = {each for note in names.values() for each in note.tensors.values()}
+    items: dict[str, Group | Entry] = {}
+    for name, entry in entries.items():
+        if name in members and name not in names:
             continue
-        item = firsts.get(name) or _Item(name, {"": name}, {})
-        if item.name in items:
-            msg = f"two tensors are called {short_repr(item.name)}"
+        called = names[name].name if name in names else name
+        if called in items:
+            msg = f"two tensors are called {short_repr(called)}"
             raise MemdescError(msg)
-        items[item.name] = item
+        items[called] = read_group(siblings_of(entries, name), Said()) if name in names else entry
     return items
 
 
-def _joined(first: str, value: Mapping[str, Any], stored: Stored) -> _Item:
-    """Return what a tensor is the first one of."""
-    name, tensors = value.get("name"), value.get("tensors")
-    if not isinstance(name, str) or not isinstance(tensors, dict) or first not in tensors.values():
-        msg = f"the descriptor of {short_repr(first)} does not say which tensors belong to it"
-        raise MemdescError(msg)
-    for each in tensors.values():
-        if not isinstance(each, str) or each not in stored:
-            msg = (
-                f"{short_repr(name)} is stored as {', '.join(map(short_repr, tensors.values()))}, "
-                f"but there is no {short_repr(each)}; reorder.open_checkpoint reads the others"
-            )
-            raise MemdescError(msg)
-    return _Item(name, tensors, value)
-
-
-def _made(item: _Item, stored: Stored, dtype: str | None, path: Path) -> Any:
+def _made(item: Group | Entry, stored: Stored, dtype: str | None, path: Path) -> Any:
     """Read what tensors of a file are: a Memory, Quantized or Record."""
-    members = {role: (stored[name][0], stored[name][1]()) for role, name in item.tensors.items()}
     with _naming(path):
-        return _value_of(item, members, dtype)
+        if isinstance(item, Group):
+            return value_of(item, lambda entry: stored[entry.name][1]())
+        data = stored[item.name][1]()
+        if isinstance(item.desc, RecordDesc):
+            return Record(item.desc, data)
+        return memory_of(item, data, dtype)
 
 
-def _value_of(
-    item: _Item, members: Mapping[str, tuple[Entry, NDArray[np.uint8]]], dtype: str | None
-) -> Memory | Quantized | Record:
-    if not item.value:
-        entry, data = members[""]
-        if isinstance(entry.desc, RecordDesc):
-            return Record(entry.desc, data)
-        return memory_of(entry, data, dtype)
-    joined = item.value.get("quantized")
-    if joined is None:
-        return Record(record_of(item.value), {role: data for role, (_, data) in members.items()})
-    is_whole = isinstance(joined, dict) and joined.keys() == {"axis", "groups"}
-    if not is_whole or members.keys() != _QUANTIZED.keys():
-        msg = f"the descriptor of {short_repr(item.name)} does not say what scales its codes"
-        raise MemdescError(msg)
-    codes, *held = (memory_of(*members[role]) for role in _QUANTIZED)
-    shapes = [members[role][0].shape for role in ("scales", "zero_points")]
-    scales, points = (each.numpy().reshape(at) for each, at in zip(held, shapes, strict=True))
-    return Quantized(codes, scales, points, joined["axis"], joined["groups"])
+def value_of(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Quantized | Record:
+    """Return what several tensors are together.
+
+    Parameters
+    ----------
+    group : Group
+        The tensors.
+    read : callable
+        Returns the bytes of one.
+
+    Raises
+    ------
+    MemdescError
+        If they are neither a Quantized nor a Record.
+    """
+    data = {role: read(entry) for role, entry in group.tensors.items()}
+    if group.desc is not None:
+        return Record(group.desc, data)
+    if group.quantized is None:
+        raise MemdescError(group.reason)
+    held = {role: memory_of(entry, data[role]) for role, entry in group.tensors.items()}
+    scales, points = (
+        held[role].numpy().reshape(group.tensors[role].shape) for role in ("scales", "zero_points")
+    )
+    return Quantized(held["memory"], scales, points, **group.quantized)
 
 
 @contextmanager

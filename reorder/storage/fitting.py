@@ -108,8 +108,11 @@ def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordD
     return desc
 
 
-def check_tensors(found: Siblings, desc: RecordDesc) -> None:
-    """Refuse words of other types or shapes than the record has, and other descriptors."""
+def check_tensors(found: Siblings, desc: RecordDesc, noted: RecordDesc | None = None) -> None:
+    """Refuse words of other types or shapes than the record has, and other descriptors or notes."""
+    if noted not in (None, desc):
+        msg = f"{found.codes.name!r} holds a tensor of {noted!r}, as its descriptor says"
+        raise MemdescError(msg)
     if [*desc.tensors] == [ONE]:
         return
     for name, tensor in written_tensors(found.prefix, desc, "").items():

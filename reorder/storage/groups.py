@@ -13,18 +13,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, RecordDesc, known_records
+from memdesc.errors import short_repr
 from memdesc.record.names import read_name
+from reorder.storage.containers.descriptors import record_of
 from reorder.storage.fitting import check_tensors, desc_of_tensors
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
 from reorder.storage.siblings import (
     ORDER,
     Siblings,
     find_siblings,
+    note_of,
     optional_tensors,
     siblings_of,
     tensors_of,
 )
-from reorder.storage.stored import ONE
+from reorder.storage.stored import ONE, QUANTIZED
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -89,11 +92,19 @@ class Group(NamedTuple):
         The record; None if there is none.
     reason : str
         Why there is none.
+    quantized : mapping of str to object, optional
+        The axis and the groups of a saved Quantized, which is not a record.
     """
 
     found: Siblings
     desc: RecordDesc | None
     reason: str = ""
+    quantized: Mapping[str, Any] | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether its numbers are known."""
+        return self.desc is not None or self.quantized is not None
 
     @property
     def prefix(self) -> str:
@@ -102,7 +113,9 @@ class Group(NamedTuple):
 
     @property
     def tensors(self) -> dict[str, Entry]:
-        """The entry of each tensor of the record, by its name there."""
+        """The entry of each tensor that the numbers need, by its role."""
+        if self.quantized is not None:
+            return dict(self.found.entries)
         names = [] if self.desc is None else self.desc.tensors
         return {name: self.found.entries[name] for name in names}
 
@@ -184,13 +197,20 @@ def read_group(found: Siblings, said: Said) -> Group:
     Of the data only `g_idx` is read.
     """
     try:
-        name, options = _named(said, found)
+        noted = _noted(found)
+        if isinstance(noted, dict):
+            reason = (
+                f"{found.prefix!r} is a Quantized, which reorder.load_all(path, reorder.Quantized) "
+                "reads"
+            )
+            return Group(found, None, reason, noted)
+        name, options = _named(said, found, noted)
     except MemdescError as error:
         return Group(found, None, str(error))
     try:
         desc = desc_of_tensors(found, name, options)
         _check_declared(found, desc, said)
-        check_tensors(found, desc)
+        check_tensors(found, desc, noted)
         _check_rest(found, desc, said)
     except MemdescError as error:
         declared = said.declared if said.name is None else None
@@ -199,18 +219,43 @@ def read_group(found: Siblings, said: Said) -> Group:
     return Group(found, desc)
 
 
-def _named(said: Said, found: Siblings) -> tuple[str, dict[str, Any]]:
+def _noted(found: Siblings) -> RecordDesc | dict[str, Any] | None:
+    """Return the record, or the facts of the Quantized, that a saved file says; else None.
+
+    Raises
+    ------
+    MemdescError
+        If what it says is damaged.
+    """
+    if found.codes.value is None:
+        return None
+    note = found.note or note_of(
+        {each.name: each for each in found.entries.values()}, found.codes.name
+    )
+    facts = note.facts.get("quantized")
+    if facts is None:
+        return record_of(note.facts)
+    is_whole = isinstance(facts, dict) and facts.keys() == {"axis", "groups"}
+    if not is_whole or [*found.entries] != [*QUANTIZED]:
+        msg = f"the descriptor of {short_repr(found.codes.name)} does not say what scales its codes"
+        raise MemdescError(msg)
+    return dict(facts)
+
+
+def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, dict[str, Any]]:
     """Return the record that is said, and its options."""
     declared = said.declared
-    if said.name is not None:
-        name = read_name(said.name)[0]
+    given = said.name if said.name is not None else noted.name if noted is not None else None
+    if given is not None:
+        name = read_name(given)[0]
+        held = dict(noted.options) if noted is not None and noted.name == name else {}
         if declared is not None and declared.name not in (None, name):
             msg = (
                 f"{declared.file} declares {declared.name}, not {name}: name {declared.name}, or "
                 f"correct {declared.file} if it is wrong"
             )
             raise MemdescError(msg)
-        return name, dict(said.options)
+        return name, {**held, **said.options}
     if declared is None or declared.name is None:
         why = declared.reason if declared else f"no {CONFIG} has a {KEY}"
         names = " or ".join(_fitting(found))

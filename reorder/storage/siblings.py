@@ -1,17 +1,27 @@
-"""Names of tensors that form one quantised weight: codes, and what turns them into numbers.
+"""Which tensors form one quantised weight: codes, and what turns them into numbers.
 
-The table has the names that AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
+A saved Quantized or Record has a note with its first tensor that names them all. Of other tensors
+their names tell: those that AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
 MLX, bitsandbytes, gpt-oss, onnxruntime, quanto, HQQ, torchao, ExLlama, AQLM, QuIP#, QServe,
 Nunchaku, ComfyUI, TensorRT-LLM, Mistral and Marlin store.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import DATA_TYPES, MemoryDesc, RecordDesc, known_records, record_desc
+from memdesc import (
+    DATA_TYPES,
+    MemdescError,
+    MemoryDesc,
+    RecordDesc,
+    known_records,
+    record_desc,
+)
+from memdesc.errors import short_repr
 from memdesc.record.names import read_name
 from reorder.values.formats import INTEGERS
 
@@ -22,9 +32,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ORDER",
+    "Note",
     "Siblings",
     "find_siblings",
     "holds_codes",
+    "note_of",
     "optional_tensors",
     "shown_options",
     "siblings_of",
@@ -41,11 +53,37 @@ _WORD_BITS = 32
 _MIN_SCALES = 512
 
 
+class Note(NamedTuple):
+    """What `save` stored with the first tensor of a Quantized or a Record.
+
+    `tensors` has their names by role, in the order of the record or of Quantized; `facts` are
+    those of the note.
+    """
+
+    name: str
+    tensors: Mapping[str, str]
+    facts: Mapping[str, Any]
+
+    @property
+    def stem(self) -> str:
+        """What is in front of the roles in the names of its tensors."""
+        role, first = next(iter(self.tensors.items()))
+        return first.removesuffix(f".{role}")
+
+    def name_at(self, stem: str) -> str:
+        """Return the name of the whole where its tensors have another stem."""
+        return stem + self.name.removeprefix(self.stem)
+
+
 class Siblings(NamedTuple):
-    """The tensors of a quantised weight by the ends of their names; the codes come first."""
+    """The tensors of a quantised weight by the ends of their names; the codes come first.
+
+    With a `note`, they are those that it names, by their roles there.
+    """
 
     prefix: str
     entries: Mapping[str, Entry]
+    note: Note | None = None
 
     @property
     def codes(self) -> Entry:
@@ -120,12 +158,51 @@ _CERTAIN = tuple(row for row in _ROWS if row.is_certain)
 
 
 def find_siblings(entries: Mapping[str, Entry]) -> list[Siblings]:
-    """Return the quantised weights of a checkpoint, recognised by name, in its order."""
-    return [siblings_of(entries, name) for name in entries if _others(entries, name)]
+    """Return the quantised weights of a checkpoint, recognised by note or name, in its order."""
+    found = {
+        name: siblings_of(entries, name)
+        for name, entry in entries.items()
+        if entry.value is not None or _others(entries, name)
+    }
+    noted = {each for weight in found.values() if weight.note for each in weight.names[1:]}
+    return [weight for name, weight in found.items() if name not in noted]
+
+
+def note_of(entries: Mapping[str, Entry], first: str) -> Note:
+    """Return what is stored with the first tensor of several.
+
+    Raises
+    ------
+    MemdescError
+        If it names no such tensors.
+    """
+    value = entries[first].value or {}
+    name, tensors = value.get("name"), value.get("tensors")
+    if (
+        not isinstance(name, str)
+        or not isinstance(tensors, dict)
+        or [*tensors.values()][:1] != [first]
+    ):
+        msg = f"the descriptor of {short_repr(first)} does not say which tensors belong to it"
+        raise MemdescError(msg)
+    for each in tensors.values():
+        if not isinstance(each, str) or each not in entries:
+            msg = (
+                f"{short_repr(name)} is stored as {', '.join(map(short_repr, tensors.values()))}, "
+                f"but there is no {short_repr(each)}; reorder.open_checkpoint reads the others"
+            )
+            raise MemdescError(msg)
+    facts = {key: each for key, each in value.items() if key not in {"name", "tensors"}}
+    return Note(name, tensors, facts)
 
 
 def siblings_of(entries: Mapping[str, Entry], name: str) -> Siblings:
     """Return a tensor with those that turn its codes into numbers; alone if it holds no codes."""
+    if entries[name].value is not None:
+        with suppress(MemdescError):  # a damaged note says nothing here; `read_group` tells
+            note = note_of(entries, name)
+            held = {role: entries[each] for role, each in note.tensors.items()}
+            return Siblings(note.stem, held, note)
     dotted = f"{_DOT}{name}"
     stems = [dotted.removesuffix(row.codes) for row in _rows() if dotted.endswith(row.codes)]
     prefix = min(stems, key=len).removeprefix(_DOT)

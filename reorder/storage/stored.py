@@ -9,7 +9,7 @@ GPTQ, (in, out / 8) for AWQ, (in / 16, 2 * out) for Marlin, of int32 (AutoGPTQ, 
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.layout import memory_order
@@ -17,12 +17,16 @@ from reorder.storage.containers.plan import Tensor
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from memdesc import Field
 
 __all__ = [
     "IN_SHAPE",
     "ONE",
+    "QUANTIZED",
     "is_order_hidden",
+    "joined_tensors",
     "stored_layout",
     "stored_record",
     "written_tensors",
@@ -33,6 +37,8 @@ __all__ = [
 IN_SHAPE = ("torch_int4_cpu", "trtllm_mixed_gemm", "aiter_16x16")
 # what the only tensor of a record is called in it
 ONE = "data"
+# the tensors of a Quantized by role: what their names end with
+QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
 # words of the tensors of packed codes: AutoGPTQ, AutoAWQ, vLLM; others are bytes
 _WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32"}
 _WEIGHT = ".weight"
@@ -123,6 +129,28 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
         else:
             found[name] = _joined(full, parts, desc.tensors[name])
     return found
+
+
+def joined_tensors(
+    name: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Return tensors by role, the first of which says what several are together.
+
+    Parameters
+    ----------
+    name : str
+        What they are called together.
+    facts : mapping of str to object
+        Of a record what `record_fields` returns; of a Quantized ``quantized``, with axis and
+        groups.
+    tensors : mapping of str to Tensor
+        How each is stored. One that is alone says itself what it is.
+    """
+    if len(tensors) == 1:
+        return dict(tensors)
+    first = next(iter(tensors))
+    value = {"name": name, **facts, "tensors": {role: each.name for role, each in tensors.items()}}
+    return {**tensors, first: tensors[first]._replace(value=value)}
 
 
 def _alone(name: str, part: Field, words: str | None) -> Tensor:

@@ -107,7 +107,7 @@ def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
 
 def undeclared(plan: Plan) -> str:
     """Return a warning if records have changed without a config.json, else an empty one."""
-    made = [job for job in plan.moved if len(job.targets) > 1]
+    made = [job for job in plan.moved if len(job.targets) > 1 and not job.is_noted]
     names = sorted({job.dst.name for job in made if isinstance(job.dst, RecordDesc)})
     if not names:
         return ""

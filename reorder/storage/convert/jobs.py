@@ -98,6 +98,11 @@ class Job:
         """Whether bytes stay as they are."""
         return self.src is None
 
+    @property
+    def is_noted(self) -> bool:
+        """Whether its first tensor says what all are together."""
+        return any(tensor.value is not None for tensor in self.targets.values())
+
     def __str__(self) -> str:
         if self.is_copy:
             return "copied"
@@ -122,7 +127,12 @@ def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None
             is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0]
             dtype = desc.dtype.name if is_plain else dtype
         tensor = Tensor(name, dtype, entry.shape, entry.nbytes, desc)
-    return Job(entry.name, {"": entry}, {"": tensor._replace(origin=entry.name)}, rule=rule)
+    return Job(
+        entry.name,
+        {"": entry},
+        {"": tensor._replace(origin=entry.name, value=entry.value)},
+        rule=rule,
+    )
 
 
 def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
@@ -153,7 +163,9 @@ def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
             )
         rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
     if src == dst and plan.attr is None:
-        target = stored_layout(name, dst, entry.dtype)._replace(origin=entry.name)
+        target = stored_layout(name, dst, entry.dtype)._replace(
+            origin=entry.name, value=entry.value
+        )
         return Job(entry.name, {"": entry}, {"": target}, rule=rule)
     words = entry.dtype if data_type(entry.dtype).bits > src.dtype.bits else None
     target = stored_layout(name, dst, words if src.dtype == dst.dtype else None)

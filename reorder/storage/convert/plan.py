@@ -7,13 +7,14 @@ whole: codes change together with their scales, or not at all.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_desc
 from memdesc.record.names import read_name
-from reorder.storage.containers.descriptors import stored_desc
+from reorder.storage.containers.descriptors import record_fields, stored_desc
 from reorder.storage.containers.entry import Entry, FileState
 from reorder.storage.containers.shards import names_beside
 from reorder.storage.convert.jobs import Job, copy_job, layout_job, record_job
@@ -27,7 +28,7 @@ from reorder.storage.siblings import (
     siblings_of,
     tensors_of,
 )
-from reorder.storage.stored import ONE
+from reorder.storage.stored import ONE, joined_tensors
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -137,6 +138,7 @@ def plan_jobs(
         jobs.append(job)
     _check_names(jobs)
     partial = _check_whole(weights, jobs, said)
+    jobs = _with_notes(jobs, whole)
     new = {
         text: [t.name for job, _ in parts for t in job.tensors] for text, parts in partial.items()
     }
@@ -273,6 +275,36 @@ def _check_whole(
     return partial
 
 
+def _with_notes(jobs: Sequence[Job], weights: Sequence[Siblings]) -> list[Job]:
+    """Return the jobs; what is left of a saved Quantized or Record says so in the output."""
+    homes = {entry.name: job for job in jobs for entry in job.sources.values()}
+    noted = {each.codes.name: each for each in weights if each.note is not None}
+    found = []
+    for job in jobs:
+        weight = next((noted[e.name] for e in job.sources.values() if e.name in noted), None)
+        found.append(job if weight is None else _with_note(job, weight, homes))
+    return found
+
+
+def _with_note(codes: Job, weight: Siblings, homes: Mapping[str, Job]) -> Job:
+    """Return the job of the codes of a saved weight; without its note if parts changed alone."""
+    note, whole = weight.note, codes.targets
+    facts: Mapping[str, Any] = {}
+    if isinstance(codes.dst, RecordDesc):
+        facts = record_fields(codes.dst)
+    elif note is not None and all(homes[name].is_copy for name in weight.names):
+        facts = note.facts
+        whole = {role: homes[name].targets[""] for role, name in note.tensors.items()}
+    else:
+        note = None
+    if note is None:
+        bare = {role: tensor._replace(value=None) for role, tensor in whole.items()}
+        return replace(codes, targets=bare)
+    role, first = next(iter(whole.items()))
+    joined = joined_tensors(note.name_at(first.name.removesuffix(f".{role}")), facts, whole)
+    return replace(codes, targets={"": joined[role]} if codes.is_copy else joined)
+
+
 def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
     """Whether a tensor holds floats or signed integers of up to 8 bits, which rarely stand alone.
 
@@ -331,7 +363,12 @@ class _Renamed(NamedTuple):
         return cls(found, {entry.name: name for name, entry in found.items()})
 
     def keeps(self, weight: Siblings) -> bool:
-        """Whether the new names of a weight's tensors still show that they belong together."""
+        """Whether a weight's tensors still show by their new names that they belong together.
+
+        A note with them shows it whatever they are called.
+        """
+        if weight.note is not None:
+            return True
         new = [self.names.get(name, name) for name in weight.names]
         if new == [*weight.names]:
             return True

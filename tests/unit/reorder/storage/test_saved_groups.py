@@ -1,0 +1,186 @@
+"""A saved Quantized or Record of several tensors keeps its meaning wherever its file is read."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, record_desc
+from reorder import Quantized, Record, load_all, save
+from reorder.cli import main
+from tests.checkpoints import awq_layer, write_config
+from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+_ENDINGS = (".safetensors", ".npz")
+
+
+def quantized(seed: int = 0) -> Quantized:
+    x = np.random.default_rng(seed).random((32, 64), np.float32)
+    return reorder.quantize(x, "s8", axis=(0, 1), groups=(1, 16))
+
+
+def record() -> tuple[Record, NDArray[np.float32]]:
+    layer = awq_layer()
+    desc = record_desc((128, 256), "awq", group=64, scales="f16")
+    made = Record(desc, {name: array.view(np.uint8).reshape(-1) for name, array in layer.items()})
+    values: NDArray[np.float32] = reorder.dequantize(made).numpy()
+    return made, values
+
+
+@pytest.fixture(params=_ENDINGS)
+def saved(request: Any, tmp_path: Path) -> Path:
+    path = tmp_path / f"saved{request.param}"
+    plain = np.ones((16, 16), np.float32)
+    save(path, {"w": quantized(), "fc.weight": record()[0], "rest": plain})
+    return path
+
+
+def check(path: Path, quantised: str | None = "w", awq: str | None = "fc.weight") -> None:
+    """Check that a file holds what was saved, under these names."""
+    wanted = quantized()
+    scaled = load_all(path, Quantized)
+    assert [*scaled] == ([quantised] if quantised else [])
+    for found in scaled.values():
+        assert np.array_equal(reorder.dequantize(found).numpy(), reorder.dequantize(wanted).numpy())
+        assert (found.axis, found.groups) == (wanted.axis, wanted.groups)
+    records = load_all(path, Record)
+    assert [*records] == ([awq] if awq else [])
+    for each in records.values():
+        assert each.desc == record()[0].desc
+        assert np.array_equal(reorder.dequantize(each).numpy(), record()[1])
+
+
+@pytest.mark.parametrize("ending", _ENDINGS)
+def test_copies_stay_whole(saved: Path, tmp_path: Path, ending: str) -> None:
+    converted(saved, tmp_path / f"out{ending}")
+    check(tmp_path / f"out{ending}")
+    converted(saved, tmp_path / f"again{ending}", "rest: ba, f16")
+    check(tmp_path / f"again{ending}")
+
+
+def test_they_stay_whole_across_shards(saved: Path, tmp_path: Path) -> None:
+    converted(saved, tmp_path / "out", settings=SMALL._replace(shard_bytes=1 << 11))
+    assert len([*(tmp_path / "out").glob("*.safetensors")]) > 1
+    check(tmp_path / "out")
+
+
+def test_all_their_tensors_may_take_new_names(saved: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.safetensors"
+    converted(saved, out, "*: rename=model.*")
+    check(out, "model.w", "model.fc.weight")
+    # nothing but what is stored with them says that these belong together
+    converted(saved, out.with_name("odd.npz"), "w: rename=a", "w_scale: rename=b")
+    check(out.with_name("odd.npz"), "a")
+    with reorder.open_checkpoint(out.with_name("odd.npz")) as checkpoint:
+        assert checkpoint["a"].scaled_by == ("b", "w_zero_point")
+    assert "a would change without b, w_zero_point" in refused(
+        out.with_name("odd.npz"), tmp_path / "x.npz", "a: ba"
+    )
+    converted(saved, tmp_path / "x.safetensors", "fc.qweight: rename=codes")
+    check(tmp_path / "x.safetensors", awq="codes.weight")
+
+
+@pytest.mark.parametrize(
+    ("rule", "name"),
+    [
+        ("w: ba", "w"),
+        ("w_scale: f16", "w"),
+        ("w*: ba", "w"),
+        ("w: f32", "w"),
+        ("fc.scales: ba", "fc"),
+    ],
+)
+def test_their_parts_do_not_change_alone(saved: Path, tmp_path: Path, rule: str, name: str) -> None:
+    message = refused(saved, tmp_path / "out.safetensors", rule)
+    assert "--allow-partial does it anyway" in message
+    if name == "w":
+        assert (
+            "'w' is a Quantized, which reorder.load_all(path, reorder.Quantized) reads" in message
+        )
+    else:
+        assert "'fc: awq -> ...'" in message
+
+
+def test_after_a_partial_change_they_are_no_longer_one(saved: Path, tmp_path: Path) -> None:
+    settings = SMALL._replace(allow_partial=True)
+    out = tmp_path / "out.safetensors"
+    converted(saved, out, "w: ba", "fc.scales: f32", settings=settings)
+    check(out, None, None)
+    with reorder.open_checkpoint(out) as checkpoint:
+        assert "memdesc_partial" in checkpoint.metadata
+
+
+def test_a_record_becomes_another_or_plain_numbers(saved: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.npz"
+    converted(saved, out, "fc: awq -> gptq")
+    found = load_all(out, Record)
+    assert [*found] == ["fc.weight"]
+    assert found["fc.weight"].desc.name == "gptq"
+    assert np.array_equal(reorder.dequantize(found["fc.weight"]).numpy(), record()[1])
+    converted(saved, tmp_path / "renamed.npz", "fc: awq -> gptq, rename=model.fc")
+    assert [*load_all(tmp_path / "renamed.npz", Record)] == ["model.fc.weight"]
+    converted(saved, tmp_path / "plain.npz", "fc: awq -> ab, f32")
+    check(tmp_path / "plain.npz", awq=None)
+    assert np.array_equal(
+        load_all(tmp_path / "plain.npz", reorder.Memory)["fc.weight"].numpy(), record()[1]
+    )
+
+
+def test_the_descriptor_says_which_record_it_is(
+    saved: Path, tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    with reorder.open_checkpoint(saved) as checkpoint:
+        for name in ((), ("awq",)):
+            assert checkpoint.record("fc", *name).desc == record()[0].desc
+        assert np.array_equal(reorder.dequantize(checkpoint.record("fc")).numpy(), record()[1])
+        for other, options in (("gptq", {}), ("awq", {"group": 32})):
+            with pytest.raises(MemdescError, match="' holds a tensor of record_desc"):
+                checkpoint.record("fc", other, **options)
+        with pytest.raises(MemdescError, match="'w' is a Quantized, which"):
+            checkpoint.record("w")
+        assert checkpoint["w"].scaled_by == ("w_scale", "w_zero_point")
+    assert main(["inspect", str(saved), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    layouts = {row["name"]: row["layout"] for row in facts["tensors"]}
+    assert {layouts[f"fc.{each}"] for each in ("qweight", "qzeros", "scales")} == {
+        "awq qweight",
+        "awq qzeros",
+        "awq scales",
+    }
+    assert any("w: " in note and "is a Quantized" in note for note in facts["notes"])
+    write_config(tmp_path, quant_method="gptq")
+    with (
+        reorder.open_checkpoint(saved) as checkpoint,
+        pytest.raises(MemdescError, match="declares gptq, not awq"),
+    ):
+        checkpoint.record("fc")
+
+
+def test_they_are_compared_by_the_numbers_they_stand_for(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    one, other, third = (tmp_path / f"{k}.safetensors" for k in range(3))
+    q = quantized()
+    half = reorder.reorder(q.memory, "ba")
+    save(one, {"w": q, "fc": record()[0]})
+    save(
+        other, {"w": Quantized(half, q.scales, q.zero_points, q.axis, q.groups), "fc": record()[0]}
+    )
+    save(third, {"w": Quantized(q.memory, q.scales * 2, q.zero_points, q.axis, q.groups)})
+    assert main(["compare", str(one), str(other), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["compared"], facts["raw_codes"]) == (2, [])
+    assert main(["compare", str(one), str(third), "--json"]) == 1
+    facts = json.loads(capsys.readouterr().out)
+    assert [row["name"] for row in facts["differing"]] == ["w"]
+    assert facts["only_in_a"] == ["fc.weight"]
