@@ -12,12 +12,11 @@ from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.disk import as_path
 from memdesc.errors import short_repr
-from reorder.memory.buffers import address_of
-from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.storage.containers.entry import Entry, map_file
 from reorder.storage.containers.table import read_container
+from reorder.storage.files import memory_of
 from reorder.storage.groups import group_at, said_of
 from reorder.storage.siblings import siblings_of
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
+    from reorder.memory.memory import Memory
     from reorder.storage.containers.entry import FileState
 
 __all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
@@ -117,9 +117,7 @@ class StoredTensor(Checked):
         desc, data = self.desc, self.data
         if not isinstance(desc, MemoryDesc):
             return Record(desc, data)
-        if address_of(data) % desc.dtype.bits_dtype.itemsize:
-            data = data.copy()
-        return Memory(desc, data, zero_pad=False)
+        return memory_of(self._entry, data)
 
     def numpy(self) -> NDArray[Any]:
         """Return an array over the logical dims; the numbers that a block-quantised one stands for.

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
     from reorder.memory.dlpack import Exporter
-    from reorder.storage.containers.entry import Entry
-    from reorder.storage.containers.plan import PlannedFile, Tensor
+    from reorder.storage.containers.entry import Entry, PlannedFile, Tensor
 
     Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
     # tensors by name, and what reads the bytes of each

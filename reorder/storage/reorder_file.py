@@ -6,7 +6,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.plan.plan import plan_reorder
-from reorder.storage.containers.plan import PlannedFile, Span
+from reorder.storage.containers.entry import PlannedFile, Span
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 from reorder.storage.convert.engine import run_tasks

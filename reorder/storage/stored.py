@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.layout import memory_order
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:

@@ -24,8 +24,7 @@ from memdesc.errors import short_repr
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from reorder.storage.containers.entry import Entry
-    from reorder.storage.containers.plan import Tensor
+    from reorder.storage.containers.entry import Entry, Tensor
 
     Desc = MemoryDesc | RecordDesc
 
@@ -36,6 +35,7 @@ __all__ = [
     "desc_from_json",
     "desc_to_json",
     "describe",
+    "described",
     "descriptors_of",
     "record_fields",
     "record_of",
@@ -192,6 +192,21 @@ def stored_desc(dtype: str, shape: tuple[int, ...]) -> tuple[Desc | None, str]:
         return None, f"memdesc has no data type and no record called {short_repr(dtype)}"
     except MemdescError as error:
         return None, str(error)
+
+
+def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]:
+    """Return entries with what they hold; `texts` are the descriptors in the metadata, by name.
+
+    Raises
+    ------
+    MemdescError
+        As of `describe`, or if there is no tensor for a descriptor.
+    """
+    found = [describe(each, texts.get(each.name)) for each in entries]
+    if unknown := texts.keys() - {each.name for each in found}:
+        msg = f"a descriptor of {short_repr(min(unknown))}, which it does not have"
+        raise MemdescError(msg)
+    return found
 
 
 def describe(entry: Entry, text: str | None) -> Entry:

@@ -1,4 +1,7 @@
-"""Entries: where each tensor of a container lies in which file, and what it is."""
+"""What is in files: entries of those that are read, and plans of those that are written.
+
+All offsets of a planned file are known from names and sizes before anything is written.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import mmap
 import os
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -14,14 +18,26 @@ from memdesc.disk import open_file
 from memdesc.errors import MemdescError, short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc, RecordDesc
 
-__all__ = ["Container", "Entry", "FileState", "check_entries", "check_name", "map_file"]
+__all__ = [
+    "Container",
+    "Entry",
+    "FileState",
+    "PlannedFile",
+    "Span",
+    "Tensor",
+    "check_entries",
+    "check_name",
+    "check_planned",
+    "map_file",
+    "safe_path",
+]
 
 # bytes of the longest name of a tensor; real ones have a hundred
 _MAX_NAME = 2**16 - 1
@@ -174,6 +190,22 @@ def check_name(name: object) -> str:
     raise MemdescError(msg)
 
 
+def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
+    """Refuse tensors of a planned file that have one name, or one that cannot be stored.
+
+    Raises
+    ------
+    MemdescError
+        With the name.
+    """
+    found: set[str] = set()
+    for tensor in tensors:
+        if check_name(tensor.name) in found:
+            msg = f"two tensors would be called {short_repr(tensor.name)} in {file!r}"
+            raise MemdescError(msg)
+        found.add(tensor.name)
+
+
 def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
     """Return entries of one file by name; refuse equal names, shared bytes, and bytes beyond it.
 
@@ -236,3 +268,70 @@ def _check_unchanged(path: Path, handle: int, state: FileState) -> None:
         )
         msg = f"{str(path)!r} has changed since it was opened: {change}; open it again"
         raise MemdescError(msg)
+
+
+class Tensor(NamedTuple):
+    """A tensor to be written: what a header says of it.
+
+    `dtype` and `shape` are those of the words that are stored, as of an `Entry`; `desc` is what
+    they hold, and is written where dtype and shape do not say it. `origin` is the tensor of the
+    input that it is a copy of, byte for byte; empty if it is not a copy. `value` is what it is the
+    first tensor of, in the values of JSON.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
+    desc: MemoryDesc | RecordDesc | None = None
+    origin: str = ""
+    value: Mapping[str, Any] | None = None
+
+
+class Span(NamedTuple):
+    """Where the bytes of a tensor lie in a file."""
+
+    offset: int
+    nbytes: int
+
+
+class PlannedFile(NamedTuple):
+    """A file of an output: its size, where its tensors go, and the bytes of all else."""
+
+    # its name in the folder of the output
+    name: str
+    nbytes: int
+    # offset and bytes: headers, indices
+    pieces: tuple[tuple[int, bytes], ...]
+    spans: Mapping[str, Span]
+    # called with the complete file before it gets its name: writes what depends on the data
+    seal: Callable[[Path], None] | None = None
+
+
+def safe_path(folder: Path, name: object, what: str) -> Path:
+    """Return a file that a header names in its folder; refuse those that lie elsewhere.
+
+    Raises
+    ------
+    MemdescError
+        If the name is absolute, has ``..``, or leads out of the folder by a link; links from
+        `snapshots/REVISION` into `blobs`, as in the cache of huggingface_hub 0.30, are followed.
+    """
+    if not isinstance(name, str) or not name or "\0" in name or "\\" in name:
+        msg = f"{what} is not the name of a file: {short_repr(name)}"
+        raise MemdescError(msg)
+    pure = PurePosixPath(name)
+    if pure.is_absolute() or ".." in pure.parts:
+        msg = f"{what} {short_repr(name)} leads out of {str(folder)!r}, which is not followed"
+        raise MemdescError(msg)
+    path = folder / pure
+    try:
+        home, real = folder.resolve(), path.resolve()
+    except (OSError, RuntimeError, ValueError):
+        msg = f"{what} {short_repr(name)} cannot be followed"
+        raise MemdescError(msg) from None
+    is_cache = home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
+    if not real.is_relative_to(home) and not is_cache:
+        msg = f"{what} {short_repr(name)} is a link out of {str(folder)!r}, which is not followed"
+        raise MemdescError(msg)
+    return path

@@ -4,11 +4,15 @@ The package `gguf` goes through as many values as a header claims, whatever the 
 headers are read here: nothing is read that the file is too short for. Metadata is kept as bytes.
 A tensor of a type that is not in our table is bytes with the number of the type. Its size is not
 known, so it is taken to end where the next tensor starts, and may include padding.
-Source: `gguf.cpp` of llama.cpp, versions 2 and 3 of the format.
+A model may lie in several files, NAME-00001-of-00003.gguf and so on, which are read as one: each
+says how many there are and which one it is, and the first has the metadata.
+Source: `gguf.cpp` of llama.cpp, versions 2 and 3 of the format; gguf 0.19 (`GGML_QUANT_SIZES`,
+`GGUFValueType`, `SHARD_NAME_FORMAT`, `Keys.Split`).
 """
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import replace
 from itertools import chain
@@ -20,30 +24,261 @@ from memdesc.disk import open_file
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers.descriptors import (
     checked_shape,
-    describe,
+    described,
     descriptors_of,
     split_metadata,
     stored_desc,
 )
-from reorder.storage.containers.entry import Container, Entry, FileState, check_entries, check_name
-from reorder.storage.containers.gguf_reader import Reader
-from reorder.storage.containers.gguf_split import join_parts
-from reorder.storage.containers.gguf_types import (
-    STRING,
-    TYPES,
-    GgufValue,
-    type_name,
-    type_number,
+from reorder.storage.containers.entry import (
+    Container,
+    Entry,
+    FileState,
+    PlannedFile,
+    Span,
+    check_entries,
+    check_planned,
 )
-from reorder.storage.containers.plan import PlannedFile, Span
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
+    from typing import BinaryIO
 
-    from reorder.storage.containers.plan import Tensor
+    from reorder.storage.containers.entry import Tensor
 
-__all__ = ["is_format", "plan", "read"]
+__all__ = ["TYPES", "is_format", "plan", "read"]
+
+
+class GgufType(NamedTuple):
+    """A type of tensors: its name here, elements of a block, bytes of a block."""
+
+    name: str
+    block: int
+    nbytes: int
+
+
+class GgufValue(NamedTuple):
+    """A value of metadata: the number of its type, and the bytes behind that."""
+
+    kind: int
+    raw: bytes
+
+
+# Names are those of data types and records; types that are neither have the name of GGUF.
+TYPES: dict[int, GgufType] = {
+    number: GgufType(*row)
+    for number, row in {
+        0: ("f32", 1, 4),
+        1: ("f16", 1, 2),
+        2: ("q4_0", 32, 18),
+        3: ("q4_1", 32, 20),
+        6: ("q5_0", 32, 22),
+        7: ("q5_1", 32, 24),
+        8: ("q8_0", 32, 34),
+        9: ("Q8_1", 32, 40),
+        10: ("q2_k", 256, 84),
+        11: ("q3_k", 256, 110),
+        12: ("q4_k", 256, 144),
+        13: ("q5_k", 256, 176),
+        14: ("q6_k", 256, 210),
+        15: ("Q8_K", 256, 292),
+        16: ("IQ2_XXS", 256, 66),
+        17: ("IQ2_XS", 256, 74),
+        18: ("IQ3_XXS", 256, 98),
+        19: ("IQ1_S", 256, 50),
+        20: ("iq4_nl", 32, 18),
+        21: ("IQ3_S", 256, 110),
+        22: ("IQ2_S", 256, 82),
+        23: ("iq4_xs", 256, 136),
+        24: ("s8", 1, 1),
+        25: ("s16", 1, 2),
+        26: ("s32", 1, 4),
+        27: ("s64", 1, 8),
+        28: ("f64", 1, 8),
+        29: ("IQ1_M", 256, 56),
+        30: ("bf16", 1, 2),
+        34: ("TQ1_0", 256, 54),
+        35: ("tq2_0", 256, 66),
+        39: ("gguf_mxfp4", 32, 17),
+        40: ("gguf_nvfp4", 64, 36),
+        41: ("Q1_0", 128, 18),
+    }.items()
+}
+_BY_NAME = {row.name: number for number, row in TYPES.items()}
+# of types that are not in the table, as of newer and other versions of ggml
+_UNKNOWN = re.compile("ggml_type_([0-9]{1,10})")
+
+# bytes of the values of metadata that have a fixed size
+SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+STRING, ARRAY = 8, 9
+
+
+def type_name(number: int) -> str:
+    """Return the name of a type of tensors; of one that is not in the table, its number."""
+    return TYPES[number].name if number in TYPES else f"ggml_type_{number}"
+
+
+def type_number(name: str) -> int | None:
+    """Return the number of a type that `type_name` gave a name; None if it is another name."""
+    unknown = _UNKNOWN.fullmatch(name)
+    return int(unknown[1]) if unknown else _BY_NAME.get(name)
+
+
+# bytes of everything in front of the data; tokenizers take up to some ten million
+_MAX_HEADER = 2**28
+# arrays within arrays
+_MAX_DEPTH = 4
+
+
+class Reader:
+    """Reads numbers and strings of a header; refuses what ends behind the file."""
+
+    def __init__(self, file: BinaryIO, nbytes: int) -> None:
+        self.file = file
+        self.at = 0
+        self.left = min(nbytes, _MAX_HEADER)
+
+    def take(self, count: int, what: str) -> bytes:
+        """Return the next bytes."""
+        if count > self.left:
+            msg = (
+                f"{what} at byte {self.at} takes {count} bytes, but {self.left} are left of the "
+                f"file or of the {_MAX_HEADER} that a header may have"
+            )
+            raise MemdescError(msg)
+        data = self.file.read(count)
+        if len(data) < count:
+            msg = f"it ends within {what}, at byte {self.at + len(data)}"
+            raise MemdescError(msg)
+        self.at += count
+        self.left -= count
+        return data
+
+    def number(self, form: str, what: str) -> int:
+        """Return the next number, by its letter in `struct`."""
+        value: int = struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}"), what))[0]
+        return value
+
+    def count(self, least: int, what: str) -> int:
+        """Return how many follow, of at least some bytes each."""
+        found = self.number("Q", what)
+        if found * least > self.left:
+            msg = f"{what} are {found}, but only {self.left} bytes follow"
+            raise MemdescError(msg)
+        return found
+
+    def text(self, what: str) -> str:
+        """Return the next string."""
+        raw = self.take(self.number("Q", what), what)
+        try:
+            return raw.decode()
+        except UnicodeDecodeError:
+            msg = f"{what} at byte {self.at} is not UTF-8: {short_repr(raw)}"
+            raise MemdescError(msg) from None
+
+    def value(self, kind: int) -> bytes:
+        """Return the bytes of a value of metadata."""
+        start = self.at
+        self._skip(kind)
+        self.file.seek(start)
+        return self.file.read(self.at - start)
+
+    def _skip(self, kind: int, depth: int = 0) -> None:
+        if kind in SCALARS:
+            self.take(SCALARS[kind], "a value")
+        elif kind == STRING:
+            self.take(self.number("Q", "a string"), "a string")
+        elif kind == ARRAY and depth <= _MAX_DEPTH:
+            inner = self.number("I", "the type of an array")
+            size = SCALARS.get(inner, 8)
+            count = self.count(size, "the values of an array")
+            if inner in SCALARS:
+                self.take(size * count, "an array")
+            else:
+                for _ in range(count):
+                    self._skip(inner, depth + 1)
+        else:
+            msg = f"a value at byte {self.at} has type {kind}, which is unknown or nested too deep"
+            raise MemdescError(msg)
+
+
+_NUMBER, _COUNT, _TENSORS = "split.no", "split.count", "split.tensors.count"
+_PART_NAME = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf", re.DOTALL)
+
+
+def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -> Container:
+    """Return the model that a file is a part of, or the file as it is.
+
+    Parameters
+    ----------
+    path : Path
+        Any part.
+    part : Container
+        What is in it.
+    read : callable
+        Reads another part.
+
+    Raises
+    ------
+    MemdescError
+        If its name is not that of a part, or the parts do not fit each other.
+    """
+    count, number = _part_number(part, _COUNT) or 0, _part_number(part, _NUMBER) or 0
+    if count <= 1:
+        return part
+    name = _PART_NAME.fullmatch(path.name)
+    if name is None or (int(name[2]), int(name[3])) != (number + 1, count):
+        msg = (
+            f"{str(path)!r} is part {number + 1} of {count} of a model, so it must be called "
+            f"NAME-{number + 1:05}-of-{count:05}.gguf, and the other parts likewise"
+        )
+        raise MemdescError(msg)
+    entries: dict[str, Entry] = {}
+    files: list[Path] = []
+    metadata: dict[str, Any] = {}
+    for k in range(count):
+        other = path.with_name(f"{name[1]}-{k + 1:05}-of-{count:05}.gguf")
+        if not other.exists():
+            msg = (
+                f"{str(path)!r} is part {number + 1} of {count} of a model: {str(other)!r} is "
+                "missing, and all parts must lie in one folder"
+            )
+            raise MemdescError(msg)
+        found = part if k == number else read(other)
+        if (_part_number(found, _NUMBER), _part_number(found, _COUNT)) != (k, count):
+            msg = f"{str(other)!r} does not say that it is part {k + 1} of {count}"
+            raise MemdescError(msg)
+        if twice := entries.keys() & found.entries.keys():
+            msg = f"{str(other)!r} has {short_repr(min(twice))}, which a part before it has"
+            raise MemdescError(msg)
+        entries |= found.entries
+        files.append(other)
+        for key, value in found.metadata.items():
+            metadata.setdefault(key, value)
+    wanted = _part_number(part, _TENSORS)
+    if wanted is not None and wanted != len(entries):
+        msg = f"{str(path)!r} says {wanted} tensors in {count} parts, which have {len(entries)}"
+        raise MemdescError(msg)
+    rest = {key: metadata[key] for key in metadata if key not in {_NUMBER, _COUNT, _TENSORS}}
+    return Container(part.format, entries, rest, tuple(files))
+
+
+def _part_number(part: Container, key: str) -> int | None:
+    """Return an integer of the metadata; None if there is no such key.
+
+    Raises
+    ------
+    MemdescError
+        If it is something else.
+    """
+    value = part.metadata.get(key)
+    if value is None:
+        return None
+    if isinstance(value, GgufValue) and value.kind in SCALARS:
+        return int.from_bytes(value.raw, "little")
+    msg = f"{str(part.files[0])!r}: {key} is not an integer"
+    raise MemdescError(msg)
+
 
 _MAGIC = b"GGUF"
 _VERSION, _VERSIONS = 3, (2, 3)
@@ -107,19 +342,20 @@ def _read(
     start = -(-reader.at // alignment) * alignment
     strings = {key: _string(value) for key, value in values.items() if value.kind == STRING}
     texts, _ = split_metadata(strings)
-    if unknown := texts.keys() - {info.name for info in infos}:
-        msg = f"a descriptor of {short_repr(min(unknown))}, which it does not have"
-        raise MemdescError(msg)
     _check_offsets(infos, alignment)
     entries = []
     ends = [info.offset for info in infos[1:]]
     for info, end in zip(infos, chain(ends, [state.nbytes - start]), strict=False):
         nbytes, dtype = _nbytes(info, end), type_name(info.kind)
-        entry = Entry(info.name, dtype, info.shape, path, start + info.offset, nbytes, state)
-        entry = describe(entry, texts.get(info.name))
-        if info.kind not in TYPES:
-            entry = replace(entry, reason=f"memdesc does not know type {info.kind} of GGUF; {_WAY}")
-        entries.append(entry)
+        entries.append(
+            Entry(info.name, dtype, info.shape, path, start + info.offset, nbytes, state)
+        )
+    entries = [
+        each
+        if info.kind in TYPES
+        else replace(each, reason=f"memdesc does not know type {info.kind} of GGUF; {_WAY}")
+        for each, info in zip(described(entries, texts), infos, strict=True)
+    ]
     _, rest = split_metadata(dict.fromkeys(values, ""))
     metadata = {key: strings.get(key, values[key]) for key in rest}
     return metadata, entries
@@ -218,11 +454,12 @@ def plan(
         If the format has no such type, a value of metadata is none of it, or two tensors have one
         name.
     """
+    check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]
-    described = descriptors_of(
+    descriptors = descriptors_of(
         (each, stored_desc(type_name(kind), each.shape)[0]) for each, kind in stored
     )
-    values = {key: _value(key, value) for key, value in {**metadata, **described}.items()}
+    values = {key: _value(key, value) for key, value in {**metadata, **descriptors}.items()}
     alignment = _alignment(values.get(_ALIGNMENT_KEY))
     head = [_MAGIC, struct.pack("<IQQ", _VERSION, len(tensors), len(values))]
     for key, value in values.items():
@@ -230,9 +467,6 @@ def plan(
     at = 0
     offsets: dict[str, int] = {}
     for tensor, kind in stored:
-        if check_name(tensor.name) in offsets:
-            msg = f"two tensors would be called {short_repr(tensor.name)} in {name!r}"
-            raise MemdescError(msg)
         offsets[tensor.name] = at
         ndims = len(tensor.shape)
         head += [

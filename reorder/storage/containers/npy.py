@@ -21,8 +21,14 @@ from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.disk import open_file
 from memdesc.errors import short_repr
 from reorder.storage.containers.descriptors import stored_desc
-from reorder.storage.containers.entry import Container, Entry, FileState, check_entries
-from reorder.storage.containers.plan import PlannedFile, Span
+from reorder.storage.containers.entry import (
+    Container,
+    Entry,
+    FileState,
+    PlannedFile,
+    Span,
+    check_entries,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.storage.containers.plan import Tensor
+    from reorder.storage.containers.entry import Tensor
 
 __all__ = [
     "Header",

@@ -27,7 +27,15 @@ from reorder.storage.containers.descriptors import (
     describe,
     stored_desc,
 )
-from reorder.storage.containers.entry import Container, FileState, check_entries, check_name
+from reorder.storage.containers.entry import (
+    Container,
+    FileState,
+    PlannedFile,
+    Span,
+    check_entries,
+    check_name,
+    check_planned,
+)
 from reorder.storage.containers.npy import (
     NpyError,
     entry_of,
@@ -35,8 +43,6 @@ from reorder.storage.containers.npy import (
     read_data,
     read_header,
 )
-from reorder.storage.containers.plan import PlannedFile, Span
-from reorder.storage.crc32 import crc32_of_file
 
 try:
     import lzma
@@ -51,9 +57,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import DataType
-    from reorder.storage.containers.entry import Entry
+    from reorder.storage.containers.entry import Entry, Tensor
     from reorder.storage.containers.npy import Header
-    from reorder.storage.containers.plan import Tensor
 
 __all__ = ["DAMAGES", "is_format", "plan", "read", "read_all"]
 
@@ -63,8 +68,10 @@ _MAX_NAME = 2**16 - 1
 _MAX_REASON = 200
 # limit of the unpacked size of an archive: a multiple of its bytes, or 1 GiB if that is more
 _MAX_RATIO, _MIN_LIMIT = 64, 2**30
-# members up to this many bytes are read into memory at once, in pieces of `_PIECE`
-_SMALL, _PIECE = 2**16, 4096
+# members up to this many bytes are unpacked into memory at once, in steps of `_STEP`
+_SMALL, _STEP = 2**16, 4096
+# bytes of which a checksum is made at a time
+_PIECE = 2**20
 # what zipfile and its decompressors raise for damaged bytes; not every Python has all of these
 DAMAGES: tuple[type[Exception], ...] = (
     *([lzma.LZMAError] if lzma else []),
@@ -230,7 +237,7 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
         return file  # type: ignore[return-value] # zipfile's readers are binary files
     # other decompressors unpack all that they are given; small members are read faster at once
     with file:
-        return BytesIO(b"".join(iter(lambda: file.read(_PIECE), b"")))
+        return BytesIO(b"".join(iter(lambda: file.read(_STEP), b"")))
 
 
 def _start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
@@ -319,6 +326,7 @@ def plan(
         If no array holds a tensor, or two tensors have one name.
     """
     del metadata  # there is no place for it
+    check_planned(name, tensors)
     pieces: list[tuple[int, bytes]] = []
     central: list[bytes] = []
     spans: dict[str, Span] = {}
@@ -326,9 +334,9 @@ def plan(
     at, listed = 0, 0
     for tensor in tensors:
         header, text = _form_of(tensor)
-        stem = check_name(tensor.name).encode()
-        if tensor.name in spans or len(stem) + len(_DESCRIPTOR) > _MAX_NAME:
-            msg = f"two tensors would be called {short_repr(tensor.name)} in {name!r}, or too long"
+        stem = tensor.name.encode()
+        if len(stem) + len(_DESCRIPTOR) > _MAX_NAME:
+            msg = f"the name {short_repr(tensor.name)} is too long for a member of {name!r}"
             raise MemdescError(msg)
         for member in (
             _Member(stem + _ENDING.encode(), header.raw, tensor.nbytes),
@@ -411,7 +419,10 @@ def _write_checksums(grown: Path, *, members: Sequence[tuple[int, int, int, int]
     """Write the checksum of each member into its two headers; reads what was written."""
     with grown.open("r+b") as file:
         for local, central, start, nbytes in members:
-            total = crc32_of_file(grown, start, nbytes)
+            file.seek(start)
+            total, left = 0, nbytes
+            while piece := file.read(min(left, _PIECE)):
+                total, left = zlib.crc32(piece, total), left - len(piece)
             for at in (local, central):
                 file.seek(at)
                 file.write(struct.pack("<L", total))

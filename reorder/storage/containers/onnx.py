@@ -3,36 +3,440 @@
 Models are read as the messages that they are, since `onnx.load` copies all of a file into memory;
 `onnx` writes them. Initializers of inner graphs (bodies of `If` and `Loop`) stay in the model; so
 do those that the model refers to, since nodes are written for the type and the shape they have.
-Source: `ExternalData.md` of onnx 1.18.
+Source: `ExternalData.md` and `onnx.proto` of onnx 1.18.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import MutableSequence
+from importlib import import_module
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.disk import open_file
+from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, short_repr
-from reorder.storage.containers.descriptors import describe, descriptors_of, stored_desc
-from reorder.storage.containers.entry import Container, Entry, FileState, check_entries, check_name
-from reorder.storage.containers.onnx_graph import empty_model, model_of, serialized
-from reorder.storage.containers.onnx_model import NUMBERS, entry_of, nbytes_of, read_model
-from reorder.storage.containers.plan import PlannedFile, Span
+from reorder.storage.containers.descriptors import (
+    PREFIX,
+    checked_shape,
+    described,
+    descriptors_of,
+    stored_desc,
+)
+from reorder.storage.containers.entry import (
+    Container,
+    Entry,
+    FileState,
+    PlannedFile,
+    Span,
+    check_entries,
+    check_name,
+    check_planned,
+    safe_path,
+)
+from reorder.storage.containers.protobuf import Part, field_bytes, fields, message_field, varints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
+    from typing import BinaryIO
 
-    from reorder.storage.containers.onnx_model import Model
-    from reorder.storage.containers.plan import Tensor
+    from reorder.storage.containers.entry import Tensor
+    from reorder.storage.containers.protobuf import Part
 
-__all__ = ["is_format", "plan", "read"]
+__all__ = ["NUMBERS", "is_format", "plan", "read"]
+
+# numbers of fields: of ModelProto, GraphProto, TensorProto, StringStringEntryProto
+GRAPH, _METADATA = 7, 14
+_NODE, INITIALIZER = 1, 5
+_DIMS, _TYPE, _NAME, _RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
+_KEY, _VALUE = 1, 2
+# fields of typed values that lie as raw bytes do, by the type: floats and doubles
+_TYPED = {1: 4, 11: 10}
+_DATA = {_RAW, *_TYPED.values()}
+_IS_EXTERNAL = 1
+# TensorProto.DataType, and the data types here
+_TYPES = {
+    1: "f32",
+    2: "u8",
+    3: "s8",
+    4: "u16",
+    5: "s16",
+    6: "s32",
+    7: "s64",
+    9: "boolean",
+    10: "f16",
+    11: "f64",
+    12: "u32",
+    13: "u64",
+    16: "bf16",
+    17: "f8_e4m3",
+    18: "f8_e4m3fnuz",
+    19: "f8_e5m2",
+    20: "f8_e5m2fnuz",
+    21: "u4",
+    22: "s4",
+    23: "f4_e2m1",
+    24: "e8m0",
+}
+# the others that are numbers, by ONNX's names, and their bits
+_OTHERS = {14: ("complex64", 64), 15: ("complex128", 128), 25: ("uint2", 2), 26: ("int2", 2)}
+_NAMES = _TYPES | {number: name for number, (name, _) in _OTHERS.items()}
+NUMBERS = {name: number for number, name in _NAMES.items()}
+_BITS = {name: DATA_TYPES[name].bits for name in _TYPES.values()} | dict(_OTHERS.values())
+_BYTE_BITS = 8
+# digits of an offset
+_MAX_DIGITS = 19
+# what is read of external data
+_EXTERNAL_KEYS = {"location", "offset", "length"}
+# bytes of a name, of a location, and of a descriptor
+_MAX_TEXT = 2**20
+
+
+class Initializer(NamedTuple):
+    """What the fields of a TensorProto say."""
+
+    name: str
+    kind: int
+    dims: tuple[int, ...]
+    # the fields that may hold the elements as bytes, by number
+    data: dict[int, Part]
+    external: dict[str, str]
+    is_external: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, packed."""
+        return nbytes_of(self.dtype, self.dims)
+
+    @property
+    def dtype(self) -> str:
+        """Name of the data type."""
+        return _NAMES[self.kind]
+
+    @property
+    def part(self) -> Part | None:
+        """The field whose content is the elements as they lie in memory."""
+        number = _RAW if _RAW in self.data else _TYPED.get(self.kind, _RAW)
+        return self.data.get(number)
+
+    @property
+    def is_bytes(self) -> bool:
+        """Whether the elements lie somewhere as bytes; else they are numbers of variable length."""
+        is_known = self.kind in _NAMES
+        return is_known and (self.is_external or self.part is not None or not self.nbytes)
+
+
+def nbytes_of(dtype: str, dims: tuple[int, ...]) -> int:
+    """Return how many bytes the elements of a tensor take, packed."""
+    return -(-_BITS[dtype] * prod(dims) // _BYTE_BITS)
+
+
+class Model(NamedTuple):
+    """What a model says beside its nodes."""
+
+    # descriptors by the names of initializers, and the other properties
+    texts: dict[str, str]
+    metadata: dict[str, str]
+    initializers: list[Initializer]
+    # whether its graph has nodes, which use the initializers
+    has_nodes: bool
+
+
+def read_model(file: BinaryIO, nbytes: int) -> Model:
+    """Read a model of some bytes.
+
+    Raises
+    ------
+    MemdescError
+        If it is damaged.
+    """
+    texts: dict[str, str] = {}
+    metadata: dict[str, str] = {}
+    found = []
+    has_graph = has_nodes = False
+    for part in fields(file, 0, nbytes):
+        if part.number == _METADATA:
+            key, text = _entry_of_map(file, part)
+            held = texts if key.startswith(PREFIX) else metadata
+            held[key.removeprefix(PREFIX)] = text
+        elif part.number == GRAPH:
+            has_graph = True
+            for inner in fields(file, part.content, part.end):
+                has_nodes |= inner.number == _NODE
+                if inner.number == INITIALIZER:
+                    found.append(read_initializer(file, inner))
+    if not has_graph:
+        msg = "it has no graph"
+        raise MemdescError(msg)
+    return Model(texts, metadata, found, has_nodes)
+
+
+def _entry_of_map(file: BinaryIO, part: Part) -> tuple[str, str]:
+    held = {_KEY: "", _VALUE: ""}
+    for inner in fields(file, part.content, part.end):
+        if inner.number in held:
+            held[inner.number] = _text(file, inner)
+    return held[_KEY], held[_VALUE]
+
+
+def _text(file: BinaryIO, part: Part) -> str:
+    try:
+        return field_bytes(file, part, _MAX_TEXT).decode()
+    except UnicodeDecodeError:
+        msg = f"a string at byte {part.start} is not UTF-8"
+        raise MemdescError(msg) from None
+
+
+def read_initializer(file: BinaryIO, part: Part) -> Initializer:
+    """Return what the fields of an initializer say; raises as `read_model`."""
+    name, kind, location = "", 0, 0
+    dims: list[int] = []
+    data: dict[int, Part] = {}
+    external: dict[str, str] = {}
+    for inner in fields(file, part.content, part.end):
+        if inner.number == _DIMS:
+            for size in varints(file, inner):
+                dims.append(size)
+                checked_shape(dims)  # of a damaged model there may be any number
+        elif inner.number == _TYPE:
+            kind = inner.value
+        elif inner.number == _NAME:
+            name = _text(file, inner)
+        elif inner.number == _EXTERNAL:
+            key, value = _entry_of_map(file, inner)
+            external |= {key: value} if key in _EXTERNAL_KEYS else {}
+        elif inner.number == _LOCATION:
+            location = inner.value
+        elif inner.number in _DATA:
+            data[inner.number] = inner
+    return Initializer(
+        check_name(name), kind, checked_shape(dims), data, external, location == _IS_EXTERNAL
+    )
+
+
+def entry_of(
+    found: Initializer, path: Path, state: FileState, files: dict[Path, FileState]
+) -> Entry:
+    """Return where the elements of an initializer lie.
+
+    Parameters
+    ----------
+    found : Initializer
+        One whose elements lie as bytes.
+    path : Path
+        The model.
+    state : FileState
+        Of the model.
+    files : dict of Path to FileState
+        Files of external data; those that are new are added.
+
+    Raises
+    ------
+    MemdescError
+        If there are more or fewer bytes than the type and the dims mean, or they lie in a file
+        that is missing or elsewhere.
+    """
+    file, offset, nbytes, part = path, 0, found.nbytes, found.part
+    length = part.nbytes if part is not None else 0
+    if found.is_external:
+        offset, length = (
+            _integer(found, key, default) for key, default in (("offset", 0), ("length", nbytes))
+        )
+        file = safe_path(path.parent, found.external.get("location"), "external data")
+        if file not in files:
+            with open_file(file) as opened:
+                files[file] = FileState.of(opened.fileno())
+        state = files[file]
+    elif part is not None:
+        offset = part.content
+    if length != nbytes:
+        msg = (
+            f"initializer {short_repr(found.name)}: {found.dtype} of shape "
+            f"{short_repr(found.dims)} takes {nbytes} bytes, but {length} are stored"
+        )
+        raise MemdescError(msg)
+    return Entry(found.name, found.dtype, found.dims, file, offset, nbytes, state)
+
+
+def _integer(found: Initializer, key: str, default: int) -> int:
+    text = found.external.get(key, str(default))
+    if text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS:
+        return int(text)
+    msg = f"initializer {short_repr(found.name)}: {key} is not a number, but {short_repr(text)}"
+    raise MemdescError(msg)
+
+
+# bytes of a model without its initializers: the most that protobuf has
+_MAX_MODEL = 2**31 - 1
+_IR_VERSION, _OPSET = 10, 21
+# names in one message
+_SHOWN = 3
+
+
+def _package(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ImportError:
+        msg = "writing ONNX needs the package onnx: pip install 'memdesc[onnx]'"
+        raise MemdescError(msg) from None
+
+
+def empty_model() -> Any:
+    """Return a model of no nodes.
+
+    Raises
+    ------
+    MemdescError
+        If `onnx` is not installed.
+    """
+    model = _package("onnx").ModelProto()
+    model.ir_version = _IR_VERSION
+    model.graph.name = "initializers"
+    model.opset_import.add(domain="", version=_OPSET)
+    return model
+
+
+def model_of(source: Path, name: str, tensors: Sequence[Tensor]) -> Any:
+    """Return a model without the initializers that `read` lists, and without its metadata.
+
+    Raises
+    ------
+    MemdescError
+        If it refers to one that is not copied as it is: nodes would compute something else.
+    """
+    model = _package("onnx").ModelProto()
+    with open_file(source) as file:
+        nbytes = FileState.of(file.fileno()).nbytes
+        held = {each.name: each for each in read_model(file, nbytes).initializers if each.is_bytes}
+        text = _without_initializers(file, nbytes)
+    try:
+        model.ParseFromString(text)
+    except _package("google.protobuf.message").DecodeError as error:
+        msg = f"{str(source)!r} is not an ONNX model, or a damaged one: {error}"
+        raise MemdescError(msg) from None
+    del model.metadata_props[:]
+    _embed_external(model, source)
+    kept = {each.name for each in tensors if _is_kept(each, held)}
+    changed = sorted(((held.keys() | {each.name for each in tensors}) - kept) & _strings(model))
+    if changed:
+        shown = ", ".join(map(short_repr, changed[:_SHOWN]))
+        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        other = f"{name.removesuffix('.onnx')}.safetensors"
+        msg = (
+            f"{name!r} would not load, or would compute something else: the model refers to "
+            f"tensors that would change, {shown}{more}; keep their names, types, layouts and "
+            f"values, or write {other!r}"
+        )
+        raise MemdescError(msg)
+    return model
+
+
+def _is_kept(tensor: Tensor, held: Mapping[str, Initializer]) -> bool:
+    """Whether a tensor is an initializer of the model as it was."""
+    old = held.get(tensor.name)
+    same = old is not None and (tensor.dtype, tensor.shape) == (old.dtype, old.dims)
+    return same and tensor.origin == tensor.name
+
+
+def _messages(model: Any) -> Iterator[Any]:
+    """Return a message of protobuf and all messages in it."""
+    found = [model]
+    while found:
+        message = found.pop()
+        yield message
+        for field, values in _held(message):
+            found += values if field.cpp_type == field.CPPTYPE_MESSAGE else ()
+
+
+def _held(message: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
+    for field, value in message.ListFields():
+        yield field, value if isinstance(value, MutableSequence) else [value]
+
+
+def _strings(model: Any) -> set[str]:
+    """Return all strings of a model: every name of a tensor is among them."""
+    return {
+        each
+        for message in _messages(model)
+        for field, values in _held(message)
+        if field.cpp_type == field.CPPTYPE_STRING
+        for each in values
+        if isinstance(each, str)
+    }
+
+
+def _embed_external(model: Any, source: Path) -> None:
+    """Embed the tensors of inner graphs and attributes whose elements lie in other files.
+
+    Raises
+    ------
+    MemdescError
+        If such a file is missing, too short, or outside of the folder; or they exceed a model.
+    """
+    files: dict[Path, FileState] = {}
+    left = _MAX_MODEL
+    for tensor in _messages(model):
+        if tensor.DESCRIPTOR.name != "TensorProto" or tensor.data_location != _IS_EXTERNAL:
+            continue
+        name = tensor.name or "of an attribute"
+        pairs = {each.key: each.value for each in tensor.external_data}
+        held = Initializer(name, tensor.data_type, tuple(tensor.dims), {}, pairs, is_external=True)
+        if not held.is_bytes:
+            msg = (
+                f"tensor {short_repr(name)} has type {held.kind}, which cannot lie in another file"
+            )
+            raise MemdescError(msg)
+        entry = entry_of(held, source, FileState(0, 0), files)
+        check_entries([entry])
+        left -= entry.nbytes
+        if left < 0:
+            msg = f"the tensors of its inner graphs exceed the {_MAX_MODEL} bytes of a model"
+            raise MemdescError(msg)
+        tensor.raw_data = entry.read().tobytes()
+        tensor.ClearField("external_data")
+        tensor.ClearField("data_location")
+
+
+def serialized(model: Any) -> bytes:
+    """Return the bytes of a model.
+
+    Raises
+    ------
+    MemdescError
+        If they exceed what protobuf holds.
+    """
+    try:
+        return bytes(model.SerializeToString())
+    except (ValueError, _package("google.protobuf.message").EncodeError) as error:
+        msg = f"the model without its large tensors is too large for protobuf: {error}"
+        raise MemdescError(msg) from None
+
+
+def _without_initializers(file: BinaryIO, nbytes: int) -> bytes:
+    """Return a model without those initializers of its graph whose elements lie as bytes."""
+    model = bytearray()
+    for part in fields(file, 0, nbytes):
+        if part.number != GRAPH:
+            model += _whole(file, part)
+            continue
+        graph = bytearray()
+        for inner in fields(file, part.content, part.end):
+            if inner.number != INITIALIZER or not read_initializer(file, inner).is_bytes:
+                graph += _whole(file, inner)
+        model += message_field(GRAPH, graph)
+    return bytes(model)
+
+
+def _whole(file: BinaryIO, part: Part) -> bytes:
+    return field_bytes(file, part._replace(content=part.start), _MAX_MODEL)
+
 
 # Tensors of fewer bytes stay in the model, as `onnx.save` leaves them; others lie in the file of
 # external data, where they start at a multiple of this.
 _SMALL, _ALIGNMENT = 1024, 4096
-_IS_EXTERNAL = 1
 # where the graph of a model that is written comes from; a key of metadata
 _MODEL = "onnx.model"
 
@@ -58,12 +462,9 @@ def read(path: Path) -> Container:
         try:
             model = read_model(file, state.nbytes)
             files: dict[Path, FileState] = {}
-            entries = [
-                describe(entry_of(each, path, state, files), model.texts.get(each.name))
-                for each in model.initializers
-                if each.is_bytes
-            ]
-            _check_names(model, entries)
+            found = [each for each in model.initializers if each.is_bytes]
+            entries = described([entry_of(each, path, state, files) for each in found], model.texts)
+            _check_names(model)
         except MemdescError as error:
             msg = f"{str(path)!r} is not an ONNX model, or a damaged one: {error}"
             raise MemdescError(msg) from None
@@ -75,14 +476,11 @@ def read(path: Path) -> Container:
     return Container("onnx", named, metadata, (path, *files), left_out, model.has_nodes)
 
 
-def _check_names(model: Model, entries: Sequence[Entry]) -> None:
+def _check_names(model: Model) -> None:
     names = Counter(each.name for each in model.initializers)
     double, count = names.most_common(1)[0] if names else ("", 0)
     if count > 1:
         msg = f"{count} initializers are called {short_repr(double)}"
-        raise MemdescError(msg)
-    if unknown := model.texts.keys() - {entry.name for entry in entries}:
-        msg = f"a descriptor of {short_repr(min(unknown))}, which it does not have"
         raise MemdescError(msg)
 
 
@@ -101,14 +499,12 @@ def plan(
     """
     for tensor in tensors:
         _check(tensor)
-    if len({check_name(tensor.name) for tensor in tensors}) < len(tensors):
-        msg = f"two tensors of {name!r} would have one name"
-        raise MemdescError(msg)
+    check_planned(name, tensors)
     source = metadata.get(_MODEL)
     model = empty_model() if source is None else model_of(source, name, tensors)
-    described = descriptors_of((each, stored_desc(each.dtype, each.shape)[0]) for each in tensors)
+    descriptors = descriptors_of((each, stored_desc(each.dtype, each.shape)[0]) for each in tensors)
     strings = {key: text for key, text in metadata.items() if isinstance(text, str)}
-    for key, text in {**strings, **described}.items():
+    for key, text in {**strings, **descriptors}.items():
         model.metadata_props.add(key=key, value=text)
     spans, at = {}, 0
     for tensor in tensors:

@@ -17,19 +17,26 @@ from memdesc.disk import open_file
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers.descriptors import (
     checked_shape,
-    describe,
+    described,
     descriptors_of,
     split_metadata,
     stored_desc,
 )
-from reorder.storage.containers.entry import Container, Entry, FileState, check_entries, check_name
-from reorder.storage.containers.plan import PlannedFile, Span
+from reorder.storage.containers.entry import (
+    Container,
+    Entry,
+    FileState,
+    PlannedFile,
+    Span,
+    check_entries,
+    check_planned,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from reorder.storage.containers.plan import Tensor
+    from reorder.storage.containers.entry import Tensor
 
 __all__ = ["is_format", "plan", "read"]
 
@@ -108,16 +115,13 @@ def read(path: Path) -> Container:
         header, metadata = _parse(text)
         texts, metadata = split_metadata(metadata)
         start = _LENGTH + length
-        entries = [
-            _entry(name, fields, (path, start, state), texts) for name, fields in header.items()
-        ]
+        entries = described(
+            [_entry(name, fields, (path, start, state)) for name, fields in header.items()], texts
+        )
     except MemdescError as error:
         msg = f"{str(path)!r}: {error}"
         raise MemdescError(msg) from None
     found = check_entries(entries)
-    if unknown := texts.keys() - found.keys():
-        msg = f"{str(path)!r}: a descriptor of {short_repr(min(unknown))}, which it does not have"
-        raise MemdescError(msg)
     if start + sum(entry.nbytes for entry in entries) != state.nbytes:
         msg = (
             f"{str(path)!r}: its tensors have {sum(entry.nbytes for entry in entries)} bytes, but "
@@ -193,9 +197,7 @@ def _parse(text: bytes) -> tuple[dict[str, Any], dict[str, str]]:
     return tensors, metadata
 
 
-def _entry(
-    name: str, fields: Any, where: tuple[Path, int, FileState], texts: Mapping[str, str]
-) -> Entry:
+def _entry(name: str, fields: Any, where: tuple[Path, int, FileState]) -> Entry:
     path, start, state = where
     if not isinstance(fields, dict) or fields.keys() != _ENTRY_KEYS:
         msg = f"tensor {short_repr(name)} has other keys than {', '.join(sorted(_ENTRY_KEYS))}"
@@ -225,8 +227,7 @@ def _entry(
             f"{short_repr(bits * prod(shape))} bits, but its data_offsets hold {nbytes} bytes"
         )
         raise MemdescError(msg)
-    entry = Entry(name, dtype or kind, shape, path, start + offsets[0], nbytes, state)
-    return describe(entry, texts.get(name))
+    return Entry(name, dtype or kind, shape, path, start + offsets[0], nbytes, state)
 
 
 def plan(
@@ -239,8 +240,9 @@ def plan(
     MemdescError
         If the format has no such type, or two tensors have one name.
     """
-    described = descriptors_of((each, stored_desc(each.dtype, each.shape)[0]) for each in tensors)
-    texts = {**metadata, **described}
+    check_planned(name, tensors)
+    descriptors = descriptors_of((each, stored_desc(each.dtype, each.shape)[0]) for each in tensors)
+    texts = {**metadata, **descriptors}
     if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
         msg = f"metadata {short_repr(wrong[0])} of {name!r} is not a string"
         raise MemdescError(msg)
@@ -250,9 +252,6 @@ def plan(
         kind = _NAMES.get(tensor.dtype, tensor.dtype)
         if tensor.name == _METADATA:
             msg = f"a tensor of safetensors cannot be called {_METADATA!r}; give another name"
-            raise MemdescError(msg)
-        if check_name(tensor.name) in header:
-            msg = f"two tensors would be called {short_repr(tensor.name)} in {name!r}"
             raise MemdescError(msg)
         header[tensor.name] = {
             "dtype": kind,

@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any
 from memdesc.disk import open_file, read_if_exists
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers import safetensors
-from reorder.storage.containers.entry import Container
-from reorder.storage.containers.paths import safe_path
-from reorder.storage.containers.plan import PlannedFile
+from reorder.storage.containers.entry import Container, PlannedFile, safe_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Entry
-    from reorder.storage.containers.plan import Tensor
+    from reorder.storage.containers.entry import Entry, Tensor
 
 __all__ = [
     "INDEX_ENDING",

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Container
-    from reorder.storage.containers.plan import PlannedFile, Tensor
+    from reorder.storage.containers.entry import Container, PlannedFile, Tensor
 
 __all__ = ["FORMATS", "format_of", "plan_file", "plan_replacement", "read_container"]
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from reorder.storage.containers.plan import PlannedFile, Span
+    from reorder.storage.containers.entry import PlannedFile, Span
 
 __all__ = ["Writer", "check_target", "partial_folder"]
 

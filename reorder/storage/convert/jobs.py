@@ -22,7 +22,7 @@ from memdesc.tags import LETTERS
 from reorder.plan.plan import plan_reorder
 from reorder.records.repack import defaults
 from reorder.storage.containers.descriptors import stored_desc
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.convert.rules import WHOLE, is_record
 from reorder.storage.siblings import ORDER, tensors_of
 from reorder.storage.stored import IN_SHAPE, stored_layout, stored_record, written_tensors

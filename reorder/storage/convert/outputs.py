@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError
 from memdesc.disk import open_file, reason_of
 from memdesc.errors import short_repr
-from reorder.storage.containers.entry import FileState
-from reorder.storage.containers.paths import safe_path
-from reorder.storage.containers.plan import PlannedFile, Span
+from reorder.storage.containers.entry import FileState, PlannedFile, Span, safe_path
 from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
 from reorder.storage.convert.config import moved_config, undeclared

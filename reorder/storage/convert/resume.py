@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from reorder.storage.containers.plan import Tensor
+    from reorder.storage.containers.entry import Tensor
     from reorder.storage.convert.conversion import Conversion, ConvertOptions
     from reorder.storage.convert.outputs import Output
 

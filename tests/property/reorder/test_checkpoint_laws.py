@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc, to_json
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer

@@ -9,7 +9,7 @@ import pytest
 import reorder
 from memdesc import memory_desc, record_desc
 from reorder.cli import main
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer

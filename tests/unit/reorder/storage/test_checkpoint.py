@@ -9,7 +9,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 

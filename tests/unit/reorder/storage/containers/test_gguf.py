@@ -9,9 +9,8 @@ import pytest
 
 import reorder
 from memdesc import DATA_TYPES, MemdescError, RecordDesc, known_records, memory_desc, record_desc
-from reorder.storage.containers.gguf import plan, read
-from reorder.storage.containers.gguf_types import SCALARS, TYPES, GgufValue
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
+from reorder.storage.containers.gguf import SCALARS, TYPES, GgufValue, plan, read
 from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer
 

@@ -12,9 +12,8 @@ import pytest
 import reorder
 from memdesc import MemdescError
 from reorder.cli import main
-from reorder.storage.containers.gguf import plan, read
-from reorder.storage.containers.gguf_types import TYPES, type_name, type_number
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
+from reorder.storage.containers.gguf import TYPES, plan, read, type_name, type_number
 from reorder.storage.convert.conversion import Conversion, ConvertOptions, plan_conversion
 
 if TYPE_CHECKING:

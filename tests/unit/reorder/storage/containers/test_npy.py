@@ -8,7 +8,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.table import plan_file, read_container
 from reorder.storage.containers.writer import Writer
 from reorder.storage.stored import stored_layout

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from memdesc import DATA_TYPES, MemdescError, memory_desc, to_json
-from reorder.storage.containers.onnx import plan, read
-from reorder.storage.containers.onnx_model import NUMBERS
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
+from reorder.storage.containers.onnx import NUMBERS, plan, read
 from reorder.storage.containers.protobuf import message_field
 from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer
@@ -158,7 +157,7 @@ def test_what_onnx_cannot_hold_is_refused() -> None:
     wrong = [
         ([Tensor("a", "q4_0", (32,), 18)], "no type 'q4_0'"),
         ([Tensor("a", "f32", (2,), 9)], "takes 8, not 9"),
-        ([Tensor("a", "f32", (2,), 8)] * 2, "one name"),
+        ([Tensor("a", "f32", (2,), 8)] * 2, "two tensors would be called 'a'"),
     ]
     for tensors, reason in wrong:
         with pytest.raises(MemdescError, match=reason):

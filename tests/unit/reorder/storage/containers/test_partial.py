@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.partial import (
     InUseError,
     Partial,
@@ -23,7 +24,6 @@ from reorder.storage.containers.partial import (
     reserve,
     try_lock,
 )
-from reorder.storage.containers.plan import Tensor
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 

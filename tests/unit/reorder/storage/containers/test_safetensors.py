@@ -8,7 +8,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.safetensors import plan, read
 from reorder.storage.containers.writer import Writer
 

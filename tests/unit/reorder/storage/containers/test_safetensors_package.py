@@ -9,7 +9,7 @@ import pytest
 
 import reorder
 from memdesc import memory_desc
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.safetensors import plan
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.writer import Writer

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import format_of, plan_file, read_container
 from reorder.storage.containers.writer import Writer

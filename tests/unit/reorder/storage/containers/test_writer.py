@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
+from reorder.storage.containers.entry import PlannedFile, Span, Tensor
 from reorder.storage.containers.partial import Partial
-from reorder.storage.containers.plan import PlannedFile, Span, Tensor
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file, read_container
 from reorder.storage.containers.writer import Writer, check_target, partial_folder

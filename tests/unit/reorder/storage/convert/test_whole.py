@@ -10,7 +10,7 @@ import pytest
 
 import reorder
 from memdesc import DATA_TYPES, MemdescError, record_desc
-from reorder.storage.containers.plan import Tensor
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.table import plan_file, read_container
 from reorder.storage.containers.writer import Writer
 from reorder.storage.convert.conversion import plan_conversion
