@@ -515,7 +515,7 @@ def _is_archive(path: Path) -> bool:
     if os.path.isdir(path):  # noqa: PTH112 - names of any length
         return False
     with open_file(path) as file:
-        return npz.is_format(file.read(len("PK")))
+        return FORMATS["npz"].is_start(file.read(len("PK")))
 
 
 def _items(stored: Stored) -> dict[str, Group | Entry]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = ["TYPES", "is_format", "plan", "read"]
+__all__ = ["TYPES", "plan", "read"]
 
 
 class GgufType(NamedTuple):
@@ -290,11 +290,6 @@ _MAX_NDIMS = 4
 _WAY = "its bytes can be read and copied into another GGUF, but not decoded"
 # words that have no type of GGUF, by their bits
 _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
-
-
-def is_format(start: bytes) -> bool:
-    """Whether the first bytes of a file are those of this format."""
-    return start.startswith(_MAGIC)
 
 
 def read(path: Path) -> Container:

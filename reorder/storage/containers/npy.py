@@ -44,7 +44,6 @@ __all__ = [
     "NpyError",
     "entry_of",
     "header_of",
-    "is_format",
     "plan",
     "read",
     "read_data",
@@ -260,11 +259,6 @@ def _check_end(header: Header, nbytes: int) -> None:
             "further arrays, read them with numpy.load, and save each into a file"
         )
         raise NpyError(msg)
-
-
-def is_format(start: bytes) -> bool:
-    """Whether the first bytes of a file are those of this format."""
-    return start.startswith(_MAGIC)
 
 
 def read(path: Path) -> Container:

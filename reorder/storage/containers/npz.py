@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry, Tensor
     from reorder.storage.containers.npy import Header
 
-__all__ = ["DAMAGES", "is_format", "plan", "read", "read_all"]
+__all__ = ["DAMAGES", "plan", "read", "read_all"]
 
 _ENDING, _DESCRIPTOR = ".npy", ".npy.json"
 # the longest name of a member, in bytes
@@ -94,11 +94,6 @@ _SIZES = 1
 _PADDING, _ALIGNMENT = 0xD935, 64
 # where the checksum is in the two headers of a member
 _LOCAL_CRC, _CENTRAL_CRC = 14, 16
-
-
-def is_format(start: bytes) -> bool:
-    """Whether the first bytes of a file are those of this format."""
-    return start.startswith(b"PK")
 
 
 def read(path: Path) -> Container:

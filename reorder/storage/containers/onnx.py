@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Tensor
     from reorder.storage.containers.protobuf import Part
 
-__all__ = ["NUMBERS", "is_format", "plan", "read"]
+__all__ = ["NUMBERS", "plan", "read"]
 
 # numbers of fields: of ModelProto, GraphProto, TensorProto, StringStringEntryProto
 GRAPH, _METADATA = 7, 14
@@ -439,12 +439,6 @@ def _whole(file: BinaryIO, part: Part) -> bytes:
 _SMALL, _ALIGNMENT = 1024, 4096
 # where the graph of a model that is written comes from; a key of metadata
 _MODEL = "onnx.model"
-
-
-def is_format(start: bytes) -> bool:
-    """Whether the first bytes of a file are those of this format, which has no mark: never."""
-    del start
-    return False
 
 
 def read(path: Path) -> Container:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = ["is_format", "plan", "read"]
+__all__ = ["plan", "read"]
 
 _LENGTH = 8
 # the limit of the package
@@ -84,13 +84,6 @@ _OPEN, _OPEN_OR_NULL = (
 _NEXT, _END = re.compile(_WHITE + b"([,}])"), re.compile(_WHITE + b"()$")
 # bytes of a header in one message
 _SHOWN = 40
-
-
-def is_format(start: bytes) -> bool:
-    """Whether the first bytes of a file are those of this format."""
-    # marks of other formats are lengths beyond the limit
-    length = int.from_bytes(start[:_LENGTH], "little")
-    return length <= _MAX_HEADER and start[_LENGTH : _LENGTH + 1] == b"{"
 
 
 def read(path: Path) -> Container:

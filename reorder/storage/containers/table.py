@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -25,7 +26,6 @@ _START = 64
 class _Module(Protocol):
     """What the module of a format has."""
 
-    def is_format(self, start: bytes) -> bool: ...
     def read(self, path: Path) -> Container: ...
     def plan(
         self, name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
@@ -37,6 +37,8 @@ class Format(NamedTuple):
 
     name: str
     ending: str
+    # a pattern of the first bytes of its files; None if they have no mark
+    start: bytes | None
     # whether files have a place for what belongs to no tensor
     has_metadata: bool = True
     # whether it stores the names of tensors
@@ -45,6 +47,10 @@ class Format(NamedTuple):
     has_scalars: bool = True
     # whether every reader sees in which order the axes of a permuted tensor lie
     shows_order: bool = False
+
+    def is_start(self, data: bytes) -> bool:
+        """Whether the first bytes of a file are those of this format."""
+        return self.start is not None and re.match(self.start, data, re.DOTALL) is not None
 
     @property
     def module(self) -> _Module:
@@ -57,11 +63,12 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     row.name: row
     for row in (
-        Format("safetensors", ".safetensors"),
-        Format("gguf", ".gguf", has_scalars=False),
-        Format("npy", ".npy", has_metadata=False, has_names=False, shows_order=True),
-        Format("npz", ".npz", has_metadata=False),
-        Format("onnx", ".onnx"),
+        # the length of the header, about 100 MB at most, and its brace: no other mark is one
+        Format("safetensors", ".safetensors", rb".{3}[\0-\5]\0{4}\{"),
+        Format("gguf", ".gguf", b"GGUF", has_scalars=False),
+        Format("npy", ".npy", b"\x93NUMPY", has_metadata=False, has_names=False, shows_order=True),
+        Format("npz", ".npz", b"PK", has_metadata=False),
+        Format("onnx", ".onnx", None),
     )
 }
 
@@ -99,7 +106,7 @@ def read_container(path: str | os.PathLike[str]) -> Container:
     with open_file(given) as file:
         start = file.read(_START)
     for row in FORMATS.values():
-        if row.module.is_format(start):
+        if row.is_start(start):
             return row.module.read(given)
     # the format says what is wrong
     return format_of(given).module.read(given)
