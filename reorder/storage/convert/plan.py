@@ -117,16 +117,19 @@ def plan_jobs(
     whole = [each for each in weights if entries.keys() >= {*each.names}]
     chosen, groups = _assign(entries, whole, rules)
     jobs: list[Job] = []
-    done: set[str] = set()
+    moves = {found.codes.name: (found, rule) for found, rule in groups.values()}
+    records = {
+        name: record_job(_named_group(found, rule, said), rule, format_name)
+        for name, (found, rule) in moves.items()
+    }
+    done = {each.name for job in records.values() for each in (*job.sources.values(), *job.dropped)}
     for name, entry in entries.items():
-        if name in done:
-            continue
         rule = chosen.get(name)
-        if name in groups:
-            found, rule = groups[name]
-            job = record_job(_named_group(found, rule, said), rule, format_name)
-            done |= {each.name for each in (*job.sources.values(), *job.dropped)}
-        elif rule is None:
+        if name in records:
+            job = records[name]
+        elif name in done:
+            continue
+        elif rule is None or name in groups:  # a record may leave tensors behind
             job = copy_job(entry, name, format_name)
         elif _is_single_record(rule, entry):
             found = single(siblings_of(entries, name))

@@ -236,6 +236,16 @@ def test_a_record_that_was_changed_in_part_is_none(tmp_path: Path) -> None:
     )
 
 
+def test_a_record_that_left_another_tensor_behind_is_still_one(tmp_path: Path) -> None:
+    layer = {f"fc.{name}": array for name, array in awq_layer(zeros=(7, 9)).items()}
+    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
+    write_safetensors(source, layer | {"fc.zeros": np.zeros(4, np.float16)})
+    plan_conversion(source, out, ["fc: awq -> gptq"], _PARTIAL).run()
+    back = tmp_path / "back.safetensors"
+    found = converted(out, back, "fc: gptq -> awq", settings=_PARTIAL)
+    assert np.array_equal(found["fc.qweight"], layer["fc.qweight"])
+
+
 def test_a_scale_beside_blocks_is_not_lost(tmp_path: Path) -> None:
     desc = record_desc((2, 32), "q4_0")
     tensors = [Tensor("a.weight", "q4_0", (2, 32), 36, desc), Tensor("a.scale", "f32", (1,), 4)]
