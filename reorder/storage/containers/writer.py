@@ -1,8 +1,8 @@
-"""An output that is written in any order, by several threads, and gets its name when it is whole.
+"""An output that threads write in any order, and that gets its name when it is whole.
 
-It grows in a folder beside the target, `.NAME.memdesc-partial`, so that a later process can go on
-with it: `files/` holds the files of the plan, `journal` is the caller's. A process holds the lock
-of that folder while it writes.
+It grows in a folder beside the target, `.NAME.memdesc-partial`, so that a later process can resume
+it: `files/` has the files of the plan, and `journal` is the caller's. A process locks that folder
+while it writes.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Writer", "check_target", "partial_folder"]
 
-# bytes of the longest name where the system does not say
+# bytes of the longest name, if the system does not say
 _MAX_NAME = 255
-# files that a message names
+# files listed in a message
 _SHOWN = 3
 
 
@@ -52,8 +52,8 @@ def check_target(
 ) -> None:
     """Refuse a target that exists, unless it may be replaced, or that cannot be written.
 
-    A link is replaced, not what it leads to. A folder is replaced if it holds nothing but shards
-    and what this output has as well.
+    Of a link, the link itself is replaced. A folder is replaced if it holds only shards and files
+    that this output has too.
 
     Raises
     ------
@@ -66,8 +66,8 @@ def check_target(
     _check_name(target)
     beside = () if is_folder else files[:-1]
     for path in (target, *(target.parent / file.name for file in beside)):
-        if not (is_folder and target.is_dir()):
-            check_writable(path)  # neither a file nor a folder takes the place of a pipe
+        if not target.is_dir():
+            check_writable(path)  # a pipe is not replaced
         if not os.path.lexists(path) or overwrite:
             continue
         if path != target and resume and _is_moved(target, path.name):
@@ -79,7 +79,7 @@ def check_target(
 
 
 def _check_name(target: Path) -> None:
-    """Refuse a name that leaves no room for the longer one that an output has while it grows."""
+    """Refuse a name if the longer one that the output has while it grows would be too long."""
     try:
         longest = os.pathconf(target.parent, "PC_NAME_MAX")
     except (AttributeError, OSError, ValueError):
@@ -94,13 +94,13 @@ def _check_name(target: Path) -> None:
 
 
 def _is_moved(target: Path, name: str) -> bool:
-    """Whether a file has its final name already, as the process ended before the last one had."""
+    """Whether a file already has its final name because a process ended before the last one."""
     grown = partial_folder(target) / FILES
     return grown.is_dir() and not os.path.lexists(grown / name)
 
 
 def _check_replaced(target: Path, written: set[str]) -> None:
-    """Refuse to replace a folder whose files would be lost, or what cannot be renamed."""
+    """Refuse to replace a folder whose files would be lost, or a mount point."""
     if target.is_mount():
         msg = f"{str(target)!r} is a mount point, which cannot be replaced; write elsewhere"
         raise MemdescError(msg)
@@ -127,14 +127,14 @@ class Writer:
     Parameters
     ----------
     target : Path
-        The name of the output when it is whole: a file, or a folder with all files.
+        The final name of the output: a file, or a folder for all files.
     files : sequence of PlannedFile
-        What it consists of. Of several files for a target that is not a folder, all get their names
-        beside it; the last one is the target.
+        Its files. If there are several and the target is not a folder, the last one is the target,
+        and the others get their names beside it.
     is_folder : bool
         Whether the target is a folder.
     resume : bool
-        Whether to go on with what an earlier process has written, which is removed otherwise.
+        Whether to continue what an earlier process wrote, which is removed otherwise.
     overwrite : bool
         Whether the target may exist.
 
@@ -167,7 +167,7 @@ class Writer:
             elif resume:
                 self._take_back()
             self._check_target()
-            #: whether files of an earlier process are there, of the sizes of the plan
+            #: whether an earlier process left all files, in the sizes of the plan
             self.is_resumed = resume and all(self._is_there(file) for file in files)
             if self.is_resumed:
                 for name in self.open.names() - {*self._files}:
@@ -197,7 +197,7 @@ class Writer:
 
     @property
     def open(self) -> Partial:
-        """The folder that it grows in, while this writes.
+        """The folder in which it grows.
 
         Raises
         ------
@@ -209,24 +209,20 @@ class Writer:
             raise MemdescError(msg)
         return self._partial
 
-    def _final(self, file: str) -> Path:
-        """Return the final path of a file of the plan."""
-        return (self.target if self._is_folder else self.target.parent) / file
-
     def where(self, name: str) -> tuple[Path, Span]:
         """Return the file that a tensor grows in, and its bytes there."""
         file, span = self._spans[name]
         return partial_folder(self.target) / FILES / file, span
 
     def write(self, name: str, offset: int, data: Any) -> None:
-        """Write bytes of a tensor; threads may do so at the same time, in any order.
+        """Write bytes of a tensor; threads may call this at the same time, in any order.
 
         Parameters
         ----------
         name : str
             The tensor.
         offset : int
-            Its first byte to be written.
+            Where in the tensor to write.
         data : ndarray or buffer
             C-contiguous.
 
@@ -257,20 +253,20 @@ class Writer:
             self.open.sync(f"{FILES}/{file}")
 
     def finish(self, complete: Callable[[Path], None] | None = None) -> None:
-        """Wait until all is on disk, and give the output its name.
+        """Wait until everything is on disk, then give the output its name.
 
-        Of several files for a target that is not a folder, the target gets its name last: one
-        rename makes the new output the one that is there.
+        If a target that is not a folder has several files, it gets its name last, so that one
+        rename switches to the new output.
 
         Parameters
         ----------
         complete : callable, optional
-            Called with the folder of the complete files, before they get their names.
+            Called with the folder of the complete files before they get their names.
 
         Raises
         ------
         MemdescError
-            If that fails, or there is a target now; the output has not got its name then.
+            If that fails, or the target exists by now; the output then has no name yet.
         """
         grown = partial_folder(self.target) / FILES
         files = tuple(self._files.values())
@@ -288,17 +284,18 @@ class Writer:
                 self._publish_folder()
             else:
                 for name in self._files:
-                    os.replace(f"{FILES}/{name}", self._final(name), src_dir_fd=self.open.handle)
+                    final = self.target.parent / name
+                    os.replace(f"{FILES}/{name}", final, src_dir_fd=self.open.handle)
             _sync_folder(self.target.parent)
         except OSError as error:
             raise cannot(self.target, error) from None
         self.discard()
 
     def _publish_folder(self) -> None:
-        """Give a folder its name; the one that has it becomes `old`.
+        """Give a folder its name; the folder that had it becomes `old`.
 
-        Where the system cannot exchange two names, nothing has the name for a moment, and the next
-        process gives it back.
+        If the system cannot exchange two names, the name is free for a moment; should the process
+        end then, the next one gives it back.
         """
         handle = self.open.handle
         if not os.path.lexists(self.target):
@@ -316,7 +313,7 @@ class Writer:
             raise
 
     def discard(self) -> None:
-        """Remove what has been written without a name."""
+        """Remove what has been written."""
         if self._partial is not None and self._partial.is_ours:
             self._partial.discard()
         self.close()
@@ -328,7 +325,7 @@ class Writer:
             self._partial = None
 
     def _check_target(self) -> None:
-        """Check the target under the lock: others may have made it since the caller looked."""
+        """Check the target under the lock: another process may have made it in the meantime."""
         check_target(
             self.target,
             tuple(self._files.values()),
@@ -337,14 +334,14 @@ class Writer:
         )
 
     def _restore_old(self) -> None:
-        """Give a folder its name back that a process was about to replace when it ended."""
+        """Give a folder its name back if a process ended while it was replacing it."""
         if OLD in self.open.listed() and not os.path.lexists(self.target):
             os.rename(OLD, self.target, src_dir_fd=self.open.handle)
 
     def _take_back(self) -> None:
-        """Take files back that have their final names while the target has not."""
+        """Take back files that already have their final names, if the target has not."""
         for name in [*self._files][:-1]:
-            final = self._final(name)
+            final = self.target.parent / name
             if _is_moved(self.target, name) and final.is_file():
                 os.rename(final, f"{FILES}/{name}", dst_dir_fd=self.open.handle)
 
@@ -352,7 +349,7 @@ class Writer:
         return self.open.nbytes_of(f"{FILES}/{file.name}") == file.nbytes
 
     def _create(self) -> None:
-        """Create the files with all their room; one that is missing later has its final name."""
+        """Create the files in full size; one that is missing later has its final name."""
         needed = sum(file.nbytes for file in self._files.values())
         free = shutil.disk_usage(self.open.handle).free
         if needed > free:

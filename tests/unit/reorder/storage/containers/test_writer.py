@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -109,6 +110,12 @@ def test_folders_get_their_names_whole(tmp_path: Path) -> None:
     with Writer(target, files, is_folder=True, overwrite=True) as writer:
         assert (read_container(target).entries["t0"].read() == 2).all()
         writer.discard()
+    # or after them, before it had removed the old folder
+    shutil.copytree(target, grown / "old")
+    with Writer(target, files, is_folder=True, overwrite=True) as writer:
+        writer.finish()
+    assert (read_container(target).entries["t0"].read() == 0).all()
+    assert _names(tmp_path) == {"model"}
 
 
 def _fill(target: Path, fill: int, *, overwrite: bool = False) -> None:
@@ -235,14 +242,15 @@ def test_names_may_have_any_character_and_almost_any_length(tmp_path: Path) -> N
         Writer(tmp_path / ("x" * (longest - 11) + _NAME[1:]), files)
 
 
-def test_a_file_beside_the_target_is_not_replaced_either(tmp_path: Path) -> None:
-    (tmp_path / "x.data").write_text("mine")
-    files = _two_files()
-    with pytest.raises(MemdescError, match=r"x\.data' exists"):
+@pytest.mark.parametrize("name", ["data", "more"])
+def test_a_file_beside_the_target_is_not_replaced_either(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("mine")
+    files = [PlannedFile(each, 10, (), {each: Span(0, 10)}) for each in ("data", "more", "x")]
+    with pytest.raises(MemdescError, match=f"{name}' exists"):
         Writer(tmp_path / "x", files)
-    assert (tmp_path / "x.data").read_text() == "mine"
+    assert (tmp_path / name).read_text() == "mine"
     # nothing is left of a writer that wrote nothing
-    assert _names(tmp_path) == {"x.data"}
+    assert _names(tmp_path) == {name}
 
 
 def test_files_beside_a_folder_are_not_its_own(tmp_path: Path) -> None:
