@@ -36,7 +36,7 @@ __all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
 
 
 class StoredTensor(Checked):
-    """A tensor in a checkpoint: what it is, and its bytes when they are asked for.
+    """A tensor in a checkpoint: what it is, and on request its bytes.
 
     Made by `Checkpoint`.
     """
@@ -59,12 +59,12 @@ class StoredTensor(Checked):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape that the file says, of the words of `dtype`; see `desc` for logical sizes."""
+        """The shape in words of `dtype`, as in the file; see `desc` for the logical sizes."""
         return self._entry.shape
 
     @property
     def dtype(self) -> str:
-        """Type of the words in the file: of a data type, a record, or what the format calls it."""
+        """Type of the words in the file: a data type, a record, or the format's own name."""
         return self._entry.dtype
 
     @property
@@ -74,14 +74,14 @@ class StoredTensor(Checked):
 
     @property
     def desc(self) -> MemoryDesc | RecordDesc:
-        """What the bytes hold: what the metadata says, else what `dtype` and `shape` say.
+        """What the bytes hold, according to the metadata, else to `dtype` and `shape`.
 
         A scalar has the dims (1,).
 
         Raises
         ------
         MemdescError
-            If there is no descriptor of such a tensor; `data` has its bytes.
+            If no descriptor describes such a tensor; `data` has its bytes.
         """
         if self._entry.desc is None:
             msg = f"tensor {short_repr(self.name)} of {self.dtype}: {self._entry.reason}"
@@ -95,7 +95,7 @@ class StoredTensor(Checked):
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The bytes as they lie in the file: read-only, mapped, of which used pages are read.
+        """The bytes as they lie in the file: read-only and mapped, so only used pages are read.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class StoredTensor(Checked):
         return self._checkpoint.map(self._entry)
 
     def memory(self) -> Memory | Record:
-        """Return the tensor as memory over the mapped bytes; of a block-quantised one, a record.
+        """Return a Memory over the mapped bytes, or a Record if the tensor is block-quantised.
 
         Bytes that are not aligned for their elements are copied.
 
@@ -120,10 +120,10 @@ class StoredTensor(Checked):
         return memory_of(self._entry, data)
 
     def numpy(self) -> NDArray[Any]:
-        """Return an array over the logical dims; the numbers that a block-quantised one stands for.
+        """Return an array over the logical dims; a block-quantised tensor is decoded.
 
-        A plain tensor is a read-only view of the file; others are copies. Codes come as they are
-        stored where other tensors scale them: see `scaled_by`.
+        A plain tensor is a read-only view of the file; others are copies. Codes that other tensors
+        scale come as they are stored: see `scaled_by`.
 
         Raises
         ------
@@ -152,8 +152,8 @@ class StoredTensor(Checked):
 class Checkpoint(Checked, Mapping[str, StoredTensor]):
     """The tensors of a checkpoint by name. Made by `open_checkpoint`.
 
-    Use it as a context, or close it; arrays that were taken from it keep their file mapped.
-    Pickled, it is its path, for processes that see the same files: they read the headers again.
+    Use it as a context manager, or close it; arrays taken from it keep their file mapped. It is
+    pickled as its path, for processes that see the same files and read the headers again.
     """
 
     def __init__(self, path: Path) -> None:
@@ -175,7 +175,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the files say beside tensors and descriptors, in the form of the format."""
+        """The metadata beside tensors and descriptors, in the form of the format."""
         return dict(self._container.metadata)
 
     @property
@@ -198,14 +198,15 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
     def record(self, prefix: str, name: str | None = None, **options: Any) -> Record:
         """Return quantised weights that are stored as several tensors.
 
-        Dims, groups and the type of scales are read from the shapes.
+        Dims, groups and the type of the scales follow from the shapes.
 
         Parameters
         ----------
         prefix : str
-            What stands before ``.qweight``, ``.scales`` and ``.qzeros``.
+            What precedes ``.qweight``, ``.scales`` and ``.qzeros``.
         name : str, optional
-            The record, such as ``awq``; by default what config.json beside the files declares.
+            The record, such as ``awq``; by default the one that was saved, or that config.json
+            beside the files declares.
         **options
             Of `record_desc`, such as ``zeros="v2"``.
 
@@ -213,7 +214,8 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         ------
         MemdescError
             If nothing declares the record; if name, config.json, stored descriptors, types and
-            shapes contradict each other; if a tensor is missing or left over, or ``g_idx`` is data.
+            shapes contradict each other; if a tensor is missing or left over; if ``g_idx`` is in
+            act-order.
 
         Examples
         --------
@@ -253,7 +255,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         return self._maps[entry.file][entry.offset : entry.offset + entry.nbytes]
 
     def close(self) -> None:
-        """Forget the mapped files; the system unmaps those of which no array is left."""
+        """Forget the mapped files; the system unmaps each when no array uses it any more."""
         self._maps = None
 
     def __enter__(self) -> Self:
@@ -274,10 +276,9 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     """Open a checkpoint: read the headers, and map tensors when they are used.
 
-    Safetensors (one file, an index of shards, or the folder of a model), GGUF, npz, npy and ONNX
-    are read, without the packages of these formats. Headers are checked before memory is taken for
-    what they claim. The files must not get shorter as long as arrays of them live, as for
-    ``load(path, mmap=True)``.
+    Reads safetensors (one file, an index of shards, or a model's folder), GGUF, npz, npy and ONNX,
+    without the packages of these formats. What headers claim is checked before memory is allocated
+    for it. The files must not shrink while arrays of them live, as for ``load(path, mmap=True)``.
 
     *Law*: the bytes of each tensor are those that the format's own package reads.
 

@@ -1,7 +1,7 @@
 """Tensors in files: `save` writes one or many with their descriptors, and `load` reads them back.
 
-A `Quantized` or a `Record` of several tensors is stored as these; the descriptor of the first one
-says what they are together.
+A `Quantized`, or a `Record` of several tensors, is stored tensor by tensor; a note with the first
+one says what they are together.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry, PlannedFile, Tensor
 
     Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
-    # tensors by name, and what reads the bytes of each
+    # tensors by name, each with a function that reads its bytes
     Stored = Mapping[str, tuple[Entry, Callable[[], NDArray[np.uint8]]]]
     Parts = list[tuple[Tensor, NDArray[np.uint8]]]
 
@@ -70,10 +70,10 @@ __all__ = [
 
 _T = TypeVar("_T", Memory, Record, Quantized)
 
-# what the tensor is called that is saved without a name
+# the name of a tensor that is saved without one
 ONLY = "tensor"
 _FORMATS = ("safetensors", "npz", "npy")
-# names and endings in one message
+# names listed in a message
 _SHOWN = 8
 
 
@@ -94,7 +94,7 @@ def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable])
     Raises
     ------
     MemdescError
-        If the file cannot hold a tensor, which names what can, or cannot be written.
+        If the file cannot hold a tensor (the message names formats that can) or be written.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable])
 
 
 def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
-    """Write the bytes of a tensor and nothing else, as a C kernel takes them.
+    """Write the bytes of a tensor and nothing else, as a C kernel expects them.
 
     `memdesc.source` writes the code that finds an element in them.
 
@@ -165,12 +165,12 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
 
 
 def saving_format(path: Path) -> str:
-    """Return the format that `save` writes under a name.
+    """Return the format that `save` writes for a name.
 
     Raises
     ------
     MemdescError
-        If its ending names none.
+        If `save` does not write files with that ending.
     """
     for name in _FORMATS:
         if path.name.endswith(FORMATS[name].ending):
@@ -200,7 +200,7 @@ def _buffer(data: NDArray[np.uint8]) -> memoryview:
 
 
 def _parts_of(name: str, value: Any) -> Parts:
-    """Return how a value of a caller is stored: the tensors, and the bytes of each."""
+    """Return how a value is stored: its tensors, and the bytes of each."""
     if isinstance(value, Quantized):
         return _parts_of_quantized(name, value)
     if isinstance(value, Record):
@@ -222,14 +222,14 @@ def _part_of(name: str, memory: Memory) -> tuple[Tensor, NDArray[np.uint8]]:
 
 
 def _whole(memory: Memory) -> NDArray[np.uint8]:
-    """Return all bytes of a descriptor, also where the buffer ends with the last element."""
+    """Return all bytes of the descriptor, even if the buffer ends with the last element."""
     missing = memory.desc.nbytes - memory.data.nbytes
     return np.concatenate([memory.data, np.zeros(missing, np.uint8)]) if missing else memory.data
 
 
 def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
     """Return how a tensor of numpy or of another library is stored: row-major."""
-    # a scalar has dims (1,) here
+    # a descriptor of a scalar has dims (1,)
     is_scalar = isinstance(array, np.ndarray | np.generic) and not array.shape
     try:
         memory: object = reorder(np.reshape(array, 1) if is_scalar else array, "plain")
@@ -305,16 +305,16 @@ def load(
     Parameters
     ----------
     path : path
-        A file of `save`, of numpy, or of any other format that `open_checkpoint` reads. Of arrays
-        without a descriptor the axes are the logical dims.
+        A file of `save`, of numpy, or of any other format that `open_checkpoint` reads. The axes
+        of an array without a descriptor are its logical dims.
     kind : type
         What it is: `Memory`, `Quantized` or `Record`.
     dtype : str, optional
-        What an array holds where its file cannot say it, such as bf16, which numpy saves as void
+        What an array holds if its file cannot say so, such as bf16, which numpy saves as void
         elements (``V2``). Nothing is converted, and a file that says another type is refused.
     mmap : bool
-        Whether to map the file instead of reading it: the memory is read-only then, and the system
-        reads what is used. The file must not get shorter as long as the memory lives.
+        Whether to map the file instead of reading it: the memory is then read-only, and the system
+        reads the pages that are used. The file must not shrink while the memory lives.
     max_nbytes : int, optional
         As for `load_all`.
 
@@ -389,14 +389,14 @@ def load_all(
     Parameters
     ----------
     path : path
-        As of `load`.
+        As for `load`.
     kind : type, optional
-        `Memory`, `Quantized` or `Record`: return those, and leave the others. By default all
-        tensors must be a Memory.
+        `Memory`, `Quantized` or `Record`: return those only. By default each tensor must be a
+        Memory.
     mmap : bool
-        As of `load`.
+        As for `load`.
     max_nbytes : int, optional
-        Bytes that all members of a `.npz` together may unpack to; more is refused before any is
+        The most bytes that all members of a `.npz` together may unpack to, checked before any is
         read. By default 64 times the size of the file, and at least 1 GiB: compressed weights are
         far below that.
 
@@ -481,9 +481,9 @@ def read_stored(
     path : Path
         A file, or whatever else `open_checkpoint` takes.
     max_nbytes, mmap
-        As of `load_all`.
+        As for `load_all`.
     name : str, optional
-        The only tensor whose bytes will be asked for.
+        The only tensor whose bytes will be needed.
 
     Raises
     ------
@@ -511,7 +511,7 @@ def _as_is(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _is_archive(path: Path) -> bool:
-    """Whether a file is a .npz, of which members may be compressed."""
+    """Whether a file is a .npz, whose members may be compressed."""
     if os.path.isdir(path):  # noqa: PTH112 - names of any length
         return False
     with open_file(path) as file:
@@ -519,7 +519,7 @@ def _is_archive(path: Path) -> bool:
 
 
 def _items(stored: Stored) -> dict[str, Group | Entry]:
-    """Return what the tensors of a file are, alone or several together, by name, in its order."""
+    """Return what a file holds, by name, in its order: single tensors, and groups of them."""
     entries = {name: entry for name, (entry, _) in stored.items()}
     names = {
         name: note_of(entries, name) for name, each in entries.items() if each.value is not None
@@ -538,7 +538,7 @@ def _items(stored: Stored) -> dict[str, Group | Entry]:
 
 
 def _made(item: Group | Entry, stored: Stored, dtype: str | None, path: Path) -> Any:
-    """Read what tensors of a file are: a Memory, Quantized or Record."""
+    """Read an item of a file as a Memory, Quantized or Record."""
     with _naming(path):
         if isinstance(item, Group):
             return value_of(item, lambda entry: stored[entry.name][1]())
@@ -595,12 +595,12 @@ def memory_of(entry: Entry, data: NDArray[np.uint8], dtype: str | None = None) -
     data : ndarray of uint8
         Its bytes.
     dtype : str, optional
-        As of `load`.
+        As for `load`.
 
     Raises
     ------
     MemdescError
-        If nothing says what it holds, or something else than `dtype`.
+        If nothing says what it holds, or the file says another type than `dtype`.
     """
     desc = desc_of_entry(entry, dtype)
     if address_of(data) % desc.dtype.bits_dtype.itemsize:
@@ -629,7 +629,7 @@ def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
 
 
 def _void_desc(entry: Entry, dtype: str | None) -> MemoryDesc:
-    """Return what an array of elements without a type holds: those of the type that is given."""
+    """Return what an array of void elements holds, with the type that the caller gives."""
     name = short_repr(entry.name)
     held = np.dtype(entry.dtype) if entry.dtype.startswith("|V") else None
     if held is None:
@@ -653,7 +653,7 @@ def _void_desc(entry: Entry, dtype: str | None) -> MemoryDesc:
 
 
 def other_type(said: str, wanted: DataType, way_out: str | None = None) -> MemdescError:
-    """Return the error of a type that is not the one that a file gives its elements."""
+    """Return the error for a type other than the one that a file gives its elements."""
     kind = wanted.numpy.type
     converted = (
         f"--to-dtype {wanted} on the command line, or reorder(x, layout, dtype={wanted.name!r}), "

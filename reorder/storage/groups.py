@@ -1,7 +1,7 @@
-"""What the tensors of a quantised weight are together: one record, or why they are not.
+"""Decide what the tensors of a quantised weight are together: a record, a Quantized, or neither.
 
-All sources must agree: types and shapes of the words, descriptors that
-are stored with them, the tensors beside them, `g_idx`, the files of the model, and who names it.
+All sources must agree: the types and shapes of the words, the descriptors and the note stored with
+them, the tensors beside them, `g_idx`, the model's config files, and the name that a caller gives.
 """
 
 from __future__ import annotations
@@ -56,27 +56,27 @@ __all__ = [
     "single",
 ]
 
-# the key of metadata that names tensors whose codes or scales were changed alone
+# metadata key that lists the tensors whose codes or scales were changed alone
 PARTIAL = "memdesc_partial"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
 _USUAL = "qweight"
-# prefixes that a message names
+# prefixes listed in a message
 _SHOWN = 4
 
 
 class Said(NamedTuple):
-    """What is said of the quantised weights of a checkpoint, beside their tensors.
+    """What other sources than the tensors say about the quantised weights of a checkpoint.
 
     Attributes
     ----------
     declared : Declared, optional
-        What the files of the model declare.
+        What the model's config files declare.
     partial : mapping of str to str
-        Tensors that an earlier conversion changed without those that belong to them -> its rule.
+        Tensors that an earlier conversion changed alone, each with the rule that did.
     name, options : str and mapping of str to object, optional
         The record that the caller names.
     is_partial : bool
-        Whether tensors that the record does not use may be left behind.
+        Whether tensors that the record does not use may stay behind.
     has_nodes : bool
         Whether there is a graph, whose nodes may give tensors their scales.
     """
@@ -116,7 +116,7 @@ class Group(NamedTuple):
 
     @property
     def prefix(self) -> str:
-        """What is in front of the names of its tensors."""
+        """The prefix that the names of its tensors share."""
         return self.found.prefix
 
     @property
@@ -129,12 +129,12 @@ class Group(NamedTuple):
 
 
 def said_of(path: Path, container: Container) -> Said:
-    """Return what is said of the checkpoint at a path by files beside it, and by its metadata.
+    """Return what a checkpoint's metadata and the files beside it say.
 
     Raises
     ------
     MemdescError
-        As of `declared_record`.
+        As `declared_record`.
     """
     folder = path if path.is_dir() else path.parent
     return Said(declared_record(folder), partial_of(container))
@@ -160,7 +160,7 @@ def partial_of(container: Container) -> dict[str, str]:
 
 
 def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
-    """Return the record of a prefix; its codes are called as the record that is said calls them.
+    """Return the quantised weight with a prefix; the record it should be tells its codes' name.
 
     Raises
     ------
@@ -169,7 +169,7 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     """
     declared = said.declared.name if said.declared else None
     name = said.name if said.name is not None else declared
-    # what nothing names is most often called so
+    # the most common name, where nothing says which record it is
     names = (_USUAL,) if name is None else tensors_of(read_name(name)[0])
     is_single = names == (ONE,)
     full = prefix if is_single else f"{prefix}.{names[0]}".removeprefix(".")
@@ -193,7 +193,7 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
 
 
 def single(found: Siblings) -> Siblings:
-    """Return a tensor that is a record for itself, with what is beside it."""
+    """Return a tensor that is a whole record by itself, with the tensors beside it."""
     codes = found.codes
     rest = {name: entry for name, entry in found.entries.items() if entry is not codes}
     return Siblings(codes.name, {ONE: codes, **rest})
@@ -202,7 +202,7 @@ def single(found: Siblings) -> Siblings:
 def read_group(found: Siblings, said: Said) -> Group:
     """Decide what the tensors of a quantised weight are together.
 
-    Of the data only `g_idx` is read.
+    Of the tensors' data, only `g_idx` is read.
     """
     try:
         noted = _noted(found)
@@ -251,7 +251,7 @@ def _noted(found: Siblings) -> RecordDesc | dict[str, Any] | None:
 
 
 def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, dict[str, Any]]:
-    """Return the record that is said, and its options."""
+    """Return the name and the options of the record that the sources name."""
     declared = said.declared
     given = said.name if said.name is not None else noted.name if noted is not None else None
     if given is not None:
@@ -274,7 +274,7 @@ def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, 
 
 
 def _fitting(found: Siblings) -> list[str]:
-    """Return the records that types and shapes of all tensors fit."""
+    """Return the known records that fit the types and shapes of all tensors."""
     names = []
     for name in known_records():
         if tensors_of(name)[0] in found.entries and tensors_of(name) != (ONE,):
@@ -317,14 +317,14 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
 
 
 def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
-    """Refuse tensors that the record does not use, an order that is data, and partial changes."""
+    """Refuse tensors that the record does not use, act-order, and partial changes."""
     rest = [name for name in found.entries if name not in desc.tensors and name != ORDER]
     if rest and not said.is_partial:
         options = [optional_tensors(desc.name).get(name) for name in rest]
         hint = "".join(f"; leave {option}= out" for option in options if option)
         msg = (
             f"{', '.join(found.entries[name].name for name in rest)} belong to {found.codes.name}, "
-            f"and {desc!r} does not use them: its numbers would be other ones{hint}"
+            f"and {desc!r} does not use them: its numbers would be different{hint}"
         )
         raise MemdescError(msg)
     if ORDER in found.entries:
@@ -367,7 +367,7 @@ _BYTE_BITS = 8
 
 
 def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> RecordDesc:
-    """Return the record of a name with the dims, the group and the scales of the tensors."""
+    """Return the named record, with dims, group and type of scales as the tensors have them."""
     has = {
         option: given.get(option, value)
         for option, value in shown_options(name, found.entries).items()
@@ -397,7 +397,7 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
 
 
 def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[int, ...], int]:
-    """Return (in, out) and the number of groups from scales (groups, out) and bytes of codes."""
+    """Return (in, out) and the number of groups, from scales (groups, out) and the codes' size."""
     shape = scales.desc.dims if isinstance(scales.desc, MemoryDesc) else scales.shape
     if len(shape) != len(_MATRIX):
         msg = f"{scales.name!r} has the shape {scales.shape}; scales of records have 2 dims"
@@ -417,7 +417,7 @@ def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[in
 def _dims_by_codes(
     found: Siblings, scales: Entry, bits: int, *, has_group: bool
 ) -> tuple[tuple[int, ...], int]:
-    """Return (out, in) from codes, whose words lie along in, and the number of groups."""
+    """Return (out, in) and the number of groups, from codes packed into words along `in`."""
     codes = found.codes
     words = data_type(codes.dtype).bits
     if len(codes.shape) != len(_MATRIX) or words < bits:
@@ -434,7 +434,7 @@ def _dims_by_codes(
 
 
 def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordDesc:
-    """Return a record in one tensor: what its type says, or what its bytes are by name."""
+    """Return the record in a single tensor: the one that its type says, or the named one."""
     if isinstance(entry.desc, RecordDesc):
         if entry.desc.name != name:
             msg = f"it holds {entry.desc!r}, not {name}"
@@ -450,7 +450,7 @@ def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordD
 
 
 def check_tensors(found: Siblings, desc: RecordDesc, noted: RecordDesc | None = None) -> None:
-    """Refuse words of other types or shapes than the record has, and other descriptors or notes."""
+    """Refuse tensors whose types, shapes, descriptors or note are not those of the record."""
     if noted not in (None, desc):
         msg = f"{found.codes.name!r} holds a tensor of {noted!r}, as its descriptor says"
         raise MemdescError(msg)
@@ -463,19 +463,19 @@ def check_tensors(found: Siblings, desc: RecordDesc, noted: RecordDesc | None = 
 
 
 def _misfit(entry: Entry, tensor: Tensor) -> str:
-    """Return how an entry differs from a tensor of a record; empty if it does not."""
+    """Return how an entry differs from a record's tensor; empty if it does not."""
     if tensor.desc is not None and entry.desc == tensor.desc:
         return ""
     kind = _kind(entry)
     plain = [stored_desc(each, entry.shape)[0] for each in (entry.dtype, kind)]
-    if entry.desc not in plain:  # what is stored with it, or arrays in the order of Fortran
+    if entry.desc not in plain:  # a stored descriptor, or a column-major array
         wanted = tensor.desc or f"{tensor.dtype} of {tensor.shape}"
         says = ", as the descriptor stored with it says" if entry.is_described else ""
         return f"holds {_shown_desc(entry.desc)}{says}, not {wanted!r}"
     if entry.dtype == "u8" and len(entry.shape) == 1 and entry.nbytes == tensor.nbytes:
-        return ""  # bytes without a shape
+        return ""  # flat bytes
     is_same = kind == tensor.dtype
-    # the same words as integers of another width, or bits of a type that the container lacks
+    # the same words as integers of another width, or the bits of a type that the container lacks
     is_alike = {kind, tensor.dtype} <= INTEGERS.keys() or (
         kind == f"u{data_type(tensor.dtype).bits}"
     )
@@ -495,7 +495,7 @@ def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _shown_desc(desc: MemoryDesc | RecordDesc | None) -> str:
-    """Return a descriptor with the name of its packing, where it has one."""
+    """Return a descriptor, and the name of its packing if it has one."""
     names = desc.tags() if isinstance(desc, MemoryDesc) else ()
     packing = next((name.text for name in names if name.vocabulary == "weights"), None)
     return f"{desc!r} ({packing})" if packing else repr(desc)

@@ -1,7 +1,7 @@
-"""What the files beside a model declare of its quantised weights.
+"""What the config files of a model declare about its quantised weights.
 
-Source: `quantization_config` as AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 write it, their files of
-earlier versions, and `hf_quant_config.json` of ModelOpt 0.47.
+Source: `quantization_config` as AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 write it, the files of
+their earlier versions, and `hf_quant_config.json` of ModelOpt 0.47.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["CONFIG", "KEY", "OLD_CONFIGS", "Declared", "declared_record", "holde
 CONFIG = "config.json"
 # the section of config.json
 KEY = "quantization_config"
-# files of earlier versions and other programs -> the method of those that name none
+# files of earlier versions and other programs -> the method meant where they name none
 OLD_CONFIGS = {
     "quantize_config.json": "gptq",
     "quant_config.json": "awq",
@@ -36,16 +36,16 @@ _OLD_KEYS = {"w_bit": "bits", "q_group_size": "group_size"}
 
 
 class Declared(NamedTuple):
-    """What the files of a model declare.
+    """What one config file of a model declares.
 
     Attributes
     ----------
     file : str
-        The name of the file that says it.
+        The name of the file.
     name : str, optional
         The record; None if there is none.
     options : mapping of str to object
-        Of the record, as far as the file says them.
+        Options of the record that the file gives.
     group : int, optional
         How many inputs share a scale, -1 for all of them.
     is_ordered : bool
@@ -63,13 +63,12 @@ class Declared(NamedTuple):
 
 
 def declared_record(folder: Path) -> Declared | None:
-    """Return the record that the files of a model declare; None where they say nothing.
+    """Return what the config files of a model declare; None if they declare nothing.
 
     Raises
     ------
     MemdescError
-        If one is not a JSON object, has values of other types than its format, or two contradict
-        each other.
+        If a file is not a JSON object, has a value of the wrong type, or contradicts another.
     """
     found = [
         _declared(file, section)
@@ -89,7 +88,7 @@ def declared_record(folder: Path) -> Declared | None:
 
 
 def holders(config: Any) -> Iterator[dict[str, Any]]:
-    """Return the objects of a config that have the section, such as the whole, or text_config."""
+    """Return the objects in a config that have the section: the whole, or one like text_config."""
     if isinstance(config, dict):
         if config.get(KEY) is not None:
             yield config
@@ -98,7 +97,7 @@ def holders(config: Any) -> Iterator[dict[str, Any]]:
 
 
 def _read(folder: Path, file: str) -> list[dict[str, Any]]:
-    """Return the sections of a file."""
+    """Return the sections in a file."""
     text = read_if_exists(folder / file, _MAX_CONFIG)
     if text is None:
         return []
@@ -159,7 +158,7 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
     return Declared(file, None, reason=f"{file}: {reason}")
 
 
-# what a message calls types of JSON
+# what messages call the types of JSON
 _KINDS = {str: "a string", int: "an integer", bool: "true or false", dict: "an object"}
 
 

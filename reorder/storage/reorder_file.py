@@ -1,4 +1,4 @@
-"""A reorder from one file into another in pieces: memory is bounded, whatever the tensors take."""
+"""Reorder from one file into another in pieces, with bounded memory whatever the tensors' size."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def reorder_file(
 ) -> None:
     """Reorder a tensor of a file into another file, which gets its name when it is complete.
 
-    *Law*: the file is the one that `save`, or `save_raw`, writes of the reordered tensor.
+    *Law*: the file is the one that `save` or `save_raw` writes for the reordered tensor.
 
     Parameters
     ----------
     given : FileReorder
         What is read and written.
     target : Path
-        The file to write; one that is there is replaced, also by a reorder of itself.
+        The file to write; an existing one is replaced, even if it is the source.
     max_bytes : int
         What pieces may hold in memory, all together.
     threads : int
@@ -83,8 +83,8 @@ def reorder_file(
     Raises
     ------
     MemdescError
-        If there is no such reorder, no piece fits, or a file cannot be read or written; nothing
-        is there then that was not before.
+        If there is no such reorder, no piece fits, or a file cannot be read or written; nothing is
+        left behind then.
     """
     share = max(min(PIECE_NBYTES, max_bytes // threads), 1)
     pieces = cut(plan_reorder(given.src, given.dst, given.attr), Bound(share, max_bytes))

@@ -1,9 +1,9 @@
-"""Which tensors form one quantised weight: codes, and what turns them into numbers.
+"""Find the tensors that form one quantised weight: codes, and what turns them into numbers.
 
-A saved Quantized or Record has a note with its first tensor that names them all. Of other tensors
-their names tell: those that AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
+The first tensor of a saved Quantized or Record has a note that lists them. Others are recognised by
+name, as that AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
 MLX, bitsandbytes, gpt-oss, onnxruntime, quanto, HQQ, torchao, ExLlama, AQLM, QuIP#, QServe,
-Nunchaku, ComfyUI, TensorRT-LLM, Mistral and Marlin store.
+Nunchaku, ComfyUI, TensorRT-LLM, Mistral and Marlin name them.
 """
 
 from __future__ import annotations
@@ -43,21 +43,20 @@ __all__ = [
     "tensors_of",
 ]
 
-# which group an input belongs to, of GPTQ
+# GPTQ's tensor of the group that each input belongs to
 ORDER = "g_idx"
 _DOT = "."
 _CODE_BITS = 8
 # words of packed codes; wider integers are indices
 _WORD_BITS = 32
-# elements of the scales of few codes, which kernels pad
+# scales of few codes may have this many elements: kernels pad them
 _MIN_SCALES = 512
 
 
 class Note(NamedTuple):
-    """What `save` stored with the first tensor of a Quantized or a Record.
+    """What `save` stores with the first tensor of a Quantized or a Record.
 
-    `tensors` has their names by role, in the order of the record or of Quantized; `facts` are
-    those of the note.
+    `tensors` maps roles to names, the first one first; `facts` say what they are together.
     """
 
     name: str
@@ -66,19 +65,19 @@ class Note(NamedTuple):
 
     @property
     def stem(self) -> str:
-        """What is in front of the roles in the names of its tensors."""
+        """What precedes the role in the names of its tensors."""
         role, first = next(iter(self.tensors.items()))
         return first.removesuffix(f".{role}")
 
     def name_at(self, stem: str) -> str:
-        """Return the name of the whole where its tensors have another stem."""
+        """Return the name of the whole if its tensors had another stem."""
         return stem + self.name.removeprefix(self.stem)
 
 
 class Siblings(NamedTuple):
-    """The tensors of a quantised weight by the ends of their names; the codes come first.
+    """The tensors of a quantised weight, codes first, by the ends of their names.
 
-    With a `note`, they are those that it names, by their roles there.
+    With a `note`, they are the tensors that it lists, by role.
     """
 
     prefix: str
@@ -92,21 +91,21 @@ class Siblings(NamedTuple):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the tensors, that of the codes first."""
+        """The names of the tensors, codes first."""
         return tuple(entry.name for entry in self.entries.values())
 
 
 class _Row(NamedTuple):
-    """How the name of a format's codes ends, and how those of the other tensors end."""
+    """Endings of names in one format: of the codes, and of the other tensors."""
 
     codes: str
     others: tuple[str, ...]
-    # whether names suffice, whatever the type: bitsandbytes keeps codes in words of bf16
+    # whether the names suffice whatever the type: bitsandbytes keeps codes in words of bf16
     is_certain: bool = False
 
 
 def _row(codes: str, others: str) -> _Row:
-    """Return a row; ``!`` marks codes whose names suffice."""
+    """Return a row; ``!`` marks codes recognised by name alone."""
     return _Row(codes.removesuffix("!"), tuple(others.split()), codes.endswith("!"))
 
 
@@ -158,7 +157,7 @@ _CERTAIN = tuple(row for row in _ROWS if row.is_certain)
 
 
 def find_siblings(entries: Mapping[str, Entry]) -> list[Siblings]:
-    """Return the quantised weights of a checkpoint, recognised by note or name, in its order."""
+    """Return the quantised weights of a checkpoint, in its order."""
     found = {
         name: siblings_of(entries, name)
         for name, entry in entries.items()
@@ -174,7 +173,7 @@ def note_of(entries: Mapping[str, Entry], first: str) -> Note:
     Raises
     ------
     MemdescError
-        If it names no such tensors.
+        If it has no note, or one that lists tensors which are not there.
     """
     value = entries[first].value or {}
     name, tensors = value.get("name"), value.get("tensors")
@@ -197,9 +196,9 @@ def note_of(entries: Mapping[str, Entry], first: str) -> Note:
 
 
 def siblings_of(entries: Mapping[str, Entry], name: str) -> Siblings:
-    """Return a tensor with those that turn its codes into numbers; alone if it holds no codes."""
+    """Return a tensor with those that turn its codes into numbers; just itself if it has none."""
     if entries[name].value is not None:
-        with suppress(MemdescError):  # a damaged note says nothing here; `read_group` tells
+        with suppress(MemdescError):  # `read_group` says that a note is damaged
             note = note_of(entries, name)
             held = {role: entries[each] for role, each in note.tensors.items()}
             return Siblings(note.stem, held, note)
@@ -218,7 +217,7 @@ def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
         if dotted.endswith(row.codes):
             may_fit = row.codes or row.is_certain
             start = dotted[1 : len(dotted) - len(row.codes)]
-            # of tensors without a prefix, endings are whole names
+            # without a prefix, endings are whole names
             full = [start + ending if start else ending.removeprefix(_DOT) for ending in row.others]
             held = {each: entries[each] for each in full if each in entries}
             found |= {k: each for k, each in held.items() if may_fit or _may_scale(each, codes)}
@@ -226,9 +225,9 @@ def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
 
 
 def _may_scale(other: Entry, codes: Entry) -> bool:
-    """Whether a tensor has so few elements that each may belong to some codes, of a bit or more."""
+    """Whether a tensor has few enough elements to scale these codes, of a bit or more each."""
     if codes.dtype not in DATA_TYPES:
-        return True  # of a tensor in another file the size is not known
+        return True  # the size of a tensor in another file is not known
     return prod(other.shape) <= max(8 * codes.nbytes, _MIN_SCALES)
 
 
@@ -237,7 +236,7 @@ def _role(prefix: str, name: str) -> str:
 
 
 def holds_codes(entry: Entry) -> bool:
-    """Whether a tensor may hold codes: words of integers, narrow floats, blocks, unknown types."""
+    """Whether a tensor may hold codes: integers, narrow floats, blocks, or an unknown type."""
     desc = entry.desc
     kind = desc.dtype.name if isinstance(desc, MemoryDesc) else entry.dtype
     if isinstance(desc, RecordDesc) or kind not in DATA_TYPES:
@@ -249,7 +248,7 @@ def holds_codes(entry: Entry) -> bool:
 
 @lru_cache(maxsize=1)
 def _rows() -> tuple[_Row, ...]:
-    """Return all rows; outputs have records of several tensors by their own names."""
+    """Return all rows: the table, and the records of several tensors by their own names."""
     made = []
     for name in known_records():
         first, *others = (*tensors_of(name), *optional_tensors(name))
@@ -266,7 +265,7 @@ def tensors_of(name: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=64)
 def optional_tensors(name: str) -> dict[str, str]:
-    """Return the tensors that a record has only with an option that is not its default."""
+    """Return the tensors that a record has only with a non-default option, with that option."""
     found: dict[str, str] = {}
     for option, default in read_name(name)[2].items():
         if default is False:

@@ -1,9 +1,9 @@
-"""How layouts and records are stored in containers: the words, their shape, and the descriptor.
+"""How containers store layouts and records: type and shape of the words, and the descriptor.
 
-Whole elements are stored by their physical shape, an axis for each block in memory order. Elements
-of less than a byte, or in wider words, have as many axes as dims: the outermost blocks, and behind
-them the rest as words, which is how the packings of 4-bit weights are stored: (in / 8, out) for
-GPTQ, (in, out / 8) for AWQ, (in / 16, 2 * out) for Marlin, of int32 (AutoGPTQ, AutoAWQ, vLLM).
+Whole elements are stored in their physical shape, with an axis for each block in memory order.
+Elements narrower than a byte, or packed into wider words, have as many axes as dims: the outermost
+blocks, then the rest as words. That is how 4-bit weights are packed into int32 (AutoGPTQ, AutoAWQ,
+vLLM): (in / 8, out) for GPTQ, (in, out / 8) for AWQ, (in / 16, 2 * out) for Marlin.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ __all__ = [
     "written_tensors",
 ]
 
-# elements of a packing whose words are stored in the shape of the tensor, the last dim in words:
-# torch 2.13, TensorRT-LLM, ROCm aiter
+# packings stored in the shape of the tensor, with the last dim in words: torch 2.13, TensorRT-LLM,
+# ROCm aiter
 IN_SHAPE = ("torch_int4_cpu", "trtllm_mixed_gemm", "aiter_16x16")
-# what the only tensor of a record is called in it
+# the role of a record's only tensor
 ONE = "data"
-# the tensors of a Quantized by role: what their names end with
+# roles of a Quantized's tensors -> the endings of their names
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
-# words of the tensors of packed codes: AutoGPTQ, AutoAWQ, vLLM; others are bytes
+# words of packed codes in AutoGPTQ, AutoAWQ and vLLM; other records have bytes
 _WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32"}
 _WEIGHT = ".weight"
 
 
 def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tensor:
-    """Return how an output stores a layout.
+    """Return how a layout is stored.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tens
     desc : MemoryDesc
         What it holds.
     words : str, optional
-        The data type of words for narrower elements, as the source had them; else bytes.
+        The type of the words that narrower elements are packed into, as in the source; else bytes.
     """
     dtype = desc.dtype
     for word in (words, "u8"):
@@ -72,7 +72,7 @@ def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tens
 
 
 def is_order_hidden(tensor: Tensor) -> bool:
-    """Whether a permuted tensor is stored with the dtype and the shape of a row-major one."""
+    """Whether a permuted tensor is stored with the dtype and shape of a row-major one."""
     desc = tensor.desc
     if not isinstance(desc, MemoryDesc) or not desc.nelems:
         return False
@@ -84,14 +84,14 @@ def is_order_hidden(tensor: Tensor) -> bool:
 
 
 def _extents(desc: MemoryDesc) -> tuple[int, ...] | None:
-    """Return the extents of the blocks in memory order; None if they do not fill the memory."""
+    """Return the blocks' extents in memory order; None if they leave gaps."""
     found = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
     is_full = prod(found) == desc.padded_nelems == desc.layout.span and not desc.offset0
     return found if is_full or not desc.nelems else None
 
 
 def _shape_of_words(desc: MemoryDesc, count: int) -> tuple[int, ...] | None:
-    """Return the shape of words of `count` elements; None if they do not fill the rest."""
+    """Return the shape in words of `count` elements; None if words would be partly filled."""
     extents = _extents(desc)
     if extents is None or desc.nelems == 0:
         return None
@@ -104,7 +104,7 @@ def _shape_of_words(desc: MemoryDesc, count: int) -> tuple[int, ...] | None:
 
 
 def stored_record(name: str, desc: RecordDesc, format_name: str) -> Tensor:
-    """Return how an output stores a record of one tensor: in GGUF by its type, else as bytes."""
+    """Return how a record of one tensor is stored: with its type in GGUF, else as bytes."""
     if format_name == "gguf":
         return Tensor(name, desc.name, desc.dims, desc.nbytes, desc)
     rows = prod(desc.dims[:-1])
@@ -113,7 +113,7 @@ def stored_record(name: str, desc: RecordDesc, format_name: str) -> Tensor:
 
 
 def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str, Tensor]:
-    """Return how an output stores a record, by the names of its tensors."""
+    """Return how a record is stored, by the roles of its tensors."""
     names = list(desc.tensors)
     if names == [ONE]:
         name = prefix if prefix.endswith(_WEIGHT) else f"{prefix}{_WEIGHT}"
@@ -134,17 +134,17 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
 def joined_tensors(
     name: str, facts: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Return tensors by role, the first of which says what several are together.
+    """Return tensors by role; if they are several, the first has the note that joins them.
 
     Parameters
     ----------
     name : str
-        What they are called together.
+        Name of the whole.
     facts : mapping of str to object
-        Of a record what `record_fields` returns; of a Quantized ``quantized``, with axis and
-        groups.
+        What `record_fields` returns for a record; ``quantized`` with axis and groups for a
+        Quantized.
     tensors : mapping of str to Tensor
-        How each is stored. One that is alone says itself what it is.
+        How each is stored. The descriptor of a single one says what it is.
     """
     if len(tensors) == 1:
         return dict(tensors)
@@ -154,9 +154,9 @@ def joined_tensors(
 
 
 def _alone(name: str, part: Field, words: str | None) -> Tensor:
-    """Return how a field is stored: codes as words, scales over their dims in whatever order.
+    """Return how a field is stored: codes as words, scales in their dims whatever their order.
 
-    So loaders allocate them: (groups, out) for Marlin, the padded dims of the scales of cuBLAS,
+    That is how loaders allocate them: (groups, out) for Marlin, padded dims for scales of cuBLAS,
     (1,) for one scale. Source: vLLM 0.10, `marlin_permute_scales` and `swizzle_blockscale`.
     """
     desc = part.desc
@@ -168,7 +168,7 @@ def _alone(name: str, part: Field, words: str | None) -> Tensor:
 
 
 def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:
-    """Return how fields of one type that take turns are stored: they are the last axis."""
+    """Return how interleaved fields of one type are stored: as the last axis."""
     first = parts[0]
     blocks = sorted(first.layout.blocks, key=memory_order)
     shape = (*(block.extent for block in blocks), len(parts))

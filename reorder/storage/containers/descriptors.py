@@ -1,4 +1,4 @@
-"""What a stored tensor is: descriptors that metadata carries, else dtype and shape."""
+"""What a stored tensor holds: what its descriptor says, or else its dtype and shape."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ __all__ = [
     "stored_desc",
 ]
 
-# keys of metadata: this and the name of the tensor
+# metadata keys: this, then the name of the tensor
 PREFIX = "memdesc."
-# bytes of one descriptor; the longest that is written has a few thousand
+# most bytes of a descriptor; the longest one written has a few thousand
 MAX_DESCRIPTOR = 2**20
 _MAX_NDIMS = 64
-# the key of what a tensor is the first one of
+# the key of the note about several tensors, with the first of them
 _VALUE = "value"
 
 
@@ -60,7 +60,7 @@ def desc_to_json(desc: Desc, value: Mapping[str, Any] | None = None) -> str:
     desc : MemoryDesc or RecordDesc
         What it holds.
     value : mapping of str to object, optional
-        What it is the first tensor of, which is written beside the descriptor.
+        What several tensors are together, if this is the first of them.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def desc_to_json(desc: Desc, value: Mapping[str, Any] | None = None) -> str:
 
 
 def record_fields(desc: RecordDesc) -> dict[str, Any]:
-    """Return what `record_of` makes a record of again; its values are those of JSON.
+    """Return what `record_of` needs to make a record again, in the values of JSON.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
         raise MemdescError(msg)
     desc = record_of(fields)
     if len(desc.tensors) > 1:
-        msg = f"{desc!r} is a record of several tensors, and none of them alone"
+        msg = f"{desc!r} is a record of several tensors, not of one"
         raise MemdescError(msg)
     return desc, value
 
@@ -152,7 +152,7 @@ def split_metadata(metadata: Mapping[str, str]) -> tuple[dict[str, str], dict[st
 
 
 def descriptors_of(tensors: Iterable[tuple[Tensor, Desc | None]]) -> dict[str, str]:
-    """Return metadata for tensors, each with what its dtype and shape alone say."""
+    """Return the metadata for tensors, each given with what its dtype and shape alone say."""
     found = {}
     for tensor, implied in tensors:
         desc = tensor.desc or implied
@@ -167,7 +167,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
     Raises
     ------
     MemdescError
-        If it is not a list of integers from 0 on, or of more than 64.
+        If it is not a list of at most 64 integers of 0 or more.
     """
     if (
         isinstance(shape, list | tuple)
@@ -180,7 +180,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def stored_desc(dtype: str, shape: tuple[int, ...]) -> tuple[Desc | None, str]:
-    """Return what dtype and shape say; or None, and why.
+    """Return what dtype and shape say, or None and the reason.
 
     A scalar has the dims (1,).
     """
@@ -195,12 +195,12 @@ def stored_desc(dtype: str, shape: tuple[int, ...]) -> tuple[Desc | None, str]:
 
 
 def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]:
-    """Return entries with what they hold; `texts` are the descriptors in the metadata, by name.
+    """Return entries with what they hold; `texts` has the metadata's descriptors by name.
 
     Raises
     ------
     MemdescError
-        As of `describe`, or if there is no tensor for a descriptor.
+        As `describe`, or if a descriptor has no tensor.
     """
     found = [describe(each, texts.get(each.name)) for each in entries]
     if unknown := texts.keys() - {each.name for each in found}:
@@ -210,12 +210,12 @@ def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]
 
 
 def describe(entry: Entry, text: str | None) -> Entry:
-    """Return an entry with what it holds: the descriptor of its metadata, if it has one.
+    """Return an entry with what it holds, according to its descriptor if it has one.
 
     Raises
     ------
     MemdescError
-        If that is not one, or does not take as many bytes as the tensor has.
+        If that is not a descriptor, or takes another number of bytes than the tensor.
     """
     if text is None:
         desc, reason = stored_desc(entry.dtype, entry.shape)

@@ -44,7 +44,7 @@ _MAX_NAME = 2**16 - 1
 
 
 class FileState(NamedTuple):
-    """What changes when a file is written; the same on all machines that share it."""
+    """What changes when a file is written: the same on all machines that share it."""
 
     nbytes: int
     mtime_ns: int
@@ -77,8 +77,8 @@ class Entry:
     name : str
         Its name in the container.
     dtype : str
-        Type of the words that it is stored as: the name of a `DataType` or of a record where there
-        is one, such as ``bf16`` or ``q4_0``, else what the container says.
+        Type of the stored words: the name of a `DataType` or a record, such as ``bf16`` or
+        ``q4_0``, or what the container calls it if it is neither.
     shape : tuple of int
         As the container says, the outermost dim first.
     file : Path
@@ -86,15 +86,15 @@ class Entry:
     offset, nbytes : int
         Where they lie in it.
     state : FileState
-        The file when its header was read.
+        State of the file when its header was read.
     desc : MemoryDesc or RecordDesc, optional
-        What the bytes hold: what the container's metadata says, else what dtype and shape say.
+        What the bytes hold, according to the container's metadata, else to dtype and shape.
     reason : str
         Why there is no `desc`.
     is_described : bool
         Whether `desc` is from the metadata.
     value : mapping of str to object, optional
-        What several tensors are together, of which this is the first; from the metadata.
+        What this tensor and others are together, if it is the first of them; from the metadata.
     """
 
     name: str
@@ -112,14 +112,14 @@ class Entry:
     def read(
         self, start: int = 0, stop: int | None = None, out: NDArray[np.uint8] | None = None
     ) -> NDArray[np.uint8]:
-        """Read some of the bytes, with system calls: a file that shrinks is an error, no signal.
+        """Read bytes with system calls: if the file shrinks, that is an error, not a signal.
 
         Parameters
         ----------
         start, stop : int
-            Bytes of the tensor; by default all.
+            The range of the tensor's bytes; by default all.
         out : ndarray of uint8, optional
-            Where to; contiguous, of that many bytes.
+            Where to write them: contiguous, of that many bytes.
 
         Raises
         ------
@@ -156,21 +156,21 @@ class Entry:
 class Container(NamedTuple):
     """What the headers of a container say."""
 
-    # a key of the table of formats
+    # the format, by its key in the table
     format: str
     entries: dict[str, Entry]
-    # what belongs to no tensor, as the format has it, without our descriptors
+    # what belongs to no tensor, in the form of the format, without our descriptors
     metadata: Mapping[str, Any]
     # the files with tensors; of several, their names in a folder
     files: tuple[Path, ...]
-    # names of tensors without an entry, because the file does not store their elements as bytes
+    # tensors without an entry, because the file does not store their elements as bytes
     left_out: tuple[str, ...] = ()
     # whether the file has a graph, whose nodes may give tensors their scales
     has_nodes: bool = False
 
 
 def check_name(name: object) -> str:
-    """Return the name of a tensor; refuse what cannot be printed or stored.
+    """Return the name of a tensor; refuse one that cannot be printed or stored.
 
     Raises
     ------
@@ -191,7 +191,7 @@ def check_name(name: object) -> str:
 
 
 def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
-    """Refuse tensors of a planned file that have one name, or one that cannot be stored.
+    """Refuse tensors of a planned file if two share a name, or a name cannot be stored.
 
     Raises
     ------
@@ -244,7 +244,7 @@ def _place(entry: Entry) -> tuple[int, int]:
 
 
 def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
-    """Map a file for reading, as long as the array lives.
+    """Map a file for reading; it stays mapped as long as the array lives.
 
     Raises
     ------
@@ -252,7 +252,7 @@ def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
         If it cannot be mapped, or has changed since its header was read.
     """
     if not state.nbytes:
-        return np.empty(0, np.uint8)  # no system maps nothing
+        return np.empty(0, np.uint8)  # an empty file cannot be mapped
     with open_file(path) as file:
         _check_unchanged(path, file.fileno(), state)
         return np.frombuffer(mmap.mmap(file.fileno(), state.nbytes, access=mmap.ACCESS_READ), "u1")
@@ -271,12 +271,12 @@ def _check_unchanged(path: Path, handle: int, state: FileState) -> None:
 
 
 class Tensor(NamedTuple):
-    """A tensor to be written: what a header says of it.
+    """A tensor to be written: what a header says about it.
 
-    `dtype` and `shape` are those of the words that are stored, as of an `Entry`; `desc` is what
-    they hold, and is written where dtype and shape do not say it. `origin` is the tensor of the
-    input that it is a copy of, byte for byte; empty if it is not a copy. `value` is what it is the
-    first tensor of, in the values of JSON.
+    `dtype` and `shape` are those of the stored words, as in an `Entry`; `desc` is what they hold,
+    and is written if dtype and shape do not say it. `origin` is the input tensor that this one
+    copies byte for byte; empty if it is not a copy. `value` says what several tensors are
+    together, if this is the first of them; its values are those of JSON.
     """
 
     name: str
@@ -296,7 +296,7 @@ class Span(NamedTuple):
 
 
 class PlannedFile(NamedTuple):
-    """A file of an output: its size, where its tensors go, and the bytes of all else."""
+    """A file of an output: its size, where its tensors go, and the bytes of everything else."""
 
     # its name in the folder of the output
     name: str

@@ -1,11 +1,11 @@
 """GGUF: metadata by key, the tensors with dims innermost first, and aligned bytes.
 
-The package `gguf` goes through as many values as a header claims, whatever the file has, so
-headers are read here: nothing is read that the file is too short for. Metadata is kept as bytes.
-A tensor of a type that is not in our table is bytes with the number of the type. Its size is not
-known, so it is taken to end where the next tensor starts, and may include padding.
-A model may lie in several files, NAME-00001-of-00003.gguf and so on, which are read as one: each
-says how many there are and which one it is, and the first has the metadata.
+The package `gguf` loops over as many values as a header claims even if the file is shorter, so
+headers are read here, and never beyond the end of the file. Metadata is kept as bytes. A tensor of
+a type that is not in our table is bytes with the type's number; as its size is not known, it is
+taken to end where the next tensor starts, and may include padding.
+A model in several files, NAME-00001-of-00003.gguf and so on, is read as one: each part says how
+many there are and which one it is, and the first has the metadata.
 Source: `gguf.cpp` of llama.cpp, versions 2 and 3 of the format; gguf 0.19 (`GGML_QUANT_SIZES`,
 `GGUFValueType`, `SHARD_NAME_FORMAT`, `Keys.Split`).
 """
@@ -58,13 +58,13 @@ class GgufType(NamedTuple):
 
 
 class GgufValue(NamedTuple):
-    """A value of metadata: the number of its type, and the bytes behind that."""
+    """A value of metadata: the number of its type, and its bytes."""
 
     kind: int
     raw: bytes
 
 
-# Names are those of data types and records; types that are neither have the name of GGUF.
+# Names are those of data types and records; types that are neither keep GGUF's name.
 TYPES: dict[int, GgufType] = {
     number: GgufType(*row)
     for number, row in {
@@ -105,33 +105,33 @@ TYPES: dict[int, GgufType] = {
     }.items()
 }
 _BY_NAME = {row.name: number for number, row in TYPES.items()}
-# of types that are not in the table, as of newer and other versions of ggml
+# types that are not in the table, such as those of newer or other versions of ggml
 _UNKNOWN = re.compile("ggml_type_([0-9]{1,10})")
 
-# bytes of the values of metadata that have a fixed size
+# bytes of metadata values of a fixed size
 SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 STRING, ARRAY = 8, 9
 
 
 def type_name(number: int) -> str:
-    """Return the name of a type of tensors; of one that is not in the table, its number."""
+    """Return the name of a type of tensors, made from its number if it is not in the table."""
     return TYPES[number].name if number in TYPES else f"ggml_type_{number}"
 
 
 def type_number(name: str) -> int | None:
-    """Return the number of a type that `type_name` gave a name; None if it is another name."""
+    """Return the number of a type by the name that `type_name` gives it; None for other names."""
     unknown = _UNKNOWN.fullmatch(name)
     return int(unknown[1]) if unknown else _BY_NAME.get(name)
 
 
-# bytes of everything in front of the data; tokenizers take up to some ten million
+# most bytes in front of the data; tokenizers take some ten million
 _MAX_HEADER = 2**28
-# arrays within arrays
+# most levels of arrays within arrays
 _MAX_DEPTH = 4
 
 
 class Reader:
-    """Reads numbers and strings of a header; refuses what ends behind the file."""
+    """Reads a header's numbers and strings, and refuses what would end beyond the file."""
 
     def __init__(self, file: BinaryIO, nbytes: int) -> None:
         self.file = file
@@ -160,7 +160,7 @@ class Reader:
         return value
 
     def count(self, least: int, what: str) -> int:
-        """Return how many follow, of at least some bytes each."""
+        """Return how many items follow; refuse more than fit, of `least` bytes each."""
         found = self.number("Q", what)
         if found * least > self.left:
             msg = f"{what} are {found}, but only {self.left} bytes follow"
@@ -207,7 +207,7 @@ _PART_NAME = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf", re.DOTALL)
 
 
 def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -> Container:
-    """Return the model that a file is a part of, or the file as it is.
+    """Return the model that a file is part of, or the file itself if it is whole.
 
     Parameters
     ----------
@@ -221,7 +221,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
     Raises
     ------
     MemdescError
-        If its name is not that of a part, or the parts do not fit each other.
+        If its name is not that of a part, or the parts do not fit together.
     """
     count, number = _part_number(part, _COUNT) or 0, _part_number(part, _NUMBER) or 0
     if count <= 1:
@@ -286,9 +286,9 @@ _ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
 _U32 = 4
 # dims that ggml has
 _MAX_NDIMS = 4
-# what can be done with a tensor of an unknown type
+# what messages say about tensors of unknown types
 _WAY = "its bytes can be read and copied into another GGUF, but not decoded"
-# words that have no type of GGUF, by their bits
+# types that replace those that GGUF lacks, by their bits
 _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
 
 
@@ -357,7 +357,7 @@ def _read(
 
 
 class _Info(NamedTuple):
-    """What a header says of a tensor; its offset is that in the data."""
+    """What a header says about a tensor; the offset is from the start of the data."""
 
     name: str
     shape: tuple[int, ...]
@@ -366,7 +366,7 @@ class _Info(NamedTuple):
 
 
 def _check_offsets(infos: Sequence[_Info], alignment: int) -> None:
-    """Refuse tensors that do not lie in the order of the header, or are not aligned."""
+    """Refuse tensors that are not aligned, or not in the order of the header."""
     before = ""
     last = 0
     for info in infos:
@@ -386,7 +386,7 @@ def _check_offsets(infos: Sequence[_Info], alignment: int) -> None:
 
 
 def _nbytes(info: _Info, end: int) -> int:
-    """Return the bytes of a tensor; of one of an unknown type, all in front of the next tensor."""
+    """Return a tensor's size in bytes; one of an unknown type extends to the next tensor."""
     row = TYPES.get(info.kind)
     if row is not None:
         return prod(info.shape) // row.block * row.nbytes
@@ -441,13 +441,12 @@ def _info(reader: Reader) -> _Info:
 def plan(
     name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan a file; words that GGUF has no type for, such as u8, are integers with a descriptor.
+    """Plan a file; types that GGUF lacks, such as u8, become signed integers with a descriptor.
 
     Raises
     ------
     MemdescError
-        If the format has no such type, a value of metadata is none of it, or two tensors have one
-        name.
+        If GGUF has no such type or value of metadata, or two tensors share a name.
     """
     check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]
@@ -503,7 +502,7 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
             "with a descriptor"
         )
         raise MemdescError(msg)
-    # readers of the package gguf expect a dim
+    # the package gguf expects at least one dim
     tensor = tensor._replace(shape=tensor.shape or (1,))
     row = TYPES.get(kind)
     if len(tensor.shape) > _MAX_NDIMS:
@@ -514,7 +513,7 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
                 f"tensor {short_repr(tensor.name)}: GGUF has {_MAX_NDIMS} dims, not {tensor.shape}"
             )
             raise MemdescError(msg)
-        # the descriptor has the others
+        # the descriptor keeps the others
         tensor = tensor._replace(desc=desc, shape=(prod(outer), *inner))
     if row is not None and prod(tensor.shape) * row.nbytes != tensor.nbytes * row.block:
         msg = (

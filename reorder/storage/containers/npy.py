@@ -1,8 +1,7 @@
-"""A .npy: one tensor that numpy itself can express, called as its file without the ending.
+"""A .npy: one tensor that numpy itself can express, named like its file without the ending.
 
-Headers are read without evaluating them. One says how many bytes of data follow; that is compared
-with what the file has before memory is taken for it. Structured types, objects and subarrays are
-not elements of tensors.
+Headers are parsed, not evaluated. The size that a header claims is compared with that of the file
+before memory is allocated. Structured types, objects and subarrays are not elements of tensors.
 
 Source: `numpy/lib/format.py` of numpy 2.
 """
@@ -55,10 +54,10 @@ _MAGIC = b"\x93NUMPY"
 # numpy's limit, too
 _MAX_HEADER = 10_000
 _MAX_NDIMS = 64
-# numpy leaves place in which the largest extent can be overwritten by any other
+# numpy leaves room to overwrite the outermost extent with any other
 _EXTENT_DIGITS = 21
 _ALIGNMENT = 64
-# members of archives are copied on their way, through the cache
+# members of archives are copied on their way, so pieces stay cache-resident
 _CHUNK = 2**18
 _ENTRY = re.compile(
     r"""\s*(?P<quote>['"])(?P<key>\w{1,20})(?P=quote)\s*:\s*"""
@@ -76,11 +75,11 @@ _EXTENT = re.compile(r"\s*([0-9]{1,40})L?\s*")
 
 
 class NpyError(MemdescError):
-    """Bytes are not a .npy file; the caller, which knows the name, adds it to the message."""
+    """Bytes are not a .npy file; the caller adds the file's name to the message."""
 
 
 class Header(NamedTuple):
-    """What a .npy says of its array, and the bytes that say it."""
+    """What a .npy says about its array, and the bytes of the header."""
 
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
@@ -89,7 +88,7 @@ class Header(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the data behind the header."""
+        """Size of the data behind the header, in bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
 
@@ -120,7 +119,7 @@ def read_header(file: BinaryIO) -> Header:
     Raises
     ------
     NpyError
-        If it is damaged, or means something else than elements of one type.
+        If it is damaged, or describes something other than elements of one type.
     """
     start = file.read(len(_MAGIC) + 2)
     if start[: len(_MAGIC)] != _MAGIC:
@@ -150,7 +149,7 @@ def read_header(file: BinaryIO) -> Header:
 
 @lru_cache(maxsize=1024)
 def _parse(text: str, raw: bytes) -> Header:
-    # many arrays of an archive have equal headers
+    # archives often have many arrays with equal headers
     values: dict[str, re.Match[str]] = {}
     at = len(text) - len(text.lstrip()) + 1
     is_legal = text.lstrip().startswith("{")
@@ -186,7 +185,7 @@ def _dtype_of(text: str | None) -> np.dtype[Any]:
     if text is not None and _DTYPE.fullmatch(text):
         try:
             return np.dtype(text)
-        except (TypeError, ValueError):  # no such unit of time, or no such type on this machine
+        except (TypeError, ValueError):  # an unknown unit of time, or a type this machine lacks
             pass
     msg = f"its header names no data type: {short_repr(text)}"
     raise NpyError(msg)
@@ -194,7 +193,7 @@ def _dtype_of(text: str | None) -> np.dtype[Any]:
 
 def _shape_of(text: str | None) -> tuple[int, ...]:
     parts = [] if text is None else text.split(",")
-    # without a comma only the empty tuple is one
+    # without a comma, only () is a tuple
     if len(parts) > 1 or (parts and not parts[0].strip()):
         if not parts[-1].strip():
             del parts[-1]
@@ -211,16 +210,16 @@ def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
     Parameters
     ----------
     file : file object
-        It stands at the data.
+        Positioned at the data.
     header : Header
-        What was in front of it.
+        The header in front of the data.
     nbytes : int
-        Bytes that the file has, header and data.
+        Size of the file: header and data.
 
     Raises
     ------
     NpyError
-        If it holds fewer bytes than the header means, or more than the memory of the system.
+        If there are fewer bytes than the header claims, or more than fit into memory.
     """
     _check_size(header, nbytes)
     wanted = header.nbytes
@@ -240,7 +239,7 @@ def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
 
 
 def _check_size(header: Header, nbytes: int) -> None:
-    """Refuse a file that has fewer bytes than its header means."""
+    """Refuse a file that is shorter than its header claims."""
     there = nbytes - len(header.raw)
     if header.nbytes > there:
         msg = (
@@ -251,7 +250,7 @@ def _check_size(header: Header, nbytes: int) -> None:
 
 
 def _check_end(header: Header, nbytes: int) -> None:
-    """Refuse a file that does not end with its data, such as one of several arrays."""
+    """Refuse a file that goes on behind its data, such as one with several arrays."""
     rest = nbytes - len(header.raw) - header.nbytes
     if rest > 0:
         msg = (
@@ -283,7 +282,7 @@ def read(path: Path) -> Container:
 
 
 def entry_of(name: str, header: Header, where: tuple[Path, int, FileState]) -> Entry:
-    """Return the entry of an array that no descriptor describes."""
+    """Return the entry of an array without a descriptor."""
     path, offset, state = where
     desc, reason, dtype = None, "", header.dtype.str
     try:
@@ -310,7 +309,7 @@ def plan(
     MemdescError
         If there are several tensors, or numpy has no array of the type and the layout.
     """
-    del metadata  # there is no place for it
+    del metadata  # a .npy has no room for it
     if len(tensors) != 1:
         msg = f"{name!r}: a .npy holds one tensor, not {len(tensors)}; write a .npz or .safetensors"
         raise MemdescError(msg)
@@ -322,7 +321,7 @@ def plan(
 
 
 def _array_of(tensor: Tensor, name: str) -> Header:
-    """Return the header of an array whose elements are those of a tensor, and lie alike."""
+    """Return the header of the array that has a tensor's elements in the same order."""
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
     if not isinstance(desc, MemoryDesc):
         what = f"a {desc.name} record" if isinstance(desc, RecordDesc) else f"a {tensor.dtype}"

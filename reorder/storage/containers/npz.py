@@ -1,6 +1,6 @@
 """A .npz of numpy, or of `save`: members that are .npy files, each with a `NAME.npy.json`.
 
-Members that are stored without compression, as `numpy.savez` writes them, are read where they lie.
+Members stored without compression, as `numpy.savez` writes them, are read in place.
 Source: APPNOTE.TXT 6.3 of .ZIP, with sizes in 64 bits.
 """
 
@@ -66,13 +66,13 @@ _ENDING, _DESCRIPTOR = ".npy", ".npy.json"
 # the longest name of a member, in bytes
 _MAX_NAME = 2**16 - 1
 _MAX_REASON = 200
-# limit of the unpacked size of an archive: a multiple of its bytes, or 1 GiB if that is more
+# the most that an archive may unpack to: a multiple of its size, or 1 GiB if that is more
 _MAX_RATIO, _MIN_LIMIT = 64, 2**30
 # members up to this many bytes are unpacked into memory at once, in steps of `_STEP`
 _SMALL, _STEP = 2**16, 4096
-# bytes of which a checksum is made at a time
+# bytes added to a checksum at a time
 _PIECE = 2**20
-# what zipfile and its decompressors raise for damaged bytes; not every Python has all of these
+# what zipfile and its decompressors raise for damaged bytes; some Pythons lack lzma
 DAMAGES: tuple[type[Exception], ...] = (
     *([lzma.LZMAError] if lzma else []),
     zipfile.BadZipFile,
@@ -90,7 +90,7 @@ _CENTRAL, _CENTRAL_SIGN = struct.Struct("<4s6H3L5H2L"), b"PK\1\2"
 _VERSION, _UTF8, _STORED, _TIME, _DATE = 45, 0x800, 0, 0, 0x21
 _IN_EXTRA = 0xFFFFFFFF
 _SIZES = 1
-# an extra field that readers skip: zipalign's of Android
+# an extra field that readers skip, as Android's zipalign writes it
 _PADDING, _ALIGNMENT = 0xD935, 64
 # where the checksum is in the two headers of a member
 _LOCAL_CRC, _CENTRAL_CRC = 14, 16
@@ -112,17 +112,17 @@ def read(path: Path) -> Container:
 def read_all(
     path: Path, max_nbytes: int | None = None, name: str | None = None
 ) -> dict[str, tuple[Entry, NDArray[np.uint8]]]:
-    """Read all members, compressed or not, and compare their checksums.
+    """Read all members, compressed or not, and check their checksums.
 
     Parameters
     ----------
     path : Path
         The file.
     max_nbytes : int, optional
-        Bytes that all members together may unpack to; by default 64 times the size of the file,
-        and at least 1 GiB: compressed weights are far below that.
+        The most bytes that all members together may unpack to; by default 64 times the size of
+        the file, and at least 1 GiB: compressed weights are far below that.
     name : str, optional
-        The only tensor whose bytes are wanted; others come without theirs.
+        Read the bytes of this tensor only; the others come without theirs.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def read_all(
             if name in {None, member.entry.name}:
                 with _refusing(member.entry.name):
                     data = read_data(member.file, member.header, member.info.file_size)
-                member.file.read(1)  # at the end of a member its checksum is compared
+                member.file.read(1)  # zipfile compares the checksum at the end of a member
             found[member.entry.name] = member.entry, data
     return found
 
@@ -153,7 +153,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
             msg = f"{str(path)!r}: {error}"
             raise MemdescError(msg) from None
         except DAMAGES as error:
-            # zipfile shows names, of whatever length
+            # zipfile quotes names of any length
             reason = str(error)[:_MAX_REASON] or type(error).__name__
             msg = f"{str(path)!r} is not a .npz file, or a damaged one: {reason}"
             raise MemdescError(msg) from None
@@ -179,7 +179,7 @@ def _check_unpacked(archive: zipfile.ZipFile, limit: int) -> None:
 
 
 class _Opened(NamedTuple):
-    """A member that is being read, behind its header."""
+    """An array that is being read, positioned behind its header."""
 
     info: zipfile.ZipInfo
     file: BinaryIO
@@ -226,17 +226,17 @@ def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> I
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
-    """Open a member for reading, so that no read unpacks much more than it is asked for."""
+    """Open a member so that no read unpacks much more than it is asked for."""
     file = archive.open(info)
     if info.file_size > _SMALL and info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         return file  # type: ignore[return-value] # zipfile's readers are binary files
-    # other decompressors unpack all that they are given; small members are read faster at once
+    # other decompressors unpack all that they are given, and small members are faster in one go
     with file:
         return BytesIO(b"".join(iter(lambda: file.read(_STEP), b"")))
 
 
 def _start_of(file: BinaryIO, info: zipfile.ZipInfo) -> int:
-    """Return where the bytes of a member lie in the file, whose header zipfile has checked."""
+    """Return where a member's bytes start in the file; zipfile has checked its header."""
     file.seek(info.header_offset)
     *_, name_nbytes, extra_nbytes = _LOCAL.unpack(file.read(_LOCAL.size))
     nbytes: int = _LOCAL.size + name_nbytes + extra_nbytes
@@ -252,9 +252,9 @@ def _text_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> str:
 
 
 def _check_form(header: Header, entry: Entry) -> None:
-    """Refuse an array of whole elements that is not the one that its descriptor means.
+    """Refuse an array of whole elements that is not what its descriptor means.
 
-    Bytes, and words wider than integers that are described, may have any shape.
+    Flat bytes, and integers packed into wider words, may have any shape.
     """
     desc = entry.desc
     is_plain = (
@@ -285,7 +285,7 @@ def _check_form(header: Header, entry: Entry) -> None:
 
 
 def _kind_of(dtype: DataType) -> np.dtype[Any]:
-    """Return the dtype of a type in .npy, which knows numpy's types and not those of ml_dtypes."""
+    """Return the dtype that a .npy has for a type: it knows numpy's, but not those of ml_dtypes."""
     return dtype.numpy if dtype.numpy.isbuiltin == 1 else dtype.bits_dtype
 
 
@@ -299,7 +299,7 @@ def _check_stored(info: zipfile.ZipInfo) -> None:
 
 
 class _Member(NamedTuple):
-    """A member of a planned archive: its first bytes, and how many follow."""
+    """A member of a planned archive: its first bytes, and the number of bytes that follow."""
 
     name: bytes
     head: bytes
@@ -313,14 +313,14 @@ class _Member(NamedTuple):
 def plan(
     name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan a file; arrays start at multiples of 64 bytes. Checksums are made when it is complete.
+    """Plan a file; arrays start at multiples of 64 bytes, and checksums are added at the end.
 
     Raises
     ------
     MemdescError
-        If no array holds a tensor, or two tensors have one name.
+        If numpy has no array for a tensor, or two tensors share a name.
     """
-    del metadata  # there is no place for it
+    del metadata  # a .npz has no room for it
     check_planned(name, tensors)
     pieces: list[tuple[int, bytes]] = []
     central: list[bytes] = []
@@ -360,7 +360,7 @@ def plan(
 def _form_of(tensor: Tensor) -> tuple[Header, str]:
     """Return the header of a tensor's array, and its descriptor.
 
-    Types that numpy has no arrays of are words of as many bits, those of less than a byte bytes.
+    Types that numpy lacks become words of as many bits; those narrower than a byte, bytes.
     """
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
     if desc is None:
@@ -401,7 +401,7 @@ def _central_header(member: _Member, at: int) -> bytes:
 
 
 def _end(count: int, nbytes: int, at: int) -> bytes:
-    """Return the end of an archive: the record of 64 bits, where it is, and the short one."""
+    """Return the end of an archive: the 64-bit record, where that is, and the short record."""
     counts = (_VERSION, _VERSION, 0, 0, count, count, nbytes, at)
     return (
         struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, *counts)
@@ -411,7 +411,7 @@ def _end(count: int, nbytes: int, at: int) -> bytes:
 
 
 def _write_checksums(grown: Path, *, members: Sequence[tuple[int, int, int, int]]) -> None:
-    """Write the checksum of each member into its two headers; reads what was written."""
+    """Read each member back, and write its checksum into both of its headers."""
     with grown.open("r+b") as file:
         for local, central, start, nbytes in members:
             file.seek(start)

@@ -1,8 +1,9 @@
 """ONNX: the initializers of a graph, in the model or in files of external data.
 
-Models are read as the messages that they are, since `onnx.load` copies all of a file into memory;
-`onnx` writes them. Initializers of inner graphs (bodies of `If` and `Loop`) stay in the model; so
-do those that the model refers to, since nodes are written for the type and the shape they have.
+Models are read as protobuf messages, since `onnx.load` copies the whole file into memory; `onnx`
+writes them. The rest of a model stays as it is, with the initializers of inner graphs (the bodies
+of `If` and `Loop`). Nodes are written for the types and shapes of their inputs, so an initializer
+that the model refers to is copied or refused.
 Source: `ExternalData.md` and `onnx.proto` of onnx 1.18.
 """
 
@@ -53,7 +54,7 @@ GRAPH, _METADATA = 7, 14
 _NODE, INITIALIZER = 1, 5
 _DIMS, _TYPE, _NAME, _RAW, _EXTERNAL, _LOCATION = 1, 2, 8, 9, 13, 14
 _KEY, _VALUE = 1, 2
-# fields of typed values that lie as raw bytes do, by the type: floats and doubles
+# fields of typed values that are stored like raw bytes, by the type: floats and doubles
 _TYPED = {1: 4, 11: 10}
 _DATA = {_RAW, *_TYPED.values()}
 _IS_EXTERNAL = 1
@@ -81,27 +82,27 @@ _TYPES = {
     23: "f4_e2m1",
     24: "e8m0",
 }
-# the others that are numbers, by ONNX's names, and their bits
+# the other types of numbers, by ONNX's names, with their bits
 _OTHERS = {14: ("complex64", 64), 15: ("complex128", 128), 25: ("uint2", 2), 26: ("int2", 2)}
 _NAMES = _TYPES | {number: name for number, (name, _) in _OTHERS.items()}
 NUMBERS = {name: number for number, name in _NAMES.items()}
 _BITS = {name: DATA_TYPES[name].bits for name in _TYPES.values()} | dict(_OTHERS.values())
 _BYTE_BITS = 8
-# digits of an offset
+# most digits of an offset
 _MAX_DIGITS = 19
 # what is read of external data
 _EXTERNAL_KEYS = {"location", "offset", "length"}
-# bytes of a name, of a location, and of a descriptor
+# most bytes of a name, of a location, and of a descriptor
 _MAX_TEXT = 2**20
 
 
 class Initializer(NamedTuple):
-    """What the fields of a TensorProto say."""
+    """The fields of a TensorProto."""
 
     name: str
     kind: int
     dims: tuple[int, ...]
-    # the fields that may hold the elements as bytes, by number
+    # the fields that may have the elements as bytes, by number
     data: dict[int, Part]
     external: dict[str, str]
     is_external: bool
@@ -118,13 +119,13 @@ class Initializer(NamedTuple):
 
     @property
     def part(self) -> Part | None:
-        """The field whose content is the elements as they lie in memory."""
+        """The field that has the elements as they lie in memory."""
         number = _RAW if _RAW in self.data else _TYPED.get(self.kind, _RAW)
         return self.data.get(number)
 
     @property
     def is_bytes(self) -> bool:
-        """Whether the elements lie somewhere as bytes; else they are numbers of variable length."""
+        """Whether the elements are stored as bytes, not as numbers of variable length."""
         is_known = self.kind in _NAMES
         return is_known and (self.is_external or self.part is not None or not self.nbytes)
 
@@ -135,7 +136,7 @@ def nbytes_of(dtype: str, dims: tuple[int, ...]) -> int:
 
 
 class Model(NamedTuple):
-    """What a model says beside its nodes."""
+    """What a model has beside its nodes."""
 
     # descriptors by the names of initializers, and the other properties
     texts: dict[str, str]
@@ -191,7 +192,7 @@ def _text(file: BinaryIO, part: Part) -> str:
 
 
 def read_initializer(file: BinaryIO, part: Part) -> Initializer:
-    """Return what the fields of an initializer say; raises as `read_model`."""
+    """Read the fields of an initializer; raises as `read_model`."""
     name, kind, location = "", 0, 0
     dims: list[int] = []
     data: dict[int, Part] = {}
@@ -200,7 +201,7 @@ def read_initializer(file: BinaryIO, part: Part) -> Initializer:
         if inner.number == _DIMS:
             for size in varints(file, inner):
                 dims.append(size)
-                checked_shape(dims)  # of a damaged model there may be any number
+                checked_shape(dims)  # a damaged model may have any number of them
         elif inner.number == _TYPE:
             kind = inner.value
         elif inner.number == _NAME:
@@ -225,19 +226,19 @@ def entry_of(
     Parameters
     ----------
     found : Initializer
-        One whose elements lie as bytes.
+        One whose elements are stored as bytes.
     path : Path
         The model.
     state : FileState
         Of the model.
     files : dict of Path to FileState
-        Files of external data; those that are new are added.
+        Files of external data; a new one is added.
 
     Raises
     ------
     MemdescError
-        If there are more or fewer bytes than the type and the dims mean, or they lie in a file
-        that is missing or elsewhere.
+        If there are more or fewer bytes than type and dims need, or they lie in a file that is
+        missing or out of the folder.
     """
     file, offset, nbytes, part = path, 0, found.nbytes, found.part
     length = part.nbytes if part is not None else 0
@@ -269,10 +270,10 @@ def _integer(found: Initializer, key: str, default: int) -> int:
     raise MemdescError(msg)
 
 
-# bytes of a model without its initializers: the most that protobuf has
+# most bytes of a model without its initializers: protobuf's limit
 _MAX_MODEL = 2**31 - 1
 _IR_VERSION, _OPSET = 10, 21
-# names in one message
+# names listed in a message
 _SHOWN = 3
 
 
@@ -285,7 +286,7 @@ def _package(name: str) -> Any:
 
 
 def empty_model() -> Any:
-    """Return a model of no nodes.
+    """Return a model without nodes.
 
     Raises
     ------
@@ -305,7 +306,7 @@ def model_of(source: Path, name: str, tensors: Sequence[Tensor]) -> Any:
     Raises
     ------
     MemdescError
-        If it refers to one that is not copied as it is: nodes would compute something else.
+        If it refers to one that would change: nodes would compute something else.
     """
     model = _package("onnx").ModelProto()
     with open_file(source) as file:
@@ -335,14 +336,14 @@ def model_of(source: Path, name: str, tensors: Sequence[Tensor]) -> Any:
 
 
 def _is_kept(tensor: Tensor, held: Mapping[str, Initializer]) -> bool:
-    """Whether a tensor is an initializer of the model as it was."""
+    """Whether a tensor is an unchanged initializer of the model."""
     old = held.get(tensor.name)
     same = old is not None and (tensor.dtype, tensor.shape) == (old.dtype, old.dims)
     return same and tensor.origin == tensor.name
 
 
 def _messages(model: Any) -> Iterator[Any]:
-    """Return a message of protobuf and all messages in it."""
+    """Return a protobuf message and all messages in it."""
     found = [model]
     while found:
         message = found.pop()
@@ -357,7 +358,7 @@ def _held(message: Any) -> Iterator[tuple[Any, Sequence[Any]]]:
 
 
 def _strings(model: Any) -> set[str]:
-    """Return all strings of a model: every name of a tensor is among them."""
+    """Return all strings of a model, among them the names of all tensors."""
     return {
         each
         for message in _messages(model)
@@ -374,7 +375,7 @@ def _embed_external(model: Any, source: Path) -> None:
     Raises
     ------
     MemdescError
-        If such a file is missing, too short, or outside of the folder; or they exceed a model.
+        If such a file is missing, too short, or out of the folder, or a model cannot hold them.
     """
     files: dict[Path, FileState] = {}
     left = _MAX_MODEL
@@ -406,7 +407,7 @@ def serialized(model: Any) -> bytes:
     Raises
     ------
     MemdescError
-        If they exceed what protobuf holds.
+        If they exceed protobuf's limit.
     """
     try:
         return bytes(model.SerializeToString())
@@ -416,7 +417,7 @@ def serialized(model: Any) -> bytes:
 
 
 def _without_initializers(file: BinaryIO, nbytes: int) -> bytes:
-    """Return a model without those initializers of its graph whose elements lie as bytes."""
+    """Return a model without the initializers of its graph that are stored as bytes."""
     model = bytearray()
     for part in fields(file, 0, nbytes):
         if part.number != GRAPH:
@@ -434,22 +435,22 @@ def _whole(file: BinaryIO, part: Part) -> bytes:
     return field_bytes(file, part._replace(content=part.start), _MAX_MODEL)
 
 
-# Tensors of fewer bytes stay in the model, as `onnx.save` leaves them; others lie in the file of
-# external data, where they start at a multiple of this.
+# smaller tensors stay in the model, as with `onnx.save`; others go into the file of external data,
+# aligned to this
 _SMALL, _ALIGNMENT = 1024, 4096
-# where the graph of a model that is written comes from; a key of metadata
+# metadata key: the model from which a written model takes its graph
 _MODEL = "onnx.model"
 
 
 def read(path: Path) -> Container:
-    """Read the initializers of a model: those whose elements lie as bytes in a file.
+    """Read the initializers of a model that are stored as bytes.
 
-    Strings, and small integers that `int64_data` and the like hold, are part of the model.
+    Strings, and numbers in `int64_data` and the like, stay part of the model.
 
     Raises
     ------
     MemdescError
-        If the model or a file of external data is damaged, missing, or elsewhere.
+        If the model or a file of external data is damaged, missing, or out of the folder.
     """
     with open_file(path) as file:
         state = FileState.of(file.fileno())
@@ -483,13 +484,13 @@ def plan(
 ) -> tuple[PlannedFile, ...]:
     """Plan a model and its file of external data; small initializers lie in the model.
 
-    The graph is that of the model that the metadata is from; without one it has no nodes.
+    It keeps the graph of the model that the metadata comes from, if any.
 
     Raises
     ------
     MemdescError
-        If the format has no such type, two tensors have one name, a tensor that the graph refers
-        to would change, or `onnx` is not installed.
+        If ONNX has no such type, two tensors share a name, a tensor that the graph refers to would
+        change, or `onnx` is not installed.
     """
     for tensor in tensors:
         _check(tensor)
@@ -527,7 +528,7 @@ def plan(
 
 
 def _around(head: bytes, spans: Iterable[Span]) -> tuple[tuple[int, bytes], ...]:
-    """Return the bytes of a model without those of tensors, each part with its offset."""
+    """Return the parts of a model between its tensors, with their offsets."""
     at, parts = 0, []
     for span in sorted(spans):
         parts.append((at, head[at : span.offset]))

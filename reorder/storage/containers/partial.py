@@ -1,7 +1,7 @@
-"""The folder in which an output grows: its lock, its files, and what the system says of them.
+"""The folder in which an output grows: its lock and its files.
 
-It lies beside the target under a name that others can predict, so nothing in it is trusted. No link
-in it is followed, only the names below are removed, and anything else ends in an error.
+It lies beside the target under a name that others can predict, so its content is not trusted: links
+are not followed, only the names below are removed, and anything else is an error.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ __all__ = [
     "try_lock",
 ]
 
-# what is in such a folder: the files of the output, the folder that they replace, the journal
+# names in such a folder: the files of the output, the folder that they replace, the journal
 FILES, OLD, JOURNAL = "files", "old", "journal"
 _BINARY = getattr(os, "O_BINARY", 0)
 _HAS_LOCKS = os.name == "posix"
-# a file may turn out to be a pipe, whose open would wait
+# a file may turn out to be a pipe, and opening one would wait
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
-# Others, such as workers of other users, may read what grows, but not put files beside it.
+# others, such as workers of other users, may read the folder but not add files
 _MODE, _OTHERS_WRITE = 0o755, 0o022
-# of renameat2: paths are relative to the working folder, and two names are exchanged
+# renameat2: paths relative to the working folder; exchange two names
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -66,7 +66,7 @@ def partial_folder(target: Path) -> Path:
 
 
 class Partial:
-    """A folder in which an output grows, locked; it is made where there is none.
+    """The locked folder in which an output grows; it is made if it does not exist.
 
     Files in it are named relative to it, as in ``files/model.safetensors``.
 
@@ -75,7 +75,7 @@ class Partial:
     InUseError
         If another process has the lock.
     MemdescError
-        If it cannot be made, or what has its name was not made by a conversion of this user.
+        If it cannot be made, or something has its name that no conversion of this user made.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,11 +88,11 @@ class Partial:
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process has the lock; a child that was forked has not."""
+        """Whether this process has the lock; a forked child has not."""
         return self._process == os.getpid()
 
     def close(self) -> None:
-        """Give the lock back; a folder in which nothing has been written goes."""
+        """Give the lock back, and remove the folder if it is empty."""
         if self.is_ours:
             with suppress(OSError):
                 self.path.rmdir()
@@ -136,18 +136,18 @@ class Partial:
             os.fsync(handle)
 
     def sync_names(self) -> None:
-        """Wait until the names of all files, and of the folders that they are in, are on disk."""
+        """Wait until the names of all files and of their folders are on disk."""
         for _, _, _, folder in os.fwalk(FILES, dir_fd=self.handle):
             os.fsync(folder)
 
     def nbytes_of(self, name: str) -> int | None:
-        """Return the size of a file; None where there is none."""
+        """Return the size of a file; None if there is no such file."""
         with suppress(MemdescError), self._opened(name, os.O_RDONLY) as handle:
             return os.fstat(handle).st_size
         return None
 
     def names(self) -> set[str]:
-        """Return the names of all files of the output, without the folder that they are in."""
+        """Return the names of all files of the output, relative to their folder."""
         return {
             (PurePosixPath(folder) / name).relative_to(FILES).as_posix()
             for folder, _, names, _ in os.fwalk(FILES, dir_fd=self.handle)
@@ -176,7 +176,7 @@ class Partial:
             os.fsync(self.handle)
 
     def discard(self) -> None:
-        """Remove what a conversion left, as far as that is possible; `close` removes the folder."""
+        """Remove what a conversion left, as far as possible; `close` removes the folder."""
         with suppress(OSError):
             self.clear()
 
@@ -221,7 +221,7 @@ def is_in_use(path: Path) -> bool:
 
 
 def remove_left(target: Path) -> None:
-    """Remove what is left where a process ended after its output had got its name."""
+    """Remove what a process left that ended after its output had its name."""
     folder = partial_folder(target)
     if os.path.lexists(folder):
         left = Partial(folder)
@@ -230,7 +230,7 @@ def remove_left(target: Path) -> None:
 
 
 def try_lock(handle: int) -> bool:
-    """Lock an open file or folder; returns whether no other process holds the lock."""
+    """Lock an open file or folder; return False if another process holds the lock."""
     if not _HAS_LOCKS:
         return True
     try:
@@ -241,7 +241,7 @@ def try_lock(handle: int) -> bool:
 
 
 def unlock(handle: int) -> None:
-    """Give a lock back: closing alone does not, as a child that was forked has the handle too."""
+    """Give a lock back: closing alone does not if a forked child has the handle too."""
     if _HAS_LOCKS:
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_UN)
@@ -258,7 +258,7 @@ def _locked(path: Path) -> int:
         try:
             handle = os.open(path, _FOLDER)
         except FileNotFoundError:
-            continue  # the process that had the lock has removed it
+            continue  # the process that had the lock removed it
         except NotADirectoryError:
             _refuse(path, "it is a link or a file")
         try:
@@ -303,7 +303,7 @@ def _check_files(path: Path, handle: int) -> None:
 
 
 def _check_regular(path: Path, status: os.stat_result) -> None:
-    """Refuse links and pipes, and files that have another name elsewhere."""
+    """Refuse links, pipes, and files that also have another name."""
     if not stat.S_ISREG(status.st_mode):
         _refuse(path, "it is not a regular file")
     if status.st_nlink > 1:
@@ -324,7 +324,7 @@ def _refuse(path: Path, reason: str) -> NoReturn:
 
 
 def reserve(handle: int, nbytes: int) -> None:
-    """Give a file its size, with room on the disk where the system can promise that."""
+    """Give a file its size, and reserve room on the disk if the system can."""
     try:
         os.posix_fallocate(handle, 0, nbytes)
     except OSError as error:
@@ -334,9 +334,9 @@ def reserve(handle: int, nbytes: int) -> None:
 
 
 def exchange(folder: int, name: str, target: Path) -> bool:
-    """Exchange two names in one step: one in an open folder, and a path.
+    """Exchange two names atomically: one in an open folder, and a path.
 
-    Returns whether that was possible: not all systems and file systems can.
+    Returns whether the system and the file system can do that.
     """
     rename = _renameat2()
     given = (folder, os.fsencode(name), _AT_FDCWD, os.fsencode(target), _RENAME_EXCHANGE)
@@ -354,5 +354,5 @@ def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
 
 
 def cannot(path: Path, error: OSError) -> MemdescError:
-    """Return the error of a file that the system does not write."""
+    """Return the error for a file that the system cannot write."""
     return MemdescError(f"{str(path)!r} cannot be written: {reason_of(error)}")

@@ -1,7 +1,7 @@
-"""safetensors: the length of a header, the header as JSON, and bytes without gaps.
+"""safetensors: the length of the header, the header as JSON, and the tensors without gaps.
 
-The package `safetensors` gives no tensors of f8 types and of 4 bits to numpy, and no offsets, so
-the format itself is read. Source: `safetensors/src/tensor.rs` of safetensors 0.7.
+The package `safetensors` gives numpy neither offsets nor tensors of f8 and 4-bit types, so the file
+is read directly. Source: `safetensors/src/tensor.rs` of safetensors 0.7.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ _NAMES = {ours: theirs for theirs, (_, ours) in _TYPES.items() if ours}
 # data start at a multiple of this, so that mapped tensors are aligned for any element
 _ALIGNMENT = 64
 _ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
-# The JSON of a header: an object whose values are objects without further ones in them, of at most
-# 4096 bytes, and the metadata, an object of strings. What a pattern matches, `json` parses.
+# The JSON of a header: an object of flat objects, of at most 4096 bytes each, and of the metadata,
+# an object of strings. `json` parses what a pattern matches.
 _WHITE, _STRING = rb"[ \t\n\r]*+", rb'("[^"\\]*+(?:\\.[^"\\]*+)*+")'
 _KEY, _TEXT = re.compile(_WHITE + _STRING + _WHITE + b":"), re.compile(_WHITE + _STRING)
 _FIELDS = re.compile(_WHITE + rb"(\{[^{}]{0,4096}+\})")
@@ -82,7 +82,7 @@ _OPEN, _OPEN_OR_NULL = (
     re.compile(_WHITE + rb"(\{(?:" + _WHITE + rb"\})?" + more + b")") for more in (b"", b"|null")
 )
 _NEXT, _END = re.compile(_WHITE + b"([,}])"), re.compile(_WHITE + b"()$")
-# bytes of a header in one message
+# bytes of the header that a message quotes
 _SHOWN = 40
 
 
@@ -137,13 +137,13 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_without_doubles)
 
 
 class _Header:
-    """Reads the text of a header; only what safetensors allows becomes Python objects."""
+    """Reads a header's text; only what safetensors allows becomes Python objects."""
 
     def __init__(self, text: bytes) -> None:
         self._text, self._at = text, 0
 
     def take(self, pattern: re.Pattern[bytes]) -> bytes:
-        """Return what matches a pattern, and go on behind it."""
+        """Return what matches a pattern, and move on behind it."""
         found = pattern.match(self._text, self._at)
         if found is None:
             rest = self._text[self._at : self._at + _SHOWN]
@@ -163,7 +163,7 @@ class _Header:
             raise MemdescError(msg) from None
 
     def members(self, opened: re.Pattern[bytes]) -> Iterator[str]:
-        """Return the keys of an object; each value is taken before the next key is asked for."""
+        """Return the keys of an object; the caller takes each value before the next key."""
         names: set[str] = set()
         more = self.take(opened) == b"{"
         while more:
@@ -231,7 +231,7 @@ def plan(
     Raises
     ------
     MemdescError
-        If the format has no such type, or two tensors have one name.
+        If safetensors has no such type, or two tensors share a name.
     """
     check_planned(name, tensors)
     descriptors = descriptors_of((each, stored_desc(each.dtype, each.shape)[0]) for each in tensors)
@@ -267,7 +267,7 @@ def plan(
 
 
 def _place(tensor: Tensor) -> tuple[bool, int]:
-    """Return the key of the order: whole multiples of the alignment, then wider elements first."""
+    """Return the sort key: multiples of the alignment first, then wider elements first."""
     _check(tensor)
     width = tensor.desc.dtype.bits if isinstance(tensor.desc, MemoryDesc) else _bits_of(tensor)
     return tensor.nbytes % _ALIGNMENT != 0, -width
@@ -278,7 +278,7 @@ def _bits_of(tensor: Tensor) -> int:
 
 
 def _check(tensor: Tensor) -> None:
-    """Refuse types and sizes of other formats."""
+    """Refuse a type that safetensors lacks, and a size that does not fit the shape."""
     bits = _bits_of(tensor)
     if not bits:
         msg = (

@@ -32,15 +32,15 @@ __all__ = [
 INDEX_ENDING = ".safetensors.index.json"
 _ENDING = ".safetensors"
 _MAX_INDEX = 100_000_000
-# names in one message
+# names listed in a message
 _SHOWN = 4
-# what is opened as a file
+# endings of checkpoints that are opened as a file
 _FILES = (".gguf", ".onnx", ".npz")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
 def read_folder(folder: Path) -> Container:
-    """Read the checkpoint in a folder: by its index, or all its files.
+    """Read the checkpoint in a folder: the shards of its index, or else all its files.
 
     Raises
     ------
@@ -74,12 +74,12 @@ def read_folder(folder: Path) -> Container:
 
 
 def read_index(path: Path) -> Container:
-    """Read the shards that an index names; each must hold what the index says, and no more.
+    """Read the shards that an index names; each must hold exactly what the index says.
 
     Raises
     ------
     MemdescError
-        If the index or a shard is damaged, or they do not fit.
+        If the index or a shard is damaged, or they do not fit together.
     """
     with open_file(path) as file:
         text = file.read(_MAX_INDEX + 1)
@@ -108,13 +108,13 @@ def read_index(path: Path) -> Container:
 
 
 def names_beside(path: Path) -> frozenset[str]:
-    """Return the names of all tensors of the model that a file is a shard of; else none."""
+    """Return the names of all tensors of the model that a file is a shard of, if it is one."""
     found: set[str] = set()
     for index in path.parent.glob(f"*{INDEX_ENDING}") if path.name.endswith(_ENDING) else ():
         try:
             names = _weight_map(read_if_exists(index, _MAX_INDEX) or b"")
         except MemdescError:
-            continue  # it says nothing of this file
+            continue  # it says nothing about this file
         found |= names.keys() if path.name in names.values() else set()
     return frozenset(found)
 
@@ -150,7 +150,7 @@ def _joined(path: Path, parts: list[Container]) -> Container:
 
 
 def is_shard(name: str, stem: str = "model") -> bool:
-    """Whether a file is called as `plan_shards` calls some."""
+    """Whether a file has a name as `plan_shards` gives."""
     ending = rf"(-[0-9]{{5,}}-of-[0-9]{{5,}})?{re.escape(_ENDING)}|{re.escape(INDEX_ENDING)}"
     return re.fullmatch(f"{re.escape(stem)}({ending})", name) is not None
 
@@ -163,15 +163,15 @@ def plan_shards(
     *,
     is_indexed: bool = False,
 ) -> tuple[PlannedFile, ...]:
-    """Plan shards of at most some bytes of tensors each, in the order given, and their index.
+    """Plan shards of at most `max_nbytes` of tensors each, in the order given, and their index.
 
-    A tensor that is larger has a shard for itself. What fits one file is one, and has no index
-    unless `is_indexed` says so.
+    A larger tensor gets a shard of its own. What fits into one file is written as one, without an
+    index unless `is_indexed` asks for it.
 
     Raises
     ------
     MemdescError
-        As of `safetensors.plan`.
+        As `safetensors.plan`.
     """
     shards: list[list[Tensor]] = [[]]
     filled = 0

@@ -1,4 +1,4 @@
-"""The table of formats, and the functions that look a format up in it."""
+"""The table of formats, and the functions that look one up and use it."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ class _Module(Protocol):
 
 
 class Format(NamedTuple):
-    """A format: its name, which is that of its module here, and the ending of its files."""
+    """A format: its name, which is also its module's, and how its files start and end."""
 
     name: str
     ending: str
     # a pattern of the first bytes of its files; None if they have no mark
     start: bytes | None
-    # whether files have a place for what belongs to no tensor
+    # whether files have room for metadata
     has_metadata: bool = True
     # whether it stores the names of tensors
     has_names: bool = True
     # whether tensors may have no dims
     has_scalars: bool = True
-    # whether every reader sees in which order the axes of a permuted tensor lie
+    # whether every reader sees how a permuted tensor's axes lie
     shows_order: bool = False
 
     def is_start(self, data: bytes) -> bool:
@@ -108,7 +108,7 @@ def read_container(path: str | os.PathLike[str]) -> Container:
     for row in FORMATS.values():
         if row.is_start(start):
             return row.module.read(given)
-    # the format says what is wrong
+    # its module says what is wrong
     return format_of(given).module.read(given)
 
 
@@ -129,22 +129,22 @@ def plan_file(
 def plan_replacement(
     path: Path, tensors: Sequence[Tensor], metadata: Mapping[str, Any], *, is_kept: bool
 ) -> tuple[tuple[PlannedFile, ...], tuple[Path, ...]]:
-    """Plan the files of a checkpoint which may take the place of one.
+    """Plan the files of a checkpoint that may replace an existing one.
 
-    Files that the checkpoint there refers to, such as external data of ONNX, stay as they are until
-    the last file is replaced, so that one rename exchanges both. The new ones are called otherwise.
+    Files that the existing one refers to, such as ONNX's external data, stay until the last file is
+    replaced, so that one rename switches to the new checkpoint. New files get other names.
 
     Parameters
     ----------
     path, tensors, metadata
-        As of `plan_file`.
+        As for `plan_file`.
     is_kept : bool
-        Whether the checkpoint there stays, and the plan is to say what it should be.
+        Whether the existing checkpoint stays, and the plan says what it should be.
 
     Returns
     -------
     tuple
-        The files, and paths of those that nothing refers to when these have their names.
+        The files, and the paths of old ones that nothing refers to once these have their names.
     """
     used = _files_beside(path)
     names = [path.name, *(f"{path.stem}.{k}{path.suffix}" for k in range(1, len(used) + 1))]
@@ -163,7 +163,7 @@ def plan_replacement(
 
 
 def _files_beside(path: Path) -> set[str]:
-    """Return the names of files that a checkpoint refers to; none of what cannot be read."""
+    """Return the names of the files that a checkpoint refers to; none if it cannot be read."""
     with suppress(MemdescError):
         if path.is_file():
             files = read_container(path).files
