@@ -569,8 +569,10 @@ def value_of(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Quanti
     if group.quantized is None:
         raise MemdescError(group.reason)
     held = {role: memory_of(entry, data[role]) for role, entry in group.tensors.items()}
+    # a descriptor of a scalar has dims (1,)
     scales, points = (
-        held[role].numpy().reshape(group.tensors[role].shape) for role in ("scales", "zero_points")
+        held[role].numpy() if group.tensors[role].shape else held[role].numpy().reshape(())
+        for role in ("scales", "zero_points")
     )
     return Quantized(held["memory"], scales, points, **group.quantized)
 

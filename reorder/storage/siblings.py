@@ -177,11 +177,9 @@ def note_of(entries: Mapping[str, Entry], first: str) -> Note:
     """
     value = entries[first].value or {}
     name, tensors = value.get("name"), value.get("tensors")
-    if (
-        not isinstance(name, str)
-        or not isinstance(tensors, dict)
-        or [*tensors.values()][:1] != [first]
-    ):
+    listed = [*tensors.values()] if isinstance(tensors, dict) else []
+    is_joined = listed[:1] == [first] and len({*map(repr, listed)}) == len(listed)
+    if not isinstance(name, str) or not isinstance(tensors, dict) or not is_joined:
         msg = f"the descriptor of {short_repr(first)} does not say which tensors belong to it"
         raise MemdescError(msg)
     for each in tensors.values():

@@ -235,6 +235,7 @@ _VALUE = {"name": "w", "quantized": {"axis": [], "groups": []}}
         (_VALUE | {"tensors": {"memory": "w", "scales": "none"}}, "there is no 'none'"),
         (_VALUE | {"tensors": {"memory": "w", "scales": 3}}, "there is no 3"),
         (_VALUE | {"tensors": {"memory": "w"}}, "does not say what scales"),
+        (_VALUE | {"tensors": {"memory": "w", "scales": "w"}}, "does not say which tensors belong"),
         (_VALUE | {"quantized": 1, "tensors": {"memory": "w"}}, "does not say what scales"),
         ({"name": "w", "tensors": {"data": "w"}}, "a record is called by a string"),
         ({"name": "w", "record": "none", "tensors": {"a": "w"}}, "dims"),
