@@ -437,3 +437,11 @@ def test_files_that_would_be_lost_are_named(tmp_path: Path) -> None:
     (tmp_path / "d").touch()
     with pytest.raises(MemdescError, match="it holds 'a', 'b', 'c' and 1 more, which"):
         check_target(tmp_path, [], is_folder=True, overwrite=True)
+
+
+@pytest.mark.parametrize("offset", [-1, 1, 100])
+def test_bytes_beyond_a_tensor_are_refused(tmp_path: Path, offset: int) -> None:
+    with _writer(tmp_path) as writer:
+        with pytest.raises(MemdescError, match=f"bytes {offset} to {offset + 100} of 'a', which"):
+            writer.write("a", offset, np.ones(100, np.uint8))
+        writer.discard()
