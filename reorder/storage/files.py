@@ -171,7 +171,8 @@ def saving_format(path: Path) -> str:
             return name
     msg = (
         f"{str(path)!r} cannot be saved: its name ends neither in .safetensors nor in .npz, which "
-        "keep a tensor with its descriptor, nor in .npy"
+        "keep a tensor with its descriptor, nor in .npy; --raw or reorder.save_raw writes its "
+        "bytes alone"
     )
     raise MemdescError(msg)
 
@@ -641,7 +642,10 @@ def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
     name = short_repr(entry.name)
     desc = entry.desc or _void_desc(entry, dtype)
     if not isinstance(desc, MemoryDesc):
-        msg = f"{name} is {desc!r}, not a tensor of numbers"
+        msg = (
+            f"{name} is {desc!r}, not a tensor of numbers; reorder.dequantize decodes it, and "
+            "`memdesc convert` does by a rule such as 'NAME: plain, f32'"
+        )
         raise MemdescError(msg)
     if dtype is not None and data_type(dtype) != desc.dtype:
         who = f"the descriptor of {name} says" if entry.is_described else f"{name} holds"

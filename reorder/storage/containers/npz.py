@@ -327,8 +327,11 @@ def plan(
     for tensor in tensors:
         header, text = _form_of(tensor)
         stem = check_name(tensor.name).encode()
-        if tensor.name in spans or len(stem) + len(_DESCRIPTOR) > _MAX_NAME:
-            msg = f"two tensors would be called {short_repr(tensor.name)} in {name!r}, or too long"
+        if tensor.name in spans:
+            msg = f"two tensors would be called {short_repr(tensor.name)} in {name!r}"
+            raise MemdescError(msg)
+        if len(stem) + len(_DESCRIPTOR) > _MAX_NAME:
+            msg = f"{short_repr(tensor.name)} is too long for the name of a member of {name!r}"
             raise MemdescError(msg)
         for member in (
             _Member(stem + _ENDING.encode(), header.raw, tensor.nbytes),
