@@ -224,10 +224,10 @@ def _whole(memory: Memory) -> NDArray[np.uint8]:
 
 def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
     """Return how a tensor of numpy or of another library is stored: row-major."""
-    # a scalar has dims (1,) here
-    is_scalar = isinstance(array, np.ndarray | np.generic) and not array.shape
+    # a scalar, as a state_dict of torch has them, has dims (1,) here
+    is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
     try:
-        memory: object = reorder(np.reshape(array, 1) if is_scalar else array, "plain")
+        memory: object = reorder(array.reshape(1) if is_scalar else array, "plain")
     except MemdescError as error:
         msg = f"{short_repr(name)} cannot be saved: {error}"
         raise MemdescError(msg) from None

@@ -196,6 +196,13 @@ def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> I
             "each"
         )
         raise MemdescError(msg)
+    if members and not any(member.endswith(_ENDING) for member in members):
+        msg = (
+            f"none of its {len(members)} members is a .npy; of a file of torch.save, "
+            "reorder.save('x.safetensors', torch.load(path, weights_only=True)) makes one that can "
+            "be read"
+        )
+        raise MemdescError(msg)
     raw: Any = archive.fp
     state = FileState.of(raw.fileno())
     for member, info in members.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,41 @@ def test_what_is_not_a_tensor_is_refused(tmp_path: Path, given: Any) -> None:
         with pytest.raises(MemdescError, match="cannot be saved: x must be a Memory"):
             save(tmp_path / "x.npz", value)
     assert not list(tmp_path.iterdir())
+
+
+class _Scalar:
+    """A tensor without dims, as torch exports it."""
+
+    shape = ()
+
+    def __init__(self, array: Any) -> None:
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+        self._array = array
+
+    def reshape(self, *shape: int) -> Any:
+        return self._array.reshape(*shape)
+
+
+@pytest.mark.parametrize("name", [*_FORMATS, "x.npy"])
+@pytest.mark.parametrize("scalar", [np.int64(7), np.array(7), _Scalar(np.array(7))])
+def test_a_scalar_is_saved(tmp_path: Path, name: str, scalar: Any) -> None:
+    save(tmp_path / name, scalar)
+    assert load(tmp_path / name).numpy() == [7]
+    if name.endswith("npy"):
+        assert np.load(tmp_path / name).shape == ()
+
+
+def test_another_zip_is_not_an_empty_one(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("model/data.pkl", b"")
+    for read in (load, load_all, reorder.open_checkpoint):
+        with pytest.raises(
+            MemdescError, match=r"none of its 1 members is a \.npy.*torch\.load"
+        ):
+            read(path)
+    np.savez(path.with_suffix(".npz"))
+    assert load_all(path.with_suffix(".npz")) == {}
 
 
 def test_a_tensor_that_repeats_elements_is_refused(tmp_path: Path) -> None:
