@@ -119,9 +119,7 @@ def test_another_zip_is_not_an_empty_one(tmp_path: Path) -> None:
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("model/data.pkl", b"")
     for read in (load, load_all, reorder.open_checkpoint):
-        with pytest.raises(
-            MemdescError, match=r"none of its 1 members is a \.npy.*torch\.load"
-        ):
+        with pytest.raises(MemdescError, match=r"none of its 1 members is a \.npy.*torch\.load"):
             read(path)
     np.savez(path.with_suffix(".npz"))
     assert load_all(path.with_suffix(".npz")) == {}

@@ -36,8 +36,10 @@ def _saved(folder: Path) -> Path:
 
 def _values(path: Path) -> dict[str, NDArray[Any]]:
     """Return the numbers of what is quantised in a file."""
-    found = {**reorder.load_all(path, Quantized), **reorder.load_all(path, Record)}
-    return {name: reorder.dequantize(each).numpy() for name, each in found.items()}
+    codes = reorder.load_all(path, Quantized).items()
+    records = reorder.load_all(path, Record).items()
+    numbers = {name: reorder.dequantize(each).numpy() for name, each in codes}
+    return numbers | {name: reorder.dequantize(each).numpy() for name, each in records}
 
 
 @pytest.mark.parametrize("name", _NAMES)
