@@ -25,7 +25,7 @@ from reorder.memory.memory import Memory
 from reorder.quantize import Quantized
 from reorder.records.record import Record
 from reorder.storage.containers import npz
-from reorder.storage.containers.descriptors import record_fields, record_of
+from reorder.storage.containers.descriptors import record_fields, record_of, stored_desc
 from reorder.storage.containers.entry import map_file
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.stored import stored_layout, stored_record, written_tensors
@@ -171,7 +171,8 @@ def saving_format(path: Path) -> str:
             return name
     msg = (
         f"{str(path)!r} cannot be saved: its name ends neither in .safetensors nor in .npz, which "
-        "keep a tensor with its descriptor, nor in .npy"
+        "keep a tensor with its descriptor, nor in .npy; --raw or reorder.save_raw writes its "
+        "bytes alone"
     )
     raise MemdescError(msg)
 
@@ -223,10 +224,10 @@ def _whole(memory: Memory) -> NDArray[np.uint8]:
 
 def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
     """Return how a tensor of numpy or of another library is stored: row-major."""
-    # a scalar has dims (1,) here
-    is_scalar = isinstance(array, np.ndarray | np.generic) and not array.shape
+    # a scalar, as a state_dict of torch has them, has dims (1,) here
+    is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
     try:
-        memory: object = reorder(np.reshape(array, 1) if is_scalar else array, "plain")
+        memory: object = reorder(array.reshape(1) if is_scalar else array, "plain")
     except MemdescError as error:
         msg = f"{short_repr(name)} cannot be saved: {error}"
         raise MemdescError(msg) from None
@@ -253,8 +254,7 @@ def _parts_of_quantized(name: str, value: Quantized) -> Parts:
 
 
 def _parts_of_record(name: str, value: Record) -> Parts:
-    fields = record_fields(value.desc)
-    if record_of(fields) != value.desc:
+    if record_of(record_fields(value.desc)) != value.desc:
         msg = (
             f"{short_repr(name)}, {value.desc!r}, is not the record of that name and these "
             "options, so a file cannot name it; save its tensors"
@@ -263,10 +263,7 @@ def _parts_of_record(name: str, value: Record) -> Parts:
     if len(value.tensors) == 1:
         return [(stored_record(name, value.desc, "safetensors"), value.data)]
     tensors = written_tensors(name, value.desc, "safetensors")
-    names = {role: tensor.name for role, tensor in tensors.items()}
-    first, *others = ((tensor, value.tensors[role]) for role, tensor in tensors.items())
-    whole = {"name": name, **fields, "tensors": names}
-    return [(first[0]._replace(value=whole), first[1]), *others]
+    return [(tensor, value.tensors[role]) for role, tensor in tensors.items()]
 
 
 @overload
@@ -585,10 +582,20 @@ def _value_of(
     if not is_whole or members.keys() != _QUANTIZED.keys():
         msg = f"the descriptor of {short_repr(item.name)} does not say what scales its codes"
         raise MemdescError(msg)
-    codes, *held = (memory_of(*members[role]) for role in _QUANTIZED)
-    shapes = [members[role][0].shape for role in ("scales", "zero_points")]
-    scales, points = (each.numpy().reshape(at) for each, at in zip(held, shapes, strict=True))
+    codes = memory_of(*members["memory"])
+    scales, points = (_array_of(*members[role]) for role in ("scales", "zero_points"))
     return Quantized(codes, scales, points, joined["axis"], joined["groups"])
+
+
+def _array_of(entry: Entry, data: NDArray[np.uint8]) -> NDArray[Any]:
+    """Return a stored tensor as the array that was saved, which may have no dims."""
+    if entry.desc != stored_desc(entry.dtype, entry.shape)[0]:
+        msg = (
+            f"{short_repr(entry.name)}, {entry.desc!r}, is not an array of {entry.dtype} and shape "
+            f"{entry.shape}, as scales and zero points are stored"
+        )
+        raise MemdescError(msg)
+    return memory_of(entry, data).numpy().reshape(entry.shape)
 
 
 @contextmanager
@@ -635,7 +642,10 @@ def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
     name = short_repr(entry.name)
     desc = entry.desc or _void_desc(entry, dtype)
     if not isinstance(desc, MemoryDesc):
-        msg = f"{name} is {desc!r}, not a tensor of numbers"
+        msg = (
+            f"{name} is {desc!r}, not a tensor of numbers; reorder.dequantize decodes it, and "
+            "`memdesc convert` does by a rule such as 'NAME: plain, f32'"
+        )
         raise MemdescError(msg)
     if dtype is not None and data_type(dtype) != desc.dtype:
         who = f"the descriptor of {name} says" if entry.is_described else f"{name} holds"

@@ -14,6 +14,7 @@ import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, RecordDesc, known_records
 from memdesc.record.names import read_name
+from reorder.storage.containers.descriptors import record_of
 from reorder.storage.fitting import check_tensors, desc_of_tensors
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
 from reorder.storage.siblings import (
@@ -184,7 +185,8 @@ def read_group(found: Siblings, said: Said) -> Group:
     Of the data only `g_idx` is read.
     """
     try:
-        name, options = _named(said, found)
+        stored = _stored(found)
+        name, options = _named(said, found, stored)
     except MemdescError as error:
         return Group(found, None, str(error))
     try:
@@ -192,6 +194,7 @@ def read_group(found: Siblings, said: Said) -> Group:
         _check_declared(found, desc, said)
         check_tensors(found, desc)
         _check_rest(found, desc, said)
+        _check_stored(found, desc, stored)
     except MemdescError as error:
         declared = said.declared if said.name is None else None
         by = f"{declared.file} declares {name}: " if declared else ""
@@ -199,9 +202,16 @@ def read_group(found: Siblings, said: Said) -> Group:
     return Group(found, desc)
 
 
-def _named(said: Said, found: Siblings) -> tuple[str, dict[str, Any]]:
+def _stored(found: Siblings) -> RecordDesc | None:
+    """Return the record that a descriptor says the tensors are together."""
+    values = (entry.value for entry in found.entries.values() if entry.value)
+    return next((record_of(value) for value in values if "record" in value), None)
+
+
+def _named(said: Said, found: Siblings, stored: RecordDesc | None) -> tuple[str, dict[str, Any]]:
     """Return the record that is said, and its options."""
     declared = said.declared
+    kept = {} if stored is None else dict(stored.options)
     if said.name is not None:
         name = read_name(said.name)[0]
         if declared is not None and declared.name not in (None, name):
@@ -210,7 +220,11 @@ def _named(said: Said, found: Siblings) -> tuple[str, dict[str, Any]]:
                 f"correct {declared.file} if it is wrong"
             )
             raise MemdescError(msg)
-        return name, dict(said.options)
+        is_stored = stored is not None and stored.name == name
+        return name, {**(kept if is_stored else {}), **said.options}
+    if stored is not None and (declared is None or declared.name in (None, stored.name)):
+        options = declared.options if declared and declared.name else {}
+        return str(stored.name), {**kept, **options, **said.options}
     if declared is None or declared.name is None:
         why = declared.reason if declared else f"no {CONFIG} has a {KEY}"
         names = " or ".join(_fitting(found))
@@ -259,6 +273,16 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
         msg = (
             f"{declared.file} declares desc_act, which assigns inputs to groups by data, but there "
             f"is no {ORDER} that says how; correct {declared.file} if the inputs are in order"
+        )
+        raise MemdescError(msg)
+
+
+def _check_stored(found: Siblings, desc: RecordDesc, stored: RecordDesc | None) -> None:
+    """Refuse another record than the one that was stored."""
+    if stored not in (None, desc):
+        msg = (
+            f"{found.codes.name!r} is stored as part of {stored!r}, as its descriptor says, not of "
+            f"{desc!r}"
         )
         raise MemdescError(msg)
 

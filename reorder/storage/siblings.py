@@ -145,7 +145,8 @@ def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
             full = [start + ending if start else ending.removeprefix(_DOT) for ending in row.others]
             held = {each: entries[each] for each in full if each in entries}
             found |= {k: each for k, each in held.items() if may_fit or _may_scale(each, codes)}
-    return found
+    said = [each for each in codes.members if each in entries and each != name]
+    return found | {each: entries[each] for each in said}
 
 
 def _may_scale(other: Entry, codes: Entry) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.layout import memory_order
+from reorder.storage.containers.descriptors import record_fields
 from reorder.storage.containers.plan import Tensor
 from reorder.values.formats import INTEGERS
 
@@ -107,7 +108,7 @@ def stored_record(name: str, desc: RecordDesc, format_name: str) -> Tensor:
 
 
 def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str, Tensor]:
-    """Return how an output stores a record, by the names of its tensors."""
+    """Return how an output stores a record, by the names of its tensors; the first says it."""
     names = list(desc.tensors)
     if names == [ONE]:
         name = prefix if prefix.endswith(_WEIGHT) else f"{prefix}{_WEIGHT}"
@@ -122,6 +123,9 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
             found[name] = _alone(full, parts[0], words)
         else:
             found[name] = _joined(full, parts, desc.tensors[name])
+    tensors = {name: tensor.name for name, tensor in found.items()}
+    value = {"name": prefix, **record_fields(desc), "tensors": tensors}
+    found[names[0]] = found[names[0]]._replace(value=value)
     return found
 
 

@@ -93,6 +93,13 @@ class Entry:
     is_described: bool = False
     value: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
 
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The tensors that `value` names; none if it is damaged."""
+        tensors = (self.value or {}).get("tensors")
+        names = (*tensors.values(),) if isinstance(tensors, dict) else ()
+        return names if all(isinstance(name, str) for name in names) else ()
+
     def read(
         self, start: int = 0, stop: int | None = None, out: NDArray[np.uint8] | None = None
     ) -> NDArray[np.uint8]:

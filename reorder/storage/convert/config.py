@@ -111,7 +111,10 @@ def undeclared(plan: Plan) -> str:
     names = sorted({job.dst.name for job in made if isinstance(job.dst, RecordDesc)})
     if not names:
         return ""
-    return f"no {CONFIG} is written to declare {', '.join(names)}: give the name when you read it"
+    return (
+        f"no {CONFIG} is written to declare {', '.join(names)}: programs that do not read the "
+        "descriptors in the output must be told"
+    )
 
 
 def _plain_layers(plan: Plan) -> list[str]:

@@ -7,6 +7,8 @@ whole: codes change together with their scales, or not at all.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from os.path import commonprefix
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -136,6 +138,7 @@ def plan_jobs(
             job = layout_job(entry, rule, format_name)
         jobs.append(job)
     _check_names(jobs)
+    jobs = _keep_values(jobs)
     partial = _check_whole(weights, jobs, said)
     new = {
         text: [t.name for job, _ in parts for t in job.tensors] for text, parts in partial.items()
@@ -248,6 +251,27 @@ def _check_names(jobs: list[Job]) -> None:
                     raise MemdescError(msg)
                 rule.fail(f"{msg}; see rename=")
             homes[tensor.name] = job
+
+
+def _keep_values(jobs: Sequence[Job]) -> list[Job]:
+    """Let copies of tensors that are one value, such as a `Quantized`, say so again."""
+    copies = [job for job in jobs if job.is_copy]
+    names = {job.sources[""].name: job.targets[""].name for job in copies}
+    return [_keep_value(job, names) if job.is_copy else job for job in jobs]
+
+
+def _keep_value(job: Job, names: Mapping[str, str]) -> Job:
+    """Let a copy say what it and other copies are, by their new names."""
+    entry, target = job.sources[""], job.targets[""]
+    if entry.value is None or not entry.members or not names.keys() >= {*entry.members}:
+        return job
+    tensors = {role: names[each] for role, each in entry.value["tensors"].items()}
+    # its name changes as that of its first tensor does
+    name = str(entry.value.get("name"))
+    common = len(commonprefix([name, entry.name]))  # noqa: RUF071 - names, not paths
+    renamed = target.name.removesuffix(entry.name[common:]) + name[common:]
+    value = {**entry.value, "name": renamed, "tensors": tensors}
+    return replace(job, targets={"": target._replace(value=value)})
 
 
 def _check_whole(
