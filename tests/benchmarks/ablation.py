@@ -91,7 +91,6 @@ MECHANISMS: dict[str, Mechanism] = {
     "prefetch of dst": Mechanism(
         {"schedule.scheduled_box:ScheduledBox.prefetches_dst": _returns(value=False)}
     ),
-    "prefetch, moves": Mechanism({"runtime.batch:encode": _with_option(prefetches=False)}),
     "prefetch, conversions": Mechanism(
         {"runtime.tile_batches:KernelConfig": _with_option(prefetches=False)}
     ),
@@ -99,10 +98,6 @@ MECHANISMS: dict[str, Mechanism] = {
         {"kernels.transpose:emit_interleaved": _does_nothing}, is_compiled=True
     ),
     "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, is_compiled=True),
-    "blocks of conversions": Mechanism(
-        {"kernels.convert:_emit_block": lambda old: old.__globals__["_emit_row"]},
-        is_compiled=True,
-    ),
 }
 
 

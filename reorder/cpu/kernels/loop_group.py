@@ -69,8 +69,6 @@ class Transposition(NamedTuple):
     dst: Location
     columns: LoopGroup
     rows: LoopGroup
-    # whether src exceeds the caches of a core, so that rows are prefetched
-    prefetches: Value
     # whether lines of dst are prefetched; see `ScheduledBox.prefetches_dst`
     prefetches_dst: Value
     # address of the `RepeatLoop`: it is loaded where its loop begins, to save registers until then

@@ -165,8 +165,7 @@ class BatchBuilder:
         names = {f"{MICRO_KERNELS[box.choice.micro_kernel]} {bits}-bit" for box in boxes}
         self.kernels += tuple(sorted(names - {*self.kernels}))
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
-        prefetches = self.machine.prefetches(self.nbytes, self.threads, streams=kernel.streams)
-        program, workloads = encode(boxes, bits, src_end, prefetches=prefetches)
+        program, workloads = encode(boxes, bits, src_end)
         nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
         # two threads must not write the two 4-bit elements of one byte
         shares = self.partition(workloads, nbytes, is_whole=kernel.is_packed)

@@ -389,7 +389,6 @@ def _move(
         tile_boxes((packed,), bits, element_stride),
         bits,
         writer.end_of(src) * src.bits // BYTE_BITS,
-        prefetches=config.prefetches and src.base is Base.SRC,
     )
     tasks, _ = partition_chunks(workloads, 1)
     config.kept += [program, tasks]

@@ -28,7 +28,7 @@ def test_tasks_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
 ) -> None:
     bits = pair[0].dtype.bits
     boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.indirect), bits)
-    _, workloads = encode(boxes, bits, pair[0].nbytes, prefetches=False)
+    _, workloads = encode(boxes, bits, pair[0].nbytes)
     tasks, bounds = partition_chunks(workloads, chunks, is_own=is_own)
     assert bounds[0] == 0
     assert bounds[-1] == len(tasks)

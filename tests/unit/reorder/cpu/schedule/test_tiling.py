@@ -54,7 +54,7 @@ def test_small_groups_are_moved_with_the_loop_around_them() -> None:
     plan = plan_reorder(
         memory_desc((64, 64, 3, 3), "f32", "abcd"), memory_desc((64, 64, 3, 3), "f32", "aBcd16b")
     )
-    _, workloads = encode(tile_boxes(plan.boxes, 32), 32, plan.src.nbytes, prefetches=False)
+    _, workloads = encode(tile_boxes(plan.boxes, 32), 32, plan.src.nbytes)
     assert sum(workload.outer for workload in workloads) * 10 < 64 * 4
 
 
