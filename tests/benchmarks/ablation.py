@@ -47,7 +47,16 @@ __all__ = ["MECHANISMS", "Mechanism", "Variant", "main"]
 _FILES = sorted(Path(__file__).parent.glob("*.txt"))
 # modules that every variant shares: the threads, and what both sides of a job know
 _SHARED = ("caches", "target", "tables")
-_SHARED_RUNTIME = ("job", "pool", "pool_block", "publish", "team", "teams", "worker", "intrinsics")
+_SHARED_RUNTIME = (
+    "job",
+    "pool",
+    "pool_block",
+    "publish",
+    "region",
+    "teams",
+    "worker",
+    "intrinsics",
+)
 _SLICE_SECONDS, _MIN_ROUNDS, _MAX_ROUNDS = 2e-3, 4, 12
 _RANDOM_NBYTES = 1 << 20
 _SLOWDOWN = 2.0

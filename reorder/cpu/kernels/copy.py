@@ -130,7 +130,7 @@ def emit_copy(
             builder.branch(moved)
     for part in parts:
         is_part = builder.and_(
-            builder.icmp_signed(">", run.valid, int64(part.count * part.lanes)),
+            builder.icmp_signed(">", run.valid, int64(part.vectors * part.lanes)),
             builder.icmp_signed("<=", run.valid, int64(part.longest)),
         )
         with builder.if_then(is_part):
@@ -246,13 +246,13 @@ class _Parts(NamedTuple):
     """Vectors of some lanes, and a tail of at most as many that may overlap the last one."""
 
     lanes: int
-    count: int
+    vectors: int
     tail: int
 
     @property
     def longest(self) -> int:
         """Elements of the longest row that they cover."""
-        return self.count * self.lanes + self.tail
+        return self.vectors * self.lanes + self.tail
 
 
 def _parts_of(elements: Elements) -> list[_Parts]:

@@ -9,10 +9,10 @@ import numpy as np
 from reorder.cpu.runtime.job import Job, make_job
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.runtime.walkers import walker_at
+from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import Point, each_points, encode, points_in_bytes
 from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, pack_for_kernels
-from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.plan.passes import join_zeros

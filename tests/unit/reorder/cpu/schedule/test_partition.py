@@ -1,4 +1,4 @@
-"""How records are shared out to threads."""
+"""How instructions are divided among threads."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reorder import plan_reorder
+from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.partition import Task, Workload, partition, partition_chunks
 from reorder.cpu.schedule.program import encode
-from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import Machine
 from tests.strategies import desc_pairs
 
