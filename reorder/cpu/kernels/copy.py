@@ -90,17 +90,22 @@ def emit_copy(
     if elements.is_nibble:
         _emit_any(elements, src, dst, rows, run)
         return
-    # all rows have the same length, so it is tested before the loop over them; once those with
-    # data are moved, the others are cleared
+    # all rows have the same length, so it is tested before the loop over them, by few branches: a
+    # call may have 32 short rows; once those with data are moved, the others are cleared
     moved, done = (builder.append_basic_block(name) for name in ("moved", "done"))
     data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
     data, rest = rows._replace(last=data_rows), rows._replace(first=data_rows)
     sizes = (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES)
     counts = [lanes for lanes in sizes if lanes > 1]
+    other = builder.append_basic_block("other")
+    by_length = builder.switch(run.extent, other)
     for lanes in counts:
-        with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
-            _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
-            builder.branch(done)
+        block = builder.append_basic_block("vectors")
+        by_length.add_case(int64(lanes), block)
+        builder.position_at_end(block)
+        _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
+        builder.branch(done)
+    builder.position_at_end(other)
     parts = _parts_of(elements)
     if has_masks() and not elements.streams:
         lane, line = (bits // elements.bits for bits in (LANE_BITS, LINE_BITS))
@@ -114,11 +119,12 @@ def emit_copy(
         is_padded = builder.icmp_signed("<", run.valid, run.extent)
         is_masked = builder.or_(is_padded, builder.not_(is_between))
         # up to three vectors without a loop
-        for lanes, vectors in ((lane, 1), (line, 1), (line, 2), (line, 3)):
-            is_short = builder.icmp_signed("<", run.extent, int64(vectors * lanes))
-            with builder.if_then(builder.and_(is_masked, is_short)):
-                _emit_masked(elements, src, dst, rows, (run, lanes, vectors))
-                builder.branch(done)
+        with builder.if_then(is_masked):
+            for lanes, vectors in ((lane, 1), (line, 1), (line, 2), (line, 3)):
+                is_short = builder.icmp_signed("<", run.extent, int64(vectors * lanes))
+                with builder.if_then(is_short):
+                    _emit_masked(elements, src, dst, rows, (run, lanes, vectors))
+                    builder.branch(done)
         is_lines = builder.and_(
             is_long,
             builder.icmp_signed(
@@ -128,14 +134,13 @@ def emit_copy(
         with builder.if_then(builder.and_(is_lines, builder.not_(is_padded))):
             _emit_lines(elements, src, dst, data, run)
             builder.branch(moved)
-    for part in parts:
-        is_part = builder.and_(
-            builder.icmp_signed(">", run.valid, int64(part.vectors * part.lanes)),
-            builder.icmp_signed("<=", run.valid, int64(part.longest)),
-        )
-        with builder.if_then(is_part):
-            _emit_parts(elements, src, dst, data, (run, part))
-            builder.branch(moved)
+    if parts:
+        # in ascending order: each begins where the one before it ends
+        with builder.if_then(builder.icmp_signed(">", run.valid, int64(parts[0].lanes))):
+            for part in parts:
+                with builder.if_then(builder.icmp_signed("<=", run.valid, int64(part.longest))):
+                    _emit_parts(elements, src, dst, data, (run, part))
+                    builder.branch(moved)
     _emit_any(elements, src, dst, rows, run)
     builder.branch(done)
     builder.position_at_end(moved)
