@@ -112,7 +112,7 @@ def worker_threads(client: object) -> int:
     Raises
     ------
     MemdescError
-        If there is no such client, or it does not wait for answers.
+        If there is no such client, it does not wait for answers, or it is closed.
     """
     try:
         from distributed import Client  # optional
@@ -121,7 +121,24 @@ def worker_threads(client: object) -> int:
     if not isinstance(client, Client) or client.asynchronous:
         msg = f"client must be a synchronous distributed.Client, not {short_repr(client)}"
         raise MemdescError(msg)
-    return int(max(client.nthreads().values(), default=1))
+    with _asked(client):
+        return int(max(client.nthreads().values(), default=1))
+
+
+@contextmanager
+def _asked(client: Client) -> Iterator[None]:
+    """Ask a scheduler; name a client that was closed, and a scheduler that has ended."""
+    if client.status in ("closing", "closed"):
+        msg = f"the Dask client is {client.status}; give one that is connected to a scheduler"
+        raise MemdescError(msg)
+    try:
+        yield
+    except (OSError, TimeoutError) as error:
+        msg = (
+            f"the Dask scheduler does not answer any more ({type(error).__name__}); start the "
+            "cluster again"
+        )
+        raise MemdescError(msg) from None
 
 
 def on_cluster(client: Client, conversion: Conversion) -> Execute:
@@ -162,7 +179,9 @@ def check_workers(client: Client, paths: Sequence[Path]) -> None:
         With the worker and the file.
     """
     sizes = tuple(FileState.at(path).nbytes for path in paths)
-    for worker, seen in client.run(_look, tuple(map(str, paths)), on_error="return").items():
+    with _asked(client):
+        found = client.run(_look, tuple(map(str, paths)), on_error="return")
+    for worker, seen in found.items():
         if isinstance(seen, BaseException):
             msg = f"worker {worker} cannot run tasks: {short_repr(seen)}; install memdesc there"
             raise MemdescError(msg)
@@ -230,7 +249,8 @@ def run_on_cluster(
             for batch in islice(batches, max(room, 0 if held else 1)):
                 data = pickle.dumps((work, [task for _, task in batch]))
                 key = f"memdesc-{name}-{batch[0][0]}"
-                future = client.submit(_run, data, key=key, pure=False)
+                with _asked(client):
+                    future = client.submit(_run, data, key=key, pure=False)
                 held[future] = batch
                 future.add_done_callback(done.put)
             if not held:
@@ -278,14 +298,8 @@ class _Workers:
         now = monotonic()
         if now - self._counted < _POLL_SECONDS:
             return
-        try:
+        with _asked(self.client):
             self.threads = sum(self.client.nthreads().values())
-        except (OSError, TimeoutError) as error:
-            msg = (
-                f"the Dask scheduler does not answer any more ({type(error).__name__}); start the "
-                "cluster again"
-            )
-            raise MemdescError(msg) from None
         self._counted = monotonic()
         if self.threads or self._seen == -inf:
             self._seen = self._counted

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from operator import index, methodcaller
-from threading import TIMEOUT_MAX, Lock
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, __version__
@@ -93,9 +93,6 @@ class ConvertOptions(NamedTuple):
         codes.
     dry_run : bool
         Whether to check all and write nothing.
-    journal_seconds, journal_bytes : float, int
-        How often what is done is written down, so that it can be resumed: after so many seconds, or
-        when so many bytes have been written.
     """
 
     max_bytes: int = 1 << 30
@@ -106,8 +103,6 @@ class ConvertOptions(NamedTuple):
     overwrite: bool = False
     allow_partial: bool = False
     dry_run: bool = False
-    journal_seconds: float = 5.0
-    journal_bytes: int = 256 << 20
 
     @property
     def thread_count(self) -> int:
@@ -126,17 +121,12 @@ class ConvertOptions(NamedTuple):
             if not isinstance(getattr(self, name), bool):
                 msg = f"{name} must be True or False, not {short_repr(getattr(self, name))}"
                 raise MemdescError(msg)
-        seconds = self.journal_seconds
-        if not isinstance(seconds, float | int) or not 0 < seconds <= TIMEOUT_MAX:
-            msg = f"journal_seconds must be a number above 0, not {short_repr(seconds)}"
-            raise MemdescError(msg)
         return self._replace(
             max_bytes=_count("max_bytes", self.max_bytes),
             threads=None if self.threads is None else checked_threads(self.threads),
             shard_bytes=None
             if self.shard_bytes is None
             else _count("shard_bytes", self.shard_bytes),
-            journal_bytes=_count("journal_bytes", self.journal_bytes),
         )
 
 
@@ -336,14 +326,13 @@ class Conversion(NamedTuple):
         MemdescError
             If something fails; the output has not got its name then, and can be resumed.
         """
-        with _system_errors_named():
-            counter = _Counter(progress, self)
-            run_all = execute or partial(_on_threads, options=self.options)
-            if self.is_finished:
-                self._check_finished(counter, run_all)
-                return self.report
-            resumed = self._write(counter, run_all)
-            return self.report._replace(tasks=self.task_count, resumed=resumed)
+        counter = _Counter(progress, self)
+        run_all = execute or partial(_on_threads, options=self.options)
+        if self.is_finished:
+            self._check_finished(counter, run_all)
+            return self.report
+        resumed = self._write(counter, run_all)
+        return self.report._replace(tasks=self.task_count, resumed=resumed)
 
     def _check_finished(self, counter: _Counter, execute: Execute) -> None:
         """Make sure that an output which is whole is the one that is planned."""
@@ -368,12 +357,11 @@ class Conversion(NamedTuple):
         )
         with writer:
             where = partial(_place, writer)
-            often = options.journal_seconds, options.journal_bytes
-            with Journal(writer.open, facts, writer.sync, *often) as journal:
+            with Journal(writer.open, facts, writer.sync) as journal:
                 done = frozenset(journal.done)
 
                 def finish(number: int, task: Task) -> None:
-                    journal.add(number, task.written)
+                    journal.add(number)
                     counter.add("converting", task.written)
 
                 execute(counter.without(self.tasks(where), done), finish, methodcaller("run"))
@@ -381,8 +369,9 @@ class Conversion(NamedTuple):
             if options.verify:
                 self._verify(where, counter, execute)
             writer.finish(self.finished.mark)
-        for path in self.output.stale:
-            path.unlink(missing_ok=True)
+        with _system_errors_named():
+            for path in self.output.stale:
+                path.unlink(missing_ok=True)
         return len(done)
 
     def _verify(self, where: Where, counter: _Counter, execute: Execute) -> None:

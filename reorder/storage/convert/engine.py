@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from threading import Condition, Thread
+from contextlib import suppress
+from threading import Condition, Thread, current_thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["run_tasks"]
 
-# how often a caller that waits looks for Ctrl-C
+# how often a waiting caller looks for Ctrl-C
 _SECONDS = 0.2
 
 
@@ -25,6 +26,7 @@ class _Queue:
         self._state = Condition()
         self.error: BaseException | None = None
         self._is_stopped = False
+        self._left: set[Thread] = set()
 
     def take(self) -> tuple[int, Task] | None:
         """Return the next task, once there is room for it; None at the end."""
@@ -53,6 +55,21 @@ class _Queue:
             self._is_stopped = True
             self.error = self.error or error
             self._state.notify_all()
+
+    def leave(self) -> None:
+        """Note that the calling thread takes no more tasks."""
+        with self._state:
+            self._left.add(current_thread())
+            self._state.notify_all()
+
+    def wait_for(self, threads: Iterable[Thread]) -> None:
+        """Wait until those of the threads that were started have left.
+
+        Not by `Thread.join`: interrupted by Ctrl-C, it may take a running thread for a dead one.
+        """
+        with self._state:
+            while not self._left.issuperset(each for each in threads if each.ident is not None):
+                self._state.wait(_SECONDS)
 
 
 def run_tasks(
@@ -90,18 +107,22 @@ def run_tasks(
                 finished(number, task)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             queue.stop(error)
+        finally:
+            queue.leave()
 
-    started = [Thread(target=loop, name=f"memdesc-convert-{k}") for k in range(threads)]
-    for thread in started:
-        thread.start()
+    workers = [Thread(target=loop, name=f"memdesc-convert-{k}") for k in range(threads)]
     try:
-        for thread in started:
-            while thread.is_alive():
-                thread.join(_SECONDS)
+        for thread in workers:
+            thread.start()
+        queue.wait_for(workers)
     except BaseException:
         queue.stop(None)
-        for thread in started:
-            thread.join()
+        # No task may write after this returns: another conversion may use the same names. So a
+        # second Ctrl-C does not end the wait for the tasks that run.
+        while True:
+            with suppress(KeyboardInterrupt):
+                queue.wait_for(workers)
+                break
         raise
     if queue.error is not None:
         raise queue.error

@@ -1,7 +1,7 @@
 """The journal of a conversion: which tasks are on disk, so that a later process goes on with it.
 
-The first line says which conversion it is; each other line lists tasks that are done. A task is
-listed after its bytes are on disk, so that also a machine that loses power resumes. A journal that
+The first line says which conversion it is; every other line lists finished tasks. A task is listed
+once its bytes are on disk, so a conversion resumes even after a power failure. A journal that
 cannot grow, on a full disk, stops nothing: room for the output is reserved.
 """
 
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Journal", "facts_left"]
 
+# Between two lines. A killed process loses at most what was written since the last one; waiting for
+# the disk takes some 10 ms here, because the system starts to write long runs at once.
+SECONDS = 0.5
 # of a first line; a thousand shards take some 100 KB
 _MAX_FACTS = 1 << 26
 
@@ -42,8 +45,6 @@ class Journal:
         Which conversion it is, as JSON has it; a journal of another one is replaced.
     sync : callable
         Waits until all that was written is on disk.
-    seconds, nbytes : float, int
-        How often tasks are listed: after so long, or when they have written so many bytes.
 
     Raises
     ------
@@ -51,14 +52,10 @@ class Journal:
         If the file cannot be begun.
     """
 
-    def __init__(
-        self, folder: Partial, facts: object, sync: Callable[[], None], seconds: float, nbytes: int
-    ) -> None:
+    def __init__(self, folder: Partial, facts: object, sync: Callable[[], None]) -> None:
         self._folder, self._sync = folder, sync
-        self._seconds, self._most = seconds, nbytes
-        self._lock, self._due, self._is_ended = Lock(), Event(), False
+        self._lock, self._ended = Lock(), Event()
         self._pending: list[int] = []
-        self._nbytes = 0
         self._error: BaseException | None = None
         self.done = self._begin(json.dumps(facts))
         self._thread = Thread(target=self._work, name="memdesc-journal", daemon=True)
@@ -73,19 +70,15 @@ class Journal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._is_ended = True
-        self._due.set()
+        self._ended.set()
         self._thread.join()
         if kind is None and self._error is not None:
             raise self._error
 
-    def add(self, task: int, nbytes: int) -> None:
-        """List a task that has written all its bytes, and how many these are."""
+    def add(self, task: int) -> None:
+        """List a task that has written all its bytes."""
         with self._lock:
             self._pending.append(task)
-            self._nbytes += nbytes
-            if self._nbytes >= self._most:
-                self._due.set()
 
     def _begin(self, facts: str) -> set[int]:
         """Return the tasks that are listed; begin anew where the journal is another one."""
@@ -105,9 +98,7 @@ class Journal:
 
     def _work(self) -> None:
         try:
-            while not self._is_ended:
-                self._due.wait(self._seconds)
-                self._due.clear()
+            while not self._ended.wait(SECONDS):
                 self._flush()
             self._flush()
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
@@ -116,7 +107,6 @@ class Journal:
     def _flush(self) -> None:
         with self._lock:
             tasks, self._pending = self._pending, []
-            self._nbytes = 0
         if not tasks:
             return
         self._sync()

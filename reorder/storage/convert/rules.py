@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -26,7 +26,7 @@ from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["WHOLE", "Format", "Rule", "is_record", "parse_rule", "read_rules", "rules_of_toml"]
 
@@ -184,6 +184,12 @@ def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
     """
     if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
         msg = f"rules must be a list of rules, not {short_repr(given)}; put it in brackets"
+        raise MemdescError(msg)
+    if isinstance(given, Set | Mapping):
+        msg = (
+            f"rules must be a list of rules, not {short_repr(given)}: the last one that matches "
+            "applies, so their order counts"
+        )
         raise MemdescError(msg)
     rules: list[Rule] = []
     for each in given:
