@@ -9,11 +9,10 @@ and `cluster` on other machines, while the `journal` lists those that are done.
 from __future__ import annotations
 
 import json
-import os
 from contextlib import contextmanager, suppress
-from functools import partial
 from hashlib import sha256
 from operator import index, methodcaller
+from os.path import relpath
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,14 +30,15 @@ from reorder.storage.convert.journal import Journal, facts_left
 from reorder.storage.convert.numbers import check_numbers
 from reorder.storage.convert.outputs import check_paths, output_format, plan_output
 from reorder.storage.convert.plan import plan_jobs
-from reorder.storage.convert.resume import Finished, check_left, is_finished
+from reorder.storage.convert.resume import Finished, check_left, has_grown
 from reorder.storage.convert.rules import read_rules
-from reorder.storage.convert.tasks import copy_tasks, cut_bytes, cut_job, tasks_of
+from reorder.storage.convert.tasks import CopyTask, cut_bytes, cut_job, tasks_of
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
 from reorder.threads import checked_threads
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
@@ -108,6 +108,12 @@ class ConvertOptions(NamedTuple):
     def thread_count(self) -> int:
         """How many pieces run at a time."""
         return min(count_cores() if self.threads is None else self.threads, _MAX_THREADS)
+
+    @property
+    def bound(self) -> Bound:
+        """What a piece may hold."""
+        share = self.max_bytes // self.thread_count
+        return Bound(max(min(PIECE_NBYTES, share), 1), self.max_bytes)
 
     def checked(self) -> ConvertOptions:
         """Return them with plain integers that are in range.
@@ -205,21 +211,13 @@ class Conversion(NamedTuple):
     options: ConvertOptions
     # all files that are read, as they were when their headers were
     states: Mapping[Path, FileState]
+    # whether the output is to be resumed, and is whole
+    is_finished: bool
 
     @property
     def jobs(self) -> tuple[Job, ...]:
         """What happens to each tensor or record."""
         return tuple(job for job, _ in self.work)
-
-    @property
-    def bound(self) -> Bound:
-        """What a task may hold."""
-        return _bound(self.options)
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the output is to be resumed, and is whole."""
-        return is_finished(self.target, self.options)
 
     @property
     def finished(self) -> Finished:
@@ -262,7 +260,8 @@ class Conversion(NamedTuple):
     @property
     def task_count(self) -> int:
         """How many tasks there are."""
-        copies = (cut_bytes(nbytes, self.bound) for _, _, nbytes in self.output.copied)
+        bound = self.options.bound
+        copies = (cut_bytes(nbytes, bound) for _, _, nbytes in self.output.copied)
         return sum(map(len, (*(pieces for _, pieces in self.work), *copies)))
 
     def tasks(self, where: Where, bound: Bound | None = None) -> Iterator[Task]:
@@ -270,8 +269,9 @@ class Conversion(NamedTuple):
         for job, pieces in self.work:
             yield from tasks_of(job, cut_job(job, bound) if bound else pieces, where)
         for key, path, nbytes in self.output.copied:
-            pieces = cut_bytes(nbytes, bound or self.bound)
-            yield from copy_tasks(path.name, pieces, Place(path, 0, nbytes), where(key))
+            places = Place(path, 0, nbytes), where(key)
+            for runs in cut_bytes(nbytes, bound or self.options.bound):
+                yield CopyTask(path.name, runs, *places)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -283,7 +283,7 @@ class Conversion(NamedTuple):
         home = self.source if self.source.is_dir() else self.source.parent
         rules = [
             (
-                [(_under(home, e.file), e.offset, e.nbytes) for e in job.sources.values()],
+                [(relpath(e.file, home), e.offset, e.nbytes) for e in job.sources.values()],
                 [each[:4] for each in job.tensors],
                 repr((job.src, job.dst, job.plan and job.plan.attr, job.axes, job.groups)),
             )
@@ -295,10 +295,10 @@ class Conversion(NamedTuple):
         ]
         return {
             "version": __version__,
-            "source": {_under(home, path): [*state] for path, state in self.states.items()},
+            "source": {relpath(path, home): [*state] for path, state in self.states.items()},
             "rules": _digest(rules),
             "files": _digest(files),
-            "pieces": [*self.bound],
+            "pieces": [*self.options.bound],
         }
 
     def run(
@@ -327,12 +327,21 @@ class Conversion(NamedTuple):
             If something fails; the output has not got its name then, and can be resumed.
         """
         counter = _Counter(progress, self)
-        run_all = execute or partial(_on_threads, options=self.options)
+        run_all = execute or self._on_threads
         if self.is_finished:
             self._check_finished(counter, run_all)
             return self.report
         resumed = self._write(counter, run_all)
         return self.report._replace(tasks=self.task_count, resumed=resumed)
+
+    def _on_threads(
+        self,
+        tasks: Numbered,
+        finished: Callable[[int, Task], None],
+        work: Callable[[Task], None],
+    ) -> None:
+        options = self.options
+        run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
 
     def _check_finished(self, counter: _Counter, execute: Execute) -> None:
         """Make sure that an output which is whole is the one that is planned."""
@@ -355,8 +364,12 @@ class Conversion(NamedTuple):
             resume=options.resume and facts_left(self.target) == facts,
             overwrite=options.overwrite,
         )
+
+        def where(name: str) -> Place:
+            path, span = writer.where(name)
+            return Place(path, span.offset, span.nbytes)
+
         with writer:
-            where = partial(_place, writer)
             with Journal(writer.open, facts, writer.sync) as journal:
                 done = frozenset(journal.done)
 
@@ -365,7 +378,10 @@ class Conversion(NamedTuple):
                     counter.add("converting", task.written)
 
                 execute(counter.without(self.tasks(where), done), finish, methodcaller("run"))
-                _check_sources(self.states)
+                for path, state in self.states.items():
+                    if FileState.at(path) != state:
+                        msg = f"{str(path)!r} has changed while it was converted; convert it again"
+                        raise MemdescError(msg)
             if options.verify:
                 self._verify(where, counter, execute)
             writer.finish(self.finished.mark)
@@ -524,14 +540,17 @@ def plan_conversion(
         check_paths(given, container, wanted)
         name = output_format(wanted)
         plan = plan_jobs(given, container, found, name, allow_partial=options.allow_partial)
-        is_kept = is_finished(wanted, options)
+        may_be_kept = options.resume and not options.overwrite
+        is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
         output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)
         copied = (path for _, path, _ in output.copied)
         states = {path: FileState.at(path) for path in (*container.files, *copied)}
         states |= {entry.file: entry.state for entry in container.entries.values()}
         warnings = (*plan.warnings, *loader_warnings(plan.jobs), *output.warnings)
-        work = tuple((job, cut_job(job, _bound(options))) for job in plan.jobs)
-        made = Conversion(given, wanted, container, work, output, warnings, options, states)
+        work = tuple((job, cut_job(job, options.bound)) for job in plan.jobs)
+        made = Conversion(
+            given, wanted, container, work, output, warnings, options, states, is_kept
+        )
         if is_kept:
             made.finished.check(tensor for job in plan.jobs for tensor in job.tensors)
         else:
@@ -548,11 +567,6 @@ def plan_conversion(
         return made
 
 
-def _bound(options: ConvertOptions) -> Bound:
-    share = options.max_bytes // options.thread_count
-    return Bound(max(min(PIECE_NBYTES, share), 1), options.max_bytes)
-
-
 @contextmanager
 def _system_errors_named() -> Iterator[None]:
     """Raise what the system says of a path as a `MemdescError`."""
@@ -564,32 +578,5 @@ def _system_errors_named() -> Iterator[None]:
         raise MemdescError(msg) from None
 
 
-def _under(home: Path, path: Path) -> str:
-    return os.path.relpath(path, home)
-
-
 def _digest(facts: object) -> str:
     return sha256(json.dumps(facts).encode()).hexdigest()
-
-
-def _place(writer: Writer, name: str) -> Place:
-    path, span = writer.where(name)
-    return Place(path, span.offset, span.nbytes)
-
-
-def _on_threads(
-    tasks: Numbered,
-    finished: Callable[[int, Task], None],
-    work: Callable[[Task], None],
-    *,
-    options: ConvertOptions,
-) -> None:
-    run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
-
-
-def _check_sources(states: Mapping[Path, FileState]) -> None:
-    """Refuse an output of files that have changed while they were read."""
-    for path, state in states.items():
-        if FileState.at(path) != state:
-            msg = f"{str(path)!r} has changed while it was converted; convert it again"
-            raise MemdescError(msg)

@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reorder.storage.containers.plan import Tensor
-    from reorder.storage.convert.conversion import Conversion, ConvertOptions
+    from reorder.storage.convert.conversion import Conversion
     from reorder.storage.convert.outputs import Output
 
-__all__ = ["Finished", "check_left", "has_grown", "is_finished"]
+__all__ = ["Finished", "check_left", "has_grown"]
 
 _ATTRIBUTE = "user.memdesc.conversion"
 # what a user has changed where facts of two conversions differ
@@ -165,12 +165,6 @@ def has_grown(target: Path) -> bool:
     with suppress(OSError):  # of others, who may not let it be read
         return files.is_dir() and any(files.iterdir())
     return False
-
-
-def is_finished(target: Path, options: ConvertOptions) -> bool:
-    """Whether an output is to be resumed, and is whole."""
-    may_be = options.resume and not options.overwrite
-    return may_be and target.exists() and not has_grown(target)
 
 
 def check_left(made: Conversion) -> list[str]:

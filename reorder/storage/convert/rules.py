@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -185,7 +186,7 @@ def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
     if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
         msg = f"rules must be a list of rules, not {short_repr(given)}; put it in brackets"
         raise MemdescError(msg)
-    if isinstance(given, Set | Mapping):
+    if isinstance(given, AbstractSet | Mapping):
         msg = (
             f"rules must be a list of rules, not {short_repr(given)}: the last one that matches "
             "applies, so their order counts"

@@ -42,7 +42,6 @@ __all__ = [
     "RecordTask",
     "Task",
     "Where",
-    "copy_tasks",
     "cut_bytes",
     "cut_job",
     "tasks_of",
@@ -260,7 +259,7 @@ def tasks_of(job: Job, pieces: Cut[Any], where: Where) -> Iterator[Task]:
         return (RecordTask(job.name, piece, *places) for piece in pieces)
     (src,), (dst,) = sources.values(), targets.values()
     if job.is_copy:
-        return copy_tasks(job.name, pieces, src, dst)
+        return (CopyTask(job.name, runs, src, dst) for runs in pieces)
     if not job.scales:
         return (MoveTask(job.name, piece, src, dst) for piece in pieces)
     beside = [where(tensor.name) for tensor in job.scales]
@@ -276,11 +275,6 @@ def tasks_of(job: Job, pieces: Cut[Any], where: Where) -> Iterator[Task]:
         )
         for piece in pieces
     )
-
-
-def copy_tasks(name: str, pieces: Cut[Runs], src: Place, dst: Place) -> Iterator[Task]:
-    """Return the tasks that copy bytes."""
-    return (CopyTask(name, runs, src, dst) for runs in pieces)
 
 
 def _groups(job: Job) -> tuple[int, ...]:
