@@ -61,7 +61,8 @@ def main(folder: Path, kills: int, seed: int) -> None:
     """Kill and resume."""
     journal.SECONDS = 0.005
     chance = random.Random(seed)  # noqa: S311 - moments, no secrets
-    # in children, since threads of this process would not be in those that it forks
+    # here, so that the children find all that they need imported and compiled
+    once(folder, "first")
     start = time.monotonic()
     wait(forked(folder, "whole"))
     seconds = time.monotonic() - start

@@ -38,7 +38,7 @@ _CALLS = {
     "replace": 2,
     "setxattr": 1,
 }
-_SMALL = ConvertOptions(threads=1, max_bytes=4000, resume=True)
+_SMALL = ConvertOptions(threads=1, max_bytes=2000, resume=True)
 
 
 class Recorder:
@@ -165,7 +165,7 @@ class Trial:
 
     def _run(self, *, overwrite: bool) -> None:
         settings = _SMALL._replace(overwrite=overwrite)
-        plan_conversion(self._folder / "source", self._target, ["x: ba"], settings).run()
+        plan_conversion(self._folder / "source", self._target, ["x: f16"], settings).run()
 
 
 def main(folder: Path, name: str, can_exchange: str) -> None:
