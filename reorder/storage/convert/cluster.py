@@ -1,7 +1,7 @@
-"""A conversion whose tasks run on the workers of a Dask cluster that see the same files.
+"""A conversion whose tasks run on the workers of a Dask cluster, which see the same files.
 
-A task is a small value that may run again with the same result. So a task whose worker is lost runs
-on another one, as the scheduler does by itself.
+A task is a small value that may run again with the same result, so the scheduler can give the tasks
+of a lost worker to another one.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ if TYPE_CHECKING:
 __all__ = ["check_workers", "connected", "on_cluster", "run_on_cluster", "worker_threads"]
 
 _INSTALL = "distributed is not installed: pip install distributed, or memdesc[dask]"
-# how long a scheduler, a first worker, and workers after all have gone, are waited for
+# how long to wait for a scheduler or its first worker, and for new workers after all have gone
 _CONNECT_SECONDS, _NO_WORKER_SECONDS = 10, 60
 _POLL_SECONDS = 1
-# batches of tasks for each thread of the workers, so that none waits for the next one
+# batches of tasks for each thread of the workers, so that no thread waits for its next one
 _AHEAD = 2
 # bytes and tasks of a batch: Dask takes some milliseconds for each
 _BATCH, _MAX_BATCH = 64 << 20, 256
-# bytes of the file that a scheduler writes
+# the most bytes of the file that a scheduler writes
 _MAX_FILE = 1 << 24
 
 
@@ -107,12 +107,12 @@ def _address_in(path: Path) -> str:
 
 
 def worker_threads(client: object) -> int:
-    """Return the most threads of a worker: as many tasks hold memory there at a time.
+    """Return the most threads that a worker has: so many tasks hold memory there at a time.
 
     Raises
     ------
     MemdescError
-        If there is no such client, it does not wait for answers, or it is closed.
+        If it is not a client, is asynchronous, or is closed.
     """
     try:
         from distributed import Client  # optional
@@ -149,11 +149,11 @@ def on_cluster(client: Client, conversion: Conversion) -> Execute:
     Raises
     ------
     MemdescError
-        If a worker does not see the files that are read; when it runs also if a worker does not
-        see those that are written, or all workers end.
+        If a worker does not see the files that are read; when the tasks run, also if a worker does
+        not see those that are written, or if all workers end.
     """
     check_workers(client, list(conversion.container.files))
-    # those of an output that is whole have their names
+    # the files of a whole output have their final names
     folder = conversion.finished.folder
     if not conversion.is_finished:
         folder = partial_folder(conversion.target) / FILES
@@ -225,18 +225,18 @@ def run_on_cluster(
     client : distributed.Client
         From `connected`.
     tasks : iterator of (int, task)
-        With their numbers; a few more than the workers have threads are held at a time.
+        With their numbers; a few more than the workers have threads are held in memory.
     finished : callable
         Called with each task that has run.
     work : callable
         Called with each task on a worker; it can be pickled.
     max_bytes : int
-        Tasks of so many bytes together are one for Dask.
+        Tasks of about so many bytes are given to Dask together.
 
     Raises
     ------
     MemdescError
-        If a task does, if it was on several workers that died, or if there are no workers left.
+        If a task raises one, several workers died while running it, or no workers are left.
     """
     held: dict[Future, _Batch] = {}
     done: SimpleQueue[Future] = SimpleQueue()
@@ -263,7 +263,7 @@ def run_on_cluster(
                     finished(number, task)
             workers.count()
     finally:
-        # no task may write after this returns: another conversion may use the same name
+        # no task may write after this returns: another conversion may use the same names
         _drain(workers, list(held))
 
 
@@ -282,7 +282,7 @@ def _batches(tasks: Iterator[tuple[int, Any]], max_bytes: int) -> Iterator[_Batc
 
 
 class _Workers:
-    """The workers of a cluster, counted again each second: a question to the scheduler takes time.
+    """The workers of a cluster, counted once a second, because asking the scheduler takes time.
 
     Raises a MemdescError if there have been none for a minute, or the scheduler has ended.
     """
@@ -311,14 +311,14 @@ class _Workers:
 
 
 def _run(data: bytes) -> None:
-    """Run tasks on a worker; Dask looks into tuples that it is given, but not into bytes."""
+    """Run tasks on a worker; they come as bytes because Dask looks into tuples."""
     work, tasks = pickle.loads(data)  # noqa: S301 - of the client, which runs functions here
     for task in tasks:
         work(task)
 
 
 def _drain(workers: _Workers, futures: list[Future]) -> None:
-    """Wait until tasks that were handed out have run, as far as there is somebody to run them."""
+    """Wait until the tasks that were handed out have run, if there is a worker to run them."""
     from distributed import wait  # optional
 
     if futures and workers.threads and workers.client.status == "running":

@@ -1,9 +1,9 @@
 """The conversion of a checkpoint: planned, checked, cut into pieces, run, read back, and named.
 
-The path of a conversion: `rules` say what becomes of which tensors; `plan` assigns them, and makes
-`jobs`, one for each tensor or record; `outputs` lays out the files; each job is cut into pieces
-once, and a piece at its place in the files is one of the `tasks`, which `engine` runs on threads
-and `cluster` on other machines, while the `journal` lists those that are done.
+`rules` say which tensors become what; `plan` applies them and makes `jobs`, one for each tensor or
+record; `outputs` lays out the files. Each job is cut into pieces once. A piece with its places in
+the files is one of the `tasks`, which `engine` runs on threads and `cluster` on other machines,
+while the `journal` lists those that are done.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ __all__ = [
     "plan_conversion",
 ]
 
-# A task that is checked by definition: numpy takes some 40 bytes for each element.
+# Of a task that is verified against the definition: numpy takes some 40 bytes for each element.
 _CHECKED = 1 << 20
 # more threads are no faster anywhere, and take longer to start
 _MAX_THREADS = 256
@@ -75,24 +75,24 @@ class ConvertOptions(NamedTuple):
     Attributes
     ----------
     max_bytes : int
-        What pieces may hold in memory, all together; on a cluster, on each worker.
+        What all pieces together may hold in memory; on a cluster, on each worker.
     threads : int, optional
-        How many pieces run at a time; by default as many as the process has cores. On a cluster
-        workers have their own threads.
+        How many pieces run at a time; by default one for each core of the process. The workers of
+        a cluster have their own threads.
     shard_bytes : int, optional
         The most bytes of tensors in a file of a folder; by default as in the source.
     verify : bool
-        Whether the output is read back, and each tensor compared with its input put through its
+        Whether the output is read back and each tensor compared with its input put through its
         rule. Whether the rules are what the model needs is not checked.
     resume : bool
-        Whether to go on where the same conversion was interrupted.
+        Whether to continue where the same conversion was interrupted.
     overwrite : bool
         Whether an output that exists is replaced; a folder only if no other files are lost.
     allow_partial : bool
-        Whether codes of quantised weights may change without their scales, or these without the
-        codes.
+        Whether codes of quantised weights may change without their scales, or scales without
+        their codes.
     dry_run : bool
-        Whether to check all and write nothing.
+        Whether to check everything and write nothing.
     """
 
     max_bytes: int = 1 << 30
@@ -116,12 +116,12 @@ class ConvertOptions(NamedTuple):
         return Bound(max(min(PIECE_NBYTES, share), 1), self.max_bytes)
 
     def checked(self) -> ConvertOptions:
-        """Return them with plain integers that are in range.
+        """Return the options with plain integers in range.
 
         Raises
         ------
         MemdescError
-            If one is not of its type, or out of range; with its name.
+            If an option has the wrong type or is out of range; with its name.
         """
         for name in ("verify", "resume", "overwrite", "allow_partial", "dry_run"):
             if not isinstance(getattr(self, name), bool):
@@ -153,7 +153,7 @@ class ConvertReport(NamedTuple):
     tensors : int
         Tensors that are read.
     converted, copied : int
-        Tensors and records that a rule changes, and those that stay as they are.
+        Tensors and records that a rule changes, and those that stay unchanged.
     bytes_in, bytes_out : int
         Bytes of the tensors that are read, and of all files that are written.
     files : int
@@ -163,7 +163,7 @@ class ConvertReport(NamedTuple):
     tasks, resumed : int
         Pieces, and how many of them an earlier call had written; 0 if it had written all.
     would : tuple of str
-        What each tensor or record that a rule changes would become; of a dry run.
+        In a dry run, what each tensor or record that a rule changes would become.
     """
 
     tensors: int
@@ -186,8 +186,8 @@ class ConvertProgress(NamedTuple):
     stage : str
         ``"planned"`` before anything is written, then ``"converting"`` and ``"verifying"``.
     done, total : int
-        Bytes of tensors and copied files that have been written or verified, and those that this
-        call has to write or verify.
+        Bytes of tensors and copied files that this call has written or verified, and all that it
+        has to.
     report : ConvertReport
         What is planned, with its warnings.
     """
@@ -199,7 +199,7 @@ class ConvertProgress(NamedTuple):
 
 
 class Conversion(NamedTuple):
-    """A conversion that can be run: all that a rule may get wrong has been checked."""
+    """A conversion that is ready to run: everything a rule can get wrong has been checked."""
 
     source: Path
     target: Path
@@ -221,15 +221,15 @@ class Conversion(NamedTuple):
 
     @property
     def finished(self) -> Finished:
-        """What is known of an output that is whole; pieces of any size write the same bytes."""
+        """The output as a whole one would be; pieces of any size write the same bytes."""
         facts = {key: value for key, value in self.facts.items() if key != "pieces"}
         return Finished(self.target, self.output, json.dumps(facts))
 
     @property
     def passes(self) -> int:
-        """How often all bytes are written or compared.
+        """How many times all bytes are written or compared.
 
-        Never, if the output is whole and known to be of this conversion.
+        None if the output is whole and marked as written by this conversion.
         """
         if self.is_finished:
             return 1 if self.options.verify or not self.finished.is_marked else 0
@@ -265,7 +265,7 @@ class Conversion(NamedTuple):
         return sum(map(len, (*(pieces for _, pieces in self.work), *copies)))
 
     def tasks(self, where: Where, bound: Bound | None = None) -> Iterator[Task]:
-        """Return all tasks, in the same order each time; of other sizes for another bound."""
+        """Return all tasks, always in the same order; another bound gives other sizes."""
         for job, pieces in self.work:
             yield from tasks_of(job, cut_job(job, bound) if bound else pieces, where)
         for key, path, nbytes in self.output.copied:
@@ -275,10 +275,10 @@ class Conversion(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What differs between conversions that write other bytes, or cut them in other ways.
+        """What tells apart conversions that write different bytes or cut them differently.
 
-        Of a file that is read, size and time of the last write count, as in `Entry.state`, but not
-        where the input lies: it may be moved, or copied with its times.
+        A file that is read counts with its size and modification time, as in `Entry.state`, but not
+        with its folder: the input may be moved, or copied with its times.
         """
         home = self.source if self.source.is_dir() else self.source.parent
         rules = [
@@ -306,12 +306,12 @@ class Conversion(NamedTuple):
         progress: Callable[[ConvertProgress], None] | None = None,
         execute: Execute | None = None,
     ) -> ConvertReport:
-        """Write the output, and give it its name.
+        """Write the output and give it its name.
 
         Parameters
         ----------
         progress : callable, optional
-            As of `convert`, without the first call.
+            As for `convert`, without the first call.
         execute : callable, optional
             Runs tasks by a function, and calls back with each that has finished; by default on
             threads of this process.
@@ -324,7 +324,7 @@ class Conversion(NamedTuple):
         Raises
         ------
         MemdescError
-            If something fails; the output has not got its name then, and can be resumed.
+            If something fails; the output does not have its name then and can be resumed.
         """
         counter = _Counter(progress, self)
         run_all = execute or self._on_threads
@@ -344,7 +344,7 @@ class Conversion(NamedTuple):
         run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
 
     def _check_finished(self, counter: _Counter, execute: Execute) -> None:
-        """Make sure that an output which is whole is the one that is planned."""
+        """Make sure that a whole output is the planned one."""
         finished = self.finished
         if self.passes:
             with finished.refusing():
@@ -354,13 +354,13 @@ class Conversion(NamedTuple):
         remove_left(self.target)
 
     def _write(self, counter: _Counter, execute: Execute) -> int:
-        """Write the output; returns how many tasks an earlier process had done."""
+        """Write the output; return how many tasks an earlier process had done."""
         options, facts = self.options, self.facts
         writer = Writer(
             self.target,
             self.output.files,
             is_folder=self.output.is_folder,
-            # bytes of another conversion may lie where this one writes none
+            # another conversion may have left bytes where this one writes none
             resume=options.resume and facts_left(self.target) == facts,
             overwrite=options.overwrite,
         )
@@ -419,7 +419,7 @@ class _Counter:
             self._progress(ConvertProgress(stage, self._done, self._total, self._report))
 
     def without(self, tasks: Iterable[Task], done: frozenset[int]) -> Numbered:
-        """Return tasks with their numbers, without those that are done already."""
+        """Return tasks with their numbers, leaving out those that are done already."""
         for number, task in enumerate(tasks):
             if number not in done:
                 yield number, task
@@ -438,8 +438,8 @@ def convert(
 ) -> ConvertReport:
     """Move a checkpoint into other layouts, packings and types, as `memdesc convert` does.
 
-    Memory is bounded, whatever the tensors take. The output gets its name when it is whole; what
-    an interrupted call leaves beside it is resumed by one with `resume`.
+    Memory is bounded, however large the tensors are. The output gets its name when it is whole; a
+    call with `resume` continues from what an interrupted one left beside it.
 
     *Law*: the output has the tensors that `reorder` and `repack` make of those of the source.
 
@@ -448,17 +448,17 @@ def convert(
     source : path
         A checkpoint: a file, an index of shards, or the folder of a model.
     target : path
-        What to write: its ending names the container; without one it is a folder of safetensors,
-        with all other files of the source.
+        What to write: its ending names the container; without an ending it is a folder of
+        safetensors with all other files of the source.
     rules : iterable of str or path, optional
         Strings are rules, ``"PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"``, and paths are
         TOML files of rules. The last rule that matches a tensor applies; tensors without one are
         copied.
     options : ConvertOptions, optional
-        Bounds, and what else may be done.
+        Bounds, and what the conversion may do.
     progress : callable, optional
-        Called with a `ConvertProgress`: once when all is planned, then after each piece, by the
-        thread that finished it, one at a time. What it raises ends the conversion.
+        Called with a `ConvertProgress`: once when everything is planned, then after each piece, by
+        the thread that finished it, one at a time. What it raises ends the conversion.
     client : distributed.Client, optional
         Runs the pieces on the workers of a Dask cluster, which see the same files under the same
         paths.
@@ -471,9 +471,9 @@ def convert(
     Raises
     ------
     MemdescError
-        If a path, a rule or a tensor does not fit, with the rule, the tensor and the way out,
-        before anything is written; or if a file cannot be read or written. A flag of the command
-        that it names is an option here.
+        If a path, a rule or a tensor does not fit: before anything is written, and with the rule,
+        the tensor and the way out. Or if a file cannot be read or written. A flag of the command
+        in a message, such as ``--overwrite``, is an option here.
 
     Examples
     --------
@@ -521,7 +521,7 @@ def plan_conversion(
     rules: Iterable[str | os.PathLike[str]],
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
 ) -> Conversion:
-    """Decide all that a conversion does, and check it; nothing is written.
+    """Decide and check everything that a conversion does; nothing is written.
 
     The parameters are those of `convert`.
 

@@ -1,4 +1,4 @@
-"""Tasks run on threads, within a bound of bytes in memory."""
+"""Run tasks on threads, within a bound of bytes in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SECONDS = 0.2
 
 
 class _Queue:
-    """Tasks that threads take in order, while their bytes fit."""
+    """Tasks that threads take in order as long as their bytes fit."""
 
     def __init__(self, tasks: Iterable[tuple[int, Task]], max_bytes: int) -> None:
         self._tasks = iter(tasks)
@@ -88,7 +88,7 @@ def run_tasks(
     threads : int
         How many run at a time, each on one thread.
     max_bytes : int
-        What the tasks that run may hold in memory, unless one alone holds more.
+        What the running tasks together may hold in memory, unless one alone holds more.
     finished : callable
         Called with each task that has run, by the thread that ran it.
     work : callable
