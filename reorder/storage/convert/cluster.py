@@ -16,7 +16,7 @@ from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from memdesc import MemdescError, __version__
@@ -46,13 +46,6 @@ _AHEAD = 2
 _BATCH, _MAX_BATCH = 64 << 20, 256
 # the most bytes of the file that a scheduler writes
 _MAX_FILE = 1 << 24
-
-
-class _Seen(NamedTuple):
-    """What a worker sees."""
-
-    version: str
-    sizes: tuple[int | None, ...]
 
 
 @contextmanager
@@ -185,10 +178,11 @@ def check_workers(client: Client, paths: Sequence[Path]) -> None:
         if isinstance(seen, BaseException):
             msg = f"worker {worker} cannot run tasks: {short_repr(seen)}; install memdesc there"
             raise MemdescError(msg)
-        if seen.version != __version__:
-            msg = f"worker {worker} has memdesc {seen.version}, and this is {__version__}"
+        version, found_sizes = seen
+        if version != __version__:
+            msg = f"worker {worker} has memdesc {version}, and this is {__version__}"
             raise MemdescError(msg)
-        for path, wanted, size in zip(paths, sizes, seen.sizes, strict=True):
+        for path, wanted, size in zip(paths, sizes, found_sizes, strict=True):
             if size != wanted:
                 what = "does not see it" if size is None else f"sees {size}"
                 msg = (
@@ -198,8 +192,8 @@ def check_workers(client: Client, paths: Sequence[Path]) -> None:
                 raise MemdescError(msg)
 
 
-def _look(paths: tuple[str, ...]) -> _Seen:
-    """Return what a worker sees: a file's size, or None."""
+def _look(paths: tuple[str, ...]) -> tuple[str, tuple[int | None, ...]]:
+    """Return a worker's version of memdesc, and the sizes of the files that it sees."""
     import os  # it runs elsewhere
 
     def size_of(path: str) -> int | None:
@@ -208,7 +202,7 @@ def _look(paths: tuple[str, ...]) -> _Seen:
         except OSError:
             return None
 
-    return _Seen(__version__, tuple(map(size_of, paths)))
+    return __version__, tuple(map(size_of, paths))
 
 
 def run_on_cluster(

@@ -68,8 +68,8 @@ scratch = _Scratch()
 
 def move_piece(
     piece: Piece, src: Place, dst: Place, threads: int | None = None, strip_bytes: int = _STRIP
-) -> int:
-    """Read a piece, reorder it, and write it; return how many bytes were written.
+) -> None:
+    """Read a piece, reorder it, and write it.
 
     Running it again writes the same bytes to the same places.
 
@@ -109,7 +109,6 @@ def move_piece(
                 write_runs(target, writes.after(piece.writes.start), dst, made)
         if holds_dst:
             write_runs(target, piece.writes, dst, written)
-    return piece.writes.nbytes
 
 
 def copy_run(run: Runs, src: Place, dst: Place) -> None:
