@@ -374,7 +374,7 @@ class Conversion(NamedTuple):
                 done = frozenset(journal.done)
 
                 def finish(number: int, task: Task) -> None:
-                    journal.add(number)
+                    journal.add(number, task.written)
                     counter.add("converting", task.written)
 
                 execute(counter.without(self.tasks(where), done), finish, methodcaller("run"))

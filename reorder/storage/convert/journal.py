@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Journal", "facts_left"]
 
-# Between two lines. A killed process loses at most what was written since the last one; waiting for
-# the disk takes some 10 ms here, because the system starts to write long runs at once.
-SECONDS = 0.5
+# A line follows after so long, or after so many bytes. A killed process loses at most what was written
+# since the last one; waiting for the disk takes some 10 ms here, because the system starts to write
+# long runs at once.
+SECONDS, NBYTES = 0.5, 256 << 20
 # the most bytes of a first line; a thousand shards take some 100 KB
 _MAX_FACTS = 1 << 26
 
@@ -54,8 +55,9 @@ class Journal:
 
     def __init__(self, folder: Partial, facts: object, sync: Callable[[], None]) -> None:
         self._folder, self._sync = folder, sync
-        self._lock, self._ended = Lock(), Event()
+        self._lock, self._due, self._is_ended = Lock(), Event(), False
         self._pending: list[int] = []
+        self._nbytes = 0
         self._error: BaseException | None = None
         self.done = self._begin(json.dumps(facts))
         self._thread = Thread(target=self._work, name="memdesc-journal", daemon=True)
@@ -70,15 +72,19 @@ class Journal:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._ended.set()
+        self._is_ended = True
+        self._due.set()
         self._thread.join()
         if kind is None and self._error is not None:
             raise self._error
 
-    def add(self, task: int) -> None:
-        """List a task that has written all its bytes."""
+    def add(self, task: int, nbytes: int) -> None:
+        """List a task that has written all its bytes, and how many these are."""
         with self._lock:
             self._pending.append(task)
+            self._nbytes += nbytes
+            if self._nbytes >= NBYTES:
+                self._due.set()
 
     def _begin(self, facts: str) -> set[int]:
         """Return the tasks that are listed; start afresh if the journal is another conversion's."""
@@ -98,7 +104,9 @@ class Journal:
 
     def _work(self) -> None:
         try:
-            while not self._ended.wait(SECONDS):
+            while not self._is_ended:
+                self._due.wait(SECONDS)
+                self._due.clear()
                 self._flush()
             self._flush()
         except BaseException as error:  # noqa: BLE001 - the thread that waits raises it
@@ -107,6 +115,7 @@ class Journal:
     def _flush(self) -> None:
         with self._lock:
             tasks, self._pending = self._pending, []
+            self._nbytes = 0
         if not tasks:
             return
         self._sync()

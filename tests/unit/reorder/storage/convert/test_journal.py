@@ -67,7 +67,7 @@ def test_a_journal_that_cannot_grow_ends_nothing_and_lists_its_tasks_later(folde
     with begun(folder) as journal:
         path.rename(folder.path / "kept")
         path.mkdir()  # nothing is written to it
-        journal.add(1)
+        journal.add(1, 10)
         time.sleep(0.02)
         path.rmdir()
         (folder.path / "kept").rename(path)
@@ -84,7 +84,7 @@ def test_what_was_being_written_when_a_process_ended_is_cut_off(folder: Partial)
     path = folder.path / "journal"
     path.write_bytes(b'"me"\n[0, 7]\n[8')
     with begun(folder) as journal:
-        journal.add(9)
+        journal.add(9, 10)
     assert path.read_bytes() == b'"me"\n[0, 7]\n[9]\n'
     assert begun(folder).done == {0, 7, 9}
 
@@ -95,12 +95,29 @@ def test_tasks_are_listed_again_and_again_and_in_the_end(
     path = folder.path / "journal"
     with begun(folder) as journal:
         for task in (1, 2):
-            journal.add(task)
+            journal.add(task, 10)
             wait_until(lambda task=task: path.read_text().endswith(f"[{task}]\n"))  # type: ignore[misc] # of this round
         monkeypatch.setattr(journal_module, "SECONDS", 1000.0)
         time.sleep(0.02)
-        journal.add(3)
+        journal.add(3, 10)
     assert path.read_bytes() == b'"me"\n[1]\n[2]\n[3]\n'
+
+
+def test_tasks_are_listed_as_soon_as_they_have_written_much(
+    folder: Partial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "SECONDS", 1000.0)
+    monkeypatch.setattr(journal_module, "NBYTES", 30)
+    path = folder.path / "journal"
+    with begun(folder) as journal:
+        for task in (1, 2, 3):
+            journal.add(task, 10)
+        wait_until(lambda: path.read_bytes() == b'"me"\n[1, 2, 3]\n')
+        for task in (4, 5):
+            journal.add(task, 10)
+        time.sleep(0.02)
+        assert path.read_bytes() == b'"me"\n[1, 2, 3]\n'
+    assert path.read_bytes() == b'"me"\n[1, 2, 3]\n[4, 5]\n'
 
 
 def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
@@ -122,13 +139,13 @@ def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
     def sync() -> None:
         calls.append("sync")
         if len(calls) == 1:  # its bytes may not be on disk when this returns
-            journal[0].add(8)
+            journal[0].add(8, 10)
 
     journal.append(Journal(folder, "me", sync))
     recorded("write")
     recorded("fsync")
     with journal[0]:
-        journal[0].add(7)
+        journal[0].add(7, 10)
         wait_until(lambda: "write [7]" in calls)
     line = ["write [7]", "fsync", "sync", "write [8]", "fsync"]
     assert calls == ["sync", *line]
@@ -150,7 +167,7 @@ def test_what_ends_the_thread_is_raised_in_the_end(folder: Partial) -> None:
         pytest.raises(MemdescError, match="the disk is gone"),
         Journal(folder, "me", fail) as journal,
     ):
-        journal.add(1)
+        journal.add(1, 10)
     assert begun(folder).done == set()
 
 
@@ -163,8 +180,8 @@ def test_a_part_of_a_line_is_taken_back(folder: Partial, monkeypatch: pytest.Mon
 
     with begun(folder) as journal:
         monkeypatch.setattr(os, "write", write_some)
-        journal.add(1)
+        journal.add(1, 10)
         wait_until(lambda: not short and path.read_bytes() == b'"me"\n')
         monkeypatch.setattr(os, "write", write)
-        journal.add(2)
+        journal.add(2, 10)
     assert path.read_bytes() == b'"me"\n[1, 2]\n'
