@@ -118,3 +118,20 @@ def must_read_or_refuse(read: Callable[[], Any]) -> bool:
 def temporaries(folder: Path) -> list[Path]:
     """Return the files of a folder that were never given the names they were written for."""
     return sorted(folder.glob(".memdesc.*"))
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """Read the metadata of a .safetensors, with descriptors."""
+    whole = path.read_bytes()
+    header = json.loads(whole[8 : 8 + int.from_bytes(whole[:8], "little")])
+    found: dict[str, str] = header["__metadata__"]
+    return found
+
+
+def write_metadata(path: Path, metadata: dict[str, str]) -> None:
+    """Replace the metadata of a .safetensors."""
+    whole = path.read_bytes()
+    length = int.from_bytes(whole[:8], "little")
+    header = json.loads(whole[8 : 8 + length]) | {"__metadata__": metadata}
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + whole[8 + length :])

@@ -27,6 +27,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             "what is padding; save the tensor as a .safetensors or a .npz"
         )
         raise MemdescError(msg)
+    if not tensors:
+        msg = f"{options.file!r} has no tensors, so there is no padding to check"
+        raise MemdescError(msg)
     checked = [
         {"name": name, **padding_facts(memory, options.limit, "zero")}
         for name, memory in tensors.items()

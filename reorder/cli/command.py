@@ -233,7 +233,7 @@ def buffer_name(text: str) -> str:
     if is_image(text):
         msg = (
             f"{text!r} is an image type, not a linear buffer; "
-            f"memdesc pack IN.npy OUT.npy --as {text} makes its pixels, "
+            f"memdesc pack IN.npy OUT.safetensors --as {text} makes its pixels, "
             f"and memdesc show {text} DIMS describes it"
         )
         raise MemdescError(msg)

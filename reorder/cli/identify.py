@@ -31,13 +31,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "dump",
         metavar="DUMP",
-        help="raw bytes, a .npy, FILE.npz:NAME, or a .npz: only the bytes matter",
+        help="raw bytes, a .npy, .npz or .safetensors, or FILE:NAME: only the bytes matter",
     )
     parser.add_argument(
         "--like",
         metavar="FILE",
-        help="a tensor of the same values, by logical dims: a .npy or FILE.npz:NAME; if DUMP is a "
-        ".npz, a .npz with tensors of the same names",
+        help="a tensor of the same values, by logical dims: a .npy or FILE:NAME; if DUMP has "
+        "several tensors, a file with tensors of the same names",
     )
     parser.add_argument("--dims", metavar="DIMS", help="logical sizes, if there is no --like")
     parser.add_argument(

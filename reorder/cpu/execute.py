@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reorder.cpu.runtime.batch import BatchBuilder
-from reorder.cpu.runtime.fast_call import fast_call, fast_call_record
+from reorder.cpu.runtime.fast_call import fast_call, fast_call_table
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.joined import JoinedJob, joined_walker_at
 from reorder.cpu.runtime.pool import load_pool
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PreparedReorder"]
 
-_NO_RECORD = np.zeros(1, np.int64)
+_NO_TABLE = np.zeros(1, np.int64)
 
 
 class PreparedReorder:
@@ -46,10 +46,10 @@ class PreparedReorder:
         "_dst",
         "_fast_call",
         "_joined",
-        "_record",
-        "_record_at",
         "_src",
         "_sums",
+        "_table",
+        "_table_at",
         "_was_called",
         "kernels",
         "plan",
@@ -88,8 +88,8 @@ class PreparedReorder:
         self._fast_call: Callable[[int, int, int], int] | None = None
         self._was_called = False
         job = fixed[0] if len(jobs) == len(fixed) == 1 else self._joined and self._joined.job
-        self._record = fast_call_record(job, self._src, self._dst) if job else _NO_RECORD
-        self._record_at = address_of(self._record)
+        self._table = fast_call_table(job, self._src, self._dst) if job else _NO_TABLE
+        self._table_at = address_of(self._table)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # as its plan: tables and compiled code belong to this process
@@ -113,7 +113,7 @@ class PreparedReorder:
             written then.
         """
         call = self._fast_call
-        if call and not call(id(src), id(dst), self._record_at):
+        if call and not call(id(src), id(dst), self._table_at):
             return
         if self._was_called:
             self.load_fast_call()
@@ -139,9 +139,9 @@ class PreparedReorder:
         """
         if self.threads > 1:
             load_pool()
-        if self._fast_call is None and self._record is not _NO_RECORD:
+        if self._fast_call is None and self._table is not _NO_TABLE:
             if self._joined is not None:
-                self._record[JOB.walker] = joined_walker_at()
+                self._table[JOB.walker] = joined_walker_at()
             self._fast_call = fast_call()
 
 

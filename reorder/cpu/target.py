@@ -102,19 +102,9 @@ class Machine(NamedTuple):
         """Whether the data of each thread exceeds half of its core's share of all caches."""
         return nbytes > threads * self.streamed_nbytes
 
-    def exceeds_core_cache(self, nbytes: int, threads: int = 1) -> bool:
-        """Whether the data of each thread exceeds what the caches of its core hold."""
-        return nbytes > threads * self.core_cache_nbytes
-
-    def prefetches(self, nbytes: int, threads: int, *, streams: bool) -> bool:
-        """Whether moves prefetch src.
-
-        The model: reads stall if the caches of a core do not hold its part. With non-temporal
-        stores, tiles have no more rows than the hardware prefetchers follow; these run early enough
-        for shared caches, but not for memory.
-        """
-        exceeds = self.exceeds_core_cache(nbytes, threads)
-        return exceeds and (not streams or self.exceeds_cache(nbytes))
+    def exceeds_core_cache(self, nbytes: int) -> bool:
+        """Whether src and dst together exceed what the caches of one core hold."""
+        return nbytes > self.core_cache_nbytes
 
     def exceeds_own_cache(self, nbytes: int) -> bool:
         """Whether they exceed the private cache of a core: shared ones are far slower."""

@@ -177,7 +177,8 @@ def saving_format(path: Path) -> str:
             return name
     msg = (
         f"{str(path)!r} cannot be saved: its name ends neither in .safetensors nor in .npz, which "
-        "keep a tensor with its descriptor, nor in .npy"
+        "keep a tensor with its descriptor, nor in .npy; --raw or reorder.save_raw writes its "
+        "bytes alone"
     )
     raise MemdescError(msg)
 
@@ -229,10 +230,10 @@ def _whole(memory: Memory) -> NDArray[np.uint8]:
 
 def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
     """Return how a tensor of numpy or of another library is stored: row-major."""
-    # a descriptor of a scalar has dims (1,)
-    is_scalar = isinstance(array, np.ndarray | np.generic) and not array.shape
+    # a scalar, as a state_dict of torch has them, has dims (1,) here
+    is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
     try:
-        memory: object = reorder(np.reshape(array, 1) if is_scalar else array, "plain")
+        memory: object = reorder(array.reshape(1) if is_scalar else array, "plain")
     except MemdescError as error:
         msg = f"{short_repr(name)} cannot be saved: {error}"
         raise MemdescError(msg) from None
@@ -568,13 +569,24 @@ def value_of(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Quanti
         return Record(group.desc, data)
     if group.quantized is None:
         raise MemdescError(group.reason)
-    held = {role: memory_of(entry, data[role]) for role, entry in group.tensors.items()}
-    # a descriptor of a scalar has dims (1,)
+    codes = memory_of(group.tensors["memory"], data["memory"])
     scales, points = (
-        held[role].numpy() if group.tensors[role].shape else held[role].numpy().reshape(())
-        for role in ("scales", "zero_points")
+        _array_of(group.tensors[role], data[role]) for role in ("scales", "zero_points")
     )
-    return Quantized(held["memory"], scales, points, **group.quantized)
+    return Quantized(codes, scales, points, **group.quantized)
+
+
+def _array_of(entry: Entry, data: NDArray[np.uint8]) -> NDArray[Any]:
+    """Return a stored tensor as the array that was saved, which may have no dims."""
+    memory = memory_of(entry, data)
+    # a descriptor of a scalar has dims (1,)
+    if memory.desc != memory_desc(entry.shape or (1,), memory.desc.dtype):
+        msg = (
+            f"{short_repr(entry.name)}, {memory.desc!r}, is not a row-major array of shape "
+            f"{entry.shape}, as scales and zero points are stored"
+        )
+        raise MemdescError(msg)
+    return memory.numpy().reshape(entry.shape)
 
 
 @contextmanager
@@ -621,7 +633,10 @@ def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
     name = short_repr(entry.name)
     desc = entry.desc or _void_desc(entry, dtype)
     if not isinstance(desc, MemoryDesc):
-        msg = f"{name} is {desc!r}, not a tensor of numbers"
+        msg = (
+            f"{name} is {desc!r}, not a tensor of numbers; reorder.dequantize decodes it, and "
+            "`memdesc convert` does by a rule such as 'NAME: plain, f32'"
+        )
         raise MemdescError(msg)
     if dtype is not None and data_type(dtype) != desc.dtype:
         who = f"the descriptor of {name} says" if entry.is_described else f"{name} holds"

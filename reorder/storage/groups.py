@@ -218,8 +218,9 @@ def read_group(found: Siblings, said: Said) -> Group:
     try:
         desc = desc_of_tensors(found, name, options)
         _check_declared(found, desc, said)
-        check_tensors(found, desc, noted)
+        check_tensors(found, desc)
         _check_rest(found, desc, said)
+        _check_noted(found, desc, noted)
     except MemdescError as error:
         declared = said.declared if said.name is None else None
         by = f"{declared.file} declares {name}: " if declared else ""
@@ -256,14 +257,16 @@ def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, 
     given = said.name if said.name is not None else noted.name if noted is not None else None
     if given is not None:
         name = read_name(given)[0]
-        held = dict(noted.options) if noted is not None and noted.name == name else {}
         if declared is not None and declared.name not in (None, name):
             msg = (
                 f"{declared.file} declares {declared.name}, not {name}: name {declared.name}, or "
                 f"correct {declared.file} if it is wrong"
             )
             raise MemdescError(msg)
-        return name, {**held, **said.options}
+        options = dict(noted.options) if noted is not None and noted.name == name else {}
+        if said.name is None and declared is not None and declared.name is not None:
+            options |= declared.options
+        return name, {**options, **said.options}
     if declared is None or declared.name is None:
         why = declared.reason if declared else f"no {CONFIG} has a {KEY}"
         names = " or ".join(_fitting(found))
@@ -336,6 +339,16 @@ def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
             f"an earlier conversion changed {', '.join(changed)} without the other tensors of "
             f"{found.prefix!r}, by the rule {said.partial[changed[0]]!r}; convert the original "
             "with a rule over the whole record"
+        )
+        raise MemdescError(msg)
+
+
+def _check_noted(found: Siblings, desc: RecordDesc, noted: RecordDesc | None) -> None:
+    """Refuse another record than the one in the note."""
+    if noted not in (None, desc):
+        msg = (
+            f"{found.codes.name!r} is stored as part of {noted!r}, as its descriptor says, not of "
+            f"{desc!r}"
         )
         raise MemdescError(msg)
 
@@ -449,11 +462,8 @@ def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordD
     return desc
 
 
-def check_tensors(found: Siblings, desc: RecordDesc, noted: RecordDesc | None = None) -> None:
-    """Refuse tensors whose types, shapes, descriptors or note are not those of the record."""
-    if noted not in (None, desc):
-        msg = f"{found.codes.name!r} holds a tensor of {noted!r}, as its descriptor says"
-        raise MemdescError(msg)
+def check_tensors(found: Siblings, desc: RecordDesc) -> None:
+    """Refuse tensors whose types, shapes or descriptors are not those of the record."""
     if [*desc.tensors] == [ONE]:
         return
     for name, tensor in written_tensors(found.prefix, desc, "").items():

@@ -71,7 +71,8 @@ class Note(NamedTuple):
 
     def name_at(self, stem: str) -> str:
         """Return the name of the whole if its tensors had another stem."""
-        return stem + self.name.removeprefix(self.stem)
+        is_below = self.name.startswith(self.stem)
+        return stem + self.name.removeprefix(self.stem) if is_below else self.name
 
 
 class Siblings(NamedTuple):

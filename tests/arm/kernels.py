@@ -120,7 +120,7 @@ def _interleave(bits: int, count: int, *, splits: bool) -> _Emit:
         few = LoopGroup(int64(count), int64(count), int64(0), given.table)
         many = LoopGroup(given.count, given.count, given.count, given.table)
         columns, rows = (few, many) if splits else (many, few)
-        move = Transposition(elements, *_sides(given), columns, rows, *[int64(0)] * 3)
+        move = Transposition(elements, *_sides(given), columns, rows, *[int64(0)] * 2)
         lanes = 128 // bits * (2 if bits > BYTE_BITS else 1)
         if splits:
             _emit_split(move, count, lanes)

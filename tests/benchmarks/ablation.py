@@ -47,7 +47,16 @@ __all__ = ["MECHANISMS", "Mechanism", "Variant", "main"]
 _FILES = sorted(Path(__file__).parent.glob("*.txt"))
 # modules that every variant shares: the threads, and what both sides of a job know
 _SHARED = ("caches", "target", "tables")
-_SHARED_RUNTIME = ("job", "pool", "pool_block", "publish", "team", "teams", "worker", "intrinsics")
+_SHARED_RUNTIME = (
+    "job",
+    "pool",
+    "pool_block",
+    "publish",
+    "region",
+    "teams",
+    "worker",
+    "intrinsics",
+)
 _SLICE_SECONDS, _MIN_ROUNDS, _MAX_ROUNDS = 2e-3, 4, 12
 _RANDOM_NBYTES = 1 << 20
 _SLOWDOWN = 2.0
@@ -84,14 +93,12 @@ def _does_nothing(_: Any) -> Any:
 
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
-    "streaming order": Mechanism({"runtime.batch:stream_box": _returns(())}),
     "scattered moves": Mechanism({"schedule.tiles:is_scattered": _returns(value=False)}),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "zeros by masks": Mechanism({"runtime.tile_batches:masks_elements": _returns(value=False)}),
     "prefetch of dst": Mechanism(
         {"schedule.scheduled_box:ScheduledBox.prefetches_dst": _returns(value=False)}
     ),
-    "prefetch, moves": Mechanism({"runtime.batch:encode": _with_option(prefetches=False)}),
     "prefetch, conversions": Mechanism(
         {"runtime.tile_batches:KernelConfig": _with_option(prefetches=False)}
     ),
@@ -99,10 +106,6 @@ MECHANISMS: dict[str, Mechanism] = {
         {"kernels.transpose:emit_interleaved": _does_nothing}, is_compiled=True
     ),
     "masked copies": Mechanism({"kernels.copy:has_masks": _returns(value=False)}, is_compiled=True),
-    "blocks of conversions": Mechanism(
-        {"kernels.convert:_emit_block": lambda old: old.__globals__["_emit_row"]},
-        is_compiled=True,
-    ),
 }
 
 

@@ -1,7 +1,4 @@
-"""One operation on vectors of values.
-
-Values are f32 or f64.
-"""
+"""Post-ops in registers: one operation on vectors of f32 or f64 values."""
 
 from __future__ import annotations
 

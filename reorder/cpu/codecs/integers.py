@@ -72,11 +72,7 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat, know
     builder, vector_type = vectors.builder, values.type
     integers = vectors.integers(code_bits(work))
     if form.bits == code_bits(work):
-        rounded = vectors.call(f"llvm.rint.{vectors.suffix(vector_type)}", vector_type, values)
-        name = "llvm.fptosi.sat" if form.is_signed else "llvm.fptoui.sat"
-        return vectors.call(
-            f"{name}.{vectors.suffix(integers)}.{vectors.suffix(vector_type)}", integers, rounded
-        )
+        return _round_to_width(vectors, values, form, known)
     if saturates_floats() and vectors.lanes * code_bits(work) >= LANE_BITS:
         return _saturate(vectors, values, work, form)
     low, high = (vectors.splat(vector_type, float(limit)) for limit in form)
@@ -98,6 +94,28 @@ def _round(vectors: Vectors, values: Value, work: str, form: IntegerFormat, know
     # low bits of the sum hold
     magic = 1.5 * 2.0 ** FLOATS[work].mantissa
     return builder.bitcast(builder.fadd(values, vectors.splat(vector_type, magic)), integers)
+
+
+def _round_to_width(vectors: Vectors, values: Value, form: IntegerFormat, known: Known) -> Value:
+    """Round floats to integers as wide as they are, and saturate; NaN becomes 0."""
+    builder, vector_type = vectors.builder, values.type
+    integers, suffix = vectors.integers(form.bits), vectors.suffix(vector_type)
+    values = vectors.call(f"llvm.rint.{suffix}", vector_type, values)
+    if saturates_floats():
+        name = f"llvm.fpto{'s' if form.is_signed else 'u'}i.sat"
+        return vectors.call(f"{name}.{vectors.suffix(integers)}.{suffix}", integers, values)
+    # elsewhere LLVM would saturate lane by lane; the first power of two beyond the limit is a
+    # float, which the limit itself is not, and its lanes and those of NaN are replaced
+    is_high = builder.fcmp_ordered(">=", values, vectors.splat(vector_type, float(form.high + 1)))
+    low = vectors.splat(vector_type, float(form.low))
+    bounded = builder.select(builder.fcmp_ordered(">", values, low), values, low)
+    convert = builder.fptosi if form.is_signed else builder.fptoui
+    codes = convert(bounded, integers)
+    codes = builder.select(is_high, vectors.splat(integers, form.high), codes)
+    if form.low and not known:
+        is_number = builder.fcmp_ordered("ord", values, values)
+        codes = builder.select(is_number, codes, vectors.splat(integers, 0))
+    return codes
 
 
 def _round_below(vectors: Vectors, values: Value, form: IntegerFormat, known: Known) -> Value:

@@ -109,7 +109,6 @@ def _emit_transpose(inner: _Inner, src: Location, dst: Location, is_data: Value)
         dst,
         LoopGroup(head.columns, valid_columns, head.column_run, column_table),
         LoopGroup(head.rows, head.valid_rows, head.row_run, row_table),
-        builder.icmp_signed("!=", head.prefetches, int64(0)),
         builder.icmp_signed("!=", head.prefetches_dst, int64(0)),
         repeat_at,
     )

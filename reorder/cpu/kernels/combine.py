@@ -15,7 +15,6 @@ from reorder.cpu.codecs.vectors import Known
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import int64, load_fields, load_int64, loop
 from reorder.cpu.kernels.rows import (
-    BLOCK,
     Row,
     each_line,
     each_vector,
@@ -38,6 +37,8 @@ __all__ = ["CombineTypes", "emit_combine"]
 
 # Registers of one vector of an operation: a single test for rare numbers covers them all.
 _REGISTERS = 4
+# Rows of exactly this many elements, one block of channels, are one vector without loops.
+_BLOCK = 16
 
 
 class CombineTypes(NamedTuple):
@@ -112,10 +113,10 @@ def _emit_rows(builder: Builder, stage: _Stage, operation: Operation, *, single:
         each(_emit_row)
         return
     # a separate loop for short rows: a common one needs more addresses than there are registers
-    is_block = builder.icmp_signed("==", table.columns, int64(BLOCK))
+    is_block = builder.icmp_signed("==", table.columns, int64(_BLOCK))
     with builder.if_else(is_block) as (block, other):
         with block:
-            each(lambda row: row.run(int64(0), BLOCK))
+            each(lambda row: row.run(int64(0), _BLOCK))
         dtypes = stage.types.src, stage.types.dst
         with other, emit_zeroed(builder, dtypes, table, lambda: each(_emit_short_row)):
             each(_emit_row)
@@ -162,8 +163,8 @@ def _emit_row(row: _RowOperation) -> None:
         each_vector(builder, (int64(0), columns), sizes, combine, overlaps=False)
         return
     # the tail is one vector
-    whole = builder.and_(columns, int64(-BLOCK))
-    each_vector(builder, (int64(0), whole), (sizes[0], BLOCK), combine, overlaps=False)
+    whole = builder.and_(columns, int64(-_BLOCK))
+    each_vector(builder, (int64(0), whole), (sizes[0], _BLOCK), combine, overlaps=False)
     tail = builder.sub(columns, whole)
     with builder.if_then(builder.icmp_signed(">", tail, int64(0))):
         row.run_masked(whole, tail, tail)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import DATA_TYPES
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import Known
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import int64, load_fields, load_int64, loop, minimum, prefetch
 from reorder.cpu.kernels.rows import (
-    BLOCK,
     Row,
     each_line,
     each_vector,
@@ -31,8 +29,6 @@ from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, register_bits, step_regis
 from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.kernels.rows import EmitVector, StageArguments
 
@@ -61,35 +57,17 @@ def emit_convert(builder: Builder, arguments: StageArguments, types: ConvertType
     placement = load_fields(builder, arguments.placement, Placement)
     src_table, dst_table = table_addresses(builder, arguments.table, ConvertTable, table.rows, 2)
 
-    def each(emit: Callable[[Row, Row], None]) -> None:
-        with loop(builder, int64(0), table.rows) as row:
-            src = Location(arguments.src, placement.src_offset)
-            dst = Location(arguments.dst, placement.dst_offset)
-            src = src.plus(builder, load_int64(builder, src_table, row))
-            dst = dst.plus(builder, load_int64(builder, dst_table, row))
-            emit(
-                Row.at(builder, types.src, src),
-                Row.at(builder, types.dst, dst, streams=types.streams),
-            )
-
-    if types.streams or any(DATA_TYPES[name].is_packed for name in (types.src, types.dst)):
-        each(lambda src, dst: _emit_row(src, dst, table, types.work))
-        return
-    # a separate loop for rows of one block: only its prefetch branches
-    is_block = builder.icmp_signed("==", table.columns, int64(BLOCK))
-    is_block = builder.and_(is_block, builder.icmp_signed("==", table.extent, int64(0)))
-    with builder.if_else(is_block) as (block, other):
-        with block:
-            each(lambda src, dst: _emit_block(src, dst, table, types.work))
-        with other:
-            each(lambda src, dst: _emit_row(src, dst, table, types.work))
-
-
-def _emit_block(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:
-    """Convert one row of a block."""
-    first = int64(0)
-    src.prefetch(first, BLOCK, table.prefetch_distance)
-    dst.store(_converted(src, dst, src.load(first, BLOCK), work), first)
+    with loop(builder, int64(0), table.rows) as row:
+        src = Location(arguments.src, placement.src_offset)
+        dst = Location(arguments.dst, placement.dst_offset)
+        src = src.plus(builder, load_int64(builder, src_table, row))
+        dst = dst.plus(builder, load_int64(builder, dst_table, row))
+        _emit_row(
+            Row.at(builder, types.src, src),
+            Row.at(builder, types.dst, dst, streams=types.streams),
+            table,
+            types.work,
+        )
 
 
 def _emit_row(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:

@@ -1,9 +1,10 @@
 """Micro-kernels for rows of an offset table: copied as contiguous runs, or element by element.
 
 Which code copies a run depends on its length, in this order: runs of exactly one vector, which may
-end in zeros; where the processor has masked loads and stores, short runs and whole runs up to those
-left to memmove; runs of more than one vector and less than two, moved as two vectors that overlap;
-all others, by vectors or, if long, by memmove.
+end in zeros; where the processor has masked loads and stores, short runs that end in zeros, the
+shortest runs, and those of more than 96 bytes up to what is left to memmove; runs of a few vectors,
+the last of which overlaps the one before it (`_PARTS`); all others, by vectors or, if long, by
+memmove.
 """
 
 from __future__ import annotations
@@ -32,6 +33,13 @@ _MASK_NBYTES = 256
 # Runs of exactly these lengths, 2 to 256, are moved as one vector, which may take several
 # registers.
 _VECTOR_NBYTES = tuple(1 << k for k in range(1, _MASK_NBYTES.bit_length()))
+# Runs of a few vectors and a tail that overlaps the last one: the bytes of a vector, the number of
+# vectors, and the bytes of the tail. Tails of 16 bytes cross fewer cache lines than those of 32.
+_PARTS = (
+    *((2, 1, 2), (4, 1, 4), (8, 1, 8), (16, 1, 16)),
+    *((32, 1, 16), (32, 1, 32), (32, 2, 16), (32, 2, 32)),
+    *((64, 1, 64), (128, 1, 128), (256, 1, 256)),
+)
 
 
 class InnerLoop(NamedTuple):
@@ -82,35 +90,43 @@ def emit_copy(
     if elements.is_nibble:
         _emit_any(elements, src, dst, rows, run)
         return
-    # all rows have the same length, so it is tested before the loop over them; once those with
-    # data are moved, the others are cleared
+    # all rows have the same length, so it is tested before the loop over them, by few branches: a
+    # call may have 32 short rows; once those with data are moved, the others are cleared
     moved, done = (builder.append_basic_block(name) for name in ("moved", "done"))
     data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
     data, rest = rows._replace(last=data_rows), rows._replace(first=data_rows)
     sizes = (nbytes * BYTE_BITS // elements.bits for nbytes in _VECTOR_NBYTES)
     counts = [lanes for lanes in sizes if lanes > 1]
+    other = builder.append_basic_block("other")
+    by_length = builder.switch(run.extent, other)
     for lanes in counts:
-        with builder.if_then(builder.icmp_signed("==", run.extent, int64(lanes))):
-            _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
-            builder.branch(done)
+        block = builder.append_basic_block("vectors")
+        by_length.add_case(int64(lanes), block)
+        builder.position_at_end(block)
+        _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
+        builder.branch(done)
+    builder.position_at_end(other)
+    parts = _parts_of(elements)
     if has_masks() and not elements.streams:
         lane, line = (bits // elements.bits for bits in (LANE_BITS, LINE_BITS))
-        # whole rows of at least 16 bytes and less than a line are faster as two overlapping
-        # vectors: fewer accesses cross lines
+        # whole rows of at least 16 bytes are faster in parts that overlap: fewer accesses cross
+        # lines
+        longest = int64(parts[-1].longest)
+        is_long = builder.icmp_signed(">", run.extent, longest)
         is_between = builder.and_(
-            builder.icmp_signed(">=", run.extent, int64(lane)),
-            builder.icmp_signed("<", run.extent, int64(line)),
+            builder.icmp_signed(">=", run.extent, int64(lane)), builder.not_(is_long)
         )
         is_padded = builder.icmp_signed("<", run.valid, run.extent)
         is_masked = builder.or_(is_padded, builder.not_(is_between))
         # up to three vectors without a loop
-        for lanes, vectors in ((lane, 1), (line, 1), (line, 2), (line, 3)):
-            is_short = builder.icmp_signed("<", run.extent, int64(vectors * lanes))
-            with builder.if_then(builder.and_(is_masked, is_short)):
-                _emit_masked(elements, src, dst, rows, (run, lanes, vectors))
-                builder.branch(done)
+        with builder.if_then(is_masked):
+            for lanes, vectors in ((lane, 1), (line, 1), (line, 2), (line, 3)):
+                is_short = builder.icmp_signed("<", run.extent, int64(vectors * lanes))
+                with builder.if_then(is_short):
+                    _emit_masked(elements, src, dst, rows, (run, lanes, vectors))
+                    builder.branch(done)
         is_lines = builder.and_(
-            builder.icmp_signed(">", run.extent, int64(line)),
+            is_long,
             builder.icmp_signed(
                 "<", run.extent, int64(_MEMMOVE_NBYTES * BYTE_BITS // elements.bits)
             ),
@@ -118,18 +134,13 @@ def emit_copy(
         with builder.if_then(builder.and_(is_lines, builder.not_(is_padded))):
             _emit_lines(elements, src, dst, data, run)
             builder.branch(moved)
-    for lanes in counts:
-        # vectors of lines must not overlap: non-temporal stores must write each line once, and
-        # masked stores, where they exist, are faster
-        if (elements.streams or has_masks()) and elements.fills_line(lanes):
-            continue
-        is_two = builder.and_(
-            builder.icmp_signed(">", run.valid, int64(lanes)),
-            builder.icmp_signed("<", run.valid, int64(2 * lanes)),
-        )
-        with builder.if_then(is_two):
-            _emit_pairs(elements, src, dst, data, run, lanes)
-            builder.branch(moved)
+    if parts:
+        # in ascending order: each begins where the one before it ends
+        with builder.if_then(builder.icmp_signed(">", run.valid, int64(parts[0].lanes))):
+            for part in parts:
+                with builder.if_then(builder.icmp_signed("<=", run.valid, int64(part.longest))):
+                    _emit_parts(elements, src, dst, data, (run, part))
+                    builder.branch(moved)
     _emit_any(elements, src, dst, rows, run)
     builder.branch(done)
     builder.position_at_end(moved)
@@ -236,22 +247,56 @@ def _emit_lines(
         elements.store_masked(vector, row_dst.plus(builder, last), mask)
 
 
-def _emit_pairs(
-    elements: Elements, src: Location, dst: Location, rows: RowTable, run: InnerLoop, lanes: int
+class _Parts(NamedTuple):
+    """Vectors of some lanes, and a tail of at most as many that may overlap the last one."""
+
+    lanes: int
+    vectors: int
+    tail: int
+
+    @property
+    def longest(self) -> int:
+        """Elements of the longest row that they cover."""
+        return self.vectors * self.lanes + self.tail
+
+
+def _parts_of(elements: Elements) -> list[_Parts]:
+    """Return the rows of `_PARTS` for elements of a width; none if the kernel streams."""
+    if elements.streams:
+        return []
+    parts = [
+        _Parts(size * BYTE_BITS // elements.bits, count, tail * BYTE_BITS // elements.bits)
+        for size, count, tail in _PARTS
+    ]
+    # masked stores of whole lines, where they exist, are faster than parts of lines
+    return [
+        part
+        for part in parts
+        if part.tail and not (has_masks() and elements.fills_line(part.lanes))
+    ]
+
+
+def _emit_parts(
+    elements: Elements, src: Location, dst: Location, rows: RowTable, run: tuple[InnerLoop, _Parts]
 ) -> None:
-    """Move rows of more than one vector and less than two; zeros follow them."""
+    """Move rows by a few vectors and a tail that may overlap the last one; zeros follow them.
+
+    `run` is (columns, parts).
+    """
     builder = elements.builder
-    starts = int64(0), builder.sub(run.valid, int64(lanes))
-    skipped = builder.sub(run.extent, run.valid)
+    columns, (lanes, count, tail) = run
+    pieces = [(int64(k * lanes), lanes) for k in range(count)]
+    pieces.append((builder.sub(columns.valid, int64(tail)), tail))
+    skipped = builder.sub(columns.extent, columns.valid)
     src, dst = elements.rebased(src), elements.rebased(dst)
     for row_src, row_dst, _ in rows.each_row(elements, src, dst):
-        both = [elements.load_vector(row_src.plus(builder, start), lanes) for start in starts]
-        for start, vector in zip(starts, both, strict=True):
-            elements.store_vector(vector, row_dst.plus(builder, start))
+        vectors = [elements.load_vector(row_src.plus(builder, at), size) for at, size in pieces]
+        for (at, _), vector in zip(pieces, vectors, strict=True):
+            elements.store_vector(vector, row_dst.plus(builder, at))
     # a separate loop: inside the one above it would slow rows without zeros down by a tenth
     with builder.if_then(builder.icmp_signed(">", skipped, int64(0))):
         for _, row_dst, _ in rows.each_row(elements, src, dst):
-            emit_clear(elements, row_dst.plus(builder, run.valid), skipped)
+            emit_clear(elements, row_dst.plus(builder, columns.valid), skipped)
 
 
 def _emit_any(

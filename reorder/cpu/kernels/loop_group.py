@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.kernels.emit import int64, load_fields, load_int64, loop, maximum
+from reorder.cpu.kernels.emit import int64, load_fields, load_int64, loop
 from reorder.cpu.schedule.program import RepeatLoop
 from reorder.cpu.tables import WORD_NBYTES
 
@@ -69,8 +69,6 @@ class Transposition(NamedTuple):
     dst: Location
     columns: LoopGroup
     rows: LoopGroup
-    # whether src exceeds the caches of a core, so that rows are prefetched
-    prefetches: Value
     # whether lines of dst are prefetched; see `ScheduledBox.prefetches_dst`
     prefetches_dst: Value
     # address of the `RepeatLoop`: it is loaded where its loop begins, to save registers until then
@@ -85,16 +83,3 @@ class Transposition(NamedTuple):
                 src=self.elements.moved(self.src, builder.mul(i, repeat.src_stride)),
                 dst=self.elements.moved(self.dst, builder.mul(i, repeat.dst_stride)),
             )
-
-    def may_read(self, columns: Value, span: ColumnSpan) -> Value:
-        """Whether all rows, in all steps of the loop, have this many columns before the end of src.
-
-        What lies between the last element of a row and that column may be read, but is not used.
-        """
-        elements, builder = self.elements, self.elements.builder
-        repeat = load_fields(builder, self.repeat_at, RepeatLoop)
-        steps = builder.mul(builder.sub(repeat.extent, int64(1)), repeat.src_stride)
-        greatest = builder.add(maximum(builder, steps, int64(0)), span.row_span)
-        last_row = builder.add(elements.address_of(self.src), greatest)
-        end = builder.add(last_row, elements.nbytes(columns))
-        return builder.icmp_signed("<=", end, span.src_end)

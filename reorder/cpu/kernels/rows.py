@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from reorder.cpu.schedule.tile_program import CombineTable, ConvertTable
 
 __all__ = [
-    "BLOCK",
     "EmitVector",
     "Row",
     "StageArguments",
@@ -31,8 +30,6 @@ __all__ = [
     "vector_lanes",
 ]
 
-# Rows of exactly this many elements, one block of channels, are one vector without loops.
-BLOCK = 16
 # Lanes of the narrowest vectors: shorter tails are converted element by element.
 _MIN_LANES = 8
 

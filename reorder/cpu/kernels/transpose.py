@@ -12,7 +12,7 @@ writes its columns through a table: columns that do not exist point to a buffer 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
 from numba.core import cgutils
@@ -50,8 +50,6 @@ _SWEEP_NBYTES = 128
 # Most columns of a sweep: two lines written and one prefetched for each of them, plus those of the
 # rows, take half of the first-level cache.
 _SWEEP_COLUMNS = 64
-# Rows are prefetched this many tiles before they are read.
-_PREFETCH_DISTANCE = 8
 # Tiles as high as a cache line are used if at most rows >> 3, an eighth, are moved twice.
 _REPEATED_ROWS_SHIFT = 3
 
@@ -140,8 +138,8 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
     last_row = builder.sub(move.rows.extent, int64(height))
     step = _sweep_columns(elements, last_row, height)
     is_padded = builder.icmp_signed("<", move.rows.valid, move.rows.extent)
-    # most calls have whole tiles only, and skip edge tiles and prefetches
-    is_special = builder.or_(builder.or_(is_narrow, is_padded), move.prefetches)
+    # most calls have whole tiles only
+    has_edges = builder.or_(is_narrow, is_padded)
     with builder.if_then(is_narrow):
         edge.write_columns(move.columns, span)
     for part in move.each_repeat():
@@ -153,13 +151,13 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
                 dst = elements.rebased(part.dst.plus(builder, row))
                 whole_table = entry_address(builder, move.rows.table, row)
                 before = builder.block
-                with builder.if_then(is_special):
-                    sweep = _Sweep(row, start, stop, span)
-                    edge_table = _prepare_edge(edge, part._replace(src=src, dst=dst), sweep)
-                    special = builder.block
+                with builder.if_then(has_edges):
+                    edge_part = part._replace(src=src, dst=dst)
+                    edge_table = _prepare_edge(edge, edge_part, row, span)
+                    prepared = builder.block
                 row_table = builder.phi(I64)
                 row_table.add_incoming(whole_table, before)
-                row_table.add_incoming(edge_table, special)
+                row_table.add_incoming(edge_table, prepared)
                 rest = start
                 if width > lane.width:
                     whole = builder.and_(builder.sub(stop, start), int64(-width))
@@ -208,19 +206,9 @@ def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: T
             prefetch(builder, ahead, writes=True)
 
 
-class _Sweep(NamedTuple):
-    """Rows from `row` on and columns from `start` to `stop`, within a span of columns."""
-
-    row: Value
-    start: Value
-    stop: Value
-    span: ColumnSpan
-
-
-def _prepare_edge(edge: _EdgeTables, move: Transposition, sweep: _Sweep) -> Value:
-    """Write the tables that edge tiles need, and prefetch; returns the table of the rows."""
+def _prepare_edge(edge: _EdgeTables, move: Transposition, row: Value, span: ColumnSpan) -> Value:
+    """Write the tables that the edge tiles from a row on need; returns the table of the rows."""
     builder = edge.elements.builder
-    row, start, stop, span = sweep
     height = int64(edge.height)
     is_narrow = edge.is_narrow(span)
     # a tile may read rows beyond the last column, but not beyond the end of src
@@ -238,28 +226,9 @@ def _prepare_edge(edge: _EdgeTables, move: Transposition, sweep: _Sweep) -> Valu
         edge.write_rows(move.src, move.rows, row, span, copies)
     whole_table = entry_address(builder, move.rows.table, row)
     table = builder.select(needs_table, edge.rows, whole_table)
-    # prefetch the next columns of these rows or, after the last columns, later rows
-    has_columns = builder.icmp_signed("<", stop, span.last)
-    next_row = builder.add(row, int64(_PREFETCH_DISTANCE * edge.height))
-    has_rows = builder.icmp_signed("<=", builder.add(next_row, height), move.rows.extent)
-    with builder.if_then(builder.and_(move.prefetches, builder.or_(has_columns, has_rows))):
-        column = builder.select(has_columns, stop, start)
-        next_rows = entry_address(builder, move.rows.table, next_row)
-        next_table = builder.select(has_columns, table, next_rows)
-        _prefetch(edge.elements, move.src.plus(builder, column), next_table, edge.height)
     with builder.if_then(is_narrow):
         edge.write_missing_columns(move.dst, span)
     return table
-
-
-def _prefetch(elements: Elements, src: Location, row_table: Value, height: int) -> None:
-    """Prefetch a sweep of some rows: the hardware does not prefetch this many streams."""
-    builder = elements.builder
-    with loop(builder, int64(0), int64(height)) as k:
-        row = elements.moved(src, load_int64(builder, row_table, k))
-        address = elements.address_of(row)
-        for start in range(0, _SWEEP_NBYTES, LINE_NBYTES):
-            prefetch(builder, builder.add(address, int64(start)))
 
 
 def _emit_scalar(move: Transposition, span: ColumnSpan) -> None:

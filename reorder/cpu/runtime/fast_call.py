@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from reorder.memory.buffers import BufferCheck
 
-__all__ = ["fast_call", "fast_call_record"]
+__all__ = ["fast_call", "fast_call_table"]
 
 
 class _ArrayFields(NamedTuple):
@@ -51,7 +51,7 @@ class _ArrayFields(NamedTuple):
 
 
 class _ArrayCheck(NamedTuple):
-    """Requirements on one array; `_DTYPES` records `_LegalDtype` follow."""
+    """Requirements on one array; `_DTYPES` entries of `_LegalDtype` follow."""
 
     # address of numpy's type of arrays
     type: int
@@ -85,15 +85,15 @@ _FIELDS_AT = (DATA_SLOT - _ARRAY.data) * WORD_NBYTES
 
 # Legal dtypes of an array: that of the descriptor, that of its bits, and uint8.
 _DTYPES = 3
-# A record of a call is a `Job`, a `_CallCheck`, and for src and dst an `_ArrayCheck` with dtypes.
+# The table of a call is a `Job`, a `_CallCheck`, and for src and dst an `_ArrayCheck` with dtypes.
 _DTYPES_AT, _DTYPE_NBYTES = nbytes_of(_ArrayCheck), nbytes_of(_LegalDtype)
 _CALL_AT = nbytes_of(Job)
 _SRC_AT = _CALL_AT + nbytes_of(_CallCheck)
 _DST_AT = _SRC_AT + _DTYPES_AT + _DTYPES * _DTYPE_NBYTES
 
 
-def fast_call_record(job: Job, src: BufferCheck, dst: BufferCheck) -> NDArray[np.int64]:
-    """Return the record of a call: a job, and the requirements on its two arrays."""
+def fast_call_table(job: Job, src: BufferCheck, dst: BufferCheck) -> NDArray[np.int64]:
+    """Return the table of a call: a job, and the requirements on its two arrays."""
     call = _CallCheck(
         max(src.alignment, dst.alignment),
         _address_of(ctypes.pythonapi.PyEval_SaveThread),
@@ -117,7 +117,7 @@ def _check_words(check: BufferCheck) -> list[int]:
 def fast_call() -> Callable[[int, int, int], int] | None:
     """Return the C function that runs one job on two numpy arrays.
 
-    It takes the `id` of both and the address of a `fast_call_record`. It returns 0, or 1 if it did
+    It takes the `id` of both and the address of a `fast_call_table`. It returns 0, or 1 if it did
     nothing: because an object is not an array that meets the requirements, the arrays may
     overlap, or workers must be started first. None if the layout of array objects is unknown.
     """
@@ -169,9 +169,9 @@ def _fits(array: int, check: int) -> bool:
     return bool(nbytes >= load_int(check, _CHECK.min_nbytes) and nbytes > 0)
 
 
-def _call(src: int, dst: int, record: int) -> int:
-    src_check, dst_check = record + _SRC_AT, record + _DST_AT
-    if not _fits(src, src_check) or not _fits(dst, dst_check) or not is_ready(record):
+def _call(src: int, dst: int, table: int) -> int:
+    src_check, dst_check = table + _SRC_AT, table + _DST_AT
+    if not _fits(src, src_check) or not _fits(dst, dst_check) or not is_ready(table):
         return 1
     src_at = load_int(src + _FIELDS_AT, _ARRAY.data)
     dst_at = load_int(dst + _FIELDS_AT, _ARRAY.data)
@@ -179,10 +179,10 @@ def _call(src: int, dst: int, record: int) -> int:
     may_overlap = distance < load_int(src_check, _CHECK.min_nbytes) and -distance < load_int(
         dst_check, _CHECK.min_nbytes
     )
-    call = record + _CALL_AT
+    call = table + _CALL_AT
     if may_overlap or (src_at | dst_at) % load_int(call, _CALL.alignment):
         return 1
     state = call_c(load_int(call, _CALL.release), (0,))
-    share_job(src_at, dst_at, record)
+    share_job(src_at, dst_at, table)
     call_c(load_int(call, _CALL.acquire), (state,))
     return 0

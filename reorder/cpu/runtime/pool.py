@@ -82,8 +82,8 @@ def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
             _start_workers(min(job.workers, MAX_WORKERS), starting)
         finally:
             starting.release()
-    record = (ctypes.c_int64 * len(job))(*job)
-    load_pool()(src_at, dst_at, ctypes.addressof(record))
+    table = (ctypes.c_int64 * len(job))(*job)
+    load_pool()(src_at, dst_at, ctypes.addressof(table))
 
 
 def _is_sooner_alone(job: Job) -> bool:

@@ -18,6 +18,7 @@ from memdesc import DATA_TYPES
 from reorder.cpu.caches import OWN_CACHE_NBYTES
 from reorder.cpu.runtime.stages import combine_stage, convert_stage, prefetch_stage, repeat_stage
 from reorder.cpu.runtime.walkers import walker_at
+from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
     SCALING,
@@ -52,7 +53,6 @@ from reorder.cpu.schedule.tile_program import (
     Step,
 )
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS
-from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Box, Node
@@ -389,7 +389,6 @@ def _move(
         tile_boxes((packed,), bits, element_stride),
         bits,
         writer.end_of(src) * src.bits // BYTE_BITS,
-        prefetches=config.prefetches and src.base is Base.SRC,
     )
     tasks, _ = partition_chunks(workloads, 1)
     config.kept += [program, tasks]

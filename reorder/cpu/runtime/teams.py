@@ -2,8 +2,8 @@
 
 A team is entered only while it is awake. To learn which threads it has, a search runs one parallel
 region, and only in a runtime that has awake threads which belong to no known team: a region in a
-runtime without threads would make some. Which runtime started a thread is read from the C library's
-record of the thread.
+runtime without threads would make some. Which runtime started a thread is read from the thread's
+descriptor in the C library.
 
 Searches take a fraction of a millisecond, and are made after 1, 2, 4, ... 1024 calls. A forked
 child makes none: teams do not survive a fork. `MEMDESC_OPENMP=0` in the environment turns them off.
@@ -46,10 +46,10 @@ __all__ = ["compile_region", "refresh_teams", "runtimes"]
 _LIBRARY = re.compile(r"/lib(gomp|iomp5|omp)\b[^/]*\.so[^/]*$")
 _MAPS, _TASKS = Path("/proc/self/maps"), Path("/proc/self/task")
 _MEMORY = Path("/proc/self/mem")
-# The number of the system call `get_robust_list`. Its list lies in the C library's record of a
+# The number of the system call `get_robust_list`. Its list lies in the C library's descriptor of a
 # thread, and the function that the thread was started with follows within this many bytes.
 _GET_ROBUST_LIST = {"x86_64": 274, "aarch64": 100}
-_RECORD_NBYTES = 2048
+_DESCRIPTOR_NBYTES = 2048
 # Calls between two searches: at most, and while the calling thread has a team in every runtime.
 _MAX_CALLS, _CALLS = 1024, 64
 # How long threads are watched: one whose CPU time does not advance meanwhile is not awake.
@@ -192,7 +192,7 @@ def _awake_threads() -> list[int]:
 
 
 def _started_at(thread_ids: list[int]) -> list[int]:
-    """Return the words of the C library's records of threads.
+    """Return the words of the C library's descriptors of threads.
 
     Among them are the addresses of the functions that the threads were started with.
     """
@@ -205,8 +205,8 @@ def _started_at(thread_ids: list[int]) -> list[int]:
             pointers = ctypes.byref(head), ctypes.byref(nbytes)
             if ctypes.CDLL(None).syscall(number, each, *pointers) == 0 and head.value:
                 with suppress(OSError):
-                    record = os.pread(memory.fileno(), _RECORD_NBYTES, head.value)
-                    words += memoryview(record).cast("q")
+                    descriptor = os.pread(memory.fileno(), _DESCRIPTOR_NBYTES, head.value)
+                    words += memoryview(descriptor).cast("q")
     return words
 
 

@@ -13,13 +13,13 @@ from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
 from reorder.cpu.runtime.stages import tile_walker_at
 from reorder.cpu.runtime.steps import steps_of
+from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.config import KernelConfig
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.program import Point, each_points
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
 from reorder.cpu.schedule.tiles import GROWN, SlotLimits, cut_into_tiles, is_tiled
-from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.tables import fields_of
 from reorder.cpu.target import BYTE_BITS
 from reorder.memory.buffers import address_of

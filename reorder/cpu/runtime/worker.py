@@ -38,7 +38,7 @@ from reorder.cpu.runtime.pool_block import (
     THREAD_NBYTES,
     THREADS_AT,
 )
-from reorder.cpu.runtime.team import find_awake_team, run_region
+from reorder.cpu.runtime.region import find_awake_team, run_region
 
 __all__ = ["enter_region", "is_ready", "serve", "share_job"]
 

@@ -105,8 +105,7 @@ class TransposeHead(NamedTuple):
     row_run: int
     # offset of the last row from the first in src
     src_span: int
-    # whether rows of src, and lines of dst, are prefetched: 0 or 1
-    prefetches: int
+    # whether lines of dst are prefetched: 0 or 1
     prefetches_dst: int
 
 
@@ -119,12 +118,11 @@ class RepeatLoop(NamedTuple):
 
 
 def encode(
-    boxes: tuple[ScheduledBox, ...], bits: int, src_end: int, *, prefetches: bool
+    boxes: tuple[ScheduledBox, ...], bits: int, src_end: int
 ) -> tuple[NDArray[np.int64], list[Workload]]:
     """Encode boxes of elements of some bits; returns the program, and how it can be cut.
 
-    Bytes of src from `src_end` on must not be read. With `prefetches` kernels prefetch src, since
-    it exceeds the caches.
+    Bytes of src from `src_end` on must not be read.
     """
     width = max(1, bits // BYTE_BITS)
     program: list[int] = []
@@ -145,8 +143,8 @@ def encode(
             program += LoopHead(node.extent, node.valid)
             program += [stride * step for stride in node.strides]
         if scheduled.is_transposed:
-            ahead = prefetches, scheduled.prefetches_dst(bits)
-            program += _encode_transpose(scheduled, repeat, step, ahead)
+            ahead = scheduled.prefetches_dst(bits)
+            program += _encode_transpose(scheduled, repeat, step, prefetches_dst=ahead)
             group, grain = scheduled.choice.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
         else:
             program += _encode_rows(scheduled, step)
@@ -183,7 +181,7 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
 
 
 def _encode_transpose(
-    scheduled: ScheduledBox, repeat: Node | None, step: int, prefetches: tuple[bool, bool]
+    scheduled: ScheduledBox, repeat: Node | None, step: int, *, prefetches_dst: bool
 ) -> list[int]:
     rows, columns = scheduled.choice.rows, scheduled.choice.columns
     column_table, row_table = _offset_table(columns, 1, step), _offset_table(rows, 0, step)
@@ -195,8 +193,7 @@ def _encode_transpose(
         valid_rows=_count_valid(rows),
         row_run=_run_length(rows, columns, 0, scheduled.element_stride),
         src_span=max(row_table),
-        prefetches=int(prefetches[0]),
-        prefetches_dst=int(prefetches[1]),
+        prefetches_dst=int(prefetches_dst),
     )
     loop = RepeatLoop(1, 0, 0)
     if repeat:

@@ -198,6 +198,13 @@ def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> I
             "each"
         )
         raise MemdescError(msg)
+    if members and not any(member.endswith(_ENDING) for member in members):
+        msg = (
+            f"none of its {len(members)} members is a .npy; of a file of torch.save, "
+            "reorder.save('x.safetensors', torch.load(path, weights_only=True)) makes one that can "
+            "be read"
+        )
+        raise MemdescError(msg)
     raw: Any = archive.fp
     state = FileState.of(raw.fileno())
     for member, info in members.items():
@@ -331,7 +338,7 @@ def plan(
         header, text = _form_of(tensor)
         stem = tensor.name.encode()
         if len(stem) + len(_DESCRIPTOR) > _MAX_NAME:
-            msg = f"the name {short_repr(tensor.name)} is too long for a member of {name!r}"
+            msg = f"{short_repr(tensor.name)} is too long for the name of a member of {name!r}"
             raise MemdescError(msg)
         for member in (
             _Member(stem + _ENDING.encode(), header.raw, tensor.nbytes),

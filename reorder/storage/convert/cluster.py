@@ -1,7 +1,7 @@
-"""A conversion whose tasks run on the workers of a Dask cluster that see the same files.
+"""A conversion whose tasks run on the workers of a Dask cluster, which see the same files.
 
-A task is a small value that may run again with the same result. So a task whose worker is lost runs
-on another one, as the scheduler does by itself.
+A task is a small value that may run again with the same result, so the scheduler can give the tasks
+of a lost worker to another one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from math import inf
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from time import monotonic
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from memdesc import MemdescError, __version__
@@ -37,22 +37,15 @@ if TYPE_CHECKING:
 __all__ = ["check_workers", "connected", "on_cluster", "run_on_cluster", "worker_threads"]
 
 _INSTALL = "distributed is not installed: pip install distributed, or memdesc[dask]"
-# how long a scheduler, a first worker, and workers after all have gone, are waited for
+# how long to wait for a scheduler or its first worker, and for new workers after all have gone
 _CONNECT_SECONDS, _NO_WORKER_SECONDS = 10, 60
 _POLL_SECONDS = 1
-# batches of tasks for each thread of the workers, so that none waits for the next one
+# batches of tasks for each thread of the workers, so that no thread waits for its next one
 _AHEAD = 2
 # bytes and tasks of a batch: Dask takes some milliseconds for each
 _BATCH, _MAX_BATCH = 64 << 20, 256
-# bytes of the file that a scheduler writes
+# the most bytes of the file that a scheduler writes
 _MAX_FILE = 1 << 24
-
-
-class _Seen(NamedTuple):
-    """What a worker sees."""
-
-    version: str
-    sizes: tuple[int | None, ...]
 
 
 @contextmanager
@@ -107,12 +100,12 @@ def _address_in(path: Path) -> str:
 
 
 def worker_threads(client: object) -> int:
-    """Return the most threads of a worker: as many tasks hold memory there at a time.
+    """Return the most threads that a worker has: so many tasks hold memory there at a time.
 
     Raises
     ------
     MemdescError
-        If there is no such client, or it does not wait for answers.
+        If it is not a client, is asynchronous, or is closed.
     """
     try:
         from distributed import Client  # optional
@@ -121,7 +114,24 @@ def worker_threads(client: object) -> int:
     if not isinstance(client, Client) or client.asynchronous:
         msg = f"client must be a synchronous distributed.Client, not {short_repr(client)}"
         raise MemdescError(msg)
-    return int(max(client.nthreads().values(), default=1))
+    with _asked(client):
+        return int(max(client.nthreads().values(), default=1))
+
+
+@contextmanager
+def _asked(client: Client) -> Iterator[None]:
+    """Ask a scheduler; name a client that was closed, and a scheduler that has ended."""
+    if client.status in ("closing", "closed"):
+        msg = f"the Dask client is {client.status}; give one that is connected to a scheduler"
+        raise MemdescError(msg)
+    try:
+        yield
+    except (OSError, TimeoutError) as error:
+        msg = (
+            f"the Dask scheduler does not answer any more ({type(error).__name__}); start the "
+            "cluster again"
+        )
+        raise MemdescError(msg) from None
 
 
 def on_cluster(client: Client, conversion: Conversion) -> Execute:
@@ -132,11 +142,11 @@ def on_cluster(client: Client, conversion: Conversion) -> Execute:
     Raises
     ------
     MemdescError
-        If a worker does not see the files that are read; when it runs also if a worker does not
-        see those that are written, or all workers end.
+        If a worker does not see the files that are read; when the tasks run, also if a worker does
+        not see those that are written, or if all workers end.
     """
     check_workers(client, list(conversion.container.files))
-    # those of an output that is whole have their names
+    # the files of a whole output have their final names
     folder = conversion.finished.folder
     if not conversion.is_finished:
         folder = partial_folder(conversion.target) / FILES
@@ -162,14 +172,17 @@ def check_workers(client: Client, paths: Sequence[Path]) -> None:
         With the worker and the file.
     """
     sizes = tuple(FileState.at(path).nbytes for path in paths)
-    for worker, seen in client.run(_look, tuple(map(str, paths)), on_error="return").items():
+    with _asked(client):
+        found = client.run(_look, tuple(map(str, paths)), on_error="return")
+    for worker, seen in found.items():
         if isinstance(seen, BaseException):
             msg = f"worker {worker} cannot run tasks: {short_repr(seen)}; install memdesc there"
             raise MemdescError(msg)
-        if seen.version != __version__:
-            msg = f"worker {worker} has memdesc {seen.version}, and this is {__version__}"
+        version, found_sizes = seen
+        if version != __version__:
+            msg = f"worker {worker} has memdesc {version}, and this is {__version__}"
             raise MemdescError(msg)
-        for path, wanted, size in zip(paths, sizes, seen.sizes, strict=True):
+        for path, wanted, size in zip(paths, sizes, found_sizes, strict=True):
             if size != wanted:
                 what = "does not see it" if size is None else f"sees {size}"
                 msg = (
@@ -179,8 +192,8 @@ def check_workers(client: Client, paths: Sequence[Path]) -> None:
                 raise MemdescError(msg)
 
 
-def _look(paths: tuple[str, ...]) -> _Seen:
-    """Return what a worker sees: a file's size, or None."""
+def _look(paths: tuple[str, ...]) -> tuple[str, tuple[int | None, ...]]:
+    """Return a worker's version of memdesc, and the sizes of the files that it sees."""
     import os  # it runs elsewhere
 
     def size_of(path: str) -> int | None:
@@ -189,7 +202,7 @@ def _look(paths: tuple[str, ...]) -> _Seen:
         except OSError:
             return None
 
-    return _Seen(__version__, tuple(map(size_of, paths)))
+    return __version__, tuple(map(size_of, paths))
 
 
 def run_on_cluster(
@@ -206,18 +219,18 @@ def run_on_cluster(
     client : distributed.Client
         From `connected`.
     tasks : iterator of (int, task)
-        With their numbers; a few more than the workers have threads are held at a time.
+        With their numbers; a few more than the workers have threads are held in memory.
     finished : callable
         Called with each task that has run.
     work : callable
         Called with each task on a worker; it can be pickled.
     max_bytes : int
-        Tasks of so many bytes together are one for Dask.
+        Tasks of about so many bytes are given to Dask together.
 
     Raises
     ------
     MemdescError
-        If a task does, if it was on several workers that died, or if there are no workers left.
+        If a task raises one, several workers died while running it, or no workers are left.
     """
     held: dict[Future, _Batch] = {}
     done: SimpleQueue[Future] = SimpleQueue()
@@ -230,7 +243,8 @@ def run_on_cluster(
             for batch in islice(batches, max(room, 0 if held else 1)):
                 data = pickle.dumps((work, [task for _, task in batch]))
                 key = f"memdesc-{name}-{batch[0][0]}"
-                future = client.submit(_run, data, key=key, pure=False)
+                with _asked(client):
+                    future = client.submit(_run, data, key=key, pure=False)
                 held[future] = batch
                 future.add_done_callback(done.put)
             if not held:
@@ -243,7 +257,7 @@ def run_on_cluster(
                     finished(number, task)
             workers.count()
     finally:
-        # no task may write after this returns: another conversion may use the same name
+        # no task may write after this returns: another conversion may use the same names
         _drain(workers, list(held))
 
 
@@ -262,7 +276,7 @@ def _batches(tasks: Iterator[tuple[int, Any]], max_bytes: int) -> Iterator[_Batc
 
 
 class _Workers:
-    """The workers of a cluster, counted again each second: a question to the scheduler takes time.
+    """The workers of a cluster, counted once a second, because asking the scheduler takes time.
 
     Raises a MemdescError if there have been none for a minute, or the scheduler has ended.
     """
@@ -278,14 +292,8 @@ class _Workers:
         now = monotonic()
         if now - self._counted < _POLL_SECONDS:
             return
-        try:
+        with _asked(self.client):
             self.threads = sum(self.client.nthreads().values())
-        except (OSError, TimeoutError) as error:
-            msg = (
-                f"the Dask scheduler does not answer any more ({type(error).__name__}); start the "
-                "cluster again"
-            )
-            raise MemdescError(msg) from None
         self._counted = monotonic()
         if self.threads or self._seen == -inf:
             self._seen = self._counted
@@ -297,14 +305,14 @@ class _Workers:
 
 
 def _run(data: bytes) -> None:
-    """Run tasks on a worker; Dask looks into tuples that it is given, but not into bytes."""
+    """Run tasks on a worker; they come as bytes because Dask looks into tuples."""
     work, tasks = pickle.loads(data)  # noqa: S301 - of the client, which runs functions here
     for task in tasks:
         work(task)
 
 
 def _drain(workers: _Workers, futures: list[Future]) -> None:
-    """Wait until tasks that were handed out have run, as far as there is somebody to run them."""
+    """Wait until the tasks that were handed out have run, if there is a worker to run them."""
     from distributed import wait  # optional
 
     if futures and workers.threads and workers.client.status == "running":

@@ -107,11 +107,14 @@ def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
 
 def undeclared(plan: Plan) -> str:
     """Return a warning if records have changed without a config.json, else an empty one."""
-    made = [job for job in plan.moved if len(job.targets) > 1 and not job.is_noted]
+    made = [job for job in plan.moved if len(job.targets) > 1]
     names = sorted({job.dst.name for job in made if isinstance(job.dst, RecordDesc)})
     if not names:
         return ""
-    return f"no {CONFIG} is written to declare {', '.join(names)}: give the name when you read it"
+    return (
+        f"no {CONFIG} is written to declare {', '.join(names)}: programs that do not read the "
+        "descriptors in the output must be told"
+    )
 
 
 def _plain_layers(plan: Plan) -> list[str]:

@@ -1,20 +1,19 @@
 """The conversion of a checkpoint: planned, checked, cut into pieces, run, read back, and named.
 
-The path of a conversion: `rules` say what becomes of which tensors; `plan` assigns them, and makes
-`jobs`, one for each tensor or record; `outputs` lays out the files; each job is cut into pieces
-once, and a piece at its place in the files is one of the `tasks`, which `engine` runs on threads
-and `cluster` on other machines, while the `journal` lists those that are done.
+`rules` say which tensors become what; `plan` applies them and makes `jobs`, one for each tensor or
+record; `outputs` lays out the files. Each job is cut into pieces once. A piece with its places in
+the files is one of the `tasks`, which `engine` runs on threads and `cluster` on other machines,
+while the `journal` lists those that are done.
 """
 
 from __future__ import annotations
 
 import json
-import os
 from contextlib import contextmanager, suppress
-from functools import partial
 from hashlib import sha256
 from operator import index, methodcaller
-from threading import TIMEOUT_MAX, Lock
+from os.path import relpath
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, __version__
@@ -31,14 +30,15 @@ from reorder.storage.convert.journal import Journal, facts_left
 from reorder.storage.convert.numbers import check_numbers
 from reorder.storage.convert.outputs import check_paths, output_format, plan_output
 from reorder.storage.convert.plan import plan_jobs
-from reorder.storage.convert.resume import Finished, check_left, is_finished
+from reorder.storage.convert.resume import Finished, check_left, has_grown
 from reorder.storage.convert.rules import read_rules
-from reorder.storage.convert.tasks import copy_tasks, cut_bytes, cut_job, tasks_of
+from reorder.storage.convert.tasks import CopyTask, cut_bytes, cut_job, tasks_of
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
 from reorder.threads import checked_threads
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
@@ -63,7 +63,7 @@ __all__ = [
     "plan_conversion",
 ]
 
-# A task that is checked by definition: numpy takes some 40 bytes for each element.
+# Of a task that is verified against the definition: numpy takes some 40 bytes for each element.
 _CHECKED = 1 << 20
 # more threads are no faster anywhere, and take longer to start
 _MAX_THREADS = 256
@@ -75,27 +75,24 @@ class ConvertOptions(NamedTuple):
     Attributes
     ----------
     max_bytes : int
-        What pieces may hold in memory, all together; on a cluster, on each worker.
+        What all pieces together may hold in memory; on a cluster, on each worker.
     threads : int, optional
-        How many pieces run at a time; by default as many as the process has cores. On a cluster
-        workers have their own threads.
+        How many pieces run at a time; by default one for each core of the process. The workers of
+        a cluster have their own threads.
     shard_bytes : int, optional
         The most bytes of tensors in a file of a folder; by default as in the source.
     verify : bool
-        Whether the output is read back, and each tensor compared with its input put through its
+        Whether the output is read back and each tensor compared with its input put through its
         rule. Whether the rules are what the model needs is not checked.
     resume : bool
-        Whether to go on where the same conversion was interrupted.
+        Whether to continue where the same conversion was interrupted.
     overwrite : bool
         Whether an output that exists is replaced; a folder only if no other files are lost.
     allow_partial : bool
-        Whether codes of quantised weights may change without their scales, or these without the
-        codes.
+        Whether codes of quantised weights may change without their scales, or scales without
+        their codes.
     dry_run : bool
-        Whether to check all and write nothing.
-    journal_seconds, journal_bytes : float, int
-        How often what is done is written down, so that it can be resumed: after so many seconds, or
-        when so many bytes have been written.
+        Whether to check everything and write nothing.
     """
 
     max_bytes: int = 1 << 30
@@ -106,37 +103,36 @@ class ConvertOptions(NamedTuple):
     overwrite: bool = False
     allow_partial: bool = False
     dry_run: bool = False
-    journal_seconds: float = 5.0
-    journal_bytes: int = 256 << 20
 
     @property
     def thread_count(self) -> int:
         """How many pieces run at a time."""
         return min(count_cores() if self.threads is None else self.threads, _MAX_THREADS)
 
+    @property
+    def bound(self) -> Bound:
+        """What a piece may hold."""
+        share = self.max_bytes // self.thread_count
+        return Bound(max(min(PIECE_NBYTES, share), 1), self.max_bytes)
+
     def checked(self) -> ConvertOptions:
-        """Return them with plain integers that are in range.
+        """Return the options with plain integers in range.
 
         Raises
         ------
         MemdescError
-            If one is not of its type, or out of range; with its name.
+            If an option has the wrong type or is out of range; with its name.
         """
         for name in ("verify", "resume", "overwrite", "allow_partial", "dry_run"):
             if not isinstance(getattr(self, name), bool):
                 msg = f"{name} must be True or False, not {short_repr(getattr(self, name))}"
                 raise MemdescError(msg)
-        seconds = self.journal_seconds
-        if not isinstance(seconds, float | int) or not 0 < seconds <= TIMEOUT_MAX:
-            msg = f"journal_seconds must be a number above 0, not {short_repr(seconds)}"
-            raise MemdescError(msg)
         return self._replace(
             max_bytes=_count("max_bytes", self.max_bytes),
             threads=None if self.threads is None else checked_threads(self.threads),
             shard_bytes=None
             if self.shard_bytes is None
             else _count("shard_bytes", self.shard_bytes),
-            journal_bytes=_count("journal_bytes", self.journal_bytes),
         )
 
 
@@ -157,7 +153,7 @@ class ConvertReport(NamedTuple):
     tensors : int
         Tensors that are read.
     converted, copied : int
-        Tensors and records that a rule changes, and those that stay as they are.
+        Tensors and records that a rule changes, and those that stay unchanged.
     bytes_in, bytes_out : int
         Bytes of the tensors that are read, and of all files that are written.
     files : int
@@ -167,7 +163,7 @@ class ConvertReport(NamedTuple):
     tasks, resumed : int
         Pieces, and how many of them an earlier call had written; 0 if it had written all.
     would : tuple of str
-        What each tensor or record that a rule changes would become; of a dry run.
+        In a dry run, what each tensor or record that a rule changes would become.
     """
 
     tensors: int
@@ -190,8 +186,8 @@ class ConvertProgress(NamedTuple):
     stage : str
         ``"planned"`` before anything is written, then ``"converting"`` and ``"verifying"``.
     done, total : int
-        Bytes of tensors and copied files that have been written or verified, and those that this
-        call has to write or verify.
+        Bytes of tensors and copied files that this call has written or verified, and all that it
+        has to.
     report : ConvertReport
         What is planned, with its warnings.
     """
@@ -203,7 +199,7 @@ class ConvertProgress(NamedTuple):
 
 
 class Conversion(NamedTuple):
-    """A conversion that can be run: all that a rule may get wrong has been checked."""
+    """A conversion that is ready to run: everything a rule can get wrong has been checked."""
 
     source: Path
     target: Path
@@ -215,6 +211,8 @@ class Conversion(NamedTuple):
     options: ConvertOptions
     # all files that are read, as they were when their headers were
     states: Mapping[Path, FileState]
+    # whether the output is to be resumed, and is whole
+    is_finished: bool
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -222,26 +220,16 @@ class Conversion(NamedTuple):
         return tuple(job for job, _ in self.work)
 
     @property
-    def bound(self) -> Bound:
-        """What a task may hold."""
-        return _bound(self.options)
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the output is to be resumed, and is whole."""
-        return is_finished(self.target, self.options)
-
-    @property
     def finished(self) -> Finished:
-        """What is known of an output that is whole; pieces of any size write the same bytes."""
+        """The output as a whole one would be; pieces of any size write the same bytes."""
         facts = {key: value for key, value in self.facts.items() if key != "pieces"}
         return Finished(self.target, self.output, json.dumps(facts))
 
     @property
     def passes(self) -> int:
-        """How often all bytes are written or compared.
+        """How many times all bytes are written or compared.
 
-        Never, if the output is whole and known to be of this conversion.
+        None if the output is whole and marked as written by this conversion.
         """
         if self.is_finished:
             return 1 if self.options.verify or not self.finished.is_marked else 0
@@ -272,28 +260,30 @@ class Conversion(NamedTuple):
     @property
     def task_count(self) -> int:
         """How many tasks there are."""
-        copies = (cut_bytes(nbytes, self.bound) for _, _, nbytes in self.output.copied)
+        bound = self.options.bound
+        copies = (cut_bytes(nbytes, bound) for _, _, nbytes in self.output.copied)
         return sum(map(len, (*(pieces for _, pieces in self.work), *copies)))
 
     def tasks(self, where: Where, bound: Bound | None = None) -> Iterator[Task]:
-        """Return all tasks, in the same order each time; of other sizes for another bound."""
+        """Return all tasks, always in the same order; another bound gives other sizes."""
         for job, pieces in self.work:
             yield from tasks_of(job, cut_job(job, bound) if bound else pieces, where)
         for key, path, nbytes in self.output.copied:
-            pieces = cut_bytes(nbytes, bound or self.bound)
-            yield from copy_tasks(path.name, pieces, Place(path, 0, nbytes), where(key))
+            places = Place(path, 0, nbytes), where(key)
+            for runs in cut_bytes(nbytes, bound or self.options.bound):
+                yield CopyTask(path.name, runs, *places)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What differs between conversions that write other bytes, or cut them in other ways.
+        """What tells apart conversions that write different bytes or cut them differently.
 
-        Of a file that is read, size and time of the last write count, as in `Entry.state`, but not
-        where the input lies: it may be moved, or copied with its times.
+        A file that is read counts with its size and modification time, as in `Entry.state`, but not
+        with its folder: the input may be moved, or copied with its times.
         """
         home = self.source if self.source.is_dir() else self.source.parent
         rules = [
             (
-                [(_under(home, e.file), e.offset, e.nbytes) for e in job.sources.values()],
+                [(relpath(e.file, home), e.offset, e.nbytes) for e in job.sources.values()],
                 [each[:4] for each in job.tensors],
                 repr((job.src, job.dst, job.plan and job.plan.attr, job.axes, job.groups)),
             )
@@ -305,10 +295,10 @@ class Conversion(NamedTuple):
         ]
         return {
             "version": __version__,
-            "source": {_under(home, path): [*state] for path, state in self.states.items()},
+            "source": {relpath(path, home): [*state] for path, state in self.states.items()},
             "rules": _digest(rules),
             "files": _digest(files),
-            "pieces": [*self.bound],
+            "pieces": [*self.options.bound],
         }
 
     def run(
@@ -316,12 +306,12 @@ class Conversion(NamedTuple):
         progress: Callable[[ConvertProgress], None] | None = None,
         execute: Execute | None = None,
     ) -> ConvertReport:
-        """Write the output, and give it its name.
+        """Write the output and give it its name.
 
         Parameters
         ----------
         progress : callable, optional
-            As of `convert`, without the first call.
+            As for `convert`, without the first call.
         execute : callable, optional
             Runs tasks by a function, and calls back with each that has finished; by default on
             threads of this process.
@@ -334,19 +324,27 @@ class Conversion(NamedTuple):
         Raises
         ------
         MemdescError
-            If something fails; the output has not got its name then, and can be resumed.
+            If something fails; the output does not have its name then and can be resumed.
         """
-        with _system_errors_named():
-            counter = _Counter(progress, self)
-            run_all = execute or partial(_on_threads, options=self.options)
-            if self.is_finished:
-                self._check_finished(counter, run_all)
-                return self.report
-            resumed = self._write(counter, run_all)
-            return self.report._replace(tasks=self.task_count, resumed=resumed)
+        counter = _Counter(progress, self)
+        run_all = execute or self._on_threads
+        if self.is_finished:
+            self._check_finished(counter, run_all)
+            return self.report
+        resumed = self._write(counter, run_all)
+        return self.report._replace(tasks=self.task_count, resumed=resumed)
+
+    def _on_threads(
+        self,
+        tasks: Numbered,
+        finished: Callable[[int, Task], None],
+        work: Callable[[Task], None],
+    ) -> None:
+        options = self.options
+        run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
 
     def _check_finished(self, counter: _Counter, execute: Execute) -> None:
-        """Make sure that an output which is whole is the one that is planned."""
+        """Make sure that a whole output is the planned one."""
         finished = self.finished
         if self.passes:
             with finished.refusing():
@@ -356,20 +354,23 @@ class Conversion(NamedTuple):
         remove_left(self.target)
 
     def _write(self, counter: _Counter, execute: Execute) -> int:
-        """Write the output; returns how many tasks an earlier process had done."""
+        """Write the output; return how many tasks an earlier process had done."""
         options, facts = self.options, self.facts
         writer = Writer(
             self.target,
             self.output.files,
             is_folder=self.output.is_folder,
-            # bytes of another conversion may lie where this one writes none
+            # another conversion may have left bytes where this one writes none
             resume=options.resume and facts_left(self.target) == facts,
             overwrite=options.overwrite,
         )
+
+        def where(name: str) -> Place:
+            path, span = writer.where(name)
+            return Place(path, span.offset, span.nbytes)
+
         with writer:
-            where = partial(_place, writer)
-            often = options.journal_seconds, options.journal_bytes
-            with Journal(writer.open, facts, writer.sync, *often) as journal:
+            with Journal(writer.open, facts, writer.sync) as journal:
                 done = frozenset(journal.done)
 
                 def finish(number: int, task: Task) -> None:
@@ -377,12 +378,16 @@ class Conversion(NamedTuple):
                     counter.add("converting", task.written)
 
                 execute(counter.without(self.tasks(where), done), finish, methodcaller("run"))
-                _check_sources(self.states)
+                for path, state in self.states.items():
+                    if FileState.at(path) != state:
+                        msg = f"{str(path)!r} has changed while it was converted; convert it again"
+                        raise MemdescError(msg)
             if options.verify:
                 self._verify(where, counter, execute)
             writer.finish(self.finished.mark)
-        for path in self.output.stale:
-            path.unlink(missing_ok=True)
+        with _system_errors_named():
+            for path in self.output.stale:
+                path.unlink(missing_ok=True)
         return len(done)
 
     def _verify(self, where: Where, counter: _Counter, execute: Execute) -> None:
@@ -414,7 +419,7 @@ class _Counter:
             self._progress(ConvertProgress(stage, self._done, self._total, self._report))
 
     def without(self, tasks: Iterable[Task], done: frozenset[int]) -> Numbered:
-        """Return tasks with their numbers, without those that are done already."""
+        """Return tasks with their numbers, leaving out those that are done already."""
         for number, task in enumerate(tasks):
             if number not in done:
                 yield number, task
@@ -433,8 +438,8 @@ def convert(
 ) -> ConvertReport:
     """Move a checkpoint into other layouts, packings and types, as `memdesc convert` does.
 
-    Memory is bounded, whatever the tensors take. The output gets its name when it is whole; what
-    an interrupted call leaves beside it is resumed by one with `resume`.
+    Memory is bounded, however large the tensors are. The output gets its name when it is whole; a
+    call with `resume` continues from what an interrupted one left beside it.
 
     *Law*: the output has the tensors that `reorder` and `repack` make of those of the source.
 
@@ -443,17 +448,17 @@ def convert(
     source : path
         A checkpoint: a file, an index of shards, or the folder of a model.
     target : path
-        What to write: its ending names the container; without one it is a folder of safetensors,
-        with all other files of the source.
+        What to write: its ending names the container; without an ending it is a folder of
+        safetensors with all other files of the source.
     rules : iterable of str or path, optional
         Strings are rules, ``"PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"``, and paths are
         TOML files of rules. The last rule that matches a tensor applies; tensors without one are
         copied.
     options : ConvertOptions, optional
-        Bounds, and what else may be done.
+        Bounds, and what the conversion may do.
     progress : callable, optional
-        Called with a `ConvertProgress`: once when all is planned, then after each piece, by the
-        thread that finished it, one at a time. What it raises ends the conversion.
+        Called with a `ConvertProgress`: once when everything is planned, then after each piece, by
+        the thread that finished it, one at a time. What it raises ends the conversion.
     client : distributed.Client, optional
         Runs the pieces on the workers of a Dask cluster, which see the same files under the same
         paths.
@@ -466,9 +471,9 @@ def convert(
     Raises
     ------
     MemdescError
-        If a path, a rule or a tensor does not fit, with the rule, the tensor and the way out,
-        before anything is written; or if a file cannot be read or written. A flag of the command
-        that it names is an option here.
+        If a path, a rule or a tensor does not fit: before anything is written, and with the rule,
+        the tensor and the way out. Or if a file cannot be read or written. A flag of the command
+        in a message, such as ``--overwrite``, is an option here.
 
     Examples
     --------
@@ -516,7 +521,7 @@ def plan_conversion(
     rules: Iterable[str | os.PathLike[str]],
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
 ) -> Conversion:
-    """Decide all that a conversion does, and check it; nothing is written.
+    """Decide and check everything that a conversion does; nothing is written.
 
     The parameters are those of `convert`.
 
@@ -535,14 +540,17 @@ def plan_conversion(
         check_paths(given, container, wanted)
         name = output_format(wanted)
         plan = plan_jobs(given, container, found, name, allow_partial=options.allow_partial)
-        is_kept = is_finished(wanted, options)
+        may_be_kept = options.resume and not options.overwrite
+        is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
         output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)
         copied = (path for _, path, _ in output.copied)
         states = {path: FileState.at(path) for path in (*container.files, *copied)}
         states |= {entry.file: entry.state for entry in container.entries.values()}
         warnings = (*plan.warnings, *loader_warnings(plan.jobs), *output.warnings)
-        work = tuple((job, cut_job(job, _bound(options))) for job in plan.jobs)
-        made = Conversion(given, wanted, container, work, output, warnings, options, states)
+        work = tuple((job, cut_job(job, options.bound)) for job in plan.jobs)
+        made = Conversion(
+            given, wanted, container, work, output, warnings, options, states, is_kept
+        )
         if is_kept:
             made.finished.check(tensor for job in plan.jobs for tensor in job.tensors)
         else:
@@ -559,11 +567,6 @@ def plan_conversion(
         return made
 
 
-def _bound(options: ConvertOptions) -> Bound:
-    share = options.max_bytes // options.thread_count
-    return Bound(max(min(PIECE_NBYTES, share), 1), options.max_bytes)
-
-
 @contextmanager
 def _system_errors_named() -> Iterator[None]:
     """Raise what the system says of a path as a `MemdescError`."""
@@ -575,32 +578,5 @@ def _system_errors_named() -> Iterator[None]:
         raise MemdescError(msg) from None
 
 
-def _under(home: Path, path: Path) -> str:
-    return os.path.relpath(path, home)
-
-
 def _digest(facts: object) -> str:
     return sha256(json.dumps(facts).encode()).hexdigest()
-
-
-def _place(writer: Writer, name: str) -> Place:
-    path, span = writer.where(name)
-    return Place(path, span.offset, span.nbytes)
-
-
-def _on_threads(
-    tasks: Numbered,
-    finished: Callable[[int, Task], None],
-    work: Callable[[Task], None],
-    *,
-    options: ConvertOptions,
-) -> None:
-    run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
-
-
-def _check_sources(states: Mapping[Path, FileState]) -> None:
-    """Refuse an output of files that have changed while they were read."""
-    for path, state in states.items():
-        if FileState.at(path) != state:
-            msg = f"{str(path)!r} has changed while it was converted; convert it again"
-            raise MemdescError(msg)

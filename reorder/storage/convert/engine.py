@@ -1,8 +1,9 @@
-"""Tasks run on threads, within a bound of bytes in memory."""
+"""Run tasks on threads, within a bound of bytes in memory."""
 
 from __future__ import annotations
 
-from threading import Condition, Thread
+from contextlib import suppress
+from threading import Condition, Thread, current_thread
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,12 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = ["run_tasks"]
 
-# how often a caller that waits looks for Ctrl-C
+# how often a waiting caller looks for Ctrl-C
 _SECONDS = 0.2
 
 
 class _Queue:
-    """Tasks that threads take in order, while their bytes fit."""
+    """Tasks that threads take in order as long as their bytes fit."""
 
     def __init__(self, tasks: Iterable[tuple[int, Task]], max_bytes: int) -> None:
         self._tasks = iter(tasks)
@@ -25,6 +26,7 @@ class _Queue:
         self._state = Condition()
         self.error: BaseException | None = None
         self._is_stopped = False
+        self._left: set[Thread] = set()
 
     def take(self) -> tuple[int, Task] | None:
         """Return the next task, once there is room for it; None at the end."""
@@ -54,6 +56,21 @@ class _Queue:
             self.error = self.error or error
             self._state.notify_all()
 
+    def leave(self) -> None:
+        """Note that the calling thread takes no more tasks."""
+        with self._state:
+            self._left.add(current_thread())
+            self._state.notify_all()
+
+    def wait_for(self, threads: Iterable[Thread]) -> None:
+        """Wait until those of the threads that were started have left.
+
+        Not by `Thread.join`: interrupted by Ctrl-C, it may take a running thread for a dead one.
+        """
+        with self._state:
+            while not self._left.issuperset(each for each in threads if each.ident is not None):
+                self._state.wait(_SECONDS)
+
 
 def run_tasks(
     tasks: Iterable[tuple[int, Task]],
@@ -71,7 +88,7 @@ def run_tasks(
     threads : int
         How many run at a time, each on one thread.
     max_bytes : int
-        What the tasks that run may hold in memory, unless one alone holds more.
+        What the running tasks together may hold in memory, unless one alone holds more.
     finished : callable
         Called with each task that has run, by the thread that ran it.
     work : callable
@@ -90,18 +107,22 @@ def run_tasks(
                 finished(number, task)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             queue.stop(error)
+        finally:
+            queue.leave()
 
-    started = [Thread(target=loop, name=f"memdesc-convert-{k}") for k in range(threads)]
-    for thread in started:
-        thread.start()
+    workers = [Thread(target=loop, name=f"memdesc-convert-{k}") for k in range(threads)]
     try:
-        for thread in started:
-            while thread.is_alive():
-                thread.join(_SECONDS)
+        for thread in workers:
+            thread.start()
+        queue.wait_for(workers)
     except BaseException:
         queue.stop(None)
-        for thread in started:
-            thread.join()
+        # No task may write after this returns: another conversion may use the same names. So a
+        # second Ctrl-C does not end the wait for the tasks that run.
+        while True:
+            with suppress(KeyboardInterrupt):
+                queue.wait_for(workers)
+                break
         raise
     if queue.error is not None:
         raise queue.error

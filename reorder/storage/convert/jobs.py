@@ -21,11 +21,17 @@ from memdesc.record.names import read_name
 from memdesc.tags import LETTERS
 from reorder.plan.plan import plan_reorder
 from reorder.records.repack import defaults
-from reorder.storage.containers.descriptors import stored_desc
+from reorder.storage.containers.descriptors import record_fields, stored_desc
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.convert.rules import WHOLE, is_record
 from reorder.storage.siblings import ORDER, tensors_of
-from reorder.storage.stored import IN_SHAPE, stored_layout, stored_record, written_tensors
+from reorder.storage.stored import (
+    IN_SHAPE,
+    joined_tensors,
+    stored_layout,
+    stored_record,
+    written_tensors,
+)
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
 from reorder.values.scales import check_types, split_dims
@@ -47,28 +53,28 @@ _MAX_BITS = 32
 
 @dataclass(frozen=True)
 class Job:
-    """What becomes of a tensor, or of the tensors of a record.
+    """What a tensor, or the tensors of a record, become.
 
     Attributes
     ----------
     name : str
         What is converted, for messages.
     sources : mapping of str to Entry
-        What is read: of a record each tensor by its name there, else one called ``""``.
+        What is read: the tensors of a record by their names in it, or one tensor called ``""``.
     targets : mapping of str to Tensor
-        What is written, likewise.
+        What is written, named likewise.
     src, dst : MemoryDesc or RecordDesc, optional
-        What they hold; None where bytes stay as they are.
+        What sources and targets hold; None if the bytes are copied.
     plan : ReorderPlan, optional
-        Of a tensor that is reordered, with its attributes.
+        The reorder of a plain tensor, with its attributes.
     axes, groups : tuple of int
-        Along which dims scales are chosen from the data, and their groups.
+        The dims along which scales are chosen from the data, and their groups.
     scales : tuple of Tensor
-        Where these are written: scales, then zero points.
+        Where these scales, then their zero points, are written.
     rule : Rule, optional
         The rule that asks for it.
     dropped : tuple of Entry
-        What the output does not need, such as a `g_idx` that leaves the inputs in order.
+        Tensors that the output does not need, such as a `g_idx` that keeps the order of inputs.
     """
 
     name: str
@@ -85,7 +91,7 @@ class Job:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that is written."""
+        """All tensors that are written."""
         return (*self.targets.values(), *self.scales)
 
     @property
@@ -95,13 +101,8 @@ class Job:
 
     @property
     def is_copy(self) -> bool:
-        """Whether bytes stay as they are."""
+        """Whether the bytes are copied."""
         return self.src is None
-
-    @property
-    def is_noted(self) -> bool:
-        """Whether its first tensor says what all are together."""
-        return any(tensor.value is not None for tensor in self.targets.values())
 
     def __str__(self) -> str:
         if self.is_copy:
@@ -110,9 +111,9 @@ class Job:
 
 
 def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Job:
-    """Return the job of a tensor that stays as it is.
+    """Return the job of a tensor that no rule changes.
 
-    Arrays of numpy in Fortran order become row-major: other containers have no such order.
+    numpy's arrays in Fortran order become row-major, because other containers have no such order.
     """
     if isinstance(entry.desc, MemoryDesc) and not entry.is_described:
         plain = memory_desc(entry.desc.dims, entry.desc.dtype)
@@ -257,7 +258,8 @@ def record_job(group: Group, rule: Rule, format_name: str) -> Job:
             targets = {"": stored_layout(stem, plain)}
         else:
             dst = _target(src, rule)
-            targets = written_tensors(prefix, dst, format_name)
+            written = written_tensors(prefix, dst, format_name)
+            targets = joined_tensors(prefix, record_fields(dst), written)
     except MemdescError as error:
         rule.fail(f"{group.prefix}: {error}")
     order = group.found.entries.get(ORDER)
@@ -266,7 +268,7 @@ def record_job(group: Group, rule: Rule, format_name: str) -> Job:
 
 
 def _target(src: RecordDesc, rule: Rule) -> RecordDesc:
-    """Return the record that a rule asks for; by default group and scales are those of src."""
+    """Return the record that a rule asks for; its group and scales default to those of src."""
     if rule.dst is None or rule.dtype is not None:
         msg = f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
         raise MemdescError(msg)
@@ -278,12 +280,12 @@ def _target(src: RecordDesc, rule: Rule) -> RecordDesc:
 
 
 def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
-    """Return what an entry holds, as its descriptor or a rule says.
+    """Return the layout of an entry, from its descriptor or from a rule.
 
     Raises
     ------
     MemdescError
-        If they do not fit, or neither says it.
+        If the two contradict each other or the bytes, or neither names a layout.
     """
     if rule.src is None and rule.holds is None and rule.dims is None:
         if isinstance(entry.desc, MemoryDesc):
@@ -334,12 +336,12 @@ def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
 
 
 def _ndims(name: str, shape: tuple[int, ...]) -> int:
-    """Return the number of dims of a name that fits any: each block adds an axis to the shape."""
+    """Return the number of dims for a name that has any; each block adds an axis to the shape."""
     return len(shape) - len(re.findall("[0-9]+[a-z]", name))
 
 
 def _element(name: str, dtype: str, bits: int) -> str:
-    """Return the type of the elements under a name: packings exist for few widths only."""
+    """Return the type of the elements under a name; packings exist for a few widths only."""
     try:
         resolve(name, (), bits)
     except UnsupportedFormatError:
@@ -383,7 +385,7 @@ def _dims_of_words(
 
 
 def _dims_of_blocks(shape: tuple[int, ...], tag: FormatTag) -> tuple[int, ...]:
-    """Return logical sizes from an axis for each block in memory order, or for each dim."""
+    """Return logical sizes from a shape with an axis for each block in memory, or for each dim."""
     if len(shape) == tag.ndims != len(tag.digits):
         return shape
     if len(shape) != len(tag.digits) or any(len(axis) > 1 for axis in tag.axes):

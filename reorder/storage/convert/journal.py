@@ -1,7 +1,7 @@
-"""The journal of a conversion: which tasks are on disk, so that a later process goes on with it.
+"""The journal of a conversion: which tasks are on disk, so that a later process can continue.
 
-The first line says which conversion it is; each other line lists tasks that are done. A task is
-listed after its bytes are on disk, so that also a machine that loses power resumes. A journal that
+The first line says which conversion it is; every other line lists finished tasks. A task is listed
+once its bytes are on disk, so a conversion resumes even after a power failure. A journal that
 cannot grow, on a full disk, stops nothing: room for the output is reserved.
 """
 
@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Journal", "facts_left"]
 
-# of a first line; a thousand shards take some 100 KB
+# A line follows after so long, or after so many bytes. A killed process loses at most what was
+# written since the last one. Waiting for the disk takes some 10 ms here, because the system starts
+# to write long runs at once.
+SECONDS, NBYTES = 0.5, 256 << 20
+# the most bytes of a first line; a thousand shards take some 100 KB
 _MAX_FACTS = 1 << 26
 
 
@@ -39,23 +43,18 @@ class Journal:
     folder : Partial
         Where it lies.
     facts : object
-        Which conversion it is, as JSON has it; a journal of another one is replaced.
+        Which conversion it is, as values of JSON; the journal of another one is replaced.
     sync : callable
         Waits until all that was written is on disk.
-    seconds, nbytes : float, int
-        How often tasks are listed: after so long, or when they have written so many bytes.
 
     Raises
     ------
     MemdescError
-        If the file cannot be begun.
+        If the file cannot be started.
     """
 
-    def __init__(
-        self, folder: Partial, facts: object, sync: Callable[[], None], seconds: float, nbytes: int
-    ) -> None:
+    def __init__(self, folder: Partial, facts: object, sync: Callable[[], None]) -> None:
         self._folder, self._sync = folder, sync
-        self._seconds, self._most = seconds, nbytes
         self._lock, self._due, self._is_ended = Lock(), Event(), False
         self._pending: list[int] = []
         self._nbytes = 0
@@ -84,16 +83,16 @@ class Journal:
         with self._lock:
             self._pending.append(task)
             self._nbytes += nbytes
-            if self._nbytes >= self._most:
+            if self._nbytes >= NBYTES:
                 self._due.set()
 
     def _begin(self, facts: str) -> set[int]:
-        """Return the tasks that are listed; begin anew where the journal is another one."""
+        """Return the tasks that are listed; start afresh if the journal is another conversion's."""
         try:
             handle = self._folder.open(JOURNAL, os.O_RDWR | os.O_CREAT)
             with os.fdopen(handle, "r+b", buffering=0) as file:
                 done, nbytes = _trusted(file.read(), facts.encode())
-                # what follows was being written when the process ended
+                # the rest was being written when the process ended
                 file.truncate(nbytes)
                 if not nbytes:
                     file.seek(0)
@@ -106,7 +105,7 @@ class Journal:
     def _work(self) -> None:
         try:
             while not self._is_ended:
-                self._due.wait(self._seconds)
+                self._due.wait(SECONDS)
                 self._due.clear()
                 self._flush()
             self._flush()
@@ -125,10 +124,7 @@ class Journal:
                 self._pending = tasks + self._pending
 
     def _append(self, line: bytes) -> bool:
-        """Write a line to the end, and wait until it is on disk; False if there is no room.
-
-        What was written of it is taken back.
-        """
+        """Append a line and wait until it is on disk; False, and no part of it, without room."""
         with suppress(OSError, MemdescError):
             handle = self._folder.open(JOURNAL, os.O_WRONLY)
             try:
@@ -143,7 +139,7 @@ class Journal:
 
 
 def facts_left(target: Path) -> Any:
-    """Return which conversion left a journal beside a target; None if there is no journal."""
+    """Return the facts of the conversion that left a journal beside a target; None without one."""
     try:
         with open_file(partial_folder(target) / JOURNAL) as file:
             return json.loads(file.readline(_MAX_FACTS))
@@ -152,10 +148,10 @@ def facts_left(target: Path) -> Any:
 
 
 def _trusted(text: bytes, facts: bytes) -> tuple[set[int], int]:
-    """Return the tasks that a journal lists, and how many bytes of it say so.
+    """Return the tasks that a journal lists, and how many of its bytes can be trusted.
 
-    There are none if it is another conversion's. Lines from a damaged one on are not trusted;
-    their tasks run again.
+    There are none if it is another conversion's. Nothing from a damaged line on is trusted; those
+    tasks run again.
     """
     first, *lines = text.split(b"\n")
     done: set[int] = set()

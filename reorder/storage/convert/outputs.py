@@ -30,10 +30,10 @@ __all__ = ["Output", "check_paths", "output_format", "plan_output"]
 _MAX_CONFIG = 1 << 24
 _SHARDS = "safetensors"
 _WEIGHTS = ".safetensors"
-# of a checkpoint of one file; no shard is as large
+# the bound of shards of a checkpoint in one file: none is as large
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
-# files or tensors that a warning names
+# how many files or tensors a warning names
 _NAMED = 3
 
 
@@ -43,16 +43,16 @@ class Output(NamedTuple):
     Attributes
     ----------
     files : tuple of PlannedFile
-        All files; those that are copied have a span under their name after a zero byte, which no
-        tensor has in its name.
+        All files. The span of a copied file is called by its name after a zero byte, which no
+        tensor's name has.
     copied : tuple of (str, Path, int)
-        The key of such a span, the file to copy, and its bytes.
+        The name of such a span, the file to copy, and its size in bytes.
     is_folder : bool
-        Whether they make a folder.
+        Whether the files make up a folder.
     warnings : tuple of str
         What a user may not expect.
     stale : tuple of Path
-        Files of the old output that the new one does not replace by name: they are removed last.
+        Files of the old output that the new one does not replace by name; they are removed last.
     """
 
     files: tuple[PlannedFile, ...]
@@ -63,7 +63,7 @@ class Output(NamedTuple):
 
 
 def is_folder(target: Path) -> bool:
-    """Whether an output is a folder: its name has no ending of a container."""
+    """Whether an output is a folder: its name does not end as a container's."""
     return not any(target.name.endswith(row.ending) for row in FORMATS.values())
 
 
@@ -117,7 +117,7 @@ def plan_output(
     *,
     is_kept: bool,
 ) -> Output:
-    """Plan all files of an output; if one is kept, those that it should have.
+    """Plan all files of an output; for one that is kept, the files that it should have.
 
     Raises
     ------
@@ -156,7 +156,7 @@ def _plan_folder(
     metadata: dict[str, Any],
     shard_bytes: int | None,
 ) -> Output:
-    """Plan the shards of a folder, and what becomes of the other files of a model."""
+    """Plan the shards of a folder, and what the other files of a model become."""
     if shard_bytes is None:
         sizes = [FileState.at(path).nbytes for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
@@ -213,9 +213,9 @@ def _kept(source: Path, path: Path) -> Path:
 
 
 def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str) -> list[str]:
-    """Note in the metadata which tensors were changed alone; return a warning if there is none.
+    """Note in the metadata which tensors were changed alone; return a warning if it has no place.
 
-    What an earlier conversion noted is kept for the tensors that are copied.
+    Notes of an earlier conversion are kept for the tensors that are copied.
     """
     notes: dict[str, list[str]] = {rule: [*names] for rule, names in plan.partial.items()}
     copies = {job.name: job.tensors[0].name for job in plan.jobs if job.is_copy}
@@ -232,7 +232,7 @@ def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str
 
 
 def _hidden_orders(jobs: Sequence[Job], format_name: str) -> tuple[str, ...]:
-    """Return a warning of permuted tensors that other readers take for row-major."""
+    """Return a warning about permuted tensors that other readers take for row-major."""
     if FORMATS[format_name].shows_order:
         return ()
     moved = [tensor for job in jobs if not job.is_copy for tensor in job.targets.values()]
@@ -247,7 +247,7 @@ def _hidden_orders(jobs: Sequence[Job], format_name: str) -> tuple[str, ...]:
 
 
 def _left_out(container: Container) -> tuple[str, ...]:
-    """Return a warning of tensors that are lost in another format."""
+    """Return a warning about tensors that another format loses."""
     if not container.left_out:
         return ()
     msg = (
@@ -258,7 +258,7 @@ def _left_out(container: Container) -> tuple[str, ...]:
 
 
 def _scalars(jobs: Sequence[Job], ending: str) -> tuple[str, ...]:
-    """Return a warning of scalars that get a dim."""
+    """Return a warning about scalars that get a dim."""
     names = [tensor.name for job in jobs for tensor in job.tensors if not tensor.shape]
     if not names:
         return ()
@@ -271,7 +271,7 @@ def _first(names: Sequence[str]) -> str:
 
 
 def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
-    """Return a warning of the files of a model that a single output file has no place for."""
+    """Return a warning about the files of a model for which a single output file has no place."""
     others = _others(source, container) if source.is_dir() else []
     if not others:
         return ()
@@ -283,7 +283,7 @@ def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
 
 
 def _check_beside(target: Path, files: Sequence[PlannedFile], container: Container) -> None:
-    """Refuse an output whose files beside the target would replace some of the input."""
+    """Refuse an output whose files beside the target would replace files of the input."""
     inputs = {*map(_real, container.files)}
     for file in files:
         path = target.parent / file.name
@@ -305,7 +305,7 @@ def _read(path: Path) -> bytes:
 
 
 def _others(source: Path, container: Container) -> list[Path]:
-    """Return the files of a model without tensors, and its links, but no hidden ones.
+    """Return the files of a model that hold no tensors, and its links, except hidden ones.
 
     Raises
     ------

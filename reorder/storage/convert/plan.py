@@ -1,8 +1,8 @@
-"""From entries and rules to jobs; nothing is written.
+"""Apply rules to the tensors of a checkpoint, which makes jobs; nothing is written.
 
-A rule whose two sides are records, and whose pattern matches the common prefix of a record's
-tensors, moves whole records; every other rule is about single tensors. Quantised weights stay
-whole: codes change together with their scales, or not at all.
+A rule between two records, whose pattern matches the common prefix of a record's tensors, moves
+whole records; every other rule is about single tensors. Quantised weights stay whole: codes change
+together with their scales, or not at all.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from reorder.storage.stored import ONE, joined_tensors
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from reorder.storage.containers.entry import Container
@@ -44,23 +44,23 @@ __all__ = ["Plan", "plan_jobs"]
 _NARROW_BITS = 8
 # options that the tensors do not show
 _SAID = ("bits", "zeros")
-# tensors that a warning names
+# how many tensors a warning names
 _SHOWN = 4
 
 
 class Plan(NamedTuple):
-    """What becomes of each tensor.
+    """What each tensor becomes.
 
     Attributes
     ----------
     jobs : tuple of Job
         In the order of the source.
     warnings : tuple of str
-        What a user may not have meant.
+        What the user may not have meant.
     partial : mapping of str to list of str
-        Rules -> tensors of the output whose codes or scales they changed alone.
+        For each rule that changes codes or scales alone, these tensors of the output.
     left : str
-        Codes of a quantised weight that stay as they were; empty if there are none.
+        Codes of a quantised weight that are copied; empty if there are none.
     """
 
     jobs: tuple[Job, ...]
@@ -70,7 +70,7 @@ class Plan(NamedTuple):
 
     @property
     def moved(self) -> tuple[Job, ...]:
-        """The jobs of records, which files beside the model may declare."""
+        """The jobs of records, which files beside the tensors may declare."""
         return tuple(job for job in self.jobs if isinstance(job.src, RecordDesc))
 
 
@@ -82,20 +82,20 @@ def plan_jobs(
     *,
     allow_partial: bool = False,
 ) -> Plan:
-    """Decide what becomes of each tensor.
+    """Decide what each tensor becomes.
 
     Parameters
     ----------
     source : Path
-        The checkpoint, beside which files may declare what its tensors hold.
+        The checkpoint; files beside it may declare what its tensors hold.
     container : Container
         Its headers.
     rules : sequence of Rule
-        Of those that match a tensor the last one applies; tensors that none matches are copied.
+        The last rule that matches a tensor applies; tensors without one are copied.
     format_name : str
         The container that is written, by its key in the table of formats.
     allow_partial : bool
-        Whether codes may change without what turns them into numbers.
+        Whether codes may change without the scales that turn them into numbers.
 
     Raises
     ------
@@ -104,7 +104,7 @@ def plan_jobs(
         the tensor and the way out.
     """
     entries = container.entries
-    # of the other shards of a model: a weight may lie in two of them
+    # a weight may have tensors in another shard of its model
     beside = {name: _elsewhere(name, source) for name in names_beside(source)}
     weights = [
         each
@@ -139,9 +139,10 @@ def plan_jobs(
         else:
             job = layout_job(entry, rule, format_name)
         jobs.append(job)
-    _check_names(jobs)
+    _check_names((tensor.name, job) for job in jobs for tensor in job.tensors)
     partial = _check_whole(weights, jobs, said)
     jobs = _with_notes(jobs, whole)
+    _check_names(_items(jobs))
     new = {
         text: [t.name for job, _ in parts for t in job.tensors] for text, parts in partial.items()
     }
@@ -157,7 +158,7 @@ def _elsewhere(name: str, source: Path) -> Entry:
 
 
 def _named_group(found: Siblings, rule: Rule, said: Said) -> Group:
-    """Return the record that a rule is about."""
+    """Return the record that a rule moves."""
     if rule.src is not None:
         return read_group(found, said._replace(name=rule.src.name, options=dict(rule.src.options)))
     held = found.codes.desc
@@ -201,7 +202,7 @@ def _groups_of(
     Raises
     ------
     MemdescError
-        If a tensor has the prefix, but others of its record are missing.
+        If some tensors of a record with the prefix are missing.
     """
     if not is_record(rule.src) or rule.src is None:
         return []
@@ -232,7 +233,7 @@ def _groups_of(
 
 
 def _is_single_record(rule: Rule, entry: Entry) -> bool:
-    """Whether a rule is about a tensor that holds a whole record."""
+    """Whether a rule moves a record that is a single tensor."""
     if rule.dst is None and rule.dtype is None:
         return False
     if isinstance(entry.desc, RecordDesc):
@@ -240,19 +241,32 @@ def _is_single_record(rule: Rule, entry: Entry) -> bool:
     return rule.src is not None and is_record(rule.src) and tensors_of(rule.src.name) == (ONE,)
 
 
-def _check_names(jobs: list[Job]) -> None:
-    """Refuse two tensors with the same name."""
+def _check_names(names: Iterable[tuple[str, Job]]) -> None:
+    """Refuse a name that is given twice."""
     homes: dict[str, Job] = {}
+    for name, job in names:
+        if name in homes:
+            other = homes[name]
+            rule = job.rule or other.rule
+            msg = f"{other.name} and {job.name} would both be called {name}"
+            if rule is None:
+                raise MemdescError(msg)
+            rule.fail(f"{msg}; see rename=")
+        homes[name] = job
+
+
+def _items(jobs: Sequence[Job]) -> Iterator[tuple[str, Job]]:
+    """Return what `load_all` finds in the output, by name: a note names several tensors as one."""
+    notes = [tensor.value for job in jobs for tensor in job.targets.values() if tensor.value]
+    listed = [note["tensors"] for note in notes if isinstance(note.get("tensors"), dict)]
+    members = {str(name) for tensors in listed for name in tensors.values()}
     for job in jobs:
         for tensor in job.tensors:
-            if tensor.name in homes:
-                other = homes[tensor.name]
-                rule = job.rule or other.rule
-                msg = f"{other.name} and {job.name} would both be called {tensor.name}"
-                if rule is None:
-                    raise MemdescError(msg)
-                rule.fail(f"{msg}; see rename=")
-            homes[tensor.name] = job
+            name = (tensor.value or {}).get("name")
+            if isinstance(name, str):
+                yield name, job
+            elif tensor.name not in members:
+                yield tensor.name, job
 
 
 def _check_whole(
@@ -263,7 +277,7 @@ def _check_whole(
     Raises
     ------
     MemdescError
-        If there are any and that is not allowed; with the rule, the tensors and the way out.
+        If there are any, unless that is allowed; with the rule, the tensors and the way out.
     """
     homes = {entry.name: job for job in jobs for entry in (*job.sources.values(), *job.dropped)}
     renamed = _Renamed.of(jobs)
@@ -309,9 +323,9 @@ def _with_note(codes: Job, weight: Siblings, homes: Mapping[str, Job]) -> Job:
 
 
 def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
-    """Whether a tensor holds floats or signed integers of up to 8 bits, which rarely stand alone.
+    """Whether a tensor holds floats or signed integers of up to 8 bits, which are mostly codes.
 
-    Unsigned bytes are masks too, and integers of more bits are indices.
+    Unsigned bytes may be masks, and wider integers are indices.
     """
     kind = entry.desc.dtype.name if isinstance(entry.desc, MemoryDesc) else entry.dtype
     is_code = kind in FLOATS or (kind in INTEGERS and (or_unsigned or INTEGERS[kind].is_signed))
@@ -323,7 +337,7 @@ def _without_scales(
 ) -> Iterator[Siblings]:
     """Return the narrow tensors of a quantised model whose scales are not known by name.
 
-    In a graph they may have any names, and weights are unsigned bytes as well.
+    In a graph these may have any name, and weights may be unsigned bytes.
     """
     if said.declared is None and not said.has_nodes:
         return

@@ -1,8 +1,8 @@
-"""What is there from an earlier run: an output that is whole, or what was left of one.
+"""What an earlier run left: a whole output, or part of one.
 
-The mark of a whole output, which says that this conversion wrote it, is an extended attribute: it
-changes no byte, comes with the output and goes with it. Without the mark, as in a copy or on a file
-system that has no attributes, the output is compared in full.
+The mark that says which conversion wrote a whole output is an extended attribute: it changes no
+byte, and lives and dies with the output. Without the mark, as in a copy or on a file system without
+attributes, the whole output is compared.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from reorder.storage.containers.entry import Tensor
-    from reorder.storage.convert.conversion import Conversion, ConvertOptions
+    from reorder.storage.convert.conversion import Conversion
     from reorder.storage.convert.outputs import Output
 
-__all__ = ["Finished", "check_left", "has_grown", "is_finished"]
+__all__ = ["Finished", "check_left", "has_grown"]
 
 _ATTRIBUTE = "user.memdesc.conversion"
-# what a user has changed where facts of two conversions differ
+# what a user has changed if the facts of two conversions differ
 _CHANGES = {
     "version": "it ran with another version of memdesc",
     "source": "the input has changed since: {}",
@@ -46,7 +46,7 @@ _SHOWN = 3
 
 
 class Finished(NamedTuple):
-    """An output that has its name, and the conversion that should have written it.
+    """An output that has its name, and the facts of the conversion that should have written it.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Finished(NamedTuple):
     output : Output
         What is planned.
     facts : str
-        What differs between conversions that write other bytes.
+        What tells apart conversions that write different bytes.
     """
 
     target: Path
@@ -76,7 +76,7 @@ class Finished(NamedTuple):
         return False
 
     def mark(self, folder: Path) -> None:
-        """Mark complete files in a folder, which have their names or are about to get them."""
+        """Mark complete files in a folder; they have their names or are about to get them."""
         with suppress(OSError, AttributeError):  # not every system and file system can
             mark = self._mark_of(folder)
             os.setxattr(self._marked_in(folder), _ATTRIBUTE, mark, follow_symlinks=False)
@@ -98,7 +98,7 @@ class Finished(NamedTuple):
         }
 
     def check(self, tensors: Iterable[Tensor]) -> None:
-        """Refuse an output that another conversion has written, as far as its headers show.
+        """Refuse an output that another conversion has written, judging by its headers.
 
         Raises
         ------
@@ -123,7 +123,7 @@ class Finished(NamedTuple):
                 self._refuse(f"{tensor.name} is {entry.desc!r}, and this one writes {wanted!r}")
 
     def check_pieces(self) -> None:
-        """Compare all but tensors, such as headers and config.json.
+        """Compare everything but the tensors, such as headers and config.json.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class Finished(NamedTuple):
             If the bytes of a file differ.
         """
         for file in self.output.files:
-            # what depends on the data is not known before
+            # headers that depend on the data are not known beforehand
             for offset, wanted in file.pieces if file.seal is None else ():
                 with open_file(self.folder / file.name) as opened:
                     opened.seek(offset)
@@ -142,7 +142,7 @@ class Finished(NamedTuple):
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Name another conversion as the reason of a difference."""
+        """Name another conversion as the reason for a difference."""
         try:
             yield
         except DifferentError as error:
@@ -157,24 +157,18 @@ class Finished(NamedTuple):
 
 
 def has_grown(target: Path) -> bool:
-    """Whether an output is being written, or was when a process ended."""
+    """Whether an output is being written, or was when its process ended."""
     folder = partial_folder(target)
     files = folder / FILES
     if folder.is_symlink() or files.is_symlink():  # not ours, and never followed
         return False
-    with suppress(OSError):  # of others, who may not let it be read
+    with suppress(OSError):  # another user's may not be readable
         return files.is_dir() and any(files.iterdir())
     return False
 
 
-def is_finished(target: Path, options: ConvertOptions) -> bool:
-    """Whether an output is to be resumed, and is whole."""
-    may_be = options.resume and not options.overwrite
-    return may_be and target.exists() and not has_grown(target)
-
-
 def check_left(made: Conversion) -> list[str]:
-    """Refuse to resume another conversion; return warnings of what is discarded or slow.
+    """Refuse to resume another conversion; return warnings about what is discarded or slow.
 
     Raises
     ------
@@ -207,7 +201,7 @@ def check_left(made: Conversion) -> list[str]:
 
 
 def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
-    """Return how what is planned differs from what another conversion planned."""
+    """Return how the planned conversion differs from the one that was left."""
     old, new = left.get("source"), facts["source"]
     known = old if isinstance(old, dict) else {}
     names = sorted(name for name in {*known, *new} if known.get(name) != new.get(name))

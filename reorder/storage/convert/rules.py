@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
@@ -26,7 +27,7 @@ from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 __all__ = ["WHOLE", "Format", "Rule", "is_record", "parse_rule", "read_rules", "rules_of_toml"]
 
@@ -38,17 +39,17 @@ _COUNT = re.compile("[0-9]{1,18}")
 _MAX_TEXT = 4096
 # bytes of a file of rules
 _MAX_FILE = 1 << 20
-# letters of a name or a pattern up to which they are compared, which takes long
+# longer names and patterns are not compared, because that takes long
 _MAX_COMPARED = 200
 # of a pattern: a set of letters, a run of stars, or one letter
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|\*+|.", re.DOTALL)
-# of scales that are chosen from the data: one for all elements
+# the value of scales= for one scale, chosen from the data, for all elements
 WHOLE = "all"
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A name of a layout or of a record, and the options of a record."""
+    """The name of a layout or of a record, and the options of a record."""
 
     name: str
     options: tuple[tuple[str, Any], ...] = ()
@@ -67,24 +68,24 @@ class Rule:
     text : str
         As it was given, for messages.
     pattern : str
-        Of names of tensors, or of what stands before the names of a record's tensors; ``*``, ``?``
-        and ``[...]`` as in shells, and ``*`` stands for dots as well.
+        Matches names of tensors, or the common prefix of a record's tensors; ``*``, ``?`` and
+        ``[...]`` as in shells, except that ``*`` matches dots too.
     src, dst : Format, optional
-        What tensors hold and what they become.
+        What the tensors hold and what they become.
     dtype : str, optional
         The data type that they become.
     rename : str, optional
         The new name; the first ``*`` in it stands for what the first one of the pattern was.
     holds : str, optional
-        The type of the elements in the words of the container, where the name does not say it.
+        The type of the elements in the container's words, where the name does not say it.
     dims : tuple of int, optional
         The logical sizes, where the shape does not say them.
     scale, zero_point, src_scale, src_zero_point : number, optional
-        As of `reorder.Attr`.
+        As for `reorder.Attr`.
     scales : str, optional
-        Letters of the dims along which scales differ that are chosen from the data, or ``all``.
+        Letters of the dims along which scales, chosen from the data, differ; or ``all``.
     groups : tuple of int, optional
-        How many neighbours along each of the last two dims share one.
+        How many adjacent elements along each of the last two dims share a scale.
     """
 
     text: str
@@ -104,7 +105,7 @@ class Rule:
 
     @property
     def is_renaming(self) -> bool:
-        """Whether it does nothing but give tensors other names."""
+        """Whether it only renames tensors."""
         return self == Rule(self.text, self.pattern, rename=self.rename)
 
     def matches(self, name: str) -> bool:
@@ -127,7 +128,7 @@ class Rule:
         raise MemdescError(msg) from None
 
     def fail_unmatched(self, names: Sequence[str]) -> NoReturn:
-        """Raise the error of a rule that matches nothing, with similar names."""
+        """Refuse a rule that matches nothing, with similar names."""
         import difflib  # only a wrong rule needs it
 
         near: list[str] = []
@@ -148,10 +149,10 @@ def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
 
 
 def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
-    """Return what each star stands for, the first ones as much as they can; None for no match.
+    """Return what each star stands for, the first ones as much as possible; None for no match.
 
-    Parts have fixed lengths, so each is put as far right as it goes, the last one first, and no
-    other place needs to be tried.
+    The parts between stars have fixed lengths, so each is put as far right as it goes, the last one
+    first, without backtracking.
     """
     first, *others = _parts(pattern)
     head = first.match(name)
@@ -170,20 +171,26 @@ def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
 
 
 def is_record(given: Format | None) -> bool:
-    """Whether a rule names a record; a few of these names are layouts too."""
+    """Whether a name in a rule is a record's; a few of these names are layouts too."""
     return given is not None and given.name.lower() in known_records()
 
 
 def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
-    """Read rules: a string is a line, a path is a file of TOML with any number of rules.
+    """Read rules: a string is one rule, a path is a TOML file with any number of them.
 
     Raises
     ------
     MemdescError
-        If something is not a rule, or a file cannot be read; the error says what is wrong.
+        If something is not a rule or a file cannot be read; the error says what is wrong.
     """
     if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
         msg = f"rules must be a list of rules, not {short_repr(given)}; put it in brackets"
+        raise MemdescError(msg)
+    if isinstance(given, AbstractSet | Mapping):
+        msg = (
+            f"rules must be a list of rules, not {short_repr(given)}: the last one that matches "
+            "applies, so their order counts"
+        )
         raise MemdescError(msg)
     rules: list[Rule] = []
     for each in given:
@@ -212,7 +219,7 @@ def _rules_of_file(given: PathLike[str]) -> list[Rule]:
 
 
 def parse_rule(text: str) -> Rule:
-    """Read a rule from a line.
+    """Read one rule from a string.
 
     Raises
     ------
@@ -299,7 +306,7 @@ def _as_text(value: Any) -> str:
 
 
 def _split(text: str) -> list[str]:
-    """Split at commas that are in no parentheses."""
+    """Split at commas outside parentheses."""
     words, depth, start = [], 0, 0
     for k, letter in enumerate(text):
         depth += (letter == "(") - (letter == ")")
@@ -318,7 +325,7 @@ def _is_dtype(word: str) -> bool:
 
 
 def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
-    """Return a rule of strings, each read as its key wants."""
+    """Return a rule from strings, each read by the reader of its key."""
     rule = Rule(text, pattern)
     for key, value in fields.items():
         if key not in _READERS:

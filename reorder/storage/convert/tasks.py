@@ -1,8 +1,8 @@
-"""Jobs cut into tasks: pieces at their places, each a small value that runs alone, on any machine.
+"""Jobs cut into tasks: pieces with their places in files, small values that run on any machine.
 
-A task reads places in files and writes others. It may run again, with the same result; the tasks of
-one conversion write different bytes. `run` does its work, and `check` reads back what it wrote and
-compares it with what the definition gives.
+A task reads places in files and writes others. It may run again with the same result, and no two
+tasks of a conversion write the same bytes. `run` does the work; `check` reads back what `run` wrote
+and compares it with the definition.
 """
 
 from __future__ import annotations
@@ -42,7 +42,6 @@ __all__ = [
     "RecordTask",
     "Task",
     "Where",
-    "copy_tasks",
     "cut_bytes",
     "cut_job",
     "tasks_of",
@@ -53,11 +52,11 @@ Where = Callable[[str], Place]
 
 
 class DifferentError(MemdescError):
-    """What was written differs from what a task writes."""
+    """The bytes in a file differ from those that a task writes."""
 
 
 class CopyTask(NamedTuple):
-    """Bytes that stay as they are."""
+    """Bytes that are copied unchanged."""
 
     name: str
     runs: Runs
@@ -79,7 +78,7 @@ class CopyTask(NamedTuple):
         copy_run(self.runs, self.src, self.dst)
 
     def check(self) -> None:
-        """Compare both."""
+        """Compare the two copies."""
         old, new = (np.empty(self.runs.nbytes, np.uint8) for _ in range(2))
         _read(self.src, self.runs, old)
         _read(self.dst, self.runs, new)
@@ -109,7 +108,7 @@ class MoveTask(NamedTuple):
         move_piece(self.piece, self.src, self.dst, threads=1)
 
     def check(self) -> None:
-        """Reorder what was read by definition, and compare."""
+        """Reorder by definition what `run` read, and compare."""
         piece = self.piece
         source = np.zeros(max(piece.reads.nbytes, piece.src.min_nbytes), np.uint8)
         _read(self.src, piece.reads, source)
@@ -159,7 +158,7 @@ class RecordTask(NamedTuple):
 class QuantizeTask(NamedTuple):
     """A piece of a tensor of floats whose scales are chosen from the data.
 
-    `scales` are the places of scales and zero points; the piece has all elements that share them.
+    `scales` are the places of scales and zero points; a piece holds all elements that share one.
     """
 
     name: str
@@ -215,12 +214,12 @@ Task = CopyTask | MoveTask | RecordTask | QuantizeTask
 
 
 def cut_job(job: Job, bound: Bound) -> Cut[Any]:
-    """Cut a job into pieces: of reorders, of records, or runs of bytes that stay as they are.
+    """Cut a job into pieces: of a reorder, of a record, or runs of bytes that are copied.
 
     Raises
     ------
     MemdescError
-        If blocks are so large that no piece fits; with the tensor.
+        If the blocks are too large for any piece to fit; with the tensor.
     """
     try:
         if isinstance(job.src, RecordDesc) and job.dst is not None:
@@ -260,7 +259,7 @@ def tasks_of(job: Job, pieces: Cut[Any], where: Where) -> Iterator[Task]:
         return (RecordTask(job.name, piece, *places) for piece in pieces)
     (src,), (dst,) = sources.values(), targets.values()
     if job.is_copy:
-        return copy_tasks(job.name, pieces, src, dst)
+        return (CopyTask(job.name, runs, src, dst) for runs in pieces)
     if not job.scales:
         return (MoveTask(job.name, piece, src, dst) for piece in pieces)
     beside = [where(tensor.name) for tensor in job.scales]
@@ -278,18 +277,13 @@ def tasks_of(job: Job, pieces: Cut[Any], where: Where) -> Iterator[Task]:
     )
 
 
-def copy_tasks(name: str, pieces: Cut[Runs], src: Place, dst: Place) -> Iterator[Task]:
-    """Return the tasks that copy bytes."""
-    return (CopyTask(name, runs, src, dst) for runs in pieces)
-
-
 def _groups(job: Job) -> tuple[int, ...]:
-    """Return how many neighbours along each dim share a scale."""
+    """Return how many adjacent elements along each dim share a scale."""
     return (*(1,) * (len(job.dims) - len(job.groups)), *job.groups)
 
 
 def _runs_of_scales(job: Job, piece: Piece) -> Runs:
-    """Return where the scales of a piece are among those of the tensor; zero points likewise."""
+    """Return where a piece's scales are among those of the tensor; likewise its zero points."""
     groups = _groups(job)
 
     def count(sizes: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
-"""Runs of bytes read from files and written to them.
+"""Read runs of bytes from files, and write them.
 
-Nothing is mapped: a file that somebody shortens ends in an error, not in a signal.
+Nothing is mapped, so a file that somebody shortens raises an error instead of a signal.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Place", "open_to_read", "open_to_write", "read_runs", "write_runs"]
 
 _PAGE = 4096
-# What one call writes at most. Linux gives the file memory in pieces as long as the call: of small
-# ones it finds some that was in use before, large ones may be fresh even to the host of a virtual
+# The most that one call writes. Linux allocates page cache in blocks as long as the call: it finds
+# small ones in memory used before, while large ones may be new even to the host of a virtual
 # machine, where they took 6 times as long.
 _MOST_WRITTEN = 256 << 10
 # a file that grows is neither a link nor a pipe
@@ -39,7 +39,7 @@ _START_WRITING = 2
 
 
 class Place(NamedTuple):
-    """Where a tensor is: a file, its first byte there, and its bytes."""
+    """Where a tensor is: a file, the offset of its first byte there, and its size in bytes."""
 
     path: Path
     start: int
@@ -73,16 +73,16 @@ def open_to_write(path: Path) -> Iterator[int]:
 
 
 def read_runs(handle: int, runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
-    """Read runs of bytes, one behind the other, from a tensor in an open file.
+    """Read runs of bytes of a tensor in an open file, and store them back to back.
 
     Raises
     ------
     MemdescError
-        If reading fails, or the file ends before they do.
+        If reading fails, or the file ends before the runs do.
     """
     view = memoryview(into)  # type: ignore[arg-type] # arrays of bytes are buffers
     for k, start in enumerate(runs.starts()):
-        # a run that is counted in full may end behind the last element of the tensor
+        # the last run may be counted beyond the last element of the tensor
         part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
         at = place.start + start
         while part:
@@ -100,9 +100,9 @@ def read_runs(handle: int, runs: Runs, place: Place, into: NDArray[np.uint8]) ->
 
 
 def write_runs(handle: int, runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
-    """Write runs of bytes that lie one behind the other into a tensor in an open file.
+    """Write bytes that lie back to back to runs of a tensor in an open file.
 
-    The system starts to bring long runs to the disk at once, beside what is done next.
+    The system starts to bring long runs to the disk at once, while the caller goes on.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def write_runs(handle: int, runs: Runs, place: Place, data: NDArray[np.uint8]) -
 
 
 def _start_writing(handle: int, start: int, stop: int) -> None:
-    """Let the disk write the whole pages of a range: what waits for it later waits for less."""
+    """Start writing the whole pages of a range to the disk, so that a later fsync is short."""
     first, last = -(-start // _PAGE) * _PAGE, stop // _PAGE * _PAGE
     start_writing = _sync_file_range()
     if start_writing is not None and first < last:

@@ -1,8 +1,8 @@
-"""A piece, executed on two files: its bytes are read, reordered and written, strip by strip.
+"""Execute a piece on two files: read, reorder and write it, strip by strip.
 
-A strip stays in the caches while it is read, reordered and written. A side of a piece is streamed,
-strip by strip, where the bytes of each strip are long runs; otherwise it is held as a whole, and
-each strip reorders a part of it.
+A strip stays cached while it is read, reordered and written. A side of a piece is streamed strip by
+strip if the bytes of each strip are long runs; otherwise the whole side is held in memory, and each
+strip reorders a part of it.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 __all__ = ["Strips", "copy_run", "move_piece", "scratch", "strips_of"]
 
 _BYTE_BITS = 8
-# Buffers of a thread start at a page, which is what every element type and instruction wants.
+# Buffers of a thread start at a page, which suits every element type and instruction.
 _PAGE = 4096
-# Buffers of more bytes are given back after each piece.
+# Larger buffers are freed after each piece.
 _KEPT = 256 << 20
-# What is read and written at a time: it stays in the cache of a core.
+# Bytes that are read and written at a time, so that they stay in the cache of a core.
 _STRIP = 2 << 20
-# Shorter runs are not worth a call of the system each.
+# Shorter runs are not worth a system call each.
 _LONG = 64 << 10
-# Which sides are held, source and target, in order of preference.
+# Whether source and target are held, in order of preference.
 _WAYS = ((False, False), (True, False), (False, True))
-# How many times larger strips may be, if that makes their runs long.
+# How many times as large strips may be if that makes their runs long.
 _FACTORS = (1, 4, 16)
 
 
 class _Scratch(local):
-    """Bytes of a thread that are used again: fresh memory costs a page fault for each page."""
+    """Buffers that a thread reuses: fresh memory costs a page fault for each page."""
 
     def __init__(self) -> None:
         self.held: dict[str, NDArray[np.uint8]] = {}
 
     def take(self, name: str, nbytes: int) -> NDArray[np.uint8]:
-        """Return bytes that hold anything; many are not kept."""
+        """Return uninitialised bytes; large buffers are not kept."""
         if nbytes > _KEPT:
             return np.empty(nbytes, np.uint8)
         held = self.held.get(name)
@@ -68,10 +68,10 @@ scratch = _Scratch()
 
 def move_piece(
     piece: Piece, src: Place, dst: Place, threads: int | None = None, strip_bytes: int = _STRIP
-) -> int:
-    """Read a piece, reorder it, and write it; returns how many bytes were written.
+) -> None:
+    """Read a piece, reorder it, and write it.
 
-    It may run again, with the same result: it writes the same bytes to the same places.
+    Running it again writes the same bytes to the same places.
 
     Parameters
     ----------
@@ -109,7 +109,6 @@ def move_piece(
                 write_runs(target, writes.after(piece.writes.start), dst, made)
         if holds_dst:
             write_runs(target, piece.writes, dst, written)
-    return piece.writes.nbytes
 
 
 def copy_run(run: Runs, src: Place, dst: Place) -> None:
@@ -135,7 +134,7 @@ class Strips(NamedTuple):
     Attributes
     ----------
     parts : tuple of Piece
-        Their runs count from the first byte of what the piece reads and writes.
+        Their runs start at the first byte that the piece reads or writes.
     holds_src, holds_dst : bool
         Whether the piece is read before the first strip, and written after the last one.
     """
@@ -146,7 +145,7 @@ class Strips(NamedTuple):
 
 
 def strips_of(piece: Piece, nbytes: int) -> Strips:
-    """Cut a piece into strips of some bytes, read and written; it may be a single one.
+    """Cut a piece into strips that read and write about so many bytes; it may be a single one.
 
     *Law*: the strips write what the piece writes.
     """
@@ -174,7 +173,7 @@ def _strips(whole: Piece, reads_one: bool, writes_one: bool, nbytes: int) -> Str
 
 
 def _parts(whole: Piece, holds_src: bool, holds_dst: bool, nbytes: int) -> tuple[Piece, ...] | None:  # noqa: FBT001 - one of `_WAYS`
-    """Return strips; None if some of a side that is streamed are short runs."""
+    """Return strips; None if some runs of a streamed side would be short."""
     src, dst = FieldLayout.of(whole.src), FieldLayout.of(whole.dst)
     operands = (
         Operand((src,), is_written=False, is_held=holds_src),
@@ -199,7 +198,7 @@ def _parts(whole: Piece, holds_src: bool, holds_dst: bool, nbytes: int) -> tuple
 def _side(
     field: FieldLayout, region: Region, *, is_held: bool, is_written: bool
 ) -> tuple[Runs, Layout] | None:
-    """Return where a strip is in the bytes of its piece, and its layout there."""
+    """Return where a strip lies in the bytes of its piece, and its layout there."""
     if is_held:
         return window(field, region)
     found = compact((field,), region, is_written=is_written)
@@ -209,7 +208,7 @@ def _side(
 
 
 def _target(nbytes: int, desc: MemoryDesc) -> NDArray[np.uint8]:
-    """Return bytes for what is written: zeros where elements do not fill them."""
+    """Return a buffer for what is written, zeroed if its elements leave gaps."""
     written = scratch.take("dst 0", max(nbytes, desc.min_nbytes))
     if _has_gaps(desc):
         written[:] = 0
@@ -218,5 +217,5 @@ def _target(nbytes: int, desc: MemoryDesc) -> NDArray[np.uint8]:
 
 @lru_cache(maxsize=64)
 def _has_gaps(desc: MemoryDesc) -> bool:
-    """Whether a reorder leaves bits as they were: gaps, or the half of a last byte."""
+    """Whether a reorder leaves bits untouched: gaps, or half of the last byte."""
     return not desc.is_dense or bool(desc.padded_nelems * desc.dtype.bits % _BYTE_BITS)

@@ -1,8 +1,8 @@
-"""Pieces: a conversion between files, cut into values that run alone, in bounded memory.
+"""Cut a conversion between files into pieces: values that run alone, in bounded memory.
 
-A piece says which bytes it reads and writes and how they lie there. The pieces of one tensor write
-different bytes, so they run in any order, on any machine that has the files, and again after a
-failure. A piece does not say where its tensors are, so layers of equal shapes share their pieces.
+A piece says which bytes it reads and writes, and their layouts. No two pieces of a tensor write the
+same bytes, so they run in any order, on any machine that has the files, and again after a failure.
+A piece does not say where its tensors are, so layers of equal shapes share their pieces.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["Piece", "RecordPiece", "cut", "cut_record", "permutation"]
 
 Desc = RecordDesc | MemoryDesc
-# the name of the only tensor of what is not a record
+# the name of a tensor that is not part of a record
 _PLAIN = ""
 
 
@@ -36,11 +36,11 @@ class Piece(NamedTuple):
     Attributes
     ----------
     src, dst : MemoryDesc
-        The region in the bytes that are read, and in those that are written.
+        The region's layout in the bytes that are read, and in those that are written.
     reads, writes : Runs
         Where these bytes are in the two tensors.
     attr : Attr or None
-        The attributes of its elements.
+        The attributes of the region's elements.
     offsets : tuple of int
         Where the region starts in the tensor.
     """
@@ -92,15 +92,15 @@ def cut(plan: ReorderPlan, bound: Bound, units: tuple[int, ...] = ()) -> Cut[Pie
     plan : ReorderPlan
         The reorder, without accumulation: a piece may run twice.
     bound : Bound
-        What a piece may read and write together, and what it should where blocks allow that. Blocks
-        that hold nothing but padding belong to the piece before them, and may exceed it.
+        The most bytes that a piece may read and write, and how many it should where blocks allow.
+        Blocks that hold nothing but padding belong to the piece before them, and may exceed this.
     units : tuple of int, optional
-        What sizes and offsets of regions are multiples of, beside whole blocks.
+        Sizes and offsets of regions are multiples of these, as well as whole blocks.
 
     Raises
     ------
     MemdescError
-        If it accumulates, a stride is negative, or blocks are so large that no piece fits.
+        If it accumulates, a stride is negative, or blocks are too large for any piece to fit.
 
     Examples
     --------
@@ -168,7 +168,7 @@ def _piece(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None, region: Region) 
 
 
 def _groups_of(attr: Attr | None, ndims: int) -> tuple[int, ...]:
-    """Return for each dim what offsets of regions are multiples of, so that they cut no group."""
+    """Return the step of region offsets along each dim that cuts no group."""
     groups = [1] * ndims
     for parameter in () if attr is None else attr.parameters:
         for k, group in enumerate(parameter.groups):
@@ -204,7 +204,7 @@ def _attr_of(plan: ReorderPlan, region: Region) -> Attr | None:
 
 
 def permutation(src: RecordDesc, dst: Desc) -> tuple[int, ...]:
-    """Return the dim of dst that each dim of src is, by the letters of two records."""
+    """Return which dim of dst each dim of src is, by the letters of the two records."""
     if isinstance(dst, RecordDesc) and src.letters != dst.letters:
         return tuple(dst.letters.index(letter) for letter in src.letters)
     return tuple(range(len(src.dims)))

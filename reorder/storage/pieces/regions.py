@@ -1,7 +1,7 @@
-"""Tensors divided into regions of bounded size, along whole blocks of all that take part.
+"""Divide tensors into regions of bounded size, along whole blocks of every operand.
 
-Dims are halved, in whole blocks, until a region is small enough: each time the dim whose halves
-consist of the longest runs.
+Dims are halved in whole blocks until a region is small enough; each time it is the dim whose halves
+have the longest runs.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["PIECE_NBYTES", "Bound", "Cut", "Operand", "Sizes", "sizes_within"]
 
-# What a piece of a file reads and writes, where memory allows: its runs are long, and there are few
-# to plan. What the caches hold is smaller, and a matter of its strips.
+# Bytes that a piece reads and writes where memory allows: runs are long, and pieces few. Caches are
+# smaller; that is what strips are for.
 PIECE_NBYTES = 128 << 20
 _BYTE_BITS = 8
 
@@ -33,9 +33,9 @@ _PieceT_co = TypeVar("_PieceT_co", covariant=True)
 
 
 class Operand(NamedTuple):
-    """A tensor that a region is read from or written to: its fields, over the dims of the region.
+    """A tensor that regions are read from or written to: its fields, over the dims of the region.
 
-    Regions of one that is held in memory as a whole cost no extra bytes and no runs.
+    Regions of a tensor that is held in memory cost no extra bytes and no runs.
     """
 
     fields: tuple[FieldLayout, ...]
@@ -44,7 +44,7 @@ class Operand(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """The bytes of a region, of all tensors together: how many are wanted, and the most."""
+    """How many bytes of all tensors together a region should have, and how many at most."""
 
     wanted: int
     most: int
@@ -52,14 +52,14 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class Cut(Generic[_PieceT_co]):
-    """The pieces of something, one for each region of a grid, made when they are iterated.
+    """Pieces, one for each region of a grid, made while iterating.
 
     Attributes
     ----------
     dims : tuple of int
-        What is cut.
+        The sizes of what is cut.
     sizes : tuple of int
-        The sizes of the regions; the last one along a dim is shorter where they do not divide it.
+        The sizes of the regions; the last one along a dim may be shorter.
     make : callable
         Returns the piece of a region.
     """
@@ -79,9 +79,9 @@ class Cut(Generic[_PieceT_co]):
 
 
 class _Candidate(NamedTuple):
-    """Regions of one size: the bytes of the largest, and the runs for each byte of the first.
+    """Regions of one size: the bytes of the largest, and the runs per byte of the first.
 
-    The last ones have the padding of their tensors, which may be more than what they miss.
+    The last regions hold the padding of their tensors, so they may be larger than the first.
     """
 
     sizes: Sizes
@@ -100,18 +100,18 @@ def sizes_within(
     dims : tuple of int
         Sizes of all.
     operands : tuple of Operand
-        What a region is read from and written to.
+        The tensors that a region is read from and written to.
     units : tuple of int
-        What sizes and offsets are multiples of, beside whole blocks.
+        Sizes and offsets are multiples of these, as well as whole blocks.
     bound : Bound
-        In bytes; below what is wanted, regions are as small as blocks allow.
+        How many bytes a region should have, and how many at most.
     what : str
         What is cut, for messages.
 
     Raises
     ------
     MemdescError
-        If no region fits; with the bytes that it takes.
+        If no region fits; with the bytes that the smallest one takes.
     """
     steps = _units(dims, operands, units)
     best = _candidate(dims, operands, dims)
@@ -134,7 +134,7 @@ def sizes_within(
 
 
 def _units(dims: Sizes, operands: Sequence[Operand], units: Sizes) -> Sizes:
-    """Return what sizes are multiples of along each dim: whole blocks, groups and bytes."""
+    """Return the step of sizes along each dim: whole blocks, groups and bytes."""
     steps = list(units)
     for layout, bits, groups in (field for operand in operands for field in operand.fields):
         if layout.has_partial_blocks:
@@ -169,7 +169,7 @@ def _grown(
     best: _Candidate,
     wanted: int,
 ) -> _Candidate:
-    """Return regions closer to the size that is wanted: halving may have gone too far."""
+    """Return regions closer to the wanted size, as halving may have gone too far."""
     for dim, (size, unit) in enumerate(zip(best.sizes, units, strict=True)):
         whole = -(-dims[dim] // unit)
         most = size // unit * wanted // best.nbytes
@@ -202,7 +202,7 @@ def _candidate(dims: Sizes, operands: Sequence[Operand], sizes: Sizes) -> _Candi
 
 
 def _tails(dims: Sizes, fields: tuple[FieldLayout, ...], sizes: Sizes) -> list[Region]:
-    """Return the last regions along one dim or several, which may start inside a byte."""
+    """Return the last regions along one or more dims, which may start inside a byte."""
     if all(field.bits >= _BYTE_BITS for field in fields):
         return []
     ends = [
@@ -214,7 +214,7 @@ def _tails(dims: Sizes, fields: tuple[FieldLayout, ...], sizes: Sizes) -> list[R
 
 
 def _largest(dims: Sizes, sizes: Sizes, first: Runs, field: FieldLayout) -> int:
-    """Return the bytes of the largest region in a tensor, from those of the first one."""
+    """Return the bytes of the largest region of a tensor, from those of the first one."""
     nbytes = first.nbytes
     for axis in field.layout.axes:
         dim, group = axis.dims[0], field.groups[axis.dims[0]]

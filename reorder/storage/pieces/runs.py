@@ -1,7 +1,7 @@
-"""Runs: the bytes of a tensor that one region of it touches, and layouts over these bytes alone.
+"""Runs: the bytes of a tensor that a region touches, and layouts over these bytes alone.
 
 The innermost blocks of a region form one contiguous run of bytes; the blocks around them are loops
-over such runs. Runs that are read back to back need a layout of smaller strides: the compact one.
+over such runs. Once runs lie back to back in a buffer, the layout there has smaller strides.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["FieldLayout", "Region", "Runs", "compact", "window"]
 
 _BYTE_BITS = 8
-# A gap is read with the elements around it if it is not longer than they are.
+# A gap is read along with the elements around it unless it is longer than they are.
 _MAX_GAP = 2
 
 
@@ -42,7 +42,7 @@ class Runs(NamedTuple):
     length : int
         Bytes of each run.
     loops : tuple of (int, int)
-        How many runs there are, and the bytes between two, outermost loop first.
+        The number of runs and the bytes from one to the next, outermost loop first.
     """
 
     start: int
@@ -60,7 +60,7 @@ class Runs(NamedTuple):
         return self.number * self.length
 
     def after(self, nbytes: int) -> Runs:
-        """Return them so many bytes later."""
+        """Return the same runs, so many bytes later."""
         return self._replace(start=self.start + nbytes)
 
     def starts(self) -> Iterator[int]:
@@ -72,7 +72,7 @@ class Runs(NamedTuple):
 class FieldLayout(NamedTuple):
     """Where the elements of one field lie in a tensor; a plain tensor has a single field.
 
-    `groups` says how many neighbours along each dim of a region share an element.
+    `groups` says how many adjacent indices along each dim of a region share an element.
     """
 
     layout: Layout
@@ -103,18 +103,18 @@ def compact(
     Parameters
     ----------
     fields : tuple of FieldLayout
-        All that the tensor holds.
+        Everything that the tensor holds.
     region : Region
-        Which elements.
+        The elements.
     is_written : bool
         Whether the runs are written, so that they must hold bytes of the region alone; runs that
-        are read may include gaps that are no longer than what lies between them.
+        are read may include gaps no longer than the data between them.
 
     Returns
     -------
     (Runs, tuple of Layout) or None
-        None if there are no such runs: they do not consist of whole bytes, a stride is negative,
-        or other elements lie between.
+        None if there are no such runs: they would not be whole bytes, a stride is negative, or
+        other elements lie between.
     """
     views = [field.view(region) for field in fields]
     if len(fields) > 1:
@@ -163,7 +163,7 @@ def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] |
         steps = tuple((block.extent, block.stride * bits // _BYTE_BITS) for block in loops)
         runs = Runs(start, inner * bits // _BYTE_BITS, steps[::-1])
     else:
-        # an axis that ends within a block is counted in full by its extents
+        # extents count the last block of an axis in full, even where the axis ends inside it
         last = layout.last + 1 if layout.has_partial_blocks else first + inner
         runs = Runs(start, -(-last * bits // _BYTE_BITS) - start)
     strides, total = {}, inner

@@ -140,7 +140,7 @@ def test_an_image_type_where_a_layout_is_meant_leads_to_the_commands_for_images(
     assert main([*given, "in_out_channel"]) == 2
     assert capsys.readouterr().err == (
         "memdesc: 'in_out_channel' is an image type, not a linear buffer; "
-        "memdesc pack IN.npy OUT.npy --as in_out_channel makes its pixels, "
+        "memdesc pack IN.npy OUT.safetensors --as in_out_channel makes its pixels, "
         "and memdesc show in_out_channel DIMS describes it\n"
     )
     assert not (weights / "out.npy").exists()

@@ -77,6 +77,7 @@ def test_which_tensor_is_meant_must_be_said(model: str, capsys: CaptureFixture[s
     assert "t7 and 2 more" in refusal(capsys, "reorder", model, "o.npz", "--to", "ab")
     np.savez(model)
     assert "has no tensors" in refusal(capsys, "pack", model, "o.npz", "--as", "argument")
+    assert "has no tensors" in refusal(capsys, "check", model)
 
 
 def test_check_counts_and_lists_what_is_not_zero(

@@ -85,14 +85,3 @@ def test_lines_are_streamed_where_their_threads_have_no_room_for_them() -> None:
     assert machine.streams(43 << 20, 16)
     assert machine.exceeds_parts(11 << 20, 1)
     assert not machine.exceeds_parts(43 << 20, 16)
-
-
-def test_src_is_prefetched_where_cores_have_no_room_for_it() -> None:
-    machine = Machine(16, 56 << 20, core_cache_nbytes=8 << 20)
-    assert not machine.prefetches(8 << 20, 1, streams=False)
-    assert machine.prefetches(9 << 20, 1, streams=False)
-    assert not machine.prefetches(16 << 20, 2, streams=False)
-    # the hardware reads ahead early enough in caches, where it follows all rows of a tile
-    assert not machine.prefetches(42 << 20, 1, streams=True)
-    assert machine.prefetches(43 << 20, 1, streams=True)
-    assert not machine.prefetches(43 << 20, 16, streams=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import memdesc
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc
 from reorder import Memory, Quantized, Record, load, load_all, save, save_raw
+from tests.files import read_metadata, write_metadata
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,6 +91,39 @@ def test_what_is_not_a_tensor_is_refused(tmp_path: Path, given: Any) -> None:
         with pytest.raises(MemdescError, match="cannot be saved: x must be a Memory"):
             save(tmp_path / "x.npz", value)
     assert not list(tmp_path.iterdir())
+
+
+class _Scalar:
+    """A tensor without dims, as torch exports it."""
+
+    shape = ()
+
+    def __init__(self, array: Any) -> None:
+        self.__dlpack__, self.__dlpack_device__ = array.__dlpack__, array.__dlpack_device__
+        self._array = array
+
+    def reshape(self, *shape: int) -> Any:
+        return self._array.reshape(*shape)
+
+
+@pytest.mark.parametrize("name", [*_FORMATS, "x.npy"])
+@pytest.mark.parametrize("scalar", [np.int64(7), np.array(7), _Scalar(np.array(7))])
+def test_a_scalar_is_saved(tmp_path: Path, name: str, scalar: Any) -> None:
+    save(tmp_path / name, scalar)
+    assert load(tmp_path / name).numpy() == [7]
+    if name.endswith("npy"):
+        assert np.load(tmp_path / name).shape == ()
+
+
+def test_another_zip_is_not_an_empty_one(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("model/data.pkl", b"")
+    for read in (load, load_all, reorder.open_checkpoint):
+        with pytest.raises(MemdescError, match=r"none of its 1 members is a \.npy.*torch\.load"):
+            read(path)
+    np.savez(path.with_suffix(".npz"))
+    assert load_all(path.with_suffix(".npz")) == {}
 
 
 def test_a_tensor_that_repeats_elements_is_refused(tmp_path: Path) -> None:
@@ -248,17 +284,35 @@ def test_a_damaged_description_of_several_tensors_is_refused(
 ) -> None:
     path = tmp_path / "x.safetensors"
     save(path, {"w": np.ones((2, 3), np.float32), "b": np.ones(3)})
-    whole = path.read_bytes()
-    length = int.from_bytes(whole[:8], "little")
-    header = json.loads(whole[8 : 8 + length])
     fields = {"schema": 1, "dtype": "f32", "dims": [2, 3], "offset0": 0, "padded_offsets": [0, 0]}
     fields |= {"extra": None, "padded_dims": [2, 3], "strides": [3, 1]}
     fields |= {"inner_blks": [], "inner_idxs": [], "value": value}
-    header["__metadata__"] = {"memdesc.w": json.dumps(fields)}
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + whole[8 + length :])
+    write_metadata(path, {"memdesc.w": json.dumps(fields)})
     with pytest.raises(MemdescError, match=reason):
         load_all(path)
+
+
+@pytest.mark.parametrize("ending", ["scale", "zero_point"])
+@pytest.mark.parametrize(
+    ("axis", "groups", "dims", "dtype"),
+    [
+        ((0, 1), (1, 4), (8,), "f32"),
+        ((0, 1), (1, 4), (8, 8), "u4"),
+        ((0, 1), (1, 4), (2, 4), "f32"),
+        (None, (), (4,), "u8"),
+        (None, (), (8,), "u4"),
+    ],
+)
+def test_scales_that_are_not_a_plain_array_are_refused(
+    tmp_path: Path, ending: str, axis: Any, groups: Any, dims: Any, dtype: str
+) -> None:
+    path = tmp_path / "x.safetensors"
+    weights = np.random.default_rng(0).random((4, 8), np.float32)
+    save(path, reorder.quantize(weights, "s4", axis=axis, groups=groups))
+    other = memdesc.to_json(memory_desc(dims, dtype, "plain"))
+    write_metadata(path, read_metadata(path) | {f"memdesc.tensor_{ending}": other})
+    with pytest.raises(MemdescError, match=r"_(scale|zero_point)', .* is not a row-major array"):
+        load_all(path, Quantized)
 
 
 def test_a_dtype_names_elements_without_a_type(tmp_path: Path) -> None:

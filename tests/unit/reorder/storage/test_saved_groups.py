@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -144,7 +145,7 @@ def test_the_descriptor_says_which_record_it_is(
             assert checkpoint.record("fc", *name).desc == record()[0].desc
         assert np.array_equal(reorder.dequantize(checkpoint.record("fc")).numpy(), record()[1])
         for other, options in (("gptq", {}), ("awq", {"group": 32})):
-            with pytest.raises(MemdescError, match="' holds a tensor of record_desc"):
+            with pytest.raises(MemdescError, match=r"stored (with|as part of)"):
                 checkpoint.record("fc", other, **options)
         with pytest.raises(MemdescError, match="'w' is a Quantized, which"):
             checkpoint.record("w")
@@ -166,6 +167,15 @@ def test_the_descriptor_says_which_record_it_is(
         checkpoint.record("fc")
 
 
+def test_nothing_else_takes_their_name(saved: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.safetensors"
+    message = refused(saved, out, "rest: rename=fc.weight")
+    assert "would both be called fc.weight; see rename=" in message
+    message = refused(saved, out, "fc.qweight: rename=w.qweight", "w: rename=w.weight")
+    assert "would both be called w.weight" in message
+    assert not out.exists()
+
+
 def test_they_are_compared_by_the_numbers_they_stand_for(
     tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
@@ -184,3 +194,33 @@ def test_they_are_compared_by_the_numbers_they_stand_for(
     facts = json.loads(capsys.readouterr().out)
     assert [row["name"] for row in facts["differing"]] == ["w"]
     assert facts["only_in_a"] == ["fc.weight"]
+
+
+@pytest.mark.parametrize("ending", _ENDINGS)
+@pytest.mark.parametrize("axis", [0, None])
+def test_scales_of_a_type_that_numpy_lacks_are_read(
+    tmp_path: Path, ending: str, axis: int | None
+) -> None:
+    whole = reorder.quantize(np.random.default_rng(0).random((4, 8), np.float32), "s8", axis=axis)
+    scales = whole.scales.astype(ml_dtypes.bfloat16)
+    path = tmp_path / f"x{ending}"
+    save(path, {"w": Quantized(whole.memory, scales, whole.zero_points, whole.axis, whole.groups)})
+    converted(path, tmp_path / f"y{ending}", "w: rename=model.w", "w_*: rename=model.w_*")
+    for found in (reorder.load(path, Quantized), reorder.load(tmp_path / f"y{ending}", Quantized)):
+        assert np.array_equal(found.scales, scales)
+        assert found.scales.shape == scales.shape
+
+
+def test_a_config_that_contradicts_the_descriptor_is_refused(tmp_path: Path) -> None:
+    desc = record_desc((256, 16), "gptq", group=128, zeros="v2")
+    tensors = {name: np.zeros(nbytes, np.uint8) for name, nbytes in desc.tensors.items()}
+    path = tmp_path / "x.safetensors"
+    save(path, {"fc": Record(desc, tensors)})
+    for version, is_same in (("gptq_v2", True), ("gptq", False)):
+        write_config(tmp_path, quant_method="gptq", bits=4, checkpoint_format=version)
+        with reorder.open_checkpoint(path) as checkpoint:
+            if is_same:
+                assert checkpoint.record("fc").desc == desc
+            else:
+                with pytest.raises(MemdescError, match=r"config\.json declares gptq: .*zeros='v2'"):
+                    checkpoint.record("fc")

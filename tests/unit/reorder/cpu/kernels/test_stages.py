@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from llvmlite import binding, ir
 
 from memdesc import DATA_TYPES, memory_desc
 from reorder import Attr, execute, execute_reference, plan_reorder
+from reorder.cpu.codecs.codec import Codec
+from reorder.cpu.target import BYTE_BITS
+from tests.conversions import run
 from tests.processors import PROCESSORS, environment_of
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import beyond_caches, beyond_own_caches
@@ -210,6 +214,56 @@ def test_parameters_that_repeat_along_a_row_are_those_of_their_elements(
                 3,
                 at_end=True,
             )
+
+
+@pytest.mark.parametrize(
+    ("work", "dtype"), [("f32", "s32"), ("f32", "u32"), ("f64", "s64"), ("f64", "u64")]
+)
+def test_floats_around_the_limits_of_integers_as_wide_become_those(work: str, dtype: str) -> None:
+    bits = DATA_TYPES[dtype].bits
+    numbers = np.dtype(f"f{bits // BYTE_BITS}")
+    limits = [sign * 2.0**power for sign in (1, -1) for power in (0, bits - 1, bits, bits + 1)]
+    around = np.array([0.0, *limits, np.inf, -np.inf, np.nan], numbers)
+    values = np.concatenate(
+        [
+            around,
+            *(np.nextafter(around, numbers.type(to)) for to in (np.inf, -np.inf)),
+            *(np.arange(-8, 8) + numbers.type(part) for part in (0.5, 0.49, 0.51)),
+        ]
+    ).astype(numbers)
+    # NaN of both signs, quiet and signalling
+    codes = values.view(f"u{numbers.itemsize}")
+    inf = np.array(np.inf, numbers).view(codes.dtype)
+    codes = np.concatenate([codes, [inf + 1, inf * 2 - 1, inf + 1 | 1 << (bits - 1)]]).astype(
+        codes.dtype
+    )
+    for start in range(8):
+        shifted = np.roll(codes, start)
+        ours, wanted = (run(shifted, work, dtype, by=by) for by in ("kernels", "definition"))
+        assert np.array_equal(ours, wanted), shifted[ours != wanted]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="instructions of x86-64")
+@pytest.mark.parametrize(
+    ("processor", "work", "dtype"),
+    [
+        *(("haswell", "f32", dtype) for dtype in ("s32", "u32")),
+        *(("skylake-avx512", "f32", dtype) for dtype in ("s32", "u32")),
+        *(("skylake-avx512", "f64", dtype) for dtype in ("s64", "u64")),
+    ],
+)
+def test_no_float_is_rounded_alone(processor: str, work: str, dtype: str) -> None:
+    codec = Codec(ir.IRBuilder(), 8)
+    kinds = codec.values(work), codec.integers(DATA_TYPES[dtype].bits)
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(kinds[1], kinds[:1]), "encode")
+    builder = ir.IRBuilder(function.append_basic_block())
+    builder.ret(Codec(builder, 8).encode(function.args[0], work, dtype))
+    target = binding.Target.from_triple("x86_64-unknown-linux-gnu")
+    machine = target.create_target_machine(processor, opt=3)
+    assembly = machine.emit_assembly(binding.parse_assembly(str(module)))
+    assert "vcvttp" in assembly
+    assert "cvtts" not in assembly
 
 
 @pytest.mark.campaign

@@ -21,7 +21,7 @@ def enters(src: Any, dst: Any) -> bool:
     run: Any = reorder.prepare(_PLAN, 1)
     call = fast_call()
     assert call is not None
-    return not call(id(src), id(dst), address_of(run._record))  # noqa: SLF001 - the record that it reads
+    return not call(id(src), id(dst), address_of(run._table))  # noqa: SLF001 - the table that it reads
 
 
 @pytest.mark.parametrize(

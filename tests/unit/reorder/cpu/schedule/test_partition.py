@@ -1,4 +1,4 @@
-"""How records are shared out to threads."""
+"""How instructions are divided among threads."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reorder import plan_reorder
+from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.partition import Task, Workload, partition, partition_chunks
 from reorder.cpu.schedule.program import encode
-from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import Machine
 from tests.strategies import desc_pairs
 
@@ -28,7 +28,7 @@ def test_tasks_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
 ) -> None:
     bits = pair[0].dtype.bits
     boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.indirect), bits)
-    _, workloads = encode(boxes, bits, pair[0].nbytes, prefetches=False)
+    _, workloads = encode(boxes, bits, pair[0].nbytes)
     tasks, bounds = partition_chunks(workloads, chunks, is_own=is_own)
     assert bounds[0] == 0
     assert bounds[-1] == len(tasks)

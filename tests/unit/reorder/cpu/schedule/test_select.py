@@ -10,6 +10,7 @@ from hypothesis import given
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
+from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.select import (
     MICRO_KERNELS,
     RUN,
@@ -18,7 +19,6 @@ from reorder.cpu.schedule.select import (
     pack_for_kernels,
     select,
 )
-from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.plan.passes import pack_elements, simplify
 from tests.strategies import desc_pairs
 

@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+from reorder.storage.convert import journal
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 
 _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
@@ -21,11 +22,8 @@ _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.wei
 
 def once(folder: Path, target: str) -> int:
     """Convert, with many tasks; return how many an earlier process had done."""
-    settings = ConvertOptions(
-        max_bytes=8000, threads=2, resume=True, shard_bytes=30000, journal_seconds=0.005
-    )
-    rules = _RULES
-    found = plan_conversion(folder / "model", folder / target, rules, settings).run()
+    settings = ConvertOptions(max_bytes=8000, threads=2, resume=True, shard_bytes=30000)
+    found = plan_conversion(folder / "model", folder / target, _RULES, settings).run()
     return int(found.resumed)
 
 
@@ -61,8 +59,10 @@ def is_same(folder: Path) -> bool:
 
 def main(folder: Path, kills: int, seed: int) -> None:
     """Kill and resume."""
+    journal.SECONDS = 0.005
     chance = random.Random(seed)  # noqa: S311 - moments, no secrets
-    # in children, since threads of this process would not be in those that it forks
+    # here, so that the children find all that they need imported and compiled
+    once(folder, "first")
     start = time.monotonic()
     wait(forked(folder, "whole"))
     seconds = time.monotonic() - start

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from reorder.storage.containers import writer
 from reorder.storage.containers.table import read_container
+from reorder.storage.convert import journal
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _CALLS = {
     "replace": 2,
     "setxattr": 1,
 }
-_SMALL = ConvertOptions(threads=1, max_bytes=4000, resume=True, journal_seconds=0.001)
+_SMALL = ConvertOptions(threads=1, max_bytes=2000, resume=True)
 
 
 class Recorder:
@@ -164,11 +165,12 @@ class Trial:
 
     def _run(self, *, overwrite: bool) -> None:
         settings = _SMALL._replace(overwrite=overwrite)
-        plan_conversion(self._folder / "source", self._target, ["x: ba"], settings).run()
+        plan_conversion(self._folder / "source", self._target, ["x: f16"], settings).run()
 
 
 def main(folder: Path, name: str, can_exchange: str) -> None:
     """End at each call."""
+    journal.SECONDS = 0.001
     if can_exchange == "no":
         writer.exchange = lambda *_: False  # type: ignore[attr-defined] # not public there
     trial = Trial(folder, name)

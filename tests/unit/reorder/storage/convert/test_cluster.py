@@ -165,6 +165,27 @@ def test_a_client_is_one_of_dask(tmp_path: Path) -> None:
         reorder.convert(source, tmp_path / "x.npz", _RULES, _OPTIONS, None, given)
 
 
+@pytest.mark.parametrize("stage", ["", "planned", "converting"])
+def test_a_client_that_is_closed_is_named_and_the_conversion_can_be_resumed(
+    cluster: Cluster, tmp_path: Path, stage: str
+) -> None:
+    source, target = _checkpoint(tmp_path / "in.safetensors"), tmp_path / "many.safetensors"
+    with connected(str(cluster.file)) as client:
+
+        def step(now: ConvertProgress) -> None:
+            if now.stage == stage:
+                client.close()
+
+        if not stage:
+            client.close()
+        with pytest.raises(MemdescError, match="the Dask client is closed"):
+            reorder.convert(source, target, _RULES, _OPTIONS, step, client)
+        assert not target.exists()
+    options = _OPTIONS._replace(resume=True, threads=1)
+    reorder.convert(source, target, _RULES, options)
+    assert _contents(target) == _alone(source, tmp_path / "one.safetensors")
+
+
 def test_what_is_no_cluster_is_refused_before_a_byte_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

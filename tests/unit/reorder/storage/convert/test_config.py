@@ -10,6 +10,7 @@ import pytest
 from memdesc import MemdescError
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder
+from tests.files import write_metadata
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,6 +59,8 @@ def test_a_rule_takes_no_record_for_another_version_than_the_model_says(tmp_path
     model_folder(tmp_path / "model", zeros=(1, 3))
     to_v2 = "model.*: awq -> gptq(zeros=v2)"
     plan_conversion(tmp_path / "model", tmp_path / "v2", [to_v2]).run()
+    for path in (tmp_path / "v2").glob("*.safetensors"):
+        write_metadata(path, {})  # as other programs write it
     for rule in ("model.*: gptq -> awq", "model.*.mlp: gptq -> ba, f16"):
         with pytest.raises(MemdescError, match=r"config\.json declares zeros=v2") as caught:
             plan_conversion(tmp_path / "v2", tmp_path / "back", [rule], ConvertOptions())
@@ -117,7 +120,7 @@ def test_what_no_config_says_of_the_output_is_a_warning(tmp_path: Path) -> None:
         tmp_path / "model", tmp_path / "one.safetensors", "model.*: awq -> gptq"
     )
     assert kept.startswith("the output is one file, without config.json")
-    assert warning.startswith("no config.json is written to declare gptq: give the name")
+    assert warning.startswith("no config.json is written to declare gptq: programs that")
     section, (warning,) = _converted(
         tmp_path / "model", tmp_path / "some", "model.layers.0.*: awq -> gptq"
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _PROGRAM = Path(__file__).with_name("kill_program.py")
 _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
 # many tasks, one at a time
-_SMALL = ConvertOptions(threads=1, max_bytes=8000, journal_seconds=0.001)
+_SMALL = ConvertOptions(threads=1, max_bytes=8000)
 
 
 def planned(folder: Path, settings: ConvertOptions = _SMALL) -> Conversion:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from reorder.storage.convert.conversion import Conversion
 
 _RULES = ("model.layers.*: awq -> gptq", "conv.weight: OIhw16i16o", "lm_head.weight: ba, f32")
-_SETTINGS = ConvertOptions(threads=1, max_bytes=8000, journal_seconds=0.001)
+_SETTINGS = ConvertOptions(threads=1, max_bytes=8000)
 
 
 @pytest.fixture

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +26,7 @@ _RULES = (
     "*.1.mlp: awq -> ab, f32",
     "lm_head.weight: u8, scales=a",
 )
-_SMALL = reorder.ConvertOptions(max_bytes=20_000, threads=2, journal_seconds=0.001)
+_SMALL = reorder.ConvertOptions(max_bytes=20_000, threads=2)
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
@@ -104,6 +108,8 @@ def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
         (None, "rules must be a list of rules, not None"),
         ([5], "a rule is a string, or the path of a file of rules, not 5"),
         ([b"conv.weight: ohwi"], "a rule is a string, or the path of a file of rules"),
+        ({"conv.weight: ohwi"}, "the last one that matches applies, so their order counts"),
+        ({"conv.weight: ohwi": 1}, "the last one that matches applies, so their order counts"),
         (["nothing: ohwi"], "no tensor and no record is called 'nothing'"),
     ],
 )
@@ -122,10 +128,7 @@ def test_rules_that_are_none_are_refused(
         ({"max_bytes": 0}, "max_bytes must be an integer of 1 or more, not 0"),
         ({"max_bytes": 1.5}, "max_bytes must be an integer of 1 or more, not 1.5"),
         ({"shard_bytes": -1}, "shard_bytes must be an integer of 1 or more, not -1"),
-        ({"journal_bytes": True}, "journal_bytes must be an integer of 1 or more"),
-        ({"journal_seconds": "5"}, "journal_seconds must be a number above 0, not '5'"),
-        ({"journal_seconds": float("nan")}, "journal_seconds must be a number above 0"),
-        ({"journal_seconds": 1e300}, "journal_seconds must be a number above 0"),
+        ({"max_bytes": True}, "max_bytes must be an integer of 1 or more, not True"),
         ({"verify": "no"}, "verify must be True or False, not 'no'"),
         ({"threads": 0}, "threads must be an integer of 1 or more, not 0"),
     ],
@@ -160,3 +163,63 @@ def test_a_callback_that_is_none_is_refused(model: Path, tmp_path: Path) -> None
     with pytest.raises(MemdescError, match="progress must be a function, not 5"):
         reorder.convert(model, tmp_path / "out", _RULES, _SMALL, given)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("error", [OSError(5, "mine", "theirs"), StopIteration(), SystemExit(3)])
+@pytest.mark.parametrize("stage", ["planned", "converting", "verifying"])
+def test_what_a_callback_raises_comes_back_as_it_is(
+    model: Path, tmp_path: Path, error: BaseException, stage: str
+) -> None:
+    def fail(now: reorder.ConvertProgress) -> None:
+        if now.stage == stage:
+            raise error
+
+    options = _SMALL._replace(verify=True)
+    with pytest.raises(type(error)) as caught:
+        reorder.convert(model, tmp_path / "out", _RULES, options, fail)
+    assert caught.value is error
+    assert not (tmp_path / "out").exists()
+    assert reorder.convert(model, tmp_path / "out", _RULES, options._replace(resume=True))
+
+
+def test_a_callback_may_convert_something_else_but_not_the_same(
+    model: Path, tmp_path: Path
+) -> None:
+    left = ["other", "out"]
+
+    def again(now: reorder.ConvertProgress) -> None:
+        if now.stage == "converting" and left:
+            reorder.convert(model, tmp_path / left.pop(0), _RULES, _SMALL)
+
+    with pytest.raises(MemdescError, match="another process is writing into"):
+        reorder.convert(model, tmp_path / "out", _RULES, _SMALL, again)
+    reorder.convert(model, tmp_path / "out", _RULES, _SMALL._replace(resume=True))
+    assert _contents(tmp_path / "out") == _contents(tmp_path / "other")
+
+
+def test_no_task_runs_after_an_interrupted_conversion_has_returned(
+    model: Path, tmp_path: Path
+) -> None:
+    """Neither the first nor a second Ctrl-C gives the lock back while a thread still writes."""
+    begun, may_go_on, ended = Event(), Event(), list[int]()
+
+    def hold(now: reorder.ConvertProgress) -> None:
+        if now.stage == "converting":
+            begun.set()
+            may_go_on.wait(20)
+            ended.append(now.done)
+
+    def interrupt() -> None:
+        begun.wait(20)
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)
+        may_go_on.set()
+
+    thread = Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        reorder.convert(model, tmp_path / "out", _RULES, _SMALL, hold)
+    assert ended
+    thread.join()
+    assert reorder.convert(model, tmp_path / "out", _RULES, _SMALL).tasks

@@ -12,12 +12,18 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.storage.containers.partial import Partial
+from reorder.storage.convert import journal as journal_module
 from reorder.storage.convert.journal import Journal, facts_left
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _SECONDS = 5.0
+
+
+@pytest.fixture(autouse=True)
+def short_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "SECONDS", 0.005)
 
 
 @pytest.fixture
@@ -35,8 +41,8 @@ def wait_until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.001)
 
 
-def begun(folder: Partial, seconds: float = 1.0, nbytes: int = 1 << 30) -> Journal:
-    return Journal(folder, "me", lambda: None, seconds, nbytes)
+def begun(folder: Partial) -> Journal:
+    return Journal(folder, "me", lambda: None)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +64,7 @@ def test_a_journal_of_another_conversion_or_of_other_bytes_is_replaced(folder: P
 
 def test_a_journal_that_cannot_grow_ends_nothing_and_lists_its_tasks_later(folder: Partial) -> None:
     path = folder.path / "journal"
-    with begun(folder, 0.001) as journal:
+    with begun(folder) as journal:
         path.rename(folder.path / "kept")
         path.mkdir()  # nothing is written to it
         journal.add(1, 10)
@@ -83,18 +89,35 @@ def test_what_was_being_written_when_a_process_ended_is_cut_off(folder: Partial)
     assert begun(folder).done == {0, 7, 9}
 
 
-def test_tasks_are_listed_when_they_have_written_much(folder: Partial) -> None:
+def test_tasks_are_listed_again_and_again_and_in_the_end(
+    folder: Partial, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = folder.path / "journal"
-    with begun(folder, 1000.0, 100) as journal:
-        journal.add(1, 99)
-        time.sleep(0.05)
-        assert path.read_bytes() == b'"me"\n'
-        journal.add(2, 1)
-        wait_until(lambda: path.read_bytes() != b'"me"\n')
-        journal.add(3, 99)
-        time.sleep(0.05)
-        assert path.read_bytes() == b'"me"\n[1, 2]\n'
-    assert begun(folder).done == {1, 2, 3}
+    with begun(folder) as journal:
+        for task in (1, 2):
+            journal.add(task, 10)
+            wait_until(lambda task=task: path.read_text().endswith(f"[{task}]\n"))  # type: ignore[misc] # of this round
+        monkeypatch.setattr(journal_module, "SECONDS", 1000.0)
+        time.sleep(0.02)
+        journal.add(3, 10)
+    assert path.read_bytes() == b'"me"\n[1]\n[2]\n[3]\n'
+
+
+def test_tasks_are_listed_as_soon_as_they_have_written_much(
+    folder: Partial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "SECONDS", 1000.0)
+    monkeypatch.setattr(journal_module, "NBYTES", 30)
+    path = folder.path / "journal"
+    with begun(folder) as journal:
+        for task in (1, 2, 3):
+            journal.add(task, 10)
+        wait_until(lambda: path.read_bytes() == b'"me"\n[1, 2, 3]\n')
+        for task in (4, 5):
+            journal.add(task, 10)
+        time.sleep(0.02)
+        assert path.read_bytes() == b'"me"\n[1, 2, 3]\n'
+    assert path.read_bytes() == b'"me"\n[1, 2, 3]\n[4, 5]\n'
 
 
 def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
@@ -116,13 +139,13 @@ def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
     def sync() -> None:
         calls.append("sync")
         if len(calls) == 1:  # its bytes may not be on disk when this returns
-            journal[0].add(8, 1)
+            journal[0].add(8, 10)
 
-    journal.append(Journal(folder, "me", sync, 1000.0, 1 << 30))
+    journal.append(Journal(folder, "me", sync))
     recorded("write")
     recorded("fsync")
     with journal[0]:
-        journal[0].add(7, 1 << 30)
+        journal[0].add(7, 10)
         wait_until(lambda: "write [7]" in calls)
     line = ["write [7]", "fsync", "sync", "write [8]", "fsync"]
     assert calls == ["sync", *line]
@@ -142,9 +165,9 @@ def test_what_ends_the_thread_is_raised_in_the_end(folder: Partial) -> None:
 
     with (
         pytest.raises(MemdescError, match="the disk is gone"),
-        Journal(folder, "me", fail, 1.0, 1) as journal,
+        Journal(folder, "me", fail) as journal,
     ):
-        journal.add(1, 1)
+        journal.add(1, 10)
     assert begun(folder).done == set()
 
 
@@ -155,9 +178,10 @@ def test_a_part_of_a_line_is_taken_back(folder: Partial, monkeypatch: pytest.Mon
     def write_some(handle: int, data: bytes) -> int:
         return write(handle, data[: short.pop()] if short else data)
 
-    with begun(folder, 1000.0, 1) as journal:
+    with begun(folder) as journal:
         monkeypatch.setattr(os, "write", write_some)
-        journal.add(1, 1)
+        journal.add(1, 10)
         wait_until(lambda: not short and path.read_bytes() == b'"me"\n')
-        journal.add(2, 1)
+        monkeypatch.setattr(os, "write", write)
+        journal.add(2, 10)
     assert path.read_bytes() == b'"me"\n[1, 2]\n'

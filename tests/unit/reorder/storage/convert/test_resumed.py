@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from reorder.storage.convert.conversion import ConvertProgress
 
-_SMALL = ConvertOptions(threads=1, max_bytes=8000, journal_seconds=0.001)
+_SMALL = ConvertOptions(threads=1, max_bytes=8000)
 _RESUME = _SMALL._replace(resume=True)
 _X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
 

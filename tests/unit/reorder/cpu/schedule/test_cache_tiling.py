@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
+from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import pack_for_kernels, select
-from reorder.cpu.schedule.tiling import tile_boxes
 from tests.reorders import box_map
 from tests.strategies import desc_pairs
 
@@ -54,7 +54,7 @@ def test_small_groups_are_moved_with_the_loop_around_them() -> None:
     plan = plan_reorder(
         memory_desc((64, 64, 3, 3), "f32", "abcd"), memory_desc((64, 64, 3, 3), "f32", "aBcd16b")
     )
-    _, workloads = encode(tile_boxes(plan.boxes, 32), 32, plan.src.nbytes, prefetches=False)
+    _, workloads = encode(tile_boxes(plan.boxes, 32), 32, plan.src.nbytes)
     assert sum(workload.outer for workload in workloads) * 10 < 64 * 4
 
 

@@ -1,4 +1,4 @@
-"""Compiled code of teams: which one is awake, and a parallel region that runs a job.
+"""Run a job in a parallel region of an OpenMP team, if one is awake: compiled code.
 
 A team is the threads that an OpenMP runtime keeps for the parallel regions of one caller. After a
 region they spin for some milliseconds, on all cores, before they sleep. Meanwhile a job on other
