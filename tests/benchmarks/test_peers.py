@@ -27,6 +27,8 @@ from tests.differential.libdnnl import find_libraries
 if TYPE_CHECKING:
     from pathlib import Path
 
+pytestmark = pytest.mark.peers
+
 # HPTT's C interface for tensors in row-major order; WRONG leaves the last element out.
 _SOURCE = """
 #include <stddef.h>

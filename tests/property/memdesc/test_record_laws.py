@@ -12,9 +12,9 @@ _RULE = Rule(Number((("q", 0),)), (Number((("d", 0),)),))
 
 
 @st.composite
-def fields(draw: st.DrawFn, name: str, dims: tuple[int, ...]) -> Field:
+def fields(draw: st.DrawFn, name: str, dims: tuple[int, ...], least_stride: int = -12) -> Field:
     """Draw a field anywhere in the first bytes of a tensor, of any stride."""
-    strides = draw(st.tuples(*[st.integers(-12, 12)] * len(dims)))
+    strides = draw(st.tuples(*[st.integers(least_stride, 12)] * len(dims)))
     groups = draw(st.tuples(*[st.integers(1, 3)] * len(dims)))
     sizes = tuple(-(-size // group) for size, group in zip(dims, groups, strict=True))
     try:
@@ -49,8 +49,7 @@ def test_fields_are_refused_exactly_where_two_share_a_bit(
 def test_a_field_alone_keeps_its_order_without_gaps(
     data: st.DataObject, dims: tuple[int, int]
 ) -> None:
-    field = data.draw(fields("q", dims))
-    assume(all(block.stride > 0 for block in field.layout.blocks))
+    field = data.draw(fields("q", dims, least_stride=1))
     dense: Layout = field.dense.layout
     assert sorted(dense.offsets().flat) == list(range(field.layout.nelems))
     if field.layout.last - field.layout.offset0 + 1 == field.layout.nelems:

@@ -49,7 +49,7 @@ sys.exit(main(sys.argv[2:]))
     ("number", "said"),
     [
         (signal.SIGTERM, "ended by SIGTERM"),
-        (signal.SIGHUP, "ended by SIGHUP"),
+        pytest.param(signal.SIGHUP, "ended by SIGHUP", marks=pytest.mark.campaign),
         (signal.SIGINT, "interrupted"),
     ],
 )
