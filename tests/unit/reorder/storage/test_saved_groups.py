@@ -61,14 +61,6 @@ def check(path: Path, quantised: str | None = "w", awq: str | None = "fc.weight"
         assert np.array_equal(reorder.dequantize(each).numpy(), record()[1])
 
 
-@pytest.mark.parametrize("ending", _ENDINGS)
-def test_copies_stay_whole(saved: Path, tmp_path: Path, ending: str) -> None:
-    converted(saved, tmp_path / f"out{ending}")
-    check(tmp_path / f"out{ending}")
-    converted(saved, tmp_path / f"again{ending}", "rest: ba, f16")
-    check(tmp_path / f"again{ending}")
-
-
 def test_they_stay_whole_across_shards(saved: Path, tmp_path: Path) -> None:
     converted(saved, tmp_path / "out", settings=SMALL._replace(shard_bytes=1 << 11))
     assert len([*(tmp_path / "out").glob("*.safetensors")]) > 1
@@ -174,6 +166,10 @@ def test_nothing_else_takes_their_name(saved: Path, tmp_path: Path) -> None:
     message = refused(saved, out, "fc.qweight: rename=w.qweight", "w: rename=w.weight")
     assert "would both be called w.weight" in message
     assert not out.exists()
+    # the name of a tensor that belongs to another is free
+    save(saved, {"w": quantized(), "w_scale": record()[0], "rest": np.ones(3)})
+    converted(saved, out, "rest: f16")
+    check(out, "w", "w_scale")
 
 
 def test_they_are_compared_by_the_numbers_they_stand_for(
