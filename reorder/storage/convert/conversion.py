@@ -76,11 +76,11 @@ class ConvertOptions(NamedTuple):
     ----------
     max_bytes : int
         What all pieces together may hold in memory; on a cluster, on each worker.
-    threads : int, optional
-        How many pieces run at a time; by default one for each core of the process. The workers of
-        a cluster have their own threads.
-    shard_bytes : int, optional
-        The most bytes of tensors in a file of a folder; by default as in the source.
+    threads : int
+        How many pieces run at a time; None stands for one for each core of the process. The workers
+        of a cluster have their own threads.
+    shard_bytes : int
+        The most bytes of tensors in a file of a folder; None keeps the files of the source.
     verify : bool
         Whether the output is read back and each tensor compared with its input put through its
         rule. Whether the rules are what the model needs is not checked.

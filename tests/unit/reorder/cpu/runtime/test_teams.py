@@ -9,6 +9,8 @@ import pytest
 
 from tests.unit.reorder.cpu.runtime.openmp import RUNTIMES, environment_of
 
+pytestmark = pytest.mark.openmp
+
 # With the second runtime, scenarios that do not depend on it run as a campaign.
 _FIRST = [
     pytest.param(runtime, marks=[pytest.mark.campaign] if number else [])
