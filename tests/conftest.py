@@ -24,7 +24,7 @@ _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 
 _IN_CI = os.environ.get("CI") == "true"
 
-settings.register_profile("default", max_examples=30, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile("default", max_examples=40, deadline=None, suppress_health_check=_SLOW)
 settings.register_profile("ci", settings.get_profile("default"), derandomize=True, print_blob=True)
 # one failure is enough: examples are neither made smaller nor kept
 settings.register_profile(

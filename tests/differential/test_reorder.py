@@ -96,7 +96,7 @@ def compare(library: Executor, tally: Tally, rng: random.Random, src: Side, dst:
             )
 
 
-@pytest.mark.parametrize("count", [800, pytest.param(20_000, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("count", [1000, pytest.param(20_000, marks=pytest.mark.campaign)])
 def test_reorders_of_one_dtype_write_the_bytes_that_libdnnl_writes(
     dnnl_3_2: Executor, count: int
 ) -> None:
