@@ -14,6 +14,8 @@ __all__ = [
     "CORE_CACHE_NBYTES",
     "MAX_CACHE_NBYTES",
     "OWN_CACHE_NBYTES",
+    "PAGE_NBYTES",
+    "PREFETCHED_PAGES",
     "Cache",
     "cache_limits",
     "own_cache",
@@ -29,6 +31,11 @@ MAX_CACHE_NBYTES = 88 << 20
 # reads wait for memory unless they are prefetched, even on servers with 2 MiB of L2 and hundreds of
 # MiB of L3.
 CORE_CACHE_NBYTES = 8 << 20
+
+# The page of virtual memory: x86 prefetchers stop at its end.
+PAGE_NBYTES = 4096
+# How many pages the L2 prefetcher follows at once (32 in Intel processors since 2008).
+PREFETCHED_PAGES = 32
 # Private cache of a core if the system reports none: the smallest among servers since 2017.
 OWN_CACHE_NBYTES = 1 << 20
 

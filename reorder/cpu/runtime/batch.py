@@ -13,6 +13,7 @@ from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import Point, each_points, encode, points_in_bytes
 from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, pack_for_kernels
+from reorder.cpu.schedule.streaming import stream_box
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.plan.passes import join_zeros
@@ -139,13 +140,19 @@ class BatchBuilder:
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
         for box in boxes:
             packed, bits, element_stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
-            for scheduled in tile_boxes(
-                (packed,), bits, element_stride, sweeps_lines=not self.exceeds
-            ):
-                streams = self.streams and bits >= BYTE_BITS and scheduled.fills_lines(bits)
-                kernel = Kernel(bits, streams=streams)
+            for scheduled in self._schedule(packed, bits, element_stride):
+                kernel = Kernel(bits, streams=bits >= BYTE_BITS and self._streams(scheduled, bits))
                 by_kernel.setdefault(kernel, []).append(scheduled)
         return [self.box_batch(tuple(part), kernel) for kernel, part in by_kernel.items()]
+
+    def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
+        """Cut and order a box for the caches, or for non-temporal stores."""
+        streamed = stream_box(box, bits, element_stride) if self.streams else ()
+        return streamed or tile_boxes((box,), bits, element_stride, sweeps_lines=not self.exceeds)
+
+    def _streams(self, scheduled: ScheduledBox, bits: int) -> bool:
+        """Whether a box is written by non-temporal stores."""
+        return self.streams and scheduled.fills_lines(bits)
 
     def box_batch(
         self,
