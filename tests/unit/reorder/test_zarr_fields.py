@@ -67,7 +67,7 @@ def test_the_order_of_a_field_is_that_of_its_record() -> None:
             "q9_k.qh",
             None,
             (4, 256),
-            r"unknown format 'q9_k\.qh'.*; of fields.*the records are q4_0",
+            r"unknown format 'q9_k\.qh'.*may be a field.*of the records q4_0",
         ),
         ("q9_k", None, (4, 256), "neither an outer part.*'fsv16'$"),
     ],
