@@ -71,7 +71,9 @@ def test_chunks_of_shards_that_do_not_fit_are_refused_as_they_are_written() -> N
 def test_damaged_chunks_are_refused(data: bytes, tmp_path: Path) -> None:
     array = create(str(tmp_path / "a"), np.ones((8, 9), np.float32), "aB16b", chunks=(8, 9))
     (tmp_path / "a" / "c" / "0" / "0").write_bytes(data)
-    message = rf"memory_desc\(\(8, 9\), 'f32', 'aB16b'\) has 512 bytes, but this one has {len(data)}"
+    message = (
+        rf"memory_desc\(\(8, 9\), 'f32', 'aB16b'\) has 512 bytes, but this one has {len(data)}"
+    )
     with pytest.raises(MemdescError, match=message):
         array[...]
 
