@@ -39,6 +39,8 @@ class _Place(NamedTuple):
     option: str
     # values of JSON and what the option calls them; empty for integers as they are
     values: tuple[tuple[Any, Any], ...] = ()
+    # what the file means where it leaves the value out; None if the tensors show it
+    usual: Any = None
 
 
 class _Each(NamedTuple):
@@ -124,7 +126,7 @@ _STRATEGIES: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
     ({"strategy": "group", "group_size": _Place("group")}, {"rows": 1}),
     ({"strategy": "block", "block_structure": [_Place("rows"), _Place("group")]}, {}),
 )
-_SYMMETRIC = _Place("zeros", ((True, False), (False, True)))
+_SYMMETRIC = _Place("zeros", ((True, False), (False, True)), usual=True)
 _ORDERINGS = _Place(
     ACT_ORDER,
     ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
@@ -154,7 +156,7 @@ DECLARATIONS = (
     *(
         _compressed(record, forms, fixed, num_bits=bits, **_INTEGERS, **more)
         for record, forms, bits in (
-            ("pack_quantized", ("pack-quantized",), _Place("bits")),
+            ("pack_quantized", ("pack-quantized",), _Place("bits", usual=8)),
             # fewer bits are stored in bytes too
             ("int_quantized", ("int-quantized", "naive-quantized"), (8, 7, 6, 5, 4, 3, 2)),
         )
@@ -224,7 +226,8 @@ def _read(form: Any, value: Any, path: str, options: dict[str, Any]) -> str:
     parts: Sequence[tuple[Any, Any, str]]
     match form:
         case _Place():
-            return "" if value is None else _bind(form, value, path, options)
+            found = form.usual if value is None else value
+            return "" if found is None else _bind(form, found, path, options)
         case _Each() if isinstance(value, dict) and value:
             parts = [(form.form, each, f"{path}.{key}") for key, each in value.items()]
         case dict() if isinstance(value, dict):

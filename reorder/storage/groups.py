@@ -25,6 +25,7 @@ from memdesc import (
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import record_of, stored_desc
+from reorder.storage.containers.entry import Entry, FileState
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
 from reorder.storage.siblings import (
     ORDERS,
@@ -41,16 +42,18 @@ from reorder.storage.stored import ONE, QUANTIZED, written_tensors
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Container, Entry, Tensor
+    from reorder.storage.containers.entry import Container, Tensor
 
 __all__ = [
     "PARTIAL",
     "Group",
     "Said",
+    "elsewhere",
     "find_groups",
+    "find_plain",
     "group_at",
     "partial_of",
     "read_group",
@@ -143,13 +146,43 @@ def said_of(path: Path, container: Container) -> Said:
 
 
 def find_groups(path: Path, container: Container) -> list[Group]:
-    """Return the quantised weights of the checkpoint at a path."""
-    found = find_siblings(container.entries)
+    """Return the quantised weights of the checkpoint at a path.
+
+    Those with tensors in shards that were not read are no records.
+    """
+    homes = {name: file for file, each in container.unread.items() for name in each.names}
+    absent = {name: elsewhere(name, path) for name in homes}
+    found = [
+        each
+        for each in find_siblings(container.entries | absent)
+        if not container.entries.keys().isdisjoint(each.names)
+    ]
     try:
         said = said_of(path, container) if found else Said()
     except MemdescError as error:
         return [Group(each, None, str(error)) for each in found]
-    return [read_group(each, said) for each in found]
+    groups = []
+    for each in found:
+        away = [f"{name} is in {homes[name]}, unread" for name in each.names if name in homes]
+        groups.append(Group(each, None, ", ".join(away)) if away else read_group(each, said))
+    return groups
+
+
+def find_plain(path: Path, container: Container, layers: Iterable[str]) -> dict[str, str]:
+    """Return why layers whose weights are plain floats should not be; nothing for the others."""
+    found = {}
+    with suppress(MemdescError):  # `find_groups` says that a file is damaged
+        declared = said_of(path, container).declared or Declared("", None)
+        for layer in layers:
+            part = declared.named(layer)
+            if part is not None and part.name is not None:
+                found[layer] = f"{declared.file} declares {part.name}, but its weight is plain"
+    return found
+
+
+def elsewhere(name: str, source: Path) -> Entry:
+    """Return a stand-in for a tensor of another shard, which is not read."""
+    return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
 
 
 def partial_of(container: Container) -> dict[str, str]:
