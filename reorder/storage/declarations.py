@@ -24,6 +24,7 @@ __all__ = [
     "Declaration",
     "Layers",
     "declaration_of",
+    "join_sections",
     "read_section",
     "section_of",
     "split_section",
@@ -274,9 +275,15 @@ def _bind(place: _Place, value: Any, path: str, options: dict[str, Any]) -> str:
     return "" if held == option else _problem(path, value, f"the {held} given before")
 
 
-def declaration_of(record: str, options: Mapping[str, Any]) -> Declaration | None:
-    """Return the first row that declares a record with such options; None if none does."""
-    rows = (row for row in DECLARATIONS if row.record == record)
+def declaration_of(
+    record: str, options: Mapping[str, Any], method: str | None = None
+) -> Declaration | None:
+    """Return the first row that declares a record with such options; None if none does.
+
+    Rows of a method go first.
+    """
+    rows = [row for row in DECLARATIONS if row.record == record]
+    rows.sort(key=lambda row: row.method != method)
     return next((row for row in rows if row.fixed.items() <= options.items()), None)
 
 
@@ -284,6 +291,23 @@ def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section that declares a record with such options."""
     more, found = (_written(form, options) for form in (row.written, row.form))
     return {"quant_method": row.method, **_joined(more, found)}
+
+
+def join_sections(sections: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> Any:
+    """Return one section for several groups of layers, given with the names of each; None if none.
+
+    Sections of one method are joined, if it declares groups of layers.
+    """
+    methods = {section["quant_method"] for section, _ in sections}
+    if methods != {"compressed-tensors"}:
+        return None
+    groups = {}
+    for k, (section, layers) in enumerate(sections):
+        (group,) = section["config_groups"].values()
+        groups[f"group_{k}"] = {**group, "targets": [*layers]}
+    forms = {section["format"] for section, _ in sections}
+    form = forms.pop() if len(forms) == 1 else "mixed-precision"
+    return {**sections[0][0], "format": form, "config_groups": groups}
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:

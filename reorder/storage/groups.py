@@ -440,6 +440,8 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
 _MATRIX = "io"
 # dims that show which axes of a tensor follow which
 _SAMPLE = (4096, 4096)
+# what codes may have whose dims another tensor says
+_WIDTHS = (4, 8)
 # options that say how many neighbours along a dim share a scale
 _STEPS = {"rows": 0, "group": 1}
 _BYTE_BITS = 8
@@ -469,7 +471,10 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         dims, groups = _dims_by_scales(found, scales, bits)
         options["group"] = dims[0] // groups if groups > 1 else -1
     else:
-        dims = _dims_by_constant(found, sample) or _dims_by_codes(found, bits)
+        held = _dims_by_constant(found, sample)
+        dims = held or _dims_by_codes(found, bits)
+        if held is not None and "bits" in legal:
+            options["bits"] = _bits(found.codes, held, sample)
         for option in _STEPS.keys() & legal.keys():
             if option not in given:
                 options[option] = _step(scales, dims[_STEPS[option]], name, option)
@@ -521,6 +526,16 @@ def _dims_by_constant(found: Siblings, sample: RecordDesc) -> tuple[int, ...] | 
             raise MemdescError(msg)
         return tuple(entry.read().view(DATA_TYPES[each.kind].numpy).tolist())
     return None
+
+
+def _bits(codes: Entry, dims: tuple[int, ...], sample: RecordDesc) -> int:
+    """Return the fewest bits with which the codes of a matrix take as many bytes."""
+    role = sample.field(sample.rule.code.parts[0][0]).tensor
+    for bits in _WIDTHS:
+        desc = record_desc(dims, sample.name, bits=bits, group=-1)
+        if desc.tensors[role] == codes.nbytes:
+            return bits
+    return _WIDTHS[0]
 
 
 def _step(scales: Entry, size: int, name: str, option: str) -> int:

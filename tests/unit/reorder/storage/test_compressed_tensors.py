@@ -11,6 +11,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, record_desc
 from reorder.cli import main
+from reorder.storage.convert.conversion import plan_conversion
 from tests.checkpoints import write_config, write_safetensors
 from tests.records import random_record
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
@@ -142,6 +143,43 @@ def test_layers_have_the_group_that_names_them(tmp_path: Path) -> None:
     assert "config.json declares pack_quantized: 'm.1.up_proj.weight_packed'" in _said(
         folder, "m.1.up_proj"
     )
+
+
+def test_groups_that_become_several_are_declared_by_their_names(tmp_path: Path) -> None:
+    section = _section(
+        "mixed-precision",
+        _group(4, "group", "re:.*up", form="pack-quantized"),
+        _group(8, "channel", "Linear", form="pack-quantized"),
+    )
+    tensors = _layer("pack_quantized", "m.up", group=16)
+    tensors |= _layer("pack_quantized", "m.down", bits=8, group=-1)
+    tensors["lm_head.weight"] = np.ones((8, 30), np.float16)
+    folder = _folder(tmp_path / "in", tensors, section)
+    wanted = {
+        layer: reorder.dequantize(_record(folder, layer)).numpy() for layer in ("m.up", "m.down")
+    }
+    rules = (
+        "*: pack_quantized -> pack_quantized(scales=f32)",
+        "*up: pack_quantized -> int_quantized",
+    )
+    converted(folder, tmp_path / "out", *rules)
+    written = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
+    found = {
+        group["targets"][0]: (group["format"], group["weights"]["num_bits"])
+        for group in written["config_groups"].values()
+    }
+    assert found == {"m.up": ("int-quantized", 8), "m.down": ("pack-quantized", 8)}
+    assert (written["format"], written["ignore"]) == ("mixed-precision", ["lm_head"])
+    for layer, values in wanted.items():
+        made = reorder.dequantize(_record(tmp_path / "out", layer)).numpy()
+        assert np.array_equal(made, values)
+
+
+def test_what_a_new_section_cannot_say_is_told(tmp_path: Path) -> None:
+    section = _section("pack-quantized", _W4, kv_cache_scheme={"num_bits": 8, "type": "float"})
+    folder = _folder(tmp_path / "in", _layer("pack_quantized", group=16), section)
+    made = plan_conversion(folder, tmp_path / "out", ["*: pack_quantized -> ab, f16"], SMALL)
+    assert "config.json has no place for kv_cache_scheme of the input" in made.warnings
 
 
 def test_classes_of_layers_are_decided_by_their_tensors(tmp_path: Path) -> None:
