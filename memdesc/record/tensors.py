@@ -159,10 +159,10 @@ def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
         told = ", ".join(map(str, _MLX_BITS))
         msg = f"mlx: bits must be one of {told}, not {short_repr(bits)}"
         raise MemdescError(msg)
-    if group not in _MLX_GROUPS or type(group) is not int:
-        msg = f"mlx: group must be 32, 64 or 128, not {short_repr(group)}"
-        raise MemdescError(msg)
     lines, kind = _groups("mlx", dims, 1, group), _float_scales("mlx", scales)
+    if lines[1] not in _MLX_GROUPS and dims[1]:
+        msg = f"mlx: group must be 32, 64 or 128, not {lines[1]}"
+        raise MemdescError(msg)
     # codes of 3, 5 and 6 bits cross bytes: they are planes of 1 or 2 bits
     width = gcd(bits, 8)
     count = bits // width

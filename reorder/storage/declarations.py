@@ -48,8 +48,11 @@ class Declaration(NamedTuple):
         Options that the method implies.
     written : mapping of str to object
         What readers need beside `form`, likewise.
-    ignored : str
-        The key of the layers that are not quantised.
+    ignored : str, optional
+        The key of the layers that are not quantised; None if there is none.
+    keys : tuple of str
+        The keys of config.json under which the section stands; several only where it does not name
+        the method.
     """
 
     record: str
@@ -57,7 +60,8 @@ class Declaration(NamedTuple):
     form: Mapping[str, Any] = {}
     fixed: Mapping[str, Any] = {}
     written: Mapping[str, Any] = {}
-    ignored: str = "modules_to_not_convert"
+    ignored: str | None = "modules_to_not_convert"
+    keys: tuple[str, ...] = ("quantization_config",)
 
 
 _BLOCK = [_Place("block"), _Place("block")]
@@ -90,6 +94,16 @@ def _compressed(record: str, strategy: str, **more: Any) -> Declaration:
     )
 
 
+def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
+    """Return the keys of MLX, all of which may be left out; then the mode is affine."""
+    each = [part if isinstance(part, _Place) else (part, None) for part in (bits, group)]
+    kind = (mode, None) if mode == "affine" else mode
+    return {"mode": kind, "bits": each[0], "group_size": each[1]}
+
+
+# MLX names no method, finds quantised layers by their tensors, and reads the first key
+_MLX: dict[str, Any] = {"keys": ("quantization", "quantization_config"), "ignored": None}
+
 DECLARATIONS = (
     Declaration(
         "fp8_block",
@@ -112,6 +126,10 @@ DECLARATIONS = (
         # config.json, and hf_quant_config.json
         for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
     ),
+    Declaration("mlx", "mlx", _mlx("affine", _Place("bits"), _Place("group")), **_MLX),
+    Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
+    Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
+    Declaration("mlx_nvfp4", "mlx", _mlx("nvfp4", 4, 16), **_MLX),
 )
 
 
@@ -159,7 +177,7 @@ def _told(form: Any) -> str:
         case list():
             return f"a list of {len(form)}"
         case tuple():
-            return " or ".join(form)
+            return " or ".join(map(_told, form))
     return "null" if form is None else str(form)
 
 
@@ -189,7 +207,9 @@ def declaration_of(record: str, options: Mapping[str, Any]) -> Declaration | Non
 def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section that declares a record with such options."""
     more, found = (_written(form, options) for form in (row.written, row.form))
-    return {"quant_method": row.method, **_joined(more, found)}
+    named = {"quant_method": row.method} if len(row.keys) == 1 else {}
+    both: dict[str, Any] = _joined(more, found)
+    return named | both
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:

@@ -205,6 +205,8 @@ def read_group(found: Siblings, said: Said) -> Group:
 
     Of the tensors' data, only `g_idx` is read.
     """
+    if said.declared is not None:
+        said = said._replace(declared=said.declared.at(found.prefix))
     try:
         noted = _noted(found)
         if isinstance(noted, dict):
@@ -443,7 +445,13 @@ def _dims_by_codes(found: Siblings, bits: Any) -> tuple[int, ...]:
             f"{codes.name!r} of {codes.dtype} and shape {codes.shape} cannot hold {bits}-bit codes"
         )
         raise MemdescError(msg)
-    return codes.shape[0], codes.shape[1] * (words // bits)
+    dims = codes.shape[0], codes.shape[1] * words // bits
+    if codes.shape[1] * words % bits:
+        msg = (
+            f"{codes.name!r} has rows of {codes.shape[1] * words} bits, which {bits} do not divide"
+        )
+        raise MemdescError(msg)
+    return dims
 
 
 def _dims_by_constant(found: Siblings, sample: RecordDesc) -> tuple[int, ...] | None:
@@ -479,7 +487,7 @@ def _step(scales: Entry, size: int, name: str, option: str) -> int:
 def _axis(name: str, option: str) -> int:
     """Return which axis of the scales of a record has a size that follows an option."""
     shapes = []
-    for step in (64, -1):
+    for step in (64, 128):
         desc = record_desc(_SAMPLE, name, **{option: step})
         tensor = desc.field(desc.rule.scale[0].parts[0][0]).tensor
         shapes.append(written_tensors("", desc, "")[tensor].shape)

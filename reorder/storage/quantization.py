@@ -19,11 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-__all__ = ["CONFIG", "KEY", "OLD_CONFIGS", "Declared", "declared_record", "holders"]
+__all__ = ["CONFIG", "KEY", "OLD_CONFIGS", "Declared", "declared_record", "holders", "sections_of"]
 
 CONFIG = "config.json"
 # the section of config.json
 KEY = "quantization_config"
+# the section that MLX writes beside it, with the same content; neither names a method
+_MLX_KEY, _MLX = "quantization", "mlx"
+_MLX_OPTIONS = ("group_size", "bits")
 # files of earlier versions and other programs -> the method meant where they name none
 OLD_CONFIGS = {
     "quantize_config.json": "gptq",
@@ -48,6 +51,8 @@ class Declared(NamedTuple):
         Options of the record that the file gives.
     group : int, optional
         How many inputs share a scale, -1 for all of them.
+    layers : mapping of str to Declared
+        What it declares of single layers instead, by their names.
     is_ordered : bool
         Whether inputs belong to groups in an arbitrary order (``desc_act``).
     reason : str
@@ -60,6 +65,11 @@ class Declared(NamedTuple):
     group: int | None = None
     is_ordered: bool = False
     reason: str = ""
+    layers: Mapping[str, Declared] = {}
+
+    def at(self, prefix: str) -> Declared:
+        """Return what it declares of the layer with a prefix."""
+        return self.layers.get(prefix, self)
 
 
 def declared_record(folder: Path) -> Declared | None:
@@ -78,7 +88,8 @@ def declared_record(folder: Path) -> Declared | None:
     for other in found[1:]:
         first = found[0]
         keys = first.options.keys() & other.options.keys()
-        if first.name != other.name or any(first.options[k] != other.options[k] for k in keys):
+        is_same = all(first.options[k] == other.options[k] for k in keys)
+        if first.name != other.name or first.layers != other.layers or not is_same:
             msg = (
                 f"{first.file} in {str(folder)!r} declares {_told(first)}, and {other.file} "
                 f"{_told(other)}; correct the one that is wrong"
@@ -88,12 +99,20 @@ def declared_record(folder: Path) -> Declared | None:
 
 
 def holders(config: Any) -> Iterator[dict[str, Any]]:
-    """Return the objects in a config that have the section: the whole, or one like text_config."""
+    """Return the objects in a config that have a section: the whole, or one like text_config."""
     if isinstance(config, dict):
-        if config.get(KEY) is not None:
+        if any(sections_of(config)):
             yield config
         for part in config.values():
             yield from holders(part)
+
+
+def sections_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sections of an object by key."""
+    mlx = config.get(_MLX_KEY)
+    is_mlx = isinstance(mlx, dict) and {*_MLX_OPTIONS} <= mlx.keys()
+    found = {KEY: config.get(KEY), _MLX_KEY: mlx if is_mlx else None}
+    return {key: section for key, section in found.items() if section is not None}
 
 
 def _read(folder: Path, file: str) -> list[dict[str, Any]]:
@@ -103,7 +122,9 @@ def _read(folder: Path, file: str) -> list[dict[str, Any]]:
         return []
     try:
         config = json.loads(text)
-        sections = [part[KEY] for part in holders(config)] if file == CONFIG else [config]
+        sections = [config]
+        if file == CONFIG:
+            sections = [each for part in holders(config) for each in sections_of(part).values()]
     except (ValueError, RecursionError) as error:
         msg = f"{str(folder / file)!r} is not JSON: {error}"
         raise MemdescError(msg) from None
@@ -127,7 +148,9 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
             raise MemdescError(msg)
         return found
 
-    method = value("quant_method", str, OLD_CONFIGS.get(file, "")).lower()
+    is_mlx = file == CONFIG and {*_MLX_OPTIONS} <= config.keys()
+    usual = _MLX if is_mlx else OLD_CONFIGS.get(file, "")
+    method = value("quant_method", str, usual).lower()
     form = value("checkpoint_format", str, "gptq").lower()
     version = value("version", str, "gemm").lower()
     bits = value("bits", int)
@@ -145,17 +168,33 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
         return Declared(file, "gptq", options, **common)
     if (method, version) == ("awq", "marlin") or (method, form) == ("gptq", "marlin"):
         return Declared(file, "marlin", options, **common)
-    if method in known_records() and method not in {"awq", "gptq"}:
+    if method in known_records() and method not in {"awq", "gptq", _MLX}:
         # as outputs have it of records that other programs do not declare
         kept = {key: value for key, value in options.items() if key in read_name(method)[2]}
         return Declared(file, method, kept, **common)
     declared = read_section(method, section)
     if not isinstance(declared, str):
-        return Declared(file, *declared, **common)
+        layers = _layers(file, section) if method == _MLX else {}
+        return Declared(file, *declared, **common, layers=layers)
     what = {"awq": f", version {version}, {bits} bits", "gptq": f", checkpoint_format {form}"}
     more = what.get(method, declared and f": {declared}")
     reason = f"there is no record for quant_method {short_repr(method)}{more}"
     return Declared(file, None, reason=f"{file}: {reason}")
+
+
+def _layers(file: str, section: Mapping[str, Any]) -> dict[str, Declared]:
+    """Return what a section of MLX declares of single layers: options, or that they are floats."""
+    found = {}
+    for key, value in section.items():
+        if isinstance(value, dict):
+            read = read_section(_MLX, value)
+            is_read = not isinstance(read, str)
+            reason = f"{file}: {key}.{read}"
+            found[key] = Declared(file, *read) if is_read else Declared(file, None, reason=reason)
+        elif value is False:
+            reason = f"{file} declares that {key} is not quantised"
+            found[key] = Declared(file, None, reason=reason)
+    return found
 
 
 # what messages call the types of JSON
