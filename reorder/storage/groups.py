@@ -219,6 +219,8 @@ def read_group(found: Siblings, said: Said) -> Group:
     except MemdescError as error:
         return Group(found, None, str(error))
     try:
+        if "bits" in (legal := read_name(name)[2]):  # shapes are read with it
+            _check_option(said, name, "bits", options.get("bits", legal["bits"]))
         desc = desc_of_tensors(found, name, options)
         _check_declared(found, desc, said)
         check_tensors(found, desc)
@@ -298,13 +300,7 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
         return
     held = dict(desc.options)
     for key, value in declared.options.items():
-        if key not in said.options and held.get(key, value) != value:
-            msg = (
-                f"{declared.file} declares {key}={value}, and {desc.name} has {key}={held[key]}; "
-                f"say {desc.name}({key}={value}), or {desc.name}({key}={held[key]}) if "
-                f"{declared.file} is wrong"
-            )
-            raise MemdescError(msg)
+        _check_option(said, desc.name, key, held.get(key, value))
     inputs, group = desc.dims[desc.letters.index("i")], held.get("group")
     is_one = group == -1
     if declared.group not in (None, group) and not (is_one and declared.group >= inputs):
@@ -318,6 +314,20 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
         msg = (
             f"{declared.file} declares desc_act, which assigns inputs to groups by data, but there "
             f"is no {ORDER} that says how; correct {declared.file} if the inputs are in order"
+        )
+        raise MemdescError(msg)
+
+
+def _check_option(said: Said, name: str, key: str, held: Any) -> None:
+    """Refuse the value of an option that the files of the model contradict."""
+    declared = said.declared
+    if declared is None or declared.name != name or key in said.options:
+        return
+    value = declared.options.get(key, held)
+    if value != held:
+        msg = (
+            f"{declared.file} declares {key}={value}, and {name} has {key}={held}; say "
+            f"{name}({key}={value}), or {name}({key}={held}) if {declared.file} is wrong"
         )
         raise MemdescError(msg)
 
