@@ -154,8 +154,9 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
     form = value("checkpoint_format", str, "gptq").lower()
     version = value("version", str, "gemm").lower()
     bits = value("bits", int)
-    # layers of their own, of GPTQModel
-    group = None if value("dynamic", dict) else value("group_size", int)
+    group = value("group_size", int)
+    if value("dynamic", dict) or method == _MLX:  # layers of their own; an option of the record
+        group = None
     options = {} if bits is None else {"bits": bits}
     if value("is_marlin_format", bool, default=False):
         form = "marlin"
