@@ -27,11 +27,12 @@ from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import record_of, stored_desc
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
 from reorder.storage.siblings import (
-    ORDER,
+    ORDERS,
     Siblings,
     find_siblings,
     note_of,
     optional_tensors,
+    order_of,
     shown_options,
     siblings_of,
     tensors_of,
@@ -168,7 +169,7 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     MemdescError
         If there are no such codes.
     """
-    declared = said.declared.name if said.declared else None
+    declared = said.declared.at(prefix)[0].name if said.declared else None
     name = said.name if said.name is not None else declared
     # the most common name, where nothing says which record it is
     names = (_USUAL,) if name is None else tensors_of(read_name(name)[0])
@@ -205,8 +206,6 @@ def read_group(found: Siblings, said: Said) -> Group:
 
     Of the tensors' data, only `g_idx` is read.
     """
-    if said.declared is not None:
-        said = said._replace(declared=said.declared.at(found.prefix))
     try:
         noted = _noted(found)
         if isinstance(noted, dict):
@@ -215,12 +214,26 @@ def read_group(found: Siblings, said: Said) -> Group:
                 "reads"
             )
             return Group(found, None, reason, noted)
+        declared = said.declared.at(found.prefix) if said.declared else (None,)
+    except MemdescError as error:
+        return Group(found, None, str(error))
+    groups = [_read(found, said._replace(declared=each), noted) for each in declared]
+    known = {group.desc: group for group in groups if group.desc is not None}
+    if len(known) > 1:
+        names = " and ".join(map(repr, known))
+        reason = f"{groups[0].prefix!r} fits {names}, which are declared for different classes"
+        return Group(found, None, f"{reason}: give the name")
+    return next(iter(known.values()), groups[0])
+
+
+def _read(found: Siblings, said: Said, noted: RecordDesc | None) -> Group:
+    """Decide what tensors are, for what is declared of this layer."""
+    try:
         name, options = _named(said, found, noted)
     except MemdescError as error:
         return Group(found, None, str(error))
     try:
-        if "bits" in (legal := read_name(name)[2]):  # shapes are read with it
-            _check_option(said, name, "bits", options.get("bits", legal["bits"]))
+        _check_bits(said, name, options)
         desc = desc_of_tensors(found, name, options)
         _check_declared(found, desc, said)
         check_tensors(found, desc)
@@ -289,7 +302,7 @@ def _fitting(found: Siblings) -> list[str]:
             with suppress(MemdescError):
                 desc = desc_of_tensors(found, name, {})
                 check_tensors(found, desc)
-                names += [name] if {*found.entries} <= {*desc.tensors, ORDER} else []
+                names += [name] if {*found.entries} <= {*desc.tensors, *ORDERS} else []
     return names
 
 
@@ -300,7 +313,11 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
         return
     held = dict(desc.options)
     for key, value in declared.options.items():
-        _check_option(said, desc.name, key, held.get(key, value))
+        if key in said.options or held.get(key, value) == value:
+            continue
+        # one row may be each of them or all
+        if _with_option(desc, key, value) != desc:
+            raise MemdescError(_contradiction(declared, desc.name, key, held[key]))
     inputs, group = desc.dims[desc.letters.index("i")], held.get("group")
     is_one = group == -1
     if declared.group not in (None, group) and not (is_one and declared.group >= inputs):
@@ -310,31 +327,45 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
             f"{declared.file} if it is wrong"
         )
         raise MemdescError(msg)
-    if declared.is_ordered and not is_one and ORDER not in found.entries:
+    if declared.is_ordered and not is_one and order_of(found) is None:
         msg = (
-            f"{declared.file} declares desc_act, which assigns inputs to groups by data, but there "
-            f"is no {ORDER} that says how; correct {declared.file} if the inputs are in order"
+            f"{declared.file} declares act-order, which assigns inputs to groups by data, but "
+            f"there is no {ORDERS[0]} that says how; correct {declared.file} if the inputs are in "
+            "order"
         )
         raise MemdescError(msg)
 
 
-def _check_option(said: Said, name: str, key: str, held: Any) -> None:
-    """Refuse the value of an option that the files of the model contradict."""
-    declared = said.declared
-    if declared is None or declared.name != name or key in said.options:
+def _contradiction(declared: Declared, name: str, key: str, held: Any) -> str:
+    """Return the message that a file declares another value of an option."""
+    value = declared.options[key]
+    return (
+        f"{declared.file} declares {key}={value}, and {name} has {key}={held}; say "
+        f"{name}({key}={value}), or {name}({key}={held}) if {declared.file} is wrong"
+    )
+
+
+def _check_bits(said: Said, name: str, options: Mapping[str, Any]) -> None:
+    """Refuse bits that the files of the model contradict: shapes are read with them."""
+    declared, usual = said.declared, read_name(name)[2].get("bits")
+    if declared is None or declared.name != name or "bits" in said.options:
         return
-    value = declared.options.get(key, held)
-    if value != held:
-        msg = (
-            f"{declared.file} declares {key}={value}, and {name} has {key}={held}; say "
-            f"{name}({key}={value}), or {name}({key}={held}) if {declared.file} is wrong"
-        )
-        raise MemdescError(msg)
+    held = options.get("bits", usual)
+    if declared.options.get("bits", held) != held:
+        raise MemdescError(_contradiction(declared, name, "bits", held))
+
+
+def _with_option(desc: RecordDesc, option: str, value: Any) -> RecordDesc | None:
+    """Return a record with another value of an option; None if it cannot have that."""
+    try:
+        return record_desc(desc.dims, desc.name, **dict(desc.options) | {option: value})
+    except MemdescError:
+        return None
 
 
 def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
     """Refuse tensors that the record does not use, act-order, and partial changes."""
-    rest = [name for name in found.entries if name not in desc.tensors and name != ORDER]
+    rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
     if rest and not said.is_partial:
         options = [optional_tensors(desc.name).get(name) for name in rest]
         hint = "".join(f"; leave {option}= out" for option in options if option)
@@ -343,8 +374,8 @@ def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
             f"and {desc!r} does not use them: its numbers would be different{hint}"
         )
         raise MemdescError(msg)
-    if ORDER in found.entries:
-        _check_order(found.entries[ORDER], desc)
+    if (order := order_of(found)) is not None:
+        _check_order(order, desc)
     names = [found.entries[name].name for name in desc.tensors]
     changed = [name for name in names if name in said.partial]
     if changed and len(changed) < len(names):
@@ -382,7 +413,7 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         msg = (
             f"{entry.name} assigns inputs to groups in an arbitrary order (act-order), which is a "
             "gather, not a layout; the page on checkpoints shows how to decode it with numpy, by "
-            f"indexing the scales and zero points of a Record with {ORDER}"
+            f"indexing the scales and zero points of a Record with {ORDERS[0]}"
         )
         raise MemdescError(msg)
 

@@ -7,16 +7,17 @@ their earlier versions, and `hf_quant_config.json` of ModelOpt 0.47.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, known_records
 from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
-from reorder.storage.declarations import read_section
+from reorder.storage.declarations import ACT_ORDER, read_section, split_section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 __all__ = ["CONFIG", "KEY", "OLD_CONFIGS", "Declared", "declared_record", "holders", "sections_of"]
@@ -34,6 +35,8 @@ OLD_CONFIGS = {
     "hf_quant_config.json": "modelopt",
 }
 _MAX_CONFIG = 2**24
+# what starts regular expressions of names
+_PATTERN = "re:"
 # keys of AutoAWQ's own file -> those of config.json
 _OLD_KEYS = {"w_bit": "bits", "q_group_size": "group_size"}
 
@@ -51,12 +54,16 @@ class Declared(NamedTuple):
         Options of the record that the file gives.
     group : int, optional
         How many inputs share a scale, -1 for all of them.
-    layers : mapping of str to Declared
-        What it declares of single layers instead, by their names.
     is_ordered : bool
         Whether inputs belong to groups in an arbitrary order (``desc_act``).
     reason : str
         Why there is no record.
+    targets : tuple of str
+        The layers, by name, by class, or by a regular expression after ``re:``.
+    parts : tuple of Declared
+        What groups of layers have, if the file declares them by their names or classes.
+    ignored : tuple of str
+        Layers of no group, whatever their class, named likewise.
     """
 
     file: str
@@ -65,11 +72,58 @@ class Declared(NamedTuple):
     group: int | None = None
     is_ordered: bool = False
     reason: str = ""
-    layers: Mapping[str, Declared] = {}
+    targets: tuple[str, ...] = ()
+    parts: tuple[Declared, ...] = ()
+    ignored: tuple[str, ...] = ()
 
-    def at(self, prefix: str) -> Declared:
-        """Return what it declares of the layer with a prefix."""
-        return self.layers.get(prefix, self)
+    def at(self, layer: str) -> tuple[Declared, ...]:
+        """Return what is declared of a layer.
+
+        That is one, or several of which its class decides, which a checkpoint does not say.
+        Names go before regular expressions, and these before classes. Source: compressed-tensors
+        0.20, `utils/match.py`, `match_targets`.
+
+        Raises
+        ------
+        MemdescError
+            If something is not a regular expression.
+        """
+        if not self.parts:
+            return (self,)
+        for each in self.ignored:
+            if _is_named(each, layer, self.file):
+                return (self._without(f"{self.file} ignores {layer}, by {each!r}"),)
+        named = sorted(
+            (target.startswith(_PATTERN), target, -k)
+            for k, part in enumerate(self.parts)
+            for target in part.targets
+            if _is_named(target, layer, self.file)
+        )
+        if named:
+            return (self.parts[-named[0][-1]],)  # the last of those with this target
+        classes = [part for part in self.parts if any(map(_is_class, part.targets))]
+        targets = ", ".join(target for part in self.parts for target in part.targets)
+        reason = f"{self.file} declares {targets or 'no layers'}, none of which is {layer}"
+        return tuple(classes) or (self._without(reason),)
+
+    def _without(self, reason: str) -> Declared:
+        return Declared(self.file, None, reason=reason)
+
+
+def _is_named(target: str, layer: str, file: str) -> bool:
+    """Whether a target is the name of a layer, or a regular expression that matches its start."""
+    if not target.startswith(_PATTERN):
+        return target == layer
+    try:
+        return re.match(target.removeprefix(_PATTERN), layer) is not None
+    except (re.error, RecursionError) as error:
+        msg = f"{file}: {short_repr(target)} is not a regular expression: {error}"
+        raise MemdescError(msg) from None
+
+
+def _is_class(target: str) -> bool:
+    """Whether a target is the name of a class, which starts with a capital letter."""
+    return target.isidentifier() and target[0].isupper()
 
 
 def declared_record(folder: Path) -> Declared | None:
@@ -89,13 +143,20 @@ def declared_record(folder: Path) -> Declared | None:
         first = found[0]
         keys = first.options.keys() & other.options.keys()
         is_same = all(first.options[k] == other.options[k] for k in keys)
-        if first.name != other.name or first.layers != other.layers or not is_same:
+        is_same &= _parts_of(first) == _parts_of(other)
+        if first.name != other.name or not is_same:
             msg = (
                 f"{first.file} in {str(folder)!r} declares {_told(first)}, and {other.file} "
                 f"{_told(other)}; correct the one that is wrong"
             )
             raise MemdescError(msg)
     return found[0] if found else None
+
+
+def _parts_of(declared: Declared) -> tuple[Any, ...]:
+    """Return what a file declares of groups of layers."""
+    parts = [(part.targets, part.name, part.options) for part in declared.parts]
+    return (*parts, declared.ignored)
 
 
 def holders(config: Any) -> Iterator[dict[str, Any]]:
@@ -148,15 +209,13 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
             raise MemdescError(msg)
         return found
 
-    is_mlx = file == CONFIG and {*_MLX_OPTIONS} <= config.keys()
-    usual = _MLX if is_mlx else OLD_CONFIGS.get(file, "")
-    method = value("quant_method", str, usual).lower()
+    method = value("quant_method", str, _usual_method(file, config)).lower()
     form = value("checkpoint_format", str, "gptq").lower()
     version = value("version", str, "gemm").lower()
     bits = value("bits", int)
-    group = value("group_size", int)
-    if value("dynamic", dict) or method == _MLX:  # layers of their own; an option of the record
-        group = None
+    # layers of their own, of GPTQModel; an option of the record
+    is_said_elsewhere = value("dynamic", dict) or method == _MLX
+    group = None if is_said_elsewhere else value("group_size", int)
     options = {} if bits is None else {"bits": bits}
     if value("is_marlin_format", bool, default=False):
         form = "marlin"
@@ -173,29 +232,50 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
         # as outputs have it of records that other programs do not declare
         kept = {key: value for key, value in options.items() if key in read_name(method)[2]}
         return Declared(file, method, kept, **common)
-    declared = read_section(method, section)
-    if not isinstance(declared, str):
-        layers = _layers(file, section) if method == _MLX else {}
-        return Declared(file, *declared, **common, layers=layers)
+    declared = _read_section(file, method, section)
+    if declared.name is not None and not declared.parts:
+        return declared._replace(**common)
     what = {"awq": f", version {version}, {bits} bits", "gptq": f", checkpoint_format {form}"}
-    more = what.get(method, declared and f": {declared}")
-    reason = f"there is no record for quant_method {short_repr(method)}{more}"
-    return Declared(file, None, reason=f"{file}: {reason}")
+    if method in what:
+        reason = f"there is no record for quant_method {short_repr(method)}{what[method]}"
+        declared = Declared(file, None, reason=f"{file}: {reason}")
+    return declared
 
 
-def _layers(file: str, section: Mapping[str, Any]) -> dict[str, Declared]:
-    """Return what a section of MLX declares of single layers: options, or that they are floats."""
-    found = {}
-    for key, value in section.items():
-        if isinstance(value, dict):
-            read = read_section(_MLX, value)
-            is_read = not isinstance(read, str)
-            reason = f"{file}: {key}.{read}"
-            found[key] = Declared(file, *read) if is_read else Declared(file, None, reason=reason)
-        elif value is False:
-            reason = f"{file} declares that {key} is not quantised"
-            found[key] = Declared(file, None, reason=reason)
-    return found
+def _usual_method(file: str, config: Mapping[str, Any]) -> str:
+    """Return the method that a section means where it names none."""
+    is_mlx = file == CONFIG and {*_MLX_OPTIONS} <= config.keys()
+    return _MLX if is_mlx else OLD_CONFIGS.get(file, "")
+
+
+def _read_section(file: str, method: str, section: Mapping[str, Any]) -> Declared:
+    """Return what a section declares that is a row of a table, or several."""
+    groups, ignored = split_section(method, section)
+    if not groups:
+        return _read_layers(file, method, section)
+    parts = tuple(
+        _read_layers(file, method, layers.section)._replace(targets=layers.targets)
+        for layers in groups
+    )
+    same = {(part.name, *sorted(part.options.items())) for part in parts}
+    whole = parts[0] if len(same) == 1 else Declared(file, None, reason=_several(parts))
+    return whole._replace(targets=(), parts=parts, ignored=ignored)
+
+
+def _read_layers(file: str, method: str, section: Mapping[str, Any]) -> Declared:
+    """Return what a section with one kind of layers declares."""
+    declared = read_section(method, section)
+    if isinstance(declared, str):
+        reason = f"there is no record for quant_method {short_repr(method)}"
+        return Declared(file, None, reason=f"{file}: {reason}{declared and f': {declared}'}")
+    name, options = declared
+    is_ordered = bool(options.pop(ACT_ORDER, False))
+    return Declared(file, name, options, is_ordered=is_ordered)
+
+
+def _several(parts: Sequence[Declared]) -> str:
+    names = dict.fromkeys(part.name or part.reason for part in parts)
+    return f"{parts[0].file} declares different records for different layers: {', '.join(names)}"
 
 
 # what messages call the types of JSON

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.judges
 
 mx: Any = pytest.importorskip("mlx.core", reason="mlx[cpu] is not installed")
+mlx_utils: Any = pytest.importorskip("mlx.utils", reason="mlx[cpu] is not installed")
 nn: Any = pytest.importorskip("mlx.nn", reason="mlx[cpu] is not installed")
 
 _BITS = (1, 2, 3, 4, 5, 6, 8)
@@ -108,10 +109,8 @@ def test_floats_are_decoded_as_by_mlx(mode: str, kind: str) -> None:
 
 def _saved(path: Path, model: Any, section: dict[str, Any]) -> Path:
     """Save a model as mlx-lm does, with its section under both keys."""
-    from mlx.utils import tree_flatten
-
     path.mkdir()
-    tensors = dict(tree_flatten(model.parameters()))
+    tensors = dict(mlx_utils.tree_flatten(model.parameters()))
     mx.save_safetensors(str(path / "model.safetensors"), tensors, metadata={"format": "mlx"})
     config = {"quantization": section, "quantization_config": section}
     (path / "config.json").write_text(json.dumps(config))

@@ -141,7 +141,10 @@ def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     found = {key: held[key] for key in _KEPT if key in held}
     row = declaration_of(desc.name, options)
     if row is not None:
-        section = section_of(row, options) | ({row.ignored: plain} if row.ignored else {})
+        is_same = held.get("quant_method") == row.method
+        kept = {key: held[key] for key in row.kept if is_same and key in held}
+        ignored = {row.ignored: plain} if row.ignored else {}
+        section = section_of(row, options) | kept | ignored
         return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
     found["bits"] = number_bits(desc, desc.rule.code)
     found |= {"group_size": options["group"]} if "group" in options else {}

@@ -61,7 +61,7 @@ def _said(folder: Path, *name: str, **options: Any) -> str:
     return str(caught.value)
 
 
-def _section(bits: int = 4, group: int = 64, **more: Any) -> dict[str, Any]:
+def _section(bits: Any = 4, group: int = 64, **more: Any) -> dict[str, Any]:
     return {"group_size": group, "bits": bits, **more}
 
 
@@ -155,8 +155,8 @@ def test_modes_of_floats_are_read_and_written_as_words_and_bytes(tmp_path: Path,
             {"quantization": _section(4, 32, mode="mxfp4")},
             "'fc.scales' of bf16 has the shape (24, 4)",
         ),
-        ({"quantization": _section(fc=False)}, "declares that fc is not quantised"),
-        ({"quantization": _section(fc={"bits": 8, "mode": 3})}, "fc.mode is 3, not affine"),
+        ({"quantization": _section(fc=False)}, "config.json ignores fc, by 'fc'"),
+        ({"quantization": _section(fc={"bits": 8, "mode": 3})}, "mode is 3, not affine or null"),
         (
             {"quantization": _section(), "quantization_config": _section(8)},
             "declares mlx(bits=8, group=64), and config.json mlx(bits=4, group=64)",
