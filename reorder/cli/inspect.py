@@ -238,7 +238,11 @@ def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Fact
         field, record = part
         dtype, layout = field.kind, f"{record.name} {field.tensor}"
         if isinstance(field, Field):
-            dims, layout = field.layout.dims, f"{record.name} {field.name}"
+            dims = field.layout.dims
+            if field.kind in BIT_PLANES and field.name != field.tensor:  # one of several planes
+                dtype = entry.dtype
+            else:
+                layout = f"{record.name} {field.name}"
         if isinstance(field, Field) and field.kind not in BIT_PLANES:
             padding = entry.nbytes - field.desc.dtype.nbytes(field.layout.nelems)
     elif isinstance(desc, MemoryDesc):

@@ -65,10 +65,13 @@ class Declaration(NamedTuple):
         Options that the method implies.
     written : mapping of str to object
         What readers need beside `form`, likewise.
-    ignored : str
-        The key of the layers that are not quantised.
+    ignored : str, optional
+        The key of the layers that are not quantised; None if there is none.
     kept : tuple of str
         Keys that say nothing of weights, which stay in a section that is written anew.
+    keys : tuple of str
+        The keys of config.json under which the section stands; several only where it does not name
+        the method.
     """
 
     record: str
@@ -76,8 +79,9 @@ class Declaration(NamedTuple):
     form: Mapping[str, Any] = {}
     fixed: Mapping[str, Any] = {}
     written: Mapping[str, Any] = {}
-    ignored: str = "modules_to_not_convert"
+    ignored: str | None = "modules_to_not_convert"
     kept: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ("quantization_config",)
 
 
 class Layers(NamedTuple):
@@ -136,6 +140,16 @@ _FLOATS = {"type": "float", "num_bits": 8}
 _INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
 
 
+def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
+    """Return the keys of MLX, all of which may be left out; then the mode is affine."""
+    each = [part if isinstance(part, _Place) else (part, None) for part in (bits, group)]
+    kind = (mode, None) if mode == "affine" else mode
+    return {"mode": kind, "bits": each[0], "group_size": each[1]}
+
+
+# MLX names no method, finds quantised layers by their tensors, and reads the first key
+_MLX: dict[str, Any] = {"keys": ("quantization", "quantization_config"), "ignored": None}
+
 DECLARATIONS = (
     Declaration(
         "fp8_block",
@@ -172,6 +186,10 @@ DECLARATIONS = (
         # config.json, and hf_quant_config.json
         for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
     ),
+    Declaration("mlx", "mlx", _mlx("affine", _Place("bits"), _Place("group")), **_MLX),
+    Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
+    Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
+    Declaration("mlx_nvfp4", "mlx", _mlx("nvfp4", 4, 16), **_MLX),
 )
 
 
@@ -199,13 +217,23 @@ def _split_compressed(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[s
     return found, _names(ignored)
 
 
+def _split_mlx(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Split the layers that MLX declares by name, as options of their own or as not quantised."""
+    own = {name: value for name, value in section.items() if isinstance(value, dict)}
+    ignored = tuple(name for name, value in section.items() if value is False)
+    rest = {key: section[key] for key in section.keys() - own.keys() - {*ignored}}
+    named = [Layers((name,), value) for name, value in own.items()]
+    return ([*named, Layers(("re:",), rest)], ignored) if own or ignored else ([], ())
+
+
 def _names(value: Any) -> tuple[str, ...]:
     """Return the strings of a list."""
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 _SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[str, ...]]]] = {
-    "compressed-tensors": _split_compressed
+    "compressed-tensors": _split_compressed,
+    "mlx": _split_mlx,
 }
 
 
@@ -254,7 +282,7 @@ def _told(form: Any) -> str:
         case list():
             return f"a list of {len(form)}"
         case tuple():
-            return " or ".join(map(str, form))
+            return " or ".join(map(_told, form))
     return "null" if form is None else str(form)
 
 
@@ -290,24 +318,29 @@ def declaration_of(
 def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section that declares a record with such options."""
     more, found = (_written(form, options) for form in (row.written, row.form))
-    return {"quant_method": row.method, **_joined(more, found)}
+    named = {"quant_method": row.method} if len(row.keys) == 1 else {}
+    both: dict[str, Any] = _joined(more, found)
+    return named | both
 
 
-def join_sections(sections: Sequence[tuple[Mapping[str, Any], Sequence[str]]]) -> Any:
-    """Return one section for several groups of layers, given with the names of each; None if none.
+def join_sections(
+    found: Sequence[tuple[Mapping[str, Any], Sequence[str]]],
+) -> dict[str, dict[str, Any]]:
+    """Return what declares several groups of layers, given by their sections and their names.
 
-    Sections of one method are joined, if it declares groups of layers.
+    Sections, by their keys, are joined if their method declares groups of layers; else there are
+    none.
     """
-    methods = {section["quant_method"] for section, _ in sections}
-    if methods != {"compressed-tensors"}:
-        return None
+    sections = [dict(*each.values()) if len(each) == 1 else {} for each, _ in found]
+    if {section.get("quant_method") for section in sections} != {"compressed-tensors"}:
+        return {}
     groups = {}
-    for k, (section, layers) in enumerate(sections):
+    for k, (section, (_, layers)) in enumerate(zip(sections, found, strict=True)):
         (group,) = section["config_groups"].values()
         groups[f"group_{k}"] = {**group, "targets": [*layers]}
-    forms = {section["format"] for section, _ in sections}
+    forms = {section["format"] for section in sections}
     form = forms.pop() if len(forms) == 1 else "mixed-precision"
-    return {**sections[0][0], "format": form, "config_groups": groups}
+    return {key: {**sections[0], "format": form, "config_groups": groups} for key in found[0][0]}
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:

@@ -42,6 +42,9 @@ ONE = "data"
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
 # words of packed codes in AutoGPTQ, AutoAWQ, vLLM and compressed-tensors; other records have bytes
 _WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32", "pack_quantized": "s32"}
+# MLX stores rows of codes as words, whatever the codes are, and narrow scales as bytes
+_MLX = ("mlx", "mlx_mxfp4", "mlx_mxfp8", "mlx_nvfp4")
+_RAW = {"codes": "u32", "e8m0": "u8", "f8_e4m3": "u8"}
 _WEIGHT = ".weight"
 
 
@@ -122,10 +125,14 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
     stem = prefix.removesuffix(_WEIGHT)
     words = _WORDS.get(desc.name)
     found = {each.tensor: _constant(f"{stem}.{each.tensor}", each) for each in desc.constants}
+    codes = desc.field(desc.rule.code.parts[0][0]).tensor
     for name in desc.bare.tensors:
         parts = [part for part in desc.fields if part.tensor == name]
         full = f"{stem}.{name}"
-        if len(parts) == 1:
+        raw = _RAW.get("codes" if name == codes else parts[0].kind)
+        if desc.name in _MLX and raw is not None:
+            found[name] = _in_rows(full, parts[0].layout.dims, desc.tensors[name], raw)
+        elif len(parts) == 1:
             found[name] = _alone(full, parts[0], words, is_scalar=_is_scalar(desc, parts[0].name))
         else:
             found[name] = _joined(full, parts, desc.tensors[name])
@@ -181,6 +188,13 @@ def _alone(name: str, part: Field, words: str | None, *, is_scalar: bool) -> Ten
         return stored_layout(name, desc, words if part.kind in INTEGERS else None)
     shape = (1,) if is_scalar else desc.padded_dims
     return Tensor(name, part.kind, shape, desc.nbytes, desc)
+
+
+def _in_rows(name: str, dims: tuple[int, ...], nbytes: int, words: str) -> Tensor:
+    """Return how rows without gaps are stored as words, whatever the words hold."""
+    rows = prod(dims[:-1])
+    shape = (*dims[:-1], nbytes * 8 // data_type(words).bits // rows if rows else 0)
+    return Tensor(name, words, shape, nbytes)
 
 
 def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:
