@@ -197,6 +197,7 @@ DECLARATIONS = (
         )
     ),
     Declaration("bnb_int8", "bitsandbytes", {"load_in_8bit": True}),
+    Declaration("hqq", "hqq"),
     Declaration("mlx", "mlx", _mlx("affine", _Place("bits"), _Place("group")), **_MLX),
     Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
     Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
