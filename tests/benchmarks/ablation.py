@@ -51,7 +51,6 @@ _SHARED_RUNTIME = (
     "job",
     "pool",
     "pool_block",
-    "publish",
     "region",
     "teams",
     "worker",
