@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.cpu.schedule.partition import Partition, Workload
-    from reorder.cpu.schedule.scheduled_box import ScheduledBox
+    from reorder.cpu.schedule.select import ScheduledBox
     from reorder.cpu.target import Machine
     from reorder.plan.nodes import Box, IndirectLoop
     from reorder.plan.plan import ReorderPlan
@@ -147,7 +147,7 @@ class BatchBuilder:
     ) -> Batch:
         """Return the batch of boxes of one kernel; if it streams, they must fill cache lines."""
         bits = kernel.bits
-        names = {f"{MICRO_KERNELS[box.choice.micro_kernel]} {bits}-bit" for box in boxes}
+        names = {f"{MICRO_KERNELS[box.micro_kernel]} {bits}-bit" for box in boxes}
         self.kernels += tuple(sorted(names - {*self.kernels}))
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
         program, workloads = encode(boxes, bits, src_end)

@@ -33,9 +33,9 @@ from reorder.cpu.schedule.rows import (
     OperandRows,
     dense_strides,
     gathered_operands,
-    offset_table,
     operand_period,
     operand_rows,
+    row_offsets,
     spread_operands,
     tile_rows,
 )
@@ -525,7 +525,7 @@ def _with_values(
     if spread is not None and not any(writer.outer_strides[placed_by][1:]):
         # all tiles have the same operands
         start = writer.outer_strides[placed_by][0]
-        places = [start + place for place in offset_table(nodes, strides, 1)]
+        places = [start + place for place in row_offsets(nodes, strides, 1)]
         bases = [config.address_of_places(role, sides.work, places, kind) for kind in kinds]
         return spread, _StepOperand(bases[0], number_base=bases[-1])
     streams = writer.config.streams and sides.dst.base is Base.DST

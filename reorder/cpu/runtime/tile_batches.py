@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +14,7 @@ from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
 from reorder.cpu.runtime.stages import tile_walker_at
 from reorder.cpu.runtime.steps import steps_of
 from reorder.cpu.schedule.config import KernelConfig
+from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.partition import Workload
 from reorder.cpu.schedule.program import Point
 from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
@@ -138,12 +138,12 @@ def _tile_batch(
             (offset, *(node.strides[n] for node in tile.outer), *point)
             for n, offset in enumerate(tile.offsets)
         ]
-        steps = prod(node.extent for node in tile.outer)
+        steps = size_of(tile.outer)
         workloads.append(Workload(len(words), steps, 1, 1, _size(tile)))
         words += encode_tile(tile.offsets, tile.outer, steps_of(config, tile, outer_strides))
     program = np.array([*TilesHead(SCRATCH_BLOCK), *words], np.int64)
     src, dst = builder.plan.src.dtype, builder.plan.dst.dtype
-    points = prod(loop.extent for loop in indirect)
+    points = size_of(indirect)
     size = sum(map(_size, tiles)) * points
     # two threads must not write the two 4-bit elements of one byte
     is_shared = dst.is_packed and not (indirect == () and all(map(_owns_bytes, tiles)))
@@ -156,7 +156,7 @@ def _tile_batch(
 
 
 def _size(tile: Tile) -> int:
-    return prod(node.extent for node in (*tile.outer, *tile.inner))
+    return size_of((*tile.outer, *tile.inner))
 
 
 def _owns_bytes(tile: Tile) -> bool:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import inf, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox, schedule
-from reorder.cpu.schedule.select import TILE
+from reorder.cpu.schedule.loops import size_of
+from reorder.cpu.schedule.select import MAX_CALL_SIZE, TILE, ScheduledBox, select
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Node
 from reorder.plan.passes import split_node
@@ -56,7 +56,7 @@ def tile_boxes(
         if cut is None:
             done.append(scheduled)
         else:
-            todo += [schedule(part, element_stride) for part in split_node(scheduled.box, *cut)]
+            todo += [select(part, element_stride) for part in split_node(scheduled.box, *cut)]
     return tuple(done)
 
 
@@ -66,9 +66,9 @@ def _find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
     In this order: a run that is too long; a loop group of two sides of a cache tile or more; a loop
     around the transposed groups that is too long for one call.
     """
-    choice, is_transposed = scheduled.choice, scheduled.is_transposed
-    groups = [choice.columns, choice.rows] if is_transposed else [choice.rows]
-    sizes = [prod(node.extent for node in group) for group in groups]
+    is_transposed = scheduled.is_transposed
+    groups = [scheduled.columns, scheduled.rows] if is_transposed else [scheduled.rows]
+    sizes = [*map(size_of, groups)]
     long = next(
         (group for group, size in zip(groups, sizes, strict=True) if size >= 2 * TILE), None
     )
@@ -77,10 +77,10 @@ def _find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
         # a tile that is narrow on one side may be longer on the other, for the same area
         limit = 4 * TILE if min(sizes) <= TILE // 4 else TILE
         # all steps of the inner loops, and as many of the outermost one as fit
-        steps = max(1, limit // prod(node.extent for node in long[:-1]))
+        steps = max(1, limit // size_of(long[:-1]))
     run = _RUN_NBYTES * BYTE_BITS // bits
-    if not is_transposed and choice.columns[0].extent > 2 * run:
-        long, steps = choice.columns, run
+    if not is_transposed and scheduled.columns[0].extent > 2 * run:
+        long, steps = scheduled.columns, run
     if long is None and scheduled.repeat:
         long, steps = (scheduled.repeat,), max(1, MAX_CALL_SIZE // prod(sizes))
     return None if long is None or steps >= long[-1].extent else (long[-1], steps)
@@ -96,7 +96,7 @@ class _Runs(NamedTuple):
 
 def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
     """Schedule a box of runs so that cache lines of src and of dst are used while cached."""
-    scheduled = schedule(box, runs.element_stride)
+    scheduled = select(box, runs.element_stride)
     *outer, run = box.nodes or (_ONE_STEP,)
     nbytes = run.extent * runs.bits // BYTE_BITS
     is_short = nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and runs.sweeps_lines)
@@ -121,11 +121,11 @@ def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[Schedul
     across = max(1, _SWEEP // run.extent)
     for part in split_node(box, dst_loop, across) if dst_loop.extent > across else (box,):
         if part.is_zero:
-            yield schedule(part, runs.element_stride)
+            yield select(part, runs.element_stride)
             continue
         along = max(1, TILE // min(across, dst_loop.extent))
         for whole in split_node(part, src_loop, along) if src_loop.extent > along else (part,):
             inner = next(node for node in whole.nodes if node.strides == src_loop.strides)
             rest = tuple(node for node in whole.nodes if node != inner)
             swept = whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
-            yield schedule(swept, runs.element_stride)
+            yield select(swept, runs.element_stride)

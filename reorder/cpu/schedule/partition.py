@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE
+from reorder.cpu.schedule.select import MAX_CALL_SIZE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,9 +12,8 @@ from math import gcd, prod
 from typing import TYPE_CHECKING
 
 from reorder.cpu.caches import PAGE_NBYTES, PREFETCHED_PAGES
-from reorder.cpu.schedule.contiguity import contiguous_loops
-from reorder.cpu.schedule.scheduled_box import ScheduledBox, schedule
-from reorder.cpu.schedule.select import TILE, TRANSPOSED, Choice
+from reorder.cpu.schedule.loops import contiguous_loops, size_of
+from reorder.cpu.schedule.select import TILE, TRANSPOSED, ScheduledBox, select
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
 from reorder.plan.passes import split_node
 
@@ -46,7 +45,7 @@ def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledB
     tuple of ScheduledBox
         Its tiles; none if it is not a transposition of whole lines, or holds padding.
     """
-    scheduled = schedule(box, element_stride)
+    scheduled = select(box, element_stride)
     has_padding = any(node.valid < node.extent for node in box.nodes)
     if bits < BYTE_BITS or has_padding or not scheduled.is_transposed:
         return ()
@@ -54,13 +53,12 @@ def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledB
         scheduled = _with_longer_rows(scheduled)
         if not scheduled.fills_lines(bits):
             return ()
-    choice = scheduled.choice
     size = bits // BYTE_BITS
-    rows_limit = _rows_at_once(choice.rows, LINE_BITS // bits, size // element_stride)
+    rows_limit = _rows_at_once(scheduled.rows, LINE_BITS // bits, size // element_stride)
     return tuple(
         _along_src(tile, (rows, columns), element_stride)
-        for part, rows in _cut_group(box, choice.rows, rows_limit)
-        for tile, columns in _cut_group(part, choice.columns, _most_steps(choice.columns))
+        for part, rows in _cut_group(box, scheduled.rows, rows_limit)
+        for tile, columns in _cut_group(part, scheduled.columns, _most_steps(scheduled.columns))
     )
 
 
@@ -69,13 +67,11 @@ def _with_longer_rows(scheduled: ScheduledBox) -> ScheduledBox:
 
     Rows of 36 elements, 3 x 3 pixels of 4 channels, end within lines; twelve together do not.
     """
-    choice = scheduled.choice
-    size = prod(node.extent for node in choice.rows) * scheduled.element_stride
-    k = next(contiguous_loops(choice.outer, 1, size), None)
+    outer, rows = scheduled.outer, scheduled.rows
+    k = next(contiguous_loops(outer, 1, size_of(rows) * scheduled.element_stride), None)
     if k is None:
         return scheduled
-    rows, outer = (*choice.rows, choice.outer[k]), choice.outer[:k] + choice.outer[k + 1 :]
-    return scheduled._replace(choice=choice._replace(outer=outer, rows=rows))
+    return scheduled._replace(outer=outer[:k] + outer[k + 1 :], rows=(*rows, outer[k]))
 
 
 def _rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
@@ -105,7 +101,7 @@ def _rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
     inside = prod(max(1, min(node.extent, _span(node, step) // PAGE_NBYTES)) for node in inner)
     stride = min(max(1, abs(outermost.strides[0]) * step), PAGE_NBYTES)
     steps = max(1, PREFETCHED_PAGES // inside) * (PAGE_NBYTES // stride)
-    grain = line // gcd(line, prod(node.extent for node in inner))
+    grain = line // gcd(line, size_of(inner))
     limit = min(steps, _most_steps(rows))
     return max(1, limit // grain) * grain
 
@@ -117,7 +113,7 @@ def _span(node: Node, step: int) -> int:
 
 def _most_steps(group: tuple[Node, ...]) -> int:
     """Return how many steps of the outermost loop of a group fit in a tile."""
-    return max(1, _MAX_STEPS // prod(node.extent for node in group[:-1]))
+    return max(1, _MAX_STEPS // size_of(group[:-1]))
 
 
 def _cut_group(
@@ -143,5 +139,5 @@ def _along_src(
     outer = [node for node in box.nodes if node not in inner]
     outer.sort(key=lambda node: -abs(node.strides[0]))
     nodes = (*outer, *(node for node in box.nodes if node in inner))
-    choice = Choice(TRANSPOSED, tuple(outer), rows, columns)
-    return ScheduledBox(box._replace(nodes=nodes), choice, element_stride)
+    ordered = box._replace(nodes=nodes)
+    return ScheduledBox(ordered, element_stride, TRANSPOSED, tuple(outer), rows, columns)

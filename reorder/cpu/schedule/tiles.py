@@ -16,9 +16,9 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.schedule.contiguity import contiguous_loops
+from reorder.cpu.schedule.loops import contiguous_loops, size_of
 from reorder.cpu.schedule.rows import contiguous_nodes
-from reorder.cpu.schedule.select import MAX_INTERLEAVED, TRANSPOSED, select
+from reorder.cpu.schedule.select import MAX_INTERLEAVED, select
 from reorder.cpu.schedule.tile_program import ZEROED_LANES
 from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import Node
@@ -192,12 +192,12 @@ def is_scattered(box: Box, bits: int) -> bool:
     Examples are a box between `8b16a2b` and `8a16b2a`, whose innermost pairs belong to two dims,
     and contiguous matrices of 5 x 5 bytes.
     """
-    choice = select(box)
-    if choice.micro_kernel != TRANSPOSED or box.size <= _MIN_CALL_SIZE or box.indirect:
+    scheduled = select(box)
+    if not scheduled.is_transposed or box.size <= _MIN_CALL_SIZE or box.indirect:
         return False
-    sides = [prod(node.extent for node in group) for group in (choice.rows, choice.columns)]
+    sides = size_of(scheduled.rows), size_of(scheduled.columns)
     is_small = all(side in _SMALL_SIDES for side in sides) and bits <= _MAX_SMALL_BITS
-    return is_small or choice.size < _MIN_CALL_SIZE
+    return is_small or scheduled.inner_size < _MIN_CALL_SIZE
 
 
 # Elements of the chain that is contiguous in src, and of the one in dst, if they differ.
