@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reorder.cpu.machine import this_machine
 from reorder.cpu.runtime.batch import BatchBuilder, JoinedJob, joined_walker_at
 from reorder.cpu.runtime.fast_call import fast_call, fast_call_table
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.runtime.sums import Sums
 from reorder.cpu.schedule.tiles import needs_tiles
-from reorder.cpu.target import BYTE_BITS, this_machine
+from reorder.cpu.target import BYTE_BITS
 from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
@@ -24,8 +25,8 @@ from reorder.threads import checked_threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from reorder.cpu.machine import Machine
     from reorder.cpu.runtime.batch import Batch
-    from reorder.cpu.target import Machine
     from reorder.plan.plan import ReorderPlan
 
 __all__ = ["PreparedReorder"]

@@ -46,7 +46,7 @@ __all__ = ["MECHANISMS", "Mechanism", "Variant", "main"]
 
 _FILES = sorted(Path(__file__).parent.glob("*.txt"))
 # modules that every variant shares: the threads, and what both sides of a job know
-_SHARED = ("caches", "target", "tables")
+_SHARED = ("machine", "target", "tables")
 _SHARED_RUNTIME = (
     "job",
     "pool",

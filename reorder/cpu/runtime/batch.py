@@ -14,11 +14,10 @@ from reorder.cpu.kernels.walk import WalkerCall, emit_call
 from reorder.cpu.runtime.job import Job, make_job
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.runtime.walkers import as_walker, walker_at
-from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import Point, each_points, encode, points_in_bytes
 from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, pack_for_kernels
-from reorder.cpu.schedule.streaming import stream_box
+from reorder.cpu.schedule.tiling import stream_box, tile_boxes
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 from reorder.memory.buffers import address_of
@@ -29,9 +28,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from reorder.cpu.machine import Machine
     from reorder.cpu.schedule.partition import Partition, Workload
     from reorder.cpu.schedule.select import ScheduledBox
-    from reorder.cpu.target import Machine
     from reorder.plan.nodes import Box, IndirectLoop
     from reorder.plan.plan import ReorderPlan
 

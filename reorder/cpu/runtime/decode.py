@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reorder.cpu.kernels.decode import DecodeHead, DecodeKernel, FieldHead, emit_decode
+from reorder.cpu.machine import this_machine
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_on_pool
 from reorder.cpu.runtime.walkers import as_walker
 from reorder.cpu.schedule.partition import Workload, partition
-from reorder.cpu.target import this_machine
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
 

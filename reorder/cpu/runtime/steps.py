@@ -15,10 +15,9 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import DATA_TYPES
-from reorder.cpu.caches import OWN_CACHE_NBYTES
+from reorder.cpu.machine import OWN_CACHE_NBYTES
 from reorder.cpu.runtime.stages import combine_stage, convert_stage, prefetch_stage, repeat_stage
 from reorder.cpu.runtime.walkers import walker_at
-from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
     SCALING,
@@ -29,16 +28,6 @@ from reorder.cpu.schedule.post_ops import (
     rounding_bits,
 )
 from reorder.cpu.schedule.program import encode
-from reorder.cpu.schedule.rows import (
-    OperandRows,
-    dense_strides,
-    gathered_operands,
-    operand_period,
-    operand_rows,
-    row_offsets,
-    spread_operands,
-    tile_rows,
-)
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
@@ -52,7 +41,18 @@ from reorder.cpu.schedule.tile_program import (
     RepeatTable,
     Step,
 )
+from reorder.cpu.schedule.tile_rows import (
+    OperandRows,
+    dense_strides,
+    gathered_operands,
+    operand_period,
+    operand_rows,
+    row_offsets,
+    spread_operands,
+    tile_rows,
+)
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS
+from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Box, Node
@@ -60,8 +60,8 @@ from reorder.plan.passes import simplify
 from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
 
 if TYPE_CHECKING:
-    from reorder.cpu.schedule.config import KernelConfig, PostOp
-    from reorder.cpu.schedule.rows import TileRows
+    from reorder.cpu.schedule.post_ops import KernelConfig, PostOp
+    from reorder.cpu.schedule.tile_rows import TileRows
     from reorder.cpu.schedule.tiles import Tile
 
 __all__ = [

@@ -13,9 +13,9 @@ from reorder.cpu.runtime.batch import Batch
 from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
 from reorder.cpu.runtime.stages import tile_walker_at
 from reorder.cpu.runtime.steps import steps_of
-from reorder.cpu.schedule.config import KernelConfig
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.partition import Workload
+from reorder.cpu.schedule.post_ops import KernelConfig
 from reorder.cpu.schedule.program import Point
 from reorder.cpu.schedule.tile_program import OPERANDS, SLOT_BITS, TilesHead, encode_tile
 from reorder.cpu.schedule.tiles import GROWN, SlotLimits, cut_into_tiles, is_tiled

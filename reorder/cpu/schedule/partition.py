@@ -12,7 +12,7 @@ from reorder.cpu.schedule.select import MAX_CALL_SIZE
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from reorder.cpu.target import Machine
+    from reorder.cpu.machine import Machine
 
 __all__ = ["MAX_THREAD_CHUNKS", "Partition", "Task", "Workload", "partition", "partition_chunks"]
 

@@ -17,9 +17,9 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.schedule.loops import contiguous_loops, size_of
-from reorder.cpu.schedule.rows import contiguous_nodes
 from reorder.cpu.schedule.select import MAX_INTERLEAVED, select
 from reorder.cpu.schedule.tile_program import ZEROED_LANES
+from reorder.cpu.schedule.tile_rows import contiguous_nodes
 from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import Node
 from reorder.plan.passes import pack_elements, simplify, src_and_dst, zeros_beyond

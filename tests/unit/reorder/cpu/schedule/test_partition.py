@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reorder import plan_reorder
-from reorder.cpu.schedule.cache_tiling import tile_boxes
+from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.partition import Task, Workload, partition, partition_chunks
 from reorder.cpu.schedule.program import encode
-from reorder.cpu.target import Machine
+from reorder.cpu.schedule.tiling import tile_boxes
 from tests.strategies import desc_pairs
 
 if TYPE_CHECKING:

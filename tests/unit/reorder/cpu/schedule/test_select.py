@@ -10,7 +10,6 @@ from hypothesis import given
 
 from memdesc import memory_desc
 from reorder import plan_reorder
-from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.select import (
     MICRO_KERNELS,
     RUN,
@@ -19,6 +18,7 @@ from reorder.cpu.schedule.select import (
     pack_for_kernels,
     select,
 )
+from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.plan.passes import pack_elements, simplify
 from tests.strategies import desc_pairs
 

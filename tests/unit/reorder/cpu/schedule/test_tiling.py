@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import pack_for_kernels, select
+from reorder.cpu.schedule.tiling import tile_boxes
 from tests.reorders import box_map
 from tests.strategies import desc_pairs
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from reorder import Node
 from reorder.cpu.schedule.post_ops import PERIOD
-from reorder.cpu.schedule.rows import (
+from reorder.cpu.schedule.tile_rows import (
     contiguous_nodes,
     dense_strides,
     gathered_operands,

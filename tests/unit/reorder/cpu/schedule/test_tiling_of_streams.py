@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.schedule.streaming import stream_box
+from reorder.cpu.schedule.tiling import stream_box
 from tests.reorders import box_map
 
 if TYPE_CHECKING:
