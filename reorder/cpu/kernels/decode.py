@@ -137,17 +137,7 @@ _MAX_SPAN = 64
 
 
 class _Numbers:
-    """The numbers of the elements of one block.
-
-    Parameters
-    ----------
-    builder : Builder
-        Where instructions go.
-    fields : tuple of FieldPattern
-        The fields.
-    addresses : list of Value
-        Where the block of each field starts.
-    """
+    """The numbers of the elements of one block, whose fields start at some addresses."""
 
     def __init__(
         self, builder: Builder, fields: tuple[FieldPattern, ...], addresses: list[Value]

@@ -82,17 +82,7 @@ class Batch:
 
 
 class BatchBuilder:
-    """Makes the batches that move elements, and partitions those that convert.
-
-    Parameters
-    ----------
-    plan : ReorderPlan
-        The plan whose boxes are run.
-    threads : int
-        The largest number of threads.
-    machine : Machine
-        The machine to schedule for.
-    """
+    """Makes the batches that move elements, and partitions those that convert."""
 
     def __init__(self, plan: ReorderPlan, threads: int, machine: Machine) -> None:
         self.plan = plan

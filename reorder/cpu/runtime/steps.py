@@ -121,16 +121,9 @@ class _StepOperand(NamedTuple):
 class StepWriter:
     """Writes the steps of tiles of one shape.
 
-    Parameters
-    ----------
-    config : KernelConfig
-        What all tiles of a plan share.
-    tile : Tile
-        The tiles.
-    outer_strides : list of tuple of int
-        For each operand the offset of the first tile and the strides of the loops over tiles.
-        Elements are packed into wider ones only if all of these are multiples of the wider
-        element.
+    `outer_strides` has for each operand the offset of the first tile and the strides of the loops
+    over tiles. Elements are packed into wider ones only if all of these are multiples of the wider
+    element.
     """
 
     def __init__(

@@ -280,13 +280,10 @@ _MIN_WIDE_SIZE = 16
 def pack_for_kernels(box: Box, bits: int) -> tuple[Box, int, int]:
     """Pack adjacent elements into wider ones, and simplify the box.
 
-    Returns
-    -------
-    tuple of Box, int and int
-        The box, the bits of its elements, and the element stride. If wide elements start at places
-        that are not multiples of their width (rows of an odd number of bytes), strides are in
-        narrow elements. Only transpositions of whole runs do that: their vectors are loaded and
-        stored at any byte.
+    Returns the box, the bits of its elements, and the element stride. If wide elements start at
+    places that are not multiples of their width (rows of an odd number of bytes), strides are in
+    narrow elements. Only transpositions of whole runs do that: their vectors are loaded and stored
+    at any byte.
     """
     packed, bits = pack_elements(box, bits)
     (packed,) = simplify((packed,))

@@ -111,16 +111,8 @@ def operand_rows(
     """Return the rows of a tile, whose operand is found in one of three ways.
 
     Tried in this order, each replaces the one before it if its rows are longer: a value for each
-    element; one value for the row; values that repeat along the row.
-
-    Parameters
-    ----------
-    nodes : tuple of Node
-        The nodes of the tile.
-    sides : tuple of list of int
-        Strides of src, dst and operand.
-    period : int
-        Number of elements after which the operand repeats, see `operand_period`; 0: it does not.
+    element; one value for the row; values that repeat along the row. `sides` are the strides of
+    src, dst and operand; `period` is that of `operand_period`.
     """
     *both, strides = sides
     found = OperandRows(tile_rows(nodes, sides), _EACH)
@@ -185,10 +177,7 @@ class Gathered(NamedTuple):
 def spread_operands(
     nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], rows: OperandRows
 ) -> OperandRows | None:
-    """Return the rows of a tile with a value for each element, or None if that makes none longer.
-
-    Parameters as for `gathered_operands`.
-    """
+    """Return rows with a value for each element, or None if that makes none longer."""
     src, dst, _ = sides
     found = operand_rows(nodes, (src, dst, dense_strides(nodes)), 0)
     is_longer = rows.rows.columns < min(_SHORT_COLUMNS, found.rows.columns)
@@ -202,18 +191,9 @@ def gathered_operands(
     *,
     streams: bool,
 ) -> Gathered | None:
-    """Return how operands are gathered, or None if rows with operands in place are long enough.
+    """Return how operands are gathered, or None if `rows`, with operands in place, are long enough.
 
-    Parameters
-    ----------
-    nodes : tuple of Node
-        The nodes of the tile.
-    sides : tuple of list of int
-        Strides of src, dst and operand.
-    rows : OperandRows
-        Rows with operands in place.
-    streams : bool
-        Whether dst is written by non-temporal stores.
+    `sides` as for `operand_rows`; `streams` says that dst is written by non-temporal stores.
     """
     src, dst, strides = sides
     best, columns = None, rows.rows.columns

@@ -43,17 +43,8 @@ def tile_boxes(
 ) -> tuple[ScheduledBox, ...]:
     """Schedule boxes, cut so that the loops of a micro-kernel fit in the cache.
 
-    Parameters
-    ----------
-    boxes : tuple of Box
-        The boxes.
-    bits : int
-        The width of an element.
-    element_stride : int, optional
-        The stride between neighbouring elements.
-    sweeps_lines : bool, optional
-        Whether runs of one line are swept along src and dst, as shorter ones are: cache-resident
-        lines are read again at once.
+    With `sweeps_lines` runs of one line are swept along src and dst, as shorter ones are:
+    cache-resident lines are read again at once.
     """
     runs = _Runs(bits, element_stride, sweeps_lines)
     done: list[ScheduledBox] = []
@@ -146,19 +137,7 @@ _MAX_STEPS = 4 * TILE
 def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledBox, ...]:
     """Schedule a transposition that writes whole cache lines by non-temporal stores.
 
-    Parameters
-    ----------
-    box : Box
-        A box whose src and dst exceed the caches.
-    bits : int
-        The width of its elements.
-    element_stride : int
-        The stride between neighbouring elements.
-
-    Returns
-    -------
-    tuple of ScheduledBox
-        Its tiles; none if it is not a transposition of whole lines, or holds padding.
+    There are no tiles if it is not a transposition of whole lines, or holds padding.
     """
     scheduled = select(box, element_stride)
     has_padding = any(node.valid < node.extent for node in box.nodes)
@@ -193,19 +172,8 @@ def _rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
     """Return how many steps of the outermost loop of a group of rows a tile takes.
 
     The model: the rows of a tile start in no more pages of src than prefetchers follow, and fill
-    whole lines of dst.
+    whole lines of dst. A line has `line` elements, and a stride of 1 is `step` bytes.
 
-    Parameters
-    ----------
-    rows : tuple of Node
-        The loops, innermost first.
-    line : int
-        Elements of a cache line.
-    step : int
-        Bytes of a stride of 1.
-
-    Examples
-    --------
     >>> from reorder.plan.nodes import Node
     >>> _rows_at_once((Node(4096, 4096, (4096, 1)),), 16, 4)
     32
