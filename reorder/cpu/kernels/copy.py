@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from llvmlite import ir
 
 from reorder.cpu.kernels.elements import Location, emit_clear
-from reorder.cpu.kernels.emit import BYTE, I64, int64, load_int64, loop, maximum, minimum
+from reorder.cpu.kernels.emit import (
+    BYTE,
+    I64,
+    int64,
+    load_int64,
+    loop,
+    maximum,
+    minimum,
+    shared_constant,
+)
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks, register_bits, step_registers
 
@@ -348,14 +357,9 @@ def _load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
     a mask made by a comparison would be recomputed for each row.
     """
     builder = elements.builder
-    name = "memdesc.ones"
-    module = builder.module
-    if name not in module.globals:
-        kind = ir.ArrayType(BYTE, 2 * _MASK_NBYTES)
-        ones = ir.GlobalVariable(module, kind, name)
-        ones.initializer = ir.Constant(kind, bytearray([255] * _MASK_NBYTES + [0] * _MASK_NBYTES))
-        ones.global_constant, ones.linkage = True, "private"
-    first = builder.ptrtoint(module.globals[name], I64)
+    ones = bytearray([255] * _MASK_NBYTES + [0] * _MASK_NBYTES)
+    content = ir.Constant(ir.ArrayType(BYTE, len(ones)), ones)
+    first = shared_constant(builder, "memdesc.ones", content)
     skipped = builder.sub(int64(_MASK_NBYTES * BYTE_BITS // elements.bits), valid)
     return elements.load_vector(Location(first, skipped), lanes)
 
