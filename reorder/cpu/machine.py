@@ -135,8 +135,8 @@ def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tu
     (917504, 557056)
     """
     largest = max((cache.nbytes for cache in caches), default=unknown)
-    part = _part(caches) or CORE_CACHE_NBYTES
-    return min(largest, MAX_CACHE_NBYTES) * 7 // 8, min(part, CORE_CACHE_NBYTES)
+    share = _share(caches) or CORE_CACHE_NBYTES
+    return min(largest, MAX_CACHE_NBYTES) * 7 // 8, min(share, CORE_CACHE_NBYTES)
 
 
 def streamed_part(caches: Sequence[Cache]) -> int:
@@ -150,10 +150,10 @@ def streamed_part(caches: Sequence[Cache]) -> int:
     >>> streamed_part([Cache(32 << 10, 2), Cache(1 << 20, 2), Cache(32 << 20, 16)])
     8388608
     """
-    return max(_part(caches) // 2, CORE_CACHE_NBYTES)
+    return max(_share(caches) // 2, CORE_CACHE_NBYTES)
 
 
-def _part(caches: Sequence[Cache]) -> int:
+def _share(caches: Sequence[Cache]) -> int:
     """Return a core's share of all caches."""
     return sum(cache.nbytes // cache.cores for cache in caches)
 

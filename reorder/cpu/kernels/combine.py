@@ -71,7 +71,7 @@ class _Stage(NamedTuple):
     # where src, dst and the operand start, and the tables of their rows
     starts: tuple[Location, ...]
     tables: list[Value]
-    number_address: Value
+    factor_address: Value
 
 
 def emit_combine(builder: Builder, call: WalkerCall, types: CombineTypes) -> None:
@@ -86,7 +86,7 @@ def emit_combine(builder: Builder, call: WalkerCall, types: CombineTypes) -> Non
         Location(placement.operand_address, placement.operand_offset),
     )
     tables = table_addresses(builder, call, CombineTable, table.rows, len(starts))
-    stage = _Stage(types, table, starts, tables, placement.number_address)
+    stage = _Stage(types, table, starts, tables, placement.factor_address)
     is_single = builder.icmp_signed("==", table.operand_mask, int64(0))
     for operation in Operation:
         if operation in QUOTIENTS and not _has_quotient(operation, types):
@@ -145,7 +145,7 @@ def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) 
         Row.at(builder, types.src, src),
         Row.at(builder, types.dst, dst, streams=types.streams),
         Row.at(builder, types.work, operand),
-        Row.at(builder, types.work, Location(stage.number_address, factor_index)),
+        Row.at(builder, types.work, Location(stage.factor_address, factor_index)),
     )
 
 
@@ -380,10 +380,10 @@ def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> 
     rounds. It does, since those have few bits (`rounding_bits`). NaN, and infinities that become
     NaN, are divided; integers become neither of them, nor numbers below 2^-24.
     """
-    x, lacking, inverse = operands
+    x, residue, inverse = operands
     builder, vector_type, i32 = codec.builder, codec.values("f32"), codec.integers(32)
     fma = f"llvm.fma.{codec.suffix(vector_type)}"
-    quotient = codec.call(fma, vector_type, x, inverse, builder.fmul(x, lacking))
+    quotient = codec.call(fma, vector_type, x, inverse, builder.fmul(x, residue))
     if types.src in INTEGERS:
         return quotient
     if types.dst not in INTEGERS:
@@ -396,7 +396,7 @@ def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> 
         ones = codec.splat(vector_type, 1.0)
         about = builder.fdiv(ones, inverse)
         rest = codec.call(fma, vector_type, builder.fneg(inverse), about, ones)
-        rest = codec.call(fma, vector_type, builder.fneg(lacking), about, rest)
+        rest = codec.call(fma, vector_type, builder.fneg(residue), about, rest)
         return _divided(codec, x, codec.call(fma, vector_type, rest, about, about), types)
 
     is_rare = _any_nan(codec, quotient)

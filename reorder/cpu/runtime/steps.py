@@ -115,7 +115,7 @@ class _StepOperand(NamedTuple):
     base: int = Base.SRC
     placed_by: int = NO_OPERAND
     shift: int = 0
-    number_base: int = Base.SRC
+    factor_base: int = Base.SRC
 
 
 class StepWriter:
@@ -494,7 +494,7 @@ def _operation_of(
             return Operation.MULTIPLY, (Numbers.INVERSES,)
         if has_quotient(values, sides.work, sides.dst.dtype):
             if rounding_bits(sides.dst.dtype) is not None:
-                return Operation.NARROW_QUOTIENT, (Numbers.LACKING, Numbers.INVERSES)
+                return Operation.NARROW_QUOTIENT, (Numbers.RESIDUES, Numbers.INVERSES)
             return Operation.QUOTIENT, (Numbers.VALUES, Numbers.INVERSES)
     return operation, (Numbers.VALUES,)
 
@@ -520,7 +520,7 @@ def _with_values(
         start = writer.outer_strides[placed_by][0]
         places = [start + place for place in row_offsets(nodes, strides, 1)]
         bases = [config.address_of_places(role, sides.work, places, kind) for kind in kinds]
-        return spread, _StepOperand(bases[0], number_base=bases[-1])
+        return spread, _StepOperand(bases[0], factor_base=bases[-1])
     streams = writer.config.streams and sides.dst.base is Base.DST
     fits_slot = prod(node.valid for node in nodes) * DATA_TYPES[sides.work].bits <= SLOT_BITS
     gathered = gathered_operands(nodes, strided, rows, streams=streams) if fits_slot else None
@@ -529,7 +529,7 @@ def _with_values(
             address = config.address_of_values(role, sides.work, 0, kind)
             operand = _TileBuffer(address, sides.work, placed_by, strides)
             _gather(writer, operand, slot, gathered.times)
-        return gathered.rows, _StepOperand(Base.OPERANDS, number_base=Base.RECIPROCALS)
+        return gathered.rows, _StepOperand(Base.OPERANDS, factor_base=Base.RECIPROCALS)
     bases = [config.address_of_values(role, sides.work, rows.period, kind) for kind in kinds]
     return rows, _StepOperand(bases[0], placed_by, -rows.shift, bases[-1])
 

@@ -89,13 +89,13 @@ def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Mac
     if threads > 1:
         chunks = threads * max(1, min(MAX_THREAD_CHUNKS, nbytes // threads // _MIN_CHUNK_NBYTES))
     # src and dst of a thread
-    is_own = not machine.exceeds_own_cache(2 * nbytes // threads)
-    tasks, bounds = partition_chunks(workloads, chunks, is_own=is_own)
+    fits_own_cache = not machine.exceeds_own_cache(2 * nbytes // threads)
+    tasks, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
     return Partition(tasks, bounds, threads)
 
 
 def partition_chunks(
-    workloads: list[Workload], chunks: int, *, is_own: bool = False
+    workloads: list[Workload], chunks: int, *, fits_own_cache: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Divide instructions into a number of chunks; returns the tasks, and the bounds of the chunks.
 
@@ -109,13 +109,13 @@ def partition_chunks(
         rounds = max(1, min(_MAX_ROUNDS, total // (MAX_CALL_SIZE * len(workloads))) // chunks)
     tasks: list[Task] = []
     bounds = [0]
-    shapes = [_cut_loops(workload, chunks, is_own=is_own) for workload in workloads]
+    shapes = [_cut_loops(workload, chunks, fits_own_cache=fits_own_cache) for workload in workloads]
     cuts = _cuts(workloads, shapes, chunks)
     for chunk in range(chunks):
         parts = [
             (workload, shape, part)
             for workload, shape, stops in zip(workloads, shapes, cuts, strict=True)
-            for part in _products(stops[chunk], stops[chunk + 1], shape)
+            for part in _sub_ranges(stops[chunk], stops[chunk + 1], shape)
         ]
         for k in range(rounds):
             for workload, shape, part in parts:
@@ -125,7 +125,7 @@ def partition_chunks(
     return table, np.array(bounds, dtype=np.int64)
 
 
-def _cut_loops(workload: Workload, chunks: int, *, is_own: bool) -> tuple[int, int, int]:
+def _cut_loops(workload: Workload, chunks: int, *, fits_own_cache: bool) -> tuple[int, int, int]:
     """Return the loops of an instruction in the order in which chunks take steps, outermost first.
 
     They are outer loops, the grains of the inner ones, and further outer loops. The model: a cut
@@ -139,7 +139,7 @@ def _cut_loops(workload: Workload, chunks: int, *, is_own: bool) -> tuple[int, i
     if chunks == 1:
         return outer, 1, 1
     read_again = workload.size // (outer * inner) * min(outer // around, outer * grains // chunks)
-    if not is_own or around == outer or read_again >= _SHARED_LINE * workload.pieces:
+    if not fits_own_cache or around == outer or read_again >= _SHARED_LINE * workload.pieces:
         return outer, grains, 1
     return around, grains, outer // around
 
@@ -192,7 +192,7 @@ def _cut_granule(workload: Workload, shape: tuple[int, int, int], chunks: int) -
     return next((granule for granule in granules if steps >= _MIN_STEPS * granule * chunks), least)
 
 
-def _products(
+def _sub_ranges(
     start: int, stop: int, shape: tuple[int, int, int]
 ) -> list[tuple[range, range, range]]:
     """Split a flat step range of a three-loop nest into rectangular sub-ranges."""
@@ -221,11 +221,11 @@ def _tasks(
     workload: Workload,
     shape: tuple[int, int, int],
     part: tuple[range, range, range],
-    among: tuple[int, int],
+    turn: tuple[int, int],
 ) -> list[Task]:
     """Return the task of a sub-range in one of several rounds: its part of the outer steps."""
     around, grains, last = part
-    number, rounds = among
+    number, rounds = turn
     last_inner = grains.stop * workload.grain if grains.stop < shape[1] else workload.inner
     inner = grains.start * workload.grain, last_inner
     first, stop = around.start * shape[2] + last.start, (around.stop - 1) * shape[2] + last.stop

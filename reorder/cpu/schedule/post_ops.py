@@ -72,7 +72,7 @@ class Numbers(Enum):
     VALUES = 0
     INVERSES = 1
     # the residues of the rounded inverses
-    LACKING = 2
+    RESIDUES = 2
 
 
 class Operation(IntEnum):
@@ -164,8 +164,8 @@ def inverse_parts(
     inverses: NDArray[np.float32] = np.float32(1) / single
     exact = single.astype(np.float64)
     # the product of two numbers of f32 is exact in f64, and so is its difference from 1
-    lacking = (1 - exact * inverses) / exact
-    return inverses, lacking.astype(np.float32)
+    residues = (1 - exact * inverses) / exact
+    return inverses, residues.astype(np.float32)
 
 
 # The operation of each role, in the order in which they are computed; a sum with what dst held
@@ -257,7 +257,7 @@ class KernelConfig:
         values = self.values[role]
         if kind is Numbers.VALUES:
             return values
-        return inverse_parts(values)[kind is Numbers.LACKING]
+        return inverse_parts(values)[kind is Numbers.RESIDUES]
 
     @property
     def moves_packed(self) -> bool:
