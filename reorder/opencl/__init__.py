@@ -8,6 +8,7 @@ from reorder.opencl.discovery import Device, devices, find_device, loader_report
 from reorder.opencl.enqueue import (
     enqueue_pack,
     enqueue_reorder,
+    enqueue_unpack,
     pack,
     reorder_on_device,
     unpack,
@@ -20,6 +21,7 @@ __all__ = [
     "devices",
     "enqueue_pack",
     "enqueue_reorder",
+    "enqueue_unpack",
     "find_device",
     "kernel_texts",
     "loader_report",

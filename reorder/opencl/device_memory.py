@@ -60,8 +60,7 @@ class DeviceMemory:
     --------
     >>> import numpy as np, pyopencl as cl, reorder
     >>> from reorder import opencl
-    >>> device = next(d.device for d in opencl.devices() if d.works)
-    >>> context = cl.Context([device])
+    >>> context = cl.Context([opencl.find_device().device])
     >>> queue = cl.CommandQueue(context)
     >>> x = np.arange(6, dtype=np.float32).reshape(2, 3)
     >>> memory = reorder.reorder(x, "ba", queue=queue)
