@@ -36,8 +36,9 @@ from reorder.opencl.kernel.launch import (
     ceil_log2,
     divided,
     floor_log2,
-    make_launch,
+    lower_nest,
 )
+from reorder.opencl.kernel.placement import Lane, without
 from reorder.opencl.kernel.profile import BUFFER, COLUMN, ROW, Share
 from reorder.opencl.kernel.statements import gather_lines, guarded, index_lines, start_lines
 
@@ -63,10 +64,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     nest, conversion, is_aligned = task.nest, task.conversion, task.is_aligned
     reads_image = task.accesses[0].kind == AccessKind.IMAGE
     if nest.is_zero:
-        # zeros need no scales or zero points
-        zeros = tuple(lane._replace(is_valid=False, varying=()) for lane in nest.lanes)
-        loops = tuple(loop._replace(varying=()) for loop in nest.loops)
-        nest = nest._replace(src=(), lanes=zeros, loops=loops, varying=())
+        nest = _writing(nest)
         if conversion is not None:
             halves = conversion.writes_halves
             conversion = KernelFormula(conversion.dst, conversion.dst, writes_halves=halves)
@@ -79,7 +77,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     device = task.device
     group = _choose_work_group(nest, (src, dst), dst.bits, device.max_work_items, device.profile)
     lanes = tuple(
-        (lane.src if reads_image else k) if lane.is_valid else -1
+        (lane.offsets[0] if reads_image else k) if lane.is_valid else -1
         for k, lane in enumerate(nest.lanes)
     )
     pattern = Pattern(src, dst, Copy(), group.work_items, conversion, lanes)
@@ -89,7 +87,16 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         for loop, shift, steps in zip(loops, group.shifts, group.steps, strict=True)
     ]
     nest = nest._replace(loops=loops)
-    return (make_launch(nest, pattern, divisions, task.numbers, group.gather_shift),)
+    return (lower_nest(nest, pattern, divisions, task.numbers, group.gather_shift),)
+
+
+def _writing(nest: Nest) -> Nest:
+    """Return a nest of zeros that reads nothing: neither src nor scales and zero points."""
+    return nest._replace(
+        starts=((), nest.starts[1]),
+        lanes=tuple(Lane(lane.offsets[:2], is_valid=False) for lane in nest.lanes),
+        loops=tuple(loop._replace(strides=loop.strides[:2]) for loop in nest.loops),
+    )
 
 
 def _with_kind(nest: Nest, operand: int, access: Access, *, is_aligned: bool) -> Access:
@@ -103,14 +110,11 @@ def _with_kind(nest: Nest, operand: int, access: Access, *, is_aligned: bool) ->
 
 def _is_vector(nest: Nest, operand: int) -> bool:
     """Whether the lanes of an operand are 4 contiguous elements that start at multiples of 4."""
-    lanes = [lane[operand] for lane in nest.lanes]
+    lanes = [lane.offsets[operand] for lane in nest.lanes]
     if lanes != [0, 1, 2, 3] or (operand == 0 and not all(lane.is_valid for lane in nest.lanes)):
         return False
-    start = (nest.src, nest.dst)[operand]
-    strides = [(loop.src, loop.dst)[operand] for loop in nest.loops]
-    return not nest.gathers and all(
-        number % 4 == 0 for coords in (start, *strides) for number in coords
-    )
+    coords = nest.starts[operand], *(loop.strides[operand] for loop in nest.loops)
+    return not nest.gathers and all(number % 4 == 0 for one in coords for number in one)
 
 
 class _WorkGroup(NamedTuple):
@@ -144,7 +148,7 @@ def _choose_work_group(
     work_items, steps = profile.copy(max(bits // 8, 1))
     shift = floor_log2(min(work_items, max_work_items))
     loops = list(reversed(nest.loops))
-    loops.sort(key=lambda loop: abs(loop.dst[0]))
+    loops.sort(key=lambda loop: abs(loop.stride(1)))
     group = _filled(nest, loops, [], shift)
     return group if nest.gathers else _with_steps(group, steps)
 
@@ -203,8 +207,7 @@ def _for_image(
         more = max(min(free, ceil_log2(loop.extent) - shifts[k]), 0)
         shifts[k] += more
         free -= more
-    rest = [loop for loop in loops if not any(loop is taken for taken in chosen)]
-    group = _filled(nest, [*chosen, *rest], shifts, total)
+    group = _filled(nest, [*chosen, *without(loops, chosen)], shifts, total)
     return group._replace(steps=(*steps, *group.steps[len(steps) :]))
 
 
@@ -240,12 +243,10 @@ def _shares(
 
 def _smallest(loops: list[Loop], operand: int, coord: int) -> Loop | None:
     """Return the loop with the smallest nonzero stride along a coordinate of an operand."""
-    strides = [
-        (abs((loop.src, loop.dst)[operand][coord]), k)
-        for k, loop in enumerate(loops)
-        if loop.extent > 1 and len((loop.src, loop.dst)[operand]) > coord
+    strides = [(loop.strides[operand][coord:], k) for k, loop in enumerate(loops)]
+    moving = [
+        (abs(stride[0]), k) for stride, k in strides if any(stride[:1]) and loops[k].extent > 1
     ]
-    moving = [(stride, k) for stride, k in strides if stride]
     return loops[min(moving)[1]] if moving else None
 
 
@@ -263,8 +264,8 @@ class Copy(Body):
         outside += [f"g{k} >= p.gather{k}_extent" for k in range(len(pattern.gathers))]
         if outside:
             yield f"if ({' || '.join(outside)}) return;"
-        for k, gather in enumerate(pattern.gathers):
-            yield from gather_lines(k, gather, reads=reads)
+        for k in range(len(pattern.gathers)):
+            yield from gather_lines(pattern, k)
         for operand, access in pattern.operands:
             yield from start_lines(pattern, operand, access)
         # all loads come before all stores, so that they are in flight together

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.placement import Coords, Loop, Nest
     from reorder.plan.nodes import IndirectLoop
 
+    Axes = tuple[tuple[Axis, tuple[Block, ...]], ...]
+
 __all__ = [
     "KERNEL",
     "MAX_INT",
@@ -59,10 +61,10 @@ __all__ = [
     "end_of_src",
     "floor_log2",
     "kernel_source",
+    "lower_nest",
     "make_launch",
     "offset_bound",
     "tiled",
-    "with_params",
 ]
 
 MAX_INT = 2**31 - 1
@@ -107,10 +109,18 @@ class Task(NamedTuple):
     numbers: Mapping[str, int] = {}
 
     @property
+    def has_image(self) -> bool:
+        """Whether src or dst is an image."""
+        return any(access.kind == AccessKind.IMAGE for access in self.accesses)
+
+    @property
     def moves_bytes(self) -> bool:
         """Whether elements of whole bytes move between two buffers."""
-        kinds = [access.kind for access in self.accesses]
-        return self.conversion is None and kinds == [AccessKind.BUFFER] * 2
+        return self.conversion is None and not self.has_image
+
+    def work_items(self, most: int) -> int:
+        """Return the work items of a group: a power of two that the device allows."""
+        return 1 << floor_log2(min(most, self.device.max_work_items))
 
 
 class LoopShape(NamedTuple):
@@ -125,15 +135,10 @@ class LoopShape(NamedTuple):
 
 
 class GatherShape(NamedTuple):
-    """The structure of an `IndirectLoop`: its dims; per axis its dims and its number of blocks.
-
-    `varying` has the axes of the scales and zero points that differ along the dims.
-    """
+    """The structure of an `IndirectLoop`: its dims; per operand and axis the dims and blocks."""
 
     dims: tuple[int, ...]
-    src: tuple[tuple[tuple[int, ...], int], ...]
-    dst: tuple[tuple[tuple[int, ...], int], ...]
-    varying: tuple[tuple[tuple[tuple[int, ...], int], ...], ...] = ()
+    operands: tuple[tuple[tuple[tuple[int, ...], int], ...], ...]
 
 
 class Body(ABC):
@@ -227,12 +232,13 @@ def tiled(loops: Iterable[Loop], extents: Iterable[int]) -> list[Division]:
     return [divided(loop.extent, steps=extent) for loop, extent in zip(loops, extents, strict=True)]
 
 
-def make_launch(
+def lower_nest(
     nest: Nest,
     pattern: Pattern,
     loops: Iterable[Division],
-    numbers: Mapping[str, int],
+    numbers: Mapping[str, int] = {},
     gather_shift: int = 0,
+    bound: int = 0,
 ) -> Launch:
     """Make the launch of a nest; its loops are innermost first.
 
@@ -244,10 +250,12 @@ def make_launch(
         Without loops, gathers and parameters.
     loops : iterable of Division
         How each loop is divided.
-    numbers : mapping
+    numbers : mapping, optional
         The scalars of the conversion and the parameters of the body, by name; others are ignored.
     gather_shift : int, optional
         log2 of the work items along the first gather.
+    bound : int, optional
+        A bound on offsets that the loops do not show.
     """
     loops = tuple(loops)
     shifts = [gather_shift, *(0 for _ in nest.gathers)]
@@ -258,11 +266,9 @@ def make_launch(
     dims = _grid_dims(counts, has_gathers=bool(gathers))
     # extents are rounded up to whole groups
     spans = [one.groups * one.tile for one in loops]
-    wide_numbers = pattern.conversion is not None and pattern.conversion.needs_wide_parameters
     pattern = pattern._replace(
         loops=tuple(LoopShape(one.steps, dim) for one, dim in zip(loops, dims, strict=True)),
         gathers=tuple(map(_gather_shape, nest.gathers)),
-        is_wide=pattern.is_wide or wide_numbers or offset_bound(nest, spans) + sum(spans) > MAX_INT,
     )
     numbers = {"src_end": end_of_src(nest), **numbers}
     scalars = () if pattern.conversion is None else pattern.conversion.scalars
@@ -273,12 +279,21 @@ def make_launch(
         prod(count for count, grid_dim in zip(counts, dims, strict=True) if grid_dim == dim)
         for dim in range(3)
     )
-    return with_params(pattern, params, (first * prod(one.groups for one in gathers), *outer))
+    groups = (first * prod(one.groups for one in gathers), *outer)
+    return make_launch(pattern, params, groups, max(bound, offset_bound(nest, spans) + sum(spans)))
 
 
-def with_params(pattern: Pattern, params: Mapping[str, int], groups: tuple[int, ...]) -> Launch:
-    """Return the launch of a pattern with its parameters by name, in order."""
-    return Launch(pattern._replace(params=tuple(params)), tuple(params.values()), groups)
+def make_launch(
+    pattern: Pattern, params: Mapping[str, int], groups: tuple[int, ...], bound: int
+) -> Launch:
+    """Return the launch of a pattern with its parameters by name, in order.
+
+    `bound` is one on offsets and indices, which says whether they have 64 bits.
+    """
+    conversion = pattern.conversion
+    needs_wide = conversion is not None and conversion.needs_wide_parameters
+    pattern = pattern._replace(params=tuple(params), is_wide=needs_wide or bound > MAX_INT)
+    return Launch(pattern, tuple(params.values()), groups)
 
 
 def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
@@ -294,28 +309,21 @@ def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
 def offset_bound(nest: Nest, spans: list[int]) -> int:
     """Return a bound on all offsets and gathered indices, for some iterations of each loop."""
     bounds = [
-        sum(map(abs, nest.src)) + sum(abs(lane.src) for lane in nest.lanes),
-        sum(map(abs, nest.dst)) + sum(abs(lane.dst) for lane in nest.lanes),
-        *(
-            abs(start) + sum(abs(lane.varying[k]) for lane in nest.lanes)
-            for k, start in enumerate(nest.varying)
-        ),
+        sum(map(abs, start)) + sum(abs(lane.offsets[k]) for lane in nest.lanes)
+        for k, start in enumerate(nest.starts)
     ]
     for loop, span in zip(nest.loops, spans, strict=True):
-        bounds[0] += span * max(map(abs, loop.src), default=0)
-        bounds[1] += span * max(map(abs, loop.dst), default=0)
-        for k, stride in enumerate(loop.varying):
-            bounds[2 + k] += span * abs(stride)
+        for k, stride in enumerate(loop.strides):
+            bounds[k] += span * max(map(abs, stride), default=0)
     for gather in nest.gathers:
-        operands = gather.src, gather.dst, *gather.params
         bounds = [
             bound + gather.extent + _reach(axes)
-            for bound, axes in zip(bounds, operands, strict=True)
+            for bound, axes in zip(bounds, _operands(gather), strict=True)
         ]
     return max(bounds)
 
 
-def _reach(axes: tuple[tuple[Axis, tuple[Block, ...]], ...]) -> int:
+def _reach(axes: Axes) -> int:
     """Return a bound on the offsets of the axes of one operand of a gather."""
     return sum(
         abs(block.stride) * max(block.extent, -(-axis.padded // block.step)) + block.step
@@ -324,40 +332,40 @@ def _reach(axes: tuple[tuple[Axis, tuple[Block, ...]], ...]) -> int:
     )
 
 
+def _operands(gather: IndirectLoop) -> tuple[Axes, ...]:
+    """Return the axes of each operand of a gather."""
+    return (gather.src, gather.dst, *gather.params)
+
+
 def _gather_shape(gather: IndirectLoop) -> GatherShape:
     """Return the structure of a gather."""
-    src, dst, *varying = (
-        tuple((axis.dims, len(blocks)) for axis, blocks in operand)
-        for operand in (gather.src, gather.dst, *gather.params)
+    operands = (
+        tuple((axis.dims, len(blocks)) for axis, blocks in axes) for axes in _operands(gather)
     )
-    return GatherShape(tuple(dim for dim, _ in gather.sizes), src, dst, tuple(varying))
+    return GatherShape(tuple(dim for dim, _ in gather.sizes), tuple(operands))
 
 
 def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) -> dict[str, int]:
     """Return the parameters of a nest, by name and in order; divisions of gathers come last."""
     found: dict[str, int] = {}
-    starts = (nest.src, nest.dst, *((start,) for start in nest.varying))
     for n, (operand, access) in enumerate(pattern.operands):
-        found |= _coord_params(operand, access, starts[n], "")
+        found |= _coord_params(operand, access, nest.starts[n], "")
         if access.kind == AccessKind.BUFFER:
-            for k, lane in enumerate(nest.lanes[1:], 1):
-                found[f"{operand}_lane{k}"] = (lane.src, lane.dst, *lane.varying)[n]
+            lanes = enumerate(nest.lanes[1:], 1)
+            found |= {f"{operand}_lane{k}": lane.offsets[n] for k, lane in lanes}
     for k, loop in enumerate(nest.loops):
         found |= {f"extent{k}": loop.extent, f"valid{k}": loop.valid}
         found[f"shift{k}"] = divisions[k].shift
         if not pattern.is_last_in_dimension(k):
             found[f"groups{k}"] = divisions[k].groups
-        varying = loop.varying or (0,) * len(nest.varying)
-        strides = (loop.src, loop.dst, *((stride,) for stride in varying))
-        for (operand, access), stride in zip(pattern.operands, strides, strict=True):
+        for (operand, access), stride in zip(pattern.operands, loop.strides, strict=True):
             found |= _coord_params(operand, access, stride, str(k))
     for k, (gather, one) in enumerate(zip(nest.gathers, divisions[len(nest.loops) :], strict=True)):
         prefix = f"gather{k}"
         found |= {f"{prefix}_extent": gather.extent, f"{prefix}_shift": one.shift}
         found |= {f"{prefix}_groups": one.groups}
         found |= {f"{prefix}_size{dim}": size for dim, size in gather.sizes}
-        operands = gather.src, gather.dst, *gather.params
-        for (operand, _), axes in zip(pattern.operands, operands, strict=True):
+        for (operand, _), axes in zip(pattern.operands, _operands(gather), strict=True):
             for j, (axis, blocks) in enumerate(axes):
                 found[f"{prefix}_{operand}{j}_padded"] = axis.padded
                 found |= block_params(f"{prefix}_{operand}{j}", blocks)
@@ -366,9 +374,10 @@ def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) 
 
 def end_of_src(nest: Nest) -> int:
     """Return the offset past the last element of src that a nest reads; 0 if it reads an image."""
-    if len(nest.src) != 1:
+    start = nest.starts[0]
+    if len(start) != 1:
         return 0
-    return nest.src[0] + 1 + sum(max((loop.valid - 1) * loop.src[0], 0) for loop in nest.loops)
+    return start[0] + 1 + sum(max((loop.valid - 1) * loop.stride(0), 0) for loop in nest.loops)
 
 
 def _coord_params(operand: str, access: Access, coords: Coords, loop: str) -> dict[str, int]:

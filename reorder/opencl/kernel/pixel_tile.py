@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.kernel.access import AccessKind, code_of_lane, lane_of_code
 from reorder.opencl.kernel.conversion import BETA, converted, operand_value
-from reorder.opencl.kernel.launch import Body, Pattern, make_launch, tiled
+from reorder.opencl.kernel.launch import Body, Pattern, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
     SUBGROUP,
     LocalLayout,
@@ -57,15 +57,17 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     """Make the launch of tiles of pixels; empty if work items should move pixels without them."""
     nest, conversion, profile = task.nest, task.conversion, task.device.profile
     kinds = [access.kind for access in task.accesses]
-    if nest.is_zero or kinds[0] == kinds[1] or not task.is_aligned:
+    if not nest.is_plain or kinds[0] == kinds[1] or not task.is_aligned:
         return ()
     if conversion is not None and not _converts_alone(nest, conversion):
         return ()
     image = kinds.index(AccessKind.IMAGE)
     shape = (profile.unpack_pixels, profile.pack_pixels)[image]
     nbytes = task.accesses[1 - image].nbytes
-    moved = prod(loop.extent for loop in nest.loops) * _LANES * nbytes
-    if moved < profile.min_tiled or task.device.max_work_items < shape.work_items:
+    if (
+        nest.steps * _LANES * nbytes < profile.min_tiled
+        or task.device.max_work_items < shape.work_items
+    ):
         return ()
     chosen = _choose_tile(nest, nbytes, image, shape)
     if chosen is None:
@@ -78,8 +80,8 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         if image == 0 or conversion.dst != "f16" or (runs and runs[0] >= _SHORT):
             return ()
     pattern = Pattern(*task.accesses, tile, shape.work_items, conversion, (0, 1, 2, 3))
-    divisions = tiled(loops, tile.extents)
-    return (make_launch(nest._replace(loops=loops), pattern, divisions, task.numbers),)
+    nest = nest._replace(loops=loops)
+    return (lower_nest(nest, pattern, tiled(loops, tile.extents), task.numbers),)
 
 
 def _converts_alone(nest: Nest, conversion: KernelFormula) -> bool:
@@ -136,8 +138,7 @@ def _choose_tile(
     inside += [] if LANES in run else [LANES]
     rest = tuple(sorted(inside, key=lambda k: abs(sides.strides[k])))
     tile = PixelTile(tuple(extents), nbytes, run, rest, nbytes, _order(extents, sides.rectangle))
-    start = (nest.dst, nest.src)[image][0]
-    tile = replace(tile, vector=_vector(tile, sides, start, image))
+    tile = replace(tile, vector=_vector(tile, sides, nest.starts[1 - image][0], image))
     is_short = tile.chunks * tile.vector < _MIN_RUN or tile.vector < _WORD
     is_large = tile.pixels > _MAX_STEPS * shape.work_items
     if is_short or is_large or tile.local_vectors * _VECTOR > _MAX_LOCAL:
@@ -147,22 +148,24 @@ def _choose_tile(
 
 def _sides(nest: Nest, nbytes: int, image: int, shape: PixelShape) -> _Sides | None:
     """Return the loops and chains of a nest; None if there is no run, or a lane without data."""
-    places = [(lane.src, lane.dst) for lane in nest.lanes if lane.is_valid]
+    places = [lane.offsets for lane in nest.lanes if lane.is_valid]
     step = places[1][1 - image] - places[0][1 - image] if len(places) == _LANES else 0
     wanted = [(k, k * step) for k in range(_LANES)]
     found = sorted((place[image], place[1 - image]) for place in places)
-    if step <= 0 or found != wanted or nest.gathers:
+    if step <= 0 or found != wanted:
         return None
-    loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.dst))))
-    lanes = Loop(_LANES, _LANES, (step,), (step,))
+    loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.strides[1]))))
+    lanes = Loop(_LANES, _LANES, ((step,), (step,)))
     run = chain_of([*loops, lanes], 1 - image, shape.run // nbytes)
     if run is None:
         return None
-    strides = (*((loop.dst, loop.src)[image][0] for loop in loops), step)
+    strides = (*(loop.stride(1 - image) for loop in loops), step)
     # a chain is along the first coordinate
-    swapped = [loop._replace(src=loop.src[::-1], dst=loop.dst[::-1]) for loop in loops]
+    swapped = [
+        loop._replace(strides=tuple(coords[::-1] for coords in loop.strides)) for loop in loops
+    ]
     edges = _edge(loops, image, shape.columns), _edge(swapped, image, shape.rows)
-    rows = sorted(((loop.src, loop.dst)[image][0], k) for k, loop in enumerate(swapped))
+    rows = sorted((loop.stride(image), k) for k, loop in enumerate(swapped))
     rectangle = tuple(chain for chain in edges if chain is not None)
     return _Sides(tuple(loops), strides, run, rectangle, tuple(k for stride, k in rows if stride))
 

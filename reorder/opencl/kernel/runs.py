@@ -40,11 +40,12 @@ from reorder.opencl.kernel.launch import (
     ceil_log2,
     divided,
     floor_log2,
-    make_launch,
+    lower_nest,
     tiled,
 )
 from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts
-from reorder.opencl.kernel.statements import gather_lines, index_lines
+from reorder.opencl.kernel.placement import without
+from reorder.opencl.kernel.statements import gather_lines, index_lines, indices_of, offset_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,10 +78,10 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     byte.
     """
     conversion = task.conversion
-    if conversion is None or _has_image(task):
+    if conversion is None or task.has_image:
         return ()
     nest = _ordered(task.nest)
-    loops, is_zero = nest.loops, nest.is_zero
+    loops = nest.loops
     length = _length(nest, task)
     bits = conversion.widths
     kinds = [
@@ -89,7 +90,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         else AccessKind.BUFFER
         for k in range(2)
     ]
-    if is_zero:
+    if nest.is_zero:
         kinds[0] = AccessKind.NONE
     run = Run(
         length,
@@ -97,49 +98,40 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         bits[1] < _BYTE and length == 1,
         _uniform(loops[0], conversion),
     )
-    total = floor_log2(min(_WORK_ITEMS, task.device.max_work_items))
+    work_items = task.work_items(_WORK_ITEMS)
     src, dst = (Access(kind, width) for kind, width in zip(kinds, bits, strict=True))
-    pattern = Pattern(src, dst, run, 1 << total, _with_products(conversion, run, task))
-    divisions, gather_shift = _divisions(nest, length, total)
+    pattern = Pattern(src, dst, run, work_items, _with_products(conversion, run, task))
+    divisions, gather_shift = _divisions(nest, length, floor_log2(work_items))
 
     def launch(parity: int) -> Launch:
         numbers = {**task.numbers, "parity": parity}
-        made = make_launch(nest, pattern, divisions, numbers, gather_shift)
+        made = lower_nest(nest, pattern, divisions, numbers, gather_shift)
         return made._replace(is_later=bool(parity))
 
     if not run.is_nibble:
         return (launch(0),)
-    (start,) = nest.dst
-    strides = [loop.dst[0] for loop in loops]
-    strides += [
-        block.stride for gather in nest.gathers for _, blocks in gather.dst for block in blocks
-    ]
+    strides = [loop.stride(1) for loop in loops] + _gathered_strides(nest, 1)
     if all(stride % 2 == 0 for stride in strides):
-        return (launch(start % 2),)
+        return (launch(nest.starts[1][0] % 2),)
     return launch(0), launch(1)
 
 
 def try_lower_tile(task: Task) -> tuple[Launch, ...]:
     """Make the launch of a nest that goes through tiles; empty if runs along dst suffice."""
     conversion = task.conversion
-    if conversion is None or _has_image(task):
+    if conversion is None or task.has_image or BETA in conversion.roles:
         return ()
     nest = _ordered(task.nest)
-    if (
-        nest.is_zero
-        or nest.gathers
-        or BETA in conversion.roles
-        or task.device.max_work_items < _WORK_ITEMS
-    ):
+    if not nest.is_plain or task.device.max_work_items < _WORK_ITEMS:
         return ()
     along_dst = nest.loops[0]
-    along_src = next((loop for loop in nest.loops if loop.src == (1,)), None)
-    if along_src is None or along_src is along_dst or along_dst.dst != (1,):
+    along_src = next((loop for loop in nest.loops if loop.strides[0] == (1,)), None)
+    if along_src is None or along_src is along_dst or along_dst.strides[1] != (1,):
         return ()
     edges = along_src.extent, along_dst.extent
-    if min(edges) < _MIN_EDGE or prod(loop.extent for loop in nest.loops) < _MIN_ELEMENTS:
+    if min(edges) < _MIN_EDGE or nest.steps < _MIN_ELEMENTS:
         return ()
-    outer = [loop for loop in nest.loops if loop is not along_src and loop is not along_dst]
+    outer = without(nest.loops, (along_src, along_dst))
     nest = nest._replace(loops=(along_src, along_dst, *outer))
     bits = conversion.widths
     # a run that is loaded should not be many vectors of dst
@@ -166,23 +158,19 @@ def try_lower_tile(task: Task) -> tuple[Launch, ...]:
     conversion = _with_products(conversion, run, task)
     pattern = Pattern(src, dst, tile, _WORK_ITEMS, conversion)
     steps = (width, height, *(1 for _ in outer))
-    return (make_launch(nest, pattern, tiled(nest.loops, steps), task.numbers),)
-
-
-def _has_image(task: Task) -> bool:
-    return any(access.kind == AccessKind.IMAGE for access in task.accesses)
+    return (lower_nest(nest, pattern, tiled(nest.loops, steps), task.numbers),)
 
 
 def _ordered(nest: Nest) -> Nest:
     """Return a nest of enough loops, those of the least strides in dst first."""
-    loops = sorted(nest.loops, key=lambda loop: abs(loop.dst[0]))
+    loops = sorted(nest.loops, key=lambda loop: abs(loop.stride(1)))
     return nest._replace(loops=nest.filled(loops))
 
 
 def _uniform(loop: Loop, conversion: KernelFormula) -> tuple[str, ...]:
     """Return the roles that vary, but not along a loop."""
-    pairs = zip(conversion.varying, loop.varying, strict=True)
-    return tuple(role for role, stride in pairs if not stride)
+    pairs = zip(conversion.varying, loop.strides[2:], strict=True)
+    return tuple(role for role, stride in pairs if stride == (0,))
 
 
 def _with_products(conversion: KernelFormula, run: Run, task: Task) -> KernelFormula:
@@ -194,14 +182,16 @@ def _with_products(conversion: KernelFormula, run: Run, task: Task) -> KernelFor
 
 def _is_run(nest: Nest, operand: int, length: int, along: int = 0) -> bool:
     """Whether the steps of a loop are contiguous, and start at multiples of `length`."""
-    starts = list((nest.src, nest.dst)[operand])
-    starts += [(loop.src, loop.dst)[operand][0] for k, loop in enumerate(nest.loops) if k != along]
-    for gather in nest.gathers:
-        starts += [
-            block.stride for _, blocks in (gather.src, gather.dst)[operand] for block in blocks
-        ]
     loop = nest.loops[along]
-    return (loop.src, loop.dst)[operand] == (1,) and all(start % length == 0 for start in starts)
+    starts = [*nest.starts[operand], *_gathered_strides(nest, operand)]
+    starts += [other.stride(operand) for other in nest.loops if other is not loop]
+    return loop.strides[operand] == (1,) and all(start % length == 0 for start in starts)
+
+
+def _gathered_strides(nest: Nest, operand: int) -> list[int]:
+    """Return the strides of all blocks of an operand in gathers."""
+    axes = [axis for gather in nest.gathers for axis in (gather.src, gather.dst)[operand]]
+    return [block.stride for _, blocks in axes for block in blocks]
 
 
 def _length(nest: Nest, task: Task) -> int:
@@ -304,9 +294,9 @@ class Run(Body):
         conversion, src_bits = _conversion(pattern), pattern.src.bits
         reads = pattern.src.kind != AccessKind.NONE
         yield from index_lines(pattern)
-        for k, gather in enumerate(pattern.gathers):
+        for k in range(len(pattern.gathers)):
             yield f"if (g{k} >= p.gather{k}_extent) return;"
-            yield from gather_lines(k, gather, pattern.varying, reads=reads)
+            yield from gather_lines(pattern, k)
         if reads:
             yield from _shared_lines(conversion, conversion.scalars, 0)
         steps = range(max((loop.steps for loop in pattern.loops), default=1))
@@ -395,9 +385,8 @@ def _place_lines(run: Run, pattern: Pattern, s: int, *, reads: bool) -> Iterator
     start = f"i0 + ({s} << p.shift0)" if pattern.loops[0].steps > 1 and s else "i0"
     yield f"const index_t first_{s} = ({start}) * {run.length};"
     for operand in (*(("src",) if reads else ()), "dst", *pattern.varying):
-        terms = [f"p.{operand}", *(f"{i} * p.{operand}{k}" for k, i in enumerate(index))]
-        terms += [f"gather{k}_{operand}" for k in range(len(pattern.gathers))]
-        yield f"const index_t {operand}_{s} = {' + '.join(terms)};"
+        gathered = (f"gather{k}_{operand}" for k in range(len(pattern.gathers)))
+        yield f"const index_t {operand}_{s} = {offset_at(operand, enumerate(index), *gathered)};"
     inside = [f"{i} < p.extent{k}" for k, i in enumerate(index)]
     inside += [f"(dst_{s} & 1) == p.parity"] if run.is_nibble else []
     yield f"const int is_inside_{s} = {' && '.join(inside)};"
@@ -494,13 +483,12 @@ def _place_tile_lines(tile: RunTile, pattern: Pattern, t: int) -> Iterator[str]:
     yield f"const int n_{t} = (int)get_local_id(0) + {t * pattern.work_items};"
     yield f"const int s_{t} = n_{t} % {chunks} * {length}, d_{t} = n_{t} / {chunks};"
     yield f"const index_t first_{t} = i0 + s_{t};"
-    outer = range(2, len(pattern.loops))
+    outer = indices_of(pattern, 2)
     for operand in ("src", *pattern.varying):
-        terms = [f"p.{operand}", f"first_{t} * p.{operand}0", f"(i1 + d_{t}) * p.{operand}1"]
-        terms += [f"i{k} * p.{operand}{k}" for k in outer]
-        yield f"const index_t {operand}_{t} = {' + '.join(terms)};"
+        at = offset_at(operand, [(0, f"first_{t}"), (1, f"(i1 + d_{t})"), *outer])
+        yield f"const index_t {operand}_{t} = {at};"
     data = [f"d_{t} < {tile.height}", f"first_{t} < p.valid0", f"i1 + d_{t} < p.valid1"]
-    data += [f"i{k} < p.valid{k}" for k in outer]
+    data += [f"{index} < p.valid{k}" for k, index in outer]
     yield f"const int is_data_{t} = {' && '.join(data)};"
 
 
@@ -510,15 +498,14 @@ def _store_tile_lines(tile: RunTile, pattern: Pattern) -> Iterator[str]:
     kind = "ulong" if bits > _WORD else "uint"
     total, chunks = tile.width * tile.height // tile.length, tile.height // tile.length
     names = [f"z{k}" for k in range(tile.length)]
-    terms = ["p.dst", "(i0 + s) * p.dst0", "(i1 + d) * p.dst1"]
-    terms += [f"i{k} * p.dst{k}" for k in range(2, len(pattern.loops))]
+    start = offset_at("dst", [(0, "(i0 + s)"), (1, "(i1 + d)"), *indices_of(pattern, 2)])
     as_words = pattern.dst.kind == AccessKind.VECTOR and tile.length > 1
     for t in range(-(-total // pattern.work_items)):
         yield "{"
         yield f"const int n = (int)get_local_id(0) + {t * pattern.work_items};"
         yield f"const int s = n / {chunks}, d = n % {chunks} * {tile.length};"
         yield f"if (s < {tile.width} && i0 + s < p.extent0 && i1 + d < p.extent1) {{"
-        yield f"const index_t at = {' + '.join(terms)};"
+        yield f"const index_t at = {start};"
         yield f"const int from = {_row(tile, 's')} + d;"
         for k, name in enumerate(names):
             yield f"const {kind} {name} = tile[from + {k}];"

@@ -22,8 +22,7 @@ from reorder.opencl.kernel.launch import (
     Body,
     Pattern,
     ceil_log2,
-    floor_log2,
-    make_launch,
+    lower_nest,
     tiled,
 )
 from reorder.opencl.kernel.local_memory import (
@@ -39,6 +38,7 @@ from reorder.opencl.kernel.local_memory import (
 from reorder.opencl.kernel.placement import Loop
 from reorder.opencl.kernel.statements import (
     index_lines,
+    start_lines,
     transpose_functions,
     transposed_words,
     word_of,
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.launch import Launch, Task
     from reorder.opencl.kernel.local_memory import Chain
-    from reorder.opencl.kernel.placement import Coords, Nest
+    from reorder.opencl.kernel.placement import Nest
     from reorder.opencl.kernel.profile import TileShape
 
 __all__ = ["Tile", "spread", "try_lower"]
@@ -71,7 +71,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
 
     Empty if the innermost loops are the same, or if the launch is faster without tiles.
     """
-    if task.nest.is_zero or task.nest.gathers:
+    if not task.nest.is_plain:
         return ()
     if task.moves_bytes:
         return _lowered(task, None)
@@ -87,11 +87,10 @@ def _lowered(task: Task, rows: tuple[int, int] | None) -> tuple[Launch, ...]:
     """
     nest, access, profile = task.nest, task.accesses[1], task.device.profile
     nbytes = access.nbytes if rows is None else 2 * access.nbytes
-    if nbytes > _MAX_TILED or prod(loop.extent for loop in nest.loops) * nbytes < profile.min_tiled:
+    if nbytes > _MAX_TILED or nest.steps * nbytes < profile.min_tiled:
         return ()
     shape = profile.tile(access.nbytes)
-    work_items = min(shape.work_items, 1 << floor_log2(task.device.max_work_items))
-    shape = shape._replace(work_items=work_items)
+    shape = shape._replace(work_items=task.work_items(shape.work_items))
     chosen = _choose_tile(nest, nbytes, shape, is_aligned=task.is_aligned, rows=rows)
     if chosen is None:
         return ()
@@ -99,28 +98,18 @@ def _lowered(task: Task, rows: tuple[int, int] | None) -> tuple[Launch, ...]:
     if 4 * tile.local_words > MAX_LOCAL_NBYTES:
         return ()
     pattern = Pattern(access, access, tile, work_items)
-    divisions = tiled(loops, tile.extents)
-    return (make_launch(nest._replace(loops=loops), pattern, divisions, {}),)
+    return (lower_nest(nest._replace(loops=loops), pattern, tiled(loops, tile.extents)),)
 
 
 def _lowered_squares(task: Task) -> tuple[Launch, ...]:
     """Make the launch of 4-bit elements that move as squares of 2 x 2."""
-    nest = task.nest
-    moving = nest.moving
+    moving = task.nest.moving
     src, dst = along = moving.along_src, moving.along_dst
     if src is None or dst is None or src is dst:
         return ()
-    counts = [
-        *nest.src,
-        *nest.dst,
-        src.extent,
-        src.valid,
-        *src.dst,
-        dst.extent,
-        dst.valid,
-        *dst.src,
-    ]
-    strides = [stride for loop in moving.outer for stride in (*loop.src, *loop.dst)]
+    counts = [offset for start in task.nest.starts for offset in start]
+    counts += [src.extent, src.valid, src.stride(1), dst.extent, dst.valid, dst.stride(0)]
+    strides = [loop.stride(operand) for loop in moving.outer for operand in (0, 1)]
     # a step along src or dst moves on by one byte; no other loop may step by one byte
     if any(count % _SIDE for count in (*counts, *strides)) or _SIDE in strides:
         return ()
@@ -129,20 +118,17 @@ def _lowered_squares(task: Task) -> tuple[Launch, ...]:
     loops = tuple(
         _of_bytes(loop, _SIDE if any(loop is one for one in along) else 1) for loop in moving.loops
     )
-    nest = nest._replace(src=_halved(nest.src), dst=_halved(nest.dst), loops=loops)
-    rows = dst.src[0] // 2, src.dst[0] // 2
+    starts = tuple((offset // _SIDE,) for (offset,) in task.nest.starts)
+    nest = task.nest._replace(starts=starts, loops=loops)
     access = Access(AccessKind.BUFFER, 8)
+    rows = dst.stride(0) // _SIDE, src.stride(1) // _SIDE
     return _lowered(task._replace(nest=nest, accesses=(access, access)), rows)
 
 
 def _of_bytes(loop: Loop, steps: int) -> Loop:
     """Return a loop over bytes of two elements each, which takes some steps at once."""
-    src, dst = (_halved((stride[0] * steps,)) for stride in (loop.src, loop.dst))
-    return Loop(loop.extent // steps, loop.valid // steps, src, dst)
-
-
-def _halved(offset: Coords) -> Coords:
-    return (offset[0] // 2,)
+    strides = tuple((stride * steps // _SIDE,) for (stride,) in loop.strides)
+    return Loop(loop.extent // steps, loop.valid // steps, strides)
 
 
 def _choose_tile(
@@ -175,7 +161,7 @@ def _choose_tile(
         The loops in the order of work-groups, innermost first. None if a run is too short, or
         the innermost loops are the same.
     """
-    loops = sorted(nest.moving.loops, key=lambda loop: abs(loop.dst[0]))
+    loops = sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1)))
     in_row = nbytes if rows is None else 1
     chains = [
         chain_of(loops, side, limit // in_row)
@@ -195,21 +181,20 @@ def _choose_tile(
     first = dst.run[0]
     if first in src.run or extents[first] % packed_rows:
         packed_rows = 1
-    strides = [(loop.src[0], loop.dst[0]) for loop in loops]
-    start = nest.src[0], nest.dst[0]
     sides = []
     for operand, chain in enumerate((src, dst)):
-        steps = [stride[operand] for k, stride in enumerate(strides) if k not in chain.run]
+        strides = [loop.stride(operand) for loop in loops]
+        steps = [stride for k, stride in enumerate(strides) if k not in chain.run]
         top = chain.run[-1]
-        steps.append(strides[top][operand] * extents[top])
+        steps.append(strides[top] * extents[top])
         steps += [] if rows is None else [rows[operand]]
-        width = _width([start[operand], *steps], in_row, is_aligned=is_aligned)
+        width = _width([*nest.starts[operand], *steps], in_row, is_aligned=is_aligned)
         if rows is not None and width < _WORD:
             return None
         width *= nbytes // in_row
         rest = [
             k
-            for _, k in sorted((abs(stride[operand]), k) for k, stride in enumerate(strides))
+            for _, k in sorted((abs(stride), k) for k, stride in enumerate(strides))
             if extents[k] > 1 and k not in chain.run
         ]
         is_shifted = width < _WORD
@@ -458,13 +443,11 @@ class Tile(Body):
         """Return the body: all loads, the stores to local memory, then those to dst."""
         yield f"__local uint tile[{self.local_words}];"
         yield from index_lines(pattern)
-        loops = range(len(pattern.loops))
-        outer = [f"i{k} < p.valid{k}" for k in loops if self.extents[k] == 1]
+        outer = [f"i{k} < p.valid{k}" for k, extent in enumerate(self.extents) if extent == 1]
         if outer:
             yield f"const int is_data = {' && '.join(outer)};"
         for side, counted in (("src", "valid"), ("dst", "extent")):
-            terms = [f"p.{side}", *(f"i{k} * p.{side}{k}" for k in loops)]
-            yield f"const index_t {side}_offset = {' + '.join(terms)};"
+            yield from start_lines(pattern, side, getattr(pattern, side))
             yield f"const int {side}_run = {_run_length(self, getattr(self, side), counted)};"
         yield from _load_lines(self, pattern.work_items, ["is_data"] if outer else [])
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
