@@ -37,6 +37,7 @@ from reorder.opencl.kernel.launch import (
     divided,
     floor_log2,
     lower_nest,
+    share_out,
 )
 from reorder.opencl.kernel.placement import Lane, without
 from reorder.opencl.kernel.profile import BUFFER, COLUMN, ROW, Share
@@ -74,20 +75,19 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     src, dst = (
         _with_kind(nest, k, access, is_aligned=is_aligned) for k, access in enumerate(task.accesses)
     )
-    device = task.device
-    group = _choose_work_group(nest, (src, dst), dst.bits, device.max_work_items, device.profile)
+    loops, shifts, steps, gather_shift = _work_group(nest, (src, dst), task)
     lanes = tuple(
         (lane.offsets[0] if reads_image else k) if lane.is_valid else -1
         for k, lane in enumerate(nest.lanes)
     )
-    pattern = Pattern(src, dst, Copy(), group.work_items, conversion, lanes)
-    loops = group.loops
+    work_items = 1 << sum(shifts) + gather_shift
+    pattern = Pattern(src, dst, Copy(), work_items, conversion, lanes)
     divisions = [
-        divided(loop.extent, shift, steps)
-        for loop, shift, steps in zip(loops, group.shifts, group.steps, strict=True)
+        divided(loop.extent, shift, count)
+        for loop, shift, count in zip(loops, shifts, steps, strict=True)
     ]
     nest = nest._replace(loops=loops)
-    return (lower_nest(nest, pattern, divisions, task.numbers, group.gather_shift),)
+    return (lower_nest(nest, pattern, divisions, task.numbers, gather_shift),)
 
 
 def _writing(nest: Nest) -> Nest:
@@ -127,30 +127,18 @@ class _WorkGroup(NamedTuple):
     loops: tuple[Loop, ...]
     shifts: tuple[int, ...]
     steps: tuple[int, ...]
-    work_items: int
     gather_shift: int = 0
 
 
-def _choose_work_group(
-    nest: Nest,
-    accesses: tuple[Access, Access],
-    bits: int,
-    max_work_items: int,
-    profile: Profile,
-) -> _WorkGroup:
-    """Order the loops of a nest, and choose the number of work items along each.
-
-    `bits` is the width of an element of dst.
-    """
-    src, dst = accesses
-    if AccessKind.IMAGE in {src.kind, dst.kind}:
-        return _for_image(nest, max_work_items, *_shares(nest, accesses, bits, profile))
-    work_items, steps = profile.copy(max(bits // 8, 1))
-    shift = floor_log2(min(work_items, max_work_items))
+def _work_group(nest: Nest, accesses: tuple[Access, Access], task: Task) -> _WorkGroup:
+    """Order the loops of a nest, and choose the number of work items along each."""
     loops = list(reversed(nest.loops))
-    loops.sort(key=lambda loop: abs(loop.stride(1)))
-    group = _filled(nest, loops, [], shift)
-    return group if nest.gathers else _with_steps(group, steps)
+    if any(access.kind == AccessKind.IMAGE for access in accesses):
+        return _for_image(nest, loops, _shares(loops, accesses, task.device.profile), task)
+    shape = task.device.profile.copy(max(accesses[1].nbytes, 1))
+    total = floor_log2(task.work_items(shape.work_items))
+    group = _filled(nest, sorted(loops, key=lambda loop: abs(loop.stride(1))), [], total)
+    return group if nest.gathers else _with_steps(group, shape.steps)
 
 
 def _with_steps(group: _WorkGroup, steps: int) -> _WorkGroup:
@@ -163,37 +151,22 @@ def _with_steps(group: _WorkGroup, steps: int) -> _WorkGroup:
     return group
 
 
-def _filled(nest: Nest, loops: list[Loop], given_shifts: list[int], total: int) -> _WorkGroup:
-    """Give each remaining loop as many work items as it has steps, while some are left.
-
-    `total` is log2 of all work items, `given_shifts` are the shifts of the first loops.
-    """
-    loops = list(nest.filled(loops))
-    shifts = list(given_shifts)
-    free = total - sum(shifts)
-    for loop in loops[len(shifts) :]:
-        shifts.append(min(ceil_log2(loop.extent), free))
-        free -= shifts[-1]
-    gather_shift = min(ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
-    # the remaining work items are idle, beyond the end of the last loop
-    shifts[-1] += free - gather_shift
-    return _WorkGroup(tuple(loops), tuple(shifts), (1,) * len(loops), 1 << total, gather_shift)
+def _filled(nest: Nest, loops: list[Loop], shifts: list[int], total: int) -> _WorkGroup:
+    """Share 2^total work items among loops; `shifts` are those of the first loops."""
+    filled = nest.filled(loops)
+    found, gather_shift = share_out(nest, [loop.extent for loop in filled], total, shifts)
+    return _WorkGroup(filled, tuple(found), (1,) * len(filled), gather_shift)
 
 
 def _for_image(
-    nest: Nest,
-    max_work_items: int,
-    roles: dict[str, Loop | None],
-    shares: tuple[Share, ...],
+    nest: Nest, loops: list[Loop], shares: list[tuple[Loop | None, int, int]], task: Task
 ) -> _WorkGroup:
     """Return a group of a nest with at least one image."""
-    loops = list(reversed(nest.loops))
-    total = min(sum(share.shift for share in shares), floor_log2(max_work_items))
+    total = floor_log2(task.work_items(1 << sum(shift for _, shift, _ in shares)))
+    free = total
     chosen: list[Loop] = []
     shifts, steps = [], []
-    free = total
-    for role, max_shift, count in shares:
-        loop = roles[role]
+    for loop, max_shift, count in shares:
         # two roles may be those of one loop
         if loop is None or any(loop is taken for taken in chosen):
             continue
@@ -212,33 +185,28 @@ def _for_image(
 
 
 def _shares(
-    nest: Nest, accesses: tuple[Access, Access], bits: int, profile: Profile
-) -> tuple[dict[str, Loop | None], tuple[Share, ...]]:
-    """Return the loop of each role, and the work items along each loop."""
-    loops = list(reversed(nest.loops))
+    loops: list[Loop], accesses: tuple[Access, Access], profile: Profile
+) -> list[tuple[Loop | None, int, int]]:
+    """Return loops, log2 of the most work items along each, and the steps of a work item."""
     kinds = [access.kind for access in accesses]
-    image = 1 if kinds[1] == AccessKind.IMAGE else 0
-    column, row = _smallest(loops, image, 0), _smallest(loops, image, 1)
-    if kinds[1 - image] in {AccessKind.IMAGE, AccessKind.NONE}:
-        return {COLUMN: column, ROW: row}, _IMAGE_ONLY
-    buffer = _smallest(loops, 1 - image, 0)
-    roles = {COLUMN: column, ROW: row, BUFFER: buffer}
-    if buffer is None:
-        return roles, _IMAGE_ONLY
-    is_narrow = bits < _WORD
-    groups = (
-        (profile.pack_narrow if is_narrow else profile.pack)
-        if image
-        else (profile.unpack_narrow if is_narrow else profile.unpack)
-    )
-    is_vector = AccessKind.VECTOR in kinds
-    place = "columns" if buffer is column else "rows" if buffer is row else "separate"
-    if place == "separate" and buffer.extent < (_SHORT_VECTOR if is_vector else _SHORT):
-        place = "short"
-    # the loop along the rows has the same shares for scalars and vectors
-    prefix = "vector_" if is_vector and place != "rows" else ""
-    shares: tuple[Share, ...] = getattr(groups, prefix + place)
-    return roles, shares
+    image = int(kinds[1] == AccessKind.IMAGE)
+    roles = {COLUMN: _smallest(loops, image, 0), ROW: _smallest(loops, image, 1)}
+    shares = _IMAGE_ONLY
+    if kinds[1 - image] not in {AccessKind.IMAGE, AccessKind.NONE}:
+        roles[BUFFER] = _smallest(loops, 1 - image, 0)
+    buffer = roles.get(BUFFER)
+    if buffer is not None:
+        is_vector = AccessKind.VECTOR in kinds
+        place = "separate"
+        if buffer is roles[COLUMN] or buffer is roles[ROW]:
+            place = "columns" if buffer is roles[COLUMN] else "rows"
+        elif buffer.extent < (_SHORT_VECTOR if is_vector else _SHORT):
+            place = "short"
+        # the loop along the rows has the same shares for scalars and vectors
+        prefix = "vector_" if is_vector and place != "rows" else ""
+        groups = profile.image_groups(is_narrow=accesses[1].bits < _WORD, packs=bool(image))
+        shares = getattr(groups, prefix + place)
+    return [(roles[share.role], share.shift, share.steps) for share in shares]
 
 
 def _smallest(loops: list[Loop], operand: int, coord: int) -> Loop | None:

@@ -35,7 +35,7 @@ from reorder.opencl.kernel.conversion import Floats, conversion_lines, operand_t
 from reorder.opencl.kernel.profile import GPU, Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from memdesc import Axis, Block
     from reorder.opencl.kernel.conversion import KernelFormula
@@ -64,6 +64,7 @@ __all__ = [
     "lower_nest",
     "make_launch",
     "offset_bound",
+    "share_out",
     "tiled",
 ]
 
@@ -230,6 +231,25 @@ def divided(extent: int, shift: int = 0, steps: int = 1, length: int = 1) -> Div
 def tiled(loops: Iterable[Loop], extents: Iterable[int]) -> list[Division]:
     """Divide loops into tiles, one for each work-group, of some steps along each loop."""
     return [divided(loop.extent, steps=extent) for loop, extent in zip(loops, extents, strict=True)]
+
+
+def share_out(
+    nest: Nest, extents: Sequence[int], total: int, given: Iterable[int] = ()
+) -> tuple[list[int], int]:
+    """Give each loop as many of 2^total work items as it has steps, while some are left.
+
+    Returns log2 of the work items along each loop, of which the first may be `given`, and along
+    the first gather.
+    """
+    shifts = list(given)
+    free = total - sum(shifts)
+    for extent in extents[len(shifts) :]:
+        shifts.append(min(ceil_log2(extent), free))
+        free -= shifts[-1]
+    gather_shift = min(ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
+    # the remaining work items are idle, past the end of the last loop
+    shifts[-1] += free - gather_shift
+    return shifts, gather_shift
 
 
 def lower_nest(

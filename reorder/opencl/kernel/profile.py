@@ -123,6 +123,12 @@ class Profile(NamedTuple):
         """Return the shape of copies for elements of some bytes."""
         return self.copies[nbytes.bit_length() - 1]
 
+    def image_groups(self, *, is_narrow: bool, packs: bool) -> ImageGroups:
+        """Return the groups that pack images, or unpack them, with elements below 32 bits."""
+        if packs:
+            return self.pack_narrow if is_narrow else self.pack
+        return self.unpack_narrow if is_narrow else self.unpack
+
 
 _PACK = ImageGroups(
     columns=(Share(ROW, 1, 2), Share(COLUMN, 6)),

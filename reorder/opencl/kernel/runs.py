@@ -41,6 +41,7 @@ from reorder.opencl.kernel.launch import (
     divided,
     floor_log2,
     lower_nest,
+    share_out,
     tiled,
 )
 from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts
@@ -216,14 +217,8 @@ def _edge_length(nest: Nest, operand: int, most: int, task: Task) -> int:
 
 def _divisions(nest: Nest, length: int, total: int) -> tuple[list[Division], int]:
     """Divide the loops, and the first gather, among 2^total work items."""
-    free, shifts = total, []
     extents = [-(-nest.loops[0].extent // length), *(loop.extent for loop in nest.loops[1:])]
-    for extent in extents:
-        shifts.append(min(ceil_log2(extent), free))
-        free -= shifts[-1]
-    gather_shift = min(ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
-    # the remaining work items are idle, past the end of the last loop
-    shifts[-1] += free - gather_shift
+    shifts, gather_shift = share_out(nest, extents, total)
     steps = _steps(extents, shifts, length)
     found = [
         divided(loop.extent, shift, count, 1 if k else length)
