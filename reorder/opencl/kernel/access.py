@@ -63,6 +63,22 @@ class ElementType(NamedTuple):
             return expression
         return f"convert_{self.memory}{width}({expression})"
 
+    def load(self, memory: str, at: str) -> str:
+        """Return the value of the element at an offset in memory."""
+        if self.is_half:
+            return f"vload_half({at}, {memory})"
+        return self.to_value(_place(memory, at), "")
+
+    def store(self, memory: str, at: str, value: str) -> str:
+        """Return the statement that stores a value at an offset in memory."""
+        if self.is_half:
+            return f"vstore_half_rte({value}, {at}, {memory});"
+        return f"{_place(memory, at)} = {self.from_value(value, '')};"
+
+
+def _place(memory: str, at: str) -> str:
+    return f"*{memory}" if at == "0" else f"{memory}[{at}]"
+
 
 # elements of images, and of buffers in the same kernel
 _CHANNELS = {

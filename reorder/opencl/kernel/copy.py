@@ -298,13 +298,11 @@ def _load(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
         return f"{value} = {element.to_value(vector, '4')};"
     if element.is_raw and len(pattern.lanes) == 1:
         return f"{value} = src[{start}];"
-    loads = []
-    for k, lane in enumerate(pattern.lanes):
-        if lane >= 0:
-            offset = start + (f" + p.src_lane{k}" if k else "")
-            scalar = f"vload_half({offset}, src)" if element.is_half else f"src[{offset}]"
-            loads.append(f"{value}.s{k} = {element.to_value(scalar, '')};")
-    return " ".join(loads)
+    return " ".join(
+        f"{value}.s{k} = {element.load('src', _lane('src', start, k))};"
+        for k, lane in enumerate(pattern.lanes)
+        if lane >= 0
+    )
 
 
 def _load_pixel(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
@@ -335,15 +333,10 @@ def _store(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
         return f"*(__global {element.memory}4 *)(dst + ({start})) = {vector};"
     if element.is_raw and len(pattern.lanes) == 1:
         return f"dst[{start}] = {value};"
-    stores = []
-    for k in range(len(pattern.lanes)):
-        offset = start + (f" + p.dst_lane{k}" if k else "")
-        if element.is_half:
-            stores.append(f"vstore_half_rte({value}.s{k}, {offset}, dst);")
-        else:
-            scalar = element.from_value(f"{value}.s{k}", "")
-            stores.append(f"dst[{offset}] = {scalar};")
-    return " ".join(stores)
+    return " ".join(
+        element.store("dst", _lane("dst", start, k), f"{value}.s{k}")
+        for k in range(len(pattern.lanes))
+    )
 
 
 def _pixel_coords(operand: str, steps: tuple[int, ...]) -> str:

@@ -441,55 +441,52 @@ def _pixel_lines(
     yield f"const int inside{s} = {' && '.join(inside) or '1'};"
 
 
+def _lane_place(tile: PixelTile, memory: str, s: int, lane: int) -> str:
+    """Return the address in local memory of a lane of pixel s."""
+    offset = lane * tile.local.strides[LANES]
+    return f"(__local {memory} *)((__local uchar *)tile + at{s} + {offset})"
+
+
 def _loaded(tile: PixelTile, pattern: Pattern, s: int) -> str:
     """Return a pixel in local memory as a value."""
-    element = pattern.src.element
-    memory = element.memory
-    kind = f"{pattern.dst.element.value}4"
-    vector = f"*(__local const {memory}4 *)((__local uchar *)tile + at{s})"
-    if tile.has_whole_pixels and pattern.conversion is None:
+    element, conversion = pattern.src.element, pattern.conversion
+    place = f"((__local uchar *)tile + at{s})"
+    vector = f"*(__local const {element.memory}4 *){place}"
+    if tile.has_whole_pixels and conversion is None:
         if element.is_half:
-            return f"vloada_half4(0, (__local const half *)((__local uchar *)tile + at{s}))"
+            return f"vloada_half4(0, (__local const half *){place})"
         return element.to_value(vector, "4")
-    stride = tile.local.strides[LANES]
     lanes = []
-    for lane in range(tile.steps(LANES)):
-        place = f"(__local const {memory} *)((__local uchar *)tile + at{s} + {lane * stride})"
-        if pattern.conversion is not None:
-            code = f"({vector}).s{lane}" if tile.has_whole_pixels else f"*{place}"
-            result = _converted(pattern.conversion, f"(uint){code}")
-            lanes.append(lane_of_code(pattern.dst, pattern.conversion.dst, result))
-            continue
-        loaded = f"vload_half(0, {place})" if element.is_half else f"*{place}"
-        lanes.append(element.to_value(loaded, ""))
-    return f"({kind})({', '.join(lanes)})"
+    for lane in range(_LANES):
+        memory = _lane_place(tile, f"const {element.memory}", s, lane)
+        if conversion is None:
+            lanes.append(element.load(memory, "0"))
+        else:
+            code = f"({vector}).s{lane}" if tile.has_whole_pixels else f"*{memory}"
+            result = _converted(conversion, f"(uint){code}")
+            lanes.append(lane_of_code(pattern.dst, conversion.dst, result))
+    return f"({pattern.dst.element.value}4)({', '.join(lanes)})"
 
 
 def _stored(tile: PixelTile, pattern: Pattern, s: int) -> str:
     """Return the statements that store a value as a pixel in local memory."""
-    element = pattern.dst.element
-    memory = element.memory
+    element, conversion = pattern.dst.element, pattern.conversion
     place = f"((__local uchar *)tile + at{s})"
-    stride = tile.local.strides[LANES]
-    lanes = [f"v{s}.s{lane}" for lane in range(tile.steps(LANES))]
-    if pattern.conversion is not None:
+    kind = f"{element.memory}4"
+    lanes = [f"v{s}.s{lane}" for lane in range(_LANES)]
+    if conversion is not None:
         codes = [code_of_lane(pattern.src, lane) for lane in lanes]
-        lanes = [f"({memory})({_converted(pattern.conversion, code)})" for code in codes]
+        lanes = [f"({element.memory})({_converted(conversion, code)})" for code in codes]
         if tile.has_whole_pixels:
-            return f"*(__local {memory}4 *){place} = ({memory}4)({', '.join(lanes)});"
+            return f"*(__local {kind} *){place} = ({kind})({', '.join(lanes)});"
     elif tile.has_whole_pixels:
         if element.is_half:
             return f"vstorea_half4_rte(v{s}, 0, (__local half *){place});"
-        return f"*(__local {memory}4 *){place} = {element.from_value(f'v{s}', '4')};"
-    stores = []
-    for k, lane in enumerate(lanes):
-        place = f"(__local {memory} *)((__local uchar *)tile + at{s} + {k * stride})"
-        if element.is_half:
-            stores.append(f"vstore_half_rte({lane}, 0, {place});")
-        else:
-            value = lane if pattern.conversion is not None else element.from_value(lane, "")
-            stores.append(f"*{place} = {value};")
-    return " ".join(stores)
+        return f"*(__local {kind} *){place} = {element.from_value(f'v{s}', '4')};"
+    return " ".join(
+        element.store(_lane_place(tile, element.memory, s, k), "0", lane)
+        for k, lane in enumerate(lanes)
+    )
 
 
 def _converted(conversion: KernelFormula, code: str) -> str:
