@@ -1,6 +1,11 @@
 """Reorders on OpenCL devices: images, buffers, and every runtime on the machine.
 
-Import it only when needed: pyopencl takes a tenth of a second to load.
+Import it only when needed: pyopencl takes a tenth of a second to load. Examples start like this:
+
+>>> import numpy as np, pyopencl as cl, pyopencl.array, memdesc, reorder
+>>> from reorder import opencl
+>>> context = cl.Context([opencl.find_device().device])
+>>> queue = cl.CommandQueue(context)
 """
 
 from reorder.opencl.device_memory import DeviceMemory

@@ -58,10 +58,6 @@ class DeviceMemory:
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, reorder
-    >>> from reorder import opencl
-    >>> context = cl.Context([opencl.find_device().device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.arange(6, dtype=np.float32).reshape(2, 3)
     >>> memory = reorder.reorder(x, "ba", queue=queue)
     >>> memory

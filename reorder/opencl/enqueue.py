@@ -104,10 +104,6 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, pyopencl.array, memdesc
-    >>> from reorder import opencl
-    >>> context = cl.Context([opencl.find_device().device])
-    >>> queue = cl.CommandQueue(context)
     >>> src = cl.array.to_device(queue, np.arange(6, dtype=np.int8))
     >>> dst = cl.array.zeros(queue, 6, np.int8)
     >>> rows, columns = (memdesc.memory_desc((2, 3), "s8", tag) for tag in ("ab", "ba"))
@@ -163,10 +159,6 @@ def pack(
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, memdesc
-    >>> from reorder import opencl
-    >>> context = cl.Context([opencl.find_device().device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.zeros((1, 17, 5, 4), np.float32)
     >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
     >>> image, event = opencl.pack(queue, x, image_desc)
@@ -209,10 +201,6 @@ def enqueue_pack(
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, memdesc
-    >>> from reorder import opencl
-    >>> context = cl.Context([opencl.find_device().device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.zeros((1, 17, 5, 4), np.float32)
     >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
     >>> image, event = opencl.pack(queue, x, image_desc)
@@ -261,10 +249,6 @@ def unpack(
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, memdesc
-    >>> from reorder import opencl
-    >>> context = cl.Context([opencl.find_device().device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.zeros((1, 17, 5, 4), np.float32)
     >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
     >>> image, event = opencl.pack(queue, x, image_desc)
@@ -316,10 +300,6 @@ def enqueue_unpack(
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, pyopencl.array, memdesc
-    >>> from reorder import opencl
-    >>> context = cl.Context([opencl.find_device().device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.random.default_rng(0).random((1, 17, 5, 4), np.float32)
     >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
     >>> image, event = opencl.pack(queue, x, image_desc)
@@ -366,10 +346,6 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl
-    >>> from reorder import opencl
-    >>> context = cl.Context([opencl.find_device().device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.arange(6, dtype=np.float32).reshape(2, 3)
     >>> memory = opencl.reorder_on_device(x, "ba", queue=queue)
     >>> memory.get().elements.view(np.float32)

@@ -37,14 +37,7 @@ _ORDERS = {4: "RGBA", 1: "R"}
 
 
 def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.ImageFormat:
-    """Return the format of an image.
-
-    Parameters
-    ----------
-    image : ImageDesc
-        What the image holds.
-    channel_type : int or str, optional
-        One of `pyopencl.channel_type`, or its name; by default the first one for the dtype.
+    """Return the format of an image: of a `pyopencl.channel_type` or its name, or the default.
 
     Raises
     ------

@@ -90,18 +90,10 @@ class DeviceOperand(NamedTuple):
 def device_operand(
     queue: cl.CommandQueue, memory: Any, desc: MemoryDesc | ImageDesc, name: str
 ) -> DeviceOperand:
-    """Check a buffer, array or image against its descriptor.
+    """Check memory that a queue will use against its descriptor.
 
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-        The queue that will use it.
-    memory : pyopencl.Buffer, SVMPointer, Image, array.Array or Unallocated
-        The memory.
-    desc : MemoryDesc or ImageDesc
-        What it holds. The bytes of an array count from its lowest element.
-    name : str
-        What messages call it: ``src`` or ``dst``.
+    It is a Buffer, SVM, an Image, an Array, whose bytes count from its lowest element, or
+    `Unallocated`. Messages call it `name`.
 
     Raises
     ------

@@ -253,18 +253,9 @@ def integer_value(code: str, form: IntegerFormat) -> str:
 def converted(
     conversion: KernelFormula, code: str, operand: Callable[[str], str], old: str = ""
 ) -> str:
-    """Return the expression of the bits of dst.
+    """Return the expression of the bits of dst, from those of src and those that dst holds.
 
-    Parameters
-    ----------
-    conversion : KernelFormula
-        Whose `conversion_lines` are in the program.
-    code : str
-        The bits of the element of src.
-    operand : callable
-        Returns the expression of the value of a role.
-    old : str, optional
-        The bits that dst holds, for beta.
+    `operand` returns the expression of the value of a role. The program has `conversion_lines`.
     """
     if conversion.is_move:
         return code

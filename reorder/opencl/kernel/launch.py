@@ -260,22 +260,11 @@ def lower_nest(
     gather_shift: int = 0,
     bound: int = 0,
 ) -> Launch:
-    """Make the launch of a nest; its loops are innermost first.
+    """Make the launch of a nest whose loops are innermost first, and divided as `loops` say.
 
-    Parameters
-    ----------
-    nest : Nest
-        The loops.
-    pattern : Pattern
-        Without loops, gathers and parameters.
-    loops : iterable of Division
-        How each loop is divided.
-    numbers : mapping, optional
-        The scalars of the conversion and the parameters of the body, by name; others are ignored.
-    gather_shift : int, optional
-        log2 of the work items along the first gather.
-    bound : int, optional
-        A bound on offsets that the loops do not show.
+    The pattern gets loops, gathers and parameters. `numbers` has the scalars of the conversion and
+    the parameters of the body by name; others are ignored. `gather_shift` is log2 of the work items
+    along the first gather, `bound` one on offsets that the loops do not show.
     """
     loops = tuple(loops)
     shifts = [gather_shift, *(0 for _ in nest.gathers)]

@@ -108,24 +108,10 @@ class _Sides(NamedTuple):
 def _choose_tile(
     nest: Nest, nbytes: int, image: int, shape: PixelShape
 ) -> tuple[tuple[Loop, ...], PixelTile] | None:
-    """Choose a tile of a nest between an image and a buffer that starts at a multiple of 16 bytes.
+    """Return loops in the order of work-groups, innermost first, and a tile of them.
 
-    Parameters
-    ----------
-    nest : Nest
-        From `place_box`, of which one operand is an image.
-    nbytes : int
-        Of an element.
-    image : int
-        Which operand is the image: 0 is src, 1 dst.
-    shape : PixelShape
-        Sizes of runs, rectangles and tiles.
-
-    Returns
-    -------
-    tuple of loops and a tile, or None
-        The loops in the order of work-groups, innermost first. None if a lane holds no data, the
-        runs of the buffer are short or not made of vectors, or the least tile is too large.
+    `image` is the operand that is one. None if a lane holds no data, the runs of the buffer are
+    short or not made of vectors, or the least tile is too large.
     """
     sides = _sides(nest, nbytes, image, shape)
     if sides is None:

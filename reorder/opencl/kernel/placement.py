@@ -164,20 +164,10 @@ def without(loops: Iterable[Loop], taken: Collection[Loop | None]) -> list[Loop]
 
 
 def place_box(box: Box, shapes: ImageShapes) -> tuple[Nest, ...] | None:
-    """Turn a box into loop nests over pixels.
+    """Turn a box of a plan between two linear buffers into loop nests over the pixels of images.
 
-    Parameters
-    ----------
-    box : Box
-        Of a plan between two linear buffers.
-    shapes : pair of ImageShape or None
-        For src and dst: the pixels of an image, or None for a buffer.
-
-    Returns
-    -------
-    tuple of Nest, or None
-        None if loops over whole pixels of dst cannot express it: it has indirect loops, or blocks
-        that divide a pixel.
+    None if loops over whole pixels of dst cannot express it: it has indirect loops, or blocks that
+    divide a pixel.
     """
     if shapes == (None, None):
         starts, *strides = (

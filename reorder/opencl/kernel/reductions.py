@@ -89,14 +89,7 @@ def lower_ranges(
 ) -> tuple[Launch, int]:
     """Return the launch, and the work-groups of each scale; each writes two numbers.
 
-    Parameters
-    ----------
-    desc : MemoryDesc
-        Of floats.
-    counts, inside : list of int
-        For each dim the number of scales, and how many neighbours share one.
-    max_work_items : int
-        The largest work-group of the device.
+    For each dim there are `counts` scales, and `inside` neighbours share one.
     """
     layout, groups, total = desc.layout, prod(counts), prod(inside)
     blocks = [layout.axis_blocks(j) for j in range(len(layout.axes))]

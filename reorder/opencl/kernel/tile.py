@@ -137,29 +137,12 @@ def _choose_tile(
     shape: TileShape,
     *,
     is_aligned: bool,
-    rows: tuple[int, int] | None = None,
+    rows: tuple[int, int] | None,
 ) -> tuple[tuple[Loop, ...], Tile, int] | None:
-    """Choose a tile of a nest between two buffers.
+    """Return loops in the order of work-groups, innermost first, a tile of them and its work items.
 
-    Parameters
-    ----------
-    nest : Nest
-        From `place_box`, without gathers; it reads src.
-    nbytes : int
-        Of an element.
-    shape : TileShape
-        Sizes of runs, tiles and work-groups.
-    is_aligned : bool
-        Whether buffers start at multiples of 16 bytes.
-    rows : pair of int, optional
-        For elements that have a byte in each of two rows, as in `Tile`: the bytes between the two
-        rows of src, and of dst.
-
-    Returns
-    -------
-    tuple of loops, a tile and its work items, or None
-        The loops in the order of work-groups, innermost first. None if a run is too short, or
-        the innermost loops are the same.
+    None if a run is too short, or the innermost loops of src and dst are the same. `rows` is that
+    of `_lowered`.
     """
     loops = sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1)))
     in_row = nbytes if rows is None else 1

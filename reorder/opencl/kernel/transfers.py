@@ -90,18 +90,21 @@ class OperandSpec(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """Launches that may run at the same time, and the operand that they write.
+    """Stages of launches that may run at the same time, and the operand that they write.
 
-    Without launches the runtime copies `region`, (width, height) pixels, without conversion. The
-    `second` launches start when the first ones have finished. `buffers` are the scales and zero
-    points that differ along the dims.
+    Without launches the runtime copies `region`, (width, height) pixels, without conversion.
+    `buffers` are the scales and zero points that differ along the dims.
     """
 
-    launches: tuple[Launch, ...]
+    stages: tuple[tuple[Launch, ...], ...]
     dst: OperandSpec
     region: tuple[int, int] | None = None
-    second: tuple[Launch, ...] = ()
     buffers: tuple[NDArray[Any], ...] = ()
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """All launches, in order."""
+        return tuple(launch for stage in self.stages for launch in stage)
 
 
 def plan_transfers(
@@ -112,18 +115,9 @@ def plan_transfers(
     *,
     is_aligned: bool,
 ) -> tuple[Transfer, ...]:
-    """Plan the transfers of a reorder.
+    """Plan the transfers of a reorder between operands of the same dims.
 
-    Parameters
-    ----------
-    src, dst : OperandSpec
-        Of the same dims.
-    device : DeviceTraits
-        The device.
-    attr : Attr, optional
-        Scales, zero points, accumulation.
-    is_aligned : bool
-        Whether buffers start at multiples of 16 bytes.
+    `is_aligned` says whether buffers start at multiples of 16 bytes.
 
     Raises
     ------
@@ -193,12 +187,12 @@ def _transfer(
         for nest in placed:
             launches += _lowered(Task(nest, accesses, device, is_aligned, conversion, numbers))
     launches += lower_sums(dst.desc, device.max_work_items)
-    first, second = (
+    stages = (
         tuple(launch for launch in launches if launch.is_later == is_later)
         for is_later in (False, True)
     )
     buffers = () if conversion is None else buffers_of(conversion, plan.bound_attr)
-    return Transfer(first, dst, None, second, buffers)
+    return Transfer(tuple(filter(None, stages)), dst, None, buffers)
 
 
 def _moved(
