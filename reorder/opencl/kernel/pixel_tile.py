@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.kernel.access import AccessKind, code_of_lane, lane_of_code
+from reorder.opencl.kernel.access import AccessKind, code_of_lane, lane_of_code, vector_type
 from reorder.opencl.kernel.conversion import BETA, converted, operand_value
 from reorder.opencl.kernel.launch import Body, Pattern, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
@@ -50,7 +50,6 @@ _MIN_RUN, _MAX_LOCAL = 32, 32768
 _MAX_STEPS = 16
 # which parameter counts the steps that may be accessed: src has data there, dst is written there
 _COUNTED = {"src": "valid", "dst": "extent"}
-_VECTORS = {4: "uint", 8: "uint2", 16: "uint4"}
 
 
 def try_lower(task: Task) -> tuple[Launch, ...]:
@@ -299,6 +298,7 @@ class PixelTile(Body):
     def lines(self, pattern: Pattern) -> Iterator[str]:
         """Return the body: all loads, the stores to local memory, then those to dst."""
         packs = pattern.dst.kind == AccessKind.IMAGE
+        kind = vector_type(self.vector)
         yield f"__local uint4 tile[{self.local_vectors}];"
         yield from index_lines(pattern)
         yield from start_lines(pattern, "src", pattern.src)
@@ -311,11 +311,11 @@ class PixelTile(Body):
             yield _run_line(self, "valid")
             for s in vectors:
                 yield from _vector_lines(self, pattern, s, "src", alone)
-                yield f"{_kind(self)} v{s} = ({_kind(self)})(0);"
-                place = f"(__global const {_kind(self)} *)(src + from{s})"
+                yield f"{kind} v{s} = ({kind})(0);"
+                place = f"(__global const {kind} *)(src + from{s})"
                 yield f"if (inside{s}) v{s} = *{place};"
             for s in vectors:
-                store = f"*(__local {_kind(self)} *)((__local uchar *)tile + at{s}) = v{s};"
+                store = f"*(__local {kind} *)((__local uchar *)tile + at{s}) = v{s};"
                 yield _within(f"n{s}", self.vectors, pattern.work_items, store)
             yield "barrier(CLK_LOCAL_MEM_FENCE);"
             for s in pixels:
@@ -342,18 +342,13 @@ class PixelTile(Body):
         for s in vectors:
             yield "{"
             yield from _vector_lines(self, pattern, s, "dst", [])
-            local = f"*(__local const {_kind(self)} *)((__local uchar *)tile + at{s})"
-            yield f"if (inside{s}) *(__global {_kind(self)} *)(dst + from{s}) = {local};"
+            local = f"*(__local const {kind} *)((__local uchar *)tile + at{s})"
+            yield f"if (inside{s}) *(__global {kind} *)(dst + from{s}) = {local};"
             yield "}"
 
 
 def _parts(total: int, work_items: int) -> range:
     return range(-(-total // work_items))
-
-
-def _kind(tile: PixelTile) -> str:
-    """Return the type of a vector."""
-    return _VECTORS[tile.vector]
 
 
 def _within(number: str, total: int, work_items: int, statement: str) -> str:

@@ -58,7 +58,6 @@ if TYPE_CHECKING:
 __all__ = ["Run", "RunTile", "try_lower", "try_lower_tile"]
 
 _BYTE, _WORD, _WORD_NBYTES = 8, 32, 4
-_TYPES = {8: "uchar", 16: "ushort", 32: "uint", 64: "ulong"}
 # Bits of a run on the side with the wider elements, and the most elements of a run.
 _RUN_BITS, _MAX_RUN = 128, 16
 _WORK_ITEMS = 256
@@ -333,7 +332,7 @@ class RunTile(Body):
         """Return the body: all loads, the stores to local memory, then those to dst."""
         run, conversion = self.run, _conversion(pattern)
         count = self.width * self.pitch + self.width // run.length * self.gap
-        yield f"__local {_TYPES[max(pattern.dst.bits, _BYTE)]} tile[{count}];"
+        yield f"__local {pattern.dst.element.memory} tile[{count}];"
         yield from index_lines(pattern)
         yield from _shared_lines(conversion, conversion.scalars, 0)
         total = self.width * self.height // run.length

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from math import gcd
 from typing import TYPE_CHECKING
 
+from reorder.opencl.kernel.access import integer_type
 from reorder.opencl.kernel.launch import Body, Pattern, floor_log2, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import MAX_LOCAL_NBYTES
 from reorder.opencl.kernel.statements import (
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Skewed", "try_lower"]
 
 _WORD, _VECTOR, _BANKS = 4, 16, 32
-_TYPES = {1: "uchar", 2: "ushort", 4: "uint"}
 
 # bytes of an element -> its row in a profile
 _ROWS = {1: 0, 2: 1, 4: 2}
@@ -137,7 +137,7 @@ class Skewed(Body):
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads of shifted vectors, and the stores of parts of one."""
-        kind, lanes, bits = _TYPES[self.nbytes], _VECTOR // self.nbytes, 8 * self.nbytes
+        kind, lanes, bits = pattern.src.element.memory, _VECTOR // self.nbytes, 8 * self.nbytes
         yield from SHIFTS
         if self.packed_rows > 1:
             yield from transpose_functions(self.packed_rows, "uint")
@@ -268,7 +268,7 @@ def _store_lines(tile: Skewed, work_items: int, first: int, count: int) -> Itera
     yield f"for (int n = (int)get_local_id(0); n < {total}; n += {work_items}) {{"
     yield f"    const int c = n / {count}, q = n % {count} + {first};"
     yield "    if (i1 + c >= p.extent1) continue;"
-    yield f"    __global {_TYPES[tile.nbytes]} *to = dst + (dst_offset + c * p.dst1);"
+    yield f"    __global {integer_type(tile.nbytes)} *to = dst + (dst_offset + c * p.dst1);"
     # elements after the start of the tile; negative before it
     yield (
         f"    const int r = q * {lanes} - "

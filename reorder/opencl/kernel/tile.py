@@ -17,7 +17,7 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel.access import Access, AccessKind, integer_type, vector_type
 from reorder.opencl.kernel.launch import (
     Body,
     Pattern,
@@ -45,7 +45,7 @@ from reorder.opencl.kernel.statements import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from reorder.opencl.kernel.launch import Launch, Task
     from reorder.opencl.kernel.local_memory import Chain
@@ -55,7 +55,6 @@ if TYPE_CHECKING:
 __all__ = ["Tile", "spread", "try_lower"]
 
 _WORD, _VECTOR = 4, 16
-_MEMORY = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
 # least bytes of a run; shorter ones are faster without local memory
 _MIN_RUN = 16
 # bytes of the widest element that goes through tiles; an element of 16 bytes is a vector itself
@@ -195,8 +194,10 @@ def _choose_tile(
     if packed_rows == 1 and nbytes < _WORD and not _is_regular(tile, tile.src):
         is_gathered = _is_regular(tile, tile.dst) and not tile.dst.is_shifted
         tile = replace(tile, is_gathered=is_gathered)
-    items = _work_items(tile, shape.work_items)
-    return tuple(loops), spread(tile, items), items
+    # a power of two, no more than there are vectors
+    vectors = max(tile.src_vectors, tile.dst_vectors)
+    work_items = max(min(shape.work_items, 1 << ceil_log2(vectors)), 1)
+    return tuple(loops), spread(tile, work_items), work_items
 
 
 def _is_regular(tile: Tile, side: Side) -> bool:
@@ -225,16 +226,7 @@ def _grow(extents: list[int], loops: list[Loop], chains: tuple[Chain, Chain], mo
 
 def _width(steps: list[int], nbytes: int, *, is_aligned: bool) -> int:
     """Return the bytes of the widest vector that always starts at a multiple of itself."""
-    if not is_aligned:
-        return nbytes
-    divisor = gcd(_VECTOR, *(step * nbytes for step in steps))
-    return max(divisor, nbytes)
-
-
-def _work_items(tile: Tile, most: int) -> int:
-    """Return the work items of a group: a power of two, no more than there are vectors."""
-    vectors = max(tile.src_vectors, tile.dst_vectors)
-    return max(min(most, 1 << ceil_log2(vectors)), 1)
+    return max(gcd(_VECTOR, *(step * nbytes for step in steps)), nbytes) if is_aligned else nbytes
 
 
 @lru_cache(maxsize=256)
@@ -305,10 +297,7 @@ class Side(NamedTuple):
     @property
     def vector(self) -> str:
         """Type of a vector of words."""
-        return _VECTORS[self.nbytes]
-
-
-_VECTORS = {4: "uint", 8: "uint2", 16: "uint4", 32: "uint8"}
+        return vector_type(self.nbytes)
 
 
 @dataclass(frozen=True)
@@ -336,12 +325,12 @@ class Tile(Body):
     @property
     def memory(self) -> str:
         """Type of an element."""
-        return _MEMORY[self.nbytes]
+        return integer_type(self.nbytes)
 
     @property
     def row_memory(self) -> str:
         """Type of what an element has in a row of src or dst."""
-        return "uchar" if self.is_paired else self.memory
+        return integer_type(1) if self.is_paired else self.memory
 
     @property
     def stored(self) -> Side:
@@ -362,27 +351,29 @@ class Tile(Body):
         beyond = max(self.dst.nbytes, _VECTOR)
         return -(-(self.local.nbytes + beyond) // 128) * 32
 
+    def elements(self, loops: Iterable[int]) -> int:
+        """Return the elements of some loops of a tile."""
+        return prod(self.extents[k] for k in loops)
+
     @property
     def src_chunks(self) -> int:
         """Vectors of a run of src."""
-        run = prod(self.extents[k] for k in self.src.run)
-        return -(-run // self.src.lanes)
+        return -(-self.elements(self.src.run) // self.src.lanes)
 
     @property
     def src_vectors(self) -> int:
         """What work items load: vectors of src, one in each of the rows that they transpose."""
-        return self.src_chunks * prod(self.extents[k] for k in self.src.rest) // self.packed_rows
+        return self.src_chunks * self.elements(self.src.rest) // self.packed_rows
 
     @property
     def dst_chunks(self) -> int:
         """Vectors of a run of dst; one more where it starts at any element."""
-        run = prod(self.extents[k] for k in self.dst.run)
-        return -(-run // self.dst.lanes) + self.dst.is_shifted
+        return -(-self.elements(self.dst.run) // self.dst.lanes) + self.dst.is_shifted
 
     @property
     def dst_vectors(self) -> int:
         """What work items store."""
-        return self.dst_chunks * prod(self.extents[k] for k in self.dst.rest)
+        return self.dst_chunks * self.elements(self.dst.rest)
 
     def param_names(self) -> list[str]:
         """Return the end of src if aligned loads include bytes around the wanted ones."""
@@ -441,7 +432,7 @@ def _run_length(tile: Tile, side: Side, counted: str) -> str:
     """Return the elements of a run that hold data, or that are inside."""
     *lower, top = side.run
     inside = f"(int)min((index_t){tile.extents[top]}, p.{counted}{top} - i{top})"
-    return f"{inside} * {prod(tile.extents[k] for k in lower)}"
+    return f"{inside} * {tile.elements(lower)}"
 
 
 def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
@@ -518,7 +509,7 @@ def _stored_words(tile: Tile, s: int) -> Iterator[str]:
 def _scattered(tile: Tile, s: int) -> Iterator[str]:
     """Return the stores of vectors to local memory that has the order of dst."""
     words = tile.src.nbytes // _WORD
-    length = prod(tile.extents[k] for k in tile.src.run)
+    length = tile.elements(tile.src.run)
     rows = [f"v{s}_{row}" for row in range(tile.packed_rows)]
     columns = list(transposed_words(rows, words)) if tile.packed_rows > 1 else []
     for j in range(tile.src.lanes):
@@ -630,7 +621,7 @@ _PAIRED = (
 def _load_pair(tile: Tile) -> Iterator[str]:
     """Return the statements that load a whole vector from two rows."""
     words = tile.src.nbytes // _WORD
-    half = _vector(words // 2)
+    half = vector_type(words // 2 * _WORD)
     yield f"        const {half} a = *(__global const {half} *)from;"
     yield f"        const {half} b = *(__global const {half} *)(from + other);"
     parts = [
@@ -643,16 +634,12 @@ def _load_pair(tile: Tile) -> Iterator[str]:
 def _store_pair(tile: Tile) -> Iterator[str]:
     """Return the statements that store a whole vector in two rows."""
     words = tile.dst.nbytes // _WORD
-    half = _vector(words // 2)
+    half = vector_type(words // 2 * _WORD)
     for k in range(words // 2):
         yield f"        const uint2 r{k} = rows(v.s{2 * k}, v.s{2 * k + 1});"
     for row, place in enumerate(("to", "to + other")):
         parts = ", ".join(f"r{k}.s{row}" for k in range(words // 2))
         yield f"        *(__global {half} *)({place}) = ({half})({parts});"
-
-
-def _vector(words: int) -> str:
-    return "uint" if words == 1 else f"uint{words}"
 
 
 def _load(tile: Tile) -> Iterator[str]:
