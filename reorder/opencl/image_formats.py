@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = [
     "channel_type_of",
     "check_format",
-    "check_image_support",
     "check_size",
     "image_format",
     "supported_format",
@@ -115,7 +114,12 @@ def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
     if is_supported and is_listed and image.width <= width and image.height <= height:
         return
     name = device.name.strip()
-    check_image_support(name, is_supported=is_supported)
+    if not is_supported:
+        msg = (
+            f"device {name!r} has no images; "
+            "reorder into a buffer of image.desc instead, the same pixels row by row"
+        )
+        raise MemdescError(msg)
     image.check_size(width, height, f"on device {name!r}")
     if not is_listed:
         msg = (
@@ -130,16 +134,6 @@ def _limits(context: cl.Context, device: cl.Device) -> tuple[tuple[int, int], bo
     """Return a device's largest image, whether it has images, and whether its context lists it."""
     largest = device.image2d_max_width, device.image2d_max_height
     return largest, bool(device.image_support), device in context.devices
-
-
-def check_image_support(device: str, *, is_supported: bool) -> None:
-    """Refuse a device without images."""
-    if not is_supported:
-        msg = (
-            f"device {device!r} has no images; "
-            "reorder into a buffer of image.desc instead, the same pixels row by row"
-        )
-        raise MemdescError(msg)
 
 
 def _legal(dtype: DataType) -> tuple[str, ...]:

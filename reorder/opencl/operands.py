@@ -25,7 +25,6 @@ from reorder.opencl.kernel.transfers import OperandSpec
 from reorder.plan.plan import check_dims, check_types
 
 if TYPE_CHECKING:
-    from memdesc import DataType, Extra
     from reorder.values.attr import Attr
 
 __all__ = [
@@ -76,11 +75,6 @@ class DeviceOperand(NamedTuple):
     memory: Any = None
     place: tuple[int, int] | None = None
 
-    @property
-    def dtype(self) -> DataType:
-        """Type of the elements or lanes."""
-        return self.desc.dtype
-
     def spec(self, other: DeviceOperand) -> OperandSpec:
         """Return what launches depend on, given the other operand of the reorder."""
         is_fraction = (self.channel_type or other.channel_type) == "UNORM_INT8"
@@ -110,19 +104,23 @@ def device_operand(
         return DeviceOperand(desc)
     skipped = 0
     if isinstance(memory, cl.array.Array):
-        skipped, memory = first_byte(memory), _memory_of(queue, memory)
+        skipped, memory = first_byte(memory), memory.base_data
+        if memory is None:  # of an array without elements
+            memory = allocate_buffer(queue.context, 0)
     if not isinstance(memory, _LINEAR):
         msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {_kind(memory)}"
         raise MemdescError(msg)
     _check_usable(queue, memory, name)
     place = place_of(memory)
     itemsize, min_nbytes = _needs(desc)
-    if skipped % itemsize:
-        msg = (
-            f"{name} is an array that starts at byte {skipped} of its buffer, "
-            f"not a multiple of the {itemsize} bytes of {desc.dtype}; copy it"
-        )
-        raise MemdescError(msg)
+    sums = [(_INT32_NBYTES, "a compensation")] if desc.compensation_spans else []
+    for multiple, what in ((itemsize, desc.dtype), *sums):
+        if skipped % multiple:
+            msg = (
+                f"{name} is an array that starts at byte {skipped} of its buffer, "
+                f"not a multiple of the {multiple} bytes of {what}; copy it"
+            )
+            raise MemdescError(msg)
     nbytes = int(memory.size or 0) - skipped
     if nbytes < min_nbytes:
         msg = (
@@ -132,33 +130,15 @@ def device_operand(
     if skipped:
         elements = skipped * 8 // desc.dtype.bits
         moved = replace(desc.layout, offset0=desc.offset0 + elements)
-        desc = MemoryDesc(desc.dtype, moved, extra=_moved_extra(desc, skipped, name))
+        desc = MemoryDesc(desc.dtype, moved, extra=desc.extra)
     is_aligned = place[0] != ON_HOST or _is_aligned(place[1], itemsize, name)
     return DeviceOperand(desc, None, "", is_aligned, memory, place)
-
-
-def _moved_extra(desc: MemoryDesc, skipped: int, name: str) -> Extra | None:
-    """Return the compensation of an array; its 4-byte sums must start at multiples of 4 bytes."""
-    if desc.compensation_spans and skipped % _INT32_NBYTES:
-        msg = (
-            f"{name} is an array that starts at byte {skipped} of its buffer, not a multiple "
-            f"of the {_INT32_NBYTES} bytes of a compensation; copy it"
-        )
-        raise MemdescError(msg)
-    return desc.extra
 
 
 @lru_cache(maxsize=1024)
 def _needs(desc: MemoryDesc) -> tuple[int, int]:
     """Return the bytes of an element, and the least bytes of a buffer."""
     return desc.dtype.bits_dtype.itemsize, desc.min_nbytes
-
-
-def _memory_of(queue: cl.CommandQueue, array: cl.array.Array) -> Any:
-    """Return the memory of an array; an array without elements may have none."""
-    if array.base_data is None:
-        return allocate_buffer(queue.context, 0)
-    return array.base_data
 
 
 def _image_operand(
