@@ -1,7 +1,7 @@
 """Shapes of work-groups and of tiles in local memory, as data.
 
-`GPU` holds the best values of sweeps on an NVIDIA H200; docs/opencl.md has the bandwidths that they
-reach. All devices use it; families of kernels get the profile with the device.
+`GPU` holds the best values of sweeps on an NVIDIA H200; docs/opencl_measurements.md has the
+bandwidths that they reach. All devices use it; families of kernels get it with the device.
 """
 
 from __future__ import annotations
