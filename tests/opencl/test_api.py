@@ -228,16 +228,6 @@ def test_zero_sizes_succeed_and_do_nothing(runtime: Runtime) -> None:
     opencl.enqueue_reorder(runtime.queue, runtime.buffer(X), desc, runtime.buffer(X), desc).wait()
 
 
-def test_programs_serve_all_sizes_of_a_pattern(runtime: Runtime) -> None:
-    from reorder.opencl import programs  # the cache is no public name
-
-    context = cl.Context([runtime.device.device])
-    queue = cl.CommandQueue(context)
-    for dims in ((2, 8, 5, 6), (3, 64, 7, 9), (2, 16, 20, 25)):
-        opencl.pack(queue, np.zeros(dims, np.float32), image_desc(dims, "f32", "in_out_channel"))
-    assert len(programs._kernels.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]) == 1  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
-
-
 def test_threads_share_the_kernels_of_a_context(runtime: Runtime) -> None:
     wrong: list[int] = []
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.placement import Nest
     from reorder.opencl.kernel.profile import TileShape
 
-__all__ = ["Tile", "spread", "try_lower"]
+__all__ = ["Tile", "try_lower"]
 
 _WORD, _VECTOR = 4, 16
 # least bytes of a run; shorter ones are faster without local memory
@@ -197,7 +197,7 @@ def _choose_tile(
     # a power of two, no more than there are vectors
     vectors = max(tile.src_vectors, tile.dst_vectors)
     work_items = max(min(shape.work_items, 1 << ceil_log2(vectors)), 1)
-    return tuple(loops), spread(tile, work_items), work_items
+    return tuple(loops), _spread(tile, work_items), work_items
 
 
 def _is_regular(tile: Tile, side: Side) -> bool:
@@ -230,7 +230,7 @@ def _width(steps: list[int], nbytes: int, *, is_aligned: bool) -> int:
 
 
 @lru_cache(maxsize=256)
-def spread(tile: Tile, work_items: int) -> Tile:
+def _spread(tile: Tile, work_items: int) -> Tile:
     """Return a tile with the swizzle, or the gap, for which few accesses share a bank."""
     if tile.packed_rows == 1 and tile.nbytes < _WORD:
         gaps = range(0, (1 << BANK_BITS) * _WORD, _WORD)
