@@ -23,13 +23,7 @@ from reorder.opencl.kernel.access import (
     store_element,
     store_words,
 )
-from reorder.opencl.kernel.conversion import (
-    BETA,
-    KernelFormula,
-    code_type,
-    converted,
-    operand_value,
-)
+from reorder.opencl.kernel.conversion import KernelFormula
 from reorder.opencl.kernel.launch import (
     Body,
     Pattern,
@@ -42,6 +36,7 @@ from reorder.opencl.kernel.launch import (
 from reorder.opencl.kernel.placement import Lane, without
 from reorder.opencl.kernel.profile import BUFFER, COLUMN, ROW, Share
 from reorder.opencl.kernel.statements import gather_lines, guarded, index_lines, start_lines
+from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -245,7 +240,7 @@ class Copy(Body):
         elif pattern.dst.kind == AccessKind.IMAGE:
             kind = f"{pattern.dst.element.value}4"
         else:
-            kind = f"{code_type(pattern.conversion.dst)}4"
+            kind = f"{pattern.conversion.dst_type}4"
         for number, steps in enumerate(all_steps):
             value = f"v{number}"
             yield f"{kind} {value} = ({kind})(0);"
@@ -381,7 +376,7 @@ def _load_lanes(
 
         def operand(role: str, k: int = k) -> str:
             at = _lane(role, start(role), k) if role in conversion.varying else ""
-            return operand_value(conversion, role, at)
+            return conversion.operand_value(role, at)
 
         old = ""
         if BETA in conversion.roles:
@@ -389,7 +384,7 @@ def _load_lanes(
             is_vector = pattern.dst.kind == AccessKind.VECTOR
             at = f"{first} + {k}" if is_vector else _lane("dst", first, k)
             old = one_element("dst", at, dst_bits)
-        result = converted(conversion, code, operand, old)
+        result = conversion.converted(code, operand, old)
         if pattern.dst.kind == AccessKind.IMAGE:
             result = lane_of_code(pattern.dst, conversion.dst, result)
         yield f"{value}.s{k} = {result};"

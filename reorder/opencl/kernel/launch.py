@@ -31,7 +31,7 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.kernel.access import PARAMETER, Access, AccessKind
-from reorder.opencl.kernel.conversion import Floats, conversion_lines, operand_type
+from reorder.opencl.kernel.conversion import Floats
 from reorder.opencl.kernel.profile import GPU, Profile
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class Body(ABC):
         """Return the functions that the body calls, and an empty line before them."""
         yield ""
         if pattern.conversion is not None:
-            yield from conversion_lines(pattern.conversion)
+            yield from pattern.conversion.lines()
 
     def param_names(self) -> list[str]:
         """Return the names of the parameters that the body adds to those of the nest."""
@@ -435,7 +435,7 @@ def _head(pattern: Pattern) -> Iterator[str]:
         arguments.append(f"__global {pattern.dst.element.memory} *restrict dst")
     if pattern.conversion is not None:
         arguments += [
-            f"__global const {operand_type(pattern.conversion, role)} *restrict {role}"
+            f"__global const {pattern.conversion.operand_type(role)} *restrict {role}"
             for role in pattern.varying
         ]
     yield f"__kernel __attribute__((reqd_work_group_size({pattern.work_items}, 1, 1)))"

@@ -12,7 +12,6 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.kernel.access import AccessKind, code_of_lane, lane_of_code, vector_type
-from reorder.opencl.kernel.conversion import BETA, converted, operand_value
 from reorder.opencl.kernel.launch import Body, Pattern, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
     SUBGROUP,
@@ -24,6 +23,7 @@ from reorder.opencl.kernel.local_memory import (
 )
 from reorder.opencl.kernel.placement import Loop
 from reorder.opencl.kernel.statements import index_lines, start_lines
+from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -472,4 +472,4 @@ def _stored(tile: PixelTile, pattern: Pattern, s: int) -> str:
 
 def _converted(conversion: KernelFormula, code: str) -> str:
     """Return the bits of dst, from those of src; no operand varies."""
-    return converted(conversion, code, lambda role: operand_value(conversion, role, ""))
+    return conversion.converted(code, lambda role: conversion.operand_value(role, ""))

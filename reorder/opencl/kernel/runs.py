@@ -26,14 +26,7 @@ from reorder.opencl.kernel.access import (
     store_element,
     store_words,
 )
-from reorder.opencl.kernel.conversion import (
-    BETA,
-    INVERSE,
-    code_type,
-    converted,
-    operand_type,
-    operand_value,
-)
+from reorder.opencl.kernel.conversion import INVERSE
 from reorder.opencl.kernel.launch import (
     Body,
     Pattern,
@@ -47,6 +40,7 @@ from reorder.opencl.kernel.launch import (
 from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts
 from reorder.opencl.kernel.placement import without
 from reorder.opencl.kernel.statements import gather_lines, index_lines, indices_of, offset_at
+from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -298,14 +292,14 @@ class Run(Body):
             yield from _place_lines(self, pattern, s, reads=reads)
         if reads:
             for s in steps:
-                yield f"{code_type(conversion.src)} {_names(f'x{s}', self, ' = 0')};"
+                yield f"{conversion.src_type} {_names(f'x{s}', self, ' = 0')};"
                 yield f"if (is_data_{s}) {{"
                 load = (f"src_{s}", pattern.src.kind, f"x{s}")
                 yield from _loads(self, load, src_bits, s)
                 yield "}"
         for s in steps:
             yield f"if (is_inside_{s}) {{"
-            yield f"{code_type(conversion.dst)} {_names('y', self, ' = 0')};"
+            yield f"{conversion.dst_type} {_names('y', self, ' = 0')};"
             if reads:
                 yield f"if (is_data_{s}) {{"
                 yield from _converted_lines(self, pattern, s)
@@ -340,14 +334,14 @@ class RunTile(Body):
         for t in steps:
             yield from _place_tile_lines(self, pattern, t)
         for t in steps:
-            yield f"{code_type(conversion.src)} {_names(f'x{t}', run, ' = 0')};"
+            yield f"{conversion.src_type} {_names(f'x{t}', run, ' = 0')};"
             yield f"if (is_data_{t}) {{"
             source = (f"src_{t}", pattern.src.kind, f"x{t}")
             yield from _loads(run, source, pattern.src.bits, t)
             yield "}"
         for t in steps:
             yield f"if (n_{t} < {total}) {{"
-            yield f"{code_type(conversion.dst)} {_names('y', run, ' = 0')};"
+            yield f"{conversion.dst_type} {_names('y', run, ' = 0')};"
             yield f"if (is_data_{t}) {{"
             yield from _converted_lines(run, pattern, t)
             yield "}"
@@ -394,7 +388,7 @@ def _converted_lines(run: Run, pattern: Pattern, s: int) -> Iterator[str]:
     """Return the statements that compute y_0, ... from the elements of src."""
     conversion = _conversion(pattern)
     if BETA in conversion.roles:
-        yield f"{code_type(conversion.dst)} {_names('old', run, ' = 0')};"
+        yield f"{conversion.dst_type} {_names('old', run, ' = 0')};"
         load = (f"dst_{s}", pattern.dst.kind, "old")
         yield from _loads(run, load, pattern.dst.bits, s)
     if run.uniform:
@@ -405,16 +399,16 @@ def _converted_lines(run: Run, pattern: Pattern, s: int) -> Iterator[str]:
         def value(role: str, k: int = k) -> str:
             if role in shared:
                 return f"{role}_all"
-            return operand_value(conversion, role, _moved(f"{role}_{s}", role, k))
+            return conversion.operand_value(role, _moved(f"{role}_{s}", role, k))
 
-        done = f"y_{k} = {converted(conversion, f'x{s}_{k}', value, f'old_{k}')};"
+        done = f"y_{k} = {conversion.converted(f'x{s}_{k}', value, f'old_{k}')};"
         yield done if run.is_whole or not k else f"if (first_{s} + {k} < p.valid0) {done}"
 
 
 def _shared_lines(conversion: KernelFormula, roles: tuple[str, ...], s: int) -> Iterator[str]:
     """Return the values of roles that all elements of a run share."""
     for role in roles:
-        kind, read = operand_type(conversion, role), operand_value(conversion, role, f"{role}_{s}")
+        kind, read = conversion.operand_type(role), conversion.operand_value(role, f"{role}_{s}")
         yield f"const {kind} {role}_all = {read};"
     if conversion.multiplies and "dst_scale" in roles:
         yield f"const float {INVERSE} = 1.0f / dst_scale_all;"

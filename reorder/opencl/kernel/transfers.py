@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError
 from reorder.opencl.kernel import copy, pixel_tile, rows, runs, skewed, tile
 from reorder.opencl.kernel.access import Access, AccessKind
-from reorder.opencl.kernel.conversion import (
-    KernelFormula,
-    buffers_of,
-    formula_of,
-    numbers_of,
-)
+from reorder.opencl.kernel.conversion import KernelFormula
 from reorder.opencl.kernel.launch import Task
 from reorder.opencl.kernel.placement import place_box
 from reorder.opencl.kernel.reductions import lower_sums
@@ -170,7 +165,7 @@ def _transfer(
     conversion, numbers, accesses = None, {}, (src.access, dst.access)
     if plan.converts or not has_image:
         conversion = _conversion(src, dst, plan, device)
-        numbers = numbers_of(conversion, plan.bound_attr)
+        numbers = conversion.numbers(plan.bound_attr)
         accesses = src.code_access, dst.code_access
     if has_image and plan.converts and (src.desc.dtype.is_packed or dst.desc.dtype.is_packed):
         return None
@@ -191,7 +186,7 @@ def _transfer(
         tuple(launch for launch in launches if launch.is_later == is_later)
         for is_later in (False, True)
     )
-    buffers = () if conversion is None else buffers_of(conversion, plan.bound_attr)
+    buffers = () if conversion is None else conversion.buffers(plan.bound_attr)
     return Transfer(tuple(filter(None, stages)), dst, None, buffers)
 
 
@@ -226,7 +221,7 @@ def _conversion(
     """Return what the elements of a plan are computed with; images of f16 are read as f32."""
     reads_floats = src.image is not None and src.desc.dtype.name == "f16"
     name = "f32" if reads_floats else src.desc.dtype.name
-    made = formula_of(name, dst.desc.dtype.name, plan.bound_attr, device.floats)
+    made = KernelFormula.on_device(name, dst.desc.dtype.name, plan.bound_attr, device.floats)
     return replace(
         made,
         writes_halves=dst.image is not None and dst.desc.dtype.name == "f16",
