@@ -1,9 +1,9 @@
 """The conversion of one element in OpenCL C: its functions, its numbers, and the calls.
 
 Kernel bodies call the functions for each element: `KernelFormula.converted` takes and returns
-expressions of bits, of `uint` or, for types of 64 bits, `ulong`. They equal `reorder.values.convert`
-bit for bit on every device: codes are computed with integers (`reorder.values.codecs`), and nothing
-is contracted.
+expressions of bits, of `uint` or, for types of 64 bits, `ulong`. They equal
+`reorder.values.convert` bit for bit on every device: codes are computed with integers
+(`reorder.values.codecs`), and nothing is contracted.
 """
 
 from __future__ import annotations
