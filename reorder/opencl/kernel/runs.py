@@ -419,37 +419,47 @@ def _loads(run: Run, operand: tuple[str, str, str], bits: int, s: int) -> Iterat
     offset, kind, prefix = operand
     name = offset.partition("_")[0]
     names = [f"{prefix}_{k}" for k in range(run.length)]
-    as_words = kind == AccessKind.VECTOR and run.length > 1
-    if as_words:
-        if not run.is_whole:
-            yield f"if (first_{s} + {run.length} <= p.valid0) {{"
-        yield from load_words(name, offset, bits, names)
-        if run.is_whole:
-            return
-        yield "} else {"
-    for k, lane in enumerate(names):
-        load = f"{lane} = {one_element(name, _moved(offset, name, k), bits)};"
-        yield load if run.is_whole or not k else f"if (first_{s} + {k} < p.valid0) {load}"
-    if as_words:
-        yield "}"
+    elements = [
+        f"{lane} = {one_element(name, _moved(offset, name, k), bits)};"
+        for k, lane in enumerate(names)
+    ]
+    words = load_words(name, offset, bits, names) if kind == AccessKind.VECTOR else None
+    limit = "" if run.is_whole else "p.valid0"
+    yield from _as_words(words, elements, f"first_{s}", limit)
 
 
 def _store_lines(run: Run, pattern: Pattern, s: int) -> Iterator[str]:
     """Return the stores of a run: as words where elements are aligned, and all are inside."""
     bits = pattern.dst.bits
     names = [f"y_{k}" for k in range(run.length)]
-    as_words = pattern.dst.kind == AccessKind.VECTOR and run.length > 1
-    if as_words:
-        if not run.is_whole:
-            yield f"if (first_{s} + {run.length} <= p.extent0) {{"
-        yield from store_words("dst", f"dst_{s}", bits, names)
-        if run.is_whole:
+    elements = [
+        store_element("dst", _moved(f"dst_{s}", "dst", k), bits, lane)
+        for k, lane in enumerate(names)
+    ]
+    is_vector = pattern.dst.kind == AccessKind.VECTOR
+    words = store_words("dst", f"dst_{s}", bits, names) if is_vector else None
+    yield from _as_words(words, elements, f"first_{s}", "" if run.is_whole else "p.extent0")
+
+
+def _as_words(
+    words: Iterator[str] | None, elements: list[str], first: str, limit: str
+) -> Iterator[str]:
+    """Return the statement for all elements of a run, or those for one each if some are outside.
+
+    Steps from `first` on are inside below a limit; without one, all are.
+    """
+    if len(elements) == 1:
+        words = None
+    if words is not None:
+        if not limit:
+            yield from words
             return
+        yield f"if ({first} + {len(elements)} <= {limit}) {{"
+        yield from words
         yield "} else {"
-    for k, lane in enumerate(names):
-        store = store_element("dst", _moved(f"dst_{s}", "dst", k), bits, lane)
-        yield store if run.is_whole or not k else f"if (first_{s} + {k} < p.extent0) {store}"
-    if as_words:
+    for k, statement in enumerate(elements):
+        yield f"if ({first} + {k} < {limit}) {statement}" if limit and k else statement
+    if words is not None:
         yield "}"
 
 
@@ -487,7 +497,6 @@ def _store_tile_lines(tile: RunTile, pattern: Pattern) -> Iterator[str]:
     total, chunks = tile.width * tile.height // tile.length, tile.height // tile.length
     names = [f"z{k}" for k in range(tile.length)]
     start = offset_at("dst", [(0, "(i0 + s)"), (1, "(i1 + d)"), *indices_of(pattern, 2)])
-    as_words = pattern.dst.kind == AccessKind.VECTOR and tile.length > 1
     for t in range(-(-total // pattern.work_items)):
         yield "{"
         yield f"const int n = (int)get_local_id(0) + {t * pattern.work_items};"
@@ -497,13 +506,11 @@ def _store_tile_lines(tile: RunTile, pattern: Pattern) -> Iterator[str]:
         yield f"const int from = {_row(tile, 's')} + d;"
         for k, name in enumerate(names):
             yield f"const {kind} {name} = tile[from + {k}];"
-        if as_words:
-            yield f"if (i1 + d + {tile.length} <= p.extent1) {{"
-            yield from store_words("dst", "at", bits, names)
-            yield "} else {"
-        for k, name in enumerate(names):
-            store = store_element("dst", f"at + {k}" if k else "at", bits, name)
-            yield f"if (i1 + d + {k} < p.extent1) {store}" if k else store
-        if as_words:
-            yield "}"
+        stores = [
+            store_element("dst", f"at + {k}" if k else "at", bits, name)
+            for k, name in enumerate(names)
+        ]
+        is_vector = pattern.dst.kind == AccessKind.VECTOR
+        words = store_words("dst", "at", bits, names) if is_vector else None
+        yield from _as_words(words, stores, "i1 + d", "p.extent1")
         yield "} }"
