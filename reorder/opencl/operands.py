@@ -38,7 +38,6 @@ __all__ = [
     "checked_events",
     "device_operand",
     "first_byte",
-    "host_view",
     "is_allocated_svm",
     "place_of",
     "shared_distance",
@@ -320,24 +319,6 @@ def place_of(memory: Any) -> tuple[int, int]:
     if whole.flags & cl.mem_flags.USE_HOST_PTR:
         return ON_HOST, start + int(whole.get_host_array((1,), np.uint8).ctypes.data)
     return whole.int_ptr, start
-
-
-def host_view(memory: cl.SVMPointer, start: int, nbytes: int) -> cl.SVM[Any]:
-    """Return a part of SVM for the runtime to copy; the host may not be able to read it."""
-    part = _Bytes()
-    part.__array_interface__ = {
-        "version": 3,
-        "typestr": "|u1",
-        "shape": (nbytes,),
-        "data": (int(memory.svm_ptr) + start, False),
-    }
-    return cl.SVM(np.asarray(part))
-
-
-class _Bytes:
-    """Memory that numpy wraps without reading it."""
-
-    __array_interface__: dict[str, Any]
 
 
 def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
