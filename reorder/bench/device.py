@@ -153,7 +153,7 @@ class DeviceBench:
             device_operand(queue, loaded.src, src, "src"),
             device_operand(queue, loaded.dst, dst, "dst"),
         )
-        (launch,) = prepare_transfers(queue, *operands)[0].launches
+        ((launch,),) = prepare_transfers(queue, *operands)[0].stages
         kernel = launch.kernels.take()
         kernel.set_arg(2, launch.numbers)
         times: list[tuple[float, float]] = []
