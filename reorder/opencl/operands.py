@@ -33,6 +33,7 @@ __all__ = [
     "DeviceOperand",
     "Unallocated",
     "array_desc",
+    "check_desc",
     "check_pair",
     "check_queue",
     "checked_events",
@@ -94,11 +95,9 @@ def device_operand(
         If it is not such memory, was released, belongs to another context, is too small,
         or may not be read (src) or written (dst).
     """
+    check_desc(desc, f"{name}_desc")
     if isinstance(desc, ImageDesc):
         return _image_operand(queue, memory, desc, name)
-    if not isinstance(desc, MemoryDesc):
-        msg = f"{name}_desc must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
     if isinstance(memory, Unallocated):
         return DeviceOperand(desc)
     skipped = 0
@@ -361,6 +360,13 @@ def _lowest(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> in
     return offset + sum(
         min(stride, 0) * (extent - 1) for stride, extent in zip(strides, shape, strict=True)
     )
+
+
+def check_desc(desc: object, name: str) -> None:
+    """Refuse what is not a descriptor of a buffer or an image."""
+    if not isinstance(desc, MemoryDesc | ImageDesc):
+        msg = f"{name} must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"
+        raise MemdescError(msg)
 
 
 def check_queue(queue: Any) -> None:
