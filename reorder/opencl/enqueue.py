@@ -49,12 +49,12 @@ __all__ = [
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 
-# tuples: a union of types is made again in each call
+# tuples, since a union of types is made anew in each call
 _HOST = (Memory, np.ndarray)
 _WITH_QUEUE = (DeviceMemory, cl.array.Array)
 _DESCS = (MemoryDesc, ImageDesc)
 _IN_PLACE = (cl.Buffer, cl.Image, cl.SVMPointer)
-# Bytes up to which a buffer is created with its content, which avoids a queue's latency: a reorder
+# Buffers of at most so many bytes are created with their content, without a queue: a reorder
 # of 16 KiB takes 45 us instead of 255 on a CPU. 512 MB take 7 times as long this way on an H200.
 _SMALL = 1 << 16
 
