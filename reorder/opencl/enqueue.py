@@ -27,7 +27,13 @@ from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
-from reorder.opencl.operands import Unallocated, array_desc, check_queue, checked_events
+from reorder.opencl.operands import (
+    Unallocated,
+    array_desc,
+    array_type,
+    check_queue,
+    checked_events,
+)
 from reorder.values.attr import check_beta
 
 if TYPE_CHECKING:
@@ -309,8 +315,10 @@ def enqueue_unpack(
     True
     """
     events = _checked(queue, wait_for, image_desc)
-    # an image converts to the type of an Array, as with `reorder(out=array)`
-    dtype = data_type(dst.dtype) if isinstance(dst, cl.array.Array) else image_desc.dtype
+    dtype = image_desc.dtype
+    if isinstance(dst, cl.array.Array) and not isinstance(desc, MemoryDesc):
+        # as with `reorder(out=array)`
+        dtype = array_type(dst.dtype, "dst")
     target = dst, _unpacked(desc, image_desc, dtype)
     _, event = _enqueue(queue, Source(image, image_desc), target, events)
     return event
@@ -397,7 +405,7 @@ def _described(
         return array_desc(out, "dst"), dtype
     if isinstance(dst, _DESCS):
         return None, dtype
-    own = data_type(out.dtype)
+    own = array_type(out.dtype, "dst")
     if dtype is not None and data_type(dtype) != own:
         msg = (
             f"out is an Array of {own}, but dtype asks for {data_type(dtype)}; to write raw bytes, "
