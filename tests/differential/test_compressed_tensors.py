@@ -8,7 +8,6 @@ compressed-tensors to decompress them.
 from __future__ import annotations
 
 import json
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +30,10 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 pytest.importorskip("compressed_tensors", reason="compressed-tensors is not installed")
 
 from compressed_tensors.compressors import BaseCompressor, ModelCompressor  # noqa: E402
+from compressed_tensors.entrypoints.convert import (  # noqa: E402
+    CompressedTensorsDequantizer,
+    convert_checkpoint,
+)
 from compressed_tensors.quantization import (  # noqa: E402
     QuantizationArgs,
     QuantizationConfig,
@@ -197,34 +200,77 @@ def _logits(folder: Path, **options: Any) -> Any:
         return model(torch.arange(24)[None]).logits.float()
 
 
-def _gptq(folder: Path, bits: int, *, plain: bool) -> None:
-    """Save a model with random codes over (in, out), as GPTQ has them, or with their numbers."""
+def _saved(folder: Path, name: str, *, plain: bool, **options: Any) -> None:
+    """Save a model with a record of random codes for each layer, or with their numbers."""
     model, rng = _model(), np.random.default_rng(0)
     model.save_pretrained(folder)
-    tensors: dict[str, Any] = {name: each.detach() for name, each in model.state_dict().items()}
-    for name in [name for name in tensors if name.endswith("_proj.weight")]:
-        dims = tuple(tensors.pop(name).shape)
-        desc = record_desc(dims[::-1], "gptq", group=8, bits=bits, scales="bf16")
+    tensors: dict[str, Any] = {each: value.detach() for each, value in model.state_dict().items()}
+    for each in [each for each in tensors if each.endswith("_proj.weight")]:
+        dims = tuple(tensors.pop(each).shape)
+        turns = name == "gptq"
+        desc = record_desc(dims[::-1] if turns else dims, name, **options)
         record = random_record(desc, rng)
-        points, scale = desc.field("qzeros").layout.dims, desc.field("scales")
-        record.set_field("qzeros", np.full(points, (1 << bits - 1) - 1))
+        scale = desc.field(desc.rule.scale[0].parts[0][0])
         values = rng.random(scale.layout.dims) / 64 + 1e-3
-        record.set_field("scales", values.astype(scale.desc.dtype.numpy))
-        made = reorder.dequantize(record, dtype="bf16")
-        turned = reorder.reorder(np.ascontiguousarray(made.numpy().T), "ab")
-        tensors |= {name: turned} if plain else {name.removesuffix(".weight"): record}
+        record.set_field(scale.name, values.astype(scale.desc.dtype.numpy))
+        if desc.rule.zero is None:  # codes of f8, without NaN
+            record.set_field("weight", rng.standard_normal(dims).astype("float8_e4m3fn"))
+        elif options.get("zeros") != "v2":
+            half = np.full(desc.field("qzeros").layout.dims, (1 << options["bits"] - 1) - 1)
+            record.set_field("qzeros", half)
+        made = reorder.dequantize(record, dtype="bf16" if turns else "f32").numpy()
+        numbers = reorder.reorder(np.ascontiguousarray(made.T if turns else made), "ab")
+        tensors |= {each: numbers} if plain else {each.removesuffix(".weight"): record}
     reorder.save(folder / "model.safetensors", tensors)
 
 
 @pytest.mark.parametrize("bits", [4, 8])
 def test_models_written_here_give_the_logits_of_the_numbers(tmp_path: Path, bits: int) -> None:
-    _gptq(tmp_path / "gptq", bits, plain=False)
-    _gptq(tmp_path / "plain", bits, plain=True)
+    for plain in (False, True):
+        folder = tmp_path / ("plain" if plain else "gptq")
+        _saved(folder, "gptq", plain=plain, group=8, bits=bits, scales="bf16")
+    wanted = _logits(tmp_path / "plain")
     rule = f"*: gptq(bits={bits}) -> pack_quantized"
     reorder.convert(tmp_path / "gptq", tmp_path / "packed", [rule])
     config = json.loads((tmp_path / "packed/config.json").read_text())
     assert config["quantization_config"]["format"] == "pack-quantized"
-    assert torch.equal(_logits(tmp_path / "packed"), _logits(tmp_path / "plain"))
-    shutil.rmtree(tmp_path / "plain")
+    assert torch.equal(_logits(tmp_path / "packed"), wanted)
     reorder.convert(tmp_path / "packed", tmp_path / "ints", ["*: pack_quantized -> int_quantized"])
-    assert torch.equal(_logits(tmp_path / "ints"), _logits(tmp_path / "packed"))
+    assert torch.equal(_logits(tmp_path / "ints"), wanted)
+    some = "*mlp*: pack_quantized -> int_quantized", "*attn*: pack_quantized -> pack_quantized"
+    reorder.convert(tmp_path / "packed", tmp_path / "mixed", some)
+    config = json.loads((tmp_path / "mixed/config.json").read_text())
+    assert config["quantization_config"]["format"] == "mixed-precision"
+    assert torch.equal(_logits(tmp_path / "mixed"), wanted)
+
+
+@pytest.mark.parametrize("name", ["fp8_block", "fp8_channel", "fp8_tensor"])
+def test_fp8_written_here_gives_the_logits_of_the_numbers_in_f32(tmp_path: Path, name: str) -> None:
+    # one block for most of the layers, which are smaller
+    for plain in (False, True):
+        _saved(tmp_path / ("plain" if plain else "in"), name, plain=plain)
+    config = json.loads((tmp_path / "in/config.json").read_text())
+    config["quantization_config"] = {"quant_method": "compressed-tensors"}
+    (tmp_path / "in/config.json").write_text(json.dumps(config))
+    reorder.convert(tmp_path / "in", tmp_path / "out", [f"*: {name} -> {name}"])
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    assert config["quantization_config"]["format"] == "float-quantized"
+    found, wanted = (_logits(tmp_path / each, dtype=torch.float32) for each in ("out", "plain"))
+    assert torch.equal(found, wanted)
+
+
+def test_zero_points_are_dequantised_by_the_converter_of_the_producer(tmp_path: Path) -> None:
+    # transformers 5.23 refuses zero points of groups, also those of the producer
+    _saved(tmp_path / "in", "gptq", plain=False, group=8, bits=4, zeros="v2", scales="bf16")
+    rule = "*: gptq(zeros=v2) -> pack_quantized(zeros=true)"
+    reorder.convert(tmp_path / "in", tmp_path / "packed", [rule])
+    packed, made = str(tmp_path / "packed"), str(tmp_path / "theirs")
+    convert_checkpoint(packed, made, CompressedTensorsDequantizer(packed))
+    reorder.convert(packed, tmp_path / "ours", ["*: pack_quantized -> plain, bf16"])
+    with (
+        reorder.open_checkpoint(tmp_path / "theirs") as theirs,
+        reorder.open_checkpoint(tmp_path / "ours") as ours,
+    ):
+        assert {*theirs} == {*ours}
+        assert all(theirs[each].data.tobytes() == ours[each].data.tobytes() for each in ours)
+    assert torch.equal(_logits(tmp_path / "theirs"), _logits(tmp_path / "ours"))
