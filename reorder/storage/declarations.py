@@ -186,6 +186,21 @@ DECLARATIONS = (
         # config.json, and hf_quant_config.json
         for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
     ),
+    *(
+        Declaration(
+            record,
+            "bitsandbytes",
+            {"load_in_4bit": True, "bnb_4bit_use_double_quant": is_nested, **form},
+            ignored="llm_int8_skip_modules",
+        )
+        for record, is_nested, form in (
+            ("bnb_nf4", (False, None), {"bnb_4bit_quant_type": "nf4"}),
+            ("bnb_fp4", (False, None), {"bnb_4bit_quant_type": "fp4"}),
+            ("bnb_nested", True, {}),
+        )
+    ),
+    Declaration("bnb_int8", "bitsandbytes", {"load_in_8bit": True}),
+    Declaration("hqq", "hqq"),
     Declaration("mlx", "mlx", _mlx("affine", _Place("bits"), _Place("group")), **_MLX),
     Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
     Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),

@@ -239,7 +239,7 @@ def single(found: Siblings) -> Siblings:
 def read_group(found: Siblings, said: Said) -> Group:
     """Decide what the tensors of a quantised weight are together.
 
-    Of the tensors' data, only `g_idx` is read.
+    Of the tensors' data, only `g_idx` and what the record decides are read.
     """
     try:
         noted = _noted(found)
@@ -455,6 +455,8 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         raise MemdescError(msg)
 
 
+# tensors of formats that no rule decodes -> the name that says why
+_REFUSED = {"weight.nested_absmax": "bnb_nested", "SCB": "bnb_int8"}
 # dims of records whose scales are (groups, out)
 _MATRIX = "io"
 # dims that show which axes of a tensor follow which
@@ -472,6 +474,9 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         option: given.get(option, value)
         for option, value in shown_options(name, found.entries).items()
     }
+    for role, refused in _REFUSED.items():
+        if role in found.entries:
+            read_name(refused)
     sample = record_desc(_SAMPLE, name, **has)
     for each in sample.tensors:
         if each not in found.entries:
@@ -490,7 +495,9 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         dims, groups = _dims_by_scales(found, scales, bits)
         options["group"] = dims[0] // groups if groups > 1 else -1
     else:
-        held = _dims_by_constant(found, sample)
+        state = _state(found, sample)
+        options |= state
+        held = state.get("shape") or _dims_by_constant(found, sample)
         dims = held or _dims_by_codes(found, bits)
         if held is not None and "bits" in legal:
             options["bits"] = _bits(found.codes, held, sample)
@@ -563,6 +570,23 @@ def _bits(codes: Entry, dims: tuple[int, ...], sample: RecordDesc) -> int:
     return _WIDTHS[0]
 
 
+def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
+    """Return the dims and options in the JSON that bitsandbytes stores beside the codes."""
+    for each in sample.constants:
+        if bytes(each.data[:1]) != b"{":
+            continue
+        entry = found.entries[each.tensor]
+        try:
+            state = json.loads(entry.read().tobytes())
+            outputs, inputs = state["shape"]
+            found_state = {"block": state["blocksize"], "dtype": state["dtype"]}
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            msg = f"{entry.name!r} is not the JSON of bitsandbytes's quant_state: {error!r}"
+            raise MemdescError(msg) from None
+        return {**found_state, "shape": (outputs, inputs)}
+    return {}
+
+
 def _step(scales: Entry, size: int, name: str, option: str) -> int:
     """Return how many of `size` neighbours share a scale, -1 for all: from the scales' shape."""
     axis = _axis(name, option)
@@ -610,6 +634,11 @@ def check_tensors(found: Siblings, desc: RecordDesc) -> None:
     for name, tensor in written_tensors(found.prefix, desc, "").items():
         if problem := _misfit(found.entries[name], tensor):
             msg = f"{found.entries[name].name!r} {problem}, so it does not fit {desc!r}"
+            raise MemdescError(msg)
+    for constant in desc.constants:
+        entry = found.entries[constant.tensor]
+        if entry.read().tobytes() != constant.data:
+            msg = f"{entry.name!r} does not hold what {desc!r} has in {constant.tensor}"
             raise MemdescError(msg)
 
 
