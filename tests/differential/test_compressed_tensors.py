@@ -40,6 +40,7 @@ from compressed_tensors.quantization import (  # noqa: E402
     QuantizationScheme,
     apply_quantization_config,
 )
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 _KINDS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 _STRATEGIES: dict[str, dict[str, Any]] = {
@@ -96,15 +97,21 @@ def _bits(values: Any) -> Any:
     return found.float().view(torch.int32)
 
 
+# compressed-tensors packs zero points of groups and channels only
+_COMBINED = [
+    (form, bits, strategy, zeros)
+    for form, bits in (("pack", 4), ("pack", 8), ("int", 8))
+    for strategy in _STRATEGIES
+    for zeros in (False, True)
+    if form == "int" or not zeros or strategy in {"group", "channel"}
+]
+
+
 @pytest.mark.parametrize("kind", _KINDS)
-@pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("strategy", _STRATEGIES)
-@pytest.mark.parametrize(("form", "bits"), [("pack", 4), ("pack", 8), ("int", 8)])
+@pytest.mark.parametrize(("form", "bits", "strategy", "zeros"), _COMBINED)
 def test_random_tensors_are_decoded_to_the_same_bits(
     form: str, bits: int, strategy: str, kind: str, *, zeros: bool
 ) -> None:
-    if form == "pack" and zeros and strategy in {"tensor", "block"}:
-        pytest.skip("compressed-tensors packs zero points of groups and channels only")
     name, options = f"{form}_quantized", {"zeros": zeros, "scales": kind, **_STEPS[strategy]}
     options |= {"bits": bits} if form == "pack" else {}
     for dims in ((32, 40), (8, 8), (4, 64), (29, 37)):
@@ -273,4 +280,51 @@ def test_zero_points_are_dequantised_by_the_converter_of_the_producer(tmp_path: 
     ):
         assert {*theirs} == {*ours}
         assert all(theirs[each].data.tobytes() == ours[each].data.tobytes() for each in ours)
+    assert torch.equal(_logits(tmp_path / "theirs"), _logits(tmp_path / "ours"))
+
+
+def test_a_mixture_of_experts_is_dequantised_as_by_the_producer(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = transformers.Qwen3MoeConfig(
+        hidden_size=64,
+        intermediate_size=96,
+        moe_intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_experts=4,
+        num_experts_per_tok=2,
+        vocab_size=96,
+        max_position_embeddings=64,
+    )
+    folder = tmp_path / "in"
+    transformers.Qwen3MoeForCausalLM(config).bfloat16().save_pretrained(folder)
+    scheme = _scheme("pack-quantized", 4, "group", zeros=True)
+    compressor = BaseCompressor.get_value_from_registry("pack-quantized")
+    rng, tensors = torch.Generator().manual_seed(1), {}
+    for name, value in load_file(folder / "model.safetensors").items():
+        layer = name.removesuffix(".weight")
+        if not layer.endswith("_proj"):
+            tensors[name] = value
+            continue
+        shape = value.shape[0], value.shape[1] // 8
+        points = torch.randint(-8, 8, shape, generator=rng).to(torch.int8)
+        scales = (torch.rand(shape, generator=rng) / 64 + 1e-3).bfloat16()
+        state = {"weight": value, "weight_scale": scales, "weight_zero_point": points}
+        made = compressor.compress(state, scheme)
+        tensors |= {f"{layer}.{role}": each.contiguous() for role, each in made.items()}
+    assert sum(name.endswith("weight_packed") for name in tensors) == 2 * (4 + 4 * 3)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    text = json.loads((folder / "config.json").read_text())
+    groups = {"g": scheme}
+    section = QuantizationConfig(config_groups=groups, ignore=["lm_head", "re:.*mlp[.]gate$"])
+    text["quantization_config"] = json.loads(section.model_dump_json())
+    (folder / "config.json").write_text(json.dumps(text))
+    convert_checkpoint(
+        str(folder), str(tmp_path / "theirs"), CompressedTensorsDequantizer(str(folder))
+    )
+    reorder.convert(folder, tmp_path / "ours", ["*: pack_quantized -> plain, bf16"])
+    theirs, ours = (load_file(tmp_path / each / "model.safetensors") for each in ("theirs", "ours"))
+    assert theirs.keys() == ours.keys()
+    assert all(torch.equal(_bits(theirs[each]), _bits(ours[each])) for each in ours)
     assert torch.equal(_logits(tmp_path / "theirs"), _logits(tmp_path / "ours"))
