@@ -246,7 +246,7 @@ _W4 = _group(4, "group")
         (
             _section("pack-quantized", _W4),
             {"weight_zero_point": np.zeros((4, 3), np.int32)},
-            "fc.weight_zero_point belong to fc.weight_packed",
+            "would be different; correct config.json if there are zeros",
         ),
         (
             _section("pack-quantized", _group(4, "group", symmetric=False)),
