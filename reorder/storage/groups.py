@@ -405,7 +405,13 @@ def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
     rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
     if rest and not said.is_partial:
         options = [optional_tensors(desc.name).get(name) for name in rest]
-        hint = "".join(f"; leave {option}= out" for option in options if option)
+        hint = "".join(
+            f"; leave {option}= out"
+            if option in said.options or said.declared is None
+            else f"; correct {said.declared.file} if there are {option}"
+            for option in options
+            if option
+        )
         msg = (
             f"{', '.join(found.entries[name].name for name in rest)} belong to {found.codes.name}, "
             f"and {desc!r} does not use them: its numbers would be different{hint}"

@@ -141,7 +141,7 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
         if name in raw:
             found[name] = _in_words(full, parts[0].layout.dims, desc.tensors[name], raw[name])
         elif len(parts) == 1:
-            found[name] = _alone(full, parts[0], words, is_scalar=_is_scalar(desc, parts[0].name))
+            found[name] = _alone(full, parts[0], words, is_scalar=_is_scalar(desc, parts[0]))
         else:
             found[name] = _joined(full, parts, desc.tensors[name])
     return {name: found[name] for name in names}
@@ -175,13 +175,20 @@ def _constant(name: str, constant: Constant) -> Tensor:
     return Tensor(name, constant.kind, shape, len(constant.data), memory_desc(shape, constant.kind))
 
 
-@lru_cache(maxsize=256)
-def _is_scalar(desc: RecordDesc, name: str) -> bool:
+def _is_scalar(desc: RecordDesc, part: Field) -> bool:
     """Whether a field has one element whatever the dims, rather than one group as it happens."""
-    if prod(desc.field(name).layout.dims) != 1 or not desc.name:
-        return prod(desc.field(name).layout.dims) == 1
-    large = record_desc((4096,) * len(desc.dims), desc.name, **dict(desc.options))
-    return prod(large.field(name).layout.dims) == 1
+    is_one = prod(part.layout.dims) == 1
+    if not is_one or not desc.name:
+        return is_one
+    # equal records may have different names, so a cache of records would not do
+    return part.name in _scalars(desc.name, desc.options, len(desc.dims))
+
+
+@lru_cache(maxsize=256)
+def _scalars(name: str, options: tuple[tuple[str, Any], ...], ndims: int) -> frozenset[str]:
+    """Return the fields of a record that have one element for all of a large tensor."""
+    desc = record_desc((4096,) * ndims, name, **dict(options))
+    return frozenset(part.name for part in desc.fields if prod(part.layout.dims) == 1)
 
 
 def _alone(name: str, part: Field, words: str | None, *, is_scalar: bool) -> Tensor:
