@@ -6,8 +6,8 @@ may be missing::
     x = scale[0] * scale[1] * ... * (code - zero) + offset[0] * offset[1] * ...
 
 Products are taken from the left. Each operation is rounded to f32, or to the narrower `kind`; code
-and zero are integers or exact, and their difference is exact. `sign` is -1 if the offset is
-subtracted.
+and zero are integers, whose difference is exact, or zero is a float that is subtracted first.
+`sign` is -1 if the offset is subtracted.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ class Rule(NamedTuple):
     scale : tuple of Number
         At least one; multiplied from the left.
     zero : Number, optional
-        Subtracted from the code, as an integer.
+        Subtracted from the code: an integer or a float.
     offset : tuple of Number
         Multiplied from the left and added; empty for none.
     sign : int
@@ -484,15 +484,19 @@ class RecordDesc(Checked):
             raise MemdescError(msg)
 
     def _check_zero(self) -> None:
-        """Refuse a zero point unless it and the code are integers, whose difference is exact."""
-        for number in (self.rule.code, self.rule.zero) if self.rule.zero is not None else ():
-            name = number.parts[0][0]
-            if number.table or not _is_integer(self.field(name).kind):
-                msg = (
-                    f"zero points are subtracted from codes as integers, and {number} is not one; "
-                    "subtract floats as an offset, with sign=-1"
-                )
-                raise MemdescError(msg)
+        """Refuse a zero point of codes that are not integers, or one that is looked up."""
+        if self.rule.zero is None:
+            return
+        code = self.rule.code
+        if code.table or not _is_integer(self.field(code.parts[0][0]).kind):
+            msg = (
+                f"zero points are subtracted from integers, and {code} is not one; subtract from "
+                "floats as an offset, with sign=-1"
+            )
+            raise MemdescError(msg)
+        if self.rule.zero.table:
+            msg = f"zero points are not looked up, as {self.rule.zero} would be"
+            raise MemdescError(msg)
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options)

@@ -64,10 +64,6 @@ _REFUSED = {
         "LLM.int8 multiplies codes by their scales and then by 1/127, which is rounded otherwise "
         "than a product with one scale, and keeps columns of outliers elsewhere"
     ),
-    "hqq": (
-        "its zero points are floats that are subtracted in f16 or bf16, and rules subtract "
-        "integers, whose difference is exact"
-    ),
     "fp8": (
         "a scale may be for the tensor, an output channel or a block; use fp8_tensor, fp8_channel "
         "or fp8_block"

@@ -32,6 +32,19 @@ _FLOAT_SCALES = (*_HALVES, "f32")
 # what MLX has kernels for
 _MLX_BITS = (1, 2, 3, 4, 5, 6, 8)
 _MLX_GROUPS = (32, 64, 128)
+# what HQQ stores beside its codes; 3 bits are padded to whole words over all rows
+_HQQ_BITS = (1, 2, 4, 8)
+_HQQ_TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
+_HQQ_FLAGS = {
+    "view_as_float": False,
+    "quant_scale": False,
+    "quant_zero": False,
+    "offload_meta": False,
+    "encoded_state_dict": True,
+    "stores_quant_config": True,
+    "channel_wise": True,
+    "optimize": True,
+}
 # the numbers of bitsandbytes's codes, and the types that its weights had before
 _BNB_FP4 = (
     0.0,
@@ -253,6 +266,39 @@ def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -
     return fields, Rule(code, (_number("absmax"),)), constants
 
 
+def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
+    """Return bytes whose parts, from the highest on, are codes of successive parts of the rows."""
+    if bits not in _HQQ_BITS or type(bits) is not int:
+        msg = f"hqq: bits must be 1, 2, 4 or 8, not {short_repr(bits)}"
+        raise MemdescError(msg)
+    parts = 8 // bits
+    _check_multiples("hqq", dims, (parts, 1))
+    lines, kind = _groups("hqq", dims, 1, group), _float_scales("hqq", scales)
+    rows = (Block(0, dims[0] // parts, parts, -1), Block(0, 1, dims[0] // parts, parts * dims[1]))
+    blocks = (*rows, Block(1, 1, dims[1], parts)) if parts > 1 and dims[0] else ()
+    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
+    codes = Layout(dims, axes, blocks, parts - 1) if blocks else _strided(dims, (dims[1], 1))
+    fields = (
+        Field("W_q", f"u{bits}", codes, (1, 1), "W_q"),
+        _by_tag("scale", kind, "ab", dims, lines),
+        _by_tag("zero", kind, "ab", dims, lines),
+    )
+    state = {
+        "shape": ("s64", dims),
+        "nbits": ("s32", (bits,)),
+        "group_size": ("s32", (lines[1],)),
+        "axis": ("s32", (1,)),
+        "packing": ("u8", f"{bits}bit_u8".encode()),
+        "unpack_view_dtype": ("u8", b"torch.uint8"),
+        "compute_dtype": ("u8", f"torch.{_HQQ_TYPES[kind]}".encode()),
+        **{name: ("u8", (int(value),)) for name, value in _HQQ_FLAGS.items()},
+        "round_zero": ("u8", (int(bits == 4),)),  # noqa: PLR2004 - as it quantises 4 bits
+    }
+    constants = tuple(Constant(name, kind, tuple(values)) for name, (kind, values) in state.items())
+    rule = Rule(_number("W_q"), (_number("scale"),), _number("zero"), kind=kind)
+    return fields, rule, constants
+
+
 def _strided(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:
     axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
     blocks = tuple(
@@ -384,6 +430,7 @@ TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
     },
     "pack_quantized": (_pack_quantized, "oi", (_GROUP, _ROWS, ("zeros", False), _FOUR, _BF16)),
     "int_quantized": (_int_quantized, "oi", (("group", -1), _ROWS, ("zeros", False), _BF16)),
+    "hqq": (_hqq, "oi", (("group", 64), _FOUR, _BF16)),
     **{
         name: (partial(_bitsandbytes, name=name), "oi", (("block", 64), ("dtype", "bfloat16")))
         for name in ("bnb_nf4", "bnb_fp4")

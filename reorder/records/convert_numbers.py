@@ -100,6 +100,9 @@ class _NumberWriter:
     def integers(self) -> _Grouped:
         """Write scales, zero points and offsets of integer codes; return the codes' change."""
         source, target = self.source, self.target
+        for record, rule in ((self.record, source), (self.out, target)):
+            if rule.zero is not None and not is_integer_number(record.desc, rule.zero):
+                self._refuse(f"the zero points of {record.desc.name} are floats")
         low = code_range(self.record.desc, source.code)[0]
         shift = code_range(self.out.desc, target.code)[0] - low
         zero = self._zero()

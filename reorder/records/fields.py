@@ -147,7 +147,12 @@ def dequantize_reference(record: Record) -> NDArray[np.float32]:
     with np.errstate(all="ignore"):
         x = _values(record, rule.code)
         if rule.zero is not None:
-            x = x - _values(record, rule.zero)
+            zero = _values(record, rule.zero)
+            x = (
+                x - zero
+                if zero.dtype.kind == "i"
+                else rounded(x.astype(np.float32) - zero, rule.kind)
+            )
         x = rounded(_product(record, rule.scale) * x.astype(np.float32), rule.kind)
         if rule.offset:
             offset = _product(record, rule.offset)

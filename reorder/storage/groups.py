@@ -418,6 +418,8 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         raise MemdescError(msg)
 
 
+# tensors that hold an option of their record
+_NUMBERS = {"group_size": "group", "nbits": "bits"}
 # tensors of formats that no rule decodes -> the name that says why
 _REFUSED = {"weight.nested_absmax": "bnb_nested", "SCB": "bnb_int8"}
 # dims of records whose scales are (groups, out)
@@ -461,7 +463,7 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         dims = state.get("shape") or _dims_by_constant(found, sample)
         dims = dims or _dims_by_codes(found, bits)
         for option in _STEPS.keys() & legal.keys():
-            if option not in given:
+            if option not in given and option not in options:
                 options[option] = _step(scales, dims[_STEPS[option]], name, option)
     kept = {option: value for option, value in options.items() if option in legal}
     return record_desc(dims, name, **(kept | dict(given)))
@@ -520,7 +522,10 @@ def _dims_by_constant(found: Siblings, sample: RecordDesc) -> tuple[int, ...] | 
 
 
 def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
-    """Return the dims and options in the JSON that bitsandbytes stores beside the codes."""
+    """Return the dims and options that are stored beside the codes, by HQQ and bitsandbytes."""
+    counts = {name: _NUMBERS[name] for name in sample.tensors if name in _NUMBERS}
+    if counts:
+        return {option: _number(found.entries[name]) for name, option in counts.items()}
     for each in sample.constants:
         if bytes(each.data[:1]) != b"{":
             continue
@@ -534,6 +539,15 @@ def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
             raise MemdescError(msg) from None
         return {**found_state, "shape": (outputs, inputs)}
     return {}
+
+
+def _number(entry: Entry) -> int:
+    """Return the one integer that a tensor holds."""
+    kind = INTEGERS.get(entry.dtype)
+    if kind is None or entry.nbytes * _BYTE_BITS != kind.bits:
+        msg = f"{entry.name!r} of {entry.dtype} and shape {entry.shape} is not an integer"
+        raise MemdescError(msg)
+    return int(entry.read().view(DATA_TYPES[entry.dtype].numpy)[0])
 
 
 def _step(scales: Entry, size: int, name: str, option: str) -> int:

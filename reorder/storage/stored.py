@@ -46,7 +46,9 @@ _WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32", "pack_quantized": "s32"}
 # column, or as a vector
 _MLX = {"weight": ("u32", "rows"), "scales": ("u8", "rows")}
 _BITSANDBYTES = {"weight": ("u8", "column"), "weight.absmax": ("f32", "vector")}
+_HQQ = {"W_q": ("u8", "groups"), "scale": ("", "column"), "zero": ("", "column")}
 _RAW = {
+    "hqq": _HQQ,
     "mlx": {"weight": _MLX["weight"]},
     "mlx_mxfp4": _MLX,
     "mlx_mxfp8": _MLX,
@@ -139,7 +141,7 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
         parts = [part for part in desc.fields if part.tensor == name]
         full = f"{stem}.{name}"
         if name in raw:
-            found[name] = _in_words(full, parts[0].layout.dims, desc.tensors[name], raw[name])
+            found[name] = _in_words(full, parts[0], desc, raw[name])
         elif len(parts) == 1:
             found[name] = _alone(full, parts[0], words, is_scalar=_is_scalar(desc, parts[0].name))
         else:
@@ -198,12 +200,15 @@ def _alone(name: str, part: Field, words: str | None, *, is_scalar: bool) -> Ten
     return Tensor(name, part.kind, shape, desc.nbytes, desc)
 
 
-def _in_words(name: str, dims: tuple[int, ...], nbytes: int, how: tuple[str, str]) -> Tensor:
-    """Return how a field without gaps is stored: as words in rows, in a column, or as a vector."""
-    words, form = how
+def _in_words(name: str, part: Field, desc: RecordDesc, how: tuple[str, str]) -> Tensor:
+    """Return how a tensor without gaps is stored: as words of some type, in one of these shapes."""
+    words, form = how[0] or part.kind, how[1]
+    dims, nbytes = part.layout.dims, desc.tensors[part.tensor]
     count, rows = nbytes * 8 // data_type(words).bits, prod(dims[:-1])
+    group = desc.field(desc.rule.scale[0].parts[0][0]).groups[-1]
     shapes = {
         "rows": (*dims[:-1], count // rows if rows else 0),
+        "groups": (count // group, group),
         "column": (count, 1),
         "vector": (count,),
     }
