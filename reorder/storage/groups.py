@@ -25,6 +25,7 @@ from memdesc import (
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import record_of, stored_desc
+from reorder.storage.containers.entry import Entry, FileState
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
 from reorder.storage.siblings import (
     ORDERS,
@@ -41,16 +42,18 @@ from reorder.storage.stored import ONE, QUANTIZED, written_tensors
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Container, Entry, Tensor
+    from reorder.storage.containers.entry import Container, Tensor
 
 __all__ = [
     "PARTIAL",
     "Group",
     "Said",
+    "elsewhere",
     "find_groups",
+    "find_plain",
     "group_at",
     "partial_of",
     "read_group",
@@ -62,6 +65,8 @@ __all__ = [
 PARTIAL = "memdesc_partial"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
 _USUAL = "qweight"
+# what has layers whatever they are called
+_REST = ("re:",)
 # prefixes listed in a message
 _SHOWN = 4
 
@@ -143,13 +148,43 @@ def said_of(path: Path, container: Container) -> Said:
 
 
 def find_groups(path: Path, container: Container) -> list[Group]:
-    """Return the quantised weights of the checkpoint at a path."""
-    found = find_siblings(container.entries)
+    """Return the quantised weights of the checkpoint at a path.
+
+    Those with tensors in shards that were not read are no records.
+    """
+    homes = {name: file for file, each in container.unread.items() for name in each.names}
+    absent = {name: elsewhere(name, path) for name in homes}
+    found = [
+        each
+        for each in find_siblings(container.entries | absent)
+        if not container.entries.keys().isdisjoint(each.names)
+    ]
     try:
         said = said_of(path, container) if found else Said()
     except MemdescError as error:
         return [Group(each, None, str(error)) for each in found]
-    return [read_group(each, said) for each in found]
+    groups = []
+    for each in found:
+        away = [f"{name} is in {homes[name]}, unread" for name in each.names if name in homes]
+        groups.append(Group(each, None, ", ".join(away)) if away else read_group(each, said))
+    return groups
+
+
+def find_plain(path: Path, container: Container, layers: Iterable[str]) -> dict[str, str]:
+    """Return why layers whose weights are plain floats should not be; nothing for the others."""
+    found = {}
+    with suppress(MemdescError):  # `find_groups` says that a file is damaged
+        declared = said_of(path, container).declared or Declared("", None)
+        for layer in layers:
+            part = declared.named(layer)
+            if part is not None and part.name is not None and part.targets != _REST:
+                found[layer] = f"{declared.file} declares {part.name}, but its weight is plain"
+    return found
+
+
+def elsewhere(name: str, source: Path) -> Entry:
+    """Return a stand-in for a tensor of another shard, which is not read."""
+    return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
 
 
 def partial_of(container: Container) -> dict[str, str]:
@@ -350,6 +385,8 @@ def _check_bits(said: Said, name: str, options: Mapping[str, Any]) -> None:
     declared, usual = said.declared, read_name(name)[2].get("bits")
     if declared is None or declared.name != name or "bits" in said.options:
         return
+    if record_desc(_SAMPLE, name).constants:
+        return  # the tensors say their dims, and so the bits
     held = options.get("bits", usual)
     if declared.options.get("bits", held) != held:
         raise MemdescError(_contradiction(declared, name, "bits", held))
@@ -426,6 +463,8 @@ _REFUSED = {"weight.nested_absmax": "bnb_nested", "SCB": "bnb_int8"}
 _MATRIX = "io"
 # dims that show which axes of a tensor follow which
 _SAMPLE = (4096, 4096)
+# what codes may have whose dims another tensor says
+_WIDTHS = (4, 8)
 # options that say how many neighbours along a dim share a scale
 _STEPS = {"rows": 0, "group": 1}
 _BYTE_BITS = 8
@@ -460,8 +499,10 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
     else:
         state = _state(found, sample)
         options |= state
-        dims = state.get("shape") or _dims_by_constant(found, sample)
-        dims = dims or _dims_by_codes(found, bits)
+        held = state.get("shape") or _dims_by_constant(found, sample)
+        dims = held or _dims_by_codes(found, bits)
+        if held is not None and "bits" in legal:
+            options["bits"] = _bits(found.codes, held, sample)
         for option in _STEPS.keys() & legal.keys():
             if option not in given and option not in options:
                 options[option] = _step(scales, dims[_STEPS[option]], name, option)
@@ -519,6 +560,16 @@ def _dims_by_constant(found: Siblings, sample: RecordDesc) -> tuple[int, ...] | 
             raise MemdescError(msg)
         return tuple(entry.read().view(DATA_TYPES[each.kind].numpy).tolist())
     return None
+
+
+def _bits(codes: Entry, dims: tuple[int, ...], sample: RecordDesc) -> int:
+    """Return the fewest bits with which the codes of a matrix take as many bytes."""
+    role = sample.field(sample.rule.code.parts[0][0]).tensor
+    for bits in _WIDTHS:
+        desc = record_desc(dims, sample.name, bits=bits, group=-1)
+        if desc.tensors[role] == codes.nbytes:
+            return bits
+    return _WIDTHS[0]
 
 
 def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:

@@ -200,7 +200,7 @@ def test_constants_are_tensors_without_numbers() -> None:
         (Constant("x", "f32", (float("nan"),)), "the values of x are a tuple of floats of f32"),
         (Constant("x", "u8", (256,)), "the values of x are a tuple of integers of u8, not"),
         (Constant("x", "u8", [1]), "the values of x are a tuple of integers of u8, not"),  # type: ignore[arg-type]
-        (Constant("x", "u8", (1.0,)), "the values of x are a tuple of integers of u8, not"),  # type: ignore[arg-type]
+        (Constant("x", "u8", (1.0,)), "the values of x are a tuple of integers of u8, not"),
     ],
 )
 def test_constants_by_hand_are_checked(constant: Any, message: str) -> None:
