@@ -100,9 +100,8 @@ class _NumberWriter:
     def integers(self) -> _Grouped:
         """Write scales, zero points and offsets of integer codes; return the codes' change."""
         source, target = self.source, self.target
-        for record, rule in ((self.record, source), (self.out, target)):
-            if rule.zero is not None and not is_integer_number(record.desc, rule.zero):
-                self._refuse(f"the zero points of {record.desc.name} are floats")
+        if any(map(_has_float_zero, (self.record.desc, self.out.desc))):
+            return self._with_floats_subtracted()
         low = code_range(self.record.desc, source.code)[0]
         shift = code_range(self.out.desc, target.code)[0] - low
         zero = self._zero()
@@ -133,6 +132,21 @@ class _NumberWriter:
             new = new if target.zero is None else self._map(lambda z: z + shift, zero)
             self._check_formulas(self.scale, before, delta, (new, added))
         return delta
+
+    def _with_floats_subtracted(self) -> _Grouped:
+        """Write scales and zero points that are floats, where both formats subtract them alike."""
+        source, target = self.source, self.target
+        if source.zero is None or target.zero is None or source.offset or target.offset:
+            self._refuse("one has zero points that are floats, and the other has none")
+        lows = {code_range(r.desc, r.desc.rule.code)[0] for r in (self.record, self.out)}
+        if source.kind != target.kind or len(lows | {source.code.minus, target.code.minus}) > 1:
+            self._refuse("rounding differs where zero points that are floats are subtracted")
+        zero = self._read(source.zero)
+        if not _has_float_zero(self.out.desc):
+            self._refuse("zero points that are floats are not integers")
+        self._write(target.zero, zero, "zero points")
+        self._write_scales()
+        return self._constant(0)
 
     def tables(self) -> _Grouped:
         """Write the scales of codes whose values are looked up; the codes do not change."""
@@ -289,6 +303,10 @@ def _plus_steps(scale: NDArray[Any], steps: NDArray[Any], added: NDArray[Any]) -
     """Return an offset plus a number of scales."""
     moved: NDArray[Any] = added.astype(np.float32) + scale * steps.astype(np.float32)
     return moved
+
+
+def _has_float_zero(desc: RecordDesc) -> bool:
+    return desc.rule.zero is not None and not is_integer_number(desc, desc.rule.zero)
 
 
 def _computed(

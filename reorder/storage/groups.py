@@ -501,7 +501,7 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         options |= state
         held = state.get("shape") or _dims_by_constant(found, sample)
         dims = held or _dims_by_codes(found, bits)
-        if held is not None and "bits" in legal:
+        if held is not None and "bits" in legal.keys() - options.keys():
             options["bits"] = _bits(found.codes, held, sample)
         for option in _STEPS.keys() & legal.keys():
             if option not in given and option not in options:

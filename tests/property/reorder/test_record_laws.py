@@ -65,7 +65,7 @@ def _record_by_hand(rng: np.random.Generator) -> RecordDesc:
         field("q", _INTEGERS, (1, 1)),
         field("d", _FLOATS, groups()),
         field("s", _INTEGERS, groups()),
-        field("z", _INTEGERS, groups()),
+        field("z", (*_INTEGERS, *_FLOATS), groups()),
         field("m", _FLOATS, groups()),
     )
     return RecordDesc((rows, columns), fields, rule)
