@@ -110,7 +110,9 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale). For
         ``pack_quantized`` and ``int_quantized``: ``group``, ``rows`` (outputs that share a scale),
         ``zeros`` (whether there are zero points), ``scales``, and ``bits`` (4 or 8, for
-        ``pack_quantized``).
+        ``pack_quantized``). For ``mlx`` and ``hqq``: ``bits`` (1, 2, 4 or 8, in ``mlx`` also 3, 5
+        and 6), ``group``, and ``scales``, in whose type numbers are computed. For ``bnb_nf4`` and
+        ``bnb_fp4``: ``block`` (inputs that share a scale), and ``dtype`` (of the weight before).
 
     Raises
     ------

@@ -4,9 +4,11 @@ The layouts are those of the vocabulary of weights. Sources of the rules: AutoGP
 (version 1 of `qzeros` stores zero points minus 1), AutoAWQ, PyTorch 2.13
 (`_weight_int4pack_mm_for_cpu`), vLLM (`marlin_utils.py`), OCP's MX 1.0, cuBLAS 12.9 (block-scaled
 products), llama.cpp (`ggml-cpu/repack.cpp`), DeepSeek-V3 (`inference/kernel.py`, `weight_dequant`),
-transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), and compressed-tensors 0.20
+transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), compressed-tensors 0.20
 (`quantization/lifecycle/forward.py`, `dequantize`; `compressors/pack_quantized/helpers.py`,
-`pack_to_int32`, for 4 and 8 bits; `compressors/naive_quantized/base.py`).
+`pack_to_int32`, for 4 and 8 bits; `compressors/naive_quantized/base.py`), MLX 0.32
+(`mx.quantize`, `mx.dequantize`), bitsandbytes 0.50 (`backends/cpu/ops.py`, `functional.py`), and
+hqq 0.2.8 (`core/bitpack.py`, `core/quantize.py`).
 """
 
 from __future__ import annotations

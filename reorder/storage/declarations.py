@@ -5,8 +5,8 @@ A section that declares several groups of layers is first split into one for eac
 Each row is read and written: a section of JSON that matches it declares its record, and a record
 that was made is declared by its first row. Sources: transformers 5.23 (`FineGrainedFP8Config`,
 `FbgemmFp8Config`), compressed-tensors 0.20 (`QuantizationConfig`, `QuantizationArgs`), ModelOpt
-0.47 (`hf_quant_config.json`), and vLLM 0.10 (`fp8.py`: without `weight_block_size`, a scale is for
-a whole tensor).
+0.47 (`hf_quant_config.json`), vLLM 0.10 (`fp8.py`: without `weight_block_size`, a scale is for a
+whole tensor), and mlx-lm 0.32 (`utils.py`, `load_model`, `quantize_model`).
 """
 
 from __future__ import annotations
