@@ -6,7 +6,8 @@ may be missing::
     x = scale[0] * scale[1] * ... * (code - zero) + offset[0] * offset[1] * ...
 
 Products are taken from the left. Each operation is rounded to f32; code and zero are integers or
-exact, and their difference is exact. `sign` is -1 if the offset is subtracted.
+exact, and their difference is exact. `sign` is -1 if the offset is subtracted. A factor with
+`divides` is divided by instead: that is rounded otherwise than a product with its reciprocal.
 """
 
 from __future__ import annotations
@@ -159,17 +160,20 @@ class Number(NamedTuple):
     table : tuple of float
         The value of each code, for codebooks and for scales that no data type describes; empty
         if the code is the value.
+    divides : bool
+        Whether a product is divided by it, which only a factor after the first one may say.
 
     Examples
     --------
     >>> import memdesc
     >>> memdesc.record_desc((1, 32), "q5_0").rule.code
-    Number(parts=(('qs', 0), ('qh', 4)), minus=16, table=())
+    Number(parts=(('qs', 0), ('qh', 4)), minus=16, table=(), divides=False)
     """
 
     parts: tuple[tuple[str, int], ...]
     minus: int = 0
     table: tuple[float, ...] = ()
+    divides: bool = False
 
     def __str__(self) -> str:
         text = " | ".join(f"{name} << {shift}" if shift else name for name, shift in self.parts)
@@ -224,10 +228,14 @@ class Rule(NamedTuple):
 
     def __str__(self) -> str:
         code = str(self.code) if self.zero is None else f"({self.code} - {self.zero})"
-        text = " * ".join([*map(str, self.scale), code])
+        text = f"{_product(self.scale)} * {code}"
         if self.offset:
-            text += f" {'+' if self.sign > 0 else '-'} {' * '.join(map(str, self.offset))}"
+            text += f" {'+' if self.sign > 0 else '-'} {_product(self.offset)}"
         return text
+
+
+def _product(numbers: tuple[Number, ...]) -> str:
+    return str(numbers[0]) + "".join(f" {'/' if n.divides else '*'} {n}" for n in numbers[1:])
 
 
 def check_rule(rule: Rule) -> None:
@@ -246,6 +254,11 @@ def check_rule(rule: Rule) -> None:
             f"tuple as offset; not {short_repr(tuple(rule))}"
         )
         raise MemdescError(msg)
+    first = [product[0] for product in products if product]
+    alone = [each for each in (rule.code, rule.zero, *first) if each is not None and each.divides]
+    if alone:
+        msg = f"only a factor after the first one divides a product, but {alone[0]} is to divide"
+        raise MemdescError(msg)
     if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
         msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
         raise MemdescError(msg)
@@ -259,7 +272,7 @@ def check_number(number: Number) -> None:
     MemdescError
         With the part.
     """
-    parts, minus, table = number
+    parts, minus, table, divides = number
     if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
         msg = (
             f"parts of a Number are a tuple of pairs of a field name and a bit of 0 to "
@@ -268,6 +281,9 @@ def check_number(number: Number) -> None:
         raise MemdescError(msg)
     if type(minus) is not int or abs(minus) > _MAX_MINUS:
         msg = f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
+        raise MemdescError(msg)
+    if type(divides) is not bool:
+        msg = f"divides must be True or False, not {short_repr(divides)}"
         raise MemdescError(msg)
     is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
     if not is_table or any(not abs(value) <= _LARGEST for value in table):

@@ -35,6 +35,8 @@ class _Format(NamedTuple):
     letters: str = ""
     # options with their defaults
     options: tuple[tuple[str, Any], ...] = ()
+    # whether a first dim may stack matrices, such as the experts of a layer
+    stacks: bool = False
 
 
 _FORMATS = {
@@ -44,6 +46,8 @@ _FORMATS = {
 
 # the dims of a matrix with blocks along the last one: outputs and inputs
 _MATRIX = "oi"
+# the dim of matrices that are stacked
+_EXPERTS = "e"
 
 _CODEBOOK = (
     "its codes are indices of vectors of 8 or 4 numbers, so an element has no bits of its own"
@@ -62,10 +66,14 @@ _REFUSED = {
         "or fp8_block"
     ),
     "mxfp4": (
-        "two formats have the name; use gguf_mxfp4 (blocks of 17 bytes) or ocp_mxfp4 (tensors)"
+        "several formats have the name; use gguf_mxfp4 (blocks of 17 bytes), or of those in "
+        "tensors gpt_oss_mxfp4 (blocks, scales), compressed_mxfp4 (weight_packed, weight_scale), "
+        "modelopt_mxfp4 (weight, weight_scale) or ocp_mxfp4"
     ),
     "nvfp4": (
-        "two formats have the name; use gguf_nvfp4 (blocks of 36 bytes) or cublas_nvfp4 (tensors)"
+        "several formats have the name; use gguf_nvfp4 (blocks of 36 bytes), or of those in "
+        "tensors modelopt_nvfp4 (weight, weight_scale, weight_scale_2), compressed_nvfp4 "
+        "(weight_packed, weight_scale, weight_global_scale) or cublas_nvfp4"
     ),
 }
 
@@ -90,7 +98,7 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     dims : iterable of int
         Logical sizes. GGUF formats have blocks along the last dim; the dims of ``gptq``, ``awq``
         and ``marlin`` are (in, out), those of other matrix formats (out, in): see
-        `RecordDesc.letters`.
+        `RecordDesc.letters`. FP8 and the formats of MX and NVFP4 take (experts, out, in) too.
     name : str
         One of `known_records`, in upper or lower case.
     **options
@@ -169,10 +177,13 @@ def _made(
     options: tuple[tuple[str, Any], ...],
     _kinds: tuple[type, ...],
 ) -> RecordDesc:
-    make, letters, _ = _FORMATS[name]
-    if letters and len(dims) != len(letters):
-        msg = f"{name} is for {len(letters)} dims, ({', '.join(letters)}); not for {dims}"
+    make, letters, _, stacks = _FORMATS[name]
+    legal = [letters, *([f"{_EXPERTS}{letters}"] if stacks else [])] if letters else []
+    if legal and len(dims) not in map(len, legal):
+        told = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
+        msg = f"{name} is for {told}; not for {dims}"
         raise MemdescError(msg)
+    letters = next((each for each in legal if len(each) == len(dims)), "")
     fields, rule = make(dims, **dict(options))
     if not letters:
         letters = _MATRIX if len(dims) == len(_MATRIX) else LETTERS[: len(dims)]

@@ -157,8 +157,8 @@ def dequantize_reference(record: Record) -> NDArray[np.float32]:
 def _product(record: Record, numbers: tuple[Number, ...]) -> NDArray[Any]:
     """Return the product of numbers in f32, from the left."""
     product, *factors = (_values(record, number).astype(np.float32) for number in numbers)
-    for factor in factors:
-        product = product * factor
+    for number, factor in zip(numbers[1:], factors, strict=True):
+        product = product / factor if number.divides else product * factor
     return product
 
 

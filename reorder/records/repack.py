@@ -22,12 +22,20 @@ _MOSTLY_SYMMETRIC = ("gptq",)
 
 
 def repack(
-    record: Record, target: str | RecordDesc, *, threads: int | None = None, **options: Any
+    record: Record,
+    target: str | RecordDesc,
+    *,
+    exact: bool = True,
+    threads: int | None = None,
+    **options: Any,
 ) -> Record:
     """Write the numbers of a record in another format, exactly.
 
     *Law*: ``dequantize(repack(r, t))`` equals ``dequantize(r)``, transposed if the target has its
     dims in the other order; zeros of either sign are equal.
+
+    Codes and scales are moved. The one factor that cannot be moved is the global scale of NVFP4,
+    by which compressed-tensors divides and ModelOpt multiplies: it becomes the nearest reciprocal.
 
     Parameters
     ----------
@@ -36,6 +44,9 @@ def repack(
     target : str or RecordDesc
         The format, as for `record_desc`. Dims (in, out) become (out, in) if the formats differ in
         that.
+    exact : bool
+        Whether a reciprocal is refused if it changes a product of scales. Otherwise each product
+        may change by at most 2**-23 of itself, in f32.
     threads : int, optional
         As for `reorder`.
     **options
@@ -80,7 +91,7 @@ def repack(
     out = Record(desc)
     if 0 not in desc.dims:
         perm = (1, 0) if swaps else tuple(range(len(desc.dims)))
-        convert_numbers(record, out, perm, threads)
+        convert_numbers(record, out, perm, threads, None if exact else [])
     return out
 
 

@@ -2,9 +2,9 @@
 
 Each row is read and written: a section of JSON that matches it declares its record, and a record
 that was made is declared by its first row. Sources: transformers 5.23 (`FineGrainedFP8Config`,
-`FbgemmFp8Config`), compressed-tensors 0.20 (`QuantizationConfig`, `QuantizationArgs`), ModelOpt
-0.47 (`hf_quant_config.json`), and vLLM 0.10 (`fp8.py`: without `weight_block_size`, a scale is for
-a whole tensor).
+`FbgemmFp8Config`, `Mxfp4Config`), compressed-tensors 0.20 (`QuantizationConfig`,
+`QuantizationArgs`), ModelOpt 0.47 (`hf_quant_config.json`), and vLLM 0.10 (`fp8.py`: without
+`weight_block_size`, a scale is for a whole tensor).
 """
 
 from __future__ import annotations
@@ -68,18 +68,27 @@ _DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Place("scales", _FORMA
 _PLAIN = {"codes": "f8_e4m3", "scale_inv": False}
 
 
-def _compressed(record: str, strategy: str, **more: Any) -> Declaration:
-    """Return how compressed-tensors declares floats of 8 bits."""
+_FLOATS = ("float-quantized", "naive-quantized")
+
+
+def _compressed(
+    record: str,
+    strategy: str,
+    formats: str | tuple[str, ...] = _FLOATS,
+    fixed: Mapping[str, Any] = _PLAIN,
+    **more: Any,
+) -> Declaration:
+    """Return how compressed-tensors declares floats of 8 or 4 bits."""
     weights = {"type": "float", "num_bits": 8, "strategy": strategy, **more}
     group = {"targets": ["Linear"], "input_activations": None, "output_activations": None}
     return Declaration(
         record,
         "compressed-tensors",
         {
-            "format": ("float-quantized", "naive-quantized"),
+            "format": formats,
             "config_groups": _Each("group_0", {"weights": weights}),
         },
-        _PLAIN,
+        fixed,
         {
             "quantization_status": "compressed",
             "config_groups": {
@@ -89,6 +98,13 @@ def _compressed(record: str, strategy: str, **more: Any) -> Declaration:
         "ignore",
     )
 
+
+_FOUR = {"num_bits": 4}
+_16 = {"group_size": 16, "scale_dtype": ("torch.float8_e4m3fn", None)}
+_32 = {"group_size": 32, "scale_dtype": ("torch.uint8", None)}
+# what is quantised beside the weights is not read
+_NVFP4 = ("NVFP4", "W4A16_NVFP4", "W4A8_NVFP4_FP8")
+_MXFP4 = ("W4A8_MXFP4_FP8", "mxfp4")
 
 DECLARATIONS = (
     Declaration(
@@ -103,14 +119,22 @@ DECLARATIONS = (
     _compressed("fp8_tensor", "tensor"),
     _compressed("fp8_channel", "channel"),
     _compressed("fp8_block", "block", block_structure=_BLOCK),
+    _compressed("compressed_nvfp4", "tensor_group", "nvfp4-pack-quantized", {}, **_FOUR, **_16),
+    _compressed("compressed_mxfp4", "group", "mxfp4-pack-quantized", {}, **_FOUR, **_32),
+    _compressed("mxfp8", "group", "mxfp8-quantized", {}, **_32),
+    Declaration("gpt_oss_mxfp4", "mxfp4"),
     *(
-        Declaration(record, "modelopt", form, _PLAIN, {}, "ignore")
-        for record, algorithm in (
-            ("fp8_tensor", "FP8"),
-            ("fp8_channel", "FP8_PER_CHANNEL_PER_TOKEN"),
+        Declaration(record, "modelopt", form, fixed, {}, "ignore")
+        for record, fixed, said in (
+            ("fp8_tensor", _PLAIN, {"quant_algo": "FP8"}),
+            ("fp8_channel", _PLAIN, {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}),
+            ("fp8_block", _PLAIN, {"quant_algo": ("FP8_PB_WO", "fp8_pb_wo")}),
+            ("modelopt_nvfp4", {}, {"quant_algo": _NVFP4, "group_size": (16, None)}),
+            ("modelopt_mxfp4", {}, {"quant_algo": _MXFP4, "group_size": (32, None)}),
+            ("mxfp8", {}, {"quant_algo": "MXFP8", "group_size": (32, None)}),
         )
         # config.json, and hf_quant_config.json
-        for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
+        for form in (said, {"quantization": said})
     ),
 )
 
@@ -159,7 +183,7 @@ def _told(form: Any) -> str:
         case list():
             return f"a list of {len(form)}"
         case tuple():
-            return " or ".join(form)
+            return " or ".join("nothing" if each is None else str(each) for each in form)
     return "null" if form is None else str(form)
 
 

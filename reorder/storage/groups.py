@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from reorder.storage.siblings import (
     siblings_of,
     tensors_of,
 )
-from reorder.storage.stored import ONE, QUANTIZED, written_tensors
+from reorder.storage.stored import ONE, QUANTIZED, has_split_codes, written_tensors
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     full = prefix if is_single else f"{prefix}.{names[0]}".removeprefix(".")
     if full not in entries:
         weights = {each.prefix: each for each in find_siblings(entries)}
-        if prefix in weights and said.name is None:
+        if prefix in weights and (said.name is None or names[0] in weights[prefix].entries):
             return read_group(weights[prefix], said)
         held = ", ".join(weights[prefix].names) if prefix in weights else ""
         known = ", ".join(map(repr, [*weights][:_SHOWN]))
@@ -376,6 +377,8 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
 
 # dims of records whose scales are (groups, out)
 _MATRIX = "io"
+# of a matrix, and of stacked ones
+_MAX_DIMS = 3
 _BYTE_BITS = 8
 
 
@@ -400,9 +403,11 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
     if letters == _MATRIX:
         dims, groups = _dims_by_scales(found, scales, {**legal, **given}.get("bits", 4))
     else:
-        bits, has_group = sample.fields[0].bits, "group" in legal
-        dims, groups = _dims_by_codes(found, scales, bits, has_group=has_group)
-    inputs = dims[letters.index("i")]
+        split, has_group = has_split_codes(name), "group" in legal
+        dims, groups = _dims_by_codes(
+            found, scales, sample.fields[0].bits, has_group=has_group, is_split=split
+        )
+    inputs = dims[letters.index("i") - len(letters)]
     group = inputs // groups if groups > 1 else -1
     options = {"codes": _kind(found.codes), "scales": _kind(scales), "group": group, **has}
     kept = {option: value for option, value in options.items() if option in legal}
@@ -428,20 +433,24 @@ def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[in
 
 
 def _dims_by_codes(
-    found: Siblings, scales: Entry, bits: int, *, has_group: bool
+    found: Siblings, scales: Entry, bits: int, *, has_group: bool, is_split: bool
 ) -> tuple[tuple[int, ...], int]:
-    """Return (out, in) and the number of groups, from codes packed into words along `in`."""
+    """Return (out, in) and the number of groups, from codes packed into words along `in`.
+
+    A dim of experts may come first, and groups of codes may have an axis of their own.
+    """
     codes = found.codes
     words = data_type(codes.dtype).bits
-    if len(codes.shape) != len(_MATRIX) or words < bits:
+    ndims = len(codes.shape) - is_split
+    if not len(_MATRIX) <= ndims <= _MAX_DIMS or words < bits:
         msg = (
             f"{codes.name!r} of {codes.dtype} and shape {codes.shape} cannot hold {bits}-bit codes"
         )
         raise MemdescError(msg)
-    dims = codes.shape[0], codes.shape[1] * (words // bits)
+    dims = (*codes.shape[: ndims - 1], prod(codes.shape[ndims - 1 :]) * (words // bits))
     groups = scales.shape[0] if scales.shape else 0
-    if has_group and (not groups or dims[1] % groups):
-        msg = f"{scales.name!r} has {groups} groups for {dims[1]} inputs, which they do not divide"
+    if has_group and (not groups or dims[-1] % groups):
+        msg = f"{scales.name!r} has {groups} groups for {dims[-1]} inputs, which they do not divide"
         raise MemdescError(msg)
     return dims, groups
 
@@ -490,6 +499,8 @@ def _misfit(entry: Entry, tensor: Tensor) -> str:
         kind == f"u{data_type(tensor.dtype).bits}"
     )
     shapes = [_trimmed(each.shape) if is_same else each.shape[:-1] for each in (entry, tensor)]
+    if is_same and _is_spread(entry.shape, tensor.shape):
+        shapes[0] = shapes[1]
     if not (is_same or is_alike) or shapes[0] != shapes[1] or entry.nbytes != tensor.nbytes:
         return (
             f"of {kind} has the shape {entry.shape} and {entry.nbytes} bytes, not "
@@ -502,6 +513,11 @@ def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return a shape without the ones at its end: a scalar is also written as (1,) or (1, 1)."""
     count = next((k for k in range(len(shape), 0, -1) if shape[k - 1] != 1), 0)
     return shape[:count]
+
+
+def _is_spread(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether each axis is followed by one of size 1, as ModelOpt stores scales of blocks."""
+    return shape[::2] == wanted and shape[1::2] == (1,) * len(wanted)
 
 
 def _shown_desc(desc: MemoryDesc | RecordDesc | None) -> str:

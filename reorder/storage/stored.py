@@ -9,7 +9,7 @@ vLLM): (in / 8, out) for GPTQ, (in, out / 8) for AWQ, (in / 16, 2 * out) for Mar
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.layout import memory_order
@@ -22,11 +22,14 @@ if TYPE_CHECKING:
     from memdesc import Field
 
 __all__ = [
+    "BARE_ROLES",
     "IN_SHAPE",
     "ONE",
     "QUANTIZED",
+    "has_split_codes",
     "is_order_hidden",
     "joined_tensors",
+    "stem_of",
     "stored_layout",
     "stored_record",
     "written_tensors",
@@ -39,9 +42,44 @@ IN_SHAPE = ("torch_int4_cpu", "trtllm_mixed_gemm", "aiter_16x16")
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
-# words of packed codes in AutoGPTQ, AutoAWQ and vLLM; other records have bytes
-_WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32"}
 _WEIGHT = ".weight"
+
+
+class _Form(NamedTuple):
+    """How the tensors of a record are called and stored."""
+
+    # words of packed codes; None for bytes
+    words: str | None = None
+    # what stands between the prefix and the role
+    joint: str = "."
+    # how many codes have an axis of their own; 0 for none
+    split: int = 0
+    # types of scales -> those that readers expect
+    stored: tuple[tuple[str, str], ...] = ()
+
+
+_EXPONENTS = (("e8m0", "u8"),)
+# AutoGPTQ, AutoAWQ and vLLM; compressed-tensors 0.20 and ModelOpt 0.47; gpt-oss
+_FORMS = {
+    **dict.fromkeys(("gptq", "awq", "marlin"), _Form("s32")),
+    **dict.fromkeys(("compressed_mxfp4", "modelopt_mxfp4", "mxfp8"), _Form(stored=_EXPONENTS)),
+    "gpt_oss_mxfp4": _Form(joint="_", split=32, stored=_EXPONENTS),
+}
+_USUAL = _Form()
+# endings of names beside codes whose name is the prefix, such as experts in one tensor:
+# transformers has NAME and NAME_scale_inv; ModelOpt NAME, NAME_weight_scale, NAME_weight_scale_2
+_BARE = {"weight": "", "weight_scale_inv": "_scale_inv"}
+BARE_ROLES = {"": "weight", "scale_inv": "weight_scale_inv"}
+
+
+def has_split_codes(name: str) -> bool:
+    """Whether groups of a record's codes have an axis of their own."""
+    return bool(_FORMS.get(name, _USUAL).split)
+
+
+def stem_of(name: str, role: str, record: str) -> str:
+    """Return what precedes the role in the name of a record's tensor."""
+    return name.removesuffix(_FORMS.get(record, _USUAL).joint + role)
 
 
 def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tensor:
@@ -112,20 +150,27 @@ def stored_record(name: str, desc: RecordDesc, format_name: str) -> Tensor:
     return Tensor(name, "u8", shape, desc.nbytes, desc)
 
 
-def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str, Tensor]:
-    """Return how a record is stored, by the roles of its tensors."""
+def written_tensors(
+    prefix: str, desc: RecordDesc, format_name: str, *, is_bare: bool = False
+) -> dict[str, Tensor]:
+    """Return how a record is stored, by the roles of its tensors.
+
+    With `is_bare`, names are those that stand beside codes whose name is the prefix.
+    """
     names = list(desc.tensors)
     if names == [ONE]:
-        name = prefix if prefix.endswith(_WEIGHT) else f"{prefix}{_WEIGHT}"
+        name = prefix if is_bare or prefix.endswith(_WEIGHT) else f"{prefix}{_WEIGHT}"
         return {ONE: stored_record(name, desc, format_name)}
     stem = prefix.removesuffix(_WEIGHT)
-    words = _WORDS.get(desc.name)
+    form = _FORMS.get(desc.name, _USUAL)
     found = {}
     for name in names:
         parts = [part for part in desc.fields if part.tensor == name]
-        full = f"{stem}.{name}"
+        full = f"{stem}{form.joint}{name}"
+        if is_bare and form.joint == _USUAL.joint:
+            full = stem + _BARE.get(name, f"_{name}")
         if len(parts) == 1:
-            found[name] = _alone(full, parts[0], words)
+            found[name] = _alone(full, parts[0], form)
         else:
             found[name] = _joined(full, parts, desc.tensors[name])
     return found
@@ -153,7 +198,7 @@ def joined_tensors(
     return {**tensors, first: tensors[first]._replace(value=value)}
 
 
-def _alone(name: str, part: Field, words: str | None) -> Tensor:
+def _alone(name: str, part: Field, form: _Form) -> Tensor:
     """Return how a field is stored: codes as words, scales in their dims whatever their order.
 
     That is how loaders allocate them: (groups, out) for Marlin, padded dims for scales of cuBLAS,
@@ -162,9 +207,14 @@ def _alone(name: str, part: Field, words: str | None) -> Tensor:
     desc = part.desc
     is_code = desc.dtype.is_packed or part.kind in INTEGERS
     if is_code or prod(desc.padded_dims) * part.bits != 8 * desc.nbytes:
-        return stored_layout(name, desc, words if part.kind in INTEGERS else None)
+        made = stored_layout(name, desc, form.words if part.kind in INTEGERS else None)
+        if not form.split:
+            return made
+        groups = desc.dims[-1] // form.split
+        return made._replace(shape=(*desc.dims[:-1], groups, form.split * part.bits // 8))
     shape = desc.padded_dims if prod(desc.padded_dims) != 1 else (1,)
-    return Tensor(name, part.kind, shape, desc.nbytes, desc)
+    kind = dict(form.stored).get(part.kind, part.kind)
+    return Tensor(name, kind, shape, desc.nbytes, desc)
 
 
 def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:

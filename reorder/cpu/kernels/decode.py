@@ -175,8 +175,11 @@ class _Numbers:
 
     def product(self, numbers: tuple[NumberPattern, ...], positions: range) -> Value:
         """Return the product of numbers in f32, from the left."""
-        factors = [self.as_float(self.values(number, positions)) for number in numbers]
-        return reduce(self.builder.fmul, factors)
+        product, *factors = (self.as_float(self.values(each, positions)) for each in numbers)
+        for number, factor in zip(numbers[1:], factors, strict=True):
+            join = self.builder.fdiv if number.divides else self.builder.fmul
+            product = join(product, factor)
+        return product
 
     def as_float(self, values: Value) -> Value:
         """Return values as f32."""

@@ -249,16 +249,18 @@ def record_job(group: Group, rule: Rule, format_name: str) -> Job:
     if src is None:
         rule.fail(f"{group.prefix}: {group.reason}")
     prefix = rule.renamed(group.prefix)
+    is_bare = len(group.tensors) > 1 and not group.found.is_dotted
     try:
         if rule.dst is None or not is_record(rule.dst):
             layout = None if rule.dst is None else str(rule.dst)
             plain = memory_desc(src.dims, rule.dtype or "f32", layout)
             dst: MemoryDesc | RecordDesc = plain
-            stem = prefix if len(group.tensors) == 1 else f"{prefix}.weight".removeprefix(".")
+            is_named = len(group.tensors) == 1 or is_bare
+            stem = prefix if is_named else f"{prefix}.weight".removeprefix(".")
             targets = {"": stored_layout(stem, plain)}
         else:
             dst = _target(src, rule)
-            written = written_tensors(prefix, dst, format_name)
+            written = written_tensors(prefix, dst, format_name, is_bare=is_bare)
             targets = joined_tensors(prefix, record_fields(dst), written)
     except MemdescError as error:
         rule.fail(f"{group.prefix}: {error}")

@@ -205,7 +205,7 @@ def _attr_of(plan: ReorderPlan, region: Region) -> Attr | None:
 
 def permutation(src: RecordDesc, dst: Desc) -> tuple[int, ...]:
     """Return which dim of dst each dim of src is, by the letters of the two records."""
-    if isinstance(dst, RecordDesc) and src.letters != dst.letters:
+    if isinstance(dst, RecordDesc) and sorted(src.letters) == sorted(dst.letters):
         return tuple(dst.letters.index(letter) for letter in src.letters)
     return tuple(range(len(src.dims)))
 
