@@ -282,8 +282,8 @@ def check_number(number: Number) -> None:
     if type(minus) is not int or abs(minus) > _MAX_MINUS:
         msg = f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
         raise MemdescError(msg)
-    if type(divides) is not bool:
-        msg = f"divides must be True or False, not {short_repr(divides)}"
+    if not isinstance(divides, bool):
+        msg = f"divides must be True or False, not {short_repr(divides)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
     if not is_table or any(not abs(value) <= _LARGEST for value in table):

@@ -35,8 +35,8 @@ class _Format(NamedTuple):
     letters: str = ""
     # options with their defaults
     options: tuple[tuple[str, Any], ...] = ()
-    # whether a first dim may stack matrices, such as the experts of a layer
-    stacks: bool = False
+    # names of the dims of stacked matrices, such as the experts of a layer; empty if there are none
+    experts: str = ""
 
 
 _FORMATS = {
@@ -46,8 +46,6 @@ _FORMATS = {
 
 # the dims of a matrix with blocks along the last one: outputs and inputs
 _MATRIX = "oi"
-# the dim of matrices that are stacked
-_EXPERTS = "e"
 
 _CODEBOOK = (
     "its codes are indices of vectors of 8 or 4 numbers, so an element has no bits of its own"
@@ -147,8 +145,8 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         raise MemdescError(msg) from None
 
 
-def read_name(name: str) -> tuple[str, str, dict[str, Any]]:
-    """Return the canonical name of a record, the letters of a matrix, and its default options."""
+def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str, Any]]:
+    """Return the canonical name of a record, the letters of its dims, and its default options."""
     if not isinstance(name, str):
         msg = f"a record is named by a string such as 'q4_0', not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
         raise UnknownFormatError(msg)
@@ -159,7 +157,9 @@ def read_name(name: str) -> tuple[str, str, dict[str, Any]]:
     if found not in _FORMATS:
         msg = f"unknown record {short_repr(name)}; the records are {', '.join(_FORMATS)}"
         raise UnknownFormatError(msg)
-    return found, _FORMATS[found].letters or _MATRIX, dict(_FORMATS[found].options)
+    made, legal = _FORMATS[found], (_FORMATS[found].letters or _MATRIX, _FORMATS[found].experts)
+    letters = next((each for each in legal if len(each) == ndims), made.letters or LETTERS[:ndims])
+    return found, letters, dict(made.options)
 
 
 def _plain(value: Any) -> Any:
@@ -177,14 +177,11 @@ def _made(
     options: tuple[tuple[str, Any], ...],
     _kinds: tuple[type, ...],
 ) -> RecordDesc:
-    make, letters, _, stacks = _FORMATS[name]
-    legal = [letters, *([f"{_EXPERTS}{letters}"] if stacks else [])] if letters else []
+    make, letters, _, experts = _FORMATS[name]
+    legal = [each for each in (letters, experts) if each]
     if legal and len(dims) not in map(len, legal):
         told = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
         msg = f"{name} is for {told}; not for {dims}"
         raise MemdescError(msg)
-    letters = next((each for each in legal if len(each) == len(dims)), "")
     fields, rule = make(dims, **dict(options))
-    if not letters:
-        letters = _MATRIX if len(dims) == len(_MATRIX) else LETTERS[: len(dims)]
-    return RecordDesc(dims, fields, rule, name, letters, options)
+    return RecordDesc(dims, fields, rule, name, read_name(name, len(dims))[1], options)

@@ -114,6 +114,8 @@ class _Blocks(NamedTuple):
     names: tuple[str, ...]
     # whether scales are divided by that scale
     divides: bool = False
+    # whether stacked matrices are (in, out), and one scale is for all of them
+    is_turned: bool = False
 
 
 def _block_scaled(
@@ -121,17 +123,20 @@ def _block_scaled(
 ) -> _Made:
     """Return floats with a scale for each group along the last dim."""
     lead = (1,) * (len(dims) - 2)
-    _check_multiples(name, dims, (*lead, 1, blocks.group))
+    is_turned = blocks.is_turned and bool(lead)
+    groups = (*lead, blocks.group, 1) if is_turned else (*lead, 1, blocks.group)
+    _check_multiples(name, dims, groups)
     is_swizzled = _flag(name, "swizzled", swizzled)
     order = "nvfp4_scales" + "_experts" * len(lead) if is_swizzled else "plain"
     codes, scales, *whole = blocks.names
     fields = [
-        _by_tag(codes, blocks.codes, "plain", dims, (*lead, 1, 1)),
-        _by_tag(scales, blocks.scales, order, dims, (*lead, 1, blocks.group)),
+        _by_tag(codes, blocks.codes, "aBc2b" if is_turned else "plain", dims, (1,) * len(dims)),
+        _by_tag(scales, blocks.scales, order, dims, groups),
     ]
     scale = [_number(scales)]
     for each in whole:
-        matrix = (*lead, *(max(size, 1) for size in dims[-2:]))
+        sizes = tuple(max(size, 1) for size in dims)
+        matrix = sizes if is_turned else (*lead, *sizes[-2:])
         fields.append(_by_tag(each, "f32", "plain", dims, matrix))
         scale.append(_number(each)._replace(divides=blocks.divides))
     return tuple(fields), Rule(_number(codes), tuple(scale))
@@ -213,7 +218,10 @@ _BLOCK_SCALED = {
     "ocp_mxfp8": (_Blocks("f8_e4m3", "e8m0", 32, _DATA), _SWIZZLE),
     "ocp_mxfp8_e5m2": (_Blocks("f8_e5m2", "e8m0", 32, _DATA), _SWIZZLE),
     "cublas_nvfp4": (_Blocks("f4_e2m1", "f8_e4m3", 16, (*_DATA, "global_scale")), _SWIZZLE),
-    "modelopt_nvfp4": (_Blocks("f4_e2m1", "f8_e4m3", 16, (*_WEIGHT, "weight_scale_2")), ()),
+    "modelopt_nvfp4": (
+        _Blocks("f4_e2m1", "f8_e4m3", 16, (*_WEIGHT, "weight_scale_2"), is_turned=True),
+        (),
+    ),
     "compressed_nvfp4": (
         _Blocks("f4_e2m1", "f8_e4m3", 16, (*_PACKED, "weight_global_scale"), divides=True),
         (),
@@ -224,8 +232,8 @@ _BLOCK_SCALED = {
     "mxfp8": (_Blocks("f8_e4m3", "e8m0", 32, _WEIGHT), ()),
 }
 
-# name -> the function that makes it, names of its dims, options with their defaults, and whether a
-# first dim may stack matrices
+# name -> the function that makes it, names of its dims, options with their defaults, and names of
+# the dims of stacked matrices
 TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
     "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16)),
     "awq": (_awq, "io", (_GROUP, _F16)),
@@ -235,11 +243,16 @@ TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
         for name in ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
     },
     **{
-        name: (partial(_block_scaled, name=name, blocks=blocks), "oi", options, True)
+        name: (
+            partial(_block_scaled, name=name, blocks=blocks),
+            "oi",
+            options,
+            "eio" if blocks.is_turned else "eoi",
+        )
         for name, (blocks, options) in _BLOCK_SCALED.items()
     },
     **{
-        name: (partial(_fp8, name=name), "oi", options, True)
+        name: (partial(_fp8, name=name), "oi", options, "eoi")
         for name, options in (
             ("fp8_tensor", _FP8),
             ("fp8_channel", _FP8),

@@ -78,7 +78,8 @@ def convert_numbers(
     MemdescError
         If a number would change; with `errors`, reciprocals may be rounded.
     """
-    map_codes(record, out, write_numbers(record, out, perm, threads, errors), perm, threads)
+    delta = write_numbers(record, out, perm, threads, errors)
+    map_codes(record, out, (delta.values, delta.groups), perm, threads)
 
 
 def write_numbers(

@@ -403,10 +403,13 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
     if letters == _MATRIX:
         dims, groups = _dims_by_scales(found, scales, {**legal, **given}.get("bits", 4))
     else:
-        split, has_group = has_split_codes(name), "group" in legal
-        dims, groups = _dims_by_codes(
-            found, scales, sample.fields[0].bits, has_group=has_group, is_split=split
-        )
+        ndims = len(found.codes.shape) - has_split_codes(name)
+        stacked = sample if ndims < _MAX_DIMS else record_desc((64, 256, 256), name, **has)
+        stored = next(iter(written_tensors("", stacked, "").values())).shape
+        sizes = zip(stacked.dims, stored, strict=False)
+        packed = next((dim for dim, (size, words) in enumerate(sizes) if size != words), -1)
+        packing = ndims, packed, stacked.fields[0].bits
+        dims, groups = _dims_by_codes(found, scales, packing, has_group="group" in legal)
     inputs = dims[letters.index("i") - len(letters)]
     group = inputs // groups if groups > 1 else -1
     options = {"codes": _kind(found.codes), "scales": _kind(scales), "group": group, **has}
@@ -433,21 +436,24 @@ def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[in
 
 
 def _dims_by_codes(
-    found: Siblings, scales: Entry, bits: int, *, has_group: bool, is_split: bool
+    found: Siblings, scales: Entry, packing: tuple[int, int, int], *, has_group: bool
 ) -> tuple[tuple[int, ...], int]:
-    """Return (out, in) and the number of groups, from codes packed into words along `in`.
+    """Return dims and the number of groups, from the shape of codes.
 
-    A dim of experts may come first, and groups of codes may have an axis of their own.
+    `packing` has the number of dims, the dim along which words hold several codes, and the bits of
+    a code. Groups of codes may have an axis of their own.
     """
     codes = found.codes
     words = data_type(codes.dtype).bits
-    ndims = len(codes.shape) - is_split
+    ndims, packed, bits = packing
     if not len(_MATRIX) <= ndims <= _MAX_DIMS or words < bits:
         msg = (
             f"{codes.name!r} of {codes.dtype} and shape {codes.shape} cannot hold {bits}-bit codes"
         )
         raise MemdescError(msg)
-    dims = (*codes.shape[: ndims - 1], prod(codes.shape[ndims - 1 :]) * (words // bits))
+    sizes = [*codes.shape[: ndims - 1], prod(codes.shape[ndims - 1 :])]
+    sizes[packed] *= words // bits
+    dims = tuple(sizes)
     groups = scales.shape[0] if scales.shape else 0
     if has_group and (not groups or dims[-1] % groups):
         msg = f"{scales.name!r} has {groups} groups for {dims[-1]} inputs, which they do not divide"

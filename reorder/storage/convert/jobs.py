@@ -14,13 +14,11 @@ from memdesc import (
     UnsupportedFormatError,
     data_type,
     memory_desc,
-    record_desc,
 )
 from memdesc.names import expand_meta_tag, resolve
-from memdesc.record.names import read_name
 from memdesc.tags import LETTERS
 from reorder.plan.plan import plan_reorder
-from reorder.records.repack import defaults
+from reorder.records.repack import target_desc
 from reorder.storage.containers.descriptors import record_fields, stored_desc
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.convert.rules import WHOLE, is_record
@@ -274,11 +272,7 @@ def _target(src: RecordDesc, rule: Rule) -> RecordDesc:
     if rule.dst is None or rule.dtype is not None:
         msg = f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
         raise MemdescError(msg)
-    name, letters, legal = read_name(rule.dst.name)
-    swaps = src.letters != letters and sorted(src.letters) == sorted(letters)
-    dims = src.dims[::-1] if swaps else src.dims
-    found = defaults(src, legal)
-    return record_desc(dims, name, **(found | dict(rule.dst.options)))
+    return target_desc(src, rule.dst.name, dict(rule.dst.options))
 
 
 def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:

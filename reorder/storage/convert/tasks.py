@@ -148,10 +148,10 @@ class RecordTask(NamedTuple):
             back = RecordPiece(piece.dst, piece.dst, piece.writes, piece.writes)
             new = dequantize_reference(Record(piece.dst, read_tensors(back, places)))
             order = np.argsort(permutation(piece.src, piece.dst))
-            wanted = values.transpose(order) + 0.0
+            same = values.transpose(order) + 0.0
             if is_rounded(piece.src, piece.dst):
-                new = _rounded_alike(wanted, new)
-            _compare(self.name, wanted, new + 0.0)
+                new = _rounded_alike(same, new)
+            _compare(self.name, same, new + 0.0)
             return
         wanted = np.zeros(max(piece.dst.nbytes, piece.writes[0][1].nbytes), np.uint8)
         plain = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
@@ -321,9 +321,7 @@ def _compare_runs(name: str, place: Place, runs: Runs, wanted: NDArray[np.uint8]
     _compare(name, wanted[: runs.nbytes], found)
 
 
-def _rounded_alike(
-    wanted: NDArray[np.generic], found: NDArray[np.generic]
-) -> NDArray[np.generic]:
+def _rounded_alike(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return numbers, those that differ by two roundings to f32 as they are wanted."""
     with np.errstate(all="ignore"):
         wide = wanted.astype(np.float64), found.astype(np.float64)
