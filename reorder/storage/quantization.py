@@ -151,7 +151,7 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
         return Declared(file, method, kept, **common)
     declared = read_section(method, section)
     if not isinstance(declared, str):
-        return Declared(file, *declared, **common)
+        return Declared(file, *declared)
     what = {"awq": f", version {version}, {bits} bits", "gptq": f", checkpoint_format {form}"}
     more = what.get(method, declared and f": {declared}")
     reason = f"there is no record for quant_method {short_repr(method)}{more}"
