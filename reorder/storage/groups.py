@@ -414,7 +414,11 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
     group = inputs // groups if groups > 1 else -1
     options = {"codes": _kind(found.codes), "scales": _kind(scales), "group": group, **has}
     kept = {option: value for option, value in options.items() if option in legal}
-    return record_desc(dims, name, **(kept | dict(given)))
+    try:
+        return record_desc(dims, name, **(kept | dict(given)))
+    except MemdescError as error:
+        msg = f"{found.codes.name!r} of {found.codes.dtype} and shape {found.codes.shape}: {error}"
+        raise MemdescError(msg) from None
 
 
 def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[int, ...], int]:
