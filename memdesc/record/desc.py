@@ -254,10 +254,10 @@ def check_rule(rule: Rule) -> None:
             f"tuple as offset; not {short_repr(tuple(rule))}"
         )
         raise MemdescError(msg)
-    first = [product[0] for product in products if product]
-    alone = [each for each in (rule.code, rule.zero, *first) if each is not None and each.divides]
-    if alone:
-        msg = f"only a factor after the first one divides a product, but {alone[0]} is to divide"
+    first = [rule.code, rule.zero, *(product[0] for product in products if product)]
+    alone = next((each for each in first if each is not None and each.divides is True), None)
+    if alone is not None:
+        msg = f"only a factor after the first one divides a product, but {alone} is to divide"
         raise MemdescError(msg)
     if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
         msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"

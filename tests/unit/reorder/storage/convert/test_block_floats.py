@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -26,7 +27,7 @@ Layer = dict[str, "NDArray[Any]"]
 
 _DIMS = (48, 64)
 _EXPERTS = (3, 48, 64)
-_VALUES = np.float32([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+_VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 _E2M1 = np.concatenate([_VALUES, -_VALUES])
 _RNG = np.random.default_rng(0)
 
@@ -59,7 +60,7 @@ def _nvfp4(
     """Return the tensors of a weight, and its numbers by the definition."""
     words, values = _packed(dims)
     scales = _RNG.lognormal(0, 1, (*dims[:-1], dims[-1] // 16)).astype(ml_dtypes.float8_e4m3fn)
-    whole = np.float32([1234.5 if divides else 0.0123])
+    whole = np.array([1234.5 if divides else 0.0123], np.float32)
     each = _of_each(scales, 16)
     factor = each / whole if divides else each * whole
     names = (
@@ -196,7 +197,7 @@ def _experts(name: str) -> tuple[Layer, NDArray[np.float32]]:
     )
 
 
-_EXPERT_SECTIONS = {
+_EXPERT_SECTIONS: dict[str, dict[str, Any]] = {
     "gpt_oss_mxfp4": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]},
     "fp8_block": {"quant_method": "fp8", "weight_block_size": [128, 128]},
     "mxfp8": _modelopt("MXFP8"),
@@ -314,7 +315,7 @@ def test_a_reciprocal_is_rounded_after_a_warning(tmp_path: Path, *, divides: boo
 
 def test_a_power_of_two_has_an_exact_reciprocal(tmp_path: Path) -> None:
     layer, _ = _nvfp4()
-    layer["weight_scale_2"] = np.float32(2**-9).reshape(())
+    layer["weight_scale_2"] = np.array(2**-9, np.float32)
     folder = _folder(tmp_path / "in", layer, None)
     rule = "fc: modelopt_nvfp4 -> compressed_nvfp4"
     report = reorder.convert(folder, tmp_path / "out", [rule], SMALL)
@@ -323,13 +324,13 @@ def test_a_power_of_two_has_an_exact_reciprocal(tmp_path: Path) -> None:
     with reorder.open_checkpoint(folder) as a, reorder.open_checkpoint(tmp_path / "out") as b:
         ours = reorder.repack(a.record("fc", "modelopt_nvfp4"), "compressed_nvfp4")
         assert ours.tensors["weight_global_scale"].view(np.float32) == 2**9
-        both = [reorder.dequantize(each).numpy() for each in (ours, b.record("fc"))]
-    assert np.array_equal(*both)
+        one, other = (reorder.dequantize(each).numpy() for each in (ours, b.record("fc")))
+    assert np.array_equal(one, other)
 
 
 def test_a_reciprocal_that_f32_does_not_hold_is_refused(tmp_path: Path) -> None:
     layer, _ = _nvfp4()
-    layer["weight_scale_2"] = np.float32(2.0**-140).reshape(())
+    layer["weight_scale_2"] = np.array(2.0**-140, np.float32)
     folder = _folder(tmp_path / "in", layer, None)
     said = refused(folder, tmp_path / "out", "fc: modelopt_nvfp4 -> compressed_nvfp4")
     assert "a factor becomes its reciprocal, and " in said
@@ -403,7 +404,7 @@ def _damaged(layer: Layer) -> list[tuple[str, Layer]]:
 _LAYERS: list[tuple[str, dict[str, Any], str, Any]] = [
     *(("fc.", section, name, make) for section, name, make in _PRODUCERS),
     *(
-        (_PREFIX, section, name, lambda name=name: _experts(name))
+        (_PREFIX, section, name, partial(_experts, name))
         for name, section in _EXPERT_SECTIONS.items()
     ),
 ]
