@@ -24,13 +24,11 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from memdesc.record.desc import Field, Rule
-
 
 class _Format(NamedTuple):
-    """How a format makes its fields and rule from dims and options."""
+    """How a format makes its fields, rule and constants from dims and options."""
 
-    make: Callable[..., tuple[tuple[Field, ...], Rule]]
+    make: Callable[..., tuple[Any, ...]]
     # names of the dims of a matrix format; empty for any number of dims
     letters: str = ""
     # options with their defaults
@@ -106,7 +104,10 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         there are zero points, otherwise all are 8, or 128 for 8 bits), ``swizzled`` (whether
         block scales are). For ``fp8_tensor``, ``fp8_channel`` and ``fp8_block``: ``codes``
         (``f8_e4m3`` or ``f8_e5m2``), ``scales``, ``scale_inv`` (whether the tensor of scales is
-        called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale).
+        called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale). For
+        ``pack_quantized`` and ``int_quantized``: ``group``, ``rows`` (outputs that share a scale),
+        ``zeros`` (whether there are zero points), ``scales``, and ``bits`` (4 or 8, for
+        ``pack_quantized``).
 
     Raises
     ------
@@ -162,6 +163,11 @@ def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str,
     return found, letters, dict(made.options)
 
 
+def experts_of(name: str) -> str:
+    """Return the letters of stacked matrices of a record; empty if it has no dim for them."""
+    return _FORMATS[name].experts
+
+
 def _plain(value: Any) -> Any:
     """Return a numpy scalar as Python's, and a data type as its name, for a readable repr."""
     if isinstance(value, np.integer | np.bool_):
@@ -183,5 +189,6 @@ def _made(
         told = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
         msg = f"{name} is for {told}; not for {dims}"
         raise MemdescError(msg)
-    fields, rule = make(dims, **dict(options))
-    return RecordDesc(dims, fields, rule, name, read_name(name, len(dims))[1], options)
+    fields, rule, *constants = make(dims, **dict(options))
+    letters = read_name(name, len(dims))[1]
+    return RecordDesc(dims, fields, rule, name, letters, options, *constants)

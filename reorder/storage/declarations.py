@@ -1,5 +1,7 @@
 """How files of models declare quantised weights of formats with scales beside each weight.
 
+A section that declares several groups of layers is first split into one for each group.
+
 Each row is read and written: a section of JSON that matches it declares its record, and a record
 that was made is declared by its first row. Sources: transformers 5.23 (`FineGrainedFP8Config`,
 `FbgemmFp8Config`, `Mxfp4Config`), compressed-tensors 0.20 (`QuantizationConfig`,
@@ -14,9 +16,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["DECLARATIONS", "Declaration", "declaration_of", "read_section", "section_of"]
+__all__ = [
+    "ACT_ORDER",
+    "DECLARATIONS",
+    "Declaration",
+    "Layers",
+    "declaration_of",
+    "read_section",
+    "section_of",
+    "split_section",
+]
+
+# what declares inputs that belong to groups in an arbitrary order; no option of a record
+ACT_ORDER = "act_order"
 
 
 class _Place(NamedTuple):
@@ -48,8 +62,13 @@ class Declaration(NamedTuple):
         Options that the method implies.
     written : mapping of str to object
         What readers need beside `form`, likewise.
-    ignored : str
-        The key of the layers that are not quantised.
+    ignored : str, optional
+        The key of the layers that are not quantised; None if there is none.
+    kept : tuple of str
+        Keys that say nothing of weights, which stay in a section that is written anew.
+    keys : tuple of str
+        The keys of config.json under which the section stands; several only where it does not name
+        the method.
     """
 
     record: str
@@ -57,7 +76,24 @@ class Declaration(NamedTuple):
     form: Mapping[str, Any] = {}
     fixed: Mapping[str, Any] = {}
     written: Mapping[str, Any] = {}
-    ignored: str = "modules_to_not_convert"
+    ignored: str | None = "modules_to_not_convert"
+    kept: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ("quantization_config",)
+
+
+class Layers(NamedTuple):
+    """A group of layers that a section declares, and the section as if it had no others.
+
+    Attributes
+    ----------
+    targets : tuple of str
+        Names of layers, regular expressions after ``re:``, or classes.
+    section : mapping of str to object
+        The section of these layers.
+    """
+
+    targets: tuple[str, ...]
+    section: Mapping[str, Any]
 
 
 _BLOCK = [_Place("block"), _Place("block")]
@@ -68,43 +104,57 @@ _DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Place("scales", _FORMA
 _PLAIN = {"codes": "f8_e4m3", "scale_inv": False}
 
 
-_FLOATS = ("float-quantized", "naive-quantized")
-
-
 def _compressed(
-    record: str,
-    strategy: str,
-    formats: str | tuple[str, ...] = _FLOATS,
-    fixed: Mapping[str, Any] = _PLAIN,
-    **more: Any,
+    record: str, forms: tuple[str, ...], fixed: Mapping[str, Any], **weights: Any
 ) -> Declaration:
-    """Return how compressed-tensors declares floats of 8 or 4 bits."""
-    weights = {"type": "float", "num_bits": 8, "strategy": strategy, **more}
+    """Return how compressed-tensors declares weights; each group may have a format of its own."""
     group = {"targets": ["Linear"], "input_activations": None, "output_activations": None}
+    own = {"format": forms[0], "weights": {"symmetric": True, "dynamic": False}}
     return Declaration(
         record,
         "compressed-tensors",
-        {
-            "format": formats,
-            "config_groups": _Each("group_0", {"weights": weights}),
-        },
+        {"format": forms, "config_groups": _Each("group_0", {"weights": weights})},
         fixed,
-        {
-            "quantization_status": "compressed",
-            "config_groups": {
-                "group_0": group | {"weights": {"symmetric": True, "dynamic": False}}
-            },
-        },
+        {"quantization_status": "compressed", "config_groups": {"group_0": group | own}},
         "ignore",
+        ("kv_cache_scheme",),
     )
 
 
-_FOUR = {"num_bits": 4}
-_16 = {"group_size": 16, "scale_dtype": ("torch.float8_e4m3fn", None)}
-_32 = {"group_size": 32, "scale_dtype": ("torch.uint8", None)}
-# what is quantised beside the weights is not read
+# the strategies of integers: forms of the weights, and what they imply
+_STRATEGIES: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    ({"strategy": "channel"}, {"rows": 1, "group": -1}),
+    ({"strategy": "tensor"}, {"rows": -1, "group": -1}),
+    ({"strategy": "group", "group_size": _Place("group")}, {"rows": 1}),
+    ({"strategy": "block", "block_structure": [_Place("rows"), _Place("group")]}, {}),
+)
+_SYMMETRIC = _Place("zeros", ((True, False), (False, True)))
+_ORDERINGS = _Place(
+    ACT_ORDER,
+    ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
+)
+_FLOATS = {"type": "float", "num_bits": 8}
+_INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
+_IN_16 = {
+    "strategy": "tensor_group",
+    "group_size": 16,
+    "scale_dtype": ("torch.float8_e4m3fn", None),
+}
+_IN_32 = {"strategy": "group", "group_size": 32, "scale_dtype": ("torch.uint8", None)}
+# of ModelOpt; what is quantised beside the weights is not read
 _NVFP4 = ("NVFP4", "W4A16_NVFP4", "W4A8_NVFP4_FP8")
 _MXFP4 = ("W4A8_MXFP4_FP8", "mxfp4")
+
+
+def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
+    """Return the keys of MLX, all of which may be left out; then the mode is affine."""
+    each = [part if isinstance(part, _Place) else (part, None) for part in (bits, group)]
+    kind = (mode, None) if mode == "affine" else mode
+    return {"mode": kind, "bits": each[0], "group_size": each[1]}
+
+
+# MLX names no method, finds quantised layers by their tensors, and reads the first key
+_MLX: dict[str, Any] = {"keys": ("quantization", "quantization_config"), "ignored": None}
 
 DECLARATIONS = (
     Declaration(
@@ -116,12 +166,31 @@ DECLARATIONS = (
     ),
     Declaration("fp8_tensor", "fp8", {"weight_block_size": None, **_FMT}, {}, _DYNAMIC),
     Declaration("fp8_channel", "fbgemm_fp8", fixed=_PLAIN),
-    _compressed("fp8_tensor", "tensor"),
-    _compressed("fp8_channel", "channel"),
-    _compressed("fp8_block", "block", block_structure=_BLOCK),
-    _compressed("compressed_nvfp4", "tensor_group", "nvfp4-pack-quantized", {}, **_FOUR, **_16),
-    _compressed("compressed_mxfp4", "group", "mxfp4-pack-quantized", {}, **_FOUR, **_32),
-    _compressed("mxfp8", "group", "mxfp8-quantized", {}, **_32),
+    *(
+        _compressed(record, ("float-quantized", "naive-quantized"), _PLAIN, **_FLOATS, **more)
+        for record, more in (
+            ("fp8_tensor", {"strategy": "tensor"}),
+            ("fp8_channel", {"strategy": "channel"}),
+            ("fp8_block", {"strategy": "block", "block_structure": _BLOCK}),
+        )
+    ),
+    *(
+        _compressed(record, (form,), {}, type="float", num_bits=bits, **more)
+        for record, form, bits, more in (
+            ("compressed_nvfp4", "nvfp4-pack-quantized", 4, _IN_16),
+            ("compressed_mxfp4", "mxfp4-pack-quantized", 4, _IN_32),
+            ("mxfp8", "mxfp8-quantized", 8, _IN_32),
+        )
+    ),
+    *(
+        _compressed(record, forms, fixed, num_bits=bits, **_INTEGERS, **more)
+        for record, forms, bits in (
+            ("pack_quantized", ("pack-quantized",), _Place("bits")),
+            # fewer bits are stored in bytes too
+            ("int_quantized", ("int-quantized", "naive-quantized"), (8, 7, 6, 5, 4, 3, 2)),
+        )
+        for more, fixed in _STRATEGIES
+    ),
     Declaration("gpt_oss_mxfp4", "mxfp4"),
     *(
         Declaration(record, "modelopt", form, fixed, {}, "ignore")
@@ -136,7 +205,55 @@ DECLARATIONS = (
         # config.json, and hf_quant_config.json
         for form in (said, {"quantization": said})
     ),
+    Declaration("mlx", "mlx", _mlx("affine", _Place("bits"), _Place("group")), **_MLX),
+    Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
+    Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
+    Declaration("mlx_nvfp4", "mlx", _mlx("nvfp4", 4, 16), **_MLX),
 )
+
+
+def split_section(method: str, section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Return the groups of layers that a section declares, and the layers that it ignores.
+
+    A section that declares all layers alike gives no groups. Those without weights are left out.
+    """
+    split = _SPLITS.get(method)
+    return ([], ()) if split is None else split(section)
+
+
+def _split_compressed(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Split the `config_groups` of compressed-tensors."""
+    groups, ignored = section.get("config_groups"), section.get("ignore")
+    found = []
+    for name, group in groups.items() if isinstance(groups, dict) else ():
+        own = group if isinstance(group, dict) else {}
+        if own.get("weights", own) is None:
+            continue
+        form = {"format": own["format"]} if own.get("format") is not None else {}
+        found.append(
+            Layers(_names(own.get("targets")), {**section, **form, "config_groups": {name: group}})
+        )
+    return found, _names(ignored)
+
+
+def _split_mlx(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Split the layers that MLX declares by name, as options of their own or as not quantised."""
+    own = {name: value for name, value in section.items() if isinstance(value, dict)}
+    ignored = tuple(name for name, value in section.items() if value is False)
+    rest = {key: section[key] for key in section.keys() - own.keys() - {*ignored}}
+    named = [Layers((name,), value) for name, value in own.items()]
+    return ([*named, Layers(("re:",), rest)], ignored) if own or ignored else ([], ())
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Return the strings of a list."""
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+_SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[str, ...]]]] = {
+    "compressed-tensors": _split_compressed,
+    "mlx": _split_mlx,
+}
 
 
 def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | str:
@@ -183,7 +300,7 @@ def _told(form: Any) -> str:
         case list():
             return f"a list of {len(form)}"
         case tuple():
-            return " or ".join("nothing" if each is None else str(each) for each in form)
+            return " or ".join(map(_told, form))
     return "null" if form is None else str(form)
 
 
@@ -213,14 +330,16 @@ def declaration_of(record: str, options: Mapping[str, Any]) -> Declaration | Non
 def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section that declares a record with such options."""
     more, found = (_written(form, options) for form in (row.written, row.form))
-    return {"quant_method": row.method, **_joined(more, found)}
+    named = {"quant_method": row.method} if len(row.keys) == 1 else {}
+    both: dict[str, Any] = _joined(more, found)
+    return named | both
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:
     """Return a form with the values of options at their places."""
     match form:
         case _Place():
-            value = options[form.option]
+            value = options.get(form.option)
             return next((given for given, option in form.values if option == value), value)
         case _Each():
             return {form.key: _written(form.form, options)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,15 +24,16 @@ from memdesc import (
     record_desc,
 )
 from memdesc.errors import short_repr
-from memdesc.record.names import read_name
+from memdesc.record.names import experts_of, read_name
 from reorder.storage.containers.descriptors import record_of, stored_desc
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
 from reorder.storage.siblings import (
-    ORDER,
+    ORDERS,
     Siblings,
     find_siblings,
     note_of,
     optional_tensors,
+    order_of,
     shown_options,
     siblings_of,
     tensors_of,
@@ -168,7 +170,7 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     MemdescError
         If there are no such codes.
     """
-    declared = said.declared.name if said.declared else None
+    declared = said.declared.at(prefix)[0].name if said.declared else None
     name = said.name if said.name is not None else declared
     # the most common name, where nothing says which record it is
     names = (_USUAL,) if name is None else tensors_of(read_name(name)[0])
@@ -213,10 +215,26 @@ def read_group(found: Siblings, said: Said) -> Group:
                 "reads"
             )
             return Group(found, None, reason, noted)
+        declared = said.declared.at(found.prefix) if said.declared else (None,)
+    except MemdescError as error:
+        return Group(found, None, str(error))
+    groups = [_read(found, said._replace(declared=each), noted) for each in declared]
+    known = {group.desc: group for group in groups if group.desc is not None}
+    if len(known) > 1:
+        names = " and ".join(map(repr, known))
+        reason = f"{groups[0].prefix!r} fits {names}, which are declared for different classes"
+        return Group(found, None, f"{reason}: give the name")
+    return next(iter(known.values()), groups[0])
+
+
+def _read(found: Siblings, said: Said, noted: RecordDesc | None) -> Group:
+    """Decide what tensors are, for what is declared of this layer."""
+    try:
         name, options = _named(said, found, noted)
     except MemdescError as error:
         return Group(found, None, str(error))
     try:
+        _check_bits(said, name, options)
         desc = desc_of_tensors(found, name, options)
         _check_declared(found, desc, said)
         check_tensors(found, desc)
@@ -285,7 +303,7 @@ def _fitting(found: Siblings) -> list[str]:
             with suppress(MemdescError):
                 desc = desc_of_tensors(found, name, {})
                 check_tensors(found, desc)
-                names += [name] if {*found.entries} <= {*desc.tensors, ORDER} else []
+                names += [name] if {*found.entries} <= {*desc.tensors, *ORDERS} else []
     return names
 
 
@@ -296,13 +314,11 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
         return
     held = dict(desc.options)
     for key, value in declared.options.items():
-        if key not in said.options and held.get(key, value) != value:
-            msg = (
-                f"{declared.file} declares {key}={value}, and {desc.name} has {key}={held[key]}; "
-                f"say {desc.name}({key}={value}), or {desc.name}({key}={held[key]}) if "
-                f"{declared.file} is wrong"
-            )
-            raise MemdescError(msg)
+        if key in said.options or held.get(key, value) == value:
+            continue
+        # one row may be each of them or all
+        if _with_option(desc, key, value) != desc:
+            raise MemdescError(_contradiction(declared, desc.name, key, held[key]))
     inputs, group = desc.dims[desc.letters.index("i")], held.get("group")
     is_one = group == -1
     if declared.group not in (None, group) and not (is_one and declared.group >= inputs):
@@ -312,17 +328,45 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
             f"{declared.file} if it is wrong"
         )
         raise MemdescError(msg)
-    if declared.is_ordered and not is_one and ORDER not in found.entries:
+    if declared.is_ordered and not is_one and order_of(found) is None:
         msg = (
-            f"{declared.file} declares desc_act, which assigns inputs to groups by data, but there "
-            f"is no {ORDER} that says how; correct {declared.file} if the inputs are in order"
+            f"{declared.file} declares act-order, which assigns inputs to groups by data, but "
+            f"there is no {ORDERS[0]} that says how; correct {declared.file} if the inputs are in "
+            "order"
         )
         raise MemdescError(msg)
 
 
+def _contradiction(declared: Declared, name: str, key: str, held: Any) -> str:
+    """Return the message that a file declares another value of an option."""
+    value = declared.options[key]
+    return (
+        f"{declared.file} declares {key}={value}, and {name} has {key}={held}; say "
+        f"{name}({key}={value}), or {name}({key}={held}) if {declared.file} is wrong"
+    )
+
+
+def _check_bits(said: Said, name: str, options: Mapping[str, Any]) -> None:
+    """Refuse bits that the files of the model contradict: shapes are read with them."""
+    declared, usual = said.declared, read_name(name)[2].get("bits")
+    if declared is None or declared.name != name or "bits" in said.options:
+        return
+    held = options.get("bits", usual)
+    if declared.options.get("bits", held) != held:
+        raise MemdescError(_contradiction(declared, name, "bits", held))
+
+
+def _with_option(desc: RecordDesc, option: str, value: Any) -> RecordDesc | None:
+    """Return a record with another value of an option; None if it cannot have that."""
+    try:
+        return record_desc(desc.dims, desc.name, **dict(desc.options) | {option: value})
+    except MemdescError:
+        return None
+
+
 def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
     """Refuse tensors that the record does not use, act-order, and partial changes."""
-    rest = [name for name in found.entries if name not in desc.tensors and name != ORDER]
+    rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
     if rest and not said.is_partial:
         options = [optional_tensors(desc.name).get(name) for name in rest]
         hint = "".join(f"; leave {option}= out" for option in options if option)
@@ -331,8 +375,8 @@ def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
             f"and {desc!r} does not use them: its numbers would be different{hint}"
         )
         raise MemdescError(msg)
-    if ORDER in found.entries:
-        _check_order(found.entries[ORDER], desc)
+    if (order := order_of(found)) is not None:
+        _check_order(order, desc)
     names = [found.entries[name].name for name in desc.tensors]
     changed = [name for name in names if name in said.partial]
     if changed and len(changed) < len(names):
@@ -370,15 +414,18 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         msg = (
             f"{entry.name} assigns inputs to groups in an arbitrary order (act-order), which is a "
             "gather, not a layout; the page on checkpoints shows how to decode it with numpy, by "
-            f"indexing the scales and zero points of a Record with {ORDER}"
+            f"indexing the scales and zero points of a Record with {ORDERS[0]}"
         )
         raise MemdescError(msg)
 
 
 # dims of records whose scales are (groups, out)
 _MATRIX = "io"
-# of a matrix, and of stacked ones
-_MAX_DIMS = 3
+# dims that show which axes of a tensor follow which; the last two are those of a matrix
+_SAMPLE = (4096, 4096)
+_STACKED = (64, 4096, 4096)
+# options that say how many neighbours along a dim share a scale
+_STEPS = {"rows": 0, "group": 1}
 _BYTE_BITS = 8
 
 
@@ -388,7 +435,7 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         option: given.get(option, value)
         for option, value in shown_options(name, found.entries).items()
     }
-    sample = record_desc((4096, 4096), name, **has)
+    sample = record_desc(_SAMPLE, name, **has)
     for each in sample.tensors:
         if each not in found.entries:
             msg = (
@@ -400,19 +447,16 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         return _single_desc(found.codes, name, given)
     _, letters, legal = read_name(name)
     scales = found.entries[sample.field(sample.rule.scale[0].parts[0][0]).tensor]
+    bits = {**legal, **given}.get("bits", sample.fields[0].bits)
+    options = {"codes": _kind(found.codes), "scales": _kind(scales), **has}
     if letters == _MATRIX:
-        dims, groups = _dims_by_scales(found, scales, {**legal, **given}.get("bits", 4))
+        dims, groups = _dims_by_scales(found, scales, bits)
+        options["group"] = dims[0] // groups if groups > 1 else -1
     else:
-        ndims = len(found.codes.shape) - has_split_codes(name)
-        stacked = sample if ndims < _MAX_DIMS else record_desc((64, 256, 256), name, **has)
-        stored = next(iter(written_tensors("", stacked, "").values())).shape
-        sizes = zip(stacked.dims, stored, strict=False)
-        packed = next((dim for dim, (size, words) in enumerate(sizes) if size != words), -1)
-        packing = ndims, packed, stacked.fields[0].bits
-        dims, groups = _dims_by_codes(found, scales, packing, has_group="group" in legal)
-    inputs = dims[letters.index("i") - len(letters)]
-    group = inputs // groups if groups > 1 else -1
-    options = {"codes": _kind(found.codes), "scales": _kind(scales), "group": group, **has}
+        dims = _dims_by_constant(found, sample) or _dims_by_codes(found, name, bits)
+        for option in _STEPS.keys() & legal.keys():
+            if option not in given:
+                options[option] = _step(scales, dims[_STEPS[option]], name, option)
     kept = {option: value for option, value in options.items() if option in legal}
     try:
         return record_desc(dims, name, **(kept | dict(given)))
@@ -439,30 +483,74 @@ def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[in
     return (count // columns, columns), groups
 
 
-def _dims_by_codes(
-    found: Siblings, scales: Entry, packing: tuple[int, int, int], *, has_group: bool
-) -> tuple[tuple[int, ...], int]:
-    """Return dims and the number of groups, from the shape of codes.
-
-    `packing` has the number of dims, the dim along which words hold several codes, and the bits of
-    a code. Groups of codes may have an axis of their own.
-    """
+def _dims_by_codes(found: Siblings, name: str, bits: Any) -> tuple[int, ...]:
+    """Return the dims of a matrix, or of stacked ones, from codes packed into words along one."""
     codes = found.codes
     words = data_type(codes.dtype).bits
-    ndims, packed, bits = packing
-    if not len(_MATRIX) <= ndims <= _MAX_DIMS or words < bits:
+    # groups of codes may have an axis of their own
+    ndims = len(codes.shape) - has_split_codes(name)
+    is_legal = ndims == len(_SAMPLE) or (ndims, bool(experts_of(name))) == (len(_STACKED), True)
+    if not is_legal or type(bits) is not int or not 0 < bits <= words:
         msg = (
             f"{codes.name!r} of {codes.dtype} and shape {codes.shape} cannot hold {bits}-bit codes"
         )
         raise MemdescError(msg)
     sizes = [*codes.shape[: ndims - 1], prod(codes.shape[ndims - 1 :])]
-    sizes[packed] *= words // bits
-    dims = tuple(sizes)
-    groups = scales.shape[0] if scales.shape else 0
-    if has_group and (not groups or dims[-1] % groups):
-        msg = f"{scales.name!r} has {groups} groups for {dims[-1]} inputs, which they do not divide"
+    packed = _packed(name, ndims)
+    if sizes[packed] * words % bits:
+        msg = f"{codes.name!r} has rows of {sizes[packed] * words} bits, which {bits} do not divide"
         raise MemdescError(msg)
-    return dims, groups
+    sizes[packed] = sizes[packed] * words // bits
+    return tuple(sizes)
+
+
+@lru_cache(maxsize=64)
+def _packed(name: str, ndims: int) -> int:
+    """Return the dim along which words hold several codes of a record."""
+    desc = record_desc(_STACKED[-ndims:], name)
+    codes = desc.field(desc.rule.code.parts[0][0]).tensor
+    sizes = zip(desc.dims, written_tensors("", desc, "")[codes].shape, strict=False)
+    return next((dim for dim, (size, words) in enumerate(sizes) if size != words), ndims - 1)
+
+
+def _dims_by_constant(found: Siblings, sample: RecordDesc) -> tuple[int, ...] | None:
+    """Return the dims that a tensor of the record holds; None if it has no such tensor."""
+    for each in sample.constants:
+        if each.values != sample.dims:
+            continue
+        entry = found.entries[each.tensor]
+        if _kind(entry) != each.kind or entry.nbytes != len(each.data):
+            msg = (
+                f"{entry.name!r} of {entry.dtype} and shape {entry.shape} does not hold the "
+                f"{len(sample.dims)} dims of a matrix as {each.kind}"
+            )
+            raise MemdescError(msg)
+        return tuple(entry.read().view(DATA_TYPES[each.kind].numpy).tolist())
+    return None
+
+
+def _step(scales: Entry, size: int, name: str, option: str) -> int:
+    """Return how many of `size` neighbours share a scale, -1 for all: from the scales' shape."""
+    axis = _axis(name, option)
+    count = scales.shape[axis] if axis < len(scales.shape) else 1
+    if count == size and option == "rows":
+        return 1
+    if not count or size % count:
+        what = "outputs" if option == "rows" else "inputs"
+        msg = f"{scales.name!r} has {count} groups for {size} {what}, which they do not divide"
+        raise MemdescError(msg)
+    return size // count if count > 1 else -1
+
+
+@lru_cache(maxsize=64)
+def _axis(name: str, option: str) -> int:
+    """Return which axis of the scales of a record has a size that follows an option."""
+    shapes = []
+    for step in (64, 128):
+        desc = record_desc(_SAMPLE, name, **{option: step})
+        tensor = desc.field(desc.rule.scale[0].parts[0][0]).tensor
+        shapes.append(written_tensors("", desc, "")[tensor].shape)
+    return next(axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if len({*sizes}) > 1)
 
 
 def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordDesc:

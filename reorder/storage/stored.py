@@ -8,10 +8,11 @@ vLLM): (in / 8, out) for GPTQ, (in, out / 8) for AWQ, (in / 16, 2 * out) for Mar
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc
+from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
 from memdesc.layout import memory_order
 from reorder.storage.containers.entry import Tensor
 from reorder.values.formats import INTEGERS
@@ -19,7 +20,7 @@ from reorder.values.formats import INTEGERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memdesc import Field
+    from memdesc import Constant, Field
 
 __all__ = [
     "BARE_ROLES",
@@ -54,14 +55,18 @@ class _Form(NamedTuple):
     joint: str = "."
     # how many codes have an axis of their own; 0 for none
     split: int = 0
-    # types of scales -> those that readers expect
+    # types of scales, and `codes` -> the words that readers expect
     stored: tuple[tuple[str, str], ...] = ()
+    # whether these words are rows without a descriptor
+    is_raw: bool = False
 
 
 _EXPONENTS = (("e8m0", "u8"),)
-# AutoGPTQ, AutoAWQ and vLLM; compressed-tensors 0.20 and ModelOpt 0.47; gpt-oss
+_RAW = _Form(stored=(("codes", "u32"), ("e8m0", "u8"), ("f8_e4m3", "u8")), is_raw=True)
+# AutoGPTQ, AutoAWQ, vLLM, compressed-tensors 0.20, ModelOpt 0.47, gpt-oss, and MLX
 _FORMS = {
-    **dict.fromkeys(("gptq", "awq", "marlin"), _Form("s32")),
+    **dict.fromkeys(("gptq", "awq", "marlin", "pack_quantized"), _Form("s32")),
+    **dict.fromkeys(("mlx", "mlx_mxfp4", "mlx_mxfp8", "mlx_nvfp4"), _RAW),
     **dict.fromkeys(("compressed_mxfp4", "modelopt_mxfp4", "mxfp8"), _Form(stored=_EXPONENTS)),
     "gpt_oss_mxfp4": _Form(joint="_", split=32, stored=_EXPONENTS),
 }
@@ -163,17 +168,25 @@ def written_tensors(
         return {ONE: stored_record(name, desc, format_name)}
     stem = prefix.removesuffix(_WEIGHT)
     form = _FORMS.get(desc.name, _USUAL)
-    found = {}
-    for name in names:
-        parts = [part for part in desc.fields if part.tensor == name]
-        full = f"{stem}{form.joint}{name}"
+
+    def full(role: str) -> str:
         if is_bare and form.joint == _USUAL.joint:
-            full = stem + _BARE.get(name, f"_{name}")
-        if len(parts) == 1:
-            found[name] = _alone(full, parts[0], form)
+            return stem + _BARE.get(role, f"_{role}")
+        return stem + form.joint + role
+
+    found = {each.tensor: _constant(full(each.tensor), each) for each in desc.constants}
+    codes = desc.field(desc.rule.code.parts[0][0]).tensor
+    for name in desc.bare.tensors:
+        parts = [part for part in desc.fields if part.tensor == name]
+        raw = dict(form.stored).get("codes" if name == codes else parts[0].kind)
+        if form.is_raw and raw is not None:
+            found[name] = _in_rows(full(name), parts[0].layout.dims, desc.tensors[name], raw)
+        elif len(parts) == 1:
+            is_scalar = _is_scalar(desc, parts[0].name)
+            found[name] = _alone(full(name), parts[0], form, is_scalar=is_scalar)
         else:
-            found[name] = _joined(full, parts, desc.tensors[name])
-    return found
+            found[name] = _joined(full(name), parts, desc.tensors[name])
+    return {name: found[name] for name in names}
 
 
 def joined_tensors(
@@ -198,11 +211,26 @@ def joined_tensors(
     return {**tensors, first: tensors[first]._replace(value=value)}
 
 
-def _alone(name: str, part: Field, form: _Form) -> Tensor:
+def _constant(name: str, constant: Constant) -> Tensor:
+    """Return how a constant is stored: as a vector."""
+    shape = (len(constant.values),)
+    return Tensor(name, constant.kind, shape, len(constant.data), memory_desc(shape, constant.kind))
+
+
+@lru_cache(maxsize=256)
+def _is_scalar(desc: RecordDesc, name: str) -> bool:
+    """Whether a field has one element whatever the dims, rather than one group as it happens."""
+    if prod(desc.field(name).layout.dims) != 1 or not desc.name:
+        return prod(desc.field(name).layout.dims) == 1
+    large = record_desc((4096,) * len(desc.dims), desc.name, **dict(desc.options))
+    return prod(large.field(name).layout.dims) == 1
+
+
+def _alone(name: str, part: Field, form: _Form, *, is_scalar: bool) -> Tensor:
     """Return how a field is stored: codes as words, scales in their dims whatever their order.
 
     That is how loaders allocate them: (groups, out) for Marlin, padded dims for scales of cuBLAS,
-    (1,) for one scale. Source: vLLM 0.10, `marlin_permute_scales` and `swizzle_blockscale`.
+    (1,) for one scale of all. Source: vLLM 0.10, `marlin_permute_scales` and `swizzle_blockscale`.
     """
     desc = part.desc
     is_code = desc.dtype.is_packed or part.kind in INTEGERS
@@ -212,9 +240,16 @@ def _alone(name: str, part: Field, form: _Form) -> Tensor:
             return made
         groups = desc.dims[-1] // form.split
         return made._replace(shape=(*desc.dims[:-1], groups, form.split * part.bits // 8))
-    shape = desc.padded_dims if prod(desc.padded_dims) != 1 else (1,)
+    shape = (1,) if is_scalar else desc.padded_dims
     kind = dict(form.stored).get(part.kind, part.kind)
     return Tensor(name, kind, shape, desc.nbytes, desc)
+
+
+def _in_rows(name: str, dims: tuple[int, ...], nbytes: int, words: str) -> Tensor:
+    """Return how rows without gaps are stored as words, whatever the words hold."""
+    rows = prod(dims[:-1])
+    shape = (*dims[:-1], nbytes * 8 // data_type(words).bits // rows if rows else 0)
+    return Tensor(name, words, shape, nbytes)
 
 
 def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:
