@@ -194,7 +194,7 @@ DECLARATIONS = (
     Declaration("gpt_oss_mxfp4", "mxfp4"),
     *(
         Declaration(record, "modelopt", form, fixed, {}, "ignore")
-        for record, fixed, said in (
+        for record, fixed, form in (
             ("fp8_tensor", _PLAIN, {"quant_algo": "FP8"}),
             ("fp8_channel", _PLAIN, {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}),
             ("fp8_block", _PLAIN, {"quant_algo": ("FP8_PB_WO", "fp8_pb_wo")}),
@@ -202,8 +202,6 @@ DECLARATIONS = (
             ("modelopt_mxfp4", {}, {"quant_algo": _MXFP4, "group_size": (32, None)}),
             ("mxfp8", {}, {"quant_algo": "MXFP8", "group_size": (32, None)}),
         )
-        # config.json, and hf_quant_config.json
-        for form in (said, {"quantization": said})
     ),
     Declaration("mlx", "mlx", _mlx("affine", _Place("bits"), _Place("group")), **_MLX),
     Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
@@ -250,9 +248,28 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
+def _split_modelopt(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Split the layers of ModelOpt that have different algorithms."""
+    layers = _inside("modelopt", section).get("quantized_layers")
+    found: dict[str, tuple[list[str], Any]] = {}
+    for name, own in layers.items() if isinstance(layers, dict) else ():
+        found.setdefault(repr(own), ([], own))[0].append(name)
+    return [Layers(tuple(names), own) for names, own in found.values() if isinstance(own, dict)], ()
+
+
+# hf_quant_config.json has in this object what config.json has itself
+_INSIDE = {"modelopt": "quantization"}
+
+
+def _inside(method: str, section: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = section.get(_INSIDE.get(method, ""))
+    return found if isinstance(found, dict) else section
+
+
 _SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[str, ...]]]] = {
     "compressed-tensors": _split_compressed,
     "mlx": _split_mlx,
+    "modelopt": _split_modelopt,
 }
 
 
@@ -262,7 +279,7 @@ def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str
     for row in DECLARATIONS:
         if row.method == method:
             options = dict(row.fixed)
-            problem = _read(row.form, section, "", options)
+            problem = _read(row.form, _inside(method, section), "", options)
             if not problem:
                 return row.record, options
             problems.append(problem)

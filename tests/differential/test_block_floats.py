@@ -291,7 +291,7 @@ def _saved_compressed(path: Path, preset: str) -> None:
     compressor.update_config(path)
 
 
-def _saved_modelopt(model: Any, path: Path, config: str) -> None:
+def _saved_modelopt(model: Any, path: Path, config: str | dict[str, Any]) -> None:
     """Save a tiny model that ModelOpt has quantised."""
     from modelopt.torch import quantization
     from modelopt.torch.export import export_hf_checkpoint
@@ -299,7 +299,8 @@ def _saved_modelopt(model: Any, path: Path, config: str) -> None:
     def calibrate(each: Any) -> None:
         each(torch.tensor(_TOKENS))
 
-    quantization.quantize(model, copy.deepcopy(getattr(quantization, config)), calibrate)
+    chosen = getattr(quantization, config) if isinstance(config, str) else config
+    quantization.quantize(model, copy.deepcopy(chosen), calibrate)
     export_hf_checkpoint(model, export_dir=path)
 
 
@@ -359,6 +360,25 @@ def test_a_model_of_modelopt_is_read_as_its_files_say(
     assert record.desc == record_desc((64, 128), name)
     theirs = _of_modelopt(_tensors_of(tmp_path / "in", prefix), torch.float32)
     assert _same(_decoded(record, "f32"), theirs, is_signed=name != "modelopt_nvfp4")
+
+
+def test_layers_of_modelopt_may_have_algorithms_of_their_own(tmp_path: Path, modelopt: Any) -> None:
+    config = copy.deepcopy(modelopt.NVFP4_DEFAULT_CFG)
+    for end in ("weight_quantizer", "input_quantizer"):
+        chosen = {"num_bits": (4, 3), "axis": None}
+        config["quant_cfg"].append({"quantizer_name": f"*self_attn*{end}", "cfg": chosen})
+    _saved_modelopt(_llama(), tmp_path / "in", config)
+    rules = ["*.self_attn.*: fp8_tensor -> plain, bf16", "*.mlp.*: modelopt_nvfp4 -> plain, bf16"]
+    report = reorder.convert(tmp_path / "in", tmp_path / "out", rules)
+    assert report.converted == 7
+    with reorder.open_checkpoint(tmp_path / "in") as checkpoint:
+        records = [checkpoint.record(f"model.layers.0.{each}") for each in _MIXED]
+    assert [record.desc.name for record in records] == [*_MIXED.values()]
+    theirs = _of_modelopt(_tensors_of(tmp_path / "in", "model.layers.0.mlp.up_proj"), torch.float32)
+    assert _same(_decoded(records[1], "f32"), theirs, is_signed=False)
+
+
+_MIXED = {"self_attn.q_proj": "fp8_tensor", "mlp.up_proj": "modelopt_nvfp4"}
 
 
 def test_scales_of_blocks_have_four_dims_in_modelopt(tmp_path: Path, modelopt: Any) -> None:

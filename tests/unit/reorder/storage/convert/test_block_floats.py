@@ -263,6 +263,60 @@ def _options(name: str) -> str:
     return "(scale_inv=true)" if name == "fp8_block" else ""
 
 
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        ("gpt_oss_mxfp4", "acb, bf16"),
+        ("gpt_oss_mxfp4", "compressed_mxfp4"),
+        ("fp8_block(scale_inv=true)", "cab, f16"),
+        ("modelopt_nvfp4", "plain, f32"),
+        ("modelopt_nvfp4", "compressed_nvfp4"),
+    ],
+)
+def test_experts_are_converted_in_pieces_as_a_whole(tmp_path: Path, name: str, target: str) -> None:
+    plain = name.partition("(")[0]
+    layer, _ = _experts(plain)
+    # many experts, one like the other
+    tall = {end: np.concatenate([x] * 8) if x.ndim > 1 else x for end, x in layer.items()}
+    folder = _folder(tmp_path / "in", tall, None, _PREFIX)
+    rule = f"mlp*: {name} -> {target}"
+    small = SMALL._replace(max_bytes=1 << 16)
+    made = converted(folder, tmp_path / "a", rule, settings=small)
+    whole = converted(folder, tmp_path / "b", rule)
+    for each, array in whole.items():
+        assert made[each].tobytes() == array.tobytes()
+
+
+def test_layers_of_modelopt_may_have_algorithms_of_their_own(tmp_path: Path) -> None:
+    layer, wanted = _nvfp4()
+    other, values = _fp8_block((64, 48), "weight_scale")
+    other["weight_scale"] = other["weight_scale"].reshape(())
+    layers: dict[str, dict[str, Any]] = {
+        "a.fc": {"quant_algo": "NVFP4", "group_size": 16},
+        "b.fc": {"quant_algo": "FP8"},
+    }
+    mixed = {"quant_algo": "MIXED_PRECISION", "quantized_layers": layers}
+    beside = {f"b.fc.{role}": array for role, array in other.items()}
+    folder = _folder(tmp_path / "in", layer, _modelopt(**_renamed(mixed)), "a.fc.", **beside)
+    (folder / "hf_quant_config.json").write_text(json.dumps({"quantization": mixed}))
+    with reorder.open_checkpoint(folder) as checkpoint:
+        found = {name: checkpoint.record(name) for name in layers}
+    assert [record.desc.name for record in found.values()] == ["modelopt_nvfp4", "fp8_tensor"]
+    for record, numbers in zip(found.values(), (wanted, values), strict=True):
+        assert np.array_equal(reorder.dequantize(record).numpy(), numbers)
+    layers["b.fc"]["quant_algo"] = "NVFP4"
+    write_config(folder, **_modelopt(**_renamed(mixed)))
+    with (
+        reorder.open_checkpoint(folder) as checkpoint,
+        pytest.raises(MemdescError, match=r"config.json .* hf_quant_config.json .* correct the on"),
+    ):
+        checkpoint.record("b.fc")
+
+
+def _renamed(section: dict[str, Any]) -> dict[str, Any]:
+    return {{"quant_algo": "algorithm"}.get(key, key): value for key, value in section.items()}
+
+
 def test_exponents_are_stored_as_bytes_with_a_descriptor(tmp_path: Path) -> None:
     # torch would read a type of exponents as numbers
     layer, wanted = _mxfp4(_DIMS)
