@@ -170,8 +170,9 @@ def rounded(values: NDArray[Any], kind: str) -> NDArray[Any]:
 def _product(record: Record, numbers: tuple[Number, ...]) -> NDArray[Any]:
     """Return the product of numbers, from the left."""
     product, *factors = (_values(record, number).astype(np.float32) for number in numbers)
-    for factor in factors:
-        product = rounded(product * factor, record.desc.rule.kind)
+    for number, factor in zip(numbers[1:], factors, strict=True):
+        joined = product / factor if number.divides else product * factor
+        product = rounded(joined, record.desc.rule.kind)
     return product
 
 

@@ -163,8 +163,11 @@ class _Numbers:
 
     def product(self, numbers: tuple[NumberPattern, ...], positions: range) -> Value:
         """Return the product of numbers, from the left."""
-        factors = [self.as_float(self.values(number, positions)) for number in numbers]
-        return reduce(lambda one, other: self.rounded(self.builder.fmul(one, other)), factors)
+        product, *factors = (self.as_float(self.values(each, positions)) for each in numbers)
+        for number, factor in zip(numbers[1:], factors, strict=True):
+            join = self.builder.fdiv if number.divides else self.builder.fmul
+            product = self.rounded(join(product, factor))
+        return product
 
     def rounded(self, values: Value) -> Value:
         """Return f32 rounded to what the rule is computed in."""

@@ -275,11 +275,24 @@ def test_parts_are_tuples_of_names_and_bits(parts: Any) -> None:
         ({"table": ("0.5",) * 256}, "a table is a tuple of finite floats"),
         ({"table": (float("-inf"),) * 256}, "a table is a tuple of finite floats"),
         ({"table": (True,) * 256}, "a table is a tuple of finite floats"),
+        ({"divides": 1}, "divides must be True or False, not 1"),
     ],
 )
 def test_what_a_number_consists_of_is_checked(change: dict[str, Any], message: str) -> None:
     with pytest.raises(MemdescError, match=message):
         RecordDesc((2, 8), (SCALES, CODES), RULE._replace(code=RULE.code._replace(**change)))
+
+
+def test_a_factor_may_divide_those_before_it() -> None:
+    divisor = FLOATS._replace(divides=True)
+    rule = RULE._replace(scale=(FLOATS, divisor, FLOATS), offset=(FLOATS, divisor))
+    assert str(rule) == "d / d * d * q + d / d"
+    assert RecordDesc((2, 8), (SCALES, CODES), rule).rule == rule
+    for wrong in ({"code": RULE.code._replace(divides=True)}, {"scale": (divisor,)}):
+        with pytest.raises(MemdescError, match="only a factor after the first one divides"):
+            RecordDesc((2, 8), (SCALES, CODES), RULE._replace(**wrong))
+    with pytest.raises(MemdescError, match="only a factor after the first one divides"):
+        RecordDesc((2, 8), (SCALES, CODES), RULE._replace(offset=(divisor,)))
 
 
 @pytest.mark.parametrize("product", ["scale", "offset"])
