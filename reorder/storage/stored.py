@@ -43,6 +43,10 @@ IN_SHAPE = ("torch_int4_cpu", "trtllm_mixed_gemm", "aiter_16x16")
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
+# tensors stored as words, whatever these hold, in rows, in one column, or as a vector
+_RAW_CODES = {"weight": ("u32", "rows")}
+_RAW_MLX = {**_RAW_CODES, "scales": ("u8", "rows")}
+_RAW_BITSANDBYTES = {"weight": ("u8", "column"), "weight.absmax": ("f32", "vector")}
 _WEIGHT = ".weight"
 
 
@@ -55,18 +59,19 @@ class _Form(NamedTuple):
     joint: str = "."
     # how many codes have an axis of their own; 0 for none
     split: int = 0
-    # types of scales, and `codes` -> the words that readers expect
-    stored: tuple[tuple[str, str], ...] = ()
-    # whether these words are rows without a descriptor
-    is_raw: bool = False
+    # types of scales -> those that readers expect
+    stored: Mapping[str, str] = {}
+    # tensors without a descriptor -> their words, and how these lie
+    raw: Mapping[str, tuple[str, str]] = {}
 
 
-_EXPONENTS = (("e8m0", "u8"),)
-_RAW = _Form(stored=(("codes", "u32"), ("e8m0", "u8"), ("f8_e4m3", "u8")), is_raw=True)
-# AutoGPTQ, AutoAWQ, vLLM, compressed-tensors 0.20, ModelOpt 0.47, gpt-oss, and MLX
+_EXPONENTS = {"e8m0": "u8"}
+# AutoGPTQ, AutoAWQ, vLLM, compressed-tensors 0.20, ModelOpt 0.47, gpt-oss, MLX and bitsandbytes
 _FORMS = {
     **dict.fromkeys(("gptq", "awq", "marlin", "pack_quantized"), _Form("s32")),
-    **dict.fromkeys(("mlx", "mlx_mxfp4", "mlx_mxfp8", "mlx_nvfp4"), _RAW),
+    "mlx": _Form(raw=_RAW_CODES),
+    **dict.fromkeys(("mlx_mxfp4", "mlx_mxfp8", "mlx_nvfp4"), _Form(raw=_RAW_MLX)),
+    **dict.fromkeys(("bnb_nf4", "bnb_fp4"), _Form(raw=_RAW_BITSANDBYTES)),
     **dict.fromkeys(("compressed_mxfp4", "modelopt_mxfp4", "mxfp8"), _Form(stored=_EXPONENTS)),
     "gpt_oss_mxfp4": _Form(joint="_", split=32, stored=_EXPONENTS),
 }
@@ -175,12 +180,11 @@ def written_tensors(
         return stem + form.joint + role
 
     found = {each.tensor: _constant(full(each.tensor), each) for each in desc.constants}
-    codes = desc.field(desc.rule.code.parts[0][0]).tensor
     for name in desc.bare.tensors:
         parts = [part for part in desc.fields if part.tensor == name]
-        raw = dict(form.stored).get("codes" if name == codes else parts[0].kind)
-        if form.is_raw and raw is not None:
-            found[name] = _in_rows(full(name), parts[0].layout.dims, desc.tensors[name], raw)
+        if name in form.raw:
+            dims, nbytes = parts[0].layout.dims, desc.tensors[name]
+            found[name] = _in_words(full(name), dims, nbytes, form.raw[name])
         elif len(parts) == 1:
             is_scalar = _is_scalar(desc, parts[0].name)
             found[name] = _alone(full(name), parts[0], form, is_scalar=is_scalar)
@@ -241,15 +245,20 @@ def _alone(name: str, part: Field, form: _Form, *, is_scalar: bool) -> Tensor:
         groups = desc.dims[-1] // form.split
         return made._replace(shape=(*desc.dims[:-1], groups, form.split * part.bits // 8))
     shape = (1,) if is_scalar else desc.padded_dims
-    kind = dict(form.stored).get(part.kind, part.kind)
+    kind = form.stored.get(part.kind, part.kind)
     return Tensor(name, kind, shape, desc.nbytes, desc)
 
 
-def _in_rows(name: str, dims: tuple[int, ...], nbytes: int, words: str) -> Tensor:
-    """Return how rows without gaps are stored as words, whatever the words hold."""
-    rows = prod(dims[:-1])
-    shape = (*dims[:-1], nbytes * 8 // data_type(words).bits // rows if rows else 0)
-    return Tensor(name, words, shape, nbytes)
+def _in_words(name: str, dims: tuple[int, ...], nbytes: int, how: tuple[str, str]) -> Tensor:
+    """Return how a field without gaps is stored: as words in rows, in a column, or as a vector."""
+    words, form = how
+    count, rows = nbytes * 8 // data_type(words).bits, prod(dims[:-1])
+    shapes = {
+        "rows": (*dims[:-1], count // rows if rows else 0),
+        "column": (count, 1),
+        "vector": (count,),
+    }
+    return Tensor(name, words, shapes[form], nbytes)
 
 
 def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:

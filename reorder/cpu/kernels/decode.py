@@ -137,17 +137,7 @@ _MAX_SPAN = 64
 
 
 class _Numbers:
-    """The numbers of the elements of one block.
-
-    Parameters
-    ----------
-    builder : Builder
-        Where instructions go.
-    pattern : Pattern
-        The fields, and what operations are rounded to.
-    addresses : list of Value
-        Where the block of each field starts.
-    """
+    """The numbers of the elements of one block, whose fields start at some addresses."""
 
     def __init__(self, builder: Builder, pattern: Pattern, addresses: list[Value]) -> None:
         self.builder = builder

@@ -11,7 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, RecordDesc
 from reorder.records.encode import number_bits
-from reorder.storage.declarations import declaration_of, section_of
+from reorder.storage.declarations import (
+    DECLARATIONS,
+    declaration_of,
+    join_sections,
+    section_of,
+)
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 
 if TYPE_CHECKING:
@@ -72,24 +77,40 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     if not is_said and all(len({*job.sources, *job.targets}) == 1 for job in plan.moved):
         return text, ""
     plain = _plain_layers(plan)
-    made = {_section(job, found[0], plain) for job in plan.moved}
+    made: dict[str | None, list[str]] = {}
+    for job in plan.moved:
+        made.setdefault(_section(job, found[0], plain), []).append(_layer(job))
+    declared = [(json.loads(text), layers) for text, layers in made.items() if text is not None]
+    joined = join_sections(declared) if len(declared) == len(made) > 1 else {}
     if plan.partial:
         what = "describes the input: parts of weights were changed alone"
     elif plan.left:
         what = f"cannot say that {plan.left} stays as it was"
     else:
         what = "has no way to say that records became several formats"
-    if plan.partial or plan.left or len(made) > 1:
+    if plan.partial or plan.left or (len(made) > 1 and not joined):
         return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
-    if made == {None} and not is_said:
+    if None in made and not is_said:
         return text, ""
+    lost: list[str] = []
     for holder in found:
-        section = _section(plan.moved[0], holder, plain)
-        for key in sections_of(holder):
+        text_of = _section(plan.moved[0], holder, plain)
+        sections = joined or json.loads(text_of or "{}")
+        before = sections_of(holder)
+        for key in before:
             del holder[key]
-        if section is not None:
-            holder.update(json.loads(section))
-    return json.dumps(config, indent=2).encode() + b"\n", ""
+        lost += _lost(before, sections)
+        holder.update(sections)
+    told = f"{CONFIG} has no place for {', '.join(lost)} of the input" if lost else ""
+    return json.dumps(config, indent=2).encode() + b"\n", told
+
+
+def _lost(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the keys of sections that say nothing of weights and are not in the new ones."""
+    kept = dict.fromkeys(key for row in DECLARATIONS for key in row.kept)
+    held = [section for section in before.values() if isinstance(section, dict)]
+    written = {key for section in after.values() for key in section}
+    return [key for key in kept for old in held if old.get(key) is not None and key not in written]
 
 
 def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
@@ -130,6 +151,12 @@ def _plain_layers(plan: Plan) -> list[str]:
     return [t.name.removesuffix(_WEIGHT) for t in found if t.name.endswith(_WEIGHT)]
 
 
+def _layer(job: Job) -> str:
+    """Return the name of the layer whose weight a job writes."""
+    role, tensor = next(iter(job.targets.items()))
+    return tensor.name.removesuffix(role).removesuffix(".")
+
+
 def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     """Return the sections that declare what a job makes, as JSON; None for plain numbers."""
     if not isinstance(job.dst, RecordDesc):
@@ -139,9 +166,10 @@ def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     before = next(iter(sections_of(config).values()), None)
     held = before if isinstance(before, dict) else {}
     found = {key: held[key] for key in _KEPT if key in held}
-    row = declaration_of(desc.name, options)
+    method = held.get("quant_method")
+    row = declaration_of(desc.name, options, method)
     if row is not None:
-        is_same = held.get("quant_method") == row.method
+        is_same = method == row.method
         kept = {key: held[key] for key in row.kept if is_same and key in held}
         ignored = {row.ignored: plain} if row.ignored else {}
         section = section_of(row, options) | kept | ignored
