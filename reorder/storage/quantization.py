@@ -271,8 +271,6 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
         kept = {key: value for key, value in options.items() if key in read_name(method)[2]}
         return Declared(file, method, kept, **common)
     declared = _read_section(file, method, section)
-    if declared.name is not None and not declared.parts:
-        return declared._replace(**common)
     what = {"awq": f", version {version}, {bits} bits", "gptq": f", checkpoint_format {form}"}
     if method in what:
         reason = f"there is no record for quant_method {short_repr(method)}{what[method]}"
