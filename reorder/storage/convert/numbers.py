@@ -13,21 +13,18 @@ from reorder.memory.memory import Memory
 from reorder.records.convert_numbers import write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
-from reorder.storage.pieces.files import Place
-from reorder.storage.pieces.move_record import convert_record
-from reorder.storage.pieces.pieces import permutation
+from reorder.storage.pieces.changes import permutation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from reorder.storage.convert.jobs import Job
-    from reorder.storage.pieces.pieces import RecordPiece
-    from reorder.storage.pieces.regions import Cut
+    from reorder.storage.convert.options import ConvertOptions
+    from reorder.storage.convert.steps import Step
 
 __all__ = ["check_numbers"]
 
 
-def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
+def check_numbers(step: Step, options: ConvertOptions) -> None:
     """Refuse scales that are NaN, and numbers that the new format does not have.
 
     Such numbers are zero points of 0 in GPTQ v1.
@@ -42,20 +39,20 @@ def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
     MemdescError
         With the rule, the record, the place, and the way out.
     """
-    src, dst = job.src, job.dst
+    src, dst = step.src, step.dst
     if not isinstance(src, RecordDesc) or 0 in src.dims:
         return
     codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
-    _check_scales(job, src, codes)
+    _check_scales(step, src, codes)
     if not isinstance(dst, RecordDesc):
         return
     written = {dst.field(name).tensor for name, _ in dst.rule.code.parts}
     try:
         if codes == set(src.tensors) or written == set(dst.tensors):
-            _check_pieces(job, (src, dst), pieces, threads)
+            _check_pieces(step, (src, dst), options)
             return
         tensors = {
-            name: _blank(nbytes) if name in codes else job.sources[name].read()
+            name: _blank(nbytes) if name in codes else step.sources[name].read()
             for name, nbytes in src.tensors.items()
         }
         made = {
@@ -63,46 +60,42 @@ def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
             for name, nbytes in dst.tensors.items()
         }
         delta = write_numbers(
-            Record(src, tensors), Record(dst, made), permutation(src, dst), threads
+            Record(src, tensors), Record(dst, made), permutation(src, dst), options.thread_count
         )
         is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)
         if delta.values.any() or is_narrower:
-            _check_pieces(job, (src, dst), pieces, threads)
+            _check_pieces(step, (src, dst), options)
     except MemdescError as error:
-        msg = f"{job.name}: {str(error).removeprefix(f'{job.name}: ')}"
-        if job.rule is not None:
-            job.rule.fail(msg)
+        msg = f"{step.name}: {str(error).removeprefix(f'{step.name}: ')}"
+        if step.rule is not None:
+            step.rule.fail(msg)
         raise MemdescError(msg) from None
 
 
-def _check_scales(job: Job, desc: RecordDesc, codes: set[str]) -> None:
+def _check_scales(step: Step, desc: RecordDesc, codes: set[str]) -> None:
     """Refuse scales in tensors of their own that are NaN."""
     for number in desc.rule.scale:
         part = desc.field(number.parts[0][0])
         if part.tensor in codes or is_integer_number(desc, number) or number.table:
             continue
-        scales = Memory(part.desc, job.sources[part.tensor].read(), zero_pad=False).numpy()
+        scales = Memory(part.desc, step.sources[part.tensor].read(), zero_pad=False).numpy()
         wrong = np.argwhere(np.isnan(scales))
         if len(wrong):
             at = tuple(int(i) for i in wrong[0])
             msg = (
-                f"{job.name}: {part.name} of {part.kind} is NaN at {at}, and {len(wrong)} of "
+                f"{step.name}: {part.name} of {part.kind} is NaN at {at}, and {len(wrong)} of "
                 f"{prod(part.layout.dims)} scales are; the checkpoint is damaged, so get it again"
             )
             raise MemdescError(msg)
 
 
 def _check_pieces(
-    job: Job, descs: tuple[RecordDesc, RecordDesc], pieces: Cut[RecordPiece], threads: int
+    step: Step, descs: tuple[RecordDesc, RecordDesc], options: ConvertOptions
 ) -> None:
     """Convert all pieces without writing them; only the first, if it stands for all."""
-    src, dst = descs
-    places = {
-        name: Place(entry.file, entry.offset, entry.nbytes) for name, entry in job.sources.items()
-    }
-    for piece in pieces:
-        convert_record(piece, places, job.name, threads)
-        if _fits_any(src, dst):
+    for task in step.tasks(options.bound):
+        task.made()
+        if _fits_any(*descs):
             return
 
 
