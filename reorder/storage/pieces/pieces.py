@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Piece", "cut"]
 
 # Bytes of pieces whose runs are long: most of a piece then stays in the caches of a machine.
-_SMALL = 32 << 20
+_SMALL = 16 << 20
 
 
 class Piece(NamedTuple):
