@@ -570,9 +570,12 @@ def value_of(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Quanti
     if group.quantized is None:
         raise MemdescError(group.reason)
     codes = memory_of(group.tensors["memory"], data["memory"])
-    scales, points = (
-        _array_of(group.tensors[role], data[role]) for role in ("scales", "zero_points")
+    scales, *given = (
+        _array_of(each, data[role]) for role, each in group.tensors.items() if role != "memory"
     )
+    points = given[0] if given else np.zeros(scales.shape, np.int32)
+    if not group.quantized["axis"]:  # some containers have no scalars
+        scales, points = scales.reshape(()), points.reshape(())
     return Quantized(codes, scales, points, **group.quantized)
 
 

@@ -36,7 +36,7 @@ from reorder.storage.pieces.files import Place
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from distributed import Client
@@ -285,7 +285,7 @@ class _Counter:
 def convert(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    rules: Iterable[str | os.PathLike[str]] = (),
+    rules: Collection[str | os.PathLike[str]] = (),
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
     progress: Callable[[ConvertProgress], None] | None = None,
     client: Client | None = None,
@@ -304,7 +304,7 @@ def convert(
     target : path
         What to write: its ending names the container; without an ending it is a folder of
         safetensors with all other files of the source.
-    rules : iterable of str or path, optional
+    rules : list of str or path, optional
         Strings are rules, ``"PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"``, and paths are
         TOML files of rules. The last rule that matches a tensor applies; tensors without one are
         copied.
@@ -346,13 +346,12 @@ def convert(
     memory_desc((32, 20), 'bf16', 'AB16b16a')
     >>> folder.cleanup()
     """
-    given, wanted = as_path(source), as_path(target)
     if progress is not None and not callable(progress):
         msg = f"progress must be a function, not {short_repr(progress)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
+    execute = None
     if client is None:
-        made = plan_conversion(given, wanted, rules, options)
-        execute = None
+        made = plan_conversion(source, target, rules, options)
     else:
         from reorder.storage.convert.cluster import on_cluster, worker_threads
 
@@ -362,8 +361,7 @@ def convert(
             )
             raise MemdescError(msg)
         options = options._replace(threads=worker_threads(client))
-        # workers have other working folders
-        made = plan_conversion(given.absolute(), wanted.absolute(), rules, options)
+        made = plan_conversion(source, target, rules, options)
         execute = on_cluster(client, made)
     _Counter(progress, made).add("planned", 0)
     return made.report if options.dry_run else made.run(progress, execute)
@@ -372,7 +370,7 @@ def convert(
 def plan_conversion(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    rules: Iterable[str | os.PathLike[str]],
+    rules: Collection[str | os.PathLike[str]],
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
 ) -> Conversion:
     """Decide and check everything that a conversion does; nothing is written.
@@ -389,7 +387,8 @@ def plan_conversion(
         raise MemdescError(msg)
     options, found = options.checked(), read_rules(rules)
     with _system_errors_named():
-        given, wanted = as_path(source), as_path(target)
+        # a callback may change the working folder, and workers have others
+        given, wanted = as_path(source).absolute(), as_path(target).absolute()
         container = read_container(given)
         check_paths(given, container, wanted)
         name = output_format(wanted)

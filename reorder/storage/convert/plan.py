@@ -15,12 +15,12 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_desc
 from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import record_fields, stored_desc
-from reorder.storage.containers.entry import Entry, FileState
+from reorder.storage.containers.entry import Entry, FileState, Tensor
 from reorder.storage.containers.shards import names_beside
 from reorder.storage.convert.rules import is_record
 from reorder.storage.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.storage.groups import Said, read_group, said_of, single
-from reorder.storage.pieces.changes import Reorder
+from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.siblings import (
     Siblings,
     find_siblings,
@@ -144,7 +144,7 @@ def plan_steps(
         steps.append(step)
     _check_names((tensor.name, step) for step in steps for tensor in step.tensors)
     partial = _check_whole(weights, steps, said)
-    steps = _with_notes(steps, whole)
+    steps = _with_notes(steps, weights)
     _check_names(_items(steps))
     new = {
         text: [t.name for step, _ in parts for t in step.tensors] for text, parts in partial.items()
@@ -314,17 +314,20 @@ def _with_note(codes: Step, weight: Siblings, homes: Mapping[str, Step]) -> Step
     facts: Mapping[str, Any] = {}
     if isinstance(codes.dst, RecordDesc):
         facts = record_fields(codes.dst)
-    elif note is not None and all(homes[name].is_copy for name in weight.names):
+    elif note is not None and all(homes[name].is_copy for name in weight.names if name in homes):
         facts = note.facts
-        whole = {role: homes[name].targets[""] for role, name in note.tensors.items()}
+        whole = {
+            role: homes[name].targets[ONLY] if name in homes else Tensor(name, "", (), 0)
+            for role, name in note.tensors.items()
+        }
     else:
         note = None
     if note is None:
-        bare = {role: tensor._replace(value=None) for role, tensor in whole.items()}
+        bare = {role: tensor._replace(value=None) for role, tensor in codes.targets.items()}
         return replace(codes, targets=bare)
     role, first = next(iter(whole.items()))
     joined = joined_tensors(note.name_at(first.name.removesuffix(f".{role}")), facts, whole)
-    return replace(codes, targets={"": joined[role]} if codes.is_copy else joined)
+    return replace(codes, targets={ONLY: joined[role]} if codes.is_copy else joined)
 
 
 def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:

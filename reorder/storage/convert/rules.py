@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import translate
@@ -27,7 +27,7 @@ from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 __all__ = ["WHOLE", "Format", "Rule", "is_record", "parse_rule", "read_rules", "rules_of_toml"]
 
@@ -175,7 +175,7 @@ def is_record(given: Format | None) -> bool:
     return given is not None and given.name.lower() in known_records()
 
 
-def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
+def read_rules(given: Collection[str | PathLike[str]]) -> list[Rule]:
     """Read rules: a string is one rule, a path is a TOML file with any number of them.
 
     Raises
@@ -185,6 +185,12 @@ def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
     """
     if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
         msg = f"rules must be a list of rules, not {short_repr(given)}; put it in brackets"
+        raise MemdescError(msg)
+    if not isinstance(given, Sized):
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"rules must be a list of rules, not {short_repr(given)}: an iterator may never end; "
+            "give list(rules)"
+        )
         raise MemdescError(msg)
     if isinstance(given, AbstractSet | Mapping):
         msg = (
