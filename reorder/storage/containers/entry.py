@@ -109,36 +109,21 @@ class Entry:
     is_described: bool = False
     value: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
 
-    def read(
-        self, start: int = 0, stop: int | None = None, out: NDArray[np.uint8] | None = None
-    ) -> NDArray[np.uint8]:
-        """Read bytes with system calls: if the file shrinks, that is an error, not a signal.
-
-        Parameters
-        ----------
-        start, stop : int
-            The range of the tensor's bytes; by default all.
-        out : ndarray of uint8, optional
-            Where to write them: contiguous, of that many bytes.
+    def read(self) -> NDArray[np.uint8]:
+        """Read the bytes with system calls: if the file shrinks, that is an error, not a signal.
 
         Raises
         ------
         MemdescError
             If the file cannot be read, or has changed since its header was read.
         """
-        end = self.nbytes if stop is None else stop
-        data = np.empty(end - start, np.uint8) if out is None else out
-        rest = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
+        data = np.empty(self.nbytes, np.uint8)
         with open_file(self.file) as file:
-            handle = file.fileno()
-            _check_unchanged(self.file, handle, self.state)
-            at = self.offset + start
-            while rest.nbytes:
-                count = os.preadv(handle, [rest], at)
-                if not count:
-                    msg = f"{str(self.file)!r} became shorter while {self.name!r} was read"
-                    raise MemdescError(msg)
-                rest, at = rest[count:], at + count
+            _check_unchanged(self.file, file.fileno(), self.state)
+            file.seek(self.offset)
+            if file.readinto(data) < self.nbytes:  # type: ignore[attr-defined] # binary files have it
+                msg = f"{str(self.file)!r} became shorter while {self.name!r} was read"
+                raise MemdescError(msg)
         return data
 
     def check_unchanged(self) -> None:

@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from memdesc.disk import open_file, read_if_exists
+from memdesc.disk import naming, read_if_exists, read_small
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers import safetensors
 from reorder.storage.containers.entry import Container, PlannedFile, safe_path
@@ -81,21 +81,13 @@ def read_index(path: Path) -> Container:
     MemdescError
         If the index or a shard is damaged, or they do not fit together.
     """
-    with open_file(path) as file:
-        text = file.read(_MAX_INDEX + 1)
-    if len(text) > _MAX_INDEX:
-        msg = f"{str(path)!r} has more than {_MAX_INDEX} bytes"
-        raise MemdescError(msg)
-    try:
+    text = read_small(path, _MAX_INDEX)
+    with naming(path):
         names = _weight_map(text)
-        folder = path.parent
         shards = {
-            name: safetensors.read(safe_path(folder, name, "the shard"))
+            name: safetensors.read(safe_path(path.parent, name, "the shard"))
             for name in sorted(set(names.values()))
         }
-    except MemdescError as error:
-        msg = f"{str(path)!r}: {error}"
-        raise MemdescError(msg) from None
     found = _joined(path, list(shards.values()))
     for name, shard in names.items():
         if name not in shards[shard].entries:

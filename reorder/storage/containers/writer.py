@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memdesc.disk import check_writable
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers.partial import (
     FILES,
     OLD,
@@ -112,10 +112,9 @@ def _check_replaced(target: Path, written: set[str]) -> None:
             if kept not in written and not is_shard(kept):
                 lost.append(kept)
     if lost:
-        named = ", ".join(map(short_repr, sorted(lost)[:_SHOWN]))
-        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        named = first_of(map(short_repr, sorted(lost)), _SHOWN)
         msg = (
-            f"{str(target)!r} is not replaced: it holds {named}{more}, which this conversion does "
+            f"{str(target)!r} is not replaced: it holds {named}, which this conversion does "
             "not write, and which would be lost; move them away, or write elsewhere"
         )
         raise MemdescError(msg)
@@ -213,33 +212,6 @@ class Writer:
         """Return the file that a tensor grows in, and its bytes there."""
         file, span = self._spans[name]
         return partial_folder(self.target) / FILES / file, span
-
-    def write(self, name: str, offset: int, data: Any) -> None:
-        """Write bytes of a tensor; threads may call this at the same time, in any order.
-
-        Parameters
-        ----------
-        name : str
-            The tensor.
-        offset : int
-            Where in the tensor to write.
-        data : ndarray or buffer
-            C-contiguous.
-
-        Raises
-        ------
-        MemdescError
-            If the bytes exceed the tensor, or cannot be written.
-        """
-        file, span = self._spans[name]
-        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        if not 0 <= offset <= offset + flat.nbytes <= span.nbytes:
-            msg = (
-                f"bytes {offset} to {offset + flat.nbytes} of {short_repr(name)}, which has "
-                f"{span.nbytes}"
-            )
-            raise MemdescError(msg)
-        self.open.write_at(f"{FILES}/{file}", span.offset + offset, flat)
 
     def sync(self) -> None:
         """Wait until all files are on disk.

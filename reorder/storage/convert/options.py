@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
-from operator import index
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from memdesc import MemdescError
-from memdesc.errors import short_repr
+from memdesc.int64 import checked_count, checked_flag
 from reorder.cores import count_cores
 from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
-from reorder.threads import checked_threads
 
 __all__ = ["ConvertOptions", "ConvertProgress", "ConvertReport"]
 
@@ -72,26 +68,14 @@ class ConvertOptions(NamedTuple):
         MemdescError
             If an option has the wrong type or is out of range; with its name.
         """
-        for name in ("verify", "resume", "overwrite", "allow_partial", "dry_run"):
-            if not isinstance(getattr(self, name), bool):
-                msg = f"{name} must be True or False, not {short_repr(getattr(self, name))}"
-                raise MemdescError(msg)
+        flags = ("verify", "resume", "overwrite", "allow_partial", "dry_run")
+        shards = self.shard_bytes
         return self._replace(
-            max_bytes=_count("max_bytes", self.max_bytes),
-            threads=None if self.threads is None else checked_threads(self.threads),
-            shard_bytes=None
-            if self.shard_bytes is None
-            else _count("shard_bytes", self.shard_bytes),
+            **{name: checked_flag(name, getattr(self, name)) for name in flags},
+            max_bytes=checked_count("max_bytes", self.max_bytes),
+            threads=None if self.threads is None else checked_count("threads", self.threads),
+            shard_bytes=None if shards is None else checked_count("shard_bytes", shards),
         )
-
-
-def _count(name: str, value: Any) -> int:
-    """Return an option as an int of 1 or more."""
-    with suppress(TypeError):
-        if index(value) >= 1 and not isinstance(value, bool):
-            return index(value)
-    msg = f"{name} must be an integer of 1 or more, not {short_repr(value)}"
-    raise MemdescError(msg)
 
 
 class ConvertReport(NamedTuple):

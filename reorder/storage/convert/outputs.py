@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
-from memdesc.disk import open_file, reason_of
-from memdesc.errors import short_repr
+from memdesc.disk import read_small, reason_of
+from memdesc.errors import first_of, short_repr
 from reorder.storage.containers.entry import (
     Entry,
     FileState,
@@ -190,7 +190,7 @@ def _plan_folder(
             )
             raise MemdescError(msg)
         if name == CONFIG:
-            text, warning = moved_config(_read(path), plan)
+            text, warning = moved_config(read_small(path, _MAX_CONFIG), plan)
             warnings += [warning] if warning else []
             files.insert(0, PlannedFile(name, len(text), ((0, text),), {}))
             continue
@@ -282,8 +282,7 @@ def _scalars(steps: Sequence[Step], ending: str) -> tuple[str, ...]:
 
 
 def _first(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(map(short_repr, names[:_NAMED]))}{more}"
+    return first_of(map(short_repr, names), _NAMED)
 
 
 def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
@@ -291,11 +290,8 @@ def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
     others = _others(source, container) if source.is_dir() else []
     if not others:
         return ()
-    names = ", ".join(path.relative_to(source).as_posix() for path in others[:_NAMED])
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    return (
-        f"the output is one file, without {names}{more} of the input; name a folder to keep them",
-    )
+    names = first_of((path.relative_to(source).as_posix() for path in others), _NAMED)
+    return (f"the output is one file, without {names} of the input; name a folder to keep them",)
 
 
 def _check_beside(target: Path, files: Sequence[PlannedFile], container: Container) -> None:
@@ -309,15 +305,6 @@ def _check_beside(target: Path, files: Sequence[PlannedFile], container: Contain
                 "never changed; write elsewhere"
             )
             raise MemdescError(msg)
-
-
-def _read(path: Path) -> bytes:
-    with open_file(path) as file:
-        text = file.read(_MAX_CONFIG + 1)
-    if len(text) > _MAX_CONFIG:
-        msg = f"{str(path)!r} has more than {_MAX_CONFIG} bytes"
-        raise MemdescError(msg)
-    return text
 
 
 def _others(source: Path, container: Container) -> list[Path]:

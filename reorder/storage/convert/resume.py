@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import MemdescError
 from memdesc.disk import open_file
+from memdesc.errors import first_of
 from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.partial import FILES, is_in_use, partial_folder
 from reorder.storage.containers.table import FORMATS, read_container
@@ -205,6 +206,5 @@ def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     old, new = left.get("source"), facts["source"]
     known = old if isinstance(old, dict) else {}
     names = sorted(name for name in {*known, *new} if known.get(name) != new.get(name))
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    named = ", ".join(names[:_SHOWN]) + more
+    named = first_of(names, _SHOWN)
     return [text.format(named) for key, text in _CHANGES.items() if left.get(key) != facts[key]]

@@ -22,7 +22,7 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from memdesc import MemdescError, data_type, known_records
-from memdesc.disk import as_path, open_file
+from memdesc.disk import as_path, read_small
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 
@@ -208,12 +208,7 @@ def read_rules(given: Collection[str | PathLike[str]]) -> list[Rule]:
 
 
 def _rules_of_file(given: PathLike[str]) -> list[Rule]:
-    with open_file(as_path(given)) as file:
-        text = file.read(_MAX_FILE + 1)
-    shown = repr(fspath(given))
-    if len(text) > _MAX_FILE:
-        msg = f"{shown} has more than {_MAX_FILE} bytes; give a file of rules"
-        raise MemdescError(msg)
+    text, shown = read_small(as_path(given), _MAX_FILE), repr(fspath(given))
     try:
         return rules_of_toml(text.decode())
     except UnicodeDecodeError as error:

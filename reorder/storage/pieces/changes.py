@@ -169,14 +169,13 @@ class Reorder(Change):
     @property
     def is_copy(self) -> bool:
         """Whether it leaves all bytes as they are."""
-        is_full = self.src.is_dense and self.src.padded_nelems == self.src.nelems
+        is_full = not _has_gaps(self.dst) and self.dst.padded_nelems == self.dst.nelems
         return is_full and self.src == self.dst and self.attr is None
 
     def made(self, read: Bytes) -> Bytes:
         """Reorder."""
         data = scratch.take("made", self.dst.min_nbytes)
-        # a reorder leaves gaps as they are, and half of the last byte
-        if not self.dst.is_dense or self.dst.padded_nelems * self.dst.dtype.bits % 8:
+        if _has_gaps(self.dst):
             data[:] = 0
         prepare(plan_reorder(self.src, self.dst, self.attr), 1)(read[ONLY], data)
         return {ONLY: data}
@@ -328,6 +327,11 @@ def permutation(src: Desc, dst: Desc) -> tuple[int, ...]:
     if isinstance(src, RecordDesc) and isinstance(dst, RecordDesc) and src.letters != dst.letters:
         return tuple(dst.letters.index(letter) for letter in src.letters)
     return tuple(range(len(src.dims)))
+
+
+def _has_gaps(desc: MemoryDesc) -> bool:
+    """Whether a reorder leaves bits as they are: gaps, or half of the last byte."""
+    return not desc.is_dense or bool(desc.padded_nelems * desc.dtype.bits % 8)
 
 
 def _refuse_negative_strides(desc: MemoryDesc) -> None:
