@@ -26,7 +26,7 @@ __all__ = ["DifferentError", "Places", "Task"]
 
 Places = tuple[tuple[str, Place], ...]
 # What is compared with the definition of a piece: numpy takes some 10 ms for each MiB.
-_SAMPLE = Bound(1 << 18, 1 << 62)
+_SAMPLE = Bound(1 << 16, 1 << 62)
 
 
 class DifferentError(MemdescError):
@@ -76,7 +76,7 @@ class Task(NamedTuple):
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
 
-        A part of a few hundred kilobytes is compared with the definition too.
+        A part of some 64 KiB is compared with the definition too.
 
         Raises
         ------
@@ -117,7 +117,7 @@ class Task(NamedTuple):
 
     def _compare(self, wanted: NDArray[np.generic], found: NDArray[np.generic]) -> None:
         """Refuse arrays that differ in a bit; NaN equals NaN."""
-        if np.array_equal(wanted, found, equal_nan=wanted.dtype.kind == "f"):
+        if _are_equal(wanted, found):
             return
         differ = np.argwhere(wanted != found)
         at = tuple(int(i) for i in differ[0])
@@ -126,6 +126,14 @@ class Task(NamedTuple):
             f"of a piece, first at {at}: {found[at]} instead of {wanted[at]}"
         )
         raise DifferentError(msg)
+
+
+def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
+    if one.dtype != np.uint8:
+        return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    whole = len(one) // 8 * 8  # words of 8 bytes are compared several times as fast
+    words = (each[:whole].view(np.uint64) for each in (one, other))
+    return np.array_equal(*words) and np.array_equal(one[whole:], other[whole:])
 
 
 def _taken(each: tuple[tuple[str, Runs], ...], data: Bytes) -> Bytes:

@@ -11,7 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from reorder.storage.convert.tasks import Task
+from reorder.storage.convert.tasks import DifferentError, Task
 from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.pieces import Piece, cut
@@ -20,6 +20,7 @@ from reorder.storage.pieces.regions import Bound
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from reorder.storage.pieces.changes import Bytes
     from reorder.storage.pieces.runs import Runs
 
 
@@ -153,3 +154,30 @@ def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
         run(piece, source._replace(path=tmp_path / "none"), target)
     with pytest.raises(MemdescError, match=r"none' cannot be written: No such file"):
         run(piece, source, target._replace(path=tmp_path / "none"))
+
+
+class _Wrong(Reorder):
+    """A reorder whose code has a fault, the same in each call."""
+
+    def made(self, read: Bytes) -> Bytes:
+        made = super().made(read)
+        made[ONLY][-1] ^= 1
+        return made
+
+
+@pytest.mark.parametrize(("dtype", "tag"), [("s8", "ba"), ("f16", "AB16b16a")])
+def test_code_that_is_wrong_each_time_differs_from_the_definition(
+    tmp_path: Path, dtype: str, tag: str
+) -> None:
+    x = np.arange(64 * 48, dtype=np.float32).reshape(64, 48) / 64
+    src, dst = memory_desc(x.shape, "f32"), memory_desc(x.shape, dtype, tag)
+    places = on_files(tmp_path, x, src, dst)
+    for kind, is_right in ((Reorder, True), (_Wrong, False)):
+        (piece,) = cut(kind(src, dst), Bound(1 << 20, 1 << 20))
+        task = Task("x", piece, *(((ONLY, place),) for place in places))
+        task.run()
+        if is_right:
+            task.check()
+        else:
+            with pytest.raises(DifferentError, match="x: what was written differs"):
+                task.check()
