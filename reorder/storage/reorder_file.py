@@ -12,7 +12,6 @@ from reorder.storage.convert.engine import run_tasks
 from reorder.storage.convert.tasks import Task
 from reorder.storage.files import ONLY
 from reorder.storage.pieces import changes
-from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
 from reorder.storage.stored import stored_layout
@@ -95,11 +94,8 @@ def reorder_file(
     else:
         files = plan_file(target, [stored_layout(ONLY, given.dst)], {})
     with Writer(target, files, overwrite=True) as writer:
-        path, span = writer.where(ONLY)
-        src = Place(given.entry.file, given.entry.offset, given.entry.nbytes)
-        dst = Place(path, span.offset, span.nbytes)
-        places = ((changes.ONLY, src),), ((changes.ONLY, dst),)
-        tasks = enumerate(Task(ONLY, piece, *places) for piece in pieces)
+        src, dst = ((changes.ONLY, each) for each in (given.entry.place, writer.where(ONLY)))
+        tasks = enumerate(Task(ONLY, piece, (src,), (dst,)) for piece in pieces)
         try:
             run_tasks(
                 tasks,

@@ -29,6 +29,7 @@ __all__ = [
     "Container",
     "Entry",
     "FileState",
+    "Place",
     "PlannedFile",
     "Span",
     "Tensor",
@@ -66,6 +67,14 @@ class FileState(NamedTuple):
         """
         with open_file(path) as file:
             return cls.of(file.fileno())
+
+
+class Place(NamedTuple):
+    """Where a tensor is: a file, the offset of its first byte there, and its size in bytes."""
+
+    path: Path
+    start: int
+    nbytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +117,11 @@ class Entry:
     reason: str = ""
     is_described: bool = False
     value: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
+
+    @property
+    def place(self) -> Place:
+        """Where its bytes are."""
+        return Place(self.file, self.offset, self.nbytes)
 
     def read(self) -> NDArray[np.uint8]:
         """Read the bytes with system calls: if the file shrinks, that is an error, not a signal.
@@ -291,6 +305,11 @@ class PlannedFile(NamedTuple):
     spans: Mapping[str, Span]
     # called with the complete file before it gets its name: writes what depends on the data
     seal: Callable[[Path], None] | None = None
+
+    def places(self, folder: Path) -> dict[str, Place]:
+        """Return where its tensors are if the file lies in a folder."""
+        path = folder / self.name
+        return {name: Place(path, *span) for name, span in self.spans.items()}
 
 
 def safe_path(folder: Path, name: object, what: str) -> Path:

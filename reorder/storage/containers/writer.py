@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from reorder.storage.containers.entry import PlannedFile, Span
+    from reorder.storage.containers.entry import Place, PlannedFile
 
 __all__ = ["Writer", "check_target", "partial_folder"]
 
@@ -155,9 +155,8 @@ class Writer:
         self.target = target
         self._files = {file.name: file for file in files}
         self._is_folder, self._overwrite = is_folder, overwrite
-        self._spans = {
-            name: (file.name, span) for file in files for name, span in file.spans.items()
-        }
+        grown = partial_folder(target) / FILES
+        self._places = {name: place for file in files for name, place in file.places(grown).items()}
         _check_name(target)
         self._partial: Partial | None = Partial(partial_folder(target))
         try:
@@ -208,10 +207,9 @@ class Writer:
             raise MemdescError(msg)
         return self._partial
 
-    def where(self, name: str) -> tuple[Path, Span]:
-        """Return the file that a tensor grows in, and its bytes there."""
-        file, span = self._spans[name]
-        return partial_folder(self.target) / FILES / file, span
+    def where(self, name: str) -> Place:
+        """Return where a tensor grows."""
+        return self._places[name]
 
     def sync(self) -> None:
         """Wait until all files are on disk.

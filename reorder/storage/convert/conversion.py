@@ -32,7 +32,6 @@ from reorder.storage.convert.outputs import check_paths, output_format, plan_out
 from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.resume import Finished, check_left, has_grown
 from reorder.storage.convert.rules import read_rules
-from reorder.storage.pieces.files import Place
 
 if TYPE_CHECKING:
     import os
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 
     from distributed import Client
 
-    from reorder.storage.containers.entry import Container
+    from reorder.storage.containers.entry import Container, Place
     from reorder.storage.convert.outputs import Output
     from reorder.storage.convert.steps import Step
     from reorder.storage.convert.tasks import Task
@@ -71,14 +70,14 @@ class Conversion(NamedTuple):
     output: Output
     warnings: tuple[str, ...]
     options: ConvertOptions
-    # all files that are read, as they were when their headers were
+    # all files that are read, as they were when their headers were read
     states: Mapping[Path, FileState]
     # whether the output is to be resumed, and is whole
     is_finished: bool
 
     @property
     def finished(self) -> Finished:
-        """The output as a whole one would be; pieces of any size write the same bytes."""
+        """What the output is when it is whole; pieces of any size write the same bytes."""
         facts = {key: value for key, value in self.facts.items() if key != "pieces"}
         return Finished(self.target, self.output, json.dumps(facts))
 
@@ -86,7 +85,7 @@ class Conversion(NamedTuple):
     def passes(self) -> int:
         """How many times all bytes are written or compared.
 
-        None if the output is whole and marked as written by this conversion.
+        0 if the output is whole and marked as written by this conversion.
         """
         if self.is_finished:
             return 1 if self.options.verify or not self.finished.is_marked else 0
@@ -130,10 +129,10 @@ class Conversion(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What tells apart conversions that write different bytes or cut them differently.
+        """What distinguishes conversions that write other bytes, or cut them in other places.
 
-        A file that is read counts with its size and modification time, as in `Entry.state`, but not
-        with its folder: the input may be moved, or copied with its times.
+        A file that is read is known by its size and modification time, as in `Entry.state`, but not
+        by its folder: the input may be moved, or copied with its times.
         """
         home = self.source if self.source.is_dir() else self.source.parent
         rules = [
@@ -220,10 +219,6 @@ class Conversion(NamedTuple):
             overwrite=options.overwrite,
         )
 
-        def where(name: str) -> Place:
-            path, span = writer.where(name)
-            return Place(path, span.offset, span.nbytes)
-
         with writer:
             with Journal(writer.open, facts, writer.sync) as journal:
                 done = frozenset(journal.done)
@@ -232,13 +227,15 @@ class Conversion(NamedTuple):
                     journal.add(number, task.written)
                     counter.add("converting", task.written)
 
-                execute(counter.without(self.tasks(where), done), finish, methodcaller("run"))
+                execute(
+                    counter.without(self.tasks(writer.where), done), finish, methodcaller("run")
+                )
                 for path, state in self.states.items():
                     if FileState.at(path) != state:
                         msg = f"{str(path)!r} has changed while it was converted; convert it again"
                         raise MemdescError(msg)
             if options.verify:
-                self._verify(where, counter, execute)
+                self._verify(writer.where, counter, execute)
             writer.finish(self.finished.mark)
         with _system_errors_named():
             for path in self.output.stale:

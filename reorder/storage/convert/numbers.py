@@ -1,4 +1,4 @@
-"""Numbers of records that the new format does not have, found before anything is written."""
+"""Find the numbers that a new format cannot hold, before anything is written."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def check_numbers(step: Step, options: ConvertOptions) -> None:
 
     Such numbers are zero points of 0 in GPTQ v1.
 
-    The codes, most of the bytes, are read only where they change, if a zero point of each group
-    becomes one for all or they get fewer bits, or where they share a tensor with the scales: of
-    blocks of GGUF all is converted once without being written, unless the formats alone show that
-    all numbers fit.
+    Codes, which are most of the bytes, are read only if they change (a zero point per group becomes
+    one for all, or they get fewer bits), or if they share a tensor with their scales. Blocks of
+    GGUF do, so they are converted once without being written, unless the two formats alone show
+    that every number fits.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _check_scales(step: Step, desc: RecordDesc, codes: set[str]) -> None:
 def _check_pieces(
     step: Step, descs: tuple[RecordDesc, RecordDesc], options: ConvertOptions
 ) -> None:
-    """Convert all pieces without writing them; only the first, if it stands for all."""
+    """Convert all pieces without writing them; the first one alone if all others must fit too."""
     for task in step.tasks(options.bound):
         task.made()
         if _fits_any(*descs):

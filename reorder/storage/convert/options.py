@@ -22,13 +22,14 @@ class ConvertOptions(NamedTuple):
     max_bytes : int
         What all pieces together may hold in memory; on a cluster, on each worker.
     threads : int
-        How many pieces run at a time; None stands for one for each core of the process. The workers
-        of a cluster have their own threads.
+        How many pieces run at a time; None means one per core of the process. The workers of a
+        cluster have their own threads.
     shard_bytes : int
         The most bytes of tensors in a file of a folder; None keeps the files of the source.
     verify : bool
-        Whether the output is read back and each tensor compared with its input put through its
-        rule. Whether the rules are what the model needs is not checked.
+        Whether the output is read back and compared with what the rules make of the input: all
+        bytes with compiled code, and a part of each piece with the definition in numpy. Whether
+        the rules are what the model needs is not checked.
     resume : bool
         Whether to continue where the same conversion was interrupted.
     overwrite : bool
@@ -92,7 +93,7 @@ class ConvertReport(NamedTuple):
     files : int
         Files that are written.
     warnings : tuple of str
-        What a user may not expect.
+        What a user might not expect.
     tasks, resumed : int
         Pieces, and how many of them an earlier call had written; 0 if it had written all.
     would : tuple of str
@@ -119,8 +120,8 @@ class ConvertProgress(NamedTuple):
     stage : str
         ``"planned"`` before anything is written, then ``"converting"`` and ``"verifying"``.
     done, total : int
-        Bytes of tensors and copied files that this call has written or verified, and all that it
-        has to.
+        Bytes of tensors and copied files that this call has written or verified, and how many
+        there are in all.
     report : ConvertReport
         What is planned, with its warnings.
     """

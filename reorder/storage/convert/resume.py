@@ -21,13 +21,12 @@ from reorder.storage.containers.partial import FILES, is_in_use, partial_folder
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.convert.journal import facts_left
 from reorder.storage.convert.tasks import DifferentError
-from reorder.storage.pieces.files import Place
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Tensor
+    from reorder.storage.containers.entry import Place, Tensor
     from reorder.storage.convert.conversion import Conversion
     from reorder.storage.convert.outputs import Output
 
@@ -92,11 +91,10 @@ class Finished(NamedTuple):
 
     def places(self) -> dict[str, Place]:
         """Return the place of each tensor, and of each file that is copied."""
-        return {
-            name: Place(self.folder / file.name, span.offset, span.nbytes)
-            for file in self.output.files
-            for name, span in file.spans.items()
-        }
+        found: dict[str, Place] = {}
+        for file in self.output.files:
+            found |= file.places(self.folder)
+        return found
 
     def check(self, tensors: Iterable[Tensor]) -> None:
         """Refuse an output that another conversion has written, judging by its headers.

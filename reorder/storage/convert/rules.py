@@ -149,10 +149,10 @@ def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
 
 
 def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
-    """Return what each star stands for, the first ones as much as possible; None for no match.
+    """Return the text that each star matches, or None if the pattern does not match.
 
-    The parts between stars have fixed lengths, so each is put as far right as it goes, the last one
-    first, without backtracking.
+    Earlier stars match as much as they can. The parts between stars have fixed lengths, so each is
+    placed as far right as it fits, the last one first, without backtracking.
     """
     first, *others = _parts(pattern)
     head = first.match(name)

@@ -25,7 +25,6 @@ from reorder.storage.containers.entry import Tensor
 from reorder.storage.convert.rules import WHOLE, is_record
 from reorder.storage.convert.tasks import Task
 from reorder.storage.pieces.changes import ONLY, Quantize, Reorder, Repack, copied
-from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.siblings import ORDER, tensors_of
 from reorder.storage.stored import (
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from memdesc import FormatTag
-    from reorder.storage.containers.entry import Entry
+    from reorder.storage.containers.entry import Entry, Place
     from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
     from reorder.storage.pieces.pieces import Piece
@@ -128,13 +127,9 @@ class Step:
 
     def tasks(self, bound: Bound, where: Callable[[str], Place] | None = None) -> Iterator[Task]:
         """Return its pieces with their places; without those of the targets, they only read."""
-        sources = tuple(
-            (role, Place(each.file, each.offset, each.nbytes))
-            for role, each in self.sources.items()
-        )
-        targets = [(role, where(each.name)) for role, each in self.targets.items() if where]
-        for piece in self.pieces(bound):
-            yield Task(self.name, piece, sources, tuple(targets))
+        sources = tuple((role, entry.place) for role, entry in self.sources.items())
+        targets = tuple((role, where(each.name)) for role, each in self.targets.items() if where)
+        return (Task(self.name, piece, sources, targets) for piece in self.pieces(bound))
 
 
 def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
@@ -348,7 +343,7 @@ def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
 
 
 def _ndims(name: str, shape: tuple[int, ...]) -> int:
-    """Return the number of dims for a name that has any; each block adds an axis to the shape."""
+    """Return how many dims a name has that fits any number; a block adds an axis to the shape."""
     return len(shape) - len(re.findall("[0-9]+[a-z]", name))
 
 

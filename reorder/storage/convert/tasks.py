@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from memdesc import MemdescError
-from reorder.storage.pieces.files import Place, read_runs, scratch, write_runs
+from reorder.storage.containers.entry import Place
+from reorder.storage.pieces.files import read_runs, scratch, write_runs
 from reorder.storage.pieces.pieces import Piece, cut
 from reorder.storage.pieces.regions import Bound
 
@@ -132,8 +133,8 @@ def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
     if one.dtype != np.uint8:
         return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
     whole = len(one) // 8 * 8  # words of 8 bytes are compared several times as fast
-    words = (each[:whole].view(np.uint64) for each in (one, other))
-    return np.array_equal(*words) and np.array_equal(one[whole:], other[whole:])
+    words, others = (each[:whole].view(np.uint64) for each in (one, other))
+    return np.array_equal(words, others) and np.array_equal(one[whole:], other[whole:])
 
 
 def _taken(each: tuple[tuple[str, Runs], ...], data: Bytes) -> Bytes:

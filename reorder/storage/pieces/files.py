@@ -10,7 +10,7 @@ import os
 from contextlib import contextmanager
 from functools import cache
 from threading import local
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from reorder.storage.containers.entry import Place
     from reorder.storage.pieces.runs import Runs
 
-__all__ = ["Place", "read_runs", "scratch", "write_runs"]
+__all__ = ["read_runs", "scratch", "write_runs"]
 
 _PAGE = 4096
 # The most that one call writes. Linux allocates page cache in blocks as long as the call: it finds
@@ -40,14 +41,6 @@ _WRITE = os.O_WRONLY | sum(
 _START_WRITING = 2
 # larger buffers are freed after each piece
 _KEPT = 256 << 20
-
-
-class Place(NamedTuple):
-    """Where a tensor is: a file, the offset of its first byte there, and its size in bytes."""
-
-    path: Path
-    start: int
-    nbytes: int
 
 
 class _Scratch(local):

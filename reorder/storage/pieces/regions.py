@@ -1,7 +1,7 @@
 """Divide tensors into regions of bounded size, along whole blocks of every operand.
 
-Dims are halved in whole blocks until a region is small enough; each time it is the dim whose halves
-have the longest runs.
+One dim after another is halved, in whole blocks, until a region is small enough: each time the dim
+whose halves have the longest runs.
 """
 
 from __future__ import annotations

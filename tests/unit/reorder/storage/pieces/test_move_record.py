@@ -9,9 +9,9 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, RecordDesc, record_desc
+from reorder.storage.containers.entry import Place
 from reorder.storage.convert.tasks import Task
 from reorder.storage.pieces.changes import Repack
-from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.regions import Bound
 from tests.checkpoints import awq_layer

@@ -11,9 +11,9 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
+from reorder.storage.containers.entry import Place
 from reorder.storage.convert.tasks import DifferentError, Task
 from reorder.storage.pieces.changes import ONLY, Reorder
-from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.pieces import Piece, cut
 from reorder.storage.pieces.regions import Bound
 
