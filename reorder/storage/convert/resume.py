@@ -55,7 +55,7 @@ class Finished(NamedTuple):
     output : Output
         What is planned.
     facts : str
-        What tells apart conversions that write different bytes.
+        What distinguishes conversions that write other bytes.
     """
 
     target: Path

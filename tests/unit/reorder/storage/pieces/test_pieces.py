@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from math import prod
 from typing import TYPE_CHECKING
@@ -181,3 +182,52 @@ def test_code_that_is_wrong_each_time_differs_from_the_definition(
         else:
             with pytest.raises(DifferentError, match="x: what was written differs"):
                 task.check()
+
+
+@pytest.mark.parametrize("attr", [None, reorder.Attr(dst_scale=2.0)])
+def test_a_byte_that_is_damaged_anywhere_is_found(
+    tmp_path: Path, attr: reorder.Attr | None
+) -> None:
+    x = np.arange(512 * 512, dtype=np.float32).reshape(512, 512)
+    desc = memory_desc(x.shape, "f32")
+    places = on_files(tmp_path, x, desc, desc)
+    (piece,) = cut(Reorder(desc, desc, attr), Bound(1 << 24, 1 << 24))
+    task = Task("x", piece, *(((ONLY, place),) for place in places))
+    task.run()
+    task.check()
+    with places[1].path.open("r+b") as file:
+        file.seek(-2, os.SEEK_END)
+        file.write(b"\1")
+    with pytest.raises(DifferentError, match="in 1 places of a piece"):
+        task.check()
+
+
+def test_pieces_are_large_only_where_runs_are_short() -> None:
+    bound = Bound(128 << 20, 1 << 30)
+    src, dst = (memory_desc((8192, 8192), "f16", tag) for tag in ("ab", "ba"))
+    in_rows, across = (next(iter(cut(Reorder(src, to), bound))) for to in (src, dst))
+    assert in_rows.nbytes <= 16 << 20
+    assert 64 << 20 <= across.nbytes <= 128 << 20
+    assert min(reads_of(across).length, writes_of(across).length) >= 8192
+
+
+@pytest.mark.parametrize(
+    ("dims", "dtype", "strides"), [((3, 5), "u4", None), ((4, 5), "s8", (8, 1))]
+)
+def test_gaps_hold_zeros_whatever_a_thread_wrote_before(
+    tmp_path: Path, dims: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None
+) -> None:
+    src, dst = memory_desc(dims, dtype), memory_desc(dims, dtype, strides=strides)
+    ones = memory_desc((64,), "u8")
+    given = on_files(tmp_path, np.full(64, 255, np.uint8), ones, memory_desc((64,), "u8", "a"))
+    for change, room in (
+        (Reorder(ones, ones, reorder.Attr(dst_scale=1.0)), 64),
+        (Reorder(src, dst), dst.nbytes),
+    ):
+        given[1].path.write_bytes(bytes(room))
+        (piece,) = cut(change, Bound(1 << 20, 1 << 20))
+        run(piece, given[0], given[1]._replace(nbytes=room))
+    found = np.frombuffer(given[1].path.read_bytes(), np.uint8)
+    wanted = np.zeros(dst.nbytes, np.uint8)
+    reorder.execute(reorder.plan_reorder(src, dst), np.full(src.nbytes, 255, np.uint8), wanted)
+    assert np.array_equal(found, wanted)
