@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import lcm
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -210,6 +211,7 @@ class Reorder(Change):
         return {"attr": Attr(**given)}
 
 
+@lru_cache(maxsize=1024)  # the layers of a model are alike
 def copied(nbytes: int) -> Reorder:
     """Return the change of bytes that are copied."""
     desc = memory_desc((nbytes,), "u8")

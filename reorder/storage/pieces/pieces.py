@@ -52,6 +52,7 @@ class Piece(NamedTuple):
         return sum(runs.nbytes for _, runs in self.writes)
 
 
+@lru_cache(maxsize=1024)  # the layers of a model are alike
 def cut(change: Change, bound: Bound) -> Cut[Piece]:
     """Cut a change along whole blocks of all layouts into pieces of bounded size.
 
@@ -114,7 +115,7 @@ def _whole(change: Change) -> Piece:
     return Piece(change, reads, writes)
 
 
-@lru_cache(maxsize=256)  # the layers of a model are alike
+@lru_cache(maxsize=1024)  # likewise
 def _piece(change: Change, region: Region) -> Piece:
     if region.sizes == change.dims == change.units:
         return _whole(change)
