@@ -24,8 +24,8 @@ from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from reorder.storage.convert.jobs import Job
     from reorder.storage.convert.plan import Plan
+    from reorder.storage.convert.steps import Step
 
 __all__ = ["loader_warnings", "moved_config", "undeclared"]
 
@@ -76,12 +76,12 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
         raise MemdescError(msg)
     is_said = any(sections_of(found[0]))
     # descriptors and types say what records of one tensor are
-    if not is_said and all(len({*job.sources, *job.targets}) == 1 for job in plan.moved):
+    if not is_said and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
         return text, ""
     plain = _plain_layers(plan)
     made: dict[str | None, list[str]] = {}
-    for job in plan.moved:
-        made.setdefault(_section(job, found[0], plain), []).append(_layer(job))
+    for step in plan.moved:
+        made.setdefault(_section(step, found[0], plain), []).append(_layer(step))
     declared = [(json.loads(text), layers) for text, layers in made.items() if text is not None]
     joined = join_sections(declared) if len(declared) == len(made) > 1 else {}
     if plan.partial:
@@ -125,12 +125,12 @@ def _method(section: Any) -> Any:
     return section.get("quant_method") if isinstance(section, dict) else None
 
 
-def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
+def loader_warnings(steps: Sequence[Step]) -> tuple[str, ...]:
     """Return a warning for each record that becomes tensors which no known loader reads."""
     made = {
-        job.dst.name: dict(job.dst.options)
-        for job in jobs
-        if isinstance(job.dst, RecordDesc) and len(job.targets) > 1
+        step.dst.name: dict(step.dst.options)
+        for step in steps
+        if isinstance(step.dst, RecordDesc) and len(step.targets) > 1
     }
     return tuple(
         f"neither vLLM nor transformers loads {name} from a checkpoint{_REASONS.get(name, '')}"
@@ -141,8 +141,8 @@ def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
 
 def undeclared(plan: Plan) -> str:
     """Return a warning if records have changed without a config.json, else an empty one."""
-    made = [job for job in plan.moved if len(job.targets) > 1]
-    names = sorted({job.dst.name for job in made if isinstance(job.dst, RecordDesc)})
+    made = [step for step in plan.moved if len(step.targets) > 1]
+    names = sorted({step.dst.name for step in made if isinstance(step.dst, RecordDesc)})
     if not names:
         return ""
     return (
@@ -155,25 +155,25 @@ def _plain_layers(plan: Plan) -> list[str]:
     """Return the names of the layers whose weights are matrices that stay floats."""
     found = [
         tensor
-        for job in plan.jobs
-        if not isinstance(job.src, RecordDesc)
-        for tensor in job.targets.values()
+        for step in plan.steps
+        if not isinstance(step.src, RecordDesc)
+        for tensor in step.targets.values()
         if tensor.dtype in _FLOATS and len(tensor.shape) == len("oi")
     ]
     return [t.name.removesuffix(_WEIGHT) for t in found if t.name.endswith(_WEIGHT)]
 
 
-def _layer(job: Job) -> str:
-    """Return the name of the layer whose weight a job writes."""
-    role, tensor = next(iter(job.targets.items()))
+def _layer(step: Step) -> str:
+    """Return the name of the layer whose weight a step writes."""
+    role, tensor = next(iter(step.targets.items()))
     return tensor.name.removesuffix(role).removesuffix(".")
 
 
-def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
-    """Return the sections that declare what a job makes, as JSON; None for plain numbers."""
-    if not isinstance(job.dst, RecordDesc):
+def _section(step: Step, config: dict[str, Any], plain: list[str]) -> str | None:
+    """Return the sections that declare what a step makes, as JSON; None for plain numbers."""
+    if not isinstance(step.dst, RecordDesc):
         return None
-    desc = job.dst
+    desc = step.dst
     options = dict(desc.options)
     before = next(iter(sections_of(config).values()), None)
     held = before if isinstance(before, dict) else {}
@@ -181,7 +181,7 @@ def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     method = held.get("quant_method")
     row = declaration_of(desc.name, options, method)
     if row is not None:
-        is_same = isinstance(job.src, RecordDesc) and job.src.name == desc.name
+        is_same = isinstance(step.src, RecordDesc) and step.src.name == desc.name
         kept = kept_of(row, held, is_same=is_same) if method == row.method else {}
         ignored = {row.ignored: plain} if row.ignored else {}
         section = section_of(row, options, kept) | ignored
@@ -191,7 +191,7 @@ def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     found |= _METHODS.get(desc.name, {"quant_method": desc.name})
     if options.get("zeros") == "v2":
         found["checkpoint_format"] = "gptq_v2"
-    if found["quant_method"] == "gptq" and isinstance(job.src, RecordDesc):
-        is_symmetric = job.src.rule.is_symmetric or desc.rule.is_symmetric
+    if found["quant_method"] == "gptq" and isinstance(step.src, RecordDesc):
+        is_symmetric = step.src.rule.is_symmetric or desc.rule.is_symmetric
         found["sym"] = is_symmetric or bool(held.get("sym", False))
     return json.dumps({KEY: found}, sort_keys=True)
