@@ -85,4 +85,6 @@ _OURS = {
     "f4_e2m1": "f4e2m1",
 }
 
-SYSTEM = System(_NAME, "layouts, as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'", _write, _read)
+_SPELLING = r"\w+:\w+:.*|.*__[a-z0-9]+__[0-9_]+__\w+\.bin"
+
+SYSTEM = System(_NAME, "layouts, as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'", _write, _read, _SPELLING)
