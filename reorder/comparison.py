@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from memdesc import MemdescError, memory_desc
@@ -18,6 +20,7 @@ from reorder.memory.padding import find_nonzero
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from memdesc import DataType
     from reorder.memory.memory import Memory
 
 __all__ = ["Difference", "ValueComparison", "compare_values"]
@@ -75,6 +78,18 @@ class ValueComparison(NamedTuple):
     padding_differs : bool
         Whether only one of the paddings is zero or, if both tensors have the same layout, whether
         their bits differ.
+    max_ulp : float
+        The largest difference in steps (units in the last place) of the coarser of the two types at
+        the value: 0.5 or less if the one is the other, rounded to nearest.
+    mean_error : float
+        The mean of the absolute differences.
+    cosine : float
+        The cosine of the angle between the tensors as vectors; 1.0 if both are zero.
+
+    Notes
+    -----
+    These three leave out elements that are infinite or NaN in either tensor; they are nan if no
+    element remains.
 
     Examples
     --------
@@ -83,6 +98,10 @@ class ValueComparison(NamedTuple):
     >>> found = reorder.compare_values(a, reorder.reorder(a + [0, 0.5], "ba", dtype="f32"))
     >>> found.is_equal, found.differing, found.worst.at, [n.tolist() for n in found.by_dim]
     (False, 2, (0, 1), [[1, 1], [0, 2]])
+    >>> found.mean_error, round(found.cosine, 3)
+    (0.25, 0.998)
+    >>> reorder.compare_values(a / 3, reorder.reorder(a / 3, "ba", dtype="bf16")).max_ulp <= 0.5
+    True
     """
 
     dims: tuple[int, ...]
@@ -92,6 +111,9 @@ class ValueComparison(NamedTuple):
     by_dim: tuple[NDArray[np.int64], ...]
     padding: tuple[int, int]
     padding_differs: bool
+    max_ulp: float
+    mean_error: float
+    cosine: float
 
     def __repr__(self) -> str:
         text = f"{self.differing} of {prod(self.dims)} differ" if self.differing else "none differs"
@@ -107,7 +129,13 @@ class ValueComparison(NamedTuple):
 
 
 def compare_values(
-    a: Any, b: Any, *, tolerance: float = 0.0, relative: float = 0.0, limit: int = 10
+    a: Any,
+    b: Any,
+    *,
+    tolerance: float = 0.0,
+    relative: float = 0.0,
+    resolution: bool = False,
+    limit: int = 10,
 ) -> ValueComparison:
     """Compare two tensors element by element, by their logical indices.
 
@@ -123,6 +151,10 @@ def compare_values(
         Of the same dims; the axes of an array are its logical dims.
     tolerance, relative : float
         0 or more; by default every difference counts.
+    resolution : bool
+        Whether a step of the coarser of the two types at the larger of the two values is tolerated
+        too: f32 values and the same values rounded to bf16 are equal then. A step of integers is 1,
+        and that of booleans 0.
     limit : int
         How many elements are listed in `first`.
 
@@ -158,16 +190,21 @@ def compare_values(
         msg = f"a has dims {dims}, b has {right.desc.dims}; compare tensors of the same dims"
         raise MemdescError(msg)
     flat = [_values(memory) for memory in (left, right)]
+    kinds = {memory.desc.dtype for memory in (left, right)}
+    amounts = _Amounts()
     by_dim = tuple(np.zeros(size, np.int64) for size in dims)
     found: list[int] = []
     total, worst, largest = 0, -1, -1.0
     for start in range(0, left.desc.nelems, _PART):
         x, y = (values[start : start + _PART] for values in flat)
         apart = _apart(x, y)
+        steps = _steps(kinds, np.maximum(np.abs(_wide(x)), np.abs(_wide(y))))
+        amounts.add(x, y, apart, steps)
         with np.errstate(invalid="ignore", over="ignore"):
             allowed = (
                 tolerance + relative * np.abs(y.astype(apart.dtype)) if relative else tolerance
             )
+            allowed = allowed + steps if resolution else allowed
         # an infinite tolerance must not hide an infinite difference
         at = np.flatnonzero((apart > allowed) | (np.isinf(apart) & (apart != 0)))
         if not len(at):
@@ -188,7 +225,74 @@ def compare_values(
         by_dim,
         padding,
         padding_differs,
+        *amounts.result(),
     )
+
+
+class _Amounts:
+    """Sums over the elements that are finite in both tensors."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ulp = self.error = self.dot = 0.0
+        self.squares = [0.0, 0.0]
+
+    def add(
+        self, x: NDArray[Any], y: NDArray[Any], apart: NDArray[Any], steps: NDArray[Any]
+    ) -> None:
+        """Add some elements, with their distances and the steps of the coarser type."""
+        wide = [_wide(x), _wide(y)]
+        is_finite = np.isfinite(wide[0]) & np.isfinite(wide[1])
+        if not is_finite.any():
+            return
+        one, other, apart, steps = (part[is_finite] for part in (*wide, apart, steps))
+        self.count += len(one)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            ulps = np.where(apart > 0, apart / steps, 0)
+            self.ulp = max(self.ulp, float(ulps.max()))
+            self.error += float(apart.sum())
+            self.dot += float(one @ other)
+            for k, part in enumerate((one, other)):
+                self.squares[k] += float(part @ part)
+
+    def result(self) -> tuple[float, float, float]:
+        """Return the largest difference in steps, the mean error and the cosine."""
+        if not self.count:
+            return math.nan, math.nan, math.nan
+        lengths = [math.sqrt(square) for square in self.squares]
+        if 0 in lengths:
+            cosine = float(lengths[0] == lengths[1])
+        else:
+            cosine = self.dot / lengths[0] / lengths[1]
+        return self.ulp, self.error / self.count, min(max(cosine, -1.0), 1.0)
+
+
+def _wide(values: NDArray[Any]) -> NDArray[Any]:
+    """Return values as f64, or 64-bit integers as the widest float of the machine."""
+    is_wide = values.dtype.kind in "iu" and values.dtype.itemsize * 8 == _WIDE_BITS
+    with np.errstate(invalid="ignore"):
+        return values.astype(np.longdouble if is_wide else np.float64)
+
+
+def _steps(kinds: set[DataType], largest: NDArray[Any]) -> NDArray[Any]:
+    """Return the largest distance between neighbouring values of some types, at each value."""
+    steps = np.zeros(largest.shape, largest.dtype)
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        exponents = np.frexp(np.where(np.isfinite(largest), largest, 0))[1]
+        for kind in kinds:
+            if kind.name == "boolean":
+                continue
+            if _is_integer(kind.numpy):
+                steps = np.maximum(steps, 1)
+                continue
+            facts = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call] # it has no types
+            step = np.ldexp(np.where(largest > 0, float(facts.eps), 0), exponents - 1)
+            steps = np.maximum(steps, np.maximum(step, float(facts.smallest_subnormal)))
+    return steps
+
+
+def _is_integer(kind: np.dtype[Any]) -> bool:
+    return kind.kind in "iu" or "int" in kind.name
 
 
 def _values(memory: Memory) -> NDArray[Any]:
@@ -232,7 +336,7 @@ def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) 
 
 def _number(value: NDArray[Any]) -> float:
     """Return an element as a Python number: an int if its type is an integer type."""
-    if value.dtype.kind in "iub" or "int" in value.dtype.name:
+    if value.dtype.kind == "b" or _is_integer(value.dtype):
         return int(value[0])
     return float(value[0])
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemoryDesc, memory_desc
 from memdesc.disk import as_path
 from memdesc.record import BIT_PLANES
-from reorder.cli.command import Command, Facts, one_line, table
+from reorder.cli.command import Command, Facts, arguments, is_wanted, one_line, table, value
 from reorder.storage.containers.table import read_container
 from reorder.storage.groups import find_groups, partial_of
 
@@ -27,27 +26,6 @@ _SORTS = ("name", "bytes", "padding", "dtype", "layout")
 _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths",
-        metavar="PATH",
-        nargs="+",
-        help="a .safetensors, .gguf, .npz, .npy or .onnx, an index of shards, or the folder of a "
-        "model",
-    )
-    parser.add_argument(
-        "--filter",
-        metavar="PATTERN",
-        default="",
-        help="only names that contain this, or match a pattern such as '*.mlp.*.weight'",
-    )
-    parser.add_argument(
-        "--sort",
-        choices=_SORTS,
-        help="the order of the table, largest numbers first; by default that of the files",
-    )
-
-
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     rows: list[Facts] = []
     notes: list[str] = []
@@ -57,7 +35,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         container = read_container(path)
         files += container.files
         rows += _rows(path, container, notes)
-    found = [row for row in rows if _is_wanted(row["name"], options.filter)]
+    found = [row for row in rows if is_wanted(row["name"], options.filter)]
     if options.sort:
         found.sort(key=lambda row: _key(row[options.sort]))
     kinds: dict[tuple[str, str], list[int]] = {}
@@ -81,12 +59,6 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "notes": notes,
     }
     return facts, 0 if found else 1
-
-
-def _is_wanted(name: str, wanted: str) -> bool:
-    if any(mark in wanted for mark in "*?["):
-        return fnmatchcase(name, wanted)
-    return wanted in name
 
 
 def _key(value: Any) -> Any:
@@ -207,7 +179,27 @@ COMMAND = Command(
     "inspect",
     "List the tensors of checkpoints: dims, type, layout or record, bytes; exit code 1 if none.",
     "inspect model.safetensors --filter '*.weight' --sort bytes",
-    _add_arguments,
+    arguments(
+        value(
+            "paths",
+            "PATH",
+            "a .safetensors, .gguf, .npz, .npy or .onnx, an index of shards, or the folder of a "
+            "model",
+            nargs="+",
+        ),
+        value(
+            "--filter",
+            "PATTERN",
+            "only names with this part, or that match a pattern such as '*.mlp.*', in any case",
+            default="",
+        ),
+        value(
+            "--sort",
+            "COLUMN",
+            f"{', '.join(_SORTS)}: the order of the table, largest numbers first",
+            choices=_SORTS,
+        ),
+    ),
     _answer,
     _lay_out,
 )

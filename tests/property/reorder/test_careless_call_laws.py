@@ -171,7 +171,7 @@ _CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (lambda value: reorder.Memory(_desc()).apply(lambda _: value), (_X,)),
     (reorder.quantize, (_X, "s8", 0)),
     (lambda groups, flag: reorder.quantize(_X, "s8", groups=groups, symmetric=flag), ((), True)),
-    (reorder.compare, (_desc(), _desc("nchw"))),
+    (reorder.compare_layouts, (_desc(), _desc("nchw"))),
     (reorder.compare_values, (_MEMORY, _X)),
     (_RECORD.set_field, ("d", np.ones((1, 1), np.float16))),
     (reorder.repack, (_RECORD, "q8_0")),
