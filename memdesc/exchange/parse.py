@@ -16,7 +16,7 @@ from memdesc.errors import (
 from memdesc.exchange.system import given_of
 from memdesc.exchange.table import SYSTEMS, read_with
 from memdesc.image import image_desc
-from memdesc.names import expand_meta_tag, is_image
+from memdesc.names import expand_meta_tag, is_image, resolve
 from memdesc.names.registry import parse_name
 
 if TYPE_CHECKING:
@@ -98,20 +98,24 @@ def parse_layout(
         found = _readings(given)
         if found:
             return found
+        resolve(name, given.dims or (), _bits(given))
     return memory_desc(given.sizes(), given.type(), name)
 
 
 def _is_name(given: Given) -> bool:
     """Whether a vocabulary has a name, be it of a layout or not."""
-    bits = given.dtype.bits if given.dtype else _DEFAULT_BITS
     name = expand_meta_tag(given.text, len(given.dims or ()) or 1)
     try:
-        parse_name(name, bits)
+        parse_name(name, _bits(given))
     except UnsupportedFormatError:
         return True
     except MemdescError:
         return False
     return True
+
+
+def _bits(given: Given) -> int:
+    return given.dtype.bits if given.dtype else _DEFAULT_BITS
 
 
 def _readings(given: Given) -> MemoryDesc | None:

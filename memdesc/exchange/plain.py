@@ -11,8 +11,14 @@ from dataclasses import replace
 
 from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc
-from memdesc.errors import MemdescError, NotBlockedError, UnsupportedFormatError, short_repr
-from memdesc.exchange.system import Given, System, cannot, not_understood
+from memdesc.errors import (
+    MemdescError,
+    NotBlockedError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    short_repr,
+)
+from memdesc.exchange.system import Given, System, cannot
 from memdesc.tags import LETTERS
 from memdesc.verbose import from_verbose, to_verbose
 
@@ -43,8 +49,11 @@ def _strides(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 def _read_strides(given: Given) -> MemoryDesc:
     found = re.fullmatch(_STRIDES, given.text)
     if found is None:
-        reason = "they are integers joined by x or commas, such as 340x20x4x1 or 480x160x32x8:8b@16"
-        raise not_understood(_NAME, given.text, reason)
+        msg = (
+            f"strides {short_repr(given.text)} are not integers joined by x or commas, such as "
+            "340x20x4x1 or 480x160x32x8:8b@16"
+        )
+        raise UnknownFormatError(msg)
     inner = re.findall("([0-9]+)([a-l])", found["inner"] or "")
     return memory_desc(
         given.sizes(),
@@ -69,7 +78,7 @@ def _read_log(given: Given) -> MemoryDesc:
     except UnsupportedFormatError:
         raise
     except MemdescError as error:
-        raise not_understood(_LOG, given.text, str(error)) from None
+        raise UnknownFormatError(str(error)) from None
     if not isinstance(desc, MemoryDesc):
         msg = f"{short_repr(given.text)} cannot be described: it is known only at execution"
         raise UnsupportedFormatError(msg)

@@ -78,8 +78,11 @@ def _element(layout: MemoryDesc | ImageDesc, offset: int) -> Facts:
 
 def _record(options: argparse.Namespace, dims: tuple[int, ...] | None) -> Facts:
     """Return the facts of a record."""
-    if options.letters or options.at or options.byte or dims is None:
-        msg = f"{options.layout} is a record: give DIMS, and neither --letters nor --at nor --byte"
+    if options.letters or options.at or options.byte:
+        msg = f"{options.layout} is a record, which takes neither --letters nor --at nor --byte"
+        raise MemdescError(msg)
+    if dims is None:
+        msg = f"{options.layout!r} does not contain the sizes; give dims"
         raise MemdescError(msg)
     record = memdesc.record_desc(dims, options.layout)
     facts: Facts = {

@@ -87,7 +87,7 @@ def test_what_two_systems_read_differently_is_refused_with_both_readings() -> No
         ("nChw8d", _DIMS, "did you mean 'nChw8c'"),
         ("row_major", _DIMS, "it is 'plain' here"),
         ("(8,4):(1", None, "is not CuTe's notation"),
-        ("4x1@a", (3, 4), "they are integers joined by x or commas"),
+        ("4x1@a", (3, 4), "are not integers joined by x or commas"),
         ("4x1x1", (3, 4), "must be 2 numbers"),
         ("channels_last", (2, 3, 4), "it is for 4 dims, not 3"),
         ("f32::blocked:*::f0", (3, 4), "it is known only at execution"),
