@@ -165,7 +165,7 @@ def _checkpoint_line(row: Facts) -> str:
 
 def _amount(row: Facts, name: str) -> str:
     amount = row[name]
-    return f"{name.replace('_', ' ')} " + (f"{amount:.6g}" if isinstance(amount, float) else amount)
+    return f"{name.replace('_', ' ')} " + (f"{amount:.8g}" if isinstance(amount, float) else amount)
 
 
 def _line(row: Facts) -> str:

@@ -250,7 +250,10 @@ def test_unpack_reads_packed_files_arrays_of_pixels_and_raw_dumps(
         ((dump, *known, "--dtype", "f32", "--row-pitch", "96"), "rows of 80 bytes, 96 bytes apart"),
         ((packed, "--dims", "6x5x2x3"), "has dims (6, 5, 3, 2), not (6, 5, 2, 3)"),
         ((dump, *known), "give dtype"),
-        ((dump, *known, "--dtype", "f16"), "but image_desc((6, 5, 3, 2), 'f16', 'conv2d_filter') takes 480; pass"),
+        (
+            (dump, *known, "--dtype", "f16"),
+            "but image_desc((6, 5, 3, 2), 'f16', 'conv2d_filter') takes 480; pass",
+        ),
         ((str(weights / "none.npy"), *known), "cannot be read"),
         ((str(weights / "weights.npy"), *known), "has shape (6, 5, 3, 2), but image_desc"),
     ):
