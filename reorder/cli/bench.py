@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from reorder.bench.cases import Case
     from reorder.bench.peers import MakePeer
 
-__all__ = ["COMMAND", "device_lines"]
-
 _SECONDS = 0.3
 _MEGA = 10**6
 # The default size of the largest tensor on a device.

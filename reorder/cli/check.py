@@ -11,8 +11,6 @@ from reorder.cli.tensors import LIMIT, NPY, kind_of, padding_facts, split_name, 
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["COMMAND"]
-
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     tensors = tensors_in(options.file)

@@ -17,38 +17,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = [
-    "DEVICE",
-    "DIMS",
-    "DTYPE",
-    "FILE_DIMS",
-    "LAYOUT",
-    "LETTERS",
-    "MAX_BYTES",
-    "TO_DTYPE",
-    "Argument",
-    "Command",
-    "Facts",
-    "add_max_bytes",
-    "arguments",
-    "buffer_of",
-    "bytes_of",
-    "dims_of",
-    "flag",
-    "flags_of",
-    "is_wanted",
-    "layout_facts",
-    "layout_of",
-    "lines",
-    "numbers_of",
-    "one_line",
-    "pair_of",
-    "picture",
-    "table",
-    "threads_of",
-    "value",
-]
-
 Facts = dict[str, Any]
 
 DEVICE = "an OpenCL device, by part of its name or of its runtime's, such as nvidia"

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from reorder.storage.checkpoint import StoredTensor
     from reorder.storage.groups import Group
 
-__all__ = ["COMMAND"]
-
 # how many ranges of one dim are printed
 _SHOWN = 8
 _WEIGHT = ".weight"

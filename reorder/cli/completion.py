@@ -13,8 +13,6 @@ from reorder.cli.main import NAMES, command_parser
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["COMMAND"]
-
 # Each script asks `memdesc completion SHELL --words ...` what may replace the last of the words
 # typed so far; if the answer is empty, the shell completes file names.
 _SCRIPTS = {

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from reorder.opencl import Device
 
-__all__ = ["COMMAND"]
-
 _PARTS = 1000
 
 

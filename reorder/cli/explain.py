@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.plan.nodes import Box
 
-__all__ = ["COMMAND"]
-
 _MAX_COMPARED = 1 << 22
 _SHOWN = ("padded_dims", "nbytes", "is_dense", "offset0")
 

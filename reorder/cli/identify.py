@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from reorder.identification.identify import Candidate, Identification
     from reorder.memory.memory import Memory
 
-__all__ = ["COMMAND"]
-
 # endings of files with several tensors
 _SETS = (".npz", ".safetensors")
 

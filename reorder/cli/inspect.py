@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from memdesc.record import Field
     from reorder.storage.containers.entry import Container, Entry
 
-__all__ = ["COMMAND"]
-
 _SORTS = ("name", "bytes", "padding", "dtype", "layout")
 _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from memdesc.verbose import VerboseLog, VerbosePrimitive
     from reorder.logs import LoggedReorder, LogReport, RoundTrip
 
-__all__ = ["COMMAND"]
-
 _DIGITS = 6
 _MS_OF_BYTES = 1e-6
 

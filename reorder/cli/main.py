@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from reorder.cli.command import Command
 
-__all__ = ["GROUPS", "NAMES", "command_parser", "main"]
-
 GROUPS = {
     "Understand": ("show", "explain", "names", "identify", "inspect"),
     "Move": ("reorder", "convert"),

@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["COMMAND"]
-
 # tensors of up to this many bytes together are held in memory whole
 _AT_ONCE = 1 << 28
 # the widest codes of a packing of weights, in bits
@@ -90,8 +88,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             x, is_told = _among(options, how), True
         padding = padding_facts(x, options.limit, "padding_zero") if is_told else {}
         target = _target(options, x.desc)
-        if isinstance(target, ImageDesc) and options.max_size is not None:
-            target.check_size(*_size_of(options.max_size))
+        _check_size(options, target)
         progress.step("reordering", 1)
         result = _reordered(options, x, target, attr)
         progress.step(f"writing {options.dst}", 1)
@@ -118,12 +115,19 @@ def _target(options: argparse.Namespace, src: MemoryDesc) -> MemoryDesc | ImageD
     return parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
 
 
-def _size_of(text: str) -> tuple[int, int]:
-    found = re.fullmatch("([0-9]{1,19})x([0-9]{1,19})", text, re.ASCII)
+def _check_size(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> None:
+    """Refuse an image that is larger than --max-size."""
+    if options.max_size is None:
+        return
+    found = re.fullmatch("([0-9]{1,19})x([0-9]{1,19})", options.max_size, re.ASCII)
     if found is None:
-        msg = f"--max-size {short_repr(text)} is not a width and height, such as 16384x16384"
+        given = short_repr(options.max_size)
+        msg = f"--max-size {given} is not a width and height, such as 16384x16384"
         raise MemdescError(msg)
-    return int(found[1]), int(found[2])
+    if not isinstance(target, ImageDesc):
+        msg = f"--max-size is for image types, not for {target!r}"
+        raise MemdescError(msg)
+    target.check_size(int(found[1]), int(found[2]))
 
 
 def _among(options: argparse.Namespace, how: Reading) -> Memory:

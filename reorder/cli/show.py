@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from memdesc.picture import Picture
 
-__all__ = ["COMMAND"]
-
 # a record with the name of a packing is shown as that packing of codes
 _RECORDS = {*known_records()} - {*PACKINGS}
 

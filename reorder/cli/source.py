@@ -27,8 +27,6 @@ from reorder.plan.plan import plan_reorder
 if TYPE_CHECKING:
     import argparse
 
-__all__ = ["COMMAND"]
-
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     name = options.name

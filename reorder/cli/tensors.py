@@ -51,26 +51,6 @@ if TYPE_CHECKING:
     from reorder.cli.command import Argument, Facts
     from reorder.storage.containers.entry import Entry
 
-__all__ = [
-    "LIMIT",
-    "NPY",
-    "SOURCE",
-    "Reading",
-    "check_output",
-    "codes_note",
-    "kind_of",
-    "load_file",
-    "locate",
-    "output",
-    "padding_facts",
-    "read_bytes",
-    "read_tensor",
-    "read_words",
-    "split_name",
-    "tensors_in",
-    "write_output",
-]
-
 SOURCE = (
     "a .npy, .npz or .safetensors, read as the descriptor in it says if it has one; of several "
     "tensors FILE:NAME"
@@ -253,6 +233,9 @@ def _read_raw(path: str, how: Reading) -> Memory:
         layout = _raw_layout(path, how)
         desc = buffer_of(layout)
         row = pitch = rows = 0
+        if how.row_pitch is not None and not isinstance(layout, ImageDesc):
+            msg = f"--row-pitch is for the pixels of an image type, not for {layout!r}"
+            raise MemdescError(msg)
         if isinstance(layout, ImageDesc) and layout.nbytes:
             rows = layout.height
             row = layout.nbytes // rows

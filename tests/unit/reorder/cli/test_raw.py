@@ -149,3 +149,35 @@ def test_the_command_runs_where_nothing_is_a_terminal(
     )
     assert without_notice(ran.stderr) == ""
     assert "padding zero      yes" in ran.stdout
+
+
+def test_options_that_would_be_ignored_are_refused(
+    dump: tuple[str, Any], tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    told = ("--from", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype", "f16")
+    command = ("reorder", dump[0], str(tmp_path / "out.npy"), *told)
+    assert "--row-pitch is for the pixels" in refusal(capsys, *command, "--row-pitch", "64")
+    assert "--max-size is for image types" in refusal(capsys, *command, "--max-size", "9x9")
+    np.save(tmp_path / "x.npy", dump[1])
+    array = ("reorder", str(tmp_path / "x.npy"), str(tmp_path / "out.npy"))
+    assert "has dims (1, 17, 5, 4), not (17, 20); leave --dims out" in refusal(
+        capsys, *array, "--dims", "17x20"
+    )
+    assert "has 680 bytes, but" in refusal(capsys, *array, "--dims", "17x21", "--from", "ba")
+
+
+def test_the_bytes_of_an_array_are_read_as_any_layout_with_sizes(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    x = np.arange(32, dtype=np.int8)
+    np.save(tmp_path / "x.npy", x)
+    out = tmp_path / "out.npy"
+    for layout, wanted in (
+        ("cute:(8,4):(1,8)", x.reshape(4, 8).T),
+        ("memref<4x8xi8, strided<[8, 1]>>", x.reshape(4, 8)),
+        ("S[(2, 4, 4):(4, 8, 1)]", x.reshape(4, 2, 4).transpose(1, 0, 2)),
+    ):
+        facts(capsys, "reorder", str(tmp_path / "x.npy"), str(out), "--from", layout)
+        assert np.array_equal(np.load(out), wanted)
+    said = refusal(capsys, "reorder", str(tmp_path / "x.npy"), str(out), "--from", "f32[2,4]{1,0}")
+    assert "holds int8, not f32" in said
