@@ -45,7 +45,7 @@ COMMAND = Command(
     "Check that the padding of saved tensors is zero; exit code 1 if it is not.",
     "check out.safetensors",
     arguments(
-        value("file", "FILE", "a .safetensors or .npz, or one tensor of it as FILE:NAME"), LIMIT
+        value("file FILE", "a .safetensors or .npz, or one tensor of it as FILE:NAME"), LIMIT
     ),
     _answer,
     _lay_out,

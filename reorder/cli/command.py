@@ -108,8 +108,14 @@ class Argument(NamedTuple):
     settings: dict[str, Any]
 
 
-def value(name: str, metavar: str, text: str, *more: str, **settings: Any) -> Argument:
-    """Return an argument, or a flag with a value; `more` are further spellings of a flag."""
+def value(spec: str, text: str, *more: str, **settings: Any) -> Argument:
+    """Return an argument with a value, such as ``--dims DIMS``; `more` spell a flag otherwise.
+
+    A default that is a number makes the value one.
+    """
+    name, metavar = spec.split()
+    if isinstance(settings.get("default"), int | float):
+        settings["type"] = type(settings["default"])
     return Argument((name, *more), {"metavar": metavar, "help": text, **settings})
 
 
@@ -149,25 +155,22 @@ def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 
 # Arguments that several commands take.
 
-DIMS = value("dims", "DIMS", "logical sizes, such as 2x17x5x4, if LAYOUT has none", nargs="?")
-FILE_DIMS = value(
-    "--dims", "DIMS", "logical sizes, such as 2x17x5x4, if no file and layout has them"
-)
-DTYPE = value("--dtype", "DTYPE", "type of the elements (default: what LAYOUT says, else f32)")
-TO_DTYPE = value("--to-dtype", "DTYPE", "type of the elements that are written, if it differs")
+DIMS = value("dims DIMS", "logical sizes, such as 2x17x5x4, if LAYOUT has none", nargs="?")
+FILE_DIMS = value("--dims DIMS", "logical sizes, such as 2x17x5x4, if no file and layout has them")
+DTYPE = value("--dtype DTYPE", "type of the elements (default: what LAYOUT says, else f32)")
+TO_DTYPE = value("--to-dtype DTYPE", "type of the elements that are written, if it differs")
 LETTERS = value(
-    "--letters", "LETTERS", "what to call the dims, such as nchw (default: as the name does)"
+    "--letters LETTERS", "what to call the dims, such as nchw (default: as the name does)"
 )
 
 
 def picture(what: str) -> Argument:
     """Return the flag that draws something into a file."""
-    return value("--svg", "FILE", f"{what}; FILE ends in .svg, .png or .html")
+    return value("--svg FILE", f"{what}; FILE ends in .svg, .png or .html")
 
 
 MAX_BYTES = value(
-    "--max-bytes",
-    "SIZE",
+    "--max-bytes SIZE",
     "how much memory the pieces of a large tensor may take, such as 200MiB (default 1GiB)",
     default="1GiB",
 )

@@ -115,11 +115,10 @@ COMMAND = Command(
     "Print the script that completes this command's words in a shell.",
     'completion bash    # in ~/.bashrc: eval "$(memdesc completion bash)"',
     arguments(
-        value("shell", "SHELL", ", ".join(_SCRIPTS), choices=[*_SCRIPTS]),
+        value("shell SHELL", ", ".join(_SCRIPTS), choices=[*_SCRIPTS]),
         value(
-            "--words",
-            "WORD",
-            "print what may replace the last of these words; the scripts call this",
+            "--words WORD",
+            "print what may replace the last of these words",
             nargs=argparse.REMAINDER,
         ),
     ),

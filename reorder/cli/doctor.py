@@ -136,14 +136,12 @@ COMMAND = Command(
     arguments(
         flag("--compile", "compile the CPU kernels before their first use, as for an image"),
         value(
-            "--dtypes",
-            "DTYPES",
+            "--dtypes DTYPES",
             "with --compile: types that will be converted, such as f32,bf16,s8, or none (default: "
             "all); kernels that only move elements are always compiled",
         ),
         value(
-            "--records",
-            "RECORDS",
+            "--records RECORDS",
             "with --compile: records that will be decoded, such as q4_0,awq, or none",
         ),
     ),

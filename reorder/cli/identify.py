@@ -112,25 +112,19 @@ COMMAND = Command(
     "Find which known layouts the bytes of a file may have; exit code 1 unless it is exactly one.",
     "identify dump.bin --like w.npy --dtype u4",
     arguments(
+        value("dump DUMP", "raw bytes, or a tensor as in other commands: only its bytes matter"),
         value(
-            "dump",
-            "DUMP",
-            "raw bytes, a .npy, .npz or .safetensors, or FILE:NAME: only the bytes matter",
-        ),
-        value(
-            "--like",
-            "FILE",
+            "--like FILE",
             "a tensor of the same values, by logical dims: a .npy or FILE:NAME; if DUMP has "
             "several tensors, a file with tensors of the same names",
         ),
-        value("--dims", "DIMS", "logical sizes, if there is no --like"),
+        value("--dims DIMS", "logical sizes, if there is no --like"),
         value(
-            "--dtype",
-            "DTYPE",
+            "--dtype DTYPE",
             "type of the elements in the dump (default: that of --like, or a narrower one that "
             "holds its integers)",
         ),
-        value("--offset", "BYTES", "bytes before the tensor in a file of raw bytes", type=int),
+        value("--offset BYTES", "bytes before the tensor in a file of raw bytes", type=int),
     ),
     _answer,
     _lay_out,

@@ -179,21 +179,18 @@ COMMAND = Command(
     "inspect model.safetensors --filter '*.weight' --sort bytes",
     arguments(
         value(
-            "paths",
-            "PATH",
+            "paths PATH",
             "a .safetensors, .gguf, .npz, .npy or .onnx, an index of shards, or the folder of a "
             "model",
             nargs="+",
         ),
         value(
-            "--filter",
-            "PATTERN",
+            "--filter PATTERN",
             "only names with this part, or that match a pattern such as '*.mlp.*', in any case",
             default="",
         ),
         value(
-            "--sort",
-            "COLUMN",
+            "--sort COLUMN",
             f"{', '.join(_SORTS)}: the order of the table, largest numbers first",
             choices=_SORTS,
         ),

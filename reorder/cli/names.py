@@ -149,17 +149,16 @@ COMMAND = Command(
     "names nChw16c 2x17x5x4",
     arguments(
         value(
-            "text",
-            "TEXT",
+            "text TEXT",
             "part of a name or a pattern such as 'nChw*c', in any case (default: all names); or, "
             "with DIMS or sizes in it, a layout in any notation",
             nargs="?",
             default="",
         ),
-        value("dims", "DIMS", "logical sizes of a layout, such as 2x17x5x4", nargs="?"),
+        value("dims DIMS", "logical sizes of a layout, such as 2x17x5x4", nargs="?"),
         DTYPE,
-        value("--ndims", "N", "only names for N dims", type=int),
-        value("--system", "SYSTEM", f"write the layout only as one of {', '.join(SYSTEMS)}"),
+        value("--ndims N", "only names for N dims", type=int),
+        value("--system SYSTEM", f"write the layout only as one of {', '.join(SYSTEMS)}"),
         LETTERS,
     ),
     _answer,

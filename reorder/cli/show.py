@@ -133,19 +133,17 @@ COMMAND = Command(
     "Show a layout: padding, strides, blocks, bytes, names, where elements lie, and a picture.",
     "show nChw8c 2x17x5x4 --at 1,9,2,3 --svg nChw8c.svg",
     arguments(
-        value("layout", "LAYOUT", f"{LAYOUT}; or a record such as q4_k"),
+        value("layout LAYOUT", f"{LAYOUT}; or a record such as q4_k"),
         DIMS,
         DTYPE,
         value(
-            "--at",
-            "INDEX",
-            "where this element lies, such as 1,9,2,3; it is marked in the picture",
+            "--at INDEX",
+            "where this element lies, such as 1,9,2,3; pictures mark it",
             action="append",
             default=[],
         ),
         value(
-            "--byte",
-            "N",
+            "--byte N",
             "which element lies at a byte of the buffer",
             action="append",
             default=[],

@@ -359,7 +359,7 @@ def is_raw(path: str) -> bool:
 def output(name: str) -> tuple[Argument, Argument]:
     """Return the file to write, and the flag for its bytes alone."""
     raw = "write the bytes alone, as a C kernel takes them, into a file of any other ending"
-    return value(name, name.upper(), _OUTPUT), flag("--raw", raw)
+    return value(f"{name} {name.upper()}", _OUTPUT), flag("--raw", raw)
 
 
 def write_output(target: str, memory: Memory, *, is_raw: bool) -> None:
@@ -493,11 +493,7 @@ def _located(entry: Entry, how: Reading) -> MemoryDesc | None:
 
 
 LIMIT = value(
-    "--limit",
-    "N",
-    "how many nonzero places in the padding are listed (default 10)",
-    type=int,
-    default=10,
+    "--limit N", "how many nonzero places in the padding are listed (default 10)", default=10
 )
 
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 from memdesc import __version__
 from reorder import Memory, load, save
 from reorder.cli import main
+from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,22 +24,6 @@ def tensor(tmp_path: Path) -> tuple[str, str]:
     """A saved array, and where its reorder goes."""
     np.save(tmp_path / "in.npy", np.random.default_rng(0).random((2, 17, 5, 4), np.float32))
     return str(tmp_path / "in.npy"), str(tmp_path / "out.npz")
-
-
-def facts(capsys: CaptureFixture[str], *arguments: str) -> dict[str, object]:
-    assert main([*arguments, "--json"]) == 0
-    found: dict[str, object] = json.loads(capsys.readouterr().out)
-    return found
-
-
-def refusal(capsys: CaptureFixture[str], *arguments: str) -> str:
-    """Run a command that must fail; returns its only line."""
-    assert main(arguments) == 2
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.startswith("memdesc: ")
-    assert shown.err.count("\n") == 1
-    return shown.err
 
 
 def test_show_says_sizes_strides_blocks_padding_and_names(capsys: CaptureFixture[str]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from memdesc import image_desc
 from reorder import load, reorder, save
 from reorder.cli import main
-from tests.unit.reorder.cli.results import refusal
+from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,12 +26,6 @@ def weights(tmp_path: Path) -> Path:
     """A saved filter, and room beside it."""
     np.save(tmp_path / "weights.npy", X)
     return tmp_path
-
-
-def facts(capsys: CaptureFixture[str], *arguments: str) -> dict[str, Any]:
-    assert main([*arguments, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
 
 
 def test_pack_writes_the_pixels_of_an_image(capsys: CaptureFixture[str], weights: Path) -> None:

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import json
 import pickle
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 from reorder import load, reorder, save
 from reorder.cli import main
+from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
 
 X = np.random.default_rng(0).random((2, 17, 5, 4), np.float32)
-
-
-def facts(capsys: CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
-    assert main([*arguments, "--json"]) == code
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
-
-
-def refusal(capsys: CaptureFixture[str], *arguments: str) -> str:
-    assert main(arguments) == 2
-    return capsys.readouterr().err
 
 
 @pytest.fixture
