@@ -123,6 +123,7 @@ _CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (memdesc.image_desc, ((1, 64, 56, 56), "f16", "in_out_channel")),
     (memdesc.parse_tag, ("aBcd8b", "abcd")),
     (memdesc.from_notation, ("(2,3):(3,1)", "cute", None, "f32")),
+    (memdesc.parse_layout, ("(2,3):(3,1)", None, "f32")),
     (memdesc.from_verbose, (memdesc.to_verbose(_desc()), _DIMS)),
     (memdesc.from_json, (memdesc.to_json(_desc()),)),
     (memdesc.to_json, (_desc(),)),
