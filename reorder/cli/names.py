@@ -6,7 +6,7 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from memdesc import Name, UnsupportedFormatError, known_names, parse_layout
+from memdesc import MemdescError, Name, UnsupportedFormatError, known_names, parse_layout
 from memdesc.exchange import SYSTEMS, written
 from memdesc.names import dim_letters, images, resolve
 from memdesc.names.suggest import meanings
@@ -37,7 +37,8 @@ _FILTER = re.compile(r"[\w*?!\[\]-]*")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    if options.dims is not None or not _FILTER.fullmatch(options.text):
+    told = (options.dims, options.dtype, options.system, options.letters)
+    if any(told) or not _FILTER.fullmatch(options.text):
         return _of_layout(options)
     meant = meanings(options.text)
     names = [
@@ -78,8 +79,12 @@ def _of_widths(name: str) -> Iterator[Facts]:
 
 def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
     """Return every name of a layout, and its strings in the notations of other systems."""
-    dims = dims_of(options.dims)
-    layout = parse_layout(options.text, dims, options.dtype, letters=options.letters)
+    if options.ndims is not None:
+        msg = "--ndims is for a list of names, not for one layout; leave it out"
+        raise MemdescError(msg)
+    layout = parse_layout(
+        options.text, dims_of(options.dims), options.dtype, letters=options.letters
+    )
     desc = buffer_of(layout)
     letters = options.letters or dim_letters(options.text)
     if letters is not None and len(letters) != desc.ndims and options.letters is None:

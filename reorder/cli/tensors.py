@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,6 +22,7 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.disk import as_path, open_file
+from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
 from reorder.cli.command import buffer_of, flag, value
 from reorder.memory.inputs import as_memory, from_pixels
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType
+    from memdesc import DataType, FormatTag
     from reorder.cli.command import Argument, Facts
     from reorder.storage.containers.entry import Entry
 
@@ -60,6 +61,9 @@ _OUTPUT = (
     "has such arrays"
 )
 _ENDINGS = (".npy", ".npz", ".safetensors")
+# a word without numbers that would be sizes or strides
+_SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
+_ANY_SIZE = 64
 _NAMED = re.compile(r"(.*?\.(?:npz|safetensors)):(.*)", re.DOTALL)
 # names of tensors in one message
 _SHOWN = 8
@@ -180,11 +184,26 @@ def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
     except UnknownFormatError as error:
         if how.dims is not None or is_image(how.layout):
             raise
+        array = _memory(path, entry, data, how.dtype).numpy()
         try:
-            return as_memory(_memory(path, entry, data, how.dtype).numpy(), how.layout), False
+            return as_memory(array, how.layout), False
         except UnknownFormatError as unknown:
+            if (tag := _axes_tag(how.layout, array)) is not None:
+                return as_memory(array, tag), False
             raise (unknown if how.layout.isidentifier() else error) from None
     return _described_array(path, layout), True
+
+
+def _axes_tag(layout: str, array: NDArray[Any]) -> FormatTag | None:
+    """Return the tag of a notation without sizes, such as channels_last, for axes in this order."""
+    for count in range(array.ndim, 0, -1) if _SIZELESS.fullmatch(layout) else ():
+        with suppress(MemdescError):
+            dims = (_ANY_SIZE,) * count
+            found = buffer_of(parse_layout(layout, dims, array.dtype)).layout
+            tag = dense_tag(found)
+            if len(tag.digits) == array.ndim and is_laid_out_by(found, tag):
+                return tag
+    return None
 
 
 def _check_described(path: str, desc: MemoryDesc, how: Reading) -> None:

@@ -87,6 +87,8 @@ def test_one_system_is_answered_by_its_string_alone(capsys: CaptureFixture[str])
     assert capsys.readouterr().out == "(3,2):(1,4)\n"
     assert "these strides leave gaps" in refusal(capsys, "names", "1x4", "3x2", "--system", "xla")
     assert "no system 'glow'" in refusal(capsys, "names", "nchw", "2x3x4x5", "--system", "glow")
+    assert "give dims" in refusal(capsys, "names", "nchw", "--system", "cute")
+    assert "--ndims is for a list" in refusal(capsys, "names", "ab", "2x3", "--ndims", "2")
     letters = ("names", "nchw", "2x3x4x5", "--letters", "nn")
     assert "4 different ones" in refusal(capsys, *letters)
 

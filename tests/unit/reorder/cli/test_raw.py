@@ -181,3 +181,22 @@ def test_the_bytes_of_an_array_are_read_as_any_layout_with_sizes(
         assert np.array_equal(np.load(out), wanted)
     said = refusal(capsys, "reorder", str(tmp_path / "x.npy"), str(out), "--from", "f32[2,4]{1,0}")
     assert "holds int8, not f32" in said
+
+
+@pytest.mark.parametrize(
+    ("layout", "axes"),
+    [("channels_last", (0, 2, 3, 1)), ("NHWC", (0, 2, 3, 1)), ("WHCN", (3, 2, 1, 0))],
+)
+def test_axes_lie_as_other_systems_call_it(
+    layout: str, axes: tuple[int, ...], tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    x = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
+    np.save(tmp_path / "x.npy", x.transpose(axes))
+    out = str(tmp_path / "out.npy")
+    facts(capsys, "reorder", str(tmp_path / "x.npy"), out, "--from", layout)
+    assert np.array_equal(np.load(out), x)
+    facts(capsys, "reorder", out, str(tmp_path / "blocks.bin"), "--raw", "--to", "NCHW4c")
+    blocks = np.fromfile(tmp_path / "blocks.bin", np.float32).reshape(2, 1, 4, 5, 4)
+    np.save(tmp_path / "blocks.npy", blocks)
+    facts(capsys, "reorder", str(tmp_path / "blocks.npy"), out, "--from", "NCHW4c")
+    assert np.array_equal(np.load(out)[:, :3], x)
