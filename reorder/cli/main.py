@@ -192,7 +192,9 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
         setattr(options, flags_of(parser)[words[end]].dest, words[end + 1 :])
         return options
     _check_flags(parser, words)
-    return parser.parse_args(words)
+    if takes_rest or "--" in words:
+        return parser.parse_args(words)
+    return parser.parse_intermixed_args(words)  # flags may stand before an optional argument
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:

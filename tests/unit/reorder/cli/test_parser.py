@@ -65,3 +65,18 @@ def test_every_help_shows_an_example_of_the_command(
     said = capsys.readouterr().out
     assert f"example: memdesc {command}" in said
     assert "--json" in said
+
+
+def test_flags_stand_anywhere_and_a_layout_may_start_with_a_minus(
+    capsys: CaptureFixture[str],
+) -> None:
+    for words in (
+        ("nChw8c", "2x17x5x4", "--dtype", "f16"),
+        ("nChw8c", "--dtype", "f16", "2x17x5x4"),
+        ("--dtype", "f16", "nChw8c", "2x17x5x4"),
+        ("--dtype", "f16", "--", "nChw8c", "2x17x5x4"),
+    ):
+        assert main(["show", *words]) == 0
+        assert "bytes             1920" in capsys.readouterr().out
+    assert main(["show", "--", "-4x1@8", "3x4"]) == 0
+    assert "offset0           8" in capsys.readouterr().out
