@@ -5,8 +5,9 @@ may be missing::
 
     x = scale[0] * scale[1] * ... * (code - zero) + offset[0] * offset[1] * ...
 
-Products are taken from the left. Each operation is rounded to f32; code and zero are integers or
-exact, and their difference is exact. `sign` is -1 if the offset is subtracted.
+Products are taken from the left. Each operation is rounded to f32, or to the narrower `kind`; code
+and zero are integers or exact, and their difference is exact. `sign` is -1 if the offset is
+subtracted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
 
 from memdesc.checked import Checked
 from memdesc.desc import MemoryDesc
@@ -140,6 +143,35 @@ class Field(Checked):
         return ((self.layout.last + 1) * self.bits + 7) // 8 if self.layout.nelems else 0
 
 
+class Constant(NamedTuple):
+    """A tensor of a record whose values the descriptor decides, such as the dims.
+
+    Parameters
+    ----------
+    tensor : str
+        Its name in the record; no field lies in it.
+    kind : str
+        The name of an integer type of whole bytes, or f32.
+    values : tuple of int or float
+        Its elements.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.Constant("weight_shape", "s32", (1, 2)).data.hex()
+    '0100000002000000'
+    """
+
+    tensor: str
+    kind: str
+    values: tuple[float, ...]
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes."""
+        return np.array(self.values, DATA_TYPES[self.kind].numpy).tobytes()
+
+
 # f32 holds the integers from -2**24 to 2**24 exactly, and 32 bits hold their sums.
 _MAX_MINUS = 1 << 24
 _MAX_SHIFT = 24
@@ -182,6 +214,11 @@ class Number(NamedTuple):
         return f"({text} {'-' if self.minus > 0 else '+'} {abs(self.minus)})"
 
 
+# what operations are rounded to
+_WIDEST = "f32"
+_RULE_KINDS = (_WIDEST, "bf16", "f16")
+
+
 class Rule(NamedTuple):
     """How the fields of a record make a number; `str(rule)` is the formula.
 
@@ -197,6 +234,8 @@ class Rule(NamedTuple):
         Multiplied from the left and added; empty for none.
     sign : int
         -1 if the offset is subtracted.
+    kind : str
+        The type that the result of each operation is rounded to: f32, bf16 or f16.
 
     Examples
     --------
@@ -210,6 +249,7 @@ class Rule(NamedTuple):
     zero: Number | None = None
     offset: tuple[Number, ...] = ()
     sign: int = 1
+    kind: str = _WIDEST
 
     @property
     def numbers(self) -> tuple[Number, ...]:
@@ -227,7 +267,7 @@ class Rule(NamedTuple):
         text = " * ".join([*map(str, self.scale), code])
         if self.offset:
             text += f" {'+' if self.sign > 0 else '-'} {' * '.join(map(str, self.offset))}"
-        return text
+        return text if self.kind == _WIDEST else f"{text} in {self.kind}"
 
 
 def check_rule(rule: Rule) -> None:
@@ -248,6 +288,9 @@ def check_rule(rule: Rule) -> None:
         raise MemdescError(msg)
     if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
         msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
+        raise MemdescError(msg)
+    if not isinstance(rule.kind, str) or rule.kind not in _RULE_KINDS:
+        msg = f"a Rule is computed in {', '.join(_RULE_KINDS)}, not {short_repr(rule.kind)}"
         raise MemdescError(msg)
 
 
@@ -272,6 +315,36 @@ def check_number(number: Number) -> None:
     is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
     if not is_table or any(not abs(value) <= _LARGEST for value in table):
         msg = f"a table is a tuple of finite floats, not {short_repr(table)}"
+        raise MemdescError(msg)
+
+
+def check_constant(constant: Constant) -> None:
+    """Refuse a constant with parts of the wrong types, or values that its type does not hold.
+
+    Raises
+    ------
+    MemdescError
+        With the part.
+    """
+    tensor, kind, values = constant
+    if not (isinstance(tensor, str) and tensor):
+        msg = f"a Constant needs the name of its tensor, not {short_repr(tensor)}"
+        raise MemdescError(msg)
+    known = DATA_TYPES.get(kind) if isinstance(kind, str) else None
+    is_integer = known is not None and not known.is_packed and known.numpy.kind in "iu"
+    if known is None or not (is_integer or kind == _WIDEST):
+        msg = (
+            f"{tensor} is of f32 or of an integer type of whole bytes such as s64, not "
+            f"{short_repr(kind)}"
+        )
+        raise MemdescError(msg)
+    is_typed = isinstance(values, tuple) and all(
+        type(value) is (int if is_integer else float) for value in values
+    )
+    limits = np.iinfo(known.numpy) if is_integer else np.finfo(known.numpy)
+    if not is_typed or not all(limits.min <= value <= limits.max for value in values):
+        what = "integers" if is_integer else "floats"
+        msg = f"the values of {tensor} are a tuple of {what} of {kind}, not {short_repr(values)}"
         raise MemdescError(msg)
 
 
@@ -307,6 +380,8 @@ class RecordDesc(Checked):
         What the dims are called, such as ``oi``.
     options : tuple of (str, object)
         The options given to `record_desc`.
+    constants : tuple of Constant
+        Tensors whose values the rest decides.
 
     Raises
     ------
@@ -331,6 +406,7 @@ class RecordDesc(Checked):
     name: str = field(default="", compare=False)
     letters: str = field(default=LETTERS, compare=False)
     options: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+    constants: tuple[Constant, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", exact_ints("dims", self.dims))
@@ -355,6 +431,20 @@ class RecordDesc(Checked):
         for one, other in combinations(self.fields, 2):
             if one.tensor == other.tensor:
                 _check_apart(one, other)
+        self._check_constants()
+
+    def _check_constants(self) -> None:
+        is_typed = isinstance(self.constants, tuple)
+        if not is_typed or not all(isinstance(each, Constant) for each in self.constants):
+            msg = f"constants are a tuple of Constant, not {short_repr(self.constants)}"
+            raise MemdescError(msg)
+        taken = {part.tensor for part in self.fields}
+        for each in self.constants:
+            check_constant(each)
+            if each.tensor in taken:
+                msg = f"tensor {each.tensor!r} holds something else beside a constant"
+                raise MemdescError(msg)
+            taken.add(each.tensor)
 
     def _check_size(self, part: Field) -> None:
         if part.layout.ndims != len(self.dims):
@@ -460,9 +550,10 @@ class RecordDesc(Checked):
                 f"{part.name}: {part.kind}, dims {part.layout.dims}, groups {part.groups}"
                 for part in self.fields
             ),
+            *(f"{each.tensor}: {each.kind}, {each.values}" for each in self.constants),
         ]
         drawn = [DrawnField(part.name, part.tensor, part.bits, part.layout) for part in self.fields]
-        return draw_fields(head, drawn, self.tensors, limits)
+        return draw_fields(head, drawn, self.bare.tensors, limits)
 
     @property
     def tensors(self) -> dict[str, int]:
@@ -470,7 +561,12 @@ class RecordDesc(Checked):
         sizes: dict[str, int] = {}
         for part in self.fields:
             sizes[part.tensor] = max(sizes.get(part.tensor, 0), part.min_nbytes)
-        return sizes
+        return sizes | {each.tensor: len(each.data) for each in self.constants}
+
+    @property
+    def bare(self) -> RecordDesc:
+        """The record without its constants, which its numbers do not need."""
+        return replace(self, constants=()) if self.constants else self
 
     @property
     def nbytes(self) -> int:

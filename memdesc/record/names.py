@@ -24,13 +24,11 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from memdesc.record.desc import Field, Rule
-
 
 class _Format(NamedTuple):
-    """How a format makes its fields and rule from dims and options."""
+    """How a format makes its fields, rule and constants from dims and options."""
 
-    make: Callable[..., tuple[tuple[Field, ...], Rule]]
+    make: Callable[..., tuple[Any, ...]]
     # names of the dims of a matrix format; empty for any number of dims
     letters: str = ""
     # options with their defaults
@@ -56,6 +54,19 @@ _REFUSED = {
     "gptq_act_order": (
         "g_idx, which is data, gives the group of each input channel; sort the channels by group "
         "first"
+    ),
+    "bnb_nested": (
+        "with double quantisation the scale of a block is a sum, of a number of a table times "
+        "nested_absmax and of an offset, and a rule has products of fields; the page on records "
+        "shows how to decode the scales first"
+    ),
+    "bnb_int8": (
+        "LLM.int8 multiplies codes by their scales and then by 1/127, which is rounded otherwise "
+        "than a product with one scale, and keeps columns of outliers elsewhere"
+    ),
+    "hqq": (
+        "its zero points are floats that are subtracted in f16 or bf16, and rules subtract "
+        "integers, whose difference is exact"
     ),
     "fp8": (
         "a scale may be for the tensor, an output channel or a block; use fp8_tensor, fp8_channel "
@@ -100,7 +111,10 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         there are zero points, otherwise all are 8, or 128 for 8 bits), ``swizzled`` (whether
         block scales are). For ``fp8_tensor``, ``fp8_channel`` and ``fp8_block``: ``codes``
         (``f8_e4m3`` or ``f8_e5m2``), ``scales``, ``scale_inv`` (whether the tensor of scales is
-        called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale).
+        called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale). For
+        ``pack_quantized`` and ``int_quantized``: ``group``, ``rows`` (outputs that share a scale),
+        ``zeros`` (whether there are zero points), ``scales``, and ``bits`` (4 or 8, for
+        ``pack_quantized``).
 
     Raises
     ------
@@ -173,7 +187,7 @@ def _made(
     if letters and len(dims) != len(letters):
         msg = f"{name} is for {len(letters)} dims, ({', '.join(letters)}); not for {dims}"
         raise MemdescError(msg)
-    fields, rule = make(dims, **dict(options))
+    fields, rule, *constants = make(dims, **dict(options))
     if not letters:
         letters = _MATRIX if len(dims) == len(_MATRIX) else LETTERS[: len(dims)]
-    return RecordDesc(dims, fields, rule, name, letters, options)
+    return RecordDesc(dims, fields, rule, name, letters, options, *constants)

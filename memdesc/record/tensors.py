@@ -5,12 +5,15 @@ The layouts are those of the vocabulary of weights. Sources of the rules: AutoGP
 (`_weight_int4pack_mm_for_cpu`), vLLM (`marlin_utils.py`), OCP's MX 1.0, cuBLAS 12.9 (block-scaled
 products), llama.cpp (`ggml-cpu/repack.cpp`), DeepSeek-V3 (`inference/kernel.py`, `weight_dequant`),
 transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), and compressed-tensors 0.20
-(`quantization/lifecycle/forward.py`, `dequantize`).
+(`quantization/lifecycle/forward.py`, `dequantize`; `compressors/pack_quantized/helpers.py`,
+`pack_to_int32`, for 4 and 8 bits; `compressors/naive_quantized/base.py`).
 """
 
 from __future__ import annotations
 
+import json
 from functools import partial
+from math import gcd
 from typing import Any
 
 from memdesc.create import memory_desc
@@ -18,13 +21,50 @@ from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.layout import Axis, Block, Layout, dim_name
-from memdesc.record.desc import Field, Number, Rule
+from memdesc.record.desc import Constant, Field, Number, Rule
 
-_Made = tuple[tuple[Field, ...], Rule]
+# fields, the rule, and constants if there are any
+_Made = tuple[tuple[Field, ...], Rule] | tuple[tuple[Field, ...], Rule, tuple[Constant, ...]]
 
 # the types of scales that are used as they are
 _HALVES = ("f16", "bf16")
 _FLOAT_SCALES = (*_HALVES, "f32")
+# what MLX has kernels for
+_MLX_BITS = (1, 2, 3, 4, 5, 6, 8)
+_MLX_GROUPS = (32, 64, 128)
+# the numbers of bitsandbytes's codes, and the types that its weights had before
+_BNB_FP4 = (
+    0.0,
+    0.0052083334885537624,
+    0.6666666865348816,
+    1.0,
+    0.3333333432674408,
+    0.5,
+    0.1666666716337204,
+    0.25,
+)
+_BNB_TABLES = {
+    "bnb_nf4": (
+        -1.0,
+        -0.6961928009986877,
+        -0.5250730514526367,
+        -0.39491748809814453,
+        -0.28444138169288635,
+        -0.18477343022823334,
+        -0.09105003625154495,
+        0.0,
+        0.07958029955625534,
+        0.16093020141124725,
+        0.24611230194568634,
+        0.33791524171829224,
+        0.44070982933044434,
+        0.5626170039176941,
+        0.7229568362236023,
+        1.0,
+    ),
+    "bnb_fp4": (*_BNB_FP4, 0.0, *(-value for value in _BNB_FP4[1:])),
+}
+_BNB_TYPES = ("bfloat16", "float16", "float32")
 # the codes of FP8, and the types of their scales
 _CODES_OF_FP8 = ("f8_e4m3", "f8_e5m2")
 _SCALES_OF_FP8 = ("f32", "bf16", "f16", "e8m0")
@@ -147,6 +187,123 @@ def _fp8(
     return fields, Rule(_number("weight"), (_number(scale),))
 
 
+def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
+    """Return codes one behind the other in each row, with a scale and an offset for each group."""
+    if bits not in _MLX_BITS or type(bits) is not int:
+        told = ", ".join(map(str, _MLX_BITS))
+        msg = f"mlx: bits must be one of {told}, not {short_repr(bits)}"
+        raise MemdescError(msg)
+    lines, kind = _groups("mlx", dims, 1, group), _float_scales("mlx", scales)
+    if lines[1] not in _MLX_GROUPS and dims[1]:
+        msg = f"mlx: group must be 32, 64 or 128, not {lines[1]}"
+        raise MemdescError(msg)
+    # codes of 3, 5 and 6 bits cross bytes: they are planes of 1 or 2 bits
+    width = gcd(bits, 8)
+    count = bits // width
+    planes = [
+        Field(
+            f"weight_{k * width}" if count > 1 else "weight",
+            f"u{width}",
+            _strided(dims, (dims[1] * count, count), k),
+            (1, 1),
+            "weight",
+        )
+        for k in range(count)
+    ]
+    fields = (*planes, *(_by_tag(name, kind, "ab", dims, lines) for name in ("scales", "biases")))
+    code = Number(tuple((plane.name, k * width) for k, plane in enumerate(planes)))
+    return fields, Rule(code, (_number("scales"),), offset=(_number("biases"),), kind=kind)
+
+
+def _mlx_floats(dims: tuple[int, ...], *, name: str, kinds: tuple[str, str], group: int) -> _Made:
+    """Return floats of 8 or 4 bits with a scale for each group along the last dim."""
+    _check_multiples(name, dims, (1, group))
+    fields = (
+        _by_tag("weight", kinds[0], "ab", dims, (1, 1)),
+        _by_tag("scales", kinds[1], "ab", dims, (1, group)),
+    )
+    return fields, Rule(_number("weight"), (_number("scales"),))
+
+
+def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -> _Made:
+    """Return indices of 16 numbers, the high half of a byte first, in blocks of a row."""
+    step = checked_int(f"{name}: block", block)
+    if step < 1 or dims[1] % step or dims[1] % 2:
+        msg = (
+            f"{name}: rows of {dims[1]} are not whole bytes and blocks of {step}; bitsandbytes "
+            "counts blocks over the whole matrix, so some would cross rows"
+        )
+        raise MemdescError(msg)
+    if dtype not in _BNB_TYPES:
+        msg = f"{name}: dtype must be {', '.join(_BNB_TYPES)}, not {short_repr(dtype)}"
+        raise MemdescError(msg)
+    kind, scales = name.removeprefix("bnb_"), _by_tag("absmax", "f32", "ab", dims, (1, step))
+    pairs = (Block(0, 1, dims[0], dims[1]), Block(1, 2, dims[1] // 2, 2), Block(1, 1, 2, -1))
+    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
+    fields = (
+        Field("weight", "u4", Layout(dims, axes, pairs, 1), (1, 1), "weight"),
+        Field("absmax", "f32", scales.layout, scales.groups, "weight.absmax"),
+    )
+    state = {"quant_type": kind, "blocksize": step, "dtype": dtype, "shape": [*dims]}
+    constants = (
+        Constant("weight.quant_map", "f32", _BNB_TABLES[name]),
+        Constant(f"weight.quant_state.bitsandbytes__{kind}", "u8", (*json.dumps(state).encode(),)),
+    )
+    code = Number((("weight", 0),), table=_BNB_TABLES[name])
+    return fields, Rule(code, (_number("absmax"),)), constants
+
+
+def _strided(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:
+    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
+    blocks = tuple(
+        Block(dim, 1, size, stride)
+        for dim, (size, stride) in enumerate(zip(dims, strides, strict=True))
+    )
+    return Layout(dims, axes, blocks, offset0)
+
+
+def _pack_quantized(dims: tuple[int, ...], *, bits: Any, zeros: Any, **options: Any) -> _Made:
+    """Return unsigned codes in words along the inputs; zero points in words along the outputs."""
+    name, kind = "pack_quantized", _integers("pack_quantized", bits)
+    scales = _by_rows(name, dims, **options)
+    word = 32 // bits
+    codes = _by_tag("weight_packed", kind, f"aB{word}b", dims, (1, 1))
+    shape = Constant("weight_shape", "s64", dims)
+    scale = (_number("weight_scale"),)
+    if not _flag(name, "zeros", zeros):
+        return (codes, scales), Rule(_number(codes.name, minus=1 << bits - 1), scale), (shape,)
+    if scales.groups[0] > 1:
+        rows = options["rows"]
+        msg = f"{name} with zero points has scales for each row; rows must be 1, not {rows}"
+        raise MemdescError(msg)
+    # codes and zero points are stored with the same addend
+    points = _by_tag("weight_zero_point", kind, f"Ab{word}a", dims, scales.groups)
+    return (codes, scales, points), Rule(_number(codes.name), scale, _number(points.name)), (shape,)
+
+
+def _int_quantized(dims: tuple[int, ...], *, zeros: Any, **options: Any) -> _Made:
+    """Return signed bytes, and as many zero points as scales."""
+    scales = _by_rows("int_quantized", dims, **options)
+    codes = _by_tag("weight", "s8", "ab", dims, (1, 1))
+    scale = (_number("weight_scale"),)
+    if not _flag("int_quantized", "zeros", zeros):
+        return (codes, scales), Rule(_number("weight"), scale)
+    points = _by_tag("weight_zero_point", "s8", "ab", dims, scales.groups)
+    return (codes, scales, points), Rule(_number("weight"), scale, _number(points.name))
+
+
+def _by_rows(name: str, dims: tuple[int, ...], *, group: Any, rows: Any, scales: Any) -> Field:
+    """Return scales for groups of inputs of one row, of several, or of all."""
+    inputs = _groups(name, dims, 1, group)[1]
+    outputs = checked_int(f"{name}: rows", rows)
+    if outputs < 1 and outputs != -1:
+        msg = f"{name}: rows must be at least 1, or -1 for all, not {outputs}"
+        raise MemdescError(msg)
+    outputs = max(dims[0], 1) if outputs == -1 else outputs
+    kind = _float_scales(name, scales)
+    return _by_tag("weight_scale", kind, "ab", dims, (outputs, inputs))
+
+
 def _interleaved(dims: tuple[int, ...], *, name: str, rows: int, run: int) -> _Made:
     """Return Q4_0 with interleaved rows: the scales of some, then `run` bytes of each in turn."""
     _check_multiples(name, dims, (rows, 32))
@@ -182,6 +339,8 @@ def _interleaved(dims: tuple[int, ...], *, name: str, rows: int, run: int) -> _M
 
 _GROUP, _FOUR = ("group", 128), ("bits", 4)
 _F16, _BF16 = ("scales", "f16"), ("scales", "bf16")
+# rows that share a scale
+_ROWS = ("rows", 1)
 _SWIZZLE = (("swizzled", True),)
 _FP8 = (("codes", "f8_e4m3"), ("scales", "f32"), ("scale_inv", False))
 # weights that share a scale along outputs and inputs; a group this large holds all of them
@@ -213,6 +372,21 @@ TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
             ("fp8_channel", _FP8),
             ("fp8_block", (*_FP8, ("block", 128))),
         )
+    },
+    "mlx": (_mlx, "oi", (("group", 64), _FOUR, _BF16)),
+    **{
+        name: (partial(_mlx_floats, name=name, kinds=kinds, group=group), "oi", ())
+        for name, kinds, group in (
+            ("mlx_mxfp4", ("f4_e2m1", "e8m0"), 32),
+            ("mlx_mxfp8", ("f8_e4m3", "e8m0"), 32),
+            ("mlx_nvfp4", ("f4_e2m1", "f8_e4m3"), 16),
+        )
+    },
+    "pack_quantized": (_pack_quantized, "oi", (_GROUP, _ROWS, ("zeros", False), _FOUR, _BF16)),
+    "int_quantized": (_int_quantized, "oi", (("group", -1), _ROWS, ("zeros", False), _BF16)),
+    **{
+        name: (partial(_bitsandbytes, name=name), "oi", (("block", 64), ("dtype", "bfloat16")))
+        for name in ("bnb_nf4", "bnb_fp4")
     },
     **{
         f"q4_0_{rows}x{run}": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import c_ubyte
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,6 @@ from reorder.opencl.operands import (
     checked_events,
     device_operand,
     first_byte,
-    host_view,
 )
 
 if TYPE_CHECKING:
@@ -58,11 +58,6 @@ class DeviceMemory:
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, reorder
-    >>> from reorder import opencl
-    >>> device = next(d.device for d in opencl.devices() if d.works)
-    >>> context = cl.Context([device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.arange(6, dtype=np.float32).reshape(2, 3)
     >>> memory = reorder.reorder(x, "ba", queue=queue)
     >>> memory
@@ -189,7 +184,9 @@ class DeviceMemory:
         if isinstance(memory, cl.array.Array):
             start, memory = start + first_byte(memory), memory.base_data
         if isinstance(memory, cl.SVMPointer):
-            memory, start = host_view(memory, start, data.nbytes), 0
+            # the runtime copies it: the host may not be able to read it
+            part = (c_ubyte * data.nbytes).from_address(int(memory.svm_ptr) + start)
+            memory, start = cl.SVM(np.ctypeslib.as_array(part)), 0
         cl.enqueue_copy(self.queue, data, memory, src_offset=start, wait_for=wait_for)
 
     def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event], rows: range) -> NDArray[np.uint8]:

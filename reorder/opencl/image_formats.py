@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = [
     "channel_type_of",
     "check_format",
-    "check_image_support",
     "check_size",
     "image_format",
     "supported_format",
@@ -37,14 +36,7 @@ _ORDERS = {4: "RGBA", 1: "R"}
 
 
 def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.ImageFormat:
-    """Return the format of an image.
-
-    Parameters
-    ----------
-    image : ImageDesc
-        What the image holds.
-    channel_type : int or str, optional
-        One of `pyopencl.channel_type`, or its name; by default the first one for the dtype.
+    """Return the format of an image: of a `pyopencl.channel_type` or its name, or the default.
 
     Raises
     ------
@@ -122,7 +114,12 @@ def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
     if is_supported and is_listed and image.width <= width and image.height <= height:
         return
     name = device.name.strip()
-    check_image_support(name, is_supported=is_supported)
+    if not is_supported:
+        msg = (
+            f"device {name!r} has no images; "
+            "reorder into a buffer of image.desc instead, the same pixels row by row"
+        )
+        raise MemdescError(msg)
     image.check_size(width, height, f"on device {name!r}")
     if not is_listed:
         msg = (
@@ -137,16 +134,6 @@ def _limits(context: cl.Context, device: cl.Device) -> tuple[tuple[int, int], bo
     """Return a device's largest image, whether it has images, and whether its context lists it."""
     largest = device.image2d_max_width, device.image2d_max_height
     return largest, bool(device.image_support), device in context.devices
-
-
-def check_image_support(device: str, *, is_supported: bool) -> None:
-    """Refuse a device without images."""
-    if not is_supported:
-        msg = (
-            f"device {device!r} has no images; "
-            "reorder into a buffer of image.desc instead, the same pixels row by row"
-        )
-        raise MemdescError(msg)
 
 
 def _legal(dtype: DataType) -> tuple[str, ...]:

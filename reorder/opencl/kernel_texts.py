@@ -63,8 +63,6 @@ def kernel_texts(
 
     Examples
     --------
-    >>> import memdesc
-    >>> from reorder import opencl
     >>> src = memdesc.memory_desc((3, 2), "s8", "ab")
     >>> (text,) = opencl.kernel_texts(src, memdesc.memory_desc((3, 2), "s8", "ba"))
     >>> print(text[text.index("void") : text.index("{", text.index("void"))])
@@ -78,11 +76,7 @@ def kernel_texts(
     check_pair(one, other, attr)
     traits = _COMMON if device is None else device_traits(device)
     transfers = plan_transfers(one.spec(other), other.spec(one), traits, attr, is_aligned=True)
-    patterns = [
-        launch.pattern
-        for transfer in transfers
-        for launch in (*transfer.launches, *transfer.second)
-    ]
+    patterns = [launch.pattern for transfer in transfers for launch in transfer.launches]
     return tuple(dict.fromkeys(map(kernel_source, patterns)))
 
 

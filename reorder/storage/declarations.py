@@ -1,5 +1,7 @@
 """How files of models declare quantised weights of formats with scales beside each weight.
 
+A section that declares several groups of layers is first split into one for each group.
+
 Each row is read and written: a section of JSON that matches it declares its record, and a record
 that was made is declared by its first row. Sources: transformers 5.23 (`FineGrainedFP8Config`,
 `FbgemmFp8Config`), compressed-tensors 0.20 (`QuantizationConfig`, `QuantizationArgs`), ModelOpt
@@ -14,9 +16,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["DECLARATIONS", "Declaration", "declaration_of", "read_section", "section_of"]
+__all__ = [
+    "ACT_ORDER",
+    "DECLARATIONS",
+    "Declaration",
+    "Layers",
+    "declaration_of",
+    "join_sections",
+    "read_section",
+    "section_of",
+    "split_section",
+]
+
+# what declares inputs that belong to groups in an arbitrary order; no option of a record
+ACT_ORDER = "act_order"
 
 
 class _Place(NamedTuple):
@@ -25,6 +40,8 @@ class _Place(NamedTuple):
     option: str
     # values of JSON and what the option calls them; empty for integers as they are
     values: tuple[tuple[Any, Any], ...] = ()
+    # what the file means where it leaves the value out; None if the tensors show it
+    usual: Any = None
 
 
 class _Each(NamedTuple):
@@ -48,8 +65,13 @@ class Declaration(NamedTuple):
         Options that the method implies.
     written : mapping of str to object
         What readers need beside `form`, likewise.
-    ignored : str
-        The key of the layers that are not quantised.
+    ignored : str, optional
+        The key of the layers that are not quantised; None if there is none.
+    kept : tuple of str
+        Keys that say nothing of weights, which stay in a section that is written anew.
+    keys : tuple of str
+        The keys of config.json under which the section stands; several only where it does not name
+        the method.
     """
 
     record: str
@@ -57,7 +79,24 @@ class Declaration(NamedTuple):
     form: Mapping[str, Any] = {}
     fixed: Mapping[str, Any] = {}
     written: Mapping[str, Any] = {}
-    ignored: str = "modules_to_not_convert"
+    ignored: str | None = "modules_to_not_convert"
+    kept: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ("quantization_config",)
+
+
+class Layers(NamedTuple):
+    """A group of layers that a section declares, and the section as if it had no others.
+
+    Attributes
+    ----------
+    targets : tuple of str
+        Names of layers, regular expressions after ``re:``, or classes.
+    section : mapping of str to object
+        The section of these layers.
+    """
+
+    targets: tuple[str, ...]
+    section: Mapping[str, Any]
 
 
 _BLOCK = [_Place("block"), _Place("block")]
@@ -68,27 +107,48 @@ _DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Place("scales", _FORMA
 _PLAIN = {"codes": "f8_e4m3", "scale_inv": False}
 
 
-def _compressed(record: str, strategy: str, **more: Any) -> Declaration:
-    """Return how compressed-tensors declares floats of 8 bits."""
-    weights = {"type": "float", "num_bits": 8, "strategy": strategy, **more}
+def _compressed(
+    record: str, forms: tuple[str, ...], fixed: Mapping[str, Any], **weights: Any
+) -> Declaration:
+    """Return how compressed-tensors declares weights; each group may have a format of its own."""
     group = {"targets": ["Linear"], "input_activations": None, "output_activations": None}
+    own = {"format": forms[0], "weights": {"symmetric": True, "dynamic": False}}
     return Declaration(
         record,
         "compressed-tensors",
-        {
-            "format": ("float-quantized", "naive-quantized"),
-            "config_groups": _Each("group_0", {"weights": weights}),
-        },
-        _PLAIN,
-        {
-            "quantization_status": "compressed",
-            "config_groups": {
-                "group_0": group | {"weights": {"symmetric": True, "dynamic": False}}
-            },
-        },
+        {"format": forms, "config_groups": _Each("group_0", {"weights": weights})},
+        fixed,
+        {"quantization_status": "compressed", "config_groups": {"group_0": group | own}},
         "ignore",
+        ("kv_cache_scheme",),
     )
 
+
+# the strategies of integers: forms of the weights, and what they imply
+_STRATEGIES: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    ({"strategy": "channel"}, {"rows": 1, "group": -1}),
+    ({"strategy": "tensor"}, {"rows": -1, "group": -1}),
+    ({"strategy": "group", "group_size": _Place("group")}, {"rows": 1}),
+    ({"strategy": "block", "block_structure": [_Place("rows"), _Place("group")]}, {}),
+)
+_SYMMETRIC = _Place("zeros", ((True, False), (False, True)), usual=True)
+_ORDERINGS = _Place(
+    ACT_ORDER,
+    ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
+)
+_FLOATS = {"type": "float", "num_bits": 8}
+_INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
+
+
+def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
+    """Return the keys of MLX, all of which may be left out; then the mode is affine."""
+    each = [part if isinstance(part, _Place) else (part, None) for part in (bits, group)]
+    kind = (mode, None) if mode == "affine" else mode
+    return {"mode": kind, "bits": each[0], "group_size": each[1]}
+
+
+# MLX names no method, finds quantised layers by their tensors, and reads the first key
+_MLX: dict[str, Any] = {"keys": ("quantization", "quantization_config"), "ignored": None}
 
 DECLARATIONS = (
     Declaration(
@@ -100,9 +160,23 @@ DECLARATIONS = (
     ),
     Declaration("fp8_tensor", "fp8", {"weight_block_size": None, **_FMT}, {}, _DYNAMIC),
     Declaration("fp8_channel", "fbgemm_fp8", fixed=_PLAIN),
-    _compressed("fp8_tensor", "tensor"),
-    _compressed("fp8_channel", "channel"),
-    _compressed("fp8_block", "block", block_structure=_BLOCK),
+    *(
+        _compressed(record, ("float-quantized", "naive-quantized"), _PLAIN, **_FLOATS, **more)
+        for record, more in (
+            ("fp8_tensor", {"strategy": "tensor"}),
+            ("fp8_channel", {"strategy": "channel"}),
+            ("fp8_block", {"strategy": "block", "block_structure": _BLOCK}),
+        )
+    ),
+    *(
+        _compressed(record, forms, fixed, num_bits=bits, **_INTEGERS, **more)
+        for record, forms, bits in (
+            ("pack_quantized", ("pack-quantized",), _Place("bits", usual=8)),
+            # fewer bits are stored in bytes too
+            ("int_quantized", ("int-quantized", "naive-quantized"), (8, 7, 6, 5, 4, 3, 2)),
+        )
+        for more, fixed in _STRATEGIES
+    ),
     *(
         Declaration(record, "modelopt", form, _PLAIN, {}, "ignore")
         for record, algorithm in (
@@ -112,7 +186,70 @@ DECLARATIONS = (
         # config.json, and hf_quant_config.json
         for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
     ),
+    *(
+        Declaration(
+            record,
+            "bitsandbytes",
+            {"load_in_4bit": True, "bnb_4bit_use_double_quant": is_nested, **form},
+            ignored="llm_int8_skip_modules",
+        )
+        for record, is_nested, form in (
+            ("bnb_nf4", (False, None), {"bnb_4bit_quant_type": "nf4"}),
+            ("bnb_fp4", (False, None), {"bnb_4bit_quant_type": "fp4"}),
+            ("bnb_nested", True, {}),
+        )
+    ),
+    Declaration("bnb_int8", "bitsandbytes", {"load_in_8bit": True}),
+    Declaration("hqq", "hqq"),
+    Declaration("mlx", "mlx", _mlx("affine", _Place("bits"), _Place("group")), **_MLX),
+    Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
+    Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
+    Declaration("mlx_nvfp4", "mlx", _mlx("nvfp4", 4, 16), **_MLX),
 )
+
+
+def split_section(method: str, section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Return the groups of layers that a section declares, and the layers that it ignores.
+
+    A section that declares all layers alike gives no groups. Those without weights are left out.
+    """
+    split = _SPLITS.get(method)
+    return ([], ()) if split is None else split(section)
+
+
+def _split_compressed(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Split the `config_groups` of compressed-tensors."""
+    groups, ignored = section.get("config_groups"), section.get("ignore")
+    found = []
+    for name, group in groups.items() if isinstance(groups, dict) else ():
+        own = group if isinstance(group, dict) else {}
+        if own.get("weights", own) is None:
+            continue
+        form = {"format": own["format"]} if own.get("format") is not None else {}
+        found.append(
+            Layers(_names(own.get("targets")), {**section, **form, "config_groups": {name: group}})
+        )
+    return found, _names(ignored)
+
+
+def _split_mlx(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Split the layers that MLX declares by name, as options of their own or as not quantised."""
+    own = {name: value for name, value in section.items() if isinstance(value, dict)}
+    ignored = tuple(name for name, value in section.items() if value is False)
+    rest = {key: section[key] for key in section.keys() - own.keys() - {*ignored}}
+    named = [Layers((name,), value) for name, value in own.items()]
+    return ([*named, Layers(("re:",), rest)], ignored) if own or ignored else ([], ())
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Return the strings of a list."""
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+_SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[str, ...]]]] = {
+    "compressed-tensors": _split_compressed,
+    "mlx": _split_mlx,
+}
 
 
 def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | str:
@@ -133,7 +270,8 @@ def _read(form: Any, value: Any, path: str, options: dict[str, Any]) -> str:
     parts: Sequence[tuple[Any, Any, str]]
     match form:
         case _Place():
-            return "" if value is None else _bind(form, value, path, options)
+            found = form.usual if value is None else value
+            return "" if found is None else _bind(form, found, path, options)
         case _Each() if isinstance(value, dict) and value:
             parts = [(form.form, each, f"{path}.{key}") for key, each in value.items()]
         case dict() if isinstance(value, dict):
@@ -159,7 +297,7 @@ def _told(form: Any) -> str:
         case list():
             return f"a list of {len(form)}"
         case tuple():
-            return " or ".join(form)
+            return " or ".join(map(_told, form))
     return "null" if form is None else str(form)
 
 
@@ -180,23 +318,51 @@ def _bind(place: _Place, value: Any, path: str, options: dict[str, Any]) -> str:
     return "" if held == option else _problem(path, value, f"the {held} given before")
 
 
-def declaration_of(record: str, options: Mapping[str, Any]) -> Declaration | None:
-    """Return the first row that declares a record with such options; None if none does."""
-    rows = (row for row in DECLARATIONS if row.record == record)
+def declaration_of(
+    record: str, options: Mapping[str, Any], method: str | None = None
+) -> Declaration | None:
+    """Return the first row that declares a record with such options; None if none does.
+
+    Rows of a method go first.
+    """
+    rows = [row for row in DECLARATIONS if row.record == record]
+    rows.sort(key=lambda row: row.method != method)
     return next((row for row in rows if row.fixed.items() <= options.items()), None)
 
 
 def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section that declares a record with such options."""
     more, found = (_written(form, options) for form in (row.written, row.form))
-    return {"quant_method": row.method, **_joined(more, found)}
+    named = {"quant_method": row.method} if len(row.keys) == 1 else {}
+    both: dict[str, Any] = _joined(more, found)
+    return named | both
+
+
+def join_sections(
+    found: Sequence[tuple[Mapping[str, Any], Sequence[str]]],
+) -> dict[str, dict[str, Any]]:
+    """Return what declares several groups of layers, given by their sections and their names.
+
+    Sections, by their keys, are joined if their method declares groups of layers; else there are
+    none.
+    """
+    sections = [dict(*each.values()) if len(each) == 1 else {} for each, _ in found]
+    if {section.get("quant_method") for section in sections} != {"compressed-tensors"}:
+        return {}
+    groups = {}
+    for k, (section, (_, layers)) in enumerate(zip(sections, found, strict=True)):
+        (group,) = section["config_groups"].values()
+        groups[f"group_{k}"] = {**group, "targets": [*layers]}
+    forms = {section["format"] for section in sections}
+    form = forms.pop() if len(forms) == 1 else "mixed-precision"
+    return {key: {**sections[0], "format": form, "config_groups": groups} for key in found[0][0]}
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:
     """Return a form with the values of options at their places."""
     match form:
         case _Place():
-            value = options[form.option]
+            value = options.get(form.option)
             return next((given for given, option in form.values if option == value), value)
         case _Each():
             return {form.key: _written(form.form, options)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,13 +25,15 @@ from memdesc import (
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import record_of, stored_desc
+from reorder.storage.containers.entry import Entry, FileState
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
 from reorder.storage.siblings import (
-    ORDER,
+    ORDERS,
     Siblings,
     find_siblings,
     note_of,
     optional_tensors,
+    order_of,
     shown_options,
     siblings_of,
     tensors_of,
@@ -39,16 +42,18 @@ from reorder.storage.stored import ONE, QUANTIZED, written_tensors
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Container, Entry, Tensor
+    from reorder.storage.containers.entry import Container, Tensor
 
 __all__ = [
     "PARTIAL",
     "Group",
     "Said",
+    "elsewhere",
     "find_groups",
+    "find_plain",
     "group_at",
     "partial_of",
     "read_group",
@@ -60,6 +65,8 @@ __all__ = [
 PARTIAL = "memdesc_partial"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
 _USUAL = "qweight"
+# what has layers whatever they are called
+_REST = ("re:",)
 # prefixes listed in a message
 _SHOWN = 4
 
@@ -141,13 +148,43 @@ def said_of(path: Path, container: Container) -> Said:
 
 
 def find_groups(path: Path, container: Container) -> list[Group]:
-    """Return the quantised weights of the checkpoint at a path."""
-    found = find_siblings(container.entries)
+    """Return the quantised weights of the checkpoint at a path.
+
+    Those with tensors in shards that were not read are no records.
+    """
+    homes = {name: file for file, each in container.unread.items() for name in each.names}
+    absent = {name: elsewhere(name, path) for name in homes}
+    found = [
+        each
+        for each in find_siblings(container.entries | absent)
+        if not container.entries.keys().isdisjoint(each.names)
+    ]
     try:
         said = said_of(path, container) if found else Said()
     except MemdescError as error:
         return [Group(each, None, str(error)) for each in found]
-    return [read_group(each, said) for each in found]
+    groups = []
+    for each in found:
+        away = [f"{name} is in {homes[name]}, unread" for name in each.names if name in homes]
+        groups.append(Group(each, None, ", ".join(away)) if away else read_group(each, said))
+    return groups
+
+
+def find_plain(path: Path, container: Container, layers: Iterable[str]) -> dict[str, str]:
+    """Return why layers whose weights are plain floats should not be; nothing for the others."""
+    found = {}
+    with suppress(MemdescError):  # `find_groups` says that a file is damaged
+        declared = said_of(path, container).declared or Declared("", None)
+        for layer in layers:
+            part = declared.named(layer)
+            if part is not None and part.name is not None and part.targets != _REST:
+                found[layer] = f"{declared.file} declares {part.name}, but its weight is plain"
+    return found
+
+
+def elsewhere(name: str, source: Path) -> Entry:
+    """Return a stand-in for a tensor of another shard, which is not read."""
+    return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
 
 
 def partial_of(container: Container) -> dict[str, str]:
@@ -167,7 +204,7 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     MemdescError
         If there are no such codes.
     """
-    declared = said.declared.name if said.declared else None
+    declared = said.declared.at(prefix)[0].name if said.declared else None
     name = said.name if said.name is not None else declared
     # the most common name, where nothing says which record it is
     names = (_USUAL,) if name is None else tensors_of(read_name(name)[0])
@@ -202,7 +239,7 @@ def single(found: Siblings) -> Siblings:
 def read_group(found: Siblings, said: Said) -> Group:
     """Decide what the tensors of a quantised weight are together.
 
-    Of the tensors' data, only `g_idx` is read.
+    Of the tensors' data, only `g_idx` and what the record decides are read.
     """
     try:
         noted = _noted(found)
@@ -212,10 +249,26 @@ def read_group(found: Siblings, said: Said) -> Group:
                 "reads"
             )
             return Group(found, None, reason, noted)
+        declared = said.declared.at(found.prefix) if said.declared else (None,)
+    except MemdescError as error:
+        return Group(found, None, str(error))
+    groups = [_read(found, said._replace(declared=each), noted) for each in declared]
+    known = {group.desc: group for group in groups if group.desc is not None}
+    if len(known) > 1:
+        names = " and ".join(map(repr, known))
+        reason = f"{groups[0].prefix!r} fits {names}, which are declared for different classes"
+        return Group(found, None, f"{reason}: give the name")
+    return next(iter(known.values()), groups[0])
+
+
+def _read(found: Siblings, said: Said, noted: RecordDesc | None) -> Group:
+    """Decide what tensors are, for what is declared of this layer."""
+    try:
         name, options = _named(said, found, noted)
     except MemdescError as error:
         return Group(found, None, str(error))
     try:
+        _check_bits(said, name, options)
         desc = desc_of_tensors(found, name, options)
         _check_declared(found, desc, said)
         check_tensors(found, desc)
@@ -284,7 +337,7 @@ def _fitting(found: Siblings) -> list[str]:
             with suppress(MemdescError):
                 desc = desc_of_tensors(found, name, {})
                 check_tensors(found, desc)
-                names += [name] if {*found.entries} <= {*desc.tensors, ORDER} else []
+                names += [name] if {*found.entries} <= {*desc.tensors, *ORDERS} else []
     return names
 
 
@@ -295,13 +348,11 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
         return
     held = dict(desc.options)
     for key, value in declared.options.items():
-        if key not in said.options and held.get(key, value) != value:
-            msg = (
-                f"{declared.file} declares {key}={value}, and {desc.name} has {key}={held[key]}; "
-                f"say {desc.name}({key}={value}), or {desc.name}({key}={held[key]}) if "
-                f"{declared.file} is wrong"
-            )
-            raise MemdescError(msg)
+        if key in said.options or held.get(key, value) == value:
+            continue
+        # one row may be each of them or all
+        if _with_option(desc, key, value) != desc:
+            raise MemdescError(_contradiction(declared, desc.name, key, held[key]))
     inputs, group = desc.dims[desc.letters.index("i")], held.get("group")
     is_one = group == -1
     if declared.group not in (None, group) and not (is_one and declared.group >= inputs):
@@ -311,17 +362,47 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
             f"{declared.file} if it is wrong"
         )
         raise MemdescError(msg)
-    if declared.is_ordered and not is_one and ORDER not in found.entries:
+    if declared.is_ordered and not is_one and order_of(found) is None:
         msg = (
-            f"{declared.file} declares desc_act, which assigns inputs to groups by data, but there "
-            f"is no {ORDER} that says how; correct {declared.file} if the inputs are in order"
+            f"{declared.file} declares act-order, which assigns inputs to groups by data, but "
+            f"there is no {ORDERS[0]} that says how; correct {declared.file} if the inputs are in "
+            "order"
         )
         raise MemdescError(msg)
 
 
+def _contradiction(declared: Declared, name: str, key: str, held: Any) -> str:
+    """Return the message that a file declares another value of an option."""
+    value = declared.options[key]
+    return (
+        f"{declared.file} declares {key}={value}, and {name} has {key}={held}; say "
+        f"{name}({key}={value}), or {name}({key}={held}) if {declared.file} is wrong"
+    )
+
+
+def _check_bits(said: Said, name: str, options: Mapping[str, Any]) -> None:
+    """Refuse bits that the files of the model contradict: shapes are read with them."""
+    declared, usual = said.declared, read_name(name)[2].get("bits")
+    if declared is None or declared.name != name or "bits" in said.options:
+        return
+    if record_desc(_SAMPLE, name).constants:
+        return  # the tensors say their dims, and so the bits
+    held = options.get("bits", usual)
+    if declared.options.get("bits", held) != held:
+        raise MemdescError(_contradiction(declared, name, "bits", held))
+
+
+def _with_option(desc: RecordDesc, option: str, value: Any) -> RecordDesc | None:
+    """Return a record with another value of an option; None if it cannot have that."""
+    try:
+        return record_desc(desc.dims, desc.name, **dict(desc.options) | {option: value})
+    except MemdescError:
+        return None
+
+
 def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
     """Refuse tensors that the record does not use, act-order, and partial changes."""
-    rest = [name for name in found.entries if name not in desc.tensors and name != ORDER]
+    rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
     if rest and not said.is_partial:
         options = [optional_tensors(desc.name).get(name) for name in rest]
         hint = "".join(f"; leave {option}= out" for option in options if option)
@@ -330,8 +411,8 @@ def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
             f"and {desc!r} does not use them: its numbers would be different{hint}"
         )
         raise MemdescError(msg)
-    if ORDER in found.entries:
-        _check_order(found.entries[ORDER], desc)
+    if (order := order_of(found)) is not None:
+        _check_order(order, desc)
     names = [found.entries[name].name for name in desc.tensors]
     changed = [name for name in names if name in said.partial]
     if changed and len(changed) < len(names):
@@ -369,13 +450,21 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         msg = (
             f"{entry.name} assigns inputs to groups in an arbitrary order (act-order), which is a "
             "gather, not a layout; the page on checkpoints shows how to decode it with numpy, by "
-            f"indexing the scales and zero points of a Record with {ORDER}"
+            f"indexing the scales and zero points of a Record with {ORDERS[0]}"
         )
         raise MemdescError(msg)
 
 
+# tensors of formats that no rule decodes -> the name that says why
+_REFUSED = {"weight.nested_absmax": "bnb_nested", "SCB": "bnb_int8"}
 # dims of records whose scales are (groups, out)
 _MATRIX = "io"
+# dims that show which axes of a tensor follow which
+_SAMPLE = (4096, 4096)
+# what codes may have whose dims another tensor says
+_WIDTHS = (4, 8)
+# options that say how many neighbours along a dim share a scale
+_STEPS = {"rows": 0, "group": 1}
 _BYTE_BITS = 8
 
 
@@ -385,7 +474,10 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         option: given.get(option, value)
         for option, value in shown_options(name, found.entries).items()
     }
-    sample = record_desc((4096, 4096), name, **has)
+    for role, refused in _REFUSED.items():
+        if role in found.entries:
+            read_name(refused)
+    sample = record_desc(_SAMPLE, name, **has)
     for each in sample.tensors:
         if each not in found.entries:
             msg = (
@@ -397,14 +489,21 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         return _single_desc(found.codes, name, given)
     _, letters, legal = read_name(name)
     scales = found.entries[sample.field(sample.rule.scale[0].parts[0][0]).tensor]
+    bits = {**legal, **given}.get("bits", sample.fields[0].bits)
+    options = {"codes": _kind(found.codes), "scales": _kind(scales), **has}
     if letters == _MATRIX:
-        dims, groups = _dims_by_scales(found, scales, {**legal, **given}.get("bits", 4))
+        dims, groups = _dims_by_scales(found, scales, bits)
+        options["group"] = dims[0] // groups if groups > 1 else -1
     else:
-        bits, has_group = sample.fields[0].bits, "group" in legal
-        dims, groups = _dims_by_codes(found, scales, bits, has_group=has_group)
-    inputs = dims[letters.index("i")]
-    group = inputs // groups if groups > 1 else -1
-    options = {"codes": _kind(found.codes), "scales": _kind(scales), "group": group, **has}
+        state = _state(found, sample)
+        options |= state
+        held = state.get("shape") or _dims_by_constant(found, sample)
+        dims = held or _dims_by_codes(found, bits)
+        if held is not None and "bits" in legal:
+            options["bits"] = _bits(found.codes, held, sample)
+        for option in _STEPS.keys() & legal.keys():
+            if option not in given:
+                options[option] = _step(scales, dims[_STEPS[option]], name, option)
     kept = {option: value for option, value in options.items() if option in legal}
     return record_desc(dims, name, **(kept | dict(given)))
 
@@ -427,23 +526,89 @@ def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[in
     return (count // columns, columns), groups
 
 
-def _dims_by_codes(
-    found: Siblings, scales: Entry, bits: int, *, has_group: bool
-) -> tuple[tuple[int, ...], int]:
-    """Return (out, in) and the number of groups, from codes packed into words along `in`."""
+def _dims_by_codes(found: Siblings, bits: Any) -> tuple[int, ...]:
+    """Return (out, in) from codes packed into words along `in`."""
     codes = found.codes
     words = data_type(codes.dtype).bits
-    if len(codes.shape) != len(_MATRIX) or words < bits:
+    if len(codes.shape) != len(_SAMPLE) or type(bits) is not int or not 0 < bits <= words:
         msg = (
             f"{codes.name!r} of {codes.dtype} and shape {codes.shape} cannot hold {bits}-bit codes"
         )
         raise MemdescError(msg)
-    dims = codes.shape[0], codes.shape[1] * (words // bits)
-    groups = scales.shape[0] if scales.shape else 0
-    if has_group and (not groups or dims[1] % groups):
-        msg = f"{scales.name!r} has {groups} groups for {dims[1]} inputs, which they do not divide"
+    dims = codes.shape[0], codes.shape[1] * words // bits
+    if codes.shape[1] * words % bits:
+        msg = (
+            f"{codes.name!r} has rows of {codes.shape[1] * words} bits, which {bits} do not divide"
+        )
         raise MemdescError(msg)
-    return dims, groups
+    return dims
+
+
+def _dims_by_constant(found: Siblings, sample: RecordDesc) -> tuple[int, ...] | None:
+    """Return the dims that a tensor of the record holds; None if it has no such tensor."""
+    for each in sample.constants:
+        if each.values != sample.dims:
+            continue
+        entry = found.entries[each.tensor]
+        if _kind(entry) != each.kind or entry.nbytes != len(each.data):
+            msg = (
+                f"{entry.name!r} of {entry.dtype} and shape {entry.shape} does not hold the "
+                f"{len(sample.dims)} dims of a matrix as {each.kind}"
+            )
+            raise MemdescError(msg)
+        return tuple(entry.read().view(DATA_TYPES[each.kind].numpy).tolist())
+    return None
+
+
+def _bits(codes: Entry, dims: tuple[int, ...], sample: RecordDesc) -> int:
+    """Return the fewest bits with which the codes of a matrix take as many bytes."""
+    role = sample.field(sample.rule.code.parts[0][0]).tensor
+    for bits in _WIDTHS:
+        desc = record_desc(dims, sample.name, bits=bits, group=-1)
+        if desc.tensors[role] == codes.nbytes:
+            return bits
+    return _WIDTHS[0]
+
+
+def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
+    """Return the dims and options in the JSON that bitsandbytes stores beside the codes."""
+    for each in sample.constants:
+        if bytes(each.data[:1]) != b"{":
+            continue
+        entry = found.entries[each.tensor]
+        try:
+            state = json.loads(entry.read().tobytes())
+            outputs, inputs = state["shape"]
+            found_state = {"block": state["blocksize"], "dtype": state["dtype"]}
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            msg = f"{entry.name!r} is not the JSON of bitsandbytes's quant_state: {error!r}"
+            raise MemdescError(msg) from None
+        return {**found_state, "shape": (outputs, inputs)}
+    return {}
+
+
+def _step(scales: Entry, size: int, name: str, option: str) -> int:
+    """Return how many of `size` neighbours share a scale, -1 for all: from the scales' shape."""
+    axis = _axis(name, option)
+    count = scales.shape[axis] if axis < len(scales.shape) else 1
+    if count == size and option == "rows":
+        return 1
+    if not count or size % count:
+        what = "outputs" if option == "rows" else "inputs"
+        msg = f"{scales.name!r} has {count} groups for {size} {what}, which they do not divide"
+        raise MemdescError(msg)
+    return size // count if count > 1 else -1
+
+
+@lru_cache(maxsize=64)
+def _axis(name: str, option: str) -> int:
+    """Return which axis of the scales of a record has a size that follows an option."""
+    shapes = []
+    for step in (64, 128):
+        desc = record_desc(_SAMPLE, name, **{option: step})
+        tensor = desc.field(desc.rule.scale[0].parts[0][0]).tensor
+        shapes.append(written_tensors("", desc, "")[tensor].shape)
+    return next(axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if len({*sizes}) > 1)
 
 
 def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordDesc:
@@ -469,6 +634,11 @@ def check_tensors(found: Siblings, desc: RecordDesc) -> None:
     for name, tensor in written_tensors(found.prefix, desc, "").items():
         if problem := _misfit(found.entries[name], tensor):
             msg = f"{found.entries[name].name!r} {problem}, so it does not fit {desc!r}"
+            raise MemdescError(msg)
+    for constant in desc.constants:
+        entry = found.entries[constant.tensor]
+        if entry.read().tobytes() != constant.data:
+            msg = f"{entry.name!r} does not hold what {desc!r} has in {constant.tensor}"
             raise MemdescError(msg)
 
 

@@ -8,10 +8,11 @@ vLLM): (in / 8, out) for GPTQ, (in, out / 8) for AWQ, (in / 16, 2 * out) for Mar
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc
+from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
 from memdesc.layout import memory_order
 from reorder.storage.containers.entry import Tensor
 from reorder.values.formats import INTEGERS
@@ -19,7 +20,7 @@ from reorder.values.formats import INTEGERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memdesc import Field
+    from memdesc import Constant, Field
 
 __all__ = [
     "IN_SHAPE",
@@ -39,8 +40,20 @@ IN_SHAPE = ("torch_int4_cpu", "trtllm_mixed_gemm", "aiter_16x16")
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
-# words of packed codes in AutoGPTQ, AutoAWQ and vLLM; other records have bytes
-_WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32"}
+# words of packed codes in AutoGPTQ, AutoAWQ, vLLM and compressed-tensors; other records have bytes
+_WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32", "pack_quantized": "s32"}
+# Records of MLX and bitsandbytes -> tensors stored as words, whatever these hold, in rows, in one
+# column, or as a vector
+_MLX = {"weight": ("u32", "rows"), "scales": ("u8", "rows")}
+_BITSANDBYTES = {"weight": ("u8", "column"), "weight.absmax": ("f32", "vector")}
+_RAW = {
+    "mlx": {"weight": _MLX["weight"]},
+    "mlx_mxfp4": _MLX,
+    "mlx_mxfp8": _MLX,
+    "mlx_nvfp4": _MLX,
+    "bnb_nf4": _BITSANDBYTES,
+    "bnb_fp4": _BITSANDBYTES,
+}
 _WEIGHT = ".weight"
 
 
@@ -120,15 +133,18 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
         return {ONE: stored_record(name, desc, format_name)}
     stem = prefix.removesuffix(_WEIGHT)
     words = _WORDS.get(desc.name)
-    found = {}
-    for name in names:
+    found = {each.tensor: _constant(f"{stem}.{each.tensor}", each) for each in desc.constants}
+    raw = _RAW.get(desc.name, {})
+    for name in desc.bare.tensors:
         parts = [part for part in desc.fields if part.tensor == name]
         full = f"{stem}.{name}"
-        if len(parts) == 1:
-            found[name] = _alone(full, parts[0], words)
+        if name in raw:
+            found[name] = _in_words(full, parts[0].layout.dims, desc.tensors[name], raw[name])
+        elif len(parts) == 1:
+            found[name] = _alone(full, parts[0], words, is_scalar=_is_scalar(desc, parts[0].name))
         else:
             found[name] = _joined(full, parts, desc.tensors[name])
-    return found
+    return {name: found[name] for name in names}
 
 
 def joined_tensors(
@@ -153,18 +169,45 @@ def joined_tensors(
     return {**tensors, first: tensors[first]._replace(value=value)}
 
 
-def _alone(name: str, part: Field, words: str | None) -> Tensor:
+def _constant(name: str, constant: Constant) -> Tensor:
+    """Return how a constant is stored: as a vector."""
+    shape = (len(constant.values),)
+    return Tensor(name, constant.kind, shape, len(constant.data), memory_desc(shape, constant.kind))
+
+
+@lru_cache(maxsize=256)
+def _is_scalar(desc: RecordDesc, name: str) -> bool:
+    """Whether a field has one element whatever the dims, rather than one group as it happens."""
+    if prod(desc.field(name).layout.dims) != 1 or not desc.name:
+        return prod(desc.field(name).layout.dims) == 1
+    large = record_desc((4096,) * len(desc.dims), desc.name, **dict(desc.options))
+    return prod(large.field(name).layout.dims) == 1
+
+
+def _alone(name: str, part: Field, words: str | None, *, is_scalar: bool) -> Tensor:
     """Return how a field is stored: codes as words, scales in their dims whatever their order.
 
     That is how loaders allocate them: (groups, out) for Marlin, padded dims for scales of cuBLAS,
-    (1,) for one scale. Source: vLLM 0.10, `marlin_permute_scales` and `swizzle_blockscale`.
+    (1,) for one scale of all. Source: vLLM 0.10, `marlin_permute_scales` and `swizzle_blockscale`.
     """
     desc = part.desc
     is_code = desc.dtype.is_packed or part.kind in INTEGERS
     if is_code or prod(desc.padded_dims) * part.bits != 8 * desc.nbytes:
         return stored_layout(name, desc, words if part.kind in INTEGERS else None)
-    shape = desc.padded_dims if prod(desc.padded_dims) != 1 else (1,)
+    shape = (1,) if is_scalar else desc.padded_dims
     return Tensor(name, part.kind, shape, desc.nbytes, desc)
+
+
+def _in_words(name: str, dims: tuple[int, ...], nbytes: int, how: tuple[str, str]) -> Tensor:
+    """Return how a field without gaps is stored: as words in rows, in a column, or as a vector."""
+    words, form = how
+    count, rows = nbytes * 8 // data_type(words).bits, prod(dims[:-1])
+    shapes = {
+        "rows": (*dims[:-1], count // rows if rows else 0),
+        "column": (count, 1),
+        "vector": (count,),
+    }
+    return Tensor(name, words, shapes[form], nbytes)
 
 
 def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:

@@ -11,8 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, RecordDesc
 from reorder.records.encode import number_bits
-from reorder.storage.declarations import declaration_of, section_of
-from reorder.storage.quantization import CONFIG, KEY, holders
+from reorder.storage.declarations import (
+    DECLARATIONS,
+    declaration_of,
+    join_sections,
+    section_of,
+)
+from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,28 +72,45 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     if not isinstance(config, dict):
         msg = f"{CONFIG} is not a JSON object"
         raise MemdescError(msg)
-    is_said = KEY in found[0]
+    is_said = any(sections_of(found[0]))
     # descriptors and types say what records of one tensor are
     if not is_said and all(len({*job.sources, *job.targets}) == 1 for job in plan.moved):
         return text, ""
     plain = _plain_layers(plan)
-    made = {_section(job, found[0], plain) for job in plan.moved}
+    made: dict[str | None, list[str]] = {}
+    for job in plan.moved:
+        made.setdefault(_section(job, found[0], plain), []).append(_layer(job))
+    declared = [(json.loads(text), layers) for text, layers in made.items() if text is not None]
+    joined = join_sections(declared) if len(declared) == len(made) > 1 else {}
     if plan.partial:
         what = "describes the input: parts of weights were changed alone"
     elif plan.left:
         what = f"cannot say that {plan.left} stays as it was"
     else:
         what = "has no way to say that records became several formats"
-    if plan.partial or plan.left or len(made) > 1:
+    if plan.partial or plan.left or (len(made) > 1 and not joined):
         return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
-    if made == {None} and not is_said:
+    if None in made and not is_said:
         return text, ""
+    lost: list[str] = []
     for holder in found:
-        section = _section(plan.moved[0], holder, plain)
-        holder.pop(KEY, None)
-        if section is not None:
-            holder[KEY] = json.loads(section)
-    return json.dumps(config, indent=2).encode() + b"\n", ""
+        text_of = _section(plan.moved[0], holder, plain)
+        sections = joined or json.loads(text_of or "{}")
+        before = sections_of(holder)
+        for key in before:
+            del holder[key]
+        lost += _lost(before, sections)
+        holder.update(sections)
+    told = f"{CONFIG} has no place for {', '.join(lost)} of the input" if lost else ""
+    return json.dumps(config, indent=2).encode() + b"\n", told
+
+
+def _lost(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the keys of sections that say nothing of weights and are not in the new ones."""
+    kept = dict.fromkeys(key for row in DECLARATIONS for key in row.kept)
+    held = [section for section in before.values() if isinstance(section, dict)]
+    written = {key for section in after.values() for key in section}
+    return [key for key in kept for old in held if old.get(key) is not None and key not in written]
 
 
 def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
@@ -129,18 +151,29 @@ def _plain_layers(plan: Plan) -> list[str]:
     return [t.name.removesuffix(_WEIGHT) for t in found if t.name.endswith(_WEIGHT)]
 
 
+def _layer(job: Job) -> str:
+    """Return the name of the layer whose weight a job writes."""
+    role, tensor = next(iter(job.targets.items()))
+    return tensor.name.removesuffix(role).removesuffix(".")
+
+
 def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
-    """Return the section that declares what a job makes, as JSON; None for plain numbers."""
+    """Return the sections that declare what a job makes, as JSON; None for plain numbers."""
     if not isinstance(job.dst, RecordDesc):
         return None
     desc = job.dst
     options = dict(desc.options)
-    before = config.get(KEY)
+    before = next(iter(sections_of(config).values()), None)
     held = before if isinstance(before, dict) else {}
     found = {key: held[key] for key in _KEPT if key in held}
-    row = declaration_of(desc.name, options)
+    method = held.get("quant_method")
+    row = declaration_of(desc.name, options, method)
     if row is not None:
-        return json.dumps(section_of(row, options) | {row.ignored: plain}, sort_keys=True)
+        is_same = method == row.method
+        kept = {key: held[key] for key in row.kept if is_same and key in held}
+        ignored = {row.ignored: plain} if row.ignored else {}
+        section = section_of(row, options) | kept | ignored
+        return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
     found["bits"] = number_bits(desc, desc.rule.code)
     found |= {"group_size": options["group"]} if "group" in options else {}
     found |= _METHODS.get(desc.name, {"quant_method": desc.name})
@@ -149,4 +182,4 @@ def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     if found["quant_method"] == "gptq" and isinstance(job.src, RecordDesc):
         is_symmetric = job.src.rule.is_symmetric or desc.rule.is_symmetric
         found["sym"] = is_symmetric or bool(held.get("sym", False))
-    return json.dumps(found, sort_keys=True)
+    return json.dumps({KEY: found}, sort_keys=True)

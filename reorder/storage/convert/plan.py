@@ -15,11 +15,10 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_desc
 from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import record_fields, stored_desc
-from reorder.storage.containers.entry import Entry, FileState
 from reorder.storage.containers.shards import names_beside
 from reorder.storage.convert.jobs import Job, copy_job, layout_job, record_job
 from reorder.storage.convert.rules import is_record
-from reorder.storage.groups import Said, read_group, said_of, single
+from reorder.storage.groups import Said, elsewhere, read_group, said_of, single
 from reorder.storage.siblings import (
     Siblings,
     find_siblings,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Container
+    from reorder.storage.containers.entry import Container, Entry
     from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
 
@@ -105,7 +104,7 @@ def plan_jobs(
     """
     entries = container.entries
     # a weight may have tensors in another shard of its model
-    beside = {name: _elsewhere(name, source) for name in names_beside(source)}
+    beside = {name: elsewhere(name, source) for name in names_beside(source)}
     weights = [
         each
         for each in (find_siblings(beside | entries) if rules else ())
@@ -150,11 +149,6 @@ def plan_jobs(
     copied = [entry for job in jobs if job.is_copy for entry in job.sources.values()]
     left = next((e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc)), "")
     return Plan(tuple(jobs), _partial_warnings(partial), new, left)
-
-
-def _elsewhere(name: str, source: Path) -> Entry:
-    """Return a stand-in for a tensor of another shard, which is not read."""
-    return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
 
 
 def _named_group(found: Siblings, rule: Rule, said: Said) -> Group:

@@ -36,7 +36,7 @@ def test_show_says_sizes_strides_blocks_padding_and_names(capsys: CaptureFixture
         2720,
         1.4118,
     )
-    assert {"vocabulary": "cldnn", "text": "b_fs_yx_fsv8", "domain": "data"} in shown["names"]  # type: ignore[operator] # a list
+    assert {"vocabulary": "cldnn", "text": "b_fs_yx_fsv8", "domain": "data"} in shown["names"]
 
 
 def test_show_prints_one_fact_a_line_for_a_reader(capsys: CaptureFixture[str]) -> None:

@@ -99,6 +99,8 @@ def test_words_of_each_record_are_of_no_other(
         for tensor in written_tensors("fc", desc, "").values()
     ]
     with Writer(path, plan_file(path, tensors, {})) as writer:
+        for each in desc.constants:
+            writer.write(f"fc.{each.tensor}", 0, each.data)
         writer.finish()
     with reorder.open_checkpoint(path) as checkpoint:
         found = []
@@ -170,7 +172,7 @@ def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
         write(folder, layer, g_idx=wrong)
         assert "is not an integer for each of the 128 inputs" in reason(folder)
     write(folder, layer)
-    assert "declares desc_act, which assigns inputs to groups by data" in reason(folder)
+    assert "declares act-order, which assigns inputs to groups by data" in reason(folder)
 
 
 def test_an_order_that_is_data_is_decoded_by_numpy(folder: Path) -> None:
