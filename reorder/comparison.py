@@ -18,6 +18,8 @@ from reorder.memory.inputs import as_memory
 from reorder.memory.padding import find_nonzero
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from memdesc import DataType
@@ -196,17 +198,17 @@ def compare_values(
     found: list[int] = []
     total, worst, largest = 0, -1, -1.0
     for start in range(0, left.desc.nelems, _PART):
-        x, y = (values[start : start + _PART] for values in flat)
+        x, y = _wide(values[start : start + _PART] for values in flat)
         apart = _apart(x, y)
-        steps = _steps(kinds, np.maximum(np.abs(_wide(x)), np.abs(_wide(y))))
-        amounts.add(x, y, apart, steps)
+        at = np.flatnonzero(apart)
+        moved = apart[at]
+        steps = _steps(kinds, np.maximum(np.abs(x[at]), np.abs(y[at])))
+        amounts.add(x, y, apart)
+        amounts.add_steps(moved, steps)
         with np.errstate(invalid="ignore", over="ignore"):
-            allowed = (
-                tolerance + relative * np.abs(y.astype(apart.dtype)) if relative else tolerance
-            )
-            allowed = allowed + steps if resolution else allowed
+            allowed = tolerance + relative * np.abs(y[at]) + steps * resolution
         # an infinite tolerance must not hide an infinite difference
-        at = np.flatnonzero((apart > allowed) | (np.isinf(apart) & (apart != 0)))
+        at = at[(moved > allowed) | np.isinf(moved)]
         if not len(at):
             continue
         total += len(at)
@@ -237,23 +239,25 @@ class _Amounts:
         self.ulp = self.error = self.dot = 0.0
         self.squares = [0.0, 0.0]
 
-    def add(
-        self, x: NDArray[Any], y: NDArray[Any], apart: NDArray[Any], steps: NDArray[Any]
-    ) -> None:
-        """Add some elements, with their distances and the steps of the coarser type."""
-        wide = [_wide(x), _wide(y)]
-        is_finite = np.isfinite(wide[0]) & np.isfinite(wide[1])
-        if not is_finite.any():
-            return
-        one, other, apart, steps = (part[is_finite] for part in (*wide, apart, steps))
-        self.count += len(one)
-        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            ulps = np.where(apart > 0, apart / steps, 0)
-            self.ulp = max(self.ulp, float(ulps.max()))
+    def add(self, x: NDArray[Any], y: NDArray[Any], apart: NDArray[Any]) -> None:
+        """Add some elements, with their distances."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = _dot(x, x), _dot(y, y)
+            if not math.isfinite(sum(squares)):
+                is_finite = np.isfinite(x) & np.isfinite(y)
+                x, y, apart = (part[is_finite] for part in (x, y, apart))
+                squares = _dot(x, x), _dot(y, y)
+            self.count += len(x)
             self.error += float(apart.sum())
-            self.dot += float(one @ other)
-            for k, part in enumerate((one, other)):
-                self.squares[k] += float(part @ part)
+            self.dot += _dot(x, y)
+        self.squares = [one + other for one, other in zip(self.squares, squares, strict=True)]
+
+    def add_steps(self, apart: NDArray[Any], steps: NDArray[Any]) -> None:
+        """Add elements that are some steps apart."""
+        is_finite = np.isfinite(apart)
+        with np.errstate(over="ignore", divide="ignore"):
+            ulps = apart[is_finite] / steps[is_finite]
+        self.ulp = max(self.ulp, float(ulps.max(initial=0)))
 
     def result(self) -> tuple[float, float, float]:
         """Return the largest difference in steps, the mean error and the cosine."""
@@ -267,11 +271,18 @@ class _Amounts:
         return self.ulp, self.error / self.count, min(max(cosine, -1.0), 1.0)
 
 
-def _wide(values: NDArray[Any]) -> NDArray[Any]:
-    """Return values as f64, or 64-bit integers as the widest float of the machine."""
-    is_wide = values.dtype.kind in "iu" and values.dtype.itemsize * 8 == _WIDE_BITS
-    with np.errstate(invalid="ignore"):
-        return values.astype(np.longdouble if is_wide else np.float64)
+def _dot(x: NDArray[Any], y: NDArray[Any]) -> float:
+    """Return a dot product without the threads of a BLAS, which spin."""
+    return float(np.einsum("i,i->", x, y))
+
+
+def _wide(parts: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return values as f64, or as the widest float of the machine if any are 64-bit integers."""
+    given = [*parts]
+    kinds = {part.dtype for part in given}
+    is_wide = any(kind.kind in "iu" and 8 * kind.itemsize == _WIDE_BITS for kind in kinds)
+    with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs
+        return [part.astype(np.longdouble if is_wide else np.float64) for part in given]
 
 
 def _steps(kinds: set[DataType], largest: NDArray[Any]) -> NDArray[Any]:
@@ -305,12 +316,7 @@ def _values(memory: Memory) -> NDArray[Any]:
 
 def _apart(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     """Return the distance between numbers: 0 between two NaNs, infinite from a NaN to a number."""
-    is_wide = any(
-        values.dtype.kind in "iu" and values.dtype.itemsize * 8 == _WIDE_BITS for values in (x, y)
-    )
-    kind = np.longdouble if is_wide else np.float64
-    with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs, and infinities
-        x, y = x.astype(kind), y.astype(kind)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities
         apart: NDArray[Any] = np.abs(x - y)
     apart[np.isnan(apart)] = np.inf
     apart[(x == y) | (np.isnan(x) & np.isnan(y))] = 0
@@ -326,7 +332,7 @@ def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) 
         index,
         _number(a),
         _number(b),
-        float(_apart(a, b)[0]),
+        float(_apart(*_wide((a, b)))[0]),
         offset_a,
         offset_b,
         offset_a * bits_a // 8,
