@@ -68,13 +68,12 @@ def test_explain_shows_the_plan_the_bytes_and_the_kernels(
 
 
 def test_two_layouts_that_do_not_fit_are_refused(capsys: CaptureFixture[str]) -> None:
-    for command in ("explain",):
-        assert "did you mean 'nChw8c'" in refusal(capsys, command, "nchw", "nChw8d", "2x17x5x4")
-        assert "is for 4 dims" in refusal(capsys, command, "nchw", "nhwc", "2x17x5")
-        assert "not integers joined by x" in refusal(capsys, command, "nchw", "nhwc", "2x17x5y")
-        assert "must be 2 numbers" in refusal(capsys, command, "ab", "4x1x1", "3x4")
-        assert "not integers" in refusal(capsys, command, "ab", "4x1@a", "3x4")
-        assert "are required: B; see" in refusal(capsys, command, "ab")
+    assert "did you mean 'nChw8c'" in refusal(capsys, "explain", "nchw", "nChw8d", "2x17x5x4")
+    assert "is for 4 dims" in refusal(capsys, "explain", "nchw", "nhwc", "2x17x5")
+    assert "not integers joined by x" in refusal(capsys, "explain", "nchw", "nhwc", "2x17x5y")
+    assert "must be 2 numbers" in refusal(capsys, "explain", "ab", "4x1x1", "3x4")
+    assert "not integers" in refusal(capsys, "explain", "ab", "4x1@a", "3x4")
+    assert "are required: B; see" in refusal(capsys, "explain", "ab")
 
 
 def test_explain_draws_both_layouts(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
