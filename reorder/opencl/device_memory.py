@@ -17,6 +17,7 @@ from reorder.memory.memory import Memory
 from reorder.opencl.allocation import check_not_released
 from reorder.opencl.image_formats import channel_type_of
 from reorder.opencl.operands import (
+    check_desc,
     check_queue,
     checked_events,
     device_operand,
@@ -75,9 +76,8 @@ class DeviceMemory:
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "queue":
             check_queue(value)
-        elif name == "desc" and not isinstance(value, MemoryDesc | ImageDesc):
-            msg = f"desc must be a MemoryDesc or an ImageDesc, not {short_repr(value)}"
-            raise MemdescError(msg)
+        elif name == "desc":
+            check_desc(value, "desc")
         elif name == "event" and not isinstance(value, cl.Event | None):
             msg = f"event must be a pyopencl.Event or None, not {short_repr(value)}"
             raise MemdescError(msg)

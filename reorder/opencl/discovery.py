@@ -36,11 +36,11 @@ __all__ = [
     "loader_report",
 ]
 
-# The variable that names the folder to search; the loader reads it once, at its first call.
+# Names the only folder to search; the loader reads it once, at its first call.
 VARIABLE = "OCL_ICD_VENDORS"
 
 _SYSTEM = Path("/etc/OpenCL/vendors")
-# libraries of runtimes that exist on machines without an ICD file for them
+# libraries of runtimes that some machines have without an ICD file
 _BARE = ("libnvidia-opencl.so.1", "libamdocl64.so")
 _FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",

@@ -27,7 +27,13 @@ from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
-from reorder.opencl.operands import Unallocated, array_desc, check_queue, checked_events
+from reorder.opencl.operands import (
+    Unallocated,
+    array_desc,
+    array_type,
+    check_queue,
+    checked_events,
+)
 from reorder.values.attr import check_beta
 
 if TYPE_CHECKING:
@@ -49,12 +55,12 @@ __all__ = [
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 
-# tuples: a union of types is made again in each call
+# tuples, since a union of types is made anew in each call
 _HOST = (Memory, np.ndarray)
 _WITH_QUEUE = (DeviceMemory, cl.array.Array)
 _DESCS = (MemoryDesc, ImageDesc)
 _IN_PLACE = (cl.Buffer, cl.Image, cl.SVMPointer)
-# Bytes up to which a buffer is created with its content, which avoids a queue's latency: a reorder
+# Buffers of at most so many bytes are created with their content, without a queue: a reorder
 # of 16 KiB takes 45 us instead of 255 on a CPU. 512 MB take 7 times as long this way on an H200.
 _SMALL = 1 << 16
 
@@ -309,8 +315,10 @@ def enqueue_unpack(
     True
     """
     events = _checked(queue, wait_for, image_desc)
-    # an image converts to the type of an Array, as with `reorder(out=array)`
-    dtype = data_type(dst.dtype) if isinstance(dst, cl.array.Array) else image_desc.dtype
+    dtype = image_desc.dtype
+    if isinstance(dst, cl.array.Array) and not isinstance(desc, MemoryDesc):
+        # as with `reorder(out=array)`
+        dtype = array_type(dst.dtype, "dst")
     target = dst, _unpacked(desc, image_desc, dtype)
     _, event = _enqueue(queue, Source(image, image_desc), target, events)
     return event
@@ -397,7 +405,7 @@ def _described(
         return array_desc(out, "dst"), dtype
     if isinstance(dst, _DESCS):
         return None, dtype
-    own = data_type(out.dtype)
+    own = array_type(out.dtype, "dst")
     if dtype is not None and data_type(dtype) != own:
         msg = (
             f"out is an Array of {own}, but dtype asks for {data_type(dtype)}; to write raw bytes, "

@@ -57,7 +57,7 @@ __all__ = [
     "transfers_between",
 ]
 
-# keys of prepared reorders that a context keeps, about two for each
+# most keys that a context keeps, about two for each prepared reorder
 _MAX_KEYS = 1024
 # the fields of an operand before its memory
 _IN_MEMORY = DeviceOperand._fields.index("memory")
@@ -182,7 +182,7 @@ def _allocated(memory: Any, context: int) -> Facts:
 
     They are kept without the memory itself, which would otherwise never be freed.
     """
-    # first: some runtimes crash when they are asked about released memory
+    # checked first, since some runtimes crash when they are asked about released memory
     if memory.is_released:
         raise LookupError
     kept = memory.facts
@@ -262,7 +262,7 @@ def enqueue_transfers(
     to a marker, whose times say nothing.
     """
     if len(transfers) == 1:
-        # the general case below takes several us, as long as such a kernel
+        # the general case below costs several us, as much as such a kernel
         _, stages, constants = transfers[0]
         if len(stages) == 1 and len(stages[0]) == 1:
             event = stages[0][0].enqueue(queue, memory, wait_for, constants)

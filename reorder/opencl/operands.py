@@ -25,6 +25,7 @@ from reorder.opencl.kernel.transfers import OperandSpec
 from reorder.plan.plan import check_dims, check_types
 
 if TYPE_CHECKING:
+    from memdesc import DataType
     from reorder.values.attr import Attr
 
 __all__ = [
@@ -33,6 +34,8 @@ __all__ = [
     "DeviceOperand",
     "Unallocated",
     "array_desc",
+    "array_type",
+    "check_desc",
     "check_pair",
     "check_queue",
     "checked_events",
@@ -94,11 +97,9 @@ def device_operand(
         If it is not such memory, was released, belongs to another context, is too small,
         or may not be read (src) or written (dst).
     """
+    check_desc(desc, f"{name}_desc")
     if isinstance(desc, ImageDesc):
         return _image_operand(queue, memory, desc, name)
-    if not isinstance(desc, MemoryDesc):
-        msg = f"{name}_desc must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
     if isinstance(memory, Unallocated):
         return DeviceOperand(desc)
     skipped = 0
@@ -328,6 +329,18 @@ def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
     )
 
 
+def array_type(of: np.dtype[Any], name: str) -> DataType:
+    """Return the data type of an array; refuse elements that memory of the type packs."""
+    dtype = data_type(of)
+    if dtype.is_packed:
+        msg = (
+            f"{name} is an array of {dtype}, one element a byte; memory of {dtype} holds two: "
+            "pack them on the host, or describe the bytes by a MemoryDesc"
+        )
+        raise MemdescError(msg)
+    return dtype
+
+
 @lru_cache(maxsize=1024)
 def _array_desc(
     of: np.dtype[Any], shape: tuple[int, ...], strides: tuple[int, ...], offset: int, name: str
@@ -339,12 +352,7 @@ def _array_desc(
             f"which are not all multiples of its {itemsize}-byte elements"
         )
         raise MemdescError(msg)
-    if (dtype := data_type(of)).is_packed:
-        msg = (
-            f"{name} is an array of {dtype}, one element a byte; memory of {dtype} holds two: "
-            "pack them on the host, or describe the bytes by a MemoryDesc"
-        )
-        raise MemdescError(msg)
+    dtype = array_type(of, name)
     offset0 = (offset - _lowest(shape, strides, offset)) // itemsize
     strides = tuple(stride // itemsize for stride in strides)
     return memory_desc(shape, dtype, strides=strides, offset0=offset0)
@@ -361,6 +369,13 @@ def _lowest(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> in
     return offset + sum(
         min(stride, 0) * (extent - 1) for stride, extent in zip(strides, shape, strict=True)
     )
+
+
+def check_desc(desc: object, name: str) -> None:
+    """Refuse what is not a descriptor of a buffer or an image."""
+    if not isinstance(desc, MemoryDesc | ImageDesc):
+        msg = f"{name} must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"
+        raise MemdescError(msg)
 
 
 def check_queue(queue: Any) -> None:

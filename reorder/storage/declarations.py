@@ -4,9 +4,10 @@ A section that declares several groups of layers is first split into one for eac
 
 Each row is read and written: a section of JSON that matches it declares its record, and a record
 that was made is declared by its first row. Sources: transformers 5.23 (`FineGrainedFP8Config`,
-`FbgemmFp8Config`), compressed-tensors 0.20 (`QuantizationConfig`, `QuantizationArgs`), ModelOpt
-0.47 (`hf_quant_config.json`), and vLLM 0.10 (`fp8.py`: without `weight_block_size`, a scale is for
-a whole tensor).
+`FbgemmFp8Config`, `Mxfp4Config`), compressed-tensors 0.20 (`QuantizationConfig`,
+`QuantizationArgs`), ModelOpt 0.47 (`hf_quant_config.json`), vLLM 0.10 (`fp8.py`: without
+`weight_block_size`, a scale is for a whole tensor), and mlx-lm 0.32 (`utils.py`, `load_model`,
+`quantize_model`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ __all__ = [
     "Layers",
     "declaration_of",
     "join_sections",
+    "kept_of",
     "read_section",
+    "said_beside",
     "section_of",
     "split_section",
 ]
@@ -69,6 +72,8 @@ class Declaration(NamedTuple):
         The key of the layers that are not quantised; None if there is none.
     kept : tuple of str
         Keys that say nothing of weights, which stay in a section that is written anew.
+    kept_of_each : tuple of str
+        Likewise, of each group of layers, if the record stays the same.
     keys : tuple of str
         The keys of config.json under which the section stands; several only where it does not name
         the method.
@@ -81,6 +86,7 @@ class Declaration(NamedTuple):
     written: Mapping[str, Any] = {}
     ignored: str | None = "modules_to_not_convert"
     kept: tuple[str, ...] = ()
+    kept_of_each: tuple[str, ...] = ()
     keys: tuple[str, ...] = ("quantization_config",)
 
 
@@ -121,6 +127,7 @@ def _compressed(
         {"quantization_status": "compressed", "config_groups": {"group_0": group | own}},
         "ignore",
         ("kv_cache_scheme",),
+        ("input_activations", "output_activations"),
     )
 
 
@@ -138,6 +145,15 @@ _ORDERINGS = _Place(
 )
 _FLOATS = {"type": "float", "num_bits": 8}
 _INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
+_IN_16 = {
+    "strategy": "tensor_group",
+    "group_size": 16,
+    "scale_dtype": ("torch.float8_e4m3fn", None),
+}
+_IN_32 = {"strategy": "group", "group_size": 32, "scale_dtype": ("torch.uint8", None)}
+# of ModelOpt; what is quantised beside the weights is not read
+_NVFP4 = ("NVFP4", "W4A16_NVFP4", "W4A8_NVFP4_FP8")
+_MXFP4 = ("W4A8_MXFP4_FP8", "mxfp4")
 
 
 def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
@@ -169,6 +185,14 @@ DECLARATIONS = (
         )
     ),
     *(
+        _compressed(record, (form,), {}, type="float", num_bits=bits, **more)
+        for record, form, bits, more in (
+            ("compressed_nvfp4", "nvfp4-pack-quantized", 4, _IN_16),
+            ("compressed_mxfp4", "mxfp4-pack-quantized", 4, _IN_32),
+            ("mxfp8", "mxfp8-quantized", 8, _IN_32),
+        )
+    ),
+    *(
         _compressed(record, forms, fixed, num_bits=bits, **_INTEGERS, **more)
         for record, forms, bits in (
             ("pack_quantized", ("pack-quantized",), _Place("bits", usual=8)),
@@ -177,14 +201,17 @@ DECLARATIONS = (
         )
         for more, fixed in _STRATEGIES
     ),
+    Declaration("gpt_oss_mxfp4", "mxfp4"),
     *(
-        Declaration(record, "modelopt", form, _PLAIN, {}, "ignore")
-        for record, algorithm in (
-            ("fp8_tensor", "FP8"),
-            ("fp8_channel", "FP8_PER_CHANNEL_PER_TOKEN"),
+        Declaration(record, "modelopt", form, fixed, {}, "ignore")
+        for record, fixed, form in (
+            ("fp8_tensor", _PLAIN, {"quant_algo": "FP8"}),
+            ("fp8_channel", _PLAIN, {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}),
+            ("fp8_block", _PLAIN, {"quant_algo": ("FP8_PB_WO", "fp8_pb_wo")}),
+            ("modelopt_nvfp4", {}, {"quant_algo": _NVFP4, "group_size": (16, None)}),
+            ("modelopt_mxfp4", {}, {"quant_algo": _MXFP4, "group_size": (32, None)}),
+            ("mxfp8", {}, {"quant_algo": "MXFP8", "group_size": (32, None)}),
         )
-        # config.json, and hf_quant_config.json
-        for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
     ),
     *(
         Declaration(
@@ -246,9 +273,28 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
+def _split_modelopt(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Split the layers of ModelOpt that have different algorithms."""
+    layers = _inside("modelopt", section).get("quantized_layers")
+    found: dict[str, tuple[list[str], Any]] = {}
+    for name, own in layers.items() if isinstance(layers, dict) else ():
+        found.setdefault(repr(own), ([], own))[0].append(name)
+    return [Layers(tuple(names), own) for names, own in found.values() if isinstance(own, dict)], ()
+
+
+# hf_quant_config.json has in this object what config.json has itself
+_INSIDE = {"modelopt": "quantization"}
+
+
+def _inside(method: str, section: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = section.get(_INSIDE.get(method, ""))
+    return found if isinstance(found, dict) else section
+
+
 _SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[str, ...]]]] = {
     "compressed-tensors": _split_compressed,
     "mlx": _split_mlx,
+    "modelopt": _split_modelopt,
 }
 
 
@@ -258,7 +304,7 @@ def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str
     for row in DECLARATIONS:
         if row.method == method:
             options = dict(row.fixed)
-            problem = _read(row.form, section, "", options)
+            problem = _read(row.form, _inside(method, section), "", options)
             if not problem:
                 return row.record, options
             problems.append(problem)
@@ -330,12 +376,39 @@ def declaration_of(
     return next((row for row in rows if row.fixed.items() <= options.items()), None)
 
 
-def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section that declares a record with such options."""
+def section_of(
+    row: Declaration, options: Mapping[str, Any], kept: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the section that declares a record with such options, and keeps what it is given."""
     more, found = (_written(form, options) for form in (row.written, row.form))
     named = {"quant_method": row.method} if len(row.keys) == 1 else {}
-    both: dict[str, Any] = _joined(more, found)
+    both: dict[str, Any] = _joined(_joined(more, dict(kept or {})), found)
     return named | both
+
+
+def kept_of(row: Declaration, before: Mapping[str, Any], *, is_same: bool) -> dict[str, Any]:
+    """Return what a section of the same method says of other things than weights.
+
+    What its groups of layers say is kept for the same record, if all say the same.
+    """
+    found = {key: before[key] for key in row.kept if key in before}
+    for key, form in row.form.items() if is_same else ():
+        groups = before.get(key)
+        if isinstance(form, _Each) and isinstance(groups, dict):
+            each = [group for group in groups.values() if isinstance(group, dict)]
+            same = {name: [g.get(name) for g in each] for name in row.kept_of_each}
+            kept = {name: all_[0] for name, all_ in same.items() if all_ == all_[:1] * len(all_)}
+            found[key] = {form.key: kept}
+    return found
+
+
+def said_beside(section: Any) -> set[str]:
+    """Return the keys of a section, and of its groups of layers, that have a value."""
+    held = section if isinstance(section, dict) else {}
+    forms = {key for row in DECLARATIONS for key, form in row.form.items() if type(form) is _Each}
+    parts = [held[key] for key in forms if isinstance(held.get(key), dict)]
+    groups = [group for part in parts for group in part.values() if isinstance(group, dict)]
+    return {key for each in (held, *groups) for key, value in each.items() if value is not None}
 
 
 def join_sections(

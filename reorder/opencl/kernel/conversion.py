@@ -253,7 +253,7 @@ DIALECT = Dialect(
     {kind: LANGUAGES["opencl"].type_of(DATA_TYPES[kind]) for kind in INTEGERS}
     | {"f32": "float", "f64": "double"},
     {"u32": "u", "s64": "L", "u64": "UL", "f32": "f"},
-    # conversions that do not say how to round do it as the device likes
+    # a conversion that does not say how to round does it as the device likes
     {
         "as": "as_{type}({0})",
         "nearest": "convert_{type}_rte({0})",
@@ -287,9 +287,9 @@ def _lines(function: Function) -> Iterator[str]:
 
 
 # `vload_half` and `vstore_half_rte` exist on every device, round to the nearest, ties to even, and
-# flush no denormal half (OpenCL C 1.2, 6.1.1.1 and 6.12.7). They leave NaNs to the device, so these
-# functions set a NaN's sign, and its payload where it is kept. GPUs have instructions for them; on
-# processors the functions of runtimes are slower than integers.
+# do not flush denormal halves (OpenCL C 1.2, 6.1.1.1 and 6.12.7). They leave NaNs to the device, so
+# these functions set a NaN's sign, and its payload where it is kept. GPUs have instructions for
+# them; on processors the runtime's functions are slower than integers.
 def _decode_half(*, keeps_payload: bool = True) -> tuple[str, ...]:
     """Return the body of a decoder of `code`; without its payload a NaN keeps its sign."""
     return (

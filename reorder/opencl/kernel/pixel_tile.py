@@ -46,7 +46,7 @@ _MAX_BITS = 32
 _SHORT = 8
 # bytes of a run that is worth local memory; bytes of local memory that every device has
 _MIN_RUN, _MAX_LOCAL = 32, 32768
-# pixels that a work item holds at once
+# most pixels that a work item holds at once
 _MAX_STEPS = 16
 # which parameter counts the steps that may be accessed: src has data there, dst is written there
 _COUNTED = {"src": "valid", "dst": "extent"}

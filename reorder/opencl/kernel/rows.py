@@ -49,11 +49,11 @@ __all__ = ["Rows", "try_lower"]
 
 _WORD, _VECTOR = 32, 16
 
-# Bytes of the widest element; for wider ones, moving them one by one is as fast.
+# Bytes of the widest element; wider ones move as fast one by one.
 _MAX_ELEMENT = 4
 
-# Bytes of a contiguous part of dst that suffice, and the least bytes that pay: the ends are written
-# byte by byte.
+# A contiguous part of dst need not be longer than the first number of bytes. Below the second it
+# does not pay, since its ends are written byte by byte.
 _ENOUGH, _LEAST = 1 << 14, 1 << 10
 
 # Positions are counted in 32 bits, up to the end of the last group, whose size is limited.

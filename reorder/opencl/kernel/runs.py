@@ -61,7 +61,7 @@ _RUNS, _MIN_GROUPS = 4, 1024
 # bytes, or narrower ones.
 _TILE, _EDGE = 4096, 64
 _NARROW_NBYTES, _NARROW_EDGE = 1 << 15, 128
-# The least edge, the elements of a box that is worth tiling, and the least run that is loaded.
+# The shortest edge of a tile, the elements of a box worth tiling, and the shortest run to load.
 _MIN_EDGE, _MIN_ELEMENTS, _MIN_RUN = 8, 1 << 14, 8
 
 
@@ -128,7 +128,7 @@ def try_lower_tile(task: Task) -> tuple[Launch, ...]:
     outer = without(nest.loops, (along_src, along_dst))
     nest = nest._replace(loops=(along_src, along_dst, *outer))
     bits = conversion.widths
-    # a run that is loaded should not be many vectors of dst
+    # a run that is loaded should not become many vectors of dst
     longest = min(_RUN_BITS // bits[0], max(_RUN_BITS // bits[1], _MIN_RUN), _MAX_RUN)
     most, edge = _TILE, _EDGE
     if bits[0] > _BYTE >= bits[1] and _edge_length(nest, 0, longest, task) == longest:

@@ -37,7 +37,7 @@ _WORD, _VECTOR, _BANKS = 4, 16, 32
 # bytes of an element -> its row in a profile
 _ROWS = {1: 0, 2: 1, 4: 2}
 
-# bytes of a row of src and of dst below which tiles would be mostly empty
+# bytes of the shortest row of src and dst; tiles of shorter ones would be mostly empty
 _MIN_ROW = 96
 
 
@@ -63,7 +63,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     if all(starts):
         return ()
     tile = _tile(shape, nbytes, is_skewed=not starts[1])
-    # rows of dst end at multiples of `align` in all tiles only if a tile has whole ones
+    # rows of dst end at multiples of `align` in all tiles only if a tile has a whole number of them
     is_whole = not tile.align or shape.height * nbytes % tile.align == 0
     is_large = shape.work_items > task.device.max_work_items
     if is_large or 4 * tile.local_words > MAX_LOCAL_NBYTES or not is_whole:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 __all__ = ["Tile", "try_lower"]
 
 _WORD, _VECTOR = 4, 16
-# least bytes of a run; shorter ones are faster without local memory
+# bytes of the shortest run; shorter ones are faster without local memory
 _MIN_RUN = 16
 # bytes of the widest element that goes through tiles; an element of 16 bytes is a vector itself
 _MAX_TILED = 8
