@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["NOTICE", "CompileNotice", "Progress"]
-
 _WIDTH = 24
 # Seconds after which work is long enough to show a bar, and compilation to be announced.
 _PATIENCE = 0.5

@@ -645,8 +645,7 @@ def _void_desc(entry: Entry, dtype: str | None) -> MemoryDesc:
     if dtype is None:
         msg = (
             f"{name} holds elements of {held.itemsize} bytes without a type; say which: "
-            "dtype='bf16', or on the command line --dtype bf16, or what `compare` takes, such as "
-            "--layout-a bf16:bfyx:1x2x3x4"
+            "dtype='bf16', or on the command line --dtype bf16"
         )
         raise MemdescError(msg)
     wanted = data_type(dtype)
