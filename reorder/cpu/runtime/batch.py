@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -201,7 +201,6 @@ class JoinedJob:
         )
 
 
-@cache
 def joined_walker_at() -> int:
     """Return the address of the compiled walker of joined jobs."""
     return as_walker("walker of joined jobs", lambda _, builder, call: _emit_joined(builder, call))

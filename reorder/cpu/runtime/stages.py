@@ -7,7 +7,6 @@ a `Placement`, so the walker of tiles calls steps of any kind alike.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from numba import types
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["combine_stage", "convert_stage", "prefetch_stage", "repeat_stage", "tile_walker_at"]
 
 
-@cache
 def tile_walker_at() -> int:
     """Return the address of the compiled walker of tiles, which takes a scratch for each call."""
     return as_walker("walker of tiles", _emit_tiles_in_scratch)
@@ -49,7 +47,6 @@ def _emit_tiles_in_scratch(context: Any, builder: Builder, call: WalkerCall) -> 
     run(free_scratch, types.void, block, number)
 
 
-@cache
 def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) -> int:
     """Return the address of the conversion between two types, one of them the working type.
 
@@ -63,7 +60,6 @@ def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) 
     return _stage(key, lambda builder, call: emit_convert(builder, call, compiled_for))
 
 
-@cache
 def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
     """Return the address of the arithmetic in a working type, from elements of one type to another.
 
@@ -74,13 +70,11 @@ def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
     return _stage(key, lambda builder, call: emit_combine(builder, call, compiled_for))
 
 
-@cache
 def prefetch_stage() -> int:
     """Return the address of the prefetch of rows of src, for later steps."""
     return _stage(("prefetch",), emit_prefetch)
 
 
-@cache
 def repeat_stage(dtype: str) -> int:
     """Return the address of the repetition of values of a working type."""
     return _stage(("repeat", dtype), lambda builder, call: emit_repeat(builder, call, dtype))
