@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.kernels.emit import Builder, int64, load_fields, load_int64, loop, maximum, minimum
+from reorder.cpu.kernels.emit import (
+    Builder,
+    entry_address,
+    int64,
+    load_fields,
+    load_int64,
+    loop,
+    maximum,
+    minimum,
+)
 from reorder.cpu.kernels.walk import WalkerCall, emit_call
 from reorder.cpu.runtime.job import Job, make_job
 from reorder.cpu.runtime.pool import run_job
@@ -210,7 +219,7 @@ def _emit_joined(builder: Builder, call: WalkerCall) -> None:
     """Run the part of each job that is in the range of steps of a call."""
     first_part = builder.add(call.program, int64(WORD_NBYTES))
     with loop(builder, int64(0), load_int64(builder, call.program)) as k:
-        part_at = builder.add(first_part, builder.mul(k, int64(nbytes_of(_Part))))
+        part_at = entry_address(builder, first_part, k, nbytes_of(_Part))
         part = load_fields(builder, part_at, _Part)
         start, stop = (
             maximum(builder, call.begin, part.first),
