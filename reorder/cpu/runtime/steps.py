@@ -326,7 +326,7 @@ def _run_post_ops(writer: _StepWriter, buffer: _TileBuffer, target: _TileBuffer)
     if config.subtracts_wide:
         # the difference of numbers of more than 24 bits is exact in f64 only
         buffer = _change(writer, buffer, writer.slot(Base.RESULT, config.difference))
-        buffer = _combine(writer, buffer, buffer, post_ops.pop(0), config.difference)
+        buffer = _combine(writer, _Sides(buffer, buffer, config.difference), post_ops.pop(0))
         buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
     else:
         has_values = _loads(buffer.dtype) if post_ops else config.is_direct
@@ -337,7 +337,7 @@ def _run_post_ops(writer: _StepWriter, buffer: _TileBuffer, target: _TileBuffer)
         has_stage = buffer.dtype == work or config.has_stage(buffer.dtype, target.dtype)
         stores = target.dtype == work or (_loads(target.dtype) and has_stage)
         dst = target if is_last and stores else writer.slot(Base.VALUES, work)
-        buffer = _combine(writer, buffer, dst, post_op, work, old)
+        buffer = _combine(writer, _Sides(buffer, dst, work), post_op, old)
     return buffer
 
 
@@ -446,20 +446,16 @@ class _Sides(NamedTuple):
 
 
 def _combine(
-    writer: _StepWriter,
-    src: _TileBuffer,
-    dst: _TileBuffer,
-    post_op: PostOp,
-    work: str,
-    old: _TileBuffer | None = None,
+    writer: _StepWriter, sides: _Sides, post_op: PostOp, old: _TileBuffer | None = None
 ) -> _TileBuffer:
     """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
-    operation, kinds = _operation_of(writer, post_op, _Sides(src, dst, work))
-    if operation not in SCALING and writer.zeroed_extent(dst):
+    operation, kinds = _operation_of(writer, post_op, sides)
+    if operation not in SCALING and writer.zeroed_extent(sides.dst):
         # a conversion or a move writes the zeros behind rows
-        dst = writer.slot(Base.VALUES, work)
+        sides = sides._replace(dst=writer.slot(Base.VALUES, sides.work))
+    src, dst, work = sides
     if post_op.role is not None:
-        rows, operand = _with_values(writer, _Sides(src, dst, work), post_op.role, kinds)
+        rows, operand = _with_values(writer, sides, post_op.role, kinds)
     elif operation is Operation.ADD_PRODUCT:
         assert old is not None  # noqa: S101 - there are values to add
         rows = operand_rows(writer.nodes, (src.strides, dst.strides, old.strides), 0)
