@@ -7,6 +7,7 @@ a `Placement`, so the walker of tiles calls steps of any kind alike.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numba import types
@@ -55,9 +56,9 @@ def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) 
     their width changes.
     """
     work = None if as_codes else narrow_working_type(src, dst, arithmetic=False)
-    key = "convert", src, dst, *["codes"] * as_codes, *_stores(streams)
-    compiled_for = ConvertTypes(src, dst, work, streams)
-    return _stage(key, lambda builder, call: emit_convert(builder, call, compiled_for))
+    key = "convert", src, dst, *["codes"] * as_codes
+    emit = partial(emit_convert, types=ConvertTypes(src, dst, work, streams))
+    return _stage(key, emit, streams=streams)
 
 
 def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
@@ -65,9 +66,8 @@ def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
 
     `streams` as for `convert_stage`.
     """
-    compiled_for = CombineTypes(src, dst, work, streams)
-    key = "combine", src, dst, work, *_stores(streams)
-    return _stage(key, lambda builder, call: emit_combine(builder, call, compiled_for))
+    emit = partial(emit_combine, types=CombineTypes(src, dst, work, streams))
+    return _stage(("combine", src, dst, work), emit, streams=streams)
 
 
 def prefetch_stage() -> int:
@@ -77,13 +77,12 @@ def prefetch_stage() -> int:
 
 def repeat_stage(dtype: str) -> int:
     """Return the address of the repetition of values of a working type."""
-    return _stage(("repeat", dtype), lambda builder, call: emit_repeat(builder, call, dtype))
+    return _stage(("repeat", dtype), partial(emit_repeat, dtype=dtype))
 
 
-def _stores(streams: bool) -> tuple[str, ...]:  # noqa: FBT001 - it returns the name of this flag
-    return ("non-temporal stores",) if streams else ()
-
-
-def _stage(key: tuple[str, ...], emit: Callable[[Builder, WalkerCall], None]) -> int:
+def _stage(
+    key: tuple[str, ...], emit: Callable[[Builder, WalkerCall], None], *, streams: bool = False
+) -> int:
     """Compile a stage."""
-    return as_walker(f"stage: {', '.join(key)}", lambda _, builder, call: emit(builder, call))
+    name = ", ".join([*key, *["non-temporal stores"] * streams])
+    return as_walker(f"stage: {name}", lambda _, builder, call: emit(builder, call))
