@@ -268,7 +268,7 @@ def steps_of(config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ..
 
 
 def _computed(writer: _StepWriter, dtype: str, *, in_place: bool) -> str:
-    """Return the type that a side's elements have while they are computed with, or moved.
+    """Return the type in which a side's elements are computed or moved.
 
     Integers of 4 bits are bytes then: unpacked before, or packed afterwards. A single conversion
     that does everything needs no bytes.
