@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.kernels.copy import InnerLoop, Rows, emit_copy, emit_strided
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import int64, load_fields
-from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition, entry_address
+from reorder.cpu.kernels.emit import entry_address, int64, load_fields
+from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
 from reorder.cpu.kernels.transpose import emit_transposed
 from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task
 from reorder.cpu.schedule.program import BoxHead, Point, RepeatLoop, RowsHead, TransposeHead
@@ -28,7 +28,7 @@ def emit_boxes(builder: Builder, call: WalkerCall, kernel: Kernel) -> None:
     elements = Elements(builder, kernel)
     for task, instruction, index in each_task(builder, call):
         box = load_fields(builder, instruction, BoxHead)
-        point_at = builder.add(call.points, builder.mul(index, int64(nbytes_of(Point))))
+        point_at = entry_address(builder, call.points, index, nbytes_of(Point))
         point = load_fields(builder, point_at, Point)
         is_nowhere = builder.icmp_signed("==", point.src, int64(NOWHERE))
         points = builder.select(is_nowhere, int64(0), point.src), point.dst

@@ -11,7 +11,7 @@ from numba.core import cgutils
 from memdesc import DATA_TYPES
 from memdesc.record import BIT_PLANES
 from reorder.cpu.codecs.codec import Codec
-from reorder.cpu.kernels.emit import BYTE, int64, load_fields, load_int64, loop
+from reorder.cpu.kernels.emit import BYTE, entry_address, int64, load_fields, load_int64, loop
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.kernels.walk import each_task
 from reorder.cpu.schedule.record_pattern import MAX_LANES
@@ -65,7 +65,7 @@ def emit_decode(builder: Builder, call: WalkerCall, kernel: DecodeKernel) -> Non
             at = nbytes_of(DecodeHead) + index * nbytes_of(FieldHead)
             fields.append(load_fields(builder, builder.add(instruction, int64(at)), FieldHead))
         with loop(builder, task.first, task.last) as segment:
-            row = builder.add(head.starts, builder.mul(segment, int64(count * WORD_NBYTES)))
+            row = entry_address(builder, head.starts, segment, count * WORD_NBYTES)
             starts = [
                 builder.add(field.tensor, load_int64(builder, row, index))
                 for index, field in enumerate(fields)
@@ -78,7 +78,7 @@ def emit_decode(builder: Builder, call: WalkerCall, kernel: DecodeKernel) -> Non
                     for start, field in zip(starts, fields, strict=True)
                 ]
                 numbers = _Numbers(builder, pattern, addresses)
-                _decode_block(numbers, kernel, builder.add(dst, builder.mul(block, int64(nbytes))))
+                _decode_block(numbers, kernel, entry_address(builder, dst, block, nbytes))
 
 
 def _decode_block(numbers: _Numbers, kernel: DecodeKernel, dst: Value) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba.core import cgutils
 
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import I64, int64, load_fields, load_int64, loop
+from reorder.cpu.kernels.emit import I64, entry_address, int64, load_fields, load_int64, loop
 from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task, emit_call
 from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
@@ -59,7 +59,7 @@ def emit_tiles(builder: Builder, call: WalkerCall, slots: Value) -> None:
             for n, offset in enumerate(position.offsets):
                 builder.store(offset, builder.gep(offsets, [int64(n)]))
             with loop(builder, int64(0), head.steps) as k:
-                step_at = builder.add(steps_at, builder.mul(k, int64(nbytes_of(Step))))
+                step_at = entry_address(builder, steps_at, k, nbytes_of(Step))
                 _emit_step(builder, tile, step_at)
     # other threads see what non-temporal stores have written
     builder.fence("seq_cst")
@@ -100,7 +100,7 @@ class _Side(NamedTuple):
 def _locate(builder: Builder, tile: _Tile, side: _Side) -> Location:
     """Return where a side starts."""
     slot = builder.sub(side.base, int64(Base.SRC_ELEMENTS))
-    slot_at = builder.add(tile.slots, builder.mul(slot, int64(SLOT_NBYTES)))
+    slot_at = entry_address(builder, tile.slots, slot, SLOT_NBYTES)
     is_slot = builder.icmp_unsigned("<", side.base, int64(len(Base)))
     address = builder.select(is_slot, slot_at, side.base)
     for base, buffer in ((Base.SRC, tile.call.src_at), (Base.DST, tile.call.dst_at)):

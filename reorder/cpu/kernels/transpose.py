@@ -21,6 +21,7 @@ from reorder.cpu.kernels.elements import Location, emit_clear
 from reorder.cpu.kernels.emit import (
     BYTE,
     I64,
+    entry_address,
     int64,
     int64_pointer,
     load_int64,
@@ -31,7 +32,7 @@ from reorder.cpu.kernels.emit import (
     shared_constant,
 )
 from reorder.cpu.kernels.interleave import emit_interleaved
-from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape, entry_address
+from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.schedule.select import MAX_INTERLEAVED

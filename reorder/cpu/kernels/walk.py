@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from llvmlite import ir
 from numba.core import cgutils
 
-from reorder.cpu.kernels.emit import I64, int64, load_fields, load_int64, loop
+from reorder.cpu.kernels.emit import I64, entry_address, int64, load_fields, load_int64, loop
 from reorder.cpu.schedule.partition import Task
 from reorder.cpu.schedule.program import LoopHead
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
@@ -61,9 +61,9 @@ def each_task(builder: Builder, call: WalkerCall) -> Iterator[tuple[Task, Value,
     """
     with loop(builder, call.begin, call.end) as step:
         index = builder.udiv(step, call.point_count)
-        address = builder.add(call.tasks, builder.mul(index, int64(nbytes_of(Task))))
+        address = entry_address(builder, call.tasks, index, nbytes_of(Task))
         task = load_fields(builder, address, Task)
-        instruction = builder.add(call.program, builder.mul(task.instruction, int64(WORD_NBYTES)))
+        instruction = entry_address(builder, call.program, task.instruction)
         yield task, instruction, builder.urem(step, call.point_count)
 
 
@@ -91,7 +91,7 @@ class OuterLoops:
     def end(self) -> Value:
         """Return the address of what follows the loops in the instruction."""
         builder = self._builder
-        return builder.add(self._address, builder.mul(self._count, int64(self._nbytes)))
+        return entry_address(builder, self._address, self._count, self._nbytes)
 
     def each_step(self, first: Value, last: Value, start: Position) -> Iterator[Position]:
         """Emit one loop over a range of the steps of all loops; yields the position of each.
@@ -110,7 +110,7 @@ class OuterLoops:
     def _loop(self, k: Value) -> tuple[LoopHead, list[Value]]:
         """Load a loop: its head and strides."""
         builder = self._builder
-        address = builder.add(self._address, builder.mul(k, int64(self._nbytes)))
+        address = entry_address(builder, self._address, k, self._nbytes)
         strides = builder.add(address, int64(nbytes_of(LoopHead)))
         return load_fields(builder, address, LoopHead), [
             load_int64(builder, strides, n) for n in range(len(self._offsets))

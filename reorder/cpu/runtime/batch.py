@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.kernels.emit import Builder, int64, load_fields, load_int64, loop, maximum, minimum
+from reorder.cpu.kernels.emit import (
+    Builder,
+    entry_address,
+    int64,
+    load_fields,
+    load_int64,
+    loop,
+    maximum,
+    minimum,
+)
 from reorder.cpu.kernels.walk import WalkerCall, emit_call
 from reorder.cpu.runtime.job import Job, make_job
 from reorder.cpu.runtime.pool import run_job
@@ -201,7 +210,6 @@ class JoinedJob:
         )
 
 
-@cache
 def joined_walker_at() -> int:
     """Return the address of the compiled walker of joined jobs."""
     return as_walker("walker of joined jobs", lambda _, builder, call: _emit_joined(builder, call))
@@ -211,7 +219,7 @@ def _emit_joined(builder: Builder, call: WalkerCall) -> None:
     """Run the part of each job that is in the range of steps of a call."""
     first_part = builder.add(call.program, int64(WORD_NBYTES))
     with loop(builder, int64(0), load_int64(builder, call.program)) as k:
-        part_at = builder.add(first_part, builder.mul(k, int64(nbytes_of(_Part))))
+        part_at = entry_address(builder, first_part, k, nbytes_of(_Part))
         part = load_fields(builder, part_at, _Part)
         start, stop = (
             maximum(builder, call.begin, part.first),

@@ -7,7 +7,7 @@ a `Placement`, so the walker of tiles calls steps of any kind alike.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numba import types
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["combine_stage", "convert_stage", "prefetch_stage", "repeat_stage", "tile_walker_at"]
 
 
-@cache
 def tile_walker_at() -> int:
     """Return the address of the compiled walker of tiles, which takes a scratch for each call."""
     return as_walker("walker of tiles", _emit_tiles_in_scratch)
@@ -49,7 +48,6 @@ def _emit_tiles_in_scratch(context: Any, builder: Builder, call: WalkerCall) -> 
     run(free_scratch, types.void, block, number)
 
 
-@cache
 def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) -> int:
     """Return the address of the conversion between two types, one of them the working type.
 
@@ -58,38 +56,33 @@ def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) 
     their width changes.
     """
     work = None if as_codes else narrow_working_type(src, dst, arithmetic=False)
-    key = "convert", src, dst, *["codes"] * as_codes, *_stores(streams)
-    compiled_for = ConvertTypes(src, dst, work, streams)
-    return _stage(key, lambda builder, call: emit_convert(builder, call, compiled_for))
+    key = "convert", src, dst, *["codes"] * as_codes
+    emit = partial(emit_convert, types=ConvertTypes(src, dst, work, streams))
+    return _stage(key, emit, streams=streams)
 
 
-@cache
 def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
     """Return the address of the arithmetic in a working type, from elements of one type to another.
 
     `streams` as for `convert_stage`.
     """
-    compiled_for = CombineTypes(src, dst, work, streams)
-    key = "combine", src, dst, work, *_stores(streams)
-    return _stage(key, lambda builder, call: emit_combine(builder, call, compiled_for))
+    emit = partial(emit_combine, types=CombineTypes(src, dst, work, streams))
+    return _stage(("combine", src, dst, work), emit, streams=streams)
 
 
-@cache
 def prefetch_stage() -> int:
     """Return the address of the prefetch of rows of src, for later steps."""
     return _stage(("prefetch",), emit_prefetch)
 
 
-@cache
 def repeat_stage(dtype: str) -> int:
     """Return the address of the repetition of values of a working type."""
-    return _stage(("repeat", dtype), lambda builder, call: emit_repeat(builder, call, dtype))
+    return _stage(("repeat", dtype), partial(emit_repeat, dtype=dtype))
 
 
-def _stores(streams: bool) -> tuple[str, ...]:  # noqa: FBT001 - it returns the name of this flag
-    return ("non-temporal stores",) if streams else ()
-
-
-def _stage(key: tuple[str, ...], emit: Callable[[Builder, WalkerCall], None]) -> int:
+def _stage(
+    key: tuple[str, ...], emit: Callable[[Builder, WalkerCall], None], *, streams: bool = False
+) -> int:
     """Compile a stage."""
-    return as_walker(f"stage: {', '.join(key)}", lambda _, builder, call: emit(builder, call))
+    name = ", ".join([*key, *["non-temporal stores"] * streams])
+    return as_walker(f"stage: {name}", lambda _, builder, call: emit(builder, call))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +30,8 @@ class Sums:
         # the job has addresses of its arrays
         self._reduction = reduction = reduce_dims(desc, mask, threads)
         program = address_of(reduction.program)
-        walker = _walker_at()
+        name = "walker of sums of 8-bit elements"
+        walker = as_walker(name, lambda _, builder, call: emit_reduction(builder, call))
         self._job = make_job(walker, program, reduction.partition, _NO_POINTS)
         self._offset = desc.offset0
 
@@ -40,10 +40,3 @@ class Sums:
         sums = np.zeros(self._reduction.shape, np.int32)
         run_on_pool(address + self._offset, address_of(sums), self._job)
         return sums
-
-
-@cache
-def _walker_at() -> int:
-    return as_walker(
-        "walker of sums of 8-bit elements", lambda _, builder, call: emit_reduction(builder, call)
-    )

@@ -7,7 +7,6 @@ walker.
 from __future__ import annotations
 
 import hashlib
-from functools import cache
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from numba import types
@@ -34,13 +33,17 @@ _Emit: TypeAlias = "Callable[[Any, Builder, WalkerCall], None]"
 
 # by the number that stands for each in compiled code and in the files of the cache
 _emitters: dict[int, _Emit] = {}
+# addresses of compiled walkers, by name
+_addresses: dict[str, int] = {}
 
 
 def as_walker(name: str, emit: _Emit) -> int:
-    """Compile a walker whose body `emit` writes, or load it from disk; returns its address.
+    """Return the address of a walker whose body `emit` writes, compiled or loaded once.
 
     The name identifies the code, on disk too.
     """
+    if name in _addresses:
+        return _addresses[name]
     # hashes of Python differ between processes
     key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
     _emitters[key] = emit
@@ -59,7 +62,8 @@ def as_walker(name: str, emit: _Emit) -> int:
 
     # numba names the files of the cache after it
     walk.__qualname__ = f"walker_{key:x}"
-    return int(compile_callback(walk, WALKER, name).address)
+    _addresses[name] = int(compile_callback(walk, WALKER, name).address)
+    return _addresses[name]
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
@@ -74,7 +78,6 @@ def _run(_context: Any, call: Any, key: Any) -> tuple[Signature, Any]:
     return types.void(call, key), build
 
 
-@cache
 def walker_at(kernel: Kernel) -> int:
     """Return the address of the compiled walker of boxes whose elements a kernel moves."""
     return as_walker(
