@@ -59,13 +59,25 @@ def test_fragments_of_the_changelog_have_a_kind_and_one_sentence() -> None:
         assert "\n\n" not in text
 
 
-def test_links_between_pages_and_in_the_readme_lead_to_files() -> None:
-    for page in [*_DOCS.glob("*.md"), *_DOCS.glob("commands/*.md"), _ROOT / "README.md"]:
-        for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+def _links(page: Path) -> list[str]:
+    return re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+
+
+def test_links_between_pages_lead_to_files() -> None:
+    for page in [*_DOCS.glob("*.md"), *_DOCS.glob("commands/*.md")]:
+        for link in _links(page):
             path, _, _ = link.partition("#")
             assert link.startswith(("https://", "#")) or (page.parent / path).exists(), (
                 f"{page.name}: {link}"
             )
+
+
+def test_links_of_the_readme_are_absolute_and_lead_to_files() -> None:
+    """A package page shows the README beside no files."""
+    base = re.compile(r"https://[\w.]+/(?:[\w-]+/)*(?:blob|raw)/main/([^#]+)")
+    for link in _links(_ROOT / "README.md"):
+        found = base.match(link)
+        assert link.startswith("#") or (found and (_ROOT / found[1]).exists()), link
 
 
 def test_the_packages_that_the_architecture_lists_exist() -> None:
