@@ -7,6 +7,7 @@ and vLLM 0.10, `gptq_marlin.py`, `marlin.py`.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, RecordDesc
@@ -46,6 +47,10 @@ _WEIGHT = ".weight"
 _FLOATS = ("f32", "f16", "bf16")
 # kept of what was said before
 _KEPT = ("modules_to_not_convert", "lm_head", "dynamic")
+# What config.json calls types of floats, and the keys that say the type of a model: transformers 5
+# writes the second and reads both, earlier versions know the first.
+_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+_DTYPE_KEYS = ("torch_dtype", "dtype")
 
 
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
@@ -72,7 +77,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     if not is_said and all(len({*job.sources, *job.targets}) == 1 for job in plan.moved):
         return text, ""
     plain = _plain_layers(plan)
-    made = {_section(job, found[0], plain) for job in plan.moved}
+    jobs = _unlike(plan.moved)
+    made = {_section(job, found[0], plain) for job in jobs}
     if plan.partial:
         what = "describes the input: parts of weights were changed alone"
     elif plan.left:
@@ -81,10 +87,12 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
         what = "has no way to say that records became several formats"
     if plan.partial or plan.left or len(made) > 1:
         return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
-    if made == {None} and not is_said:
+    if made == {None} and not is_said and plan.dtype is None:
         return text, ""
+    if plan.dtype is not None:
+        _set_dtype(config, _DTYPES[plan.dtype])
     for holder in found:
-        section = _section(plan.moved[0], holder, plain)
+        section = _section(jobs[0], holder, plain)
         holder.pop(KEY, None)
         if section is not None:
             holder[KEY] = json.loads(section)
@@ -117,6 +125,44 @@ def undeclared(plan: Plan) -> str:
     )
 
 
+def _unlike(jobs: Sequence[Job]) -> list[Job]:
+    """Return a job of each kind that a section has to tell apart."""
+    kinds: dict[str, Job] = {}
+    for job in jobs:
+        kinds.setdefault(repr((*map(_kind, (job.src, job.dst)), _lone_group(job))), job)
+    found = [*kinds.values()]
+    groups = {
+        dict(job.dst.options).get("group") for job in found if isinstance(job.dst, RecordDesc)
+    }
+    # where a layer has as many inputs as the groups of the others, it has one group
+    return [job for job in found if {_lone_group(job), -1} != groups]
+
+
+def _kind(desc: Any) -> Any:
+    return (desc.name, desc.options) if isinstance(desc, RecordDesc) else None
+
+
+def _lone_group(job: Job) -> int | None:
+    """Return the number of inputs of a weight that has one group; None for others."""
+    if not isinstance(job.dst, RecordDesc) or dict(job.dst.options).get("group") != -1:
+        return None
+    return job.dst.dims[job.dst.letters.index("i")]
+
+
+def _set_dtype(config: dict[str, Any], name: str) -> None:
+    """Declare the type of a model, and of its parts that had the same type."""
+    old = {config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()}
+    if not old:
+        config[_DTYPE_KEYS[0]] = name
+    parts: list[Any] = [config]
+    while parts:
+        part = parts.pop()
+        parts += [each for each in part.values() if isinstance(each, dict)]
+        for key in _DTYPE_KEYS:
+            if part.get(key) in old:
+                part[key] = name
+
+
 def _plain_layers(plan: Plan) -> list[str]:
     """Return the names of the layers whose weights are matrices that stay floats."""
     found = [
@@ -141,6 +187,7 @@ def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     row = declaration_of(desc.name, options)
     if row is not None:
         return json.dumps(section_of(row, options) | {row.ignored: plain}, sort_keys=True)
+    found |= _left_alone(desc.name, found, plain)
     found["bits"] = number_bits(desc, desc.rule.code)
     found |= {"group_size": options["group"]} if "group" in options else {}
     found |= _METHODS.get(desc.name, {"quant_method": desc.name})
@@ -150,3 +197,24 @@ def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
         is_symmetric = job.src.rule.is_symmetric or desc.rule.is_symmetric
         found["sym"] = is_symmetric or bool(held.get("sym", False))
     return json.dumps(found, sort_keys=True)
+
+
+def _left_alone(record: str, held: dict[str, Any], plain: list[str]) -> dict[str, Any]:
+    """Return how a section says which layers stay floats, where its loader does not know them.
+
+    The loader of AWQ replaces all layers but the last one, and that of GPTQ all within the repeated
+    blocks.
+    """
+    if record == "awq":
+        key = "modules_to_not_convert"
+        names = dict.fromkeys([*(held.get(key) or []), *plain])
+        return {key: [*names]} if any(map(_is_inner, names)) else {}
+    if record == "gptq":
+        rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if _is_inner(name)}
+        return {"dynamic": rules | held.get("dynamic", {})} if rules else {}
+    return {}
+
+
+def _is_inner(name: str) -> bool:
+    """Whether a layer is within the repeated blocks of a model, as their number in it shows."""
+    return any(word.isdecimal() for word in name.split("."))

@@ -16,7 +16,7 @@ from os.path import relpath
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, __version__
+from memdesc import MemdescError, MemoryDesc, RecordDesc, __version__
 from memdesc.disk import as_path, reason_of
 from memdesc.errors import short_repr
 from reorder.cores import count_cores
@@ -31,7 +31,9 @@ from reorder.storage.convert.numbers import check_numbers
 from reorder.storage.convert.outputs import check_paths, output_format, plan_output
 from reorder.storage.convert.plan import plan_jobs
 from reorder.storage.convert.resume import Finished, check_left, has_grown
+from reorder.storage.convert.rounding import Largest, measure_tasks
 from reorder.storage.convert.rules import read_rules
+from reorder.storage.convert.targets import TargetRules, may_round, target_rules
 from reorder.storage.convert.tasks import CopyTask, cut_bytes, cut_job, tasks_of
 from reorder.storage.pieces.files import Place
 from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
@@ -39,7 +41,7 @@ from reorder.threads import checked_threads
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from distributed import Client
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Container
     from reorder.storage.convert.jobs import Job
     from reorder.storage.convert.outputs import Output
+    from reorder.storage.convert.rounding import Rounding
+    from reorder.storage.convert.rules import Rule
     from reorder.storage.convert.tasks import Task, Where
     from reorder.storage.pieces.regions import Cut
 
@@ -65,6 +69,8 @@ __all__ = [
 
 # Of a task that is verified against the definition: numpy takes some 40 bytes for each element.
 _CHECKED = 1 << 20
+# of a task that measures rounding
+_MEASURED = 4 << 20
 # more threads are no faster anywhere, and take longer to start
 _MAX_THREADS = 256
 
@@ -164,6 +170,8 @@ class ConvertReport(NamedTuple):
         Pieces, and how many of them an earlier call had written; 0 if it had written all.
     would : tuple of str
         In a dry run, what each tensor or record that a rule changes would become.
+    rounding : Rounding, optional
+        With `to`, the weight that rounding changed most; None if the formats show that none is.
     """
 
     tensors: int
@@ -176,6 +184,7 @@ class ConvertReport(NamedTuple):
     tasks: int = 0
     resumed: int = 0
     would: tuple[str, ...] = ()
+    rounding: Rounding | None = None
 
 
 class ConvertProgress(NamedTuple):
@@ -184,10 +193,11 @@ class ConvertProgress(NamedTuple):
     Attributes
     ----------
     stage : str
-        ``"planned"`` before anything is written, then ``"converting"`` and ``"verifying"``.
+        ``"planned"`` before anything is written, then ``"converting"``, ``"verifying"`` and
+        ``"measuring"``.
     done, total : int
-        Bytes of tensors and copied files that this call has written or verified, and all that it
-        has to.
+        Bytes of tensors and copied files that this call has written, verified or measured, and
+        all that it has to.
     report : ConvertReport
         What is planned, with its warnings.
     """
@@ -213,6 +223,8 @@ class Conversion(NamedTuple):
     states: Mapping[Path, FileState]
     # whether the output is to be resumed, and is whole
     is_finished: bool
+    # records that are rounded, for which the largest error is reported
+    rounded: tuple[Job, ...] = ()
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -328,11 +340,28 @@ class Conversion(NamedTuple):
         """
         counter = _Counter(progress, self)
         run_all = execute or self._on_threads
+        report = self.report
         if self.is_finished:
             self._check_finished(counter, run_all)
-            return self.report
-        resumed = self._write(counter, run_all)
-        return self.report._replace(tasks=self.task_count, resumed=resumed)
+        else:
+            resumed = self._write(counter, run_all)
+            report = report._replace(tasks=self.task_count, resumed=resumed)
+        return report._replace(rounding=self._measure(counter))
+
+    def _measure(self, counter: _Counter) -> Rounding | None:
+        """Return the weight of the output that rounding changed most."""
+        options, largest = self.options, Largest()
+        bound = Bound(min(_MEASURED, options.bound.wanted), options.max_bytes)
+        tasks: Any = measure_tasks(self.rounded, self.finished.places(), bound)
+        run: Any = run_tasks  # of tasks of another kind
+        run(
+            enumerate(tasks),
+            options.thread_count,
+            options.max_bytes,
+            lambda _, task: counter.add("measuring", task.written),
+            largest.measure,
+        )
+        return largest.found
 
     def _on_threads(
         self,
@@ -408,7 +437,8 @@ class _Counter:
     ) -> None:
         self._progress, self._report = progress, conversion.report
         self._lock, self._done = Lock(), 0
-        self._total = conversion.nbytes * conversion.passes
+        measured = (each for job in conversion.rounded for each in job.targets.values())
+        self._total = conversion.nbytes * conversion.passes + sum(each.nbytes for each in measured)
 
     def add(self, stage: str, nbytes: int) -> None:
         """Count bytes, and call the callback."""
@@ -428,13 +458,15 @@ class _Counter:
                 self._total -= task.written
 
 
-def convert(
+def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     rules: Iterable[str | os.PathLike[str]] = (),
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
     progress: Callable[[ConvertProgress], None] | None = None,
     client: Client | None = None,
+    *,
+    to: str | None = None,
 ) -> ConvertReport:
     """Move a checkpoint into other layouts, packings and types, as `memdesc convert` does.
 
@@ -462,6 +494,10 @@ def convert(
     client : distributed.Client, optional
         Runs the pieces on the workers of a Dask cluster, which see the same files under the same
         paths.
+    to : str, optional
+        What all quantised weights of a model become: ``bf16``, ``f16``, ``fp8-block``, ``gptq`` or
+        ``awq``. Norms, embeddings and layers that are not quantised are copied, and config.json
+        declares the new weights. `rules` come after it.
 
     Returns
     -------
@@ -497,7 +533,7 @@ def convert(
         msg = f"progress must be a function, not {short_repr(progress)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     if client is None:
-        made = plan_conversion(given, wanted, rules, options)
+        made = plan_conversion(given, wanted, rules, options, to)
         execute = None
     else:
         from reorder.storage.convert.cluster import on_cluster, worker_threads
@@ -509,7 +545,7 @@ def convert(
             raise MemdescError(msg)
         options = options._replace(threads=worker_threads(client))
         # workers have other working folders
-        made = plan_conversion(given.absolute(), wanted.absolute(), rules, options)
+        made = plan_conversion(given.absolute(), wanted.absolute(), rules, options, to)
         execute = on_cluster(client, made)
     _Counter(progress, made).add("planned", 0)
     return made.report if options.dry_run else made.run(progress, execute)
@@ -520,6 +556,7 @@ def plan_conversion(
     target: str | os.PathLike[str],
     rules: Iterable[str | os.PathLike[str]],
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
+    to: str | None = None,
 ) -> Conversion:
     """Decide and check everything that a conversion does; nothing is written.
 
@@ -539,18 +576,27 @@ def plan_conversion(
         container = read_container(given)
         check_paths(given, container, wanted)
         name = output_format(wanted)
-        plan = plan_jobs(given, container, found, name, allow_partial=options.allow_partial)
+        whole = TargetRules() if to is None else target_rules(to, given, container)
+        all_rules = [*whole.rules, *found]
+        plan = plan_jobs(given, container, all_rules, name, allow_partial=options.allow_partial)
+        plan = plan._replace(dtype=whole.dtype)
         may_be_kept = options.resume and not options.overwrite
         is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
         output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)
         copied = (path for _, path, _ in output.copied)
         states = {path: FileState.at(path) for path in (*container.files, *copied)}
         states |= {entry.file: entry.state for entry in container.entries.values()}
-        warnings = (*plan.warnings, *loader_warnings(plan.jobs), *output.warnings)
+        warnings = (
+            *whole.warnings,
+            *plan.warnings,
+            *loader_warnings(plan.jobs),
+            *output.warnings,
+        )
         work = tuple((job, cut_job(job, options.bound)) for job in plan.jobs)
         made = Conversion(
             given, wanted, container, work, output, warnings, options, states, is_kept
         )
+        made = made._replace(rounded=tuple(j for j in plan.jobs if _is_rounded(j, whole.rules)))
         if is_kept:
             made.finished.check(tensor for job in plan.jobs for tensor in job.tensors)
         else:
@@ -565,6 +611,13 @@ def plan_conversion(
         for job, pieces in work:
             check_numbers(job, pieces, options.thread_count)
         return made
+
+
+def _is_rounded(job: Job, rules: Sequence[Rule]) -> bool:
+    """Whether a job decodes a record to a type that may not hold its numbers, for a target."""
+    if job.rule not in rules or not isinstance(job.src, RecordDesc):
+        return False
+    return isinstance(job.dst, MemoryDesc) and may_round(job.src, job.dst.dtype.name)
 
 
 @contextmanager

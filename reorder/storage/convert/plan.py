@@ -61,12 +61,15 @@ class Plan(NamedTuple):
         For each rule that changes codes or scales alone, these tensors of the output.
     left : str
         Codes of a quantised weight that are copied; empty if there are none.
+    dtype : str, optional
+        The type of floats that config.json should declare; None leaves what it says.
     """
 
     jobs: tuple[Job, ...]
     warnings: tuple[str, ...]
     partial: Mapping[str, list[str]]
     left: str
+    dtype: str | None = None
 
     @property
     def moved(self) -> tuple[Job, ...]:
@@ -119,7 +122,7 @@ def plan_jobs(
     jobs: list[Job] = []
     moves = {found.codes.name: (found, rule) for found, rule in groups.values()}
     records = {
-        name: record_job(_named_group(found, rule, said), rule, format_name)
+        name: _without(record_job(_named_group(found, rule, said), rule, format_name), entries)
         for name, (found, rule) in moves.items()
     }
     done = {each.name for job in records.values() for each in (*job.sources.values(), *job.dropped)}
@@ -150,6 +153,14 @@ def plan_jobs(
     copied = [entry for job in jobs if job.is_copy for entry in job.sources.values()]
     left = next((e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc)), "")
     return Plan(tuple(jobs), _partial_warnings(partial), new, left)
+
+
+def _without(job: Job, entries: Mapping[str, Entry]) -> Job:
+    """Return the job of a record; its rule may leave out tensors beside it."""
+    left_out = () if job.rule is None else job.rule.without
+    names = [f"{job.name}.{each}" for each in left_out]
+    found = tuple(entries[name] for name in names if name in entries)
+    return replace(job, dropped=(*job.dropped, *found)) if found else job
 
 
 def _elsewhere(name: str, source: Path) -> Entry:

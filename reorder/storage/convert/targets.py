@@ -1,0 +1,258 @@
+"""Targets of whole models: which record each quantised weight becomes, as rules.
+
+A target is rows of `TARGETS`: from records that can be moved exactly to the one that the target's
+loader reads, or a type of floats. Sources: the loaders of transformers 5.23, vLLM 0.10,
+GPTQModel 2 (version 2 of `qzeros`), AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memdesc import MemdescError, RecordDesc
+from memdesc.errors import short_repr
+from reorder.records.encode import is_integer_number, number_bits
+from reorder.storage.convert.rules import Format, Rule
+from reorder.storage.groups import find_groups
+from reorder.storage.siblings import holds_codes
+from reorder.values.formats import FLOATS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from memdesc.record import Number
+    from reorder.storage.containers.entry import Container
+    from reorder.storage.groups import Group
+
+__all__ = ["TARGETS", "Target", "TargetRules", "Way", "may_round", "target_rules"]
+
+
+class Way(NamedTuple):
+    """From some records to one.
+
+    Attributes
+    ----------
+    sources : tuple of str
+        Records whose numbers the other one holds, as far as the formats say.
+    record : str
+        What they become.
+    options : mapping of str to object
+        Options of that record that the target's loader expects.
+    kept : tuple of str
+        Options that it takes from the source.
+    is_symmetric : bool, optional
+        Whether the source has neither zero points nor offsets; None for either.
+    """
+
+    sources: tuple[str, ...]
+    record: str
+    options: Mapping[str, Any] = {}
+    kept: tuple[str, ...] = ()
+    is_symmetric: bool | None = None
+
+    def takes(self, desc: RecordDesc) -> bool:
+        """Whether it is for a record."""
+        fits = self.is_symmetric in (None, desc.rule.is_symmetric)
+        return desc.name in self.sources and fits
+
+    def made(self, desc: RecordDesc) -> Format:
+        """Return what a record becomes."""
+        held = dict(desc.options)
+        return Format(self.record, (*self.options.items(), *((k, held[k]) for k in self.kept)))
+
+
+class Target(NamedTuple):
+    """What the weights of a model become.
+
+    Attributes
+    ----------
+    ways : tuple of Way
+        The first one that takes a record applies.
+    dtype : str, optional
+        The type of floats that all records are decoded to instead.
+    """
+
+    ways: tuple[Way, ...] = ()
+    dtype: str | None = None
+
+
+_INTEGERS = ("gptq", "awq", "marlin")
+TARGETS = {
+    "bf16": Target(dtype="bf16"),
+    "f16": Target(dtype="f16"),
+    "fp8-block": Target(
+        (
+            Way(("fp8_block",), "fp8_block", {"scale_inv": True}, ("block",)),
+            Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}),
+        )
+    ),
+    "gptq": Target(
+        (
+            Way(("gptq",), "gptq", {}, ("zeros",)),
+            # version 1 stores zero points less 1, so it does not have 0
+            Way(_INTEGERS, "gptq", {"zeros": "v1"}, is_symmetric=True),
+            Way(_INTEGERS, "gptq", {"zeros": "v2"}),
+        )
+    ),
+    "awq": Target((Way(_INTEGERS, "awq"),)),
+}
+# tensors beside a weight that scale activations, for which the outputs have no section
+_ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")
+# how many tensors a message names
+_SHOWN = 3
+
+
+class TargetRules(NamedTuple):
+    """How a checkpoint becomes a target.
+
+    Attributes
+    ----------
+    rules : tuple of Rule
+        One for each kind of record that changes.
+    dtype : str, optional
+        The type of floats that all records become, which config.json declares.
+    warnings : tuple of str
+        What is rounded, and what is left out.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    dtype: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def target_rules(name: str, source: Path, container: Container) -> TargetRules:
+    """Return the rules that turn the quantised weights of a model into a target.
+
+    Everything else, such as norms and embeddings, has no rule, so it is copied.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such target, a weight is not known, or the target does not have its numbers;
+        with the weight and the way out.
+    """
+    if not isinstance(name, str) or name not in TARGETS:
+        msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}"
+        raise MemdescError(msg)
+    target = TARGETS[name]
+    groups = find_groups(source, container)
+    _check_known(name, container, groups)
+    alike: dict[tuple[Format, Format], list[RecordDesc]] = {}
+    prefixes: dict[tuple[Format, Format], set[str]] = {}
+    for group in groups:
+        if group.desc is not None:
+            src = Format(group.desc.name, group.desc.options)
+            pair = src, _made(name, group.prefix, group.desc)
+            alike.setdefault(pair, []).append(group.desc)
+            prefixes.setdefault(pair, set()).add(group.prefix)
+    moved = [pair for pair in alike if not _is_same(*pair)]
+    if not moved:
+        why = (
+            f"they are {name} already; copy it"
+            if groups
+            else "none is quantised; --map 'PATTERN: TYPE' changes the type of floats"
+        )
+        msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"
+        raise MemdescError(msg)
+    rules = []
+    for src, dst in moved:
+        kind = f", {target.dtype}" if target.dtype else ""
+        text = f"--to {name}: {src.name} -> {dst}{kind}"
+        rule = Rule(text, "*", src, dst, target.dtype, prefixes=frozenset(prefixes[src, dst]))
+        rules.append(replace(rule, without=_ACTIVATIONS))
+    descs = [desc for pair in moved for desc in alike[pair]]
+    names = [
+        f"{prefix}.{each}" for pair in moved for prefix in prefixes[pair] for each in _ACTIVATIONS
+    ]
+    warnings = (*_rounded(target, descs), *_left_out([n for n in names if n in container.entries]))
+    return TargetRules(tuple(rules), target.dtype, warnings)
+
+
+def _check_known(name: str, container: Container, groups: Sequence[Group]) -> None:
+    """Refuse weights that are not known, and codes whose scales are missing."""
+    unknown = [group for group in groups if group.desc is None]
+    if unknown:
+        more = f"; so are {len(unknown) - 1} others" if len(unknown) > 1 else ""
+        msg = (
+            f"--to {name}: {unknown[0].prefix} is not known: {unknown[0].reason}{more}; --map "
+            "converts the weights that its rules name"
+        )
+        raise MemdescError(msg)
+    known = {each for group in groups for each in group.found.names}
+    codes = {f".{next(iter(group.tensors))}" for group in groups}
+    for each, entry in container.entries.items():
+        if each not in known and holds_codes(entry) and f".{each.rpartition('.')[2]}" in codes:
+            msg = (
+                f"--to {name}: {each} of {entry.dtype} holds codes, as other tensors of that name "
+                "do, but nothing beside it scales them; get the checkpoint again"
+            )
+            raise MemdescError(msg)
+
+
+def _made(name: str, prefix: str, desc: RecordDesc) -> Format:
+    """Return what a record becomes in a target."""
+    target = TARGETS[name]
+    if target.dtype is not None:
+        # a layer of a model stores a matrix as (out, in)
+        return Format("plain", (("axes", "oi"),)) if desc.letters == "io" else Format("plain")
+    for way in target.ways:
+        if way.takes(desc):
+            return way.made(desc)
+    taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
+    decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
+    msg = (
+        f"--to {name}: {prefix} is {desc.name}, whose numbers {name} does not hold exactly; it "
+        f"takes {taken}, and {decoded} decode any"
+    )
+    raise MemdescError(msg)
+
+
+def _is_same(src: Format, dst: Format) -> bool:
+    """Whether a record stays what it is."""
+    return src.name == dst.name and {*dst.options} <= {*src.options}
+
+
+def _rounded(target: Target, descs: Sequence[RecordDesc]) -> Iterator[str]:
+    """Return a warning if numbers are rounded."""
+    if target.dtype is None:
+        return
+    names = dict.fromkeys(desc.name for desc in descs if may_round(desc, target.dtype))
+    if names:
+        yield (
+            f"weights of {', '.join(names)} are rounded to {target.dtype}, which does not hold all "
+            "their numbers; the largest error is reported at the end"
+        )
+
+
+def _left_out(names: Sequence[str]) -> Iterator[str]:
+    """Return a warning about tensors that the output does not have."""
+    if names:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        yield (
+            f"{', '.join(names[:_SHOWN])}{more} are left out: they scale activations, which the "
+            "config.json of the output does not quantise in advance"
+        )
+
+
+def may_round(desc: RecordDesc, dtype: str) -> bool:
+    """Whether a type of floats may not hold all numbers of a record, judging by the formats.
+
+    A product has as many significant bits as its factors together. The exponents of bf16 are those
+    of f32, in which the numbers are computed; other types may not have them.
+    """
+    numbers = (desc.rule.code, *desc.rule.scale)
+    bits = sum(_significant(desc, number) for number in numbers)
+    has_range = FLOATS[dtype].exponent == FLOATS["f32"].exponent
+    return not has_range or bool(desc.rule.offset) or bits > FLOATS[dtype].mantissa + 1
+
+
+def _significant(desc: RecordDesc, number: Number) -> int:
+    """Return how many significant bits a number has at most."""
+    kind = desc.field(number.parts[0][0]).kind
+    if is_integer_number(desc, number):
+        return number_bits(desc, number)
+    if number.table or kind not in FLOATS:
+        return 1 if kind == "e8m0" and not number.table else FLOATS["f32"].mantissa + 1
+    return FLOATS[kind].mantissa + 1
