@@ -37,7 +37,7 @@ from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.exchange import from_notation, to_notation
-    from memdesc.record import Field, Number, RecordDesc, Rule, known_records, record_desc
+    from memdesc.record import Constant, Field, Number, RecordDesc, Rule, known_records, record_desc
     from memdesc.verbose import from_verbose, read_verbose, to_verbose
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "RUNTIME",
     "Axis",
     "Block",
+    "Constant",
     "DataType",
     "Digit",
     "Extra",
@@ -97,6 +98,7 @@ def __dir__() -> list[str]:
 
 # Names that most programs do not need; their packages are loaded on first use.
 _PACKAGES = {
+    "Constant": "memdesc.record",
     "Field": "memdesc.record",
     "Number": "memdesc.record",
     "RecordDesc": "memdesc.record",

@@ -17,9 +17,9 @@ __all__ = ["bits_of", "plain_scales", "random_record"]
 
 def random_record(desc: RecordDesc, rng: np.random.Generator) -> reorder.Record:
     """Return a record of random bits; padding of its fields is zero."""
-    record = reorder.Record(
-        desc, {name: rng.integers(0, 256, n, np.uint8) for name, n in desc.tensors.items()}
-    )
+    record = reorder.Record(desc)
+    for name, nbytes in desc.bare.tensors.items():
+        record.tensors[name][:nbytes] = rng.integers(0, 256, nbytes, np.uint8)
     for part in desc.fields:
         if part.layout.has_padding and part.kind not in BIT_PLANES:
             reorder.Memory(part.desc, record.tensors[part.tensor])

@@ -17,6 +17,8 @@ from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from memdesc.checked import Checked
 from memdesc.desc import MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
@@ -138,6 +140,35 @@ class Field(Checked):
     def min_nbytes(self) -> int:
         """Bytes that its tensor must have: up to the end of the last padded element."""
         return ((self.layout.last + 1) * self.bits + 7) // 8 if self.layout.nelems else 0
+
+
+class Constant(NamedTuple):
+    """A tensor of a record whose values the descriptor decides, such as the dims.
+
+    Parameters
+    ----------
+    tensor : str
+        Its name in the record; no field lies in it.
+    kind : str
+        The name of an integer type of whole bytes.
+    values : tuple of int
+        Its elements.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.Constant("weight_shape", "s32", (1, 2)).data.hex()
+    '0100000002000000'
+    """
+
+    tensor: str
+    kind: str
+    values: tuple[int, ...]
+
+    @property
+    def data(self) -> bytes:
+        """Its bytes."""
+        return np.array(self.values, DATA_TYPES[self.kind].numpy).tobytes()
 
 
 # f32 holds the integers from -2**24 to 2**24 exactly, and 32 bits hold their sums.
@@ -275,6 +306,29 @@ def check_number(number: Number) -> None:
         raise MemdescError(msg)
 
 
+def check_constant(constant: Constant) -> None:
+    """Refuse a constant with parts of the wrong types, or values that its type does not hold.
+
+    Raises
+    ------
+    MemdescError
+        With the part.
+    """
+    tensor, kind, values = constant
+    if not (isinstance(tensor, str) and tensor):
+        msg = f"a Constant needs the name of its tensor, not {short_repr(tensor)}"
+        raise MemdescError(msg)
+    known = DATA_TYPES.get(kind) if isinstance(kind, str) else None
+    if known is None or known.is_packed or known.numpy.kind not in "iu":
+        msg = f"{tensor} is of an integer type of whole bytes such as s64, not {short_repr(kind)}"
+        raise MemdescError(msg)
+    is_typed = isinstance(values, tuple) and all(type(value) is int for value in values)
+    limits = np.iinfo(known.numpy)
+    if not is_typed or not all(limits.min <= value <= limits.max for value in values):
+        msg = f"the values of {tensor} are a tuple of integers of {kind}, not {short_repr(values)}"
+        raise MemdescError(msg)
+
+
 def _is_part(part: object) -> bool:
     """Whether a part is a pair of a name and a bit."""
     match part:
@@ -307,6 +361,8 @@ class RecordDesc(Checked):
         What the dims are called, such as ``oi``.
     options : tuple of (str, object)
         The options given to `record_desc`.
+    constants : tuple of Constant
+        Tensors whose values the rest decides.
 
     Raises
     ------
@@ -331,6 +387,7 @@ class RecordDesc(Checked):
     name: str = field(default="", compare=False)
     letters: str = field(default=LETTERS, compare=False)
     options: tuple[tuple[str, object], ...] = field(default=(), compare=False)
+    constants: tuple[Constant, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dims", exact_ints("dims", self.dims))
@@ -355,6 +412,20 @@ class RecordDesc(Checked):
         for one, other in combinations(self.fields, 2):
             if one.tensor == other.tensor:
                 _check_apart(one, other)
+        self._check_constants()
+
+    def _check_constants(self) -> None:
+        is_typed = isinstance(self.constants, tuple)
+        if not is_typed or not all(isinstance(each, Constant) for each in self.constants):
+            msg = f"constants are a tuple of Constant, not {short_repr(self.constants)}"
+            raise MemdescError(msg)
+        taken = {part.tensor for part in self.fields}
+        for each in self.constants:
+            check_constant(each)
+            if each.tensor in taken:
+                msg = f"tensor {each.tensor!r} holds something else beside a constant"
+                raise MemdescError(msg)
+            taken.add(each.tensor)
 
     def _check_size(self, part: Field) -> None:
         if part.layout.ndims != len(self.dims):
@@ -460,9 +531,10 @@ class RecordDesc(Checked):
                 f"{part.name}: {part.kind}, dims {part.layout.dims}, groups {part.groups}"
                 for part in self.fields
             ),
+            *(f"{each.tensor}: {each.kind}, {each.values}" for each in self.constants),
         ]
         drawn = [DrawnField(part.name, part.tensor, part.bits, part.layout) for part in self.fields]
-        return draw_fields(head, drawn, self.tensors, limits)
+        return draw_fields(head, drawn, self.bare.tensors, limits)
 
     @property
     def tensors(self) -> dict[str, int]:
@@ -470,7 +542,12 @@ class RecordDesc(Checked):
         sizes: dict[str, int] = {}
         for part in self.fields:
             sizes[part.tensor] = max(sizes.get(part.tensor, 0), part.min_nbytes)
-        return sizes
+        return sizes | {each.tensor: len(each.data) for each in self.constants}
+
+    @property
+    def bare(self) -> RecordDesc:
+        """The record without its constants, which its numbers do not need."""
+        return replace(self, constants=()) if self.constants else self
 
     @property
     def nbytes(self) -> int:

@@ -24,13 +24,11 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from memdesc.record.desc import Field, Rule
-
 
 class _Format(NamedTuple):
-    """How a format makes its fields and rule from dims and options."""
+    """How a format makes its fields, rule and constants from dims and options."""
 
-    make: Callable[..., tuple[tuple[Field, ...], Rule]]
+    make: Callable[..., tuple[Any, ...]]
     # names of the dims of a matrix format; empty for any number of dims
     letters: str = ""
     # options with their defaults
@@ -100,7 +98,10 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         there are zero points, otherwise all are 8, or 128 for 8 bits), ``swizzled`` (whether
         block scales are). For ``fp8_tensor``, ``fp8_channel`` and ``fp8_block``: ``codes``
         (``f8_e4m3`` or ``f8_e5m2``), ``scales``, ``scale_inv`` (whether the tensor of scales is
-        called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale).
+        called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale). For
+        ``pack_quantized`` and ``int_quantized``: ``group``, ``rows`` (outputs that share a scale),
+        ``zeros`` (whether there are zero points), ``scales``, and ``bits`` (4 or 8, for
+        ``pack_quantized``).
 
     Raises
     ------
@@ -173,7 +174,7 @@ def _made(
     if letters and len(dims) != len(letters):
         msg = f"{name} is for {len(letters)} dims, ({', '.join(letters)}); not for {dims}"
         raise MemdescError(msg)
-    fields, rule = make(dims, **dict(options))
+    fields, rule, *constants = make(dims, **dict(options))
     if not letters:
         letters = _MATRIX if len(dims) == len(_MATRIX) else LETTERS[: len(dims)]
-    return RecordDesc(dims, fields, rule, name, letters, options)
+    return RecordDesc(dims, fields, rule, name, letters, options, *constants)

@@ -5,7 +5,8 @@ The layouts are those of the vocabulary of weights. Sources of the rules: AutoGP
 (`_weight_int4pack_mm_for_cpu`), vLLM (`marlin_utils.py`), OCP's MX 1.0, cuBLAS 12.9 (block-scaled
 products), llama.cpp (`ggml-cpu/repack.cpp`), DeepSeek-V3 (`inference/kernel.py`, `weight_dequant`),
 transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), and compressed-tensors 0.20
-(`quantization/lifecycle/forward.py`, `dequantize`).
+(`quantization/lifecycle/forward.py`, `dequantize`; `compressors/pack_quantized/helpers.py`,
+`pack_to_int32`, for 4 and 8 bits; `compressors/naive_quantized/base.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.layout import Axis, Block, Layout, dim_name
-from memdesc.record.desc import Field, Number, Rule
+from memdesc.record.desc import Constant, Field, Number, Rule
 
-_Made = tuple[tuple[Field, ...], Rule]
+# fields, the rule, and constants if there are any
+_Made = tuple[tuple[Field, ...], Rule] | tuple[tuple[Field, ...], Rule, tuple[Constant, ...]]
 
 # the types of scales that are used as they are
 _HALVES = ("f16", "bf16")
@@ -147,6 +149,48 @@ def _fp8(
     return fields, Rule(_number("weight"), (_number(scale),))
 
 
+def _pack_quantized(dims: tuple[int, ...], *, bits: Any, zeros: Any, **options: Any) -> _Made:
+    """Return unsigned codes in words along the inputs; zero points in words along the outputs."""
+    name, kind = "pack_quantized", _integers("pack_quantized", bits)
+    scales = _by_rows(name, dims, **options)
+    word = 32 // bits
+    codes = _by_tag("weight_packed", kind, f"aB{word}b", dims, (1, 1))
+    shape = Constant("weight_shape", "s64", dims)
+    scale = (_number("weight_scale"),)
+    if not _flag(name, "zeros", zeros):
+        return (codes, scales), Rule(_number(codes.name, minus=1 << bits - 1), scale), (shape,)
+    if scales.groups[0] > 1:
+        rows = options["rows"]
+        msg = f"{name} with zero points has scales for each row; rows must be 1, not {rows}"
+        raise MemdescError(msg)
+    # codes and zero points are stored with the same addend
+    points = _by_tag("weight_zero_point", kind, f"Ab{word}a", dims, scales.groups)
+    return (codes, scales, points), Rule(_number(codes.name), scale, _number(points.name)), (shape,)
+
+
+def _int_quantized(dims: tuple[int, ...], *, zeros: Any, **options: Any) -> _Made:
+    """Return signed bytes, and as many zero points as scales."""
+    scales = _by_rows("int_quantized", dims, **options)
+    codes = _by_tag("weight", "s8", "ab", dims, (1, 1))
+    scale = (_number("weight_scale"),)
+    if not _flag("int_quantized", "zeros", zeros):
+        return (codes, scales), Rule(_number("weight"), scale)
+    points = _by_tag("weight_zero_point", "s8", "ab", dims, scales.groups)
+    return (codes, scales, points), Rule(_number("weight"), scale, _number(points.name))
+
+
+def _by_rows(name: str, dims: tuple[int, ...], *, group: Any, rows: Any, scales: Any) -> Field:
+    """Return scales for groups of inputs of one row, of several, or of all."""
+    inputs = _groups(name, dims, 1, group)[1]
+    outputs = checked_int(f"{name}: rows", rows)
+    if outputs < 1 and outputs != -1:
+        msg = f"{name}: rows must be at least 1, or -1 for all, not {outputs}"
+        raise MemdescError(msg)
+    outputs = max(dims[0], 1) if outputs == -1 else outputs
+    kind = _float_scales(name, scales)
+    return _by_tag("weight_scale", kind, "ab", dims, (outputs, inputs))
+
+
 def _interleaved(dims: tuple[int, ...], *, name: str, rows: int, run: int) -> _Made:
     """Return Q4_0 with interleaved rows: the scales of some, then `run` bytes of each in turn."""
     _check_multiples(name, dims, (rows, 32))
@@ -182,6 +226,8 @@ def _interleaved(dims: tuple[int, ...], *, name: str, rows: int, run: int) -> _M
 
 _GROUP, _FOUR = ("group", 128), ("bits", 4)
 _F16, _BF16 = ("scales", "f16"), ("scales", "bf16")
+# rows that share a scale
+_ROWS = ("rows", 1)
 _SWIZZLE = (("swizzled", True),)
 _FP8 = (("codes", "f8_e4m3"), ("scales", "f32"), ("scale_inv", False))
 # weights that share a scale along outputs and inputs; a group this large holds all of them
@@ -214,6 +260,8 @@ TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
             ("fp8_block", (*_FP8, ("block", 128))),
         )
     },
+    "pack_quantized": (_pack_quantized, "oi", (_GROUP, _ROWS, ("zeros", False), _FOUR, _BF16)),
+    "int_quantized": (_int_quantized, "oi", (("group", -1), _ROWS, ("zeros", False), _BF16)),
     **{
         f"q4_0_{rows}x{run}": (
             partial(_interleaved, name=f"q4_0_{rows}x{run}", rows=rows, run=run),

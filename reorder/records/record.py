@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Record"]
+__all__ = ["Record", "fill_constants"]
 
 
 class Record(Checked):
@@ -39,8 +39,8 @@ class Record(Checked):
     Raises
     ------
     MemdescError
-        If a tensor is missing, unknown, not contiguous or too small, or has another type than its
-        fields.
+        If a tensor is missing, unknown, not contiguous or too small, has another type than its
+        fields, or differs from a constant of `desc`.
 
     Examples
     --------
@@ -67,6 +67,7 @@ class Record(Checked):
         sizes = desc.tensors
         if buffers is None:
             self._tensors = {name: zeroed_bytes(nbytes) for name, nbytes in sizes.items()}
+            fill_constants(desc, self._tensors)
             return
         given = _by_name(desc, buffers)
         self._tensors = {
@@ -75,6 +76,12 @@ class Record(Checked):
             )
             for name, nbytes in sizes.items()
         }
+        for each in desc.constants:
+            held = self._tensors[each.tensor][: len(each.data)]
+            if held.tobytes() != each.data:
+                values = held.view(DATA_TYPES[each.kind].numpy).tolist()
+                msg = f"{each.tensor} of {desc!r} must hold {[*each.values]}, not {values}"
+                raise MemdescError(msg)
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         held = {name: pickled_bytes(data, protocol) for name, data in self._tensors.items()}
@@ -189,6 +196,12 @@ class Record(Checked):
 
     def __repr__(self) -> str:
         return f"Record({self.desc!r})"
+
+
+def fill_constants(desc: RecordDesc, tensors: Mapping[str, NDArray[np.uint8]]) -> None:
+    """Write the constants of a record into their tensors."""
+    for each in desc.constants:
+        tensors[each.tensor][: len(each.data)] = np.frombuffer(each.data, np.uint8)
 
 
 def _by_name(desc: RecordDesc, buffers: Any) -> Mapping[str, Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -376,6 +377,10 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
 
 # dims of records whose scales are (groups, out)
 _MATRIX = "io"
+# dims that show which axes of a tensor follow which
+_SAMPLE = (4096, 4096)
+# options that say how many neighbours along a dim share a scale
+_STEPS = {"rows": 0, "group": 1}
 _BYTE_BITS = 8
 
 
@@ -385,7 +390,7 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         option: given.get(option, value)
         for option, value in shown_options(name, found.entries).items()
     }
-    sample = record_desc((4096, 4096), name, **has)
+    sample = record_desc(_SAMPLE, name, **has)
     for each in sample.tensors:
         if each not in found.entries:
             msg = (
@@ -397,14 +402,16 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         return _single_desc(found.codes, name, given)
     _, letters, legal = read_name(name)
     scales = found.entries[sample.field(sample.rule.scale[0].parts[0][0]).tensor]
+    bits = {**legal, **given}.get("bits", sample.fields[0].bits)
+    options = {"codes": _kind(found.codes), "scales": _kind(scales), **has}
     if letters == _MATRIX:
-        dims, groups = _dims_by_scales(found, scales, {**legal, **given}.get("bits", 4))
+        dims, groups = _dims_by_scales(found, scales, bits)
+        options["group"] = dims[0] // groups if groups > 1 else -1
     else:
-        bits, has_group = sample.fields[0].bits, "group" in legal
-        dims, groups = _dims_by_codes(found, scales, bits, has_group=has_group)
-    inputs = dims[letters.index("i")]
-    group = inputs // groups if groups > 1 else -1
-    options = {"codes": _kind(found.codes), "scales": _kind(scales), "group": group, **has}
+        dims = _dims_by_constant(found, sample) or _dims_by_codes(found, bits)
+        for option in _STEPS.keys() & legal.keys():
+            if option not in given:
+                options[option] = _step(scales, dims[_STEPS[option]], name, option)
     kept = {option: value for option, value in options.items() if option in legal}
     return record_desc(dims, name, **(kept | dict(given)))
 
@@ -427,23 +434,56 @@ def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[in
     return (count // columns, columns), groups
 
 
-def _dims_by_codes(
-    found: Siblings, scales: Entry, bits: int, *, has_group: bool
-) -> tuple[tuple[int, ...], int]:
-    """Return (out, in) and the number of groups, from codes packed into words along `in`."""
+def _dims_by_codes(found: Siblings, bits: Any) -> tuple[int, ...]:
+    """Return (out, in) from codes packed into words along `in`."""
     codes = found.codes
     words = data_type(codes.dtype).bits
-    if len(codes.shape) != len(_MATRIX) or words < bits:
+    if len(codes.shape) != len(_SAMPLE) or type(bits) is not int or not 0 < bits <= words:
         msg = (
             f"{codes.name!r} of {codes.dtype} and shape {codes.shape} cannot hold {bits}-bit codes"
         )
         raise MemdescError(msg)
-    dims = codes.shape[0], codes.shape[1] * (words // bits)
-    groups = scales.shape[0] if scales.shape else 0
-    if has_group and (not groups or dims[1] % groups):
-        msg = f"{scales.name!r} has {groups} groups for {dims[1]} inputs, which they do not divide"
+    return codes.shape[0], codes.shape[1] * (words // bits)
+
+
+def _dims_by_constant(found: Siblings, sample: RecordDesc) -> tuple[int, ...] | None:
+    """Return the dims that a tensor of the record holds; None if it has no such tensor."""
+    for each in sample.constants:
+        if each.values != sample.dims:
+            continue
+        entry = found.entries[each.tensor]
+        if _kind(entry) != each.kind or entry.nbytes != len(each.data):
+            msg = (
+                f"{entry.name!r} of {entry.dtype} and shape {entry.shape} does not hold the "
+                f"{len(sample.dims)} dims of a matrix as {each.kind}"
+            )
+            raise MemdescError(msg)
+        return tuple(entry.read().view(DATA_TYPES[each.kind].numpy).tolist())
+    return None
+
+
+def _step(scales: Entry, size: int, name: str, option: str) -> int:
+    """Return how many of `size` neighbours share a scale, -1 for all: from the scales' shape."""
+    axis = _axis(name, option)
+    count = scales.shape[axis] if axis < len(scales.shape) else 1
+    if count == size and option == "rows":
+        return 1
+    if not count or size % count:
+        what = "outputs" if option == "rows" else "inputs"
+        msg = f"{scales.name!r} has {count} groups for {size} {what}, which they do not divide"
         raise MemdescError(msg)
-    return dims, groups
+    return size // count if count > 1 else -1
+
+
+@lru_cache(maxsize=64)
+def _axis(name: str, option: str) -> int:
+    """Return which axis of the scales of a record has a size that follows an option."""
+    shapes = []
+    for step in (64, -1):
+        desc = record_desc(_SAMPLE, name, **{option: step})
+        tensor = desc.field(desc.rule.scale[0].parts[0][0]).tensor
+        shapes.append(written_tensors("", desc, "")[tensor].shape)
+    return next(axis for axis, sizes in enumerate(zip(*shapes, strict=True)) if len({*sizes}) > 1)
 
 
 def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordDesc:

@@ -19,7 +19,7 @@ from reorder.values.formats import INTEGERS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from memdesc import Field
+    from memdesc import Constant, Field
 
 __all__ = [
     "IN_SHAPE",
@@ -39,8 +39,8 @@ IN_SHAPE = ("torch_int4_cpu", "trtllm_mixed_gemm", "aiter_16x16")
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
-# words of packed codes in AutoGPTQ, AutoAWQ and vLLM; other records have bytes
-_WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32"}
+# words of packed codes in AutoGPTQ, AutoAWQ, vLLM and compressed-tensors; other records have bytes
+_WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32", "pack_quantized": "s32"}
 _WEIGHT = ".weight"
 
 
@@ -120,15 +120,15 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
         return {ONE: stored_record(name, desc, format_name)}
     stem = prefix.removesuffix(_WEIGHT)
     words = _WORDS.get(desc.name)
-    found = {}
-    for name in names:
+    found = {each.tensor: _constant(f"{stem}.{each.tensor}", each) for each in desc.constants}
+    for name in desc.bare.tensors:
         parts = [part for part in desc.fields if part.tensor == name]
         full = f"{stem}.{name}"
         if len(parts) == 1:
             found[name] = _alone(full, parts[0], words)
         else:
             found[name] = _joined(full, parts, desc.tensors[name])
-    return found
+    return {name: found[name] for name in names}
 
 
 def joined_tensors(
@@ -151,6 +151,12 @@ def joined_tensors(
     first = next(iter(tensors))
     value = {"name": name, **facts, "tensors": {role: each.name for role, each in tensors.items()}}
     return {**tensors, first: tensors[first]._replace(value=value)}
+
+
+def _constant(name: str, constant: Constant) -> Tensor:
+    """Return how a constant is stored: as a vector."""
+    shape = (len(constant.values),)
+    return Tensor(name, constant.kind, shape, len(constant.data), memory_desc(shape, constant.kind))
 
 
 def _alone(name: str, part: Field, words: str | None) -> Tensor:

@@ -42,13 +42,14 @@ def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
     MemdescError
         With the rule, the record, the place, and the way out.
     """
-    src, dst = job.src, job.dst
-    if not isinstance(src, RecordDesc) or 0 in src.dims:
+    if not isinstance(job.src, RecordDesc) or 0 in job.src.dims:
         return
+    src, dst = job.src.bare, job.dst
     codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
     _check_scales(job, src, codes)
     if not isinstance(dst, RecordDesc):
         return
+    dst = dst.bare
     written = {dst.field(name).tensor for name, _ in dst.rule.code.parts}
     try:
         if codes == set(src.tensors) or written == set(dst.tensors):

@@ -10,7 +10,7 @@ from memdesc import MemdescError, RecordDesc
 from reorder.records.convert_numbers import convert_numbers, same_codes, write_numbers
 from reorder.records.decode import dequantize_record
 from reorder.records.moves import integer_desc
-from reorder.records.record import Record
+from reorder.records.record import Record, fill_constants
 from reorder.storage.pieces.files import open_to_read, open_to_write, read_runs, write_runs
 from reorder.storage.pieces.move import move_piece, scratch
 from reorder.storage.pieces.pieces import Piece, permutation
@@ -150,10 +150,11 @@ def _target(
         name: scratch.take(f"dst {k}", max(runs.nbytes, sizes[name]))
         for k, (name, runs) in enumerate(piece.writes)
     }
-    if sum(part.layout.nelems * part.bits for part in desc.fields) != 8 * desc.nbytes:
+    if sum(part.layout.nelems * part.bits for part in desc.fields) != 8 * desc.bare.nbytes:
         for name, data in made.items():
             if name != without:
                 data[:] = 0
+    fill_constants(desc, made)
     return made, Record(desc, {name: data[: sizes[name]] for name, data in made.items()})
 
 

@@ -236,7 +236,7 @@ def cut_record(src: RecordDesc, dst: Desc, bound: Bound) -> Cut[RecordPiece]:
         return _record_piece(src, dst, perm, region)
 
     if 0 in src.dims:
-        return Cut((0,), (1,), make)
+        return _empty(src, dst)
     operands = (
         *(Operand(fields, is_written=False) for fields in _fields(src, perm).values()),
         *(Operand(fields, is_written=True) for fields in _fields(dst, None).values()),
@@ -245,6 +245,24 @@ def cut_record(src: RecordDesc, dst: Desc, bound: Bound) -> Cut[RecordPiece]:
     return Cut(
         dst.dims, sizes_within(dst.dims, operands, units, bound, f"{src!r} to {dst!r}"), make
     )
+
+
+def _empty(src: RecordDesc, dst: Desc) -> Cut[RecordPiece]:
+    """Return the piece that writes the constants of a record without elements; none without any."""
+    constants = _constants(dst)
+    reads = tuple((name, Runs(0, nbytes)) for name, nbytes in src.bare.tensors.items())
+    writes = {_PLAIN: dst.nbytes} if isinstance(dst, MemoryDesc) else dst.tensors
+    whole = RecordPiece(
+        src.bare, dst, reads, tuple((name, Runs(0, nbytes)) for name, nbytes in writes.items())
+    )
+    return Cut((), (), lambda _: whole) if constants else Cut((0,), (1,), lambda _: whole)
+
+
+def _constants(desc: Desc) -> tuple[tuple[str, Runs], ...]:
+    """Return where the constants of a record are written."""
+    if isinstance(desc, MemoryDesc):
+        return ()
+    return tuple((each.tensor, Runs(0, len(each.data))) for each in desc.constants)
 
 
 def _fields(desc: Desc, perm: tuple[int, ...] | None) -> dict[str, tuple[FieldLayout, ...]]:
@@ -269,8 +287,12 @@ def _record_piece(src: RecordDesc, dst: Desc, perm: tuple[int, ...], region: Reg
     if isinstance(dst, MemoryDesc):
         written: Desc = MemoryDesc(dst.dtype, made[_PLAIN][0])
     else:
-        written = _record(dst, tuple(range(len(dst.dims))), region, made)
-    return RecordPiece(_record(src, perm, region, held), written, reads, writes)
+        # the first piece writes the constants
+        is_first = not any(region.offsets)
+        writes = (*writes, *_constants(dst)) if is_first else writes
+        part = dst if is_first else dst.bare
+        written = _record(part, tuple(range(len(dst.dims))), region, made)
+    return RecordPiece(_record(src.bare, perm, region, held), written, reads, writes)
 
 
 def _compacted(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from memdesc import (
+    Constant,
     Field,
     Layout,
     MemdescError,
@@ -173,6 +174,36 @@ def test_numbers_of_any_integers_become_a_tuple_of_ints() -> None:
     desc = RecordDesc([np.int8(2), 8], (SCALES, CODES), RULE)  # type: ignore[arg-type] # what becomes a tuple
     assert desc == RecordDesc((2, 8), (SCALES, CODES), RULE)
     assert hash(desc) == hash(RecordDesc((2, 8), (SCALES, CODES), RULE))
+
+
+def test_constants_are_tensors_without_numbers() -> None:
+    shape = Constant("shape", "s64", (2, 8))
+    desc = RecordDesc((2, 8), (SCALES, CODES), RULE, constants=(shape,))
+    assert shape.data == np.array([2, 8], np.int64).tobytes()
+    assert desc.tensors == {"data": 20, "shape": 16}
+    assert desc != desc.bare == RecordDesc((2, 8), (SCALES, CODES), RULE)
+    assert "shape: s64, (2, 8)" in str(desc.show())
+
+
+@pytest.mark.parametrize(
+    ("constant", "message"),
+    [
+        (("shape", "s64", (1,)), "constants are a tuple of Constant"),
+        (Constant("", "s64", (1,)), "a Constant needs the name of its tensor, not ''"),
+        (Constant("data", "s64", (1,)), "tensor 'data' holds something else beside a constant"),
+        (
+            Constant("x", "f32", (1,)),
+            "x is of an integer type of whole bytes such as s64, not 'f32'",
+        ),
+        (Constant("x", "s4", (1,)), "integer type of whole bytes such as s64, not 's4'"),
+        (Constant("x", "u8", (256,)), "the values of x are a tuple of integers of u8, not"),
+        (Constant("x", "u8", [1]), "the values of x are a tuple of integers of u8, not"),  # type: ignore[arg-type]
+        (Constant("x", "u8", (1.0,)), "the values of x are a tuple of integers of u8, not"),  # type: ignore[arg-type]
+    ],
+)
+def test_constants_by_hand_are_checked(constant: Any, message: str) -> None:
+    with pytest.raises(MemdescError, match=message):
+        RecordDesc((2, 8), (SCALES, CODES), RULE, constants=(constant,))
 
 
 def test_integers_are_those_that_f32_holds_exactly() -> None:

@@ -26,7 +26,8 @@ def test_every_known_name_makes_a_record_that_prints_as_its_call(name: str) -> N
     assert hash(made) == hash(desc)
     assert record_desc(DIMS, name.upper()) == desc
     assert desc.nbytes == sum(desc.tensors.values())
-    assert {part.tensor for part in desc.fields} == set(desc.tensors)
+    constants = {each.tensor for each in desc.constants}
+    assert {part.tensor for part in desc.fields} | constants == set(desc.tensors)
 
 
 def test_swizzled_scales_are_padded_to_whole_tiles() -> None:

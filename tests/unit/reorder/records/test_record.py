@@ -216,3 +216,15 @@ def test_one_buffer_is_not_taken_for_two_tensors() -> None:
     desc = record_desc((64, 256), "torch_int4_cpu", group=32)
     with pytest.raises(MemdescError, match="has several tensors; pass a dict of weight, scales"):
         reorder.Record(desc, np.zeros(desc.nbytes, np.uint8))
+
+
+def test_constants_are_written_and_checked() -> None:
+    desc = record_desc((30, 40), "pack_quantized", group=8)
+    record = reorder.Record(desc)
+    assert record.tensors["weight_shape"].view(np.int64).tolist() == [30, 40]
+    assert reorder.Record(desc, record.tensors).tensors.keys() == record.tensors.keys()
+    wrong = record.tensors | {"weight_shape": np.array([40, 30])}
+    with pytest.raises(
+        MemdescError, match=r"weight_shape of .* must hold \[30, 40\], not \[40, 30\]"
+    ):
+        reorder.Record(desc, wrong)

@@ -99,6 +99,8 @@ def test_words_of_each_record_are_of_no_other(
         for tensor in written_tensors("fc", desc, "").values()
     ]
     with Writer(path, plan_file(path, tensors, {})) as writer:
+        for each in desc.constants:
+            writer.write(f"fc.{each.tensor}", 0, each.data)
         writer.finish()
     with reorder.open_checkpoint(path) as checkpoint:
         found = []
