@@ -386,10 +386,9 @@ _BYTE_BITS = 8
 
 def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> RecordDesc:
     """Return the named record, with dims, group and type of scales as the tensors have them."""
-    has = {
-        option: given.get(option, value)
-        for option, value in shown_options(name, found.entries).items()
-    }
+    # an order of inputs in wider integers is checked, but not a tensor of the record
+    held = {role for role, each in found.entries.items() if role != ORDER or _kind(each) == "s32"}
+    has = {option: given.get(option, value) for option, value in shown_options(name, held).items()}
     sample = record_desc(_SAMPLE, name, **has)
     for each in sample.tensors:
         if each not in found.entries:

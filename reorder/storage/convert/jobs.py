@@ -261,8 +261,11 @@ def record_job(group: Group, rule: Rule, format_name: str) -> Job:
             targets = joined_tensors(prefix, record_fields(dst), written)
     except MemdescError as error:
         rule.fail(f"{group.prefix}: {error}")
-    order = group.found.entries.get(ORDER)
-    dropped = () if order is None else (order,)
+    dropped = tuple(
+        entry
+        for role, entry in group.found.entries.items()
+        if role == ORDER and role not in group.tensors
+    )
     return Job(group.prefix, group.tensors, targets, src, dst, rule=rule, dropped=dropped)
 
 

@@ -90,10 +90,11 @@ TARGETS = {
     ),
     "gptq": Target(
         (
-            Way(("gptq",), "gptq", {}, ("zeros",)),
+            # the loader of GPTQModel needs g_idx
+            Way(("gptq",), "gptq", {"g_idx": True}, ("zeros",)),
             # version 1 stores zero points less 1, so it does not have 0
-            Way(_INTEGERS, "gptq", {"zeros": "v1"}, is_symmetric=True),
-            Way(_INTEGERS, "gptq", {"zeros": "v2"}),
+            Way(_INTEGERS, "gptq", {"zeros": "v1", "g_idx": True}, is_symmetric=True),
+            Way(_INTEGERS, "gptq", {"zeros": "v2", "g_idx": True}),
         )
     ),
     "awq": Target((Way(_INTEGERS, "awq"),)),
