@@ -175,7 +175,8 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
     """Refuse weights that are not known, and codes whose scales are missing."""
     unknown = [group for group in groups if group.desc is None]
     if unknown:
-        more = f"; so are {len(unknown) - 1} others" if len(unknown) > 1 else ""
+        count = len(unknown) - 1
+        more = f"; so {'is 1 other' if count == 1 else f'are {count} others'}" if count else ""
         msg = (
             f"--to {name}: {unknown[0].prefix} is not known: {unknown[0].reason}{more}; --map "
             "converts the weights that its rules name"
