@@ -1,5 +1,7 @@
 """How files of models declare quantised weights of formats with scales beside each weight.
 
+A section that declares several groups of layers is first split into one for each group.
+
 Each row is read and written: a section of JSON that matches it declares its record, and a record
 that was made is declared by its first row. Sources: transformers 5.23 (`FineGrainedFP8Config`,
 `FbgemmFp8Config`), compressed-tensors 0.20 (`QuantizationConfig`, `QuantizationArgs`), ModelOpt
@@ -14,9 +16,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-__all__ = ["DECLARATIONS", "Declaration", "declaration_of", "read_section", "section_of"]
+__all__ = [
+    "ACT_ORDER",
+    "DECLARATIONS",
+    "Declaration",
+    "Layers",
+    "declaration_of",
+    "read_section",
+    "section_of",
+    "split_section",
+]
+
+# what declares inputs that belong to groups in an arbitrary order; no option of a record
+ACT_ORDER = "act_order"
 
 
 class _Place(NamedTuple):
@@ -50,6 +64,8 @@ class Declaration(NamedTuple):
         What readers need beside `form`, likewise.
     ignored : str
         The key of the layers that are not quantised.
+    kept : tuple of str
+        Keys that say nothing of weights, which stay in a section that is written anew.
     """
 
     record: str
@@ -58,6 +74,22 @@ class Declaration(NamedTuple):
     fixed: Mapping[str, Any] = {}
     written: Mapping[str, Any] = {}
     ignored: str = "modules_to_not_convert"
+    kept: tuple[str, ...] = ()
+
+
+class Layers(NamedTuple):
+    """A group of layers that a section declares, and the section as if it had no others.
+
+    Attributes
+    ----------
+    targets : tuple of str
+        Names of layers, regular expressions after ``re:``, or classes.
+    section : mapping of str to object
+        The section of these layers.
+    """
+
+    targets: tuple[str, ...]
+    section: Mapping[str, Any]
 
 
 _BLOCK = [_Place("block"), _Place("block")]
@@ -68,26 +100,37 @@ _DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Place("scales", _FORMA
 _PLAIN = {"codes": "f8_e4m3", "scale_inv": False}
 
 
-def _compressed(record: str, strategy: str, **more: Any) -> Declaration:
-    """Return how compressed-tensors declares floats of 8 bits."""
-    weights = {"type": "float", "num_bits": 8, "strategy": strategy, **more}
+def _compressed(
+    record: str, forms: tuple[str, ...], fixed: Mapping[str, Any], **weights: Any
+) -> Declaration:
+    """Return how compressed-tensors declares weights; each group may have a format of its own."""
     group = {"targets": ["Linear"], "input_activations": None, "output_activations": None}
+    own = {"format": forms[0], "weights": {"symmetric": True, "dynamic": False}}
     return Declaration(
         record,
         "compressed-tensors",
-        {
-            "format": ("float-quantized", "naive-quantized"),
-            "config_groups": _Each("group_0", {"weights": weights}),
-        },
-        _PLAIN,
-        {
-            "quantization_status": "compressed",
-            "config_groups": {
-                "group_0": group | {"weights": {"symmetric": True, "dynamic": False}}
-            },
-        },
+        {"format": forms, "config_groups": _Each("group_0", {"weights": weights})},
+        fixed,
+        {"quantization_status": "compressed", "config_groups": {"group_0": group | own}},
         "ignore",
+        ("kv_cache_scheme",),
     )
+
+
+# the strategies of integers: forms of the weights, and what they imply
+_STRATEGIES: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
+    ({"strategy": "channel"}, {"rows": 1, "group": -1}),
+    ({"strategy": "tensor"}, {"rows": -1, "group": -1}),
+    ({"strategy": "group", "group_size": _Place("group")}, {"rows": 1}),
+    ({"strategy": "block", "block_structure": [_Place("rows"), _Place("group")]}, {}),
+)
+_SYMMETRIC = _Place("zeros", ((True, False), (False, True)))
+_ORDERINGS = _Place(
+    ACT_ORDER,
+    ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
+)
+_FLOATS = {"type": "float", "num_bits": 8}
+_INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
 
 
 DECLARATIONS = (
@@ -100,9 +143,23 @@ DECLARATIONS = (
     ),
     Declaration("fp8_tensor", "fp8", {"weight_block_size": None, **_FMT}, {}, _DYNAMIC),
     Declaration("fp8_channel", "fbgemm_fp8", fixed=_PLAIN),
-    _compressed("fp8_tensor", "tensor"),
-    _compressed("fp8_channel", "channel"),
-    _compressed("fp8_block", "block", block_structure=_BLOCK),
+    *(
+        _compressed(record, ("float-quantized", "naive-quantized"), _PLAIN, **_FLOATS, **more)
+        for record, more in (
+            ("fp8_tensor", {"strategy": "tensor"}),
+            ("fp8_channel", {"strategy": "channel"}),
+            ("fp8_block", {"strategy": "block", "block_structure": _BLOCK}),
+        )
+    ),
+    *(
+        _compressed(record, forms, fixed, num_bits=bits, **_INTEGERS, **more)
+        for record, forms, bits in (
+            ("pack_quantized", ("pack-quantized",), _Place("bits")),
+            # fewer bits are stored in bytes too
+            ("int_quantized", ("int-quantized", "naive-quantized"), (8, 7, 6, 5, 4, 3, 2)),
+        )
+        for more, fixed in _STRATEGIES
+    ),
     *(
         Declaration(record, "modelopt", form, _PLAIN, {}, "ignore")
         for record, algorithm in (
@@ -113,6 +170,40 @@ DECLARATIONS = (
         for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
     ),
 )
+
+
+def split_section(method: str, section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Return the groups of layers that a section declares, and the layers that it ignores.
+
+    A section that declares all layers alike gives no groups. Those without weights are left out.
+    """
+    split = _SPLITS.get(method)
+    return ([], ()) if split is None else split(section)
+
+
+def _split_compressed(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Split the `config_groups` of compressed-tensors."""
+    groups, ignored = section.get("config_groups"), section.get("ignore")
+    found = []
+    for name, group in groups.items() if isinstance(groups, dict) else ():
+        own = group if isinstance(group, dict) else {}
+        if own.get("weights", own) is None:
+            continue
+        form = {"format": own["format"]} if own.get("format") is not None else {}
+        found.append(
+            Layers(_names(own.get("targets")), {**section, **form, "config_groups": {name: group}})
+        )
+    return found, _names(ignored)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Return the strings of a list."""
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+_SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[str, ...]]]] = {
+    "compressed-tensors": _split_compressed
+}
 
 
 def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | str:
@@ -159,7 +250,7 @@ def _told(form: Any) -> str:
         case list():
             return f"a list of {len(form)}"
         case tuple():
-            return " or ".join(form)
+            return " or ".join(map(str, form))
     return "null" if form is None else str(form)
 
 
@@ -196,7 +287,7 @@ def _written(form: Any, options: Mapping[str, Any]) -> Any:
     """Return a form with the values of options at their places."""
     match form:
         case _Place():
-            value = options[form.option]
+            value = options.get(form.option)
             return next((given for given, option in form.values if option == value), value)
         case _Each():
             return {form.key: _written(form.form, options)}

@@ -27,11 +27,12 @@ from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import record_of, stored_desc
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
 from reorder.storage.siblings import (
-    ORDER,
+    ORDERS,
     Siblings,
     find_siblings,
     note_of,
     optional_tensors,
+    order_of,
     shown_options,
     siblings_of,
     tensors_of,
@@ -168,7 +169,7 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     MemdescError
         If there are no such codes.
     """
-    declared = said.declared.name if said.declared else None
+    declared = said.declared.at(prefix)[0].name if said.declared else None
     name = said.name if said.name is not None else declared
     # the most common name, where nothing says which record it is
     names = (_USUAL,) if name is None else tensors_of(read_name(name)[0])
@@ -213,6 +214,21 @@ def read_group(found: Siblings, said: Said) -> Group:
                 "reads"
             )
             return Group(found, None, reason, noted)
+        declared = said.declared.at(found.prefix) if said.declared else (None,)
+    except MemdescError as error:
+        return Group(found, None, str(error))
+    groups = [_read(found, said._replace(declared=each), noted) for each in declared]
+    known = {group.desc: group for group in groups if group.desc is not None}
+    if len(known) > 1:
+        names = " and ".join(map(repr, known))
+        reason = f"{groups[0].prefix!r} fits {names}, which are declared for different classes"
+        return Group(found, None, f"{reason}: give the name")
+    return next(iter(known.values()), groups[0])
+
+
+def _read(found: Siblings, said: Said, noted: RecordDesc | None) -> Group:
+    """Decide what tensors are, for what is declared of this layer."""
+    try:
         name, options = _named(said, found, noted)
     except MemdescError as error:
         return Group(found, None, str(error))
@@ -285,7 +301,7 @@ def _fitting(found: Siblings) -> list[str]:
             with suppress(MemdescError):
                 desc = desc_of_tensors(found, name, {})
                 check_tensors(found, desc)
-                names += [name] if {*found.entries} <= {*desc.tensors, ORDER} else []
+                names += [name] if {*found.entries} <= {*desc.tensors, *ORDERS} else []
     return names
 
 
@@ -296,7 +312,10 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
         return
     held = dict(desc.options)
     for key, value in declared.options.items():
-        if key not in said.options and held.get(key, value) != value:
+        if key in said.options or held.get(key, value) == value:
+            continue
+        # one row may be each of them or all
+        if _with_option(desc, key, value) != desc:
             msg = (
                 f"{declared.file} declares {key}={value}, and {desc.name} has {key}={held[key]}; "
                 f"say {desc.name}({key}={value}), or {desc.name}({key}={held[key]}) if "
@@ -312,17 +331,26 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
             f"{declared.file} if it is wrong"
         )
         raise MemdescError(msg)
-    if declared.is_ordered and not is_one and ORDER not in found.entries:
+    if declared.is_ordered and not is_one and order_of(found) is None:
         msg = (
-            f"{declared.file} declares desc_act, which assigns inputs to groups by data, but there "
-            f"is no {ORDER} that says how; correct {declared.file} if the inputs are in order"
+            f"{declared.file} declares act-order, which assigns inputs to groups by data, but "
+            f"there is no {ORDERS[0]} that says how; correct {declared.file} if the inputs are in "
+            "order"
         )
         raise MemdescError(msg)
 
 
+def _with_option(desc: RecordDesc, option: str, value: Any) -> RecordDesc | None:
+    """Return a record with another value of an option; None if it cannot have that."""
+    try:
+        return record_desc(desc.dims, desc.name, **dict(desc.options) | {option: value})
+    except MemdescError:
+        return None
+
+
 def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
     """Refuse tensors that the record does not use, act-order, and partial changes."""
-    rest = [name for name in found.entries if name not in desc.tensors and name != ORDER]
+    rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
     if rest and not said.is_partial:
         options = [optional_tensors(desc.name).get(name) for name in rest]
         hint = "".join(f"; leave {option}= out" for option in options if option)
@@ -331,8 +359,8 @@ def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
             f"and {desc!r} does not use them: its numbers would be different{hint}"
         )
         raise MemdescError(msg)
-    if ORDER in found.entries:
-        _check_order(found.entries[ORDER], desc)
+    if (order := order_of(found)) is not None:
+        _check_order(order, desc)
     names = [found.entries[name].name for name in desc.tensors]
     changed = [name for name in names if name in said.partial]
     if changed and len(changed) < len(names):
@@ -370,7 +398,7 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         msg = (
             f"{entry.name} assigns inputs to groups in an arbitrary order (act-order), which is a "
             "gather, not a layout; the page on checkpoints shows how to decode it with numpy, by "
-            f"indexing the scales and zero points of a Record with {ORDER}"
+            f"indexing the scales and zero points of a Record with {ORDERS[0]}"
         )
         raise MemdescError(msg)
 
@@ -387,7 +415,9 @@ _BYTE_BITS = 8
 def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> RecordDesc:
     """Return the named record, with dims, group and type of scales as the tensors have them."""
     # an order of inputs in wider integers is checked, but not a tensor of the record
-    held = {role for role, each in found.entries.items() if role != ORDER or _kind(each) == "s32"}
+    held = {
+        role for role, each in found.entries.items() if role not in ORDERS or _kind(each) == "s32"
+    }
     has = {option: given.get(option, value) for option, value in shown_options(name, held).items()}
     sample = record_desc(_SAMPLE, name, **has)
     for each in sample.tensors:

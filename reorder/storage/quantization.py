@@ -7,16 +7,17 @@ their earlier versions, and `hf_quant_config.json` of ModelOpt 0.47.
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, known_records
 from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
-from reorder.storage.declarations import read_section
+from reorder.storage.declarations import ACT_ORDER, read_section, split_section
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 __all__ = ["CONFIG", "KEY", "OLD_CONFIGS", "Declared", "declared_record", "holders"]
@@ -31,6 +32,8 @@ OLD_CONFIGS = {
     "hf_quant_config.json": "modelopt",
 }
 _MAX_CONFIG = 2**24
+# what starts regular expressions of names
+_PATTERN = "re:"
 # keys of AutoAWQ's own file -> those of config.json
 _OLD_KEYS = {"w_bit": "bits", "q_group_size": "group_size"}
 
@@ -52,6 +55,12 @@ class Declared(NamedTuple):
         Whether inputs belong to groups in an arbitrary order (``desc_act``).
     reason : str
         Why there is no record.
+    targets : tuple of str
+        The layers, by name, by class, or by a regular expression after ``re:``.
+    parts : tuple of Declared
+        What groups of layers have, if the file declares them by their names or classes.
+    ignored : tuple of str
+        Layers of no group, whatever their class, named likewise.
     """
 
     file: str
@@ -60,6 +69,58 @@ class Declared(NamedTuple):
     group: int | None = None
     is_ordered: bool = False
     reason: str = ""
+    targets: tuple[str, ...] = ()
+    parts: tuple[Declared, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    def at(self, layer: str) -> tuple[Declared, ...]:
+        """Return what is declared of a layer.
+
+        That is one, or several of which its class decides, which a checkpoint does not say.
+        Names go before regular expressions, and these before classes. Source: compressed-tensors
+        0.20, `utils/match.py`, `match_targets`.
+
+        Raises
+        ------
+        MemdescError
+            If something is not a regular expression.
+        """
+        if not self.parts:
+            return (self,)
+        for each in self.ignored:
+            if _is_named(each, layer, self.file):
+                return (self._without(f"{self.file} ignores {layer}, by {each!r}"),)
+        named = sorted(
+            (target.startswith(_PATTERN), target, -k)
+            for k, part in enumerate(self.parts)
+            for target in part.targets
+            if _is_named(target, layer, self.file)
+        )
+        if named:
+            return (self.parts[-named[0][-1]],)  # the last of those with this target
+        classes = [part for part in self.parts if any(map(_is_class, part.targets))]
+        targets = ", ".join(target for part in self.parts for target in part.targets)
+        reason = f"{self.file} declares {targets or 'no layers'}, none of which is {layer}"
+        return tuple(classes) or (self._without(reason),)
+
+    def _without(self, reason: str) -> Declared:
+        return Declared(self.file, None, reason=reason)
+
+
+def _is_named(target: str, layer: str, file: str) -> bool:
+    """Whether a target is the name of a layer, or a regular expression that matches its start."""
+    if not target.startswith(_PATTERN):
+        return target == layer
+    try:
+        return re.match(target.removeprefix(_PATTERN), layer) is not None
+    except (re.error, RecursionError) as error:
+        msg = f"{file}: {short_repr(target)} is not a regular expression: {error}"
+        raise MemdescError(msg) from None
+
+
+def _is_class(target: str) -> bool:
+    """Whether a target is the name of a class, which starts with a capital letter."""
+    return target.isidentifier() and target[0].isupper()
 
 
 def declared_record(folder: Path) -> Declared | None:
@@ -149,13 +210,44 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
         # as outputs have it of records that other programs do not declare
         kept = {key: value for key, value in options.items() if key in read_name(method)[2]}
         return Declared(file, method, kept, **common)
-    declared = read_section(method, section)
-    if not isinstance(declared, str):
-        return Declared(file, *declared, **common)
+    declared = _read_section(file, method, section)
+    if declared.name is not None and not declared.parts:
+        return declared._replace(**common)
     what = {"awq": f", version {version}, {bits} bits", "gptq": f", checkpoint_format {form}"}
-    more = what.get(method, declared and f": {declared}")
-    reason = f"there is no record for quant_method {short_repr(method)}{more}"
-    return Declared(file, None, reason=f"{file}: {reason}")
+    if method in what:
+        reason = f"there is no record for quant_method {short_repr(method)}{what[method]}"
+        declared = Declared(file, None, reason=f"{file}: {reason}")
+    return declared
+
+
+def _read_section(file: str, method: str, section: Mapping[str, Any]) -> Declared:
+    """Return what a section declares that is a row of a table, or several."""
+    groups, ignored = split_section(method, section)
+    if not groups:
+        return _read_layers(file, method, section)
+    parts = tuple(
+        _read_layers(file, method, layers.section)._replace(targets=layers.targets)
+        for layers in groups
+    )
+    same = {(part.name, *sorted(part.options.items())) for part in parts}
+    whole = parts[0] if len(same) == 1 else Declared(file, None, reason=_several(parts))
+    return whole._replace(targets=(), parts=parts, ignored=ignored)
+
+
+def _read_layers(file: str, method: str, section: Mapping[str, Any]) -> Declared:
+    """Return what a section with one kind of layers declares."""
+    declared = read_section(method, section)
+    if isinstance(declared, str):
+        reason = f"there is no record for quant_method {short_repr(method)}"
+        return Declared(file, None, reason=f"{file}: {reason}{declared and f': {declared}'}")
+    name, options = declared
+    is_ordered = bool(options.pop(ACT_ORDER, False))
+    return Declared(file, name, options, is_ordered=is_ordered)
+
+
+def _several(parts: Sequence[Declared]) -> str:
+    names = dict.fromkeys(part.name or part.reason for part in parts)
+    return f"{parts[0].file} declares different records for different layers: {', '.join(names)}"
 
 
 # what messages call the types of JSON

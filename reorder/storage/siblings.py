@@ -31,20 +31,21 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
 
 __all__ = [
-    "ORDER",
+    "ORDERS",
     "Note",
     "Siblings",
     "find_siblings",
     "holds_codes",
     "note_of",
     "optional_tensors",
+    "order_of",
     "shown_options",
     "siblings_of",
     "tensors_of",
 ]
 
-# GPTQ's tensor of the group that each input belongs to
-ORDER = "g_idx"
+# tensors of the group that each input belongs to, of GPTQ and of compressed-tensors before 0.20
+ORDERS = ("g_idx", "weight_g_idx")
 _DOT = "."
 _CODE_BITS = 8
 # words of packed codes; wider integers are indices
@@ -228,6 +229,11 @@ def _may_scale(other: Entry, codes: Entry) -> bool:
     if codes.dtype not in DATA_TYPES:
         return True  # the size of a tensor in another file is not known
     return prod(other.shape) <= max(8 * codes.nbytes, _MIN_SCALES)
+
+
+def order_of(found: Siblings) -> Entry | None:
+    """Return the tensor of the group of each input, if there is one."""
+    return next((found.entries[name] for name in ORDERS if name in found.entries), None)
 
 
 def _role(prefix: str, name: str) -> str:

@@ -186,7 +186,9 @@ def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     found = {key: held[key] for key in _KEPT if key in held}
     row = declaration_of(desc.name, options)
     if row is not None:
-        return json.dumps(section_of(row, options) | {row.ignored: plain}, sort_keys=True)
+        is_same = held.get("quant_method") == row.method
+        kept = {key: held[key] for key in row.kept if is_same and key in held}
+        return json.dumps(section_of(row, options) | kept | {row.ignored: plain}, sort_keys=True)
     found |= _left_alone(desc.name, found, plain)
     found["bits"] = number_bits(desc, desc.rule.code)
     found |= {"group_size": options["group"]} if "group" in options else {}

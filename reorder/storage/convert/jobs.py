@@ -24,7 +24,7 @@ from reorder.records.repack import defaults
 from reorder.storage.containers.descriptors import record_fields, stored_desc
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.convert.rules import WHOLE, is_record
-from reorder.storage.siblings import ORDER, tensors_of
+from reorder.storage.siblings import order_of, tensors_of
 from reorder.storage.stored import (
     IN_SHAPE,
     joined_tensors,
@@ -261,11 +261,8 @@ def record_job(group: Group, rule: Rule, format_name: str) -> Job:
             targets = joined_tensors(prefix, record_fields(dst), written)
     except MemdescError as error:
         rule.fail(f"{group.prefix}: {error}")
-    dropped = tuple(
-        entry
-        for role, entry in group.found.entries.items()
-        if role == ORDER and role not in group.tensors
-    )
+    order = order_of(group.found)
+    dropped = () if order is None or order in group.tensors.values() else (order,)
     return Job(group.prefix, group.tensors, targets, src, dst, rule=rule, dropped=dropped)
 
 

@@ -173,7 +173,7 @@ def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
         said = reason(folder)
         assert "is not an integer for each of the 128 inputs" in said or "not (128,) of s32" in said
     write(folder, layer)
-    assert "declares desc_act, which assigns inputs to groups by data" in reason(folder)
+    assert "declares act-order, which assigns inputs to groups by data" in reason(folder)
 
 
 def test_an_order_that_is_data_is_decoded_by_numpy(folder: Path) -> None:

@@ -257,7 +257,7 @@ def test_one_group_of_all_inputs_is_that_of_the_other_layers(tmp_path: Path) -> 
 
 
 def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
-    parts = {
+    parts: dict[str, Any] = {
         "text_config": {"torch_dtype": "bfloat16", "dtype": "int8"},
         "vision_config": {"dtype": "float32"},
     }
