@@ -34,6 +34,7 @@ _OTHERS = {
     "ncnn": "ncnn",
     "mnn": "MNN",
     "tflite_gpu": "TFLite GPU",
+    "kvcache": "KV caches",
 }
 _KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "Removed"}
 

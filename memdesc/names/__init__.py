@@ -1,8 +1,9 @@
 """Names of layouts: a file for each vocabulary, and functions that search all of them.
 
-`onednn`, `cldnn`, `mace`, `weights`, `tensorrt`, `acl`, `ascend`, `ncnn`, `mnn` and `tflite_gpu`
-are vocabularies; `images` has the types of 2-D images. To add a vocabulary, write a file with a
-`VOCABULARY` (made by `vocabulary.Table` if it is a table), and add it to `registry.VOCABULARIES`.
+`onednn`, `cldnn`, `mace`, `weights`, `tensorrt`, `acl`, `ascend`, `ncnn`, `mnn`, `tflite_gpu` and
+`kvcache` are vocabularies; `images` has the types of 2-D images. To add a vocabulary, write a file
+with a `VOCABULARY` (made by `vocabulary.Table` if it is a table), and add it to
+`registry.VOCABULARIES`.
 """
 
 from memdesc.names.images import is_image

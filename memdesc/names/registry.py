@@ -11,6 +11,7 @@ from memdesc.names import (
     ascend,
     cldnn,
     images,
+    kvcache,
     mace,
     mnn,
     ncnn,
@@ -37,6 +38,7 @@ VOCABULARIES: tuple[Vocabulary, ...] = (
     ncnn.VOCABULARY,
     mnn.VOCABULARY,
     tflite_gpu.VOCABULARY,
+    kvcache.VOCABULARY,
 )
 
 
@@ -47,8 +49,8 @@ class Name(NamedTuple):
     ----------
     vocabulary : str
         ``onednn``, ``cldnn``, ``mace``, ``weights`` (packings of quantised weights), ``tensorrt``,
-        ``acl``, ``ascend``, ``ncnn``, ``mnn`` or ``tflite_gpu``; ``memdesc`` for a tag with
-        additions to oneDNN's notation.
+        ``acl``, ``ascend``, ``ncnn``, ``mnn``, ``tflite_gpu`` or ``kvcache`` (orders of paged KV
+        caches); ``memdesc`` for a tag with additions to oneDNN's notation.
     text : str
         The name itself.
     domain : str

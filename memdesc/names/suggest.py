@@ -113,7 +113,9 @@ def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ..
         return ()
     by_lower: dict[str, list[str]] = {}
     for name in names:
-        by_lower.setdefault(name.lower(), []).append(name)
+        # names in capitals are short and resemble much; `nChw8d` does not mean one
+        if text.isupper() or not name.isupper() or name.lower() == text.lower():
+            by_lower.setdefault(name.lower(), []).append(name)
     import difflib  # only needed for a wrong name
 
     matches = difflib.get_close_matches(text.lower(), by_lower, n=len(by_lower), cutoff=_RESEMBLES)

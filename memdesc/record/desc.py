@@ -5,8 +5,9 @@ may be missing::
 
     x = scale[0] * scale[1] * ... * (code - zero) + offset[0] * offset[1] * ...
 
-Products are taken from the left. Each operation is rounded to f32; code and zero are integers or
-exact, and their difference is exact. `sign` is -1 if the offset is subtracted.
+Products are taken from the left. Each operation is rounded to f32, or to the narrower `kind`; code
+and zero are integers or exact, and their difference is exact. `sign` is -1 if the offset is
+subtracted.
 """
 
 from __future__ import annotations
@@ -213,6 +214,11 @@ class Number(NamedTuple):
         return f"({text} {'-' if self.minus > 0 else '+'} {abs(self.minus)})"
 
 
+# what operations are rounded to
+_WIDEST = "f32"
+_RULE_KINDS = (_WIDEST, "bf16", "f16")
+
+
 class Rule(NamedTuple):
     """How the fields of a record make a number; `str(rule)` is the formula.
 
@@ -228,6 +234,8 @@ class Rule(NamedTuple):
         Multiplied from the left and added; empty for none.
     sign : int
         -1 if the offset is subtracted.
+    kind : str
+        The type that the result of each operation is rounded to: f32, bf16 or f16.
 
     Examples
     --------
@@ -241,6 +249,7 @@ class Rule(NamedTuple):
     zero: Number | None = None
     offset: tuple[Number, ...] = ()
     sign: int = 1
+    kind: str = _WIDEST
 
     @property
     def numbers(self) -> tuple[Number, ...]:
@@ -258,7 +267,7 @@ class Rule(NamedTuple):
         text = " * ".join([*map(str, self.scale), code])
         if self.offset:
             text += f" {'+' if self.sign > 0 else '-'} {' * '.join(map(str, self.offset))}"
-        return text
+        return text if self.kind == _WIDEST else f"{text} in {self.kind}"
 
 
 def check_rule(rule: Rule) -> None:
@@ -279,6 +288,9 @@ def check_rule(rule: Rule) -> None:
         raise MemdescError(msg)
     if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
         msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
+        raise MemdescError(msg)
+    if not isinstance(rule.kind, str) or rule.kind not in _RULE_KINDS:
+        msg = f"a Rule is computed in {', '.join(_RULE_KINDS)}, not {short_repr(rule.kind)}"
         raise MemdescError(msg)
 
 

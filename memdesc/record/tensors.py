@@ -12,6 +12,7 @@ transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), and compressed-tenso
 from __future__ import annotations
 
 from functools import partial
+from math import gcd
 from typing import Any
 
 from memdesc.create import memory_desc
@@ -27,6 +28,9 @@ _Made = tuple[tuple[Field, ...], Rule] | tuple[tuple[Field, ...], Rule, tuple[Co
 # the types of scales that are used as they are
 _HALVES = ("f16", "bf16")
 _FLOAT_SCALES = (*_HALVES, "f32")
+# what MLX has kernels for
+_MLX_BITS = (1, 2, 3, 4, 5, 6, 8)
+_MLX_GROUPS = (32, 64, 128)
 # the codes of FP8, and the types of their scales
 _CODES_OF_FP8 = ("f8_e4m3", "f8_e5m2")
 _SCALES_OF_FP8 = ("f32", "bf16", "f16", "e8m0")
@@ -155,6 +159,53 @@ def _fp8(
     return fields, Rule(_number("weight"), (_number(scale),))
 
 
+def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
+    """Return codes one behind the other in each row, with a scale and an offset for each group."""
+    if bits not in _MLX_BITS or type(bits) is not int:
+        told = ", ".join(map(str, _MLX_BITS))
+        msg = f"mlx: bits must be one of {told}, not {short_repr(bits)}"
+        raise MemdescError(msg)
+    lines, kind = _groups("mlx", dims, 1, group), _float_scales("mlx", scales)
+    if lines[1] not in _MLX_GROUPS and dims[1]:
+        msg = f"mlx: group must be 32, 64 or 128, not {lines[1]}"
+        raise MemdescError(msg)
+    # codes of 3, 5 and 6 bits cross bytes: they are planes of 1 or 2 bits
+    width = gcd(bits, 8)
+    count = bits // width
+    planes = [
+        Field(
+            f"weight_{k * width}" if count > 1 else "weight",
+            f"u{width}",
+            _strided(dims, (dims[1] * count, count), k),
+            (1, 1),
+            "weight",
+        )
+        for k in range(count)
+    ]
+    fields = (*planes, *(_by_tag(name, kind, "ab", dims, lines) for name in ("scales", "biases")))
+    code = Number(tuple((plane.name, k * width) for k, plane in enumerate(planes)))
+    return fields, Rule(code, (_number("scales"),), offset=(_number("biases"),), kind=kind)
+
+
+def _mlx_floats(dims: tuple[int, ...], *, name: str, kinds: tuple[str, str], group: int) -> _Made:
+    """Return floats of 8 or 4 bits with a scale for each group along the last dim."""
+    _check_multiples(name, dims, (1, group))
+    fields = (
+        _by_tag("weight", kinds[0], "ab", dims, (1, 1)),
+        _by_tag("scales", kinds[1], "ab", dims, (1, group)),
+    )
+    return fields, Rule(_number("weight"), (_number("scales"),))
+
+
+def _strided(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:
+    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
+    blocks = tuple(
+        Block(dim, 1, size, stride)
+        for dim, (size, stride) in enumerate(zip(dims, strides, strict=True))
+    )
+    return Layout(dims, axes, blocks, offset0)
+
+
 def _pack_quantized(dims: tuple[int, ...], *, bits: Any, zeros: Any, **options: Any) -> _Made:
     """Return unsigned codes in words along the inputs; zero points in words along the outputs."""
     name, kind = "pack_quantized", _integers("pack_quantized", bits)
@@ -264,6 +315,15 @@ TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
             ("fp8_tensor", _FP8),
             ("fp8_channel", _FP8),
             ("fp8_block", (*_FP8, ("block", 128))),
+        )
+    },
+    "mlx": (_mlx, "oi", (("group", 64), _FOUR, _BF16)),
+    **{
+        name: (partial(_mlx_floats, name=name, kinds=kinds, group=group), "oi", ())
+        for name, kinds, group in (
+            ("mlx_mxfp4", ("f4_e2m1", "e8m0"), 32),
+            ("mlx_mxfp8", ("f8_e4m3", "e8m0"), 32),
+            ("mlx_nvfp4", ("f4_e2m1", "f8_e4m3"), 16),
         )
     },
     "pack_quantized": (_pack_quantized, "oi", (_GROUP, _ROWS, ("zeros", False), _FOUR, _BF16)),

@@ -130,7 +130,9 @@ def _row(entry: Entry, part: tuple[Field, RecordDesc] | None) -> Facts:
     if part is not None:
         field, record = part
         dims, dtype = field.layout.dims, field.kind
-        layout = f"{record.name} {field.name}"
+        if field.kind in BIT_PLANES and field.name != field.tensor:  # one of several planes
+            dtype = entry.dtype
+        layout = f"{record.name} {field.name if dtype == field.kind else field.tensor}"
         if field.kind not in BIT_PLANES:
             padding = entry.nbytes - field.desc.dtype.nbytes(field.layout.nelems)
     elif isinstance(desc, MemoryDesc):

@@ -27,7 +27,7 @@ from reorder.records.encode import (
     way_out,
     write_number,
 )
-from reorder.records.fields import expand, number_values, read_field, write_field
+from reorder.records.fields import expand, number_values, read_field, rounded, write_field
 from reorder.records.moves import field_memory, move_field, packed_field, stored_integers, unpack
 from reorder.values.convert import decode
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
-    from memdesc.record import Field, Number
+    from memdesc.record import Field, Number, Rule
     from reorder.records.record import Record
 
 __all__ = ["convert_numbers", "map_codes", "same_codes", "write_numbers"]
@@ -125,7 +125,7 @@ class _NumberWriter:
         self._write_scales()
         if added is not None:
             self._write_offset(offsets, added)
-        if before[1] is not added:
+        if before[1] is not added or source.kind != target.kind:
             new = self._constant(target.code.minus)
             new = new if target.zero is None else self._map(lambda z: z + shift, zero)
             self._check_formulas(self.scale, before, delta, (new, added))
@@ -141,6 +141,8 @@ class _NumberWriter:
         ratio = _ratio(old, new)
         if ratio is None:
             self._refuse("their codes mean other numbers")
+        if source.kind != target.kind:
+            self._refuse(f"one is computed in {source.kind}, the other in {target.kind}")
         first, *others = self.factors
         wide = first.values.astype(np.float64) * ratio
         factors = [_Grouped(wide.astype(np.float32), first.groups), *others]
@@ -266,8 +268,8 @@ class _NumberWriter:
             s, z, m, d, new_z, new_m = parts
             found = np.zeros(s.shape, np.bool_)
             for code in range(first, last + 1):
-                before = s * (code - z).astype(np.float32) + m.astype(np.float32)
-                after = s * (code + d - new_z).astype(np.float32) + new_m.astype(np.float32)
+                before = _computed(self.source, s, code - z, m)
+                after = _computed(self.target, s, code + d - new_z, new_m)
                 found |= (before != after) & ~(np.isnan(before) & np.isnan(after))
             return found
 
@@ -284,6 +286,14 @@ def _plus_steps(scale: NDArray[Any], steps: NDArray[Any], added: NDArray[Any]) -
     """Return an offset plus a number of scales."""
     moved: NDArray[Any] = added.astype(np.float32) + scale * steps.astype(np.float32)
     return moved
+
+
+def _computed(
+    rule: Rule, scale: NDArray[Any], codes: NDArray[Any], added: NDArray[Any]
+) -> NDArray[Any]:
+    """Return `scale * codes + added` as a rule computes it."""
+    product = rounded(scale * codes.astype(np.float32), rule.kind)
+    return rounded(product + added.astype(np.float32), rule.kind)
 
 
 def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from memdesc import MemdescError, PaddingError, data_type
 from memdesc.record import BIT_PLANES
-from reorder.values.convert import decode
+from reorder.values.convert import decode, encode
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ __all__ = [
     "field_bits",
     "number_values",
     "read_field",
+    "rounded",
     "write_field",
 ]
 
@@ -147,18 +148,25 @@ def dequantize_reference(record: Record) -> NDArray[np.float32]:
         x = _values(record, rule.code)
         if rule.zero is not None:
             x = x - _values(record, rule.zero)
-        x = _product(record, rule.scale) * x.astype(np.float32)
+        x = rounded(_product(record, rule.scale) * x.astype(np.float32), rule.kind)
         if rule.offset:
             offset = _product(record, rule.offset)
-            x = x + offset if rule.sign > 0 else x - offset
+            x = rounded(x + offset if rule.sign > 0 else x - offset, rule.kind)
     return np.where(np.isnan(x), np.float32(np.nan), x)
 
 
+def rounded(values: NDArray[Any], kind: str) -> NDArray[Any]:
+    """Return f32 rounded to a narrower float type."""
+    if kind == "f32":
+        return values
+    return decode(encode(values, data_type(kind)), data_type(kind), "f32")
+
+
 def _product(record: Record, numbers: tuple[Number, ...]) -> NDArray[Any]:
-    """Return the product of numbers in f32, from the left."""
+    """Return the product of numbers, from the left."""
     product, *factors = (_values(record, number).astype(np.float32) for number in numbers)
     for factor in factors:
-        product = product * factor
+        product = rounded(product * factor, record.desc.rule.kind)
     return product
 
 

@@ -62,10 +62,13 @@ class Declaration(NamedTuple):
         Options that the method implies.
     written : mapping of str to object
         What readers need beside `form`, likewise.
-    ignored : str
-        The key of the layers that are not quantised.
+    ignored : str, optional
+        The key of the layers that are not quantised; None if there is none.
     kept : tuple of str
         Keys that say nothing of weights, which stay in a section that is written anew.
+    keys : tuple of str
+        The keys of config.json under which the section stands; several only where it does not name
+        the method.
     """
 
     record: str
@@ -73,8 +76,9 @@ class Declaration(NamedTuple):
     form: Mapping[str, Any] = {}
     fixed: Mapping[str, Any] = {}
     written: Mapping[str, Any] = {}
-    ignored: str = "modules_to_not_convert"
+    ignored: str | None = "modules_to_not_convert"
     kept: tuple[str, ...] = ()
+    keys: tuple[str, ...] = ("quantization_config",)
 
 
 class Layers(NamedTuple):
@@ -133,6 +137,16 @@ _FLOATS = {"type": "float", "num_bits": 8}
 _INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
 
 
+def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
+    """Return the keys of MLX, all of which may be left out; then the mode is affine."""
+    each = [part if isinstance(part, _Place) else (part, None) for part in (bits, group)]
+    kind = (mode, None) if mode == "affine" else mode
+    return {"mode": kind, "bits": each[0], "group_size": each[1]}
+
+
+# MLX names no method, finds quantised layers by their tensors, and reads the first key
+_MLX: dict[str, Any] = {"keys": ("quantization", "quantization_config"), "ignored": None}
+
 DECLARATIONS = (
     Declaration(
         "fp8_block",
@@ -169,6 +183,10 @@ DECLARATIONS = (
         # config.json, and hf_quant_config.json
         for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
     ),
+    Declaration("mlx", "mlx", _mlx("affine", _Place("bits"), _Place("group")), **_MLX),
+    Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
+    Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
+    Declaration("mlx_nvfp4", "mlx", _mlx("nvfp4", 4, 16), **_MLX),
 )
 
 
@@ -196,13 +214,23 @@ def _split_compressed(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[s
     return found, _names(ignored)
 
 
+def _split_mlx(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Split the layers that MLX declares by name, as options of their own or as not quantised."""
+    own = {name: value for name, value in section.items() if isinstance(value, dict)}
+    ignored = tuple(name for name, value in section.items() if value is False)
+    rest = {key: section[key] for key in section.keys() - own.keys() - {*ignored}}
+    named = [Layers((name,), value) for name, value in own.items()]
+    return ([*named, Layers(("re:",), rest)], ignored) if own or ignored else ([], ())
+
+
 def _names(value: Any) -> tuple[str, ...]:
     """Return the strings of a list."""
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
 _SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[str, ...]]]] = {
-    "compressed-tensors": _split_compressed
+    "compressed-tensors": _split_compressed,
+    "mlx": _split_mlx,
 }
 
 
@@ -250,7 +278,7 @@ def _told(form: Any) -> str:
         case list():
             return f"a list of {len(form)}"
         case tuple():
-            return " or ".join(map(str, form))
+            return " or ".join(map(_told, form))
     return "null" if form is None else str(form)
 
 
@@ -280,7 +308,9 @@ def declaration_of(record: str, options: Mapping[str, Any]) -> Declaration | Non
 def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section that declares a record with such options."""
     more, found = (_written(form, options) for form in (row.written, row.form))
-    return {"quant_method": row.method, **_joined(more, found)}
+    named = {"quant_method": row.method} if len(row.keys) == 1 else {}
+    both: dict[str, Any] = _joined(more, found)
+    return named | both
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:

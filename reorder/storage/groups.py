@@ -233,6 +233,7 @@ def _read(found: Siblings, said: Said, noted: RecordDesc | None) -> Group:
     except MemdescError as error:
         return Group(found, None, str(error))
     try:
+        _check_bits(said, name, options)
         desc = desc_of_tensors(found, name, options)
         _check_declared(found, desc, said)
         check_tensors(found, desc)
@@ -316,12 +317,7 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
             continue
         # one row may be each of them or all
         if _with_option(desc, key, value) != desc:
-            msg = (
-                f"{declared.file} declares {key}={value}, and {desc.name} has {key}={held[key]}; "
-                f"say {desc.name}({key}={value}), or {desc.name}({key}={held[key]}) if "
-                f"{declared.file} is wrong"
-            )
-            raise MemdescError(msg)
+            raise MemdescError(_contradiction(declared, desc.name, key, held[key]))
     inputs, group = desc.dims[desc.letters.index("i")], held.get("group")
     is_one = group == -1
     if declared.group not in (None, group) and not (is_one and declared.group >= inputs):
@@ -338,6 +334,25 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
             "order"
         )
         raise MemdescError(msg)
+
+
+def _contradiction(declared: Declared, name: str, key: str, held: Any) -> str:
+    """Return the message that a file declares another value of an option."""
+    value = declared.options[key]
+    return (
+        f"{declared.file} declares {key}={value}, and {name} has {key}={held}; say "
+        f"{name}({key}={value}), or {name}({key}={held}) if {declared.file} is wrong"
+    )
+
+
+def _check_bits(said: Said, name: str, options: Mapping[str, Any]) -> None:
+    """Refuse bits that the files of the model contradict: shapes are read with them."""
+    declared, usual = said.declared, read_name(name)[2].get("bits")
+    if declared is None or declared.name != name or "bits" in said.options:
+        return
+    held = options.get("bits", usual)
+    if declared.options.get("bits", held) != held:
+        raise MemdescError(_contradiction(declared, name, "bits", held))
 
 
 def _with_option(desc: RecordDesc, option: str, value: Any) -> RecordDesc | None:
@@ -472,7 +487,13 @@ def _dims_by_codes(found: Siblings, bits: Any) -> tuple[int, ...]:
             f"{codes.name!r} of {codes.dtype} and shape {codes.shape} cannot hold {bits}-bit codes"
         )
         raise MemdescError(msg)
-    return codes.shape[0], codes.shape[1] * (words // bits)
+    dims = codes.shape[0], codes.shape[1] * words // bits
+    if codes.shape[1] * words % bits:
+        msg = (
+            f"{codes.name!r} has rows of {codes.shape[1] * words} bits, which {bits} do not divide"
+        )
+        raise MemdescError(msg)
+    return dims
 
 
 def _dims_by_constant(found: Siblings, sample: RecordDesc) -> tuple[int, ...] | None:
@@ -508,7 +529,7 @@ def _step(scales: Entry, size: int, name: str, option: str) -> int:
 def _axis(name: str, option: str) -> int:
     """Return which axis of the scales of a record has a size that follows an option."""
     shapes = []
-    for step in (64, -1):
+    for step in (64, 128):
         desc = record_desc(_SAMPLE, name, **{option: step})
         tensor = desc.field(desc.rule.scale[0].parts[0][0]).tensor
         shapes.append(written_tensors("", desc, "")[tensor].shape)

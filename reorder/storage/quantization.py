@@ -20,11 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["CONFIG", "KEY", "OLD_CONFIGS", "Declared", "declared_record", "holders"]
+__all__ = ["CONFIG", "KEY", "OLD_CONFIGS", "Declared", "declared_record", "holders", "sections_of"]
 
 CONFIG = "config.json"
 # the section of config.json
 KEY = "quantization_config"
+# the section that MLX writes beside it, with the same content; neither names a method
+_MLX_KEY, _MLX = "quantization", "mlx"
+_MLX_OPTIONS = ("group_size", "bits")
 # files of earlier versions and other programs -> the method meant where they name none
 OLD_CONFIGS = {
     "quantize_config.json": "gptq",
@@ -139,7 +142,9 @@ def declared_record(folder: Path) -> Declared | None:
     for other in found[1:]:
         first = found[0]
         keys = first.options.keys() & other.options.keys()
-        if first.name != other.name or any(first.options[k] != other.options[k] for k in keys):
+        is_same = all(first.options[k] == other.options[k] for k in keys)
+        is_same &= _parts_of(first) == _parts_of(other)
+        if first.name != other.name or not is_same:
             msg = (
                 f"{first.file} in {str(folder)!r} declares {_told(first)}, and {other.file} "
                 f"{_told(other)}; correct the one that is wrong"
@@ -148,13 +153,27 @@ def declared_record(folder: Path) -> Declared | None:
     return found[0] if found else None
 
 
+def _parts_of(declared: Declared) -> tuple[Any, ...]:
+    """Return what a file declares of groups of layers."""
+    parts = [(part.targets, part.name, part.options) for part in declared.parts]
+    return (*parts, declared.ignored)
+
+
 def holders(config: Any) -> Iterator[dict[str, Any]]:
-    """Return the objects in a config that have the section: the whole, or one like text_config."""
+    """Return the objects in a config that have a section: the whole, or one like text_config."""
     if isinstance(config, dict):
-        if config.get(KEY) is not None:
+        if any(sections_of(config)):
             yield config
         for part in config.values():
             yield from holders(part)
+
+
+def sections_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the sections of an object by key."""
+    mlx = config.get(_MLX_KEY)
+    is_mlx = isinstance(mlx, dict) and {*_MLX_OPTIONS} <= mlx.keys()
+    found = {KEY: config.get(KEY), _MLX_KEY: mlx if is_mlx else None}
+    return {key: section for key, section in found.items() if section is not None}
 
 
 def _read(folder: Path, file: str) -> list[dict[str, Any]]:
@@ -164,7 +183,9 @@ def _read(folder: Path, file: str) -> list[dict[str, Any]]:
         return []
     try:
         config = json.loads(text)
-        sections = [part[KEY] for part in holders(config)] if file == CONFIG else [config]
+        sections = [config]
+        if file == CONFIG:
+            sections = [each for part in holders(config) for each in sections_of(part).values()]
     except (ValueError, RecursionError) as error:
         msg = f"{str(folder / file)!r} is not JSON: {error}"
         raise MemdescError(msg) from None
@@ -188,12 +209,13 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
             raise MemdescError(msg)
         return found
 
-    method = value("quant_method", str, OLD_CONFIGS.get(file, "")).lower()
+    method = value("quant_method", str, _usual_method(file, config)).lower()
     form = value("checkpoint_format", str, "gptq").lower()
     version = value("version", str, "gemm").lower()
     bits = value("bits", int)
-    # layers of their own, of GPTQModel
-    group = None if value("dynamic", dict) else value("group_size", int)
+    # layers of their own, of GPTQModel; an option of the record
+    is_said_elsewhere = value("dynamic", dict) or method == _MLX
+    group = None if is_said_elsewhere else value("group_size", int)
     options = {} if bits is None else {"bits": bits}
     if value("is_marlin_format", bool, default=False):
         form = "marlin"
@@ -206,7 +228,7 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
         return Declared(file, "gptq", options, **common)
     if (method, version) == ("awq", "marlin") or (method, form) == ("gptq", "marlin"):
         return Declared(file, "marlin", options, **common)
-    if method in known_records() and method not in {"awq", "gptq"}:
+    if method in known_records() and method not in {"awq", "gptq", _MLX}:
         # as outputs have it of records that other programs do not declare
         kept = {key: value for key, value in options.items() if key in read_name(method)[2]}
         return Declared(file, method, kept, **common)
@@ -218,6 +240,12 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
         reason = f"there is no record for quant_method {short_repr(method)}{what[method]}"
         declared = Declared(file, None, reason=f"{file}: {reason}")
     return declared
+
+
+def _usual_method(file: str, config: Mapping[str, Any]) -> str:
+    """Return the method that a section means where it names none."""
+    is_mlx = file == CONFIG and {*_MLX_OPTIONS} <= config.keys()
+    return _MLX if is_mlx else OLD_CONFIGS.get(file, "")
 
 
 def _read_section(file: str, method: str, section: Mapping[str, Any]) -> Declared:

@@ -124,7 +124,7 @@ _ROWS = (
     _row(
         ".weight",
         ".scale .scales .biases .zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
-        ".qscale_weight .dequant_scale .SCB .weight_format .per_channel_scale "
+        ".qscale_weight .global_scale .dequant_scale .SCB .weight_format .per_channel_scale "
         ".weights_scaling_factor .weights_scaling_factor_2",
     ),
     _row(".B", ".s"),

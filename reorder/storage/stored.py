@@ -8,10 +8,11 @@ vLLM): (in / 8, out) for GPTQ, (in, out / 8) for AWQ, (in / 16, 2 * out) for Mar
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc
+from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
 from memdesc.layout import memory_order
 from reorder.storage.containers.entry import Tensor
 from reorder.values.formats import INTEGERS
@@ -41,6 +42,9 @@ ONE = "data"
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
 # words of packed codes in AutoGPTQ, AutoAWQ, vLLM and compressed-tensors; other records have bytes
 _WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32", "pack_quantized": "s32"}
+# MLX stores rows of codes as words, whatever the codes are, and narrow scales as bytes
+_MLX = ("mlx", "mlx_mxfp4", "mlx_mxfp8", "mlx_nvfp4")
+_RAW = {"codes": "u32", "e8m0": "u8", "f8_e4m3": "u8"}
 _WEIGHT = ".weight"
 
 
@@ -121,11 +125,15 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
     stem = prefix.removesuffix(_WEIGHT)
     words = _WORDS.get(desc.name)
     found = {each.tensor: _constant(f"{stem}.{each.tensor}", each) for each in desc.constants}
+    codes = desc.field(desc.rule.code.parts[0][0]).tensor
     for name in desc.bare.tensors:
         parts = [part for part in desc.fields if part.tensor == name]
         full = f"{stem}.{name}"
-        if len(parts) == 1:
-            found[name] = _alone(full, parts[0], words)
+        raw = _RAW.get("codes" if name == codes else parts[0].kind)
+        if desc.name in _MLX and raw is not None:
+            found[name] = _in_rows(full, parts[0].layout.dims, desc.tensors[name], raw)
+        elif len(parts) == 1:
+            found[name] = _alone(full, parts[0], words, is_scalar=_is_scalar(desc, parts[0].name))
         else:
             found[name] = _joined(full, parts, desc.tensors[name])
     return {name: found[name] for name in names}
@@ -159,18 +167,34 @@ def _constant(name: str, constant: Constant) -> Tensor:
     return Tensor(name, constant.kind, shape, len(constant.data), memory_desc(shape, constant.kind))
 
 
-def _alone(name: str, part: Field, words: str | None) -> Tensor:
+@lru_cache(maxsize=256)
+def _is_scalar(desc: RecordDesc, name: str) -> bool:
+    """Whether a field has one element whatever the dims, rather than one group as it happens."""
+    if prod(desc.field(name).layout.dims) != 1 or not desc.name:
+        return prod(desc.field(name).layout.dims) == 1
+    large = record_desc((4096,) * len(desc.dims), desc.name, **dict(desc.options))
+    return prod(large.field(name).layout.dims) == 1
+
+
+def _alone(name: str, part: Field, words: str | None, *, is_scalar: bool) -> Tensor:
     """Return how a field is stored: codes as words, scales in their dims whatever their order.
 
     That is how loaders allocate them: (groups, out) for Marlin, padded dims for scales of cuBLAS,
-    (1,) for one scale. Source: vLLM 0.10, `marlin_permute_scales` and `swizzle_blockscale`.
+    (1,) for one scale of all. Source: vLLM 0.10, `marlin_permute_scales` and `swizzle_blockscale`.
     """
     desc = part.desc
     is_code = desc.dtype.is_packed or part.kind in INTEGERS
     if is_code or prod(desc.padded_dims) * part.bits != 8 * desc.nbytes:
         return stored_layout(name, desc, words if part.kind in INTEGERS else None)
-    shape = desc.padded_dims if prod(desc.padded_dims) != 1 else (1,)
+    shape = (1,) if is_scalar else desc.padded_dims
     return Tensor(name, part.kind, shape, desc.nbytes, desc)
+
+
+def _in_rows(name: str, dims: tuple[int, ...], nbytes: int, words: str) -> Tensor:
+    """Return how rows without gaps are stored as words, whatever the words hold."""
+    rows = prod(dims[:-1])
+    shape = (*dims[:-1], nbytes * 8 // data_type(words).bits // rows if rows else 0)
+    return Tensor(name, words, shape, nbytes)
 
 
 def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:

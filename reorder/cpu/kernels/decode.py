@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.kernels.walk import WalkerCall
-    from reorder.cpu.schedule.record_pattern import FieldPattern, NumberPattern, Pattern
+    from reorder.cpu.schedule.record_pattern import NumberPattern, Pattern
 
 __all__ = ["DecodeHead", "DecodeKernel", "FieldHead", "emit_decode"]
 
@@ -77,7 +77,7 @@ def emit_decode(builder: Builder, call: WalkerCall, kernel: DecodeKernel) -> Non
                     builder.add(start, builder.mul(block, field.advance))
                     for start, field in zip(starts, fields, strict=True)
                 ]
-                numbers = _Numbers(builder, pattern.fields, addresses)
+                numbers = _Numbers(builder, pattern, addresses)
                 _decode_block(numbers, kernel, builder.add(dst, builder.mul(block, int64(nbytes))))
 
 
@@ -94,10 +94,10 @@ def _decode_block(numbers: _Numbers, kernel: DecodeKernel, dst: Value) -> None:
         code = numbers.values(pattern.code, positions)
         if zero is not None:
             code = builder.sub(code, numbers.values(zero, positions))
-        values = builder.fmul(scale(positions), numbers.as_float(code))
+        values = numbers.rounded(builder.fmul(scale(positions), numbers.as_float(code)))
         if offset is not None:
             add = builder.fadd if pattern.sign > 0 else builder.fsub
-            values = add(values, offset(positions))
+            values = numbers.rounded(add(values, offset(positions)))
         # a NaN that arithmetic produces has neither sign nor payload
         nan = codec.splat(values.type, float("nan"))
         values = builder.select(builder.fcmp_unordered("uno", values, values), nan, values)
@@ -143,17 +143,15 @@ class _Numbers:
     ----------
     builder : Builder
         Where instructions go.
-    fields : tuple of FieldPattern
-        The fields.
+    pattern : Pattern
+        The fields, and what operations are rounded to.
     addresses : list of Value
         Where the block of each field starts.
     """
 
-    def __init__(
-        self, builder: Builder, fields: tuple[FieldPattern, ...], addresses: list[Value]
-    ) -> None:
+    def __init__(self, builder: Builder, pattern: Pattern, addresses: list[Value]) -> None:
         self.builder = builder
-        self._fields, self._addresses = fields, addresses
+        self._fields, self._kind, self._addresses = pattern.fields, pattern.kind, addresses
 
     def values(self, number: NumberPattern, positions: range) -> Value:
         """Return the values of a number for some elements: i32, or f32 of floats and tables."""
@@ -174,9 +172,16 @@ class _Numbers:
         return joined
 
     def product(self, numbers: tuple[NumberPattern, ...], positions: range) -> Value:
-        """Return the product of numbers in f32, from the left."""
+        """Return the product of numbers, from the left."""
         factors = [self.as_float(self.values(number, positions)) for number in numbers]
-        return reduce(self.builder.fmul, factors)
+        return reduce(lambda one, other: self.rounded(self.builder.fmul(one, other)), factors)
+
+    def rounded(self, values: Value) -> Value:
+        """Return f32 rounded to what the rule is computed in."""
+        if self._kind == "f32":
+            return values
+        codec = Codec(self.builder, values.type.count)
+        return codec.decode(codec.encode(values, "f32", self._kind), self._kind, "f32")
 
     def as_float(self, values: Value) -> Value:
         """Return values as f32."""

@@ -59,6 +59,8 @@ class Pattern(NamedTuple):
     zero: NumberPattern | None
     offset: tuple[NumberPattern, ...]
     sign: int
+    # what each operation is rounded to
+    kind: str
 
 
 class Access(NamedTuple):
@@ -150,6 +152,7 @@ def _access(
         None if rule.zero is None else pattern_of(rule.zero),
         tuple(map(pattern_of, rule.offset)),
         rule.sign,
+        rule.kind,
     )
     return Access(
         pattern,

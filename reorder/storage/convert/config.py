@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError, RecordDesc
 from reorder.records.encode import number_bits
 from reorder.storage.declarations import declaration_of, section_of
-from reorder.storage.quantization import CONFIG, KEY, holders
+from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     if not isinstance(config, dict):
         msg = f"{CONFIG} is not a JSON object"
         raise MemdescError(msg)
-    is_said = KEY in found[0]
+    is_said = any(sections_of(found[0]))
     # descriptors and types say what records of one tensor are
     if not is_said and all(len({*job.sources, *job.targets}) == 1 for job in plan.moved):
         return text, ""
@@ -93,9 +93,10 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
         _set_dtype(config, _DTYPES[plan.dtype])
     for holder in found:
         section = _section(jobs[0], holder, plain)
-        holder.pop(KEY, None)
+        for key in sections_of(holder):
+            del holder[key]
         if section is not None:
-            holder[KEY] = json.loads(section)
+            holder.update(json.loads(section))
     return json.dumps(config, indent=2).encode() + b"\n", ""
 
 
@@ -176,19 +177,21 @@ def _plain_layers(plan: Plan) -> list[str]:
 
 
 def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
-    """Return the section that declares what a job makes, as JSON; None for plain numbers."""
+    """Return the sections that declare what a job makes, as JSON; None for plain numbers."""
     if not isinstance(job.dst, RecordDesc):
         return None
     desc = job.dst
     options = dict(desc.options)
-    before = config.get(KEY)
+    before = next(iter(sections_of(config).values()), None)
     held = before if isinstance(before, dict) else {}
     found = {key: held[key] for key in _KEPT if key in held}
     row = declaration_of(desc.name, options)
     if row is not None:
         is_same = held.get("quant_method") == row.method
         kept = {key: held[key] for key in row.kept if is_same and key in held}
-        return json.dumps(section_of(row, options) | kept | {row.ignored: plain}, sort_keys=True)
+        ignored = {row.ignored: plain} if row.ignored else {}
+        section = section_of(row, options) | kept | ignored
+        return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
     found |= _left_alone(desc.name, found, plain)
     found["bits"] = number_bits(desc, desc.rule.code)
     found |= {"group_size": options["group"]} if "group" in options else {}
@@ -198,7 +201,7 @@ def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     if found["quant_method"] == "gptq" and isinstance(job.src, RecordDesc):
         is_symmetric = job.src.rule.is_symmetric or desc.rule.is_symmetric
         found["sym"] = is_symmetric or bool(held.get("sym", False))
-    return json.dumps(found, sort_keys=True)
+    return json.dumps({KEY: found}, sort_keys=True)
 
 
 def _left_alone(record: str, held: dict[str, Any], plain: list[str]) -> dict[str, Any]:

@@ -495,9 +495,9 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
         Runs the pieces on the workers of a Dask cluster, which see the same files under the same
         paths.
     to : str, optional
-        What all quantised weights of a model become: ``bf16``, ``f16``, ``fp8-block``, ``gptq`` or
-        ``awq``. Norms, embeddings and layers that are not quantised are copied, and config.json
-        declares the new weights. `rules` come after it.
+        What all quantised weights of a model become: ``bf16``, ``f16``, ``fp8-block``, ``gptq``,
+        ``awq`` or ``compressed-tensors``. Norms, embeddings and layers that are not quantised are
+        copied, and config.json declares the new weights. `rules` come after it.
 
     Returns
     -------

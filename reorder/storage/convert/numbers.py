@@ -112,6 +112,8 @@ def _fits_any(src: RecordDesc, dst: RecordDesc) -> bool:
     old, new = src.rule, dst.rule
     if old.zero or old.offset or new.offset or len(old.scale) != len(new.scale):
         return False
+    if old.kind != new.kind:
+        return False
     if not is_integer_number(src, old.code) or not is_integer_number(dst, new.code):
         return False
     order = np.argsort(permutation(src, dst))

@@ -78,7 +78,10 @@ class Target(NamedTuple):
     dtype: str | None = None
 
 
-_INTEGERS = ("gptq", "awq", "marlin")
+# integers with a scale for each group of inputs
+_INTEGERS = ("gptq", "awq", "marlin", "pack_quantized")
+_BYTES = ("int_quantized",)
+_E4M3 = {"codes": "f8_e4m3"}
 TARGETS = {
     "bf16": Target(dtype="bf16"),
     "f16": Target(dtype="f16"),
@@ -95,9 +98,26 @@ TARGETS = {
             # version 1 stores zero points less 1, so it does not have 0
             Way(_INTEGERS, "gptq", {"zeros": "v1", "g_idx": True}, is_symmetric=True),
             Way(_INTEGERS, "gptq", {"zeros": "v2", "g_idx": True}),
+            Way(_BYTES, "gptq", {"zeros": "v1", "g_idx": True, "bits": 8}, is_symmetric=True),
+            Way(_BYTES, "gptq", {"zeros": "v2", "g_idx": True, "bits": 8}),
         )
     ),
     "awq": Target((Way(_INTEGERS, "awq"),)),
+    "compressed-tensors": Target(
+        (
+            Way(_BYTES, "int_quantized", {}, ("zeros",)),
+            Way(_INTEGERS, "pack_quantized", {"zeros": False}, is_symmetric=True),
+            Way(_INTEGERS, "pack_quantized", {"zeros": True}),
+            *(
+                Way((name,), name, {"scale_inv": False, **_E4M3}, kept)
+                for name, kept in (
+                    ("fp8_tensor", ()),
+                    ("fp8_channel", ()),
+                    ("fp8_block", ("block",)),
+                )
+            ),
+        )
+    ),
 }
 # tensors beside a weight that scale activations, for which the outputs have no section
 _ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")

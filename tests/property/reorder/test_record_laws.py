@@ -59,6 +59,7 @@ def _record_by_hand(rng: np.random.Generator) -> RecordDesc:
         next(iter(maybe("z")), None),
         maybe("m"),
         int(rng.choice((1, -1))),
+        str(rng.choice(("f32", "f32", "bf16", "f16"))),
     )
     fields = (
         field("q", _INTEGERS, (1, 1)),

@@ -1,0 +1,86 @@
+"""Orders of paged KV caches: vLLM's `LBHNC`, FlashInfer's `NHD`, LMCache's `NL_X_NB_BS_NH_CS`.
+
+The logical dims are always in this order, without those that the tensor of a name does not have:
+layer, block (page), K and V, head, token in the block, channel. The orders that fuse K and V into
+the channels have a dim of both sizes together. A page table is data, not part of a layout.
+
+Sources: vLLM at 14f7a27, `v1/kv_cache_layout.py`, and `csrc/attention/attention_kernels.cuh` for
+the keys of PagedAttention, whose channels are in vectors of 16 bytes; FlashInfer 0.7.2, paged
+`kv_layout` of K or V alone; LMCache 0.5.6, `v1/gpu_connector/kv_format/specs`, where the part of a
+name before the last `X` counts the tensors, and the rest spells the order in one of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memdesc.errors import UnsupportedFormatError
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
+
+if TYPE_CHECKING:
+    from memdesc.tags import FormatTag
+
+_DOMAIN = "kv cache"
+_K_AND_V = 2
+_LOGICAL = "lbthnc"
+_DIMS = {"l": "layers", "b": "blocks", "t": "K and V", "h": "heads", "n": "tokens", "c": "channels"}
+_VLLM = ("LBHNC", "LBNHC", "LHBNC", "BLHNC", "BLNHC", "BHLNC")
+# LMCache's words, each with the dims that it stands for; ONE is a dim of size 1
+_SIZES = {"NL": "l", "NB": "b", "TWO": "t", "NH": "h", "BS": "n", "HS": "c", "CS": "c"}
+_WORDS = _SIZES | {"NBBS": "bn", "ONE": ""}
+_LMCACHE = (
+    *("NB_NL_TWO_BS_NH_HS", "NB_NL_TWO_NH_BS_HS"),
+    *("NL_X_NB_TWO_BS_NH_HS", "NL_X_NB_TWO_NH_BS_HS"),
+    *("NL_X_TWO_NB_BS_NH_HS", "NL_X_TWO_NB_NH_BS_HS", "NL_X_TWO_NB_NH_ONE_BS_HS"),
+    *("NL_X_NB_BS_NH_TWO_HS", "NL_X_NB_NH_BS_TWO_HS", "NL_X_NB_BS_NH_CS", "NL_X_NB_NH_BS_CS"),
+    *("NL_X_NB_BS_NH_HS", "NL_X_TWO_X_NB_BS_NH_HS", "TWO_X_NL_X_NB_BS_NH_HS"),
+    *("NL_X_NB_BS_HS", "NL_X_NBBS_ONE_HS", "NL_X_NP_X_NB_BS_ONE_HS", "TWO_X_NL_X_NBBS_NH_HS"),
+)
+
+
+def _row(order: str) -> Row:
+    """Return the row of dims in the order of memory."""
+    letters = "".join(letter for letter in _LOGICAL if letter in order)
+    tag = order.translate({ord(letter): "abcdef"[k] for k, letter in enumerate(letters)})
+    return Row(letters, _DOMAIN, {ANY_WIDTH: tag})
+
+
+def _order(name: str) -> str:
+    """Return the dims of one tensor of a format of LMCache."""
+    return "".join(_WORDS[word] for word in name.rpartition("X_")[2].split("_"))
+
+
+_ROWS = {
+    **{name: _row(name.lower()) for name in _VLLM},
+    "vllm_paged_k": Row("bhnc", _DOMAIN, {8: "abDc16d", 16: "abDc8d", 32: "abDc4d"}, "c"),
+    "vllm_paged_v": _row("bhcn"),
+    "NHD": _row("bnhc"),
+    "HND": _row("bhnc"),
+    **{name: _row(_order(name)) for name in _LMCACHE},
+}
+_REFUSED = {
+    "NL_X_NB_BSV_BSS": (
+        "it has in each block the codes of all tokens and then their f32 scales; give each of the "
+        "two a descriptor of its own, the scales with an offset0"
+    )
+}
+_TABLE = Table("order of KV caches", _ROWS, refused=_REFUSED, dims=_DIMS)
+
+
+def _check_dims(name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
+    """Refuse a dim of K and V that is not 2."""
+    letters = _TABLE.letters(name)
+    if "t" in letters and dims[letters.index("t")] != _K_AND_V:
+        msg = (
+            f"{name!r} with dims {dims}: dim {letters.index('t')} is K and V, so its size is 2; "
+            f"the dims are {', '.join(_DIMS[letter] for letter in letters)}"
+        )
+        raise UnsupportedFormatError(msg)
+    _TABLE.check_dims(name, dims, tag)
+
+
+VOCABULARY = _TABLE.vocabulary(
+    "kvcache",
+    lambda name: name.startswith(("NL_", "NB_", "TWO_X", "vllm_paged")),
+    _check_dims,
+)
