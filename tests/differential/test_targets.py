@@ -151,12 +151,11 @@ def test_fp8_of_compressed_tensors_is_loaded_as_that_of_transformers(tmp_path: P
     )
     assert one.keys() == other.keys()
     assert all(torch.equal(one[n].view(torch.uint8), other[n].view(torch.uint8)) for n in one)
-    logits = _logits(tmp_path / "in", torch.bfloat16)
-    assert _same(logits, _logits(tmp_path / "back", torch.bfloat16))
-    # in f32, compressed-tensors multiplies codes and scales as DeepSeek does
-    casted = {n: t.float() for n, t in _fp8(tmp_path / "f32", _llama).items()}
-    del casted
-    assert _logits(tmp_path / "ct", torch.float32).isfinite().all()
+    # in f32 compressed-tensors decodes them as DeepSeek does
+    rule = "*: fp8_block(scale_inv=true) -> plain, f32"
+    reorder.convert(tmp_path / "in", tmp_path / "plain", [rule])
+    logits = _logits(tmp_path / "plain", torch.float32)
+    assert _same(_logits(tmp_path / "ct", torch.float32), logits)
 
 
 def _awq(folder: Path, *, zeros: tuple[int, int] = (0, 16)) -> Path:
@@ -245,17 +244,38 @@ def test_integers_of_compressed_tensors_move(tmp_path: Path, *, symmetric: bool)
     assert _same(
         _logits(tmp_path / "awq", torch.float16), _logits(tmp_path / "gptq", torch.float16)
     )
-    # and back: the bytes of all tensors, where the target has a form without zero points
-    reorder.convert(tmp_path / ("awq" if not symmetric else "in"), tmp_path / "same", to="gptq")
-    if not symmetric:
-        reorder.convert(tmp_path / "awq", tmp_path / "back", to="compressed-tensors")
-        one, other = (
-            safetensors.load_file(tmp_path / f"{n}/model.safetensors") for n in ("in", "back")
-        )
-        assert one.keys() == other.keys()
-        assert all(_same(one[name], other[name]) for name in one)
-    else:
-        # transformers 5.23 does not load zero points of this format, not even its own
-        assert _same(
-            _logits(tmp_path / "in", torch.float16), _logits(tmp_path / "f16", torch.float16)
-        )
+    if symmetric:
+        logits = _logits(tmp_path / "f16", torch.float16)
+        assert _same(_logits(tmp_path / "in", torch.float16), logits)
+        # Marlin's record says that there are no zero points, which GPTQ's does not
+        reorder.convert(tmp_path / "gptq", tmp_path / "marlin", ["*: gptq -> marlin"])
+        reorder.convert(tmp_path / "marlin", tmp_path / "ct", to="compressed-tensors")
+        assert _same(_logits(tmp_path / "ct", torch.float16), logits)
+        return
+    # transformers 5.23 does not load zero points of this format, not even its own: these are equal
+    reorder.convert(tmp_path / "awq", tmp_path / "back", to="compressed-tensors")
+    one, other = (
+        safetensors.load_file(tmp_path / f"{n}/model.safetensors") for n in ("in", "back")
+    )
+    assert one.keys() == other.keys()
+    assert all(_same(one[name], other[name]) for name in one)
+
+
+def test_mlx_computes_with_integers_of_awq(tmp_path: Path) -> None:
+    core = pytest.importorskip("mlx.core", reason="mlx is not installed")
+    lm = pytest.importorskip("mlx_lm.utils", reason="mlx-lm is not installed")
+    source = _awq(tmp_path / "in")
+    reorder.convert(source, tmp_path / "mlx", to="mlx")
+    reorder.convert(source, tmp_path / "plain", ["*: awq -> plain(axes=oi), f32"])
+    plain = safetensors.load_file(tmp_path / "plain/model.safetensors")
+    model, _ = lm.load_model(tmp_path / "mlx")
+    found = dict(model.named_modules())
+    names = [name for name, each in found.items() if hasattr(each, "biases")]
+    assert len(names) == 14
+    for name in names:
+        each = found[name]
+        parts = (each.weight, each.scales, each.biases, each.group_size, each.bits)
+        made = np.array(core.dequantize(*parts))
+        assert np.array_equal(made.view(np.uint32), plain[f"{name}.weight"].numpy().view(np.uint32))
+    logits = np.array(model(core.arange(48)[None]).astype(core.float32))
+    assert np.allclose(logits, _logits(tmp_path / "plain", torch.float32).numpy(), atol=1e-2)

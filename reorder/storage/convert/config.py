@@ -63,15 +63,7 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     """
     if not plan.moved and not plan.partial:
         return text, ""
-    try:
-        config = json.loads(text)
-        found = [*holders(config)] or [config]
-    except (ValueError, RecursionError) as error:
-        msg = f"{CONFIG} is not JSON: {error}"
-        raise MemdescError(msg) from None
-    if not isinstance(config, dict):
-        msg = f"{CONFIG} is not a JSON object"
-        raise MemdescError(msg)
+    config, found = _read(text)
     is_said = any(sections_of(found[0]))
     # descriptors and types say what records of one tensor are
     if not is_said and all(len({*job.sources, *job.targets}) == 1 for job in plan.moved):
@@ -89,8 +81,7 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
         return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
     if made == {None} and not is_said and plan.dtype is None:
         return text, ""
-    if plan.dtype is not None:
-        _set_dtype(config, _DTYPES[plan.dtype])
+    _set_dtype(config, plan.dtype)
     for holder in found:
         section = _section(jobs[0], holder, plain)
         for key in sections_of(holder):
@@ -98,6 +89,20 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
         if section is not None:
             holder.update(json.loads(section))
     return json.dumps(config, indent=2).encode() + b"\n", ""
+
+
+def _read(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return config.json, and the objects in it that declare quantised weights, or all of it."""
+    try:
+        config = json.loads(text)
+        found = [*holders(config)] or [config]
+    except (ValueError, RecursionError) as error:
+        msg = f"{CONFIG} is not JSON: {error}"
+        raise MemdescError(msg) from None
+    if not isinstance(config, dict):
+        msg = f"{CONFIG} is not a JSON object"
+        raise MemdescError(msg)
+    return config, found
 
 
 def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
@@ -150,8 +155,11 @@ def _lone_group(job: Job) -> int | None:
     return job.dst.dims[job.dst.letters.index("i")]
 
 
-def _set_dtype(config: dict[str, Any], name: str) -> None:
+def _set_dtype(config: dict[str, Any], dtype: str | None) -> None:
     """Declare the type of a model, and of its parts that had the same type."""
+    if dtype is None:
+        return
+    name = _DTYPES[dtype]
     old = {config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()}
     if not old:
         config[_DTYPE_KEYS[0]] = name
@@ -159,9 +167,7 @@ def _set_dtype(config: dict[str, Any], name: str) -> None:
     while parts:
         part = parts.pop()
         parts += [each for each in part.values() if isinstance(each, dict)]
-        for key in _DTYPE_KEYS:
-            if part.get(key) in old:
-                part[key] = name
+        part |= {key: name for key in _DTYPE_KEYS if part.get(key) in old}
 
 
 def _plain_layers(plan: Plan) -> list[str]:

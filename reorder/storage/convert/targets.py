@@ -7,7 +7,6 @@ GPTQModel 2 (version 2 of `qzeros`), AutoAWQ 0.2, and `fp8_cast_bf16.py` of Deep
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, RecordDesc
@@ -44,6 +43,11 @@ class Way(NamedTuple):
         Options that it takes from the source.
     is_symmetric : bool, optional
         Whether the source has neither zero points nor offsets; None for either.
+    groups : tuple of int
+        How many inputs may share a scale, the most first; empty for any number. Scales of larger
+        groups are repeated.
+    warning : str
+        Which loader does not read the result.
     """
 
     sources: tuple[str, ...]
@@ -51,6 +55,8 @@ class Way(NamedTuple):
     options: Mapping[str, Any] = {}
     kept: tuple[str, ...] = ()
     is_symmetric: bool | None = None
+    groups: tuple[int, ...] = ()
+    warning: str = ""
 
     def takes(self, desc: RecordDesc) -> bool:
         """Whether it is for a record."""
@@ -59,8 +65,12 @@ class Way(NamedTuple):
 
     def made(self, desc: RecordDesc) -> Format:
         """Return what a record becomes."""
-        held = dict(desc.options)
-        return Format(self.record, (*self.options.items(), *((k, held[k]) for k in self.kept)))
+        options = {**self.options, **{key: dict(desc.options)[key] for key in self.kept}}
+        if self.groups:
+            scale = desc.field(desc.rule.scale[0].parts[0][0])
+            held = scale.groups[desc.letters.index("i")]
+            options["group"] = next((size for size in self.groups if not held % size), held)
+        return Format(self.record, (*options.items(),))
 
 
 class Target(NamedTuple):
@@ -82,6 +92,13 @@ class Target(NamedTuple):
 _INTEGERS = ("gptq", "awq", "marlin", "pack_quantized")
 _BYTES = ("int_quantized",)
 _E4M3 = {"codes": "f8_e4m3"}
+_ZERO_POINTS = (
+    "transformers 5.23 with compressed-tensors 0.20 does not load zero points of pack-quantized, "
+    "not even those that it wrote; vLLM does"
+)
+# f32 holds the products of scales and zero points that MLX has as biases
+_MLX = {"scales": "f32"}
+_MLX_GROUPS = (128, 64, 32)
 TARGETS = {
     "bf16": Target(dtype="bf16"),
     "f16": Target(dtype="f16"),
@@ -107,7 +124,7 @@ TARGETS = {
         (
             Way(_BYTES, "int_quantized", {}, ("zeros",)),
             Way(_INTEGERS, "pack_quantized", {"zeros": False}, is_symmetric=True),
-            Way(_INTEGERS, "pack_quantized", {"zeros": True}),
+            Way(_INTEGERS, "pack_quantized", {"zeros": True}, warning=_ZERO_POINTS),
             *(
                 Way((name,), name, {"scale_inv": False, **_E4M3}, kept)
                 for name, kept in (
@@ -116,6 +133,12 @@ TARGETS = {
                     ("fp8_block", ("block",)),
                 )
             ),
+        )
+    ),
+    "mlx": Target(
+        (
+            Way(_INTEGERS, "mlx", _MLX, groups=_MLX_GROUPS),
+            Way(_BYTES, "mlx", {**_MLX, "bits": 8}, groups=_MLX_GROUPS),
         )
     ),
 }
@@ -160,15 +183,15 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     target = TARGETS[name]
     groups = find_groups(source, container)
     _check_known(name, container, groups)
-    alike: dict[tuple[Format, Format], list[RecordDesc]] = {}
-    prefixes: dict[tuple[Format, Format], set[str]] = {}
+    moved: dict[tuple[Format, Format], list[Group]] = {}
+    told: dict[str, None] = {}
     for group in groups:
         if group.desc is not None:
             src = Format(group.desc.name, group.desc.options)
-            pair = src, _made(name, group.prefix, group.desc)
-            alike.setdefault(pair, []).append(group.desc)
-            prefixes.setdefault(pair, set()).add(group.prefix)
-    moved = [pair for pair in alike if not _is_same(*pair)]
+            dst, warning = _made(name, group.prefix, group.desc)
+            if not _is_same(src, dst):
+                moved.setdefault((src, dst), []).append(group)
+                told[warning] = None
     if not moved:
         why = (
             f"they are {name} already; copy it"
@@ -177,18 +200,26 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         )
         msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"
         raise MemdescError(msg)
-    rules = []
-    for src, dst in moved:
-        kind = f", {target.dtype}" if target.dtype else ""
-        text = f"--to {name}: {src.name} -> {dst}{kind}"
-        rule = Rule(text, "*", src, dst, target.dtype, prefixes=frozenset(prefixes[src, dst]))
-        rules.append(replace(rule, without=_ACTIVATIONS))
-    descs = [desc for pair in moved for desc in alike[pair]]
-    names = [
-        f"{prefix}.{each}" for pair in moved for prefix in prefixes[pair] for each in _ACTIVATIONS
-    ]
-    warnings = (*_rounded(target, descs), *_left_out([n for n in names if n in container.entries]))
-    return TargetRules(tuple(rules), target.dtype, warnings)
+    rules = tuple(
+        Rule(
+            f"--to {name}: {src.name} -> {dst}{f', {target.dtype}' if target.dtype else ''}",
+            "*",
+            src,
+            dst,
+            target.dtype,
+            prefixes=frozenset(group.prefix for group in found),
+            without=_ACTIVATIONS,
+        )
+        for (src, dst), found in moved.items()
+    )
+    every = [group for found in moved.values() for group in found]
+    beside = [f"{group.prefix}.{each}" for group in every for each in _ACTIVATIONS]
+    warnings = (
+        *filter(None, told),
+        *_rounded(target, every),
+        *_left_out([each for each in beside if each in container.entries]),
+    )
+    return TargetRules(rules, target.dtype, warnings)
 
 
 def _check_known(name: str, container: Container, groups: Sequence[Group]) -> None:
@@ -213,15 +244,16 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
             raise MemdescError(msg)
 
 
-def _made(name: str, prefix: str, desc: RecordDesc) -> Format:
-    """Return what a record becomes in a target."""
+def _made(name: str, prefix: str, desc: RecordDesc) -> tuple[Format, str]:
+    """Return what a record becomes in a target, and a warning, which may be empty."""
     target = TARGETS[name]
     if target.dtype is not None:
         # a layer of a model stores a matrix as (out, in)
-        return Format("plain", (("axes", "oi"),)) if desc.letters == "io" else Format("plain")
+        options = (("axes", "oi"),) if desc.letters == "io" else ()
+        return Format("plain", options), ""
     for way in target.ways:
         if way.takes(desc):
-            return way.made(desc)
+            return way.made(desc), way.warning
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
     decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
     msg = (
@@ -236,10 +268,11 @@ def _is_same(src: Format, dst: Format) -> bool:
     return src.name == dst.name and {*dst.options} <= {*src.options}
 
 
-def _rounded(target: Target, descs: Sequence[RecordDesc]) -> Iterator[str]:
+def _rounded(target: Target, groups: Sequence[Group]) -> Iterator[str]:
     """Return a warning if numbers are rounded."""
     if target.dtype is None:
         return
+    descs = dict.fromkeys(group.desc for group in groups if group.desc is not None)
     names = dict.fromkeys(desc.name for desc in descs if may_round(desc, target.dtype))
     if names:
         yield (
@@ -264,6 +297,8 @@ def may_round(desc: RecordDesc, dtype: str) -> bool:
     A product has as many significant bits as its factors together. The exponents of bf16 are those
     of f32, in which the numbers are computed; other types may not have them.
     """
+    if desc.rule.kind != "f32":  # each operation is rounded to that type already
+        return dtype not in (desc.rule.kind, "f32")
     numbers = (desc.rule.code, *desc.rule.scale)
     bits = sum(_significant(desc, number) for number in numbers)
     has_range = FLOATS[dtype].exponent == FLOATS["f32"].exponent
