@@ -232,6 +232,77 @@ def test_fp8_becomes_the_blocks_that_transformers_reads(
     assert "mlp.input_scale, model.layers.1.mlp.input_scale are left out: they scale act" in warning
 
 
+@pytest.mark.parametrize("zeros", [True, False])
+def test_integers_become_those_of_compressed_tensors(tmp_path: Path, *, zeros: bool) -> None:
+    source = _model(tmp_path / "in", awq_layer(zeros=(0, 16) if zeros else (8, 9)), _AWQ)
+    if not zeros:
+        reorder.convert(source, tmp_path / "marlin", ["*: awq -> marlin(zeros=false)"], SMALL)
+        source = tmp_path / "marlin"
+    found, config, report = _made(source, tmp_path / "out", "compressed-tensors")
+    section = config["quantization_config"]
+    assert (section["quant_method"], section["format"]) == ("compressed-tensors", "pack-quantized")
+    assert section["ignore"] == ["model.embed_tokens", "lm_head"]
+    weights = section["config_groups"]["group_0"]["weights"]
+    assert (weights["num_bits"], weights["group_size"]) == (4, 64)
+    assert weights["symmetric"] is not zeros
+    assert ("model.layers.0.mlp.weight_zero_point" in found) is zeros
+    assert found["model.layers.0.mlp.weight_shape"].tolist() == [256, 128]
+    assert any("does not load zero points" in each for each in report.warnings) is zeros
+    wanted = _numbers(tmp_path / "in", "model.layers.1.mlp").T
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
+    _, config, _ = _made(tmp_path / "out", tmp_path / "gptq", "gptq")
+    section = config["quantization_config"]
+    assert (section["checkpoint_format"], section["sym"]) == (
+        ("gptq_v2", False) if zeros else ("gptq", True)
+    )
+    assert np.array_equal(_numbers(tmp_path / "gptq", "model.layers.1.mlp"), wanted.T)
+
+
+@pytest.mark.parametrize(("group", "made"), [(32, 32), (64, 64), (-1, 128)])
+def test_integers_become_those_of_mlx_in_groups_that_it_has(
+    tmp_path: Path, group: int, made: int
+) -> None:
+    layer = awq_layer(dims=(256, 128), group=256 if group == -1 else group)
+    source = _model(tmp_path / "in", layer, _AWQ | {"group_size": group})
+    found, config, report = _made(source, tmp_path / "out", "mlx")
+    assert config["quantization"] == {"bits": 4, "group_size": made, "mode": "affine"}
+    assert config["quantization_config"] == config["quantization"]
+    assert {found[f"model.layers.0.mlp.{each}"].dtype.name for each in ("scales", "biases")} == {
+        "float32"
+    }
+    assert (report.rounding, report.warnings) == (None, ())
+    wanted = _numbers(source, "model.layers.1.mlp").T
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
+
+
+def test_groups_that_a_target_does_not_have_are_refused(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", awq_layer(group=16), _AWQ | {"group_size": 16})
+    said = _refused(source, "mlx")
+    assert "--to mlx: awq -> mlx(scales=f32, group=16)" in said
+    assert "group must be 32, 64 or 128, not 16" in said
+
+
+def test_bytes_of_compressed_tensors_become_gptq_of_8_bits(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    layer = {
+        "weight": rng.integers(-128, 128, (256, 128)).astype(np.int8),
+        "weight_scale": rng.random((256, 1)).astype(_BF16),
+    }
+    weights = {"type": "int", "num_bits": 8, "strategy": "channel", "symmetric": True}
+    groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
+    section = {"quant_method": "compressed-tensors", "format": "int-quantized"}
+    source = _model(tmp_path / "in", layer, section | {"config_groups": groups})
+    _, config, report = _made(source, tmp_path / "out", "gptq")
+    assert report.rounding is None
+    section = config["quantization_config"]
+    assert (section["bits"], section["group_size"], section["sym"]) == (8, -1, True)
+    wanted = _numbers(source, "model.layers.1.mlp").T
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
+    found, _, report = _made(source, tmp_path / "bf16", "bf16")
+    assert report.rounding is not None
+    assert np.array_equal(found["model.layers.1.mlp.weight"].T, wanted.astype(_BF16))
+
+
 def test_layers_that_stay_floats_are_declared_where_the_loader_does_not_know_them(
     tmp_path: Path,
 ) -> None:
