@@ -279,3 +279,37 @@ def test_mlx_computes_with_integers_of_awq(tmp_path: Path) -> None:
         assert np.array_equal(made.view(np.uint32), plain[f"{name}.weight"].numpy().view(np.uint32))
     logits = np.array(model(core.arange(48)[None]).astype(core.float32))
     assert np.allclose(logits, _logits(tmp_path / "plain", torch.float32).numpy(), atol=1e-2)
+
+
+def _converters() -> Any:
+    """Return the module in which compressed-tensors converts checkpoints of others."""
+    name = "compressed_tensors.entrypoints.convert"
+    return pytest.importorskip(name, reason="compressed-tensors is not installed")
+
+
+def test_compressed_tensors_decodes_fp8_likewise(tmp_path: Path) -> None:
+    convert = _converters()
+    _fp8(tmp_path / "in", _llama)
+    reorder.convert(tmp_path / "in", tmp_path / "ours", to="bf16")
+    converter = convert.FP8BlockDequantizer(targets=[r"re:.*_proj$"])
+    convert.convert_checkpoint(tmp_path / "in", tmp_path / "theirs", converter, 1, "cpu")
+    one, other = (
+        safetensors.load_file(next((tmp_path / n).glob("*.safetensors")))
+        for n in ("ours", "theirs")
+    )
+    assert one.keys() == other.keys()
+    assert all(_same(one[name], other[name]) for name in one)
+
+
+def test_compressed_tensors_packs_awq_likewise(tmp_path: Path) -> None:
+    convert = _converters()
+    source = _awq(tmp_path / "in")
+    reorder.convert(source, tmp_path / "ours", to="compressed-tensors")
+    converter = convert.AutoAWQConverter(bits=4, group_size=128)
+    convert.convert_checkpoint(source, tmp_path / "theirs", converter, 1, "cpu")
+    one, other = (
+        safetensors.load_file(next((tmp_path / n).glob("*.safetensors")))
+        for n in ("ours", "theirs")
+    )
+    assert one.keys() == other.keys()
+    assert all(_same(one[name], other[name]) for name in one)
