@@ -47,6 +47,8 @@ class Axis(NamedTuple):
 class Block(NamedTuple):
     """One loop of a layout: index i of `axis` adds (i // step) % extent * stride to the offset.
 
+    A negative stride reverses the elements of a block, such as two codes of a byte.
+
     Examples
     --------
     >>> import memdesc
@@ -264,7 +266,7 @@ class Layout(Checked):
         for block in self.blocks:
             axis, inner, extent, stride = block
             if axis == at:
-                legal = extent >= 2 and stride >= 1 and inner * extent == step  # noqa: PLR2004 - 1 is not a block
+                legal = extent >= 2 and stride and inner * extent == step  # noqa: PLR2004 - 1 is not a block
             else:
                 legal = axis == at + 1 < len(self.axes) and step == 1 and inner >= 1
                 legal = legal and extent == -(-self.axes[axis].padded // inner)

@@ -151,8 +151,8 @@ class Constant(NamedTuple):
     tensor : str
         Its name in the record; no field lies in it.
     kind : str
-        The name of an integer type of whole bytes.
-    values : tuple of int
+        The name of an integer type of whole bytes, or f32.
+    values : tuple of int or float
         Its elements.
 
     Examples
@@ -164,7 +164,7 @@ class Constant(NamedTuple):
 
     tensor: str
     kind: str
-    values: tuple[int, ...]
+    values: tuple[float, ...]
 
     @property
     def data(self) -> bytes:
@@ -331,13 +331,20 @@ def check_constant(constant: Constant) -> None:
         msg = f"a Constant needs the name of its tensor, not {short_repr(tensor)}"
         raise MemdescError(msg)
     known = DATA_TYPES.get(kind) if isinstance(kind, str) else None
-    if known is None or known.is_packed or known.numpy.kind not in "iu":
-        msg = f"{tensor} is of an integer type of whole bytes such as s64, not {short_repr(kind)}"
+    is_integer = known is not None and not known.is_packed and known.numpy.kind in "iu"
+    if known is None or not (is_integer or kind == _WIDEST):
+        msg = (
+            f"{tensor} is of f32 or of an integer type of whole bytes such as s64, not "
+            f"{short_repr(kind)}"
+        )
         raise MemdescError(msg)
-    is_typed = isinstance(values, tuple) and all(type(value) is int for value in values)
-    limits = np.iinfo(known.numpy)
+    is_typed = isinstance(values, tuple) and all(
+        type(value) is (int if is_integer else float) for value in values
+    )
+    limits = np.iinfo(known.numpy) if is_integer else np.finfo(known.numpy)
     if not is_typed or not all(limits.min <= value <= limits.max for value in values):
-        msg = f"the values of {tensor} are a tuple of integers of {kind}, not {short_repr(values)}"
+        what = "integers" if is_integer else "floats"
+        msg = f"the values of {tensor} are a tuple of {what} of {kind}, not {short_repr(values)}"
         raise MemdescError(msg)
 
 

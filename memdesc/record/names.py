@@ -55,6 +55,19 @@ _REFUSED = {
         "g_idx, which is data, gives the group of each input channel; sort the channels by group "
         "first"
     ),
+    "bnb_nested": (
+        "with double quantisation the scale of a block is a sum, of a number of a table times "
+        "nested_absmax and of an offset, and a rule has products of fields; the page on records "
+        "shows how to decode the scales first"
+    ),
+    "bnb_int8": (
+        "LLM.int8 multiplies codes by their scales and then by 1/127, which is rounded otherwise "
+        "than a product with one scale, and keeps columns of outliers elsewhere"
+    ),
+    "hqq": (
+        "its zero points are floats that are subtracted in f16 or bf16, and rules subtract "
+        "integers, whose difference is exact"
+    ),
     "fp8": (
         "a scale may be for the tensor, an output channel or a block; use fp8_tensor, fp8_channel "
         "or fp8_block"

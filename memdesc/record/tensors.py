@@ -11,6 +11,7 @@ transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), and compressed-tenso
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from math import gcd
 from typing import Any
@@ -31,6 +32,39 @@ _FLOAT_SCALES = (*_HALVES, "f32")
 # what MLX has kernels for
 _MLX_BITS = (1, 2, 3, 4, 5, 6, 8)
 _MLX_GROUPS = (32, 64, 128)
+# the numbers of bitsandbytes's codes, and the types that its weights had before
+_BNB_FP4 = (
+    0.0,
+    0.0052083334885537624,
+    0.6666666865348816,
+    1.0,
+    0.3333333432674408,
+    0.5,
+    0.1666666716337204,
+    0.25,
+)
+_BNB_TABLES = {
+    "bnb_nf4": (
+        -1.0,
+        -0.6961928009986877,
+        -0.5250730514526367,
+        -0.39491748809814453,
+        -0.28444138169288635,
+        -0.18477343022823334,
+        -0.09105003625154495,
+        0.0,
+        0.07958029955625534,
+        0.16093020141124725,
+        0.24611230194568634,
+        0.33791524171829224,
+        0.44070982933044434,
+        0.5626170039176941,
+        0.7229568362236023,
+        1.0,
+    ),
+    "bnb_fp4": (*_BNB_FP4, 0.0, *(-value for value in _BNB_FP4[1:])),
+}
+_BNB_TYPES = ("bfloat16", "float16", "float32")
 # the codes of FP8, and the types of their scales
 _CODES_OF_FP8 = ("f8_e4m3", "f8_e5m2")
 _SCALES_OF_FP8 = ("f32", "bf16", "f16", "e8m0")
@@ -197,6 +231,34 @@ def _mlx_floats(dims: tuple[int, ...], *, name: str, kinds: tuple[str, str], gro
     return fields, Rule(_number("weight"), (_number("scales"),))
 
 
+def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -> _Made:
+    """Return indices of 16 numbers, the high half of a byte first, in blocks of a row."""
+    step = checked_int(f"{name}: block", block)
+    if step < 1 or dims[1] % step or dims[1] % 2:
+        msg = (
+            f"{name}: rows of {dims[1]} are not whole bytes and blocks of {step}; bitsandbytes "
+            "counts blocks over the whole matrix, so some would cross rows"
+        )
+        raise MemdescError(msg)
+    if dtype not in _BNB_TYPES:
+        msg = f"{name}: dtype must be {', '.join(_BNB_TYPES)}, not {short_repr(dtype)}"
+        raise MemdescError(msg)
+    kind, scales = name.removeprefix("bnb_"), _by_tag("absmax", "f32", "ab", dims, (1, step))
+    pairs = (Block(0, 1, dims[0], dims[1]), Block(1, 2, dims[1] // 2, 2), Block(1, 1, 2, -1))
+    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
+    fields = (
+        Field("weight", "u4", Layout(dims, axes, pairs, 1), (1, 1), "weight"),
+        Field("absmax", "f32", scales.layout, scales.groups, "weight.absmax"),
+    )
+    state = {"quant_type": kind, "blocksize": step, "dtype": dtype, "shape": [*dims]}
+    constants = (
+        Constant("weight.quant_map", "f32", _BNB_TABLES[name]),
+        Constant(f"weight.quant_state.bitsandbytes__{kind}", "u8", (*json.dumps(state).encode(),)),
+    )
+    code = Number((("weight", 0),), table=_BNB_TABLES[name])
+    return fields, Rule(code, (_number("absmax"),)), constants
+
+
 def _strided(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:
     axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
     blocks = tuple(
@@ -328,6 +390,10 @@ TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
     },
     "pack_quantized": (_pack_quantized, "oi", (_GROUP, _ROWS, ("zeros", False), _FOUR, _BF16)),
     "int_quantized": (_int_quantized, "oi", (("group", -1), _ROWS, ("zeros", False), _BF16)),
+    **{
+        name: (partial(_bitsandbytes, name=name), "oi", (("block", 64), ("dtype", "bfloat16")))
+        for name in ("bnb_nf4", "bnb_fp4")
+    },
     **{
         f"q4_0_{rows}x{run}": (
             partial(_interleaved, name=f"q4_0_{rows}x{run}", rows=rows, run=run),

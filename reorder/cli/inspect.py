@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemoryDesc, memory_desc
+from memdesc import MemoryDesc, RecordDesc, memory_desc
 from memdesc.disk import as_path
-from memdesc.record import BIT_PLANES
+from memdesc.record import BIT_PLANES, Field
 from reorder.cli.command import Command, Facts, one_line, table
+from reorder.records.encode import number_bits
 from reorder.storage.containers.table import read_container
-from reorder.storage.groups import find_groups, partial_of
+from reorder.storage.groups import find_groups, find_plain, partial_of
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from memdesc import RecordDesc
-    from memdesc.record import Field
+    from memdesc import Constant
     from reorder.storage.containers.entry import Container, Entry
+    from reorder.storage.groups import Group
 
 __all__ = ["COMMAND"]
 
 _SORTS = ("name", "bytes", "padding", "dtype", "layout")
 _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
+# patterns of names in a line
+_SHOWN = 8
+# types of weights that are not quantised
+_FLOATS = ("f64", "f32", "f16", "bf16")
 
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,11 +61,23 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     rows: list[Facts] = []
     notes: list[str] = []
     files: list[Path] = []
+    weights: list[_Weight] = []
+    unread: dict[str, list[str]] = {}
     for given in options.paths:
         path = as_path(given)
-        container = read_container(path)
+        container = read_container(path, is_partial=True)
         files += container.files
-        rows += _rows(path, container, notes)
+        groups = find_groups(path, container)
+        rows += _rows(container, groups, notes)
+        held = _weights(container, groups)
+        plain = [weight.layer for weight in held if weight.desc is None]
+        notes += _by_reason(find_plain(path, container, plain))
+        weights += held
+        notes += [
+            f"{file} is not shown{_count_of(each.names)}: {each.reason}"
+            for file, each in container.unread.items()
+        ]
+        unread |= {file: [*each.names] for file, each in container.unread.items()}
     found = [row for row in rows if _is_wanted(row["name"], options.filter)]
     if options.sort:
         found.sort(key=lambda row: _key(row[options.sort]))
@@ -78,9 +99,11 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             )
             for kind, total in sorted(kinds.items(), key=lambda item: -item[1][1])
         ],
+        **_layers(weights, {row["name"] for row in found}),
+        "unread": unread,
         "notes": notes,
     }
-    return facts, 0 if found else 1
+    return facts, 1 if unread or not found else 0
 
 
 def _is_wanted(name: str, wanted: str) -> bool:
@@ -93,16 +116,87 @@ def _key(value: Any) -> Any:
     return -value if isinstance(value, int) else value
 
 
-def _rows(path: Path, container: Container, notes: list[str]) -> list[Facts]:
+class _Weight(NamedTuple):
+    """A weight, and the record that it is; None for a matrix of floats."""
+
+    layer: str
+    codes: str
+    desc: RecordDesc | None
+    nbytes: int
+
+
+def _weights(container: Container, groups: Sequence[Group]) -> list[_Weight]:
+    """Return the quantised weights of a checkpoint, and the matrices that are not quantised."""
+    found = []
+    for group in groups:
+        if group.desc is not None:
+            nbytes = sum(entry.nbytes for entry in group.tensors.values())
+            found.append(_Weight(group.prefix, group.found.codes.name, group.desc, nbytes))
+    taken = {name for group in groups for name in group.found.names}
+    for name, entry in container.entries.items():
+        desc = entry.desc
+        layer = name.removesuffix(".weight")
+        if isinstance(desc, RecordDesc):
+            found.append(_Weight(layer, name, desc, entry.nbytes))
+        elif name not in taken and layer != name and _is_matrix(desc):
+            found.append(_Weight(layer, name, None, entry.nbytes))
+    return found
+
+
+def _is_matrix(desc: MemoryDesc | None) -> bool:
+    return desc is not None and desc.ndims >= len("oi") and desc.dtype.name in _FLOATS
+
+
+def _layers(weights: Iterable[_Weight], shown: set[str]) -> Facts:
+    """Return the layers of each record and those that are not quantised."""
+    kinds: dict[tuple[Any, ...], Facts] = {}
+    plain: Facts = {"layers": [], "bytes": 0}
+    for layer, codes, desc, nbytes in weights:
+        if codes not in shown:
+            continue
+        if desc is None:
+            kind, elements = plain, 0
+        else:
+            bits, scales, elements = _bits(desc), _scales(desc), prod(desc.dims)
+            facts = {"record": desc.name, "bits": bits, "scales": scales, "layers": []}
+            kind = kinds.setdefault((desc.name, bits, scales), facts | {"bytes": 0, "weights": 0})
+            kind["weights"] += elements
+        kind["layers"].append(layer)
+        kind["bytes"] += nbytes
+    return {"quantised": [*kinds.values()], "not_quantised": plain}
+
+
+def _bits(desc: RecordDesc) -> int:
+    return number_bits(desc, desc.rule.code)
+
+
+def _scales(desc: RecordDesc) -> str:
+    """Return what shares a scale, in words; empty for blocks of GGUF, whose name says it."""
+    if len(desc.tensors) == 1:
+        return ""
+    groups = desc.field(desc.rule.scale[0].parts[0][0]).groups
+    sizes = {
+        letter: (min(g, n), n) for letter, g, n in zip(desc.letters, groups, desc.dims, strict=True)
+    }
+    (outputs, rows), (inputs, columns) = sizes["o"], sizes["i"]
+    if (outputs, inputs) == (rows, columns):
+        return "one scale"
+    if outputs == 1:
+        return "a scale for each output" if inputs == columns else f"groups of {inputs} inputs"
+    return f"blocks of {outputs} x {inputs}"
+
+
+def _rows(container: Container, groups: Sequence[Group], notes: list[str]) -> list[Facts]:
     """Return a row for each tensor; tensors of a record are described as its fields."""
-    fields: dict[str, tuple[Field, RecordDesc]] = {}
+    fields: dict[str, tuple[Field | Constant, RecordDesc]] = {}
     reasons: dict[str, list[str]] = {}
-    for group in find_groups(path, container):
+    for group in groups:
         if group.desc is None:
             reason = group.reason.replace(repr(group.prefix), "it")
             reasons.setdefault(reason, []).append(group.found.codes.name)
             continue
-        for part in group.desc.fields:
+        parts: tuple[Field | Constant, ...] = (*group.desc.fields, *group.desc.constants)
+        for part in parts:
             fields[group.tensors[part.tensor].name] = part, group.desc
     for reason, names in reasons.items():
         notes.append(
@@ -124,16 +218,32 @@ def _first(names: list[str]) -> str:
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
-def _row(entry: Entry, part: tuple[Field, RecordDesc] | None) -> Facts:
+def _by_reason(reasons: Mapping[str, str]) -> list[str]:
+    """Return a note for each reason, with the first of its layers."""
+    layers: dict[str, list[str]] = {}
+    for layer, reason in reasons.items():
+        layers.setdefault(reason, []).append(layer)
+    return [f"{_first(names)}: {reason}" for reason, names in layers.items()]
+
+
+def _count_of(names: Sequence[str]) -> str:
+    """Return how many tensors are meant, and the first of them; nothing if none are known."""
+    return f", with {len(names)} tensors such as {names[0]}" if names else ""
+
+
+def _row(entry: Entry, part: tuple[Field | Constant, RecordDesc] | None) -> Facts:
     desc = entry.desc
     dims, dtype, layout, padding = entry.shape, entry.dtype, "unknown", 0
     if part is not None:
         field, record = part
-        dims, dtype = field.layout.dims, field.kind
-        if field.kind in BIT_PLANES and field.name != field.tensor:  # one of several planes
-            dtype = entry.dtype
-        layout = f"{record.name} {field.name if dtype == field.kind else field.tensor}"
-        if field.kind not in BIT_PLANES:
+        dtype, layout = field.kind, f"{record.name} {field.tensor}"
+        if isinstance(field, Field):
+            dims = field.layout.dims
+            if field.kind in BIT_PLANES and field.name != field.tensor:  # one of several planes
+                dtype = entry.dtype
+            else:
+                layout = f"{record.name} {field.name}"
+        if isinstance(field, Field) and field.kind not in BIT_PLANES:
             padding = entry.nbytes - field.desc.dtype.nbytes(field.layout.nelems)
     elif isinstance(desc, MemoryDesc):
         dims = desc.dims if entry.is_described else entry.shape
@@ -192,7 +302,30 @@ def _lay_out(facts: Facts) -> list[str]:
     count = f"{facts['count']}{shown} tensors" if shown else _tensors(facts["count"])
     nfiles = len(facts["files"])
     lines.append(f"all: {count} in {nfiles} file{'' if nfiles == 1 else 's'}, {_sizes(facts)}")
+    lines += map(_told, facts["quantised"])
+    if facts["quantised"] and facts["not_quantised"]["layers"]:
+        plain = facts["not_quantised"]
+        lines.append(f"not quantised, {plain['bytes']} bytes: {_patterns(plain['layers'])}")
     return [*lines, *map(one_line, facts["notes"])]
+
+
+def _told(kind: Facts) -> str:
+    """Return a line about the layers of one record."""
+    each = 8 * kind["bytes"] / max(kind["weights"], 1)
+    scales = f", {kind['scales']}" if kind["scales"] else ""
+    head = f"{kind['record']}, {kind['bits']} bits{scales}, {each:.4g} bits per weight"
+    return f"{head}: {_patterns(kind['layers'])}"
+
+
+def _patterns(layers: Sequence[str]) -> str:
+    """Return the names of layers with a star for each number, and how many there are of each."""
+    counts = Counter(re.sub(r"(?<![^.])[0-9]+(?![^.])", "*", layer) for layer in layers)
+    shown = [
+        (name if name.isprintable() else repr(name)) + (f" ({count})" if "*" in name else "")
+        for name, count in counts.items()
+    ]
+    more = len(shown) - _SHOWN
+    return ", ".join(shown[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _tensors(count: int) -> str:
@@ -207,7 +340,8 @@ def _sizes(facts: Facts) -> str:
 
 COMMAND = Command(
     "inspect",
-    "List the tensors of checkpoints: dims, type, layout or record, bytes; exit code 1 if none.",
+    "List the tensors of checkpoints: dims, type, layout or record, bytes; and which layers are "
+    "quantised. Exit code 1 if there are none, or a shard is missing.",
     "inspect model.safetensors --filter '*.weight' --sort bytes",
     _add_arguments,
     _answer,

@@ -100,6 +100,10 @@ def defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
         inputs = source.letters.index("i")
         group = scale.groups[inputs]
         found["group"] = -1 if group >= source.dims[inputs] else group
+    if "rows" in legal and "o" in source.letters:
+        outputs = source.letters.index("o")
+        rows = scale.groups[outputs]
+        found["rows"] = -1 if 1 < rows >= source.dims[outputs] else rows
     if "bits" in legal and "bits" in (held := dict(source.options)):
         found["bits"] = held["bits"]
     code = source.field(source.rule.code.parts[0][0])

@@ -24,6 +24,7 @@ __all__ = [
     "Declaration",
     "Layers",
     "declaration_of",
+    "join_sections",
     "read_section",
     "section_of",
     "split_section",
@@ -39,6 +40,8 @@ class _Place(NamedTuple):
     option: str
     # values of JSON and what the option calls them; empty for integers as they are
     values: tuple[tuple[Any, Any], ...] = ()
+    # what the file means where it leaves the value out; None if the tensors show it
+    usual: Any = None
 
 
 class _Each(NamedTuple):
@@ -128,7 +131,7 @@ _STRATEGIES: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
     ({"strategy": "group", "group_size": _Place("group")}, {"rows": 1}),
     ({"strategy": "block", "block_structure": [_Place("rows"), _Place("group")]}, {}),
 )
-_SYMMETRIC = _Place("zeros", ((True, False), (False, True)))
+_SYMMETRIC = _Place("zeros", ((True, False), (False, True)), usual=True)
 _ORDERINGS = _Place(
     ACT_ORDER,
     ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
@@ -168,7 +171,7 @@ DECLARATIONS = (
     *(
         _compressed(record, forms, fixed, num_bits=bits, **_INTEGERS, **more)
         for record, forms, bits in (
-            ("pack_quantized", ("pack-quantized",), _Place("bits")),
+            ("pack_quantized", ("pack-quantized",), _Place("bits", usual=8)),
             # fewer bits are stored in bytes too
             ("int_quantized", ("int-quantized", "naive-quantized"), (8, 7, 6, 5, 4, 3, 2)),
         )
@@ -183,6 +186,21 @@ DECLARATIONS = (
         # config.json, and hf_quant_config.json
         for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
     ),
+    *(
+        Declaration(
+            record,
+            "bitsandbytes",
+            {"load_in_4bit": True, "bnb_4bit_use_double_quant": is_nested, **form},
+            ignored="llm_int8_skip_modules",
+        )
+        for record, is_nested, form in (
+            ("bnb_nf4", (False, None), {"bnb_4bit_quant_type": "nf4"}),
+            ("bnb_fp4", (False, None), {"bnb_4bit_quant_type": "fp4"}),
+            ("bnb_nested", True, {}),
+        )
+    ),
+    Declaration("bnb_int8", "bitsandbytes", {"load_in_8bit": True}),
+    Declaration("hqq", "hqq"),
     Declaration("mlx", "mlx", _mlx("affine", _Place("bits"), _Place("group")), **_MLX),
     Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
     Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
@@ -252,7 +270,8 @@ def _read(form: Any, value: Any, path: str, options: dict[str, Any]) -> str:
     parts: Sequence[tuple[Any, Any, str]]
     match form:
         case _Place():
-            return "" if value is None else _bind(form, value, path, options)
+            found = form.usual if value is None else value
+            return "" if found is None else _bind(form, found, path, options)
         case _Each() if isinstance(value, dict) and value:
             parts = [(form.form, each, f"{path}.{key}") for key, each in value.items()]
         case dict() if isinstance(value, dict):
@@ -299,9 +318,15 @@ def _bind(place: _Place, value: Any, path: str, options: dict[str, Any]) -> str:
     return "" if held == option else _problem(path, value, f"the {held} given before")
 
 
-def declaration_of(record: str, options: Mapping[str, Any]) -> Declaration | None:
-    """Return the first row that declares a record with such options; None if none does."""
-    rows = (row for row in DECLARATIONS if row.record == record)
+def declaration_of(
+    record: str, options: Mapping[str, Any], method: str | None = None
+) -> Declaration | None:
+    """Return the first row that declares a record with such options; None if none does.
+
+    Rows of a method go first.
+    """
+    rows = [row for row in DECLARATIONS if row.record == record]
+    rows.sort(key=lambda row: row.method != method)
     return next((row for row in rows if row.fixed.items() <= options.items()), None)
 
 
@@ -311,6 +336,26 @@ def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
     named = {"quant_method": row.method} if len(row.keys) == 1 else {}
     both: dict[str, Any] = _joined(more, found)
     return named | both
+
+
+def join_sections(
+    found: Sequence[tuple[Mapping[str, Any], Sequence[str]]],
+) -> dict[str, dict[str, Any]]:
+    """Return what declares several groups of layers, given by their sections and their names.
+
+    Sections, by their keys, are joined if their method declares groups of layers; else there are
+    none.
+    """
+    sections = [dict(*each.values()) if len(each) == 1 else {} for each, _ in found]
+    if {section.get("quant_method") for section in sections} != {"compressed-tensors"}:
+        return {}
+    groups = {}
+    for k, (section, (_, layers)) in enumerate(zip(sections, found, strict=True)):
+        (group,) = section["config_groups"].values()
+        groups[f"group_{k}"] = {**group, "targets": [*layers]}
+    forms = {section["format"] for section in sections}
+    form = forms.pop() if len(forms) == 1 else "mixed-precision"
+    return {key: {**sections[0], "format": form, "config_groups": groups} for key in found[0][0]}
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:

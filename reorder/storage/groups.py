@@ -25,6 +25,7 @@ from memdesc import (
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import record_of, stored_desc
+from reorder.storage.containers.entry import Entry, FileState
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
 from reorder.storage.siblings import (
     ORDERS,
@@ -41,16 +42,18 @@ from reorder.storage.stored import ONE, QUANTIZED, written_tensors
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Container, Entry, Tensor
+    from reorder.storage.containers.entry import Container, Tensor
 
 __all__ = [
     "PARTIAL",
     "Group",
     "Said",
+    "elsewhere",
     "find_groups",
+    "find_plain",
     "group_at",
     "partial_of",
     "read_group",
@@ -62,6 +65,8 @@ __all__ = [
 PARTIAL = "memdesc_partial"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
 _USUAL = "qweight"
+# what has layers whatever they are called
+_REST = ("re:",)
 # prefixes listed in a message
 _SHOWN = 4
 
@@ -143,13 +148,43 @@ def said_of(path: Path, container: Container) -> Said:
 
 
 def find_groups(path: Path, container: Container) -> list[Group]:
-    """Return the quantised weights of the checkpoint at a path."""
-    found = find_siblings(container.entries)
+    """Return the quantised weights of the checkpoint at a path.
+
+    Those with tensors in shards that were not read are no records.
+    """
+    homes = {name: file for file, each in container.unread.items() for name in each.names}
+    absent = {name: elsewhere(name, path) for name in homes}
+    found = [
+        each
+        for each in find_siblings(container.entries | absent)
+        if not container.entries.keys().isdisjoint(each.names)
+    ]
     try:
         said = said_of(path, container) if found else Said()
     except MemdescError as error:
         return [Group(each, None, str(error)) for each in found]
-    return [read_group(each, said) for each in found]
+    groups = []
+    for each in found:
+        away = [f"{name} is in {homes[name]}, unread" for name in each.names if name in homes]
+        groups.append(Group(each, None, ", ".join(away)) if away else read_group(each, said))
+    return groups
+
+
+def find_plain(path: Path, container: Container, layers: Iterable[str]) -> dict[str, str]:
+    """Return why layers whose weights are plain floats should not be; nothing for the others."""
+    found = {}
+    with suppress(MemdescError):  # `find_groups` says that a file is damaged
+        declared = said_of(path, container).declared or Declared("", None)
+        for layer in layers:
+            part = declared.named(layer)
+            if part is not None and part.name is not None and part.targets != _REST:
+                found[layer] = f"{declared.file} declares {part.name}, but its weight is plain"
+    return found
+
+
+def elsewhere(name: str, source: Path) -> Entry:
+    """Return a stand-in for a tensor of another shard, which is not read."""
+    return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
 
 
 def partial_of(container: Container) -> dict[str, str]:
@@ -204,7 +239,7 @@ def single(found: Siblings) -> Siblings:
 def read_group(found: Siblings, said: Said) -> Group:
     """Decide what the tensors of a quantised weight are together.
 
-    Of the tensors' data, only `g_idx` is read.
+    Of the tensors' data, only `g_idx` and what the record decides are read.
     """
     try:
         noted = _noted(found)
@@ -350,6 +385,8 @@ def _check_bits(said: Said, name: str, options: Mapping[str, Any]) -> None:
     declared, usual = said.declared, read_name(name)[2].get("bits")
     if declared is None or declared.name != name or "bits" in said.options:
         return
+    if record_desc(_SAMPLE, name).constants:
+        return  # the tensors say their dims, and so the bits
     held = options.get("bits", usual)
     if declared.options.get("bits", held) != held:
         raise MemdescError(_contradiction(declared, name, "bits", held))
@@ -418,10 +455,14 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         raise MemdescError(msg)
 
 
+# tensors of formats that no rule decodes -> the name that says why
+_REFUSED = {"weight.nested_absmax": "bnb_nested", "SCB": "bnb_int8"}
 # dims of records whose scales are (groups, out)
 _MATRIX = "io"
 # dims that show which axes of a tensor follow which
 _SAMPLE = (4096, 4096)
+# what codes may have whose dims another tensor says
+_WIDTHS = (4, 8)
 # options that say how many neighbours along a dim share a scale
 _STEPS = {"rows": 0, "group": 1}
 _BYTE_BITS = 8
@@ -430,10 +471,13 @@ _BYTE_BITS = 8
 def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> RecordDesc:
     """Return the named record, with dims, group and type of scales as the tensors have them."""
     # an order of inputs in wider integers is checked, but not a tensor of the record
-    held = {
+    roles = {
         role for role, each in found.entries.items() if role not in ORDERS or _kind(each) == "s32"
     }
-    has = {option: given.get(option, value) for option, value in shown_options(name, held).items()}
+    for role, refused in _REFUSED.items():
+        if role in found.entries:
+            read_name(refused)
+    has = {option: given.get(option, value) for option, value in shown_options(name, roles).items()}
     sample = record_desc(_SAMPLE, name, **has)
     for each in sample.tensors:
         if each not in found.entries:
@@ -452,7 +496,12 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         dims, groups = _dims_by_scales(found, scales, bits)
         options["group"] = dims[0] // groups if groups > 1 else -1
     else:
-        dims = _dims_by_constant(found, sample) or _dims_by_codes(found, bits)
+        state = _state(found, sample)
+        options |= state
+        held = state.get("shape") or _dims_by_constant(found, sample)
+        dims = held or _dims_by_codes(found, bits)
+        if held is not None and "bits" in legal:
+            options["bits"] = _bits(found.codes, held, sample)
         for option in _STEPS.keys() & legal.keys():
             if option not in given:
                 options[option] = _step(scales, dims[_STEPS[option]], name, option)
@@ -512,6 +561,33 @@ def _dims_by_constant(found: Siblings, sample: RecordDesc) -> tuple[int, ...] | 
     return None
 
 
+def _bits(codes: Entry, dims: tuple[int, ...], sample: RecordDesc) -> int:
+    """Return the fewest bits with which the codes of a matrix take as many bytes."""
+    role = sample.field(sample.rule.code.parts[0][0]).tensor
+    for bits in _WIDTHS:
+        desc = record_desc(dims, sample.name, bits=bits, group=-1)
+        if desc.tensors[role] == codes.nbytes:
+            return bits
+    return _WIDTHS[0]
+
+
+def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
+    """Return the dims and options in the JSON that bitsandbytes stores beside the codes."""
+    for each in sample.constants:
+        if bytes(each.data[:1]) != b"{":
+            continue
+        entry = found.entries[each.tensor]
+        try:
+            state = json.loads(entry.read().tobytes())
+            outputs, inputs = state["shape"]
+            found_state = {"block": state["blocksize"], "dtype": state["dtype"]}
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            msg = f"{entry.name!r} is not the JSON of bitsandbytes's quant_state: {error!r}"
+            raise MemdescError(msg) from None
+        return {**found_state, "shape": (outputs, inputs)}
+    return {}
+
+
 def _step(scales: Entry, size: int, name: str, option: str) -> int:
     """Return how many of `size` neighbours share a scale, -1 for all: from the scales' shape."""
     axis = _axis(name, option)
@@ -559,6 +635,12 @@ def check_tensors(found: Siblings, desc: RecordDesc) -> None:
     for name, tensor in written_tensors(found.prefix, desc, "").items():
         if problem := _misfit(found.entries[name], tensor):
             msg = f"{found.entries[name].name!r} {problem}, so it does not fit {desc!r}"
+            raise MemdescError(msg)
+    for constant in desc.constants:
+        entry = found.entries[constant.tensor]
+        is_checked = constant.tensor in ORDERS  # with a message of its own
+        if not is_checked and entry.read().tobytes() != constant.data:
+            msg = f"{entry.name!r} does not hold what {desc!r} has in {constant.tensor}"
             raise MemdescError(msg)
 
 

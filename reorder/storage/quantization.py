@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["CONFIG", "KEY", "OLD_CONFIGS", "Declared", "declared_record", "holders", "sections_of"]
+__all__ = [
+    "CONFIG",
+    "KEY",
+    "MAX_CONFIG",
+    "OLD_CONFIGS",
+    "Declared",
+    "declared_record",
+    "holders",
+    "sections_of",
+]
 
 CONFIG = "config.json"
 # the section of config.json
@@ -34,7 +43,7 @@ OLD_CONFIGS = {
     "quant_config.json": "awq",
     "hf_quant_config.json": "modelopt",
 }
-_MAX_CONFIG = 2**24
+MAX_CONFIG = 2**24
 # what starts regular expressions of names
 _PATTERN = "re:"
 # keys of AutoAWQ's own file -> those of config.json
@@ -93,18 +102,32 @@ class Declared(NamedTuple):
         for each in self.ignored:
             if _is_named(each, layer, self.file):
                 return (self._without(f"{self.file} ignores {layer}, by {each!r}"),)
-        named = sorted(
+        named = self.named(layer)
+        if named is not None:
+            return (named,)
+        classes = [part for part in self.parts if any(map(_is_class, part.targets))]
+        targets = ", ".join(target for part in self.parts for target in part.targets)
+        reason = f"{self.file} declares {targets or 'no layers'}, none of which is {layer}"
+        return tuple(classes) or (self._without(reason),)
+
+    def named(self, layer: str) -> Declared | None:
+        """Return the part that has a layer by its name; None if none has.
+
+        Raises
+        ------
+        MemdescError
+            As for `at`.
+        """
+        if any(_is_named(each, layer, self.file) for each in self.ignored):
+            return None
+        found = sorted(
             (target.startswith(_PATTERN), target, -k)
             for k, part in enumerate(self.parts)
             for target in part.targets
             if _is_named(target, layer, self.file)
         )
-        if named:
-            return (self.parts[-named[0][-1]],)  # the last of those with this target
-        classes = [part for part in self.parts if any(map(_is_class, part.targets))]
-        targets = ", ".join(target for part in self.parts for target in part.targets)
-        reason = f"{self.file} declares {targets or 'no layers'}, none of which is {layer}"
-        return tuple(classes) or (self._without(reason),)
+        # the last of those with this target
+        return self.parts[-found[0][-1]] if found else None
 
     def _without(self, reason: str) -> Declared:
         return Declared(self.file, None, reason=reason)
@@ -178,7 +201,7 @@ def sections_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(folder: Path, file: str) -> list[dict[str, Any]]:
     """Return the sections in a file."""
-    text = read_if_exists(folder / file, _MAX_CONFIG)
+    text = read_if_exists(folder / file, MAX_CONFIG)
     if text is None:
         return []
     try:

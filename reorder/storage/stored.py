@@ -42,9 +42,18 @@ ONE = "data"
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
 # words of packed codes in AutoGPTQ, AutoAWQ, vLLM and compressed-tensors; other records have bytes
 _WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32", "pack_quantized": "s32"}
-# MLX stores rows of codes as words, whatever the codes are, and narrow scales as bytes
-_MLX = ("mlx", "mlx_mxfp4", "mlx_mxfp8", "mlx_nvfp4")
-_RAW = {"codes": "u32", "e8m0": "u8", "f8_e4m3": "u8"}
+# Records of MLX and bitsandbytes -> tensors stored as words, whatever these hold, in rows, in one
+# column, or as a vector
+_MLX = {"weight": ("u32", "rows"), "scales": ("u8", "rows")}
+_BITSANDBYTES = {"weight": ("u8", "column"), "weight.absmax": ("f32", "vector")}
+_RAW = {
+    "mlx": {"weight": _MLX["weight"]},
+    "mlx_mxfp4": _MLX,
+    "mlx_mxfp8": _MLX,
+    "mlx_nvfp4": _MLX,
+    "bnb_nf4": _BITSANDBYTES,
+    "bnb_fp4": _BITSANDBYTES,
+}
 _WEIGHT = ".weight"
 
 
@@ -125,13 +134,12 @@ def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str
     stem = prefix.removesuffix(_WEIGHT)
     words = _WORDS.get(desc.name)
     found = {each.tensor: _constant(f"{stem}.{each.tensor}", each) for each in desc.constants}
-    codes = desc.field(desc.rule.code.parts[0][0]).tensor
+    raw = _RAW.get(desc.name, {})
     for name in desc.bare.tensors:
         parts = [part for part in desc.fields if part.tensor == name]
         full = f"{stem}.{name}"
-        raw = _RAW.get("codes" if name == codes else parts[0].kind)
-        if desc.name in _MLX and raw is not None:
-            found[name] = _in_rows(full, parts[0].layout.dims, desc.tensors[name], raw)
+        if name in raw:
+            found[name] = _in_words(full, parts[0].layout.dims, desc.tensors[name], raw[name])
         elif len(parts) == 1:
             found[name] = _alone(full, parts[0], words, is_scalar=_is_scalar(desc, parts[0].name))
         else:
@@ -190,11 +198,16 @@ def _alone(name: str, part: Field, words: str | None, *, is_scalar: bool) -> Ten
     return Tensor(name, part.kind, shape, desc.nbytes, desc)
 
 
-def _in_rows(name: str, dims: tuple[int, ...], nbytes: int, words: str) -> Tensor:
-    """Return how rows without gaps are stored as words, whatever the words hold."""
-    rows = prod(dims[:-1])
-    shape = (*dims[:-1], nbytes * 8 // data_type(words).bits // rows if rows else 0)
-    return Tensor(name, words, shape, nbytes)
+def _in_words(name: str, dims: tuple[int, ...], nbytes: int, how: tuple[str, str]) -> Tensor:
+    """Return how a field without gaps is stored: as words in rows, in a column, or as a vector."""
+    words, form = how
+    count, rows = nbytes * 8 // data_type(words).bits, prod(dims[:-1])
+    shapes = {
+        "rows": (*dims[:-1], count // rows if rows else 0),
+        "column": (count, 1),
+        "vector": (count,),
+    }
+    return Tensor(name, words, shapes[form], nbytes)
 
 
 def _joined(name: str, parts: list[Field], nbytes: int) -> Tensor:

@@ -1,7 +1,7 @@
 """compressed-tensors as a judge of its integer formats: tensors, whole models, and transformers.
 
-Models are tiny, with random weights, compressed by `ModelCompressor` and saved by transformers. Here
-they are read and decoded; those written here are loaded by transformers, which asks
+Models are tiny, with random weights, compressed by `ModelCompressor` and saved by transformers.
+They are read and decoded here; those written here are loaded by transformers, which asks
 compressed-tensors to decompress them.
 """
 
@@ -132,7 +132,7 @@ def _model(dtype: Any = torch.bfloat16) -> Any:
 
 
 def _produced(folder: Path, groups: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Save a model that compressed-tensors compresses; return its weights as it decompresses them."""
+    """Save a model that compressed-tensors compresses; return the weights that it decompresses."""
     model = _model()
     config = QuantizationConfig(
         config_groups=dict(groups), quantization_status="frozen", **{"ignore": ["lm_head"], **more}

@@ -153,6 +153,13 @@ class Entry:
             _check_unchanged(self.file, file.fileno(), self.state)
 
 
+class Unread(NamedTuple):
+    """Why a shard was not read, and the tensors that it should hold."""
+
+    reason: str
+    names: tuple[str, ...] = ()
+
+
 class Container(NamedTuple):
     """What the headers of a container say."""
 
@@ -167,6 +174,8 @@ class Container(NamedTuple):
     left_out: tuple[str, ...] = ()
     # whether the file has a graph, whose nodes may give tensors their scales
     has_nodes: bool = False
+    # shards that were not read: why, and the names of their tensors as far as an index has them
+    unread: Mapping[str, Unread] = {}
 
 
 def check_name(name: object) -> str:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc.disk import open_file, read_if_exists
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers import safetensors
-from reorder.storage.containers.entry import Container, PlannedFile, safe_path
+from reorder.storage.containers.entry import Container, PlannedFile, Unread, safe_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,13 +34,18 @@ _ENDING = ".safetensors"
 _MAX_INDEX = 100_000_000
 # names listed in a message
 _SHOWN = 4
+# as `save_pretrained` numbers shards; more are not looked for
+_NUMBERED = re.compile(rf"(.*)-[0-9]{{5,}}-of-([0-9]{{5,}}){re.escape(_ENDING)}")
+_MAX_SHARDS = 10_000
 # endings of checkpoints that are opened as a file
 _FILES = (".gguf", ".onnx", ".npz")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
-def read_folder(folder: Path) -> Container:
+def read_folder(folder: Path, *, is_partial: bool = False) -> Container:
     """Read the checkpoint in a folder: the shards of its index, or else all its files.
+
+    If it may be partial, shards that cannot be read are told with the others.
 
     Raises
     ------
@@ -57,7 +62,7 @@ def read_folder(folder: Path) -> Container:
         msg = f"{str(folder)!r} has {len(indices)} indices, {', '.join(indices[:_SHOWN])}; name one"
         raise MemdescError(msg)
     if indices:
-        return read_index(folder / indices[0])
+        return read_index(folder / indices[0], is_partial=is_partial)
     shards = [name for name in names if name.endswith(_ENDING)]
     if not shards:
         msg = f"{str(folder)!r} has neither a file *{_ENDING} nor an index *{INDEX_ENDING}"
@@ -68,13 +73,47 @@ def read_folder(folder: Path) -> Container:
         if pickles:
             msg += f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code"
         raise MemdescError(msg)
-    return _joined(
-        folder, [safetensors.read(safe_path(folder, name, "the file")) for name in shards]
-    )
+    absent = _absent(shards) if is_partial else []
+    found, unread = _read_shards(folder, [*shards, *absent], is_partial=is_partial)
+    return _joined(folder, [*found.values()])._replace(unread=unread)
 
 
-def read_index(path: Path) -> Container:
+def _absent(shards: Sequence[str]) -> list[str]:
+    """Return the names of shards that are missing, by the numbers in those of the others."""
+    found = []
+    for stem, count in {(m[1], m[2]) for m in map(_NUMBERED.fullmatch, shards) if m}:
+        if int(count) <= _MAX_SHARDS:
+            numbers = range(1, int(count) + 1)
+            found += [f"{stem}-{k:0{len(count)}}-of-{count}{_ENDING}" for k in numbers]
+    return sorted({*found} - {*shards})
+
+
+def _read_shards(
+    folder: Path, names: Sequence[str], *, is_partial: bool
+) -> tuple[dict[str, Container], dict[str, Unread]]:
+    """Return the shards that can be read, and why others cannot.
+
+    Raises
+    ------
+    MemdescError
+        If one cannot be read, or none if the checkpoint may be partial.
+    """
+    found: dict[str, Container] = {}
+    unread: dict[str, Unread] = {}
+    for name in names:
+        try:
+            found[name] = safetensors.read(safe_path(folder, name, "the shard"))
+        except MemdescError as error:
+            if not is_partial or (name == names[-1] and not found):
+                raise
+            unread[name] = Unread(str(error))
+    return found, unread
+
+
+def read_index(path: Path, *, is_partial: bool = False) -> Container:
     """Read the shards that an index names; each must hold exactly what the index says.
+
+    If it may be partial, shards that cannot be read are told with the others.
 
     Raises
     ------
@@ -89,22 +128,23 @@ def read_index(path: Path) -> Container:
     try:
         names = _weight_map(text)
         folder = path.parent
-        shards = {
-            name: safetensors.read(safe_path(folder, name, "the shard"))
-            for name in sorted(set(names.values()))
-        }
+        files = sorted(set(names.values()))
+        shards, unread = _read_shards(folder, files, is_partial=is_partial)
     except MemdescError as error:
         msg = f"{str(path)!r}: {error}"
         raise MemdescError(msg) from None
     found = _joined(path, list(shards.values()))
     for name, shard in names.items():
-        if name not in shards[shard].entries:
+        if shard in shards and name not in shards[shard].entries:
             msg = f"{str(path)!r}: {short_repr(name)} should be in {shard!r}, which has no such one"
             raise MemdescError(msg)
     if unknown := found.entries.keys() - names.keys():
         msg = f"{str(path)!r} does not name {short_repr(min(unknown))}, which a shard holds"
         raise MemdescError(msg)
-    return found
+    held = {file: tuple(name for name in names if names[name] == file) for file in unread}
+    return found._replace(
+        unread={file: each._replace(names=held[file]) for file, each in unread.items()}
+    )
 
 
 def names_beside(path: Path) -> frozenset[str]:

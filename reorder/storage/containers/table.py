@@ -90,8 +90,15 @@ def format_of(path: str | os.PathLike[str]) -> Format:
     raise MemdescError(msg)
 
 
-def read_container(path: str | os.PathLike[str]) -> Container:
+def read_container(path: str | os.PathLike[str], *, is_partial: bool = False) -> Container:
     """Read the headers of a checkpoint: a file, an index of shards, or a folder of a model.
+
+    Parameters
+    ----------
+    path : path
+        Where it is.
+    is_partial : bool
+        Whether shards may be missing or damaged, as long as one can be read.
 
     Raises
     ------
@@ -100,9 +107,9 @@ def read_container(path: str | os.PathLike[str]) -> Container:
     """
     given = as_path(path)
     if os.path.isdir(given):  # noqa: PTH112 - names of any length
-        return read_folder(given)
+        return read_folder(given, is_partial=is_partial)
     if given.name.endswith(INDEX_ENDING):
-        return read_index(given)
+        return read_index(given, is_partial=is_partial)
     with open_file(given) as file:
         start = file.read(_START)
     for row in FORMATS.values():

@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, RecordDesc
 from reorder.records.encode import number_bits
-from reorder.storage.declarations import declaration_of, section_of
+from reorder.storage.declarations import (
+    DECLARATIONS,
+    declaration_of,
+    join_sections,
+    section_of,
+)
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 
 if TYPE_CHECKING:
@@ -69,26 +74,34 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     if not is_said and all(len({*job.sources, *job.targets}) == 1 for job in plan.moved):
         return text, ""
     plain = _plain_layers(plan)
-    jobs = _unlike(plan.moved)
-    made = {_section(job, found[0], plain) for job in jobs}
+    kinds = _kinds(plan.moved)
+    made: dict[str | None, list[str]] = {}
+    for kind in kinds:
+        made.setdefault(_section(kind, found[0], plain, plan.method), []).extend(kind.layers)
+    declared = [(json.loads(text), layers) for text, layers in made.items() if text is not None]
+    joined = join_sections(declared) if len(declared) == len(made) > 1 else {}
     if plan.partial:
         what = "describes the input: parts of weights were changed alone"
     elif plan.left:
         what = f"cannot say that {plan.left} stays as it was"
     else:
         what = "has no way to say that records became several formats"
-    if plan.partial or plan.left or len(made) > 1:
+    if plan.partial or plan.left or (len(made) > 1 and not joined):
         return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
-    if made == {None} and not is_said and plan.dtype is None:
+    if None in made and not is_said and plan.dtype is None:
         return text, ""
     _set_dtype(config, plan.dtype)
+    lost: list[str] = []
     for holder in found:
-        section = _section(jobs[0], holder, plain)
-        for key in sections_of(holder):
+        text_of = _section(kinds[0], holder, plain, plan.method)
+        sections = joined or json.loads(text_of or "{}")
+        before = sections_of(holder)
+        for key in before:
             del holder[key]
-        if section is not None:
-            holder.update(json.loads(section))
-    return json.dumps(config, indent=2).encode() + b"\n", ""
+        lost += _lost(before, sections)
+        holder.update(sections)
+    told = f"{CONFIG} has no place for {', '.join(lost)} of the input" if lost else ""
+    return json.dumps(config, indent=2).encode() + b"\n", told
 
 
 def _read(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -103,6 +116,14 @@ def _read(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         msg = f"{CONFIG} is not a JSON object"
         raise MemdescError(msg)
     return config, found
+
+
+def _lost(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """Return the keys of sections that say nothing of weights and are not in the new ones."""
+    kept = dict.fromkeys(key for row in DECLARATIONS for key in row.kept)
+    held = [section for section in before.values() if isinstance(section, dict)]
+    written = {key for section in after.values() for key in section}
+    return [key for key in kept for old in held if old.get(key) is not None and key not in written]
 
 
 def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
@@ -131,28 +152,32 @@ def undeclared(plan: Plan) -> str:
     )
 
 
-def _unlike(jobs: Sequence[Job]) -> list[Job]:
-    """Return a job of each kind that a section has to tell apart."""
-    kinds: dict[str, Job] = {}
+class _Kind(NamedTuple):
+    """Records that a section declares alike: one of them, its options, and all their layers."""
+
+    job: Job
+    options: dict[str, Any]
+    layers: list[str]
+
+
+def _kinds(jobs: Sequence[Job]) -> list[_Kind]:
+    """Return the kinds of records that jobs make.
+
+    A layer that has as many inputs as the groups of the others has one group of that size.
+    """
+    descs = [job.dst for job in jobs if isinstance(job.dst, RecordDesc)]
+    groups = {dict(desc.options).get("group") for desc in descs} - {-1, None}
+    found: dict[str, _Kind] = {}
     for job in jobs:
-        kinds.setdefault(repr((*map(_kind, (job.src, job.dst)), _lone_group(job))), job)
-    found = [*kinds.values()]
-    groups = {
-        dict(job.dst.options).get("group") for job in found if isinstance(job.dst, RecordDesc)
-    }
-    # where a layer has as many inputs as the groups of the others, it has one group
-    return [job for job in found if {_lone_group(job), -1} != groups]
-
-
-def _kind(desc: Any) -> Any:
-    return (desc.name, desc.options) if isinstance(desc, RecordDesc) else None
-
-
-def _lone_group(job: Job) -> int | None:
-    """Return the number of inputs of a weight that has one group; None for others."""
-    if not isinstance(job.dst, RecordDesc) or dict(job.dst.options).get("group") != -1:
-        return None
-    return job.dst.dims[job.dst.letters.index("i")]
+        options: dict[str, Any] = {}
+        if isinstance(job.dst, RecordDesc):
+            options = dict(job.dst.options)
+            if options.get("group") == -1 and {job.dst.dims[job.dst.letters.index("i")]} == groups:
+                (options["group"],) = groups
+        names = [each.name for each in (job.src, job.dst) if isinstance(each, RecordDesc)]
+        kind = found.setdefault(repr((names, options)), _Kind(job, options, []))
+        kind.layers.append(_layer(job))
+    return [*found.values()]
 
 
 def _set_dtype(config: dict[str, Any], dtype: str | None) -> None:
@@ -182,18 +207,29 @@ def _plain_layers(plan: Plan) -> list[str]:
     return [t.name.removesuffix(_WEIGHT) for t in found if t.name.endswith(_WEIGHT)]
 
 
-def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
-    """Return the sections that declare what a job makes, as JSON; None for plain numbers."""
-    if not isinstance(job.dst, RecordDesc):
+def _layer(job: Job) -> str:
+    """Return the name of the layer whose weight a job writes."""
+    role, tensor = next(iter(job.targets.items()))
+    return tensor.name.removesuffix(role).removesuffix(".")
+
+
+def _section(
+    kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str | None
+) -> str | None:
+    """Return the sections that declare a kind of records, as JSON; None for plain numbers.
+
+    `wanted` is the `quant_method` to declare, where several have a record.
+    """
+    desc, options = kind.job.dst, kind.options
+    if not isinstance(desc, RecordDesc):
         return None
-    desc = job.dst
-    options = dict(desc.options)
     before = next(iter(sections_of(config).values()), None)
     held = before if isinstance(before, dict) else {}
     found = {key: held[key] for key in _KEPT if key in held}
-    row = declaration_of(desc.name, options)
+    method = held.get("quant_method")
+    row = declaration_of(desc.name, options, wanted or method)
     if row is not None:
-        is_same = held.get("quant_method") == row.method
+        is_same = method == row.method
         kept = {key: held[key] for key in row.kept if is_same and key in held}
         ignored = {row.ignored: plain} if row.ignored else {}
         section = section_of(row, options) | kept | ignored
@@ -204,8 +240,9 @@ def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
     found |= _METHODS.get(desc.name, {"quant_method": desc.name})
     if options.get("zeros") == "v2":
         found["checkpoint_format"] = "gptq_v2"
-    if found["quant_method"] == "gptq" and isinstance(job.src, RecordDesc):
-        is_symmetric = job.src.rule.is_symmetric or desc.rule.is_symmetric
+    src = kind.job.src
+    if found["quant_method"] == "gptq" and isinstance(src, RecordDesc):
+        is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
         found["sym"] = is_symmetric or bool(held.get("sym", False))
     return json.dumps({KEY: found}, sort_keys=True)
 

@@ -579,7 +579,7 @@ def plan_conversion(
         whole = TargetRules() if to is None else target_rules(to, given, container)
         all_rules = [*whole.rules, *found]
         plan = plan_jobs(given, container, all_rules, name, allow_partial=options.allow_partial)
-        plan = plan._replace(dtype=whole.dtype)
+        plan = plan._replace(dtype=whole.dtype, method=whole.method)
         may_be_kept = options.resume and not options.overwrite
         is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
         output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)

@@ -15,11 +15,10 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_desc
 from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import record_fields, stored_desc
-from reorder.storage.containers.entry import Entry, FileState
 from reorder.storage.containers.shards import names_beside
 from reorder.storage.convert.jobs import Job, copy_job, layout_job, record_job
 from reorder.storage.convert.rules import is_record
-from reorder.storage.groups import Said, read_group, said_of, single
+from reorder.storage.groups import Said, elsewhere, read_group, said_of, single
 from reorder.storage.siblings import (
     Siblings,
     find_siblings,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Container
+    from reorder.storage.containers.entry import Container, Entry
     from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
 
@@ -63,6 +62,8 @@ class Plan(NamedTuple):
         Codes of a quantised weight that are copied; empty if there are none.
     dtype : str, optional
         The type of floats that config.json should declare; None leaves what it says.
+    method : str, optional
+        The `quant_method` that it should declare, where several have a record.
     """
 
     jobs: tuple[Job, ...]
@@ -70,6 +71,7 @@ class Plan(NamedTuple):
     partial: Mapping[str, list[str]]
     left: str
     dtype: str | None = None
+    method: str | None = None
 
     @property
     def moved(self) -> tuple[Job, ...]:
@@ -108,7 +110,7 @@ def plan_jobs(
     """
     entries = container.entries
     # a weight may have tensors in another shard of its model
-    beside = {name: _elsewhere(name, source) for name in names_beside(source)}
+    beside = {name: elsewhere(name, source) for name in names_beside(source)}
     weights = [
         each
         for each in (find_siblings(beside | entries) if rules else ())
@@ -161,11 +163,6 @@ def _without(job: Job, entries: Mapping[str, Entry]) -> Job:
     names = [f"{job.name}.{each}" for each in left_out]
     found = tuple(entries[name] for name in names if name in entries)
     return replace(job, dropped=(*job.dropped, *found)) if found else job
-
-
-def _elsewhere(name: str, source: Path) -> Entry:
-    """Return a stand-in for a tensor of another shard, which is not read."""
-    return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
 
 
 def _named_group(found: Siblings, rule: Rule, said: Said) -> Group:

@@ -7,13 +7,16 @@ GPTQModel 2 (version 2 of `qzeros`), AutoAWQ 0.2, and `fp8_cast_bf16.py` of Deep
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, RecordDesc
+from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from reorder.records.encode import is_integer_number, number_bits
 from reorder.storage.convert.rules import Format, Rule
 from reorder.storage.groups import find_groups
+from reorder.storage.quantization import CONFIG, MAX_CONFIG, holders, sections_of
 from reorder.storage.siblings import holds_codes
 from reorder.values.formats import FLOATS
 
@@ -82,10 +85,13 @@ class Target(NamedTuple):
         The first one that takes a record applies.
     dtype : str, optional
         The type of floats that all records are decoded to instead.
+    method : str, optional
+        The `quant_method` of config.json.
     """
 
     ways: tuple[Way, ...] = ()
     dtype: str | None = None
+    method: str | None = None
 
 
 # integers with a scale for each group of inputs
@@ -106,7 +112,8 @@ TARGETS = {
         (
             Way(("fp8_block",), "fp8_block", {"scale_inv": True}, ("block",)),
             Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}),
-        )
+        ),
+        method="fp8",
     ),
     "gptq": Target(
         (
@@ -133,7 +140,8 @@ TARGETS = {
                     ("fp8_block", ("block",)),
                 )
             ),
-        )
+        ),
+        method="compressed-tensors",
     ),
     "mlx": Target(
         (
@@ -155,14 +163,16 @@ class TargetRules(NamedTuple):
     ----------
     rules : tuple of Rule
         One for each kind of record that changes.
-    dtype : str, optional
-        The type of floats that all records become, which config.json declares.
+    dtype, method : str, optional
+        The type of floats that all records become, and the `quant_method`, which config.json
+        declares.
     warnings : tuple of str
         What is rounded, and what is left out.
     """
 
     rules: tuple[Rule, ...] = ()
     dtype: str | None = None
+    method: str | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -183,13 +193,14 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     target = TARGETS[name]
     groups = find_groups(source, container)
     _check_known(name, container, groups)
+    is_declared = target.method is None or target.method in _methods(source)
     moved: dict[tuple[Format, Format], list[Group]] = {}
     told: dict[str, None] = {}
     for group in groups:
         if group.desc is not None:
             src = Format(group.desc.name, group.desc.options)
             dst, warning = _made(name, group.prefix, group.desc)
-            if not _is_same(src, dst):
+            if not (_is_same(src, dst) and is_declared):
                 moved.setdefault((src, dst), []).append(group)
                 told[warning] = None
     if not moved:
@@ -219,7 +230,15 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         *_rounded(target, every),
         *_left_out([each for each in beside if each in container.entries]),
     )
-    return TargetRules(rules, target.dtype, warnings)
+    return TargetRules(rules, target.dtype, target.method, warnings)
+
+
+def _methods(source: Path) -> set[Any]:
+    """Return each `quant_method` that config.json declares."""
+    folder = source if source.is_dir() else source.parent
+    text = read_if_exists(folder / CONFIG, MAX_CONFIG) or b"{}"
+    sections = [each for part in holders(json.loads(text)) for each in sections_of(part).values()]
+    return {each.get("quant_method") for each in sections if isinstance(each, dict)}
 
 
 def _check_known(name: str, container: Container, groups: Sequence[Group]) -> None:
@@ -227,7 +246,7 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
     unknown = [group for group in groups if group.desc is None]
     if unknown:
         count = len(unknown) - 1
-        more = f"; so {'is 1 other' if count == 1 else f'are {count} others'}" if count else ""
+        more = f"; nor {'is 1 other' if count == 1 else f'are {count} others'}" if count else ""
         msg = (
             f"--to {name}: {unknown[0].prefix} is not known: {unknown[0].reason}{more}; --map "
             "converts the weights that its rules name"

@@ -113,8 +113,8 @@ def compact(
     Returns
     -------
     (Runs, tuple of Layout) or None
-        None if there are no such runs: they would not be whole bytes, a stride is negative, or
-        other elements lie between.
+        None if there are no such runs: they would not be whole bytes, the order of runs is
+        reversed, or other elements lie between.
     """
     views = [field.view(region) for field in fields]
     if len(fields) > 1:
@@ -131,7 +131,7 @@ def window(field: FieldLayout, region: Region) -> tuple[Runs, Layout] | None:
     """
     view = field.view(region)
     first = view.offset0 * field.bits
-    if first % _BYTE_BITS:
+    if first % _BYTE_BITS or _below(view):
         return None
     moved = _moved(view, 0, {})
     return Runs(first // _BYTE_BITS, -(-(moved.last + 1) * field.bits // _BYTE_BITS)), moved
@@ -143,14 +143,20 @@ def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] |
         (block for block in layout.blocks if block.extent > 1 and block.stride),
         key=lambda block: abs(block.stride),
     )
-    first = layout.offset0
+    below = _below(layout)
+    if below and layout.has_partial_blocks:
+        return None
+    first = layout.offset0 - below
     inner = 1
     loops: list[Block] = []
     for block in blocks:
-        if block.stride < inner and (block.stride < 0 or is_exact or loops):
+        stride = abs(block.stride)
+        if stride < inner and (is_exact or loops):
             return None
-        if not loops and block.stride <= inner * (1 if is_exact else _MAX_GAP):
-            inner += (block.extent - 1) * block.stride
+        if not loops and stride <= inner * (1 if is_exact else _MAX_GAP):
+            inner += (block.extent - 1) * stride
+        elif block.stride < 0:
+            return None
         else:
             loops.append(block)
     at_bit = first * bits % _BYTE_BITS
@@ -170,7 +176,12 @@ def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] |
     for block in loops:
         strides[block] = total
         total *= block.extent
-    return runs, _moved(layout, at_bit // bits, strides)
+    return runs, _moved(layout, at_bit // bits + below, strides)
+
+
+def _below(layout: Layout) -> int:
+    """Return how many elements before its first one a layout starts: reversed blocks do so."""
+    return sum((block.extent - 1) * -block.stride for block in layout.blocks if block.stride < 0)
 
 
 def _joined(
@@ -178,6 +189,8 @@ def _joined(
 ) -> tuple[Runs, tuple[Layout, ...]] | None:
     """Return the one run of all fields, if they fill it."""
     pairs = list(zip(fields, views, strict=True))
+    if any(map(_below, views)):
+        return None
     low = min(view.offset0 * field.bits for field, view in pairs)
     high = max((view.last + 1) * field.bits for field, view in pairs)
     low -= low % _BYTE_BITS

@@ -192,10 +192,12 @@ def test_constants_are_tensors_without_numbers() -> None:
         (Constant("", "s64", (1,)), "a Constant needs the name of its tensor, not ''"),
         (Constant("data", "s64", (1,)), "tensor 'data' holds something else beside a constant"),
         (
-            Constant("x", "f32", (1,)),
-            "x is of an integer type of whole bytes such as s64, not 'f32'",
+            Constant("x", "f16", (1.0,)),
+            "x is of f32 or of an integer type of whole bytes such as s64, not 'f16'",
         ),
         (Constant("x", "s4", (1,)), "integer type of whole bytes such as s64, not 's4'"),
+        (Constant("x", "f32", (1,)), "the values of x are a tuple of floats of f32, not"),
+        (Constant("x", "f32", (float("nan"),)), "the values of x are a tuple of floats of f32"),
         (Constant("x", "u8", (256,)), "the values of x are a tuple of integers of u8, not"),
         (Constant("x", "u8", [1]), "the values of x are a tuple of integers of u8, not"),  # type: ignore[arg-type]
         (Constant("x", "u8", (1.0,)), "the values of x are a tuple of integers of u8, not"),  # type: ignore[arg-type]

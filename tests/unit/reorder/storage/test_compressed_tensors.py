@@ -1,0 +1,428 @@
+"""Checkpoints of compressed-tensors: config.json and the tensors must agree, layer by layer."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, record_desc
+from reorder.cli import main
+from reorder.storage.convert.conversion import plan_conversion
+from tests.checkpoints import write_config, write_safetensors
+from tests.records import random_record
+from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+_STRATEGIES: dict[str, dict[str, Any]] = {
+    "group": {"strategy": "group", "group_size": 16},
+    "channel": {"strategy": "channel"},
+    "tensor": {"strategy": "tensor"},
+    "block": {"strategy": "block", "block_structure": [5, 16]},
+}
+_OPTIONS = {
+    "group": {"group": 16},
+    "channel": {"group": -1},
+    "tensor": {"group": -1, "rows": -1},
+    "block": {"group": 16, "rows": 5},
+}
+
+
+def _group(
+    bits: int, kind: str, /, *targets: str, form: str | None = None, **weights: Any
+) -> dict[str, Any]:
+    weights = {"type": "int", "num_bits": bits, **_STRATEGIES[kind], **weights}
+    return {"targets": [*targets] or ["Linear"], "weights": weights, "format": form}
+
+
+def _section(form: str, *groups: dict[str, Any], **more: Any) -> dict[str, Any]:
+    named = {f"group_{k}": group for k, group in enumerate(groups)}
+    base = {"quant_method": "compressed-tensors", "format": form, "config_groups": named}
+    return {**base, "ignore": ["lm_head"], **more}
+
+
+def _layer(name: str, prefix: str = "fc", seed: int = 0, **options: Any) -> dict[str, NDArray[Any]]:
+    """Return a layer of 30 outputs and 48 inputs as the producer stores it."""
+    desc = record_desc((30, 48), name, **{"scales": "f16"} | options)
+    record, rng = random_record(desc, np.random.default_rng(seed)), np.random.default_rng(1)
+    scales = rng.random(desc.field("weight_scale").layout.dims).astype(np.float16)
+    record.set_field("weight_scale", scales)
+    kinds = {"weight_packed": np.int32, "weight_scale": np.float16, "weight_shape": np.int64}
+    points = np.int32 if name == "pack_quantized" else np.int8
+    shapes = {"weight_packed": (30, -1), "weight": (30, 48), "weight_shape": (2,)}
+    shapes |= dict.fromkeys(("weight_scale", "weight_zero_point"), (-1, scales.shape[1]))
+    return {
+        f"{prefix}.{role}": data.view(
+            kinds.get(role, points if "zero" in role else np.int8)
+        ).reshape(shapes[role])
+        for role, data in record.tensors.items()
+    }
+
+
+def _folder(path: Path, tensors: dict[str, NDArray[Any]], section: dict[str, Any]) -> Path:
+    path.mkdir(exist_ok=True)
+    write_safetensors(path / "model.safetensors", tensors)
+    write_config(path, **section)
+    return path
+
+
+def _said(folder: Path, prefix: str = "fc") -> str:
+    with reorder.open_checkpoint(folder) as checkpoint, pytest.raises(MemdescError) as caught:
+        checkpoint.record(prefix)
+    return str(caught.value)
+
+
+def _record(folder: Path, prefix: str = "fc") -> reorder.Record:
+    with reorder.open_checkpoint(folder) as checkpoint:
+        return checkpoint.record(prefix)
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("strategy", _STRATEGIES)
+@pytest.mark.parametrize(("form", "bits"), [("pack", 4), ("pack", 8), ("int", 8)])
+def test_what_is_declared_is_read_and_declared_again(
+    tmp_path: Path, form: str, bits: int, strategy: str, *, zeros: bool
+) -> None:
+    if form == "pack" and zeros and strategy in {"tensor", "block"}:
+        with pytest.raises(MemdescError, match="rows must be 1"):
+            record_desc((30, 48), "pack_quantized", zeros=True, **_OPTIONS[strategy])
+        return
+    options: dict[str, Any] = {"zeros": zeros, **_OPTIONS[strategy]}
+    options |= {"bits": bits} if form == "pack" else {}
+    layer = _layer(f"{form}_quantized", **options)
+    section = _section(f"{form}-quantized", _group(bits, strategy, symmetric=not zeros))
+    scheme = {"num_bits": 8, "type": "float"}
+    folder = _folder(tmp_path / "in", layer, section | {"kv_cache_scheme": scheme})
+    record = _record(folder)
+    assert record.desc == record_desc((30, 48), f"{form}_quantized", scales="f16", **options)
+    rule = f"fc: {form}_quantized{'(bits=8)' if bits == 8 and form == 'pack' else ''}"
+    made = converted(folder, tmp_path / "out", f"{rule} -> {form}_quantized(scales=f32)")
+    assert made[next(iter(layer))].tobytes() == next(iter(layer.values())).tobytes()
+    assert made["fc.weight_scale"].dtype == np.float32
+    written = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
+    weights = written["config_groups"]["group_0"]["weights"]
+    assert weights == weights | _STRATEGIES[strategy] | {"symmetric": not zeros}
+    assert written["kv_cache_scheme"] == scheme
+    again = _record(tmp_path / "out")
+    assert np.array_equal(reorder.dequantize(again).numpy(), reorder.dequantize(record).numpy())
+
+
+def test_layers_have_the_group_that_names_them(tmp_path: Path) -> None:
+    section = _section(
+        "mixed-precision",
+        _group(8, "channel", "Linear", form="int-quantized"),
+        _group(4, "group", "re:.*_proj$", form="pack-quantized"),
+        _group(8, "channel", "m.1.up_proj", form="pack-quantized"),
+        _group(4, "channel", "re:.*.up$", form="pack-quantized"),
+        {"targets": ["LlamaAttention"], "weights": None},
+    )
+    layers = {
+        "m.0.up_proj": ("pack_quantized", {"bits": 4, "group": 16}),
+        "m.1.up_proj": ("pack_quantized", {"bits": 8, "group": -1}),
+        "m.1.up": ("pack_quantized", {"bits": 4, "group": -1}),
+        "m.0.down": ("int_quantized", {}),
+    }
+    tensors: dict[str, NDArray[Any]] = {"lm_head.weight": np.ones((8, 30), np.float16)}
+    for prefix, (name, options) in layers.items():
+        tensors |= _layer(name, prefix, **options)
+    folder = _folder(tmp_path / "in", tensors, section)
+    for prefix, (name, options) in layers.items():
+        desc = _record(folder, prefix).desc
+        assert desc == record_desc((30, 48), name, scales="f16", **options), prefix
+    # the words of another group
+    swapped = tensors | _layer("pack_quantized", "m.1.up_proj", bits=4, group=16)
+    folder = _folder(tmp_path / "in", swapped, section)
+    assert "config.json declares pack_quantized: 'm.1.up_proj.weight_packed'" in _said(
+        folder, "m.1.up_proj"
+    )
+
+
+def test_groups_that_become_several_are_declared_by_their_names(tmp_path: Path) -> None:
+    section = _section(
+        "mixed-precision",
+        _group(4, "group", "re:.*up", form="pack-quantized"),
+        _group(8, "channel", "Linear", form="pack-quantized"),
+    )
+    tensors = _layer("pack_quantized", "m.up", group=16)
+    tensors |= _layer("pack_quantized", "m.down", bits=8, group=-1)
+    tensors["lm_head.weight"] = np.ones((8, 30), np.float16)
+    folder = _folder(tmp_path / "in", tensors, section)
+    wanted = {
+        layer: reorder.dequantize(_record(folder, layer)).numpy() for layer in ("m.up", "m.down")
+    }
+    rules = (
+        "*: pack_quantized -> pack_quantized(scales=f32)",
+        "*up: pack_quantized -> int_quantized",
+    )
+    converted(folder, tmp_path / "out", *rules)
+    written = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
+    found = {
+        group["targets"][0]: (group["format"], group["weights"]["num_bits"])
+        for group in written["config_groups"].values()
+    }
+    assert found == {"m.up": ("int-quantized", 8), "m.down": ("pack-quantized", 8)}
+    assert (written["format"], written["ignore"]) == ("mixed-precision", ["lm_head"])
+    for layer, values in wanted.items():
+        made = reorder.dequantize(_record(tmp_path / "out", layer)).numpy()
+        assert np.array_equal(made, values)
+
+
+def test_what_a_new_section_cannot_say_is_told(tmp_path: Path) -> None:
+    section = _section("pack-quantized", _W4, kv_cache_scheme={"num_bits": 8, "type": "float"})
+    folder = _folder(tmp_path / "in", _layer("pack_quantized", group=16), section)
+    made = plan_conversion(folder, tmp_path / "out", ["*: pack_quantized -> ab, f16"], SMALL)
+    assert "config.json has no place for kv_cache_scheme of the input" in made.warnings
+
+
+def test_classes_of_layers_are_decided_by_their_tensors(tmp_path: Path) -> None:
+    groups = _group(4, "group", "Linear"), _group(8, "channel", "Embedding")
+    section = _section("pack-quantized", *groups)
+    tensors = _layer("pack_quantized", "fc", group=16)
+    tensors |= _layer("pack_quantized", "embed", bits=8, group=-1)
+    folder = _folder(tmp_path / "in", tensors, section)
+    assert _record(folder).desc.field("weight_packed").bits == 4
+    assert _record(folder, "embed").desc.field("weight_packed").bits == 8
+
+
+_W4 = _group(4, "group")
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "problem"),
+    [
+        (_section("pack-quantized", _group(8, "group")), {}, "(30, 6) and 720 bytes, not (30, 12)"),
+        (_section("pack-quantized", _group(3, "group")), {}, "bits must be 4 or 8, not 3"),
+        (
+            _section("pack-quantized", _group(4, "group", group_size=24)),
+            {},
+            "'fc.weight_scale' of f16 has the shape (30, 3) and 180 bytes, not (30, 2) of f16",
+        ),
+        (_section("pack-quantized", _group(4, "channel")), {}, "and 180 bytes, not (30, 1) of f16"),
+        (_section("pack-quantized", _group(4, "tensor")), {}, "and 180 bytes, not (1,) of f16"),
+        (
+            _section("pack-quantized", _group(4, "group", symmetric=False)),
+            {},
+            "has no tensor 'weight_zero_point'",
+        ),
+        (
+            _section("pack-quantized", _group(4, "group", symmetric=1)),
+            {},
+            "symmetric is 1, not True",
+        ),
+        (
+            _section("pack-quantized", _group(4, "group", strategy="tensor_group")),
+            {},
+            "strategy is 'tensor_group', not channel; ",
+        ),
+        (_section("int-quantized", _group(8, "group")), {}, "'fc' has no tensor 'weight'; int_"),
+        (_section("marlin-24", _W4), {}, "format is 'marlin-24', not float-quantized or naive"),
+        (
+            _section("pack-quantized", _W4, ignore=["re:fc"]),
+            {},
+            "config.json ignores fc, by 're:fc'",
+        ),
+        (_section("pack-quantized", _group(4, "group", "re:.*proj")), {}, "none of which is fc"),
+        (_section("pack-quantized", _group(4, "group", "re:(")), {}, "'re:(' is not a regular"),
+        (_section("pack-quantized", _W4 | {"targets": None}), {}, "declares no layers"),
+        (
+            _section("pack-quantized", _group(4, "group", actorder="group")),
+            {},
+            "declares act-order, which assigns inputs to groups by data, but there is no g_idx",
+        ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_g_idx": np.arange(48, dtype=np.int32)[::-1] // 16},
+            "fc.weight_g_idx assigns inputs to groups in an arbitrary order (act-order)",
+        ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_zero_point": np.zeros((4, 3), np.int32)},
+            "fc.weight_zero_point belong to fc.weight_packed",
+        ),
+        (
+            _section("pack-quantized", _group(4, "group", symmetric=False)),
+            {"weight_zero_point": np.zeros((30, 3), np.int32)},
+            "'fc.weight_zero_point' of s32 has the shape (30, 3) and 360 bytes, not (4, 3)",
+        ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_shape": np.array([30, 40], np.int64)},
+            "a group of 16 does not divide b (dim 1) of size 40",
+        ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_shape": np.array([30, 96], np.int64)},
+            "'fc.weight_packed' of s32 has the shape (30, 6) and 720 bytes, not (30, 12)",
+        ),
+        (_section("pack-quantized", _W4), {"weight_shape": np.array([30, -48])}, "-48"),
+        (_section("pack-quantized", _W4), {"weight_shape": np.array([2**62, 2**62])}, "4611686018"),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_shape": np.array([30, 48, 1])},
+            "'fc.weight_shape' of s64 and shape (3,) does not hold the 2 dims of a matrix as s64",
+        ),
+        (_section("pack-quantized", _W4), {"weight_shape": None}, "has no tensor 'weight_shape'"),
+        (_section("pack-quantized", _W4), {"weight_scale": None}, "has no tensor 'weight_scale'"),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_scale": np.ones((30, 3), np.int32)},
+            "scales are f16, bf16, f32, not s32",
+        ),
+        (
+            _section("pack-quantized", _W4),
+            {"weight_packed": np.ones((30, 5), np.int32)},
+            "'fc.weight_packed' of s32 has the shape (30, 5) and 600 bytes, not (30, 6)",
+        ),
+    ],
+)
+def test_what_config_and_tensors_contradict_is_refused(
+    tmp_path: Path, section: dict[str, Any], change: dict[str, Any], problem: str
+) -> None:
+    layer = _layer("pack_quantized", group=16)
+    for role, array in change.items():
+        layer.pop(f"fc.{role}", None)
+        layer |= {} if array is None else {f"fc.{role}": np.ascontiguousarray(array)}
+    folder = _folder(tmp_path / "in", layer, section)
+    assert problem in _said(folder)
+
+
+def test_an_order_of_inputs_that_changes_nothing_is_left_out(tmp_path: Path) -> None:
+    layer = _layer("pack_quantized", group=16)
+    order = {"fc.weight_g_idx": np.arange(48, dtype=np.int32) // 16}
+    section = _section("pack-quantized", _group(4, "group", actorder="group"))
+    folder = _folder(tmp_path / "in", layer | order, section)
+    assert _record(folder).desc.name == "pack_quantized"
+    made = converted(folder, tmp_path / "out", "*: pack_quantized -> int_quantized")
+    assert {*made} == {"fc.weight", "fc.weight_scale"}
+
+
+def test_a_part_of_a_weight_does_not_change_alone(tmp_path: Path) -> None:
+    layer = _layer("pack_quantized", group=16)
+    folder = _folder(tmp_path / "in", layer, _section("pack-quantized", _W4))
+    for role in ("weight_packed", "weight_scale"):
+        said = refused(folder, tmp_path / "out", f"fc.{role}: ba")
+        assert f"fc.{role} would change without" in said
+
+
+@pytest.mark.parametrize(
+    "target", ["gptq", "int_quantized", "pack_quantized(scales=f32)", "ab, f32"]
+)
+def test_pieces_write_what_the_whole_is(tmp_path: Path, target: str) -> None:
+    desc = record_desc((704, 1024), "pack_quantized", group=128, scales="f16")
+    record = random_record(desc, np.random.default_rng(0))
+    scale = desc.field("weight_scale").layout.dims
+    record.set_field("weight_scale", np.random.default_rng(1).random(scale).astype(np.float16))
+    reorder.save(tmp_path / "x.safetensors", {"fc": record})
+    rule = f"fc: pack_quantized -> {target}"
+    settings = SMALL._replace(max_bytes=1 << 18)
+    converted(tmp_path / "x.safetensors", tmp_path / "y.safetensors", rule, settings=settings)
+    with reorder.open_checkpoint(tmp_path / "y.safetensors") as checkpoint:
+        if target == "ab, f32":
+            found = checkpoint["fc.weight"].numpy()
+        else:
+            found = reorder.dequantize(checkpoint.record("fc", target.partition("(")[0])).numpy()
+    wanted = reorder.dequantize(record).numpy()
+    assert np.array_equal(found.T if target == "gptq" else found, wanted)
+
+
+def _inspected(folder: Path, capsys: CaptureFixture[str], code: int = 0) -> dict[str, Any]:
+    assert main(["inspect", str(folder), "--json"]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_inspect_says_which_layers_are_quantised(
+    tmp_path: Path, capsys: CaptureFixture[str]
+) -> None:
+    section = _section(
+        "mixed-precision",
+        _group(4, "group", "re:.*[.]up$", form="pack-quantized"),
+        _group(8, "channel", form="int-quantized"),
+        ignore=["lm_head"],
+    )
+    tensors: dict[str, NDArray[Any]] = {
+        "lm_head.weight": np.ones((8, 30), np.float16),
+        "norm.weight": np.ones(30, np.float16),
+        "m.2.up.weight": np.ones((30, 48), np.float16),
+    }
+    for k in range(2):
+        tensors |= _layer("pack_quantized", f"m.{k}.up", group=16)
+        tensors |= _layer("int_quantized", f"m.{k}.down")
+    folder = _folder(tmp_path / "in", tensors, section)
+    facts = _inspected(folder, capsys)
+    assert facts["quantised"] == [
+        {
+            "record": "pack_quantized",
+            "bits": 4,
+            "scales": "groups of 16 inputs",
+            "layers": ["m.0.up", "m.1.up"],
+            "bytes": 2 * (720 + 180 + 16),
+            "weights": 2 * 30 * 48,
+        },
+        {
+            "record": "int_quantized",
+            "bits": 8,
+            "scales": "a scale for each output",
+            "layers": ["m.0.down", "m.1.down"],
+            "bytes": 2 * (1440 + 60),
+            "weights": 2 * 30 * 48,
+        },
+    ]
+    plain = {"layers": ["lm_head", "m.2.up"], "bytes": 480 + 2880}
+    assert facts["not_quantised"] == plain
+    assert facts["notes"] == [
+        "m.2.up: config.json declares pack_quantized, but its weight is plain"
+    ]
+    assert main(["inspect", str(folder)]) == 0
+    assert capsys.readouterr().out.splitlines()[-4:-1] == [
+        "pack_quantized, 4 bits, groups of 16 inputs, 5.089 bits per weight: m.*.up (2)",
+        "int_quantized, 8 bits, a scale for each output, 8.333 bits per weight: m.*.down (2)",
+        "not quantised, 3360 bytes: lm_head, m.*.up (1)",
+    ]
+
+
+def _shards(folder: Path, *, is_indexed: bool) -> None:
+    folder.mkdir()
+    one, other = (_layer("pack_quantized", f"m.{k}", group=16) for k in range(2))
+    moved = one.pop("m.0.weight_scale")
+    parts = {1: one, 2: {"m.0.weight_scale": moved}, 3: other}
+    names = {k: f"model-{k:05}-of-00003.safetensors" for k in parts}
+    for k, part in parts.items():
+        write_safetensors(folder / names[k], part)
+    homes = {tensor: names[k] for k, part in parts.items() for tensor in part}
+    if is_indexed:
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": homes}))
+    write_config(folder, **_section("pack-quantized", _W4))
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+@pytest.mark.parametrize("is_indexed", [False, True])
+def test_inspect_shows_what_shards_there_are(
+    tmp_path: Path, capsys: CaptureFixture[str], *, is_indexed: bool, is_damaged: bool
+) -> None:
+    folder = tmp_path / "m"
+    _shards(folder, is_indexed=is_indexed)
+    assert [each["layers"] for each in _inspected(folder, capsys)["quantised"]] == [["m.0", "m.1"]]
+    lost = folder / "model-00002-of-00003.safetensors"
+    lost.write_bytes(lost.read_bytes()[:30]) if is_damaged else lost.unlink()
+    facts = _inspected(folder, capsys, code=1)
+    assert facts["quantised"][0]["layers"] == ["m.1"]
+    assert facts["unread"] == {lost.name: ["m.0.weight_scale"] if is_indexed else []}
+    notes = "\n".join(facts["notes"])
+    assert f"{lost.name} is not shown" in notes
+    if is_indexed:
+        assert f"m.0.weight_scale is in {lost.name}, unread" in notes
+        with pytest.raises(MemdescError, match=lost.name):
+            reorder.open_checkpoint(folder)
+    for path in folder.glob("*.safetensors"):
+        path.unlink()
+    assert main(["inspect", str(folder)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
