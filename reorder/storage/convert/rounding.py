@@ -59,9 +59,8 @@ class MeasureTask(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes that it needs in memory: three arrays of f32 beside the piece."""
-        piece = self.piece
-        return piece.nbytes + 12 * memory_desc(piece.src.dims, "u8").nbytes
+        """Bytes that it needs in memory: two arrays of f32 beside the piece."""
+        return self.piece.nbytes + 2 * memory_desc(self.piece.src.dims, "f32").nbytes
 
     @property
     def written(self) -> int:
@@ -70,30 +69,29 @@ class MeasureTask(NamedTuple):
 
     def run(self) -> Rounding:
         """Return the weight of the piece that was changed most."""
-        piece, runs = self.piece, self.piece.writes[0][1]
-        assert isinstance(piece.dst, MemoryDesc)  # noqa: S101 - as `measure_tasks` chose it
-        record = Record(piece.src, read_tensors(piece, dict(self.src)))
+        record = Record(self.piece.src, read_tensors(self.piece, dict(self.src)))
         wanted = dequantize_record(record, "f32", None, 1).numpy()
-        data = np.zeros(max(runs.nbytes, piece.dst.nbytes), np.uint8)
-        with open_to_read(self.dst.path) as file:
-            read_runs(file, runs, self.dst, data)
-        plain = memory_desc(piece.dst.dims, "f32")
-        held = Memory(piece.dst, data[: piece.dst.nbytes], zero_pad=False)
-        found = reorder(held, plain, threads=1).numpy()
-        error = _error(wanted, found)
+        error = self._found()
+        with np.errstate(invalid="ignore", over="ignore"):
+            np.abs(np.subtract(wanted, error, out=error), out=error)
+        if np.isnan(error.max(initial=0)):
+            # two NaNs and two equal infinities are as they should be
+            found = self._found()
+            same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
+            error = np.where(np.isnan(error), np.where(same, 0, np.inf), error)
         at = int(error.argmax())
         return Rounding(float(error.flat[at]), float(wanted.flat[at]), self.name)
 
-
-def _error(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the distances; that of equal infinities and of two NaNs is 0, of one NaN inf."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        error: NDArray[np.float32] = np.abs(wanted - found)
-    wrong = np.isnan(error)
-    if wrong.any():
-        same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
-        error[wrong] = np.where(same[wrong], 0, np.inf)
-    return error
+    def _found(self) -> NDArray[np.float32]:
+        """Return what was written, in f32."""
+        (_, runs), desc = self.piece.writes[0], self.piece.dst
+        assert isinstance(desc, MemoryDesc)  # noqa: S101 - as `measure_tasks` chose it
+        data = np.zeros(max(runs.nbytes, desc.nbytes), np.uint8)
+        with open_to_read(self.dst.path) as file:
+            read_runs(file, runs, self.dst, data)
+        held = Memory(desc, data[: desc.nbytes], zero_pad=False)
+        found: NDArray[np.float32] = reorder(held, memory_desc(desc.dims, "f32"), threads=1).numpy()
+        return found
 
 
 def measure_tasks(

@@ -232,6 +232,20 @@ def test_fp8_becomes_the_blocks_that_transformers_reads(
     assert "mlp.input_scale, model.layers.1.mlp.input_scale are left out: they scale act" in warning
 
 
+def test_the_same_tensors_may_be_declared_by_another_method(tmp_path: Path) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((), np.float32)}
+    section = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}
+    source = _model(tmp_path / "in", layer, section)
+    found, config, _ = _made(source, tmp_path / "out", "compressed-tensors")
+    section = config["quantization_config"]
+    assert (section["quant_method"], section["format"]) == ("compressed-tensors", "float-quantized")
+    assert section["config_groups"]["group_0"]["weights"]["strategy"] == "tensor"
+    for name, array in layer.items():
+        assert found[f"model.layers.0.mlp.{name}"].tobytes() == array.tobytes()
+    said = _refused(tmp_path / "out", "compressed-tensors", target="other")
+    assert "are compressed-tensors already; copy it" in said
+
+
 @pytest.mark.parametrize("zeros", [True, False])
 def test_integers_become_those_of_compressed_tensors(tmp_path: Path, *, zeros: bool) -> None:
     source = _model(tmp_path / "in", awq_layer(zeros=(0, 16) if zeros else (8, 9)), _AWQ)
