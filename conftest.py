@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import doctest
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _ROOT = Path(__file__).parent
 _NEED_A_DEVICE = (_ROOT / "docs" / "opencl.md", _ROOT / "reorder" / "opencl")
@@ -21,6 +26,21 @@ collect_ignore = [
     if find_spec(package) is None
     for path in paths
 ]
+
+
+@pytest.fixture(autouse=True)
+def _start_of_examples(
+    request: pytest.FixtureRequest, doctest_namespace: dict[str, object]
+) -> Iterator[None]:
+    """Start the examples of reorder.opencl as its docstring says."""
+    if request.node.path.is_relative_to(_NEED_A_DEVICE[1]):
+        from reorder import opencl  # other tests need no pyopencl
+
+        for line in doctest.script_from_examples(str(opencl.__doc__)).splitlines():
+            exec(line, doctest_namespace)  # noqa: S102 - the examples of the docstring
+    yield
+    # other examples have their own imports
+    doctest_namespace.clear()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -11,9 +11,9 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, data_type, known_records, memory_desc, record_desc
 from memdesc.errors import short_repr
 from reorder.api import prepare
+from reorder.cpu.runtime.batch import joined_walker_at
 from reorder.cpu.runtime.fast_call import fast_call
 from reorder.cpu.runtime.jit import cache_folder, compiled_kernels
-from reorder.cpu.runtime.joined import joined_walker_at
 from reorder.cpu.runtime.pool import compile_pool
 from reorder.cpu.runtime.stages import repeat_stage, tile_walker_at
 from reorder.cpu.runtime.walkers import walker_at

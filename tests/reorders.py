@@ -11,7 +11,7 @@ from unittest import mock
 import numpy as np
 
 from reorder.cpu import PreparedReorder
-from reorder.cpu.target import Machine, this_machine
+from reorder.cpu.machine import Machine, this_machine
 from reorder.plan.nodes import NOWHERE
 from reorder.plan.plan import _plan
 from tests.guarded import Guarded

@@ -146,7 +146,10 @@ _ACT_ORDER = (
     "it has groups that data (g_idx, act-order) assigns to rows; sort the rows by g_idx, then "
     "describe them as 'gptq'"
 )
-_HIGH_FIRST = "swap the halves of each byte, and describe them as 'ab'"
+_HIGH_FIRST = (
+    "the records bnb_nf4 and bnb_fp4 have it, or swap the halves of each byte, and describe them "
+    "as 'ab'"
+)
 _NF4 = (
     "it contains indices into a table of 16 values, the first in the high half of a byte; "
     f"{_HIGH_FIRST} of u4"

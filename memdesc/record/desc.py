@@ -6,8 +6,9 @@ may be missing::
     x = scale[0] * scale[1] * ... * (code - zero) + offset[0] * offset[1] * ...
 
 Products are taken from the left. Each operation is rounded to f32, or to the narrower `kind`; code
-and zero are integers or exact, and their difference is exact. `sign` is -1 if the offset is
-subtracted.
+and zero are integers, whose difference is exact, or zero is a float that is subtracted first.
+`sign` is -1 if the offset is subtracted. A factor with `divides` is divided by instead: that is
+rounded otherwise than a product with its reciprocal.
 """
 
 from __future__ import annotations
@@ -191,17 +192,20 @@ class Number(NamedTuple):
     table : tuple of float
         The value of each code, for codebooks and for scales that no data type describes; empty
         if the code is the value.
+    divides : bool
+        Whether a product is divided by it, which only a factor after the first one may say.
 
     Examples
     --------
     >>> import memdesc
     >>> memdesc.record_desc((1, 32), "q5_0").rule.code
-    Number(parts=(('qs', 0), ('qh', 4)), minus=16, table=())
+    Number(parts=(('qs', 0), ('qh', 4)), minus=16, table=(), divides=False)
     """
 
     parts: tuple[tuple[str, int], ...]
     minus: int = 0
     table: tuple[float, ...] = ()
+    divides: bool = False
 
     def __str__(self) -> str:
         text = " | ".join(f"{name} << {shift}" if shift else name for name, shift in self.parts)
@@ -229,7 +233,7 @@ class Rule(NamedTuple):
     scale : tuple of Number
         At least one; multiplied from the left.
     zero : Number, optional
-        Subtracted from the code, as an integer.
+        Subtracted from the code: an integer or a float.
     offset : tuple of Number
         Multiplied from the left and added; empty for none.
     sign : int
@@ -264,10 +268,14 @@ class Rule(NamedTuple):
 
     def __str__(self) -> str:
         code = str(self.code) if self.zero is None else f"({self.code} - {self.zero})"
-        text = " * ".join([*map(str, self.scale), code])
+        text = f"{_product(self.scale)} * {code}"
         if self.offset:
-            text += f" {'+' if self.sign > 0 else '-'} {' * '.join(map(str, self.offset))}"
+            text += f" {'+' if self.sign > 0 else '-'} {_product(self.offset)}"
         return text if self.kind == _WIDEST else f"{text} in {self.kind}"
+
+
+def _product(numbers: tuple[Number, ...]) -> str:
+    return str(numbers[0]) + "".join(f" {'/' if n.divides else '*'} {n}" for n in numbers[1:])
 
 
 def check_rule(rule: Rule) -> None:
@@ -286,6 +294,11 @@ def check_rule(rule: Rule) -> None:
             f"tuple as offset; not {short_repr(tuple(rule))}"
         )
         raise MemdescError(msg)
+    first = [rule.code, rule.zero, *(product[0] for product in products if product)]
+    alone = next((each for each in first if each is not None and each.divides is True), None)
+    if alone is not None:
+        msg = f"only a factor after the first one divides a product, but {alone} is to divide"
+        raise MemdescError(msg)
     if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
         msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
         raise MemdescError(msg)
@@ -302,7 +315,7 @@ def check_number(number: Number) -> None:
     MemdescError
         With the part.
     """
-    parts, minus, table = number
+    parts, minus, table, divides = number
     if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
         msg = (
             f"parts of a Number are a tuple of pairs of a field name and a bit of 0 to "
@@ -311,6 +324,9 @@ def check_number(number: Number) -> None:
         raise MemdescError(msg)
     if type(minus) is not int or abs(minus) > _MAX_MINUS:
         msg = f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
+        raise MemdescError(msg)
+    if not isinstance(divides, bool):
+        msg = f"divides must be True or False, not {short_repr(divides)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
     if not is_table or any(not abs(value) <= _LARGEST for value in table):
@@ -484,15 +500,19 @@ class RecordDesc(Checked):
             raise MemdescError(msg)
 
     def _check_zero(self) -> None:
-        """Refuse a zero point unless it and the code are integers, whose difference is exact."""
-        for number in (self.rule.code, self.rule.zero) if self.rule.zero is not None else ():
-            name = number.parts[0][0]
-            if number.table or not _is_integer(self.field(name).kind):
-                msg = (
-                    f"zero points are subtracted from codes as integers, and {number} is not one; "
-                    "subtract floats as an offset, with sign=-1"
-                )
-                raise MemdescError(msg)
+        """Refuse a zero point of codes that are not integers, or one that is looked up."""
+        if self.rule.zero is None:
+            return
+        code = self.rule.code
+        if code.table or not _is_integer(self.field(code.parts[0][0]).kind):
+            msg = (
+                f"zero points are subtracted from integers, and {code} is not one; subtract from "
+                "floats as an offset, with sign=-1"
+            )
+            raise MemdescError(msg)
+        if self.rule.zero.table:
+            msg = f"zero points are not looked up, as {self.rule.zero} would be"
+            raise MemdescError(msg)
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options)

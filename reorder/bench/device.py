@@ -13,7 +13,7 @@ import numpy as np
 import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
-from reorder import Attr, execute, plan_reorder
+from reorder import execute, plan_reorder
 from reorder.opencl import enqueue_reorder
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import image_format
@@ -78,7 +78,7 @@ class DeviceBench:
         descs = _linear_desc(src), _linear_desc(dst)
         x = _random_bytes(descs[0])
         wanted = np.zeros(descs[1].nbytes, np.uint8)
-        execute(plan_reorder(*descs, _attr_of(case)), x, wanted)
+        execute(plan_reorder(*descs, case.attr), x, wanted)
         memory = self._allocated(src), self._allocated(dst)
         cl.enqueue_copy(self.queue, memory[0], x, **_region(src))
         return LoadedCase(case, *memory, wanted)
@@ -128,7 +128,7 @@ class DeviceBench:
             self.queue,
             device_operand(self.queue, loaded.src, src, "src"),
             device_operand(self.queue, loaded.dst, dst, "dst"),
-            _attr_of(loaded.case),
+            loaded.case.attr,
         )
         memory = loaded.src, loaded.dst
 
@@ -153,7 +153,7 @@ class DeviceBench:
             device_operand(queue, loaded.src, src, "src"),
             device_operand(queue, loaded.dst, dst, "dst"),
         )
-        (launch,) = prepare_transfers(queue, *operands)[0].launches
+        ((launch,),) = prepare_transfers(queue, *operands)[0].stages
         kernel = launch.kernels.take()
         kernel.set_arg(2, launch.numbers)
         times: list[tuple[float, float]] = []
@@ -226,10 +226,6 @@ def _region(desc: MemoryDesc | ImageDesc) -> dict[str, Any]:
     if isinstance(desc, ImageDesc):
         return {"origin": (0, 0, 0), "region": (desc.width, desc.height, 1)}
     return {}
-
-
-def _attr_of(case: DeviceCase) -> Attr | None:
-    return None if case.scale is None else Attr(src_scale=case.scale)
 
 
 def _random_bytes(desc: MemoryDesc) -> NDArray[np.uint8]:

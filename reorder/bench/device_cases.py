@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import ImageDesc, MemoryDesc, data_type, image_desc, memory_desc
 from memdesc.names import is_image
+from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -15,7 +16,7 @@ __all__ = ["ALL", "IMAGES", "SMALL", "TRANSPOSES", "DeviceCase", "resized"]
 
 
 class DeviceCase(NamedTuple):
-    """A reorder by names: types, layouts of src and dst, dims; `scale` is the scale of src."""
+    """A reorder by names: types, layouts of src and dst, dims, and the scale of src."""
 
     dtype: str
     src: str
@@ -33,6 +34,11 @@ class DeviceCase(NamedTuple):
             for dtype, name in zip(types, (self.src, self.dst), strict=True)
         )
         return src, dst
+
+    @property
+    def attr(self) -> Attr | None:
+        """The attributes: a scale of src."""
+        return None if self.scale is None else Attr(src_scale=self.scale)
 
     @property
     def nbytes(self) -> int:

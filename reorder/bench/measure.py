@@ -99,18 +99,18 @@ def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float)
             if case.attr is None and case.src.dtype == case.dst.dtype:
                 continue
         candidates.append(peer)
-    times = _rounds(candidates, threads, seconds)
-    ours_seconds = [sample for sample in times[0] if sample is not None]
+    own, *others = _rounds(candidates, threads, seconds)
     ratios = {
-        peer.name: median(_ratios(times[k], times[0])) for k, peer in enumerate(candidates) if k
+        peer.name: median(other / one for other, one in zip(times, own, strict=True) if other)
+        for peer, times in zip(candidates[1:], others, strict=True)
     }
     return Result(
         case.name,
         threads,
         case.nbytes,
         ", ".join(prepared.kernels),
-        median(ours_seconds),
-        float(np.quantile(ours_seconds, 0.9)),
+        median(own),
+        float(np.quantile(own, 0.9)),
         first,
         ratios.pop("memcpy"),
         ratios,
@@ -126,16 +126,12 @@ def _buffers(case: Case) -> Buffers:
     rng = np.random.default_rng(0)
     src = Memory(case.src)
     kind = case.src.dtype
-    if (
-        kind.name in FLOATS
-        and not kind.is_packed
-        and (case.attr is not None or case.dst.dtype != kind)
-    ):
+    converts = case.attr is not None or case.dst.dtype != kind
+    if kind.name in FLOATS and not kind.is_packed and converts:
         # arithmetic is slow on denormal numbers, of which random bytes contain too many
         values = rng.standard_normal(src.nbytes // kind.bits_dtype.itemsize, np.float32)
-        src.data[: values.size * kind.bits_dtype.itemsize] = values.astype(kind.numpy).view(
-            np.uint8
-        )
+        codes = values.astype(kind.numpy).view(np.uint8)
+        src.data[: codes.size] = codes
     else:
         src.data[...] = rng.integers(0, 63, src.nbytes, np.uint8)
     if case.src.has_padding:
@@ -151,13 +147,16 @@ def _halves(src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Buffers:
     return np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)
 
 
-def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[float | None]]:
-    """Return for each candidate the time of a call in each round; None if it was left out."""
+def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[float]]:
+    """Return for each candidate the time of a call in each round; 0 if it was left out.
+
+    The first two never are.
+    """
     counts = []
     for candidate in candidates:
         once = _warm_up(candidate.call)
         counts.append(max(1, round(_SAMPLE_SECONDS / max(once, 1e-7))))
-    times: list[list[float | None]] = [[] for _ in candidates]
+    times: list[list[float]] = [[] for _ in candidates]
     spent = [0.0] * len(candidates)
     # a new order each round: a candidate inherits the caches and the clock from the one before it
     order = Random(0)  # noqa: S311 - no secret
@@ -165,7 +164,7 @@ def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[f
         for k in order.sample(range(len(candidates)), len(candidates)):
             is_slow = number > 0 and spent[k] / number > _SLOW_SECONDS
             if k > 1 and is_slow and spent[k] > seconds:
-                times[k].append(None)
+                times[k].append(0.0)
                 continue
             sample = _time_of(candidates[k].call, counts[k])
             spent[k] += sample * (counts[k] + 1)
@@ -196,11 +195,3 @@ def _warm_up(call: Callable[[], Any]) -> float:
         if perf_counter() - start > _SAMPLE_SECONDS:
             break
     return least
-
-
-def _ratios(theirs: list[float | None], ours: list[float | None]) -> list[float]:
-    return [
-        their / our
-        for their, our in zip(theirs, ours, strict=True)
-        if their is not None and our is not None
-    ]

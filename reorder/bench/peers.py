@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from reorder.plan.passes import zeros_beyond
 from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.bench.cases import Case
+    from reorder.plan.nodes import Box
 
 __all__ = [
     "SHORT_SPIN",
@@ -75,8 +77,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     nbytes = min(src.nbytes, dst.nbytes)
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
-    # numba is slow to load; commands that measure nothing should not wait for it
-    from reorder.cpu.runtime.job import Job  # see above
+    from reorder.cpu.runtime.job import Job  # numba is slow to load
     from reorder.cpu.runtime.pool import run_on_pool  # likewise
 
     pages = -(-nbytes // _PAGE)
@@ -93,18 +94,14 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
         chunks=threads,
         workers=threads - 1,
     )
-    dst_address, src_address = dst.ctypes.data, src.ctypes.data
-
-    def call() -> None:
-        run_on_pool(src_address, dst_address, job)
-
-    return Peer("memcpy", call, owner=(bounds, src, dst))
+    places = src.ctypes.data, dst.ctypes.data
+    return Peer("memcpy", lambda: run_on_pool(*places, job), owner=(bounds, src, dst))
 
 
 @cache
 def _copier() -> Any:
     """Return the callback of the thread pool that copies a range of pages."""
-    import numba  # see above
+    import numba  # slow to load
 
     copy = ctypes.CDLL(None).memcpy
     copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
@@ -176,24 +173,15 @@ def _views(case: Case, buffers: Buffers) -> Iterator[tuple[NDArray[Any], NDArray
     if any(box.indirect for box in boxes) or case.dst.dtype.is_packed:
         return
     kind = case.dst.dtype.bits_dtype
-    src, dst = (x[: x.nbytes // kind.itemsize * kind.itemsize].view(kind) for x in buffers)
+    elements = [x[: x.nbytes // kind.itemsize * kind.itemsize].view(kind) for x in buffers]
+
+    def view(side: int, box: Box, extents: list[int]) -> NDArray[Any]:
+        strides = [node.strides[side] * kind.itemsize for node in box.nodes]
+        return as_strided(elements[side][box.offsets[side] :], extents, strides)
+
     for box in boxes:
-        from_strides, to_strides = (
-            [node.strides[side] * kind.itemsize for node in box.nodes] for side in (0, 1)
-        )
         valid = [node.valid for node in box.nodes]
         if not box.is_zero:
-            yield (
-                as_strided(dst[box.offsets[1] :], valid, to_strides),
-                as_strided(src[box.offsets[0] :], valid, from_strides),
-            )
-        # zeros: outer loops within the data, loop k in its padding, inner loops over all
-        for k, node in enumerate(box.nodes):
-            shape = [
-                *valid[:k],
-                node.extent - node.valid,
-                *(inner.extent for inner in box.nodes[k + 1 :]),
-            ]
-            if all(shape):
-                at = box.offsets[1] + node.valid * node.strides[1]
-                yield as_strided(dst[at:], shape, to_strides), None
+            yield view(1, box, valid), view(0, box, valid)
+        for zeros in zeros_beyond(box, valid):
+            yield view(1, zeros, [node.extent for node in zeros.nodes]), None

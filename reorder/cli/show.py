@@ -85,6 +85,11 @@ def _record(options: argparse.Namespace, dims: tuple[int, ...]) -> Facts:
             for part in record.fields
         ],
     }
+    if record.constants:
+        facts["constants"] = [
+            {"tensor": each.tensor, "type": each.kind, "values": each.values}
+            for each in record.constants
+        ]
     if options.svg is not None or options.draw:
         _draw(options, record.show(), facts)
     return facts

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reorder.cpu.runtime.batch import BatchBuilder
+from reorder.cpu.machine import this_machine
+from reorder.cpu.runtime.batch import BatchBuilder, JoinedJob, joined_walker_at
 from reorder.cpu.runtime.fast_call import fast_call, fast_call_table
 from reorder.cpu.runtime.job import JOB
-from reorder.cpu.runtime.joined import JoinedJob, joined_walker_at
 from reorder.cpu.runtime.pool import load_pool
 from reorder.cpu.runtime.sums import Sums
 from reorder.cpu.schedule.tiles import needs_tiles
-from reorder.cpu.target import BYTE_BITS, this_machine
+from reorder.cpu.target import BYTE_BITS
 from reorder.forks import importing
 from reorder.memory.buffers import BufferCheck, address_of, check_disjoint
 from reorder.memory.compensation import compensate
@@ -25,8 +25,8 @@ from reorder.threads import checked_threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from reorder.cpu.machine import Machine
     from reorder.cpu.runtime.batch import Batch
-    from reorder.cpu.target import Machine
     from reorder.plan.plan import ReorderPlan
 
 __all__ = ["PreparedReorder"]
@@ -84,7 +84,7 @@ class PreparedReorder:
         # two of them may write elements of one byte, which threads must not do at once
         is_shared = plan.dst.dtype.bits < BYTE_BITS and any(job.workers for job in fixed)
         is_joined = len(jobs) == len(fixed) > 1 and not is_shared
-        self._joined = JoinedJob(fixed) if is_joined else None
+        self._joined = JoinedJob(self._batches) if is_joined else None
         self._fast_call: Callable[[int, int, int], int] | None = None
         self._was_called = False
         job = fixed[0] if len(jobs) == len(fixed) == 1 else self._joined and self._joined.job

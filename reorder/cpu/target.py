@@ -1,29 +1,22 @@
-"""The machine that kernels are compiled for: registers, instructions, cores, thresholds.
+"""The processor that kernels are compiled for: its registers and instructions.
 
-Facts about the processor are queried here only, once; thresholds that follow from them are here
-too, with their reasons.
+Facts about it are queried here only, once; thresholds that follow from them are here too, with
+their reasons.
 """
 
 from __future__ import annotations
 
 import platform
 from functools import cache
-from typing import NamedTuple
 
-import numba
 from llvmlite import binding
 from numba.core import config
-
-from reorder.cores import count_cores
-from reorder.cpu.caches import CORE_CACHE_NBYTES, OWN_CACHE_NBYTES, own_limits
 
 __all__ = [
     "BYTE_BITS",
     "LINE_BITS",
     "LINE_NBYTES",
     "SHARED_NBYTES",
-    "Machine",
-    "count_threads",
     "has_bfloat",
     "has_exact_bfloat",
     "has_feature",
@@ -38,7 +31,6 @@ __all__ = [
     "register_bits",
     "saturates_floats",
     "step_registers",
-    "this_machine",
     "transposes_pairs",
 ]
 
@@ -61,65 +53,6 @@ def is_arm() -> bool:
 
 # Distance between words that different threads write: on ARM the cache line of Apple's processors.
 SHARED_NBYTES = 2 * LINE_NBYTES if is_arm() else LINE_NBYTES
-
-# Size of the largest cache if the system reports none. That is common on 64-bit ARM, where firmware
-# may lack cache tables, and on macOS: assumed there is the second level of Apple's processors,
-# which is less than servers have.
-_UNKNOWN_CACHE_NBYTES = (12 if is_arm() else 64) << 20
-
-# Waking a thread costs as much as moving this many bytes.
-_MIN_THREAD_NBYTES = 1 << 16
-
-
-class Machine(NamedTuple):
-    """What the schedule of a reorder depends on."""
-
-    # cores that this process may use, and numba's limit on threads
-    threads: int
-    # bytes of src and dst that the caches of all cores hold
-    cache_nbytes: int
-    # bytes of src and dst that the caches of one core hold
-    core_cache_nbytes: int = CORE_CACHE_NBYTES
-    # bytes of the largest cache that a core has alone
-    own_cache_nbytes: int = OWN_CACHE_NBYTES
-    # bytes of src and dst per thread from which whole lines are written by non-temporal stores
-    streamed_nbytes: int = CORE_CACHE_NBYTES
-    # every thread must write at least this many bytes
-    min_thread_nbytes: int = _MIN_THREAD_NBYTES
-
-    def exceeds_cache(self, nbytes: int) -> bool:
-        """Whether src and dst together exceed three quarters of what the caches hold.
-
-        Other code needs the rest.
-        """
-        return nbytes > self.cache_nbytes * 3 // 4
-
-    def streams(self, nbytes: int, threads: int) -> bool:
-        """Whether whole lines are written by non-temporal stores."""
-        return self.exceeds_cache(nbytes) or self.exceeds_parts(nbytes, threads)
-
-    def exceeds_parts(self, nbytes: int, threads: int) -> bool:
-        """Whether the data of each thread exceeds half of its core's share of all caches."""
-        return nbytes > threads * self.streamed_nbytes
-
-    def exceeds_core_cache(self, nbytes: int) -> bool:
-        """Whether src and dst together exceed what the caches of one core hold."""
-        return nbytes > self.core_cache_nbytes
-
-    def exceeds_own_cache(self, nbytes: int) -> bool:
-        """Whether they exceed the private cache of a core: shared ones are far slower."""
-        return nbytes > self.own_cache_nbytes
-
-
-def this_machine() -> Machine:
-    """Return the machine that this process runs on."""
-    return Machine(count_threads(), *own_limits(_UNKNOWN_CACHE_NBYTES))
-
-
-def count_threads() -> int:
-    """Return how many threads a reorder may use: numba's limit, and the cores allowed."""
-    limit: int = numba.config.NUMBA_NUM_THREADS
-    return max(1, min(count_cores(), limit))
 
 
 @cache

@@ -19,7 +19,7 @@ from reorder.memory.buffers import address_of
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
-from reorder.values.formats import is_integer
+from reorder.values.formats import INTEGERS
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def _references(plain: Memory, dtype: DataType | None) -> Iterator[Memory]:
     own = plain.desc.dtype
     if dtype is not None:
         reference = reorder(plain, plain.desc.with_dtype(dtype))
-        if is_integer(own.name) and not _holds(reference, plain):
+        if own.name in INTEGERS and not _holds(reference, plain):
             msg = f"the reference has {own} values that do not fit {dtype}"
             raise MemdescError(msg)
         yield reference
@@ -328,7 +328,7 @@ def _references(plain: Memory, dtype: DataType | None) -> Iterator[Memory]:
     yield plain
     for name in _NARROWER:
         narrow = DATA_TYPES[name]
-        if is_integer(own.name) and narrow.bits < own.bits:
+        if own.name in INTEGERS and narrow.bits < own.bits:
             reference = reorder(plain, plain.desc.with_dtype(narrow))
             if _holds(reference, plain):
                 yield reference

@@ -8,7 +8,7 @@ import numpy as np
 
 from memdesc import PaddingError
 from reorder.memory.arrays import pack, unpack
-from reorder.plan.padding_boxes import padding_boxes
+from reorder.plan.refine import padding_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,6 +1,11 @@
 """Reorders on OpenCL devices: images, buffers, and every runtime on the machine.
 
-Import it only when needed: pyopencl takes a tenth of a second to load.
+Import it only when needed: pyopencl takes a tenth of a second to load. Examples start like this:
+
+>>> import numpy as np, pyopencl as cl, pyopencl.array, memdesc, reorder
+>>> from reorder import opencl
+>>> context = cl.Context([opencl.find_device().device])
+>>> queue = cl.CommandQueue(context)
 """
 
 from reorder.opencl.device_memory import DeviceMemory
@@ -8,6 +13,7 @@ from reorder.opencl.discovery import Device, devices, find_device, loader_report
 from reorder.opencl.enqueue import (
     enqueue_pack,
     enqueue_reorder,
+    enqueue_unpack,
     pack,
     reorder_on_device,
     unpack,
@@ -20,6 +26,7 @@ __all__ = [
     "devices",
     "enqueue_pack",
     "enqueue_reorder",
+    "enqueue_unpack",
     "find_device",
     "kernel_texts",
     "loader_report",

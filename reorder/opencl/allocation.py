@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import MemdescError, OutOfMemoryError
+from memdesc import ImageDesc, MemdescError, OutOfMemoryError
 
 if TYPE_CHECKING:
-    from memdesc import ImageDesc
+    from memdesc import MemoryDesc
 
 __all__ = [
+    "AllocatedBuffer",
+    "AllocatedImage",
+    "allocate",
     "allocate_buffer",
-    "allocate_image",
     "check_not_released",
     "is_released_error",
     "released_error",
@@ -38,42 +40,46 @@ class AllocatedBuffer(cl.Buffer):
 
 
 class AllocatedImage(cl.Image):
-    """An image that records its release; `facts` keeps what `execution` found out about it."""
+    """An image, likewise; classes of pyopencl do not allow a second base."""
 
     is_released = False
     facts: tuple[Any, ...] | None = None
 
     def release(self) -> None:
-        """Give the memory back to the runtime, once the commands that use it have finished."""
+        """Give the memory back to the runtime, likewise."""
         super().release()
         self.is_released = True
 
 
-def allocate_buffer(
-    context: cl.Context, nbytes: int, flags: int = cl.mem_flags.READ_WRITE
-) -> cl.Buffer:
-    """Return a buffer of at least one byte, since OpenCL has no empty buffers.
+def allocate(
+    context: cl.Context, desc: MemoryDesc | ImageDesc, form: cl.ImageFormat | None
+) -> cl.Buffer | cl.Image:
+    """Return a buffer for a MemoryDesc, or an image of a format for an ImageDesc.
 
     Raises
     ------
     OutOfMemoryError
         If the runtime refuses it, with the size of its largest buffer.
     """
+    if not isinstance(desc, ImageDesc):
+        return allocate_buffer(context, desc.nbytes)
+    size = cl.ImageDescriptor()
+    size.image_type = cl.mem_object_type.IMAGE2D
+    size.shape = (desc.width, desc.height)  # type: ignore[assignment] # two, as pyopencl does
+    try:
+        return AllocatedImage(context, cl.mem_flags.READ_WRITE, form, desc=size)  # type: ignore[arg-type] # an image has a format
+    except cl.Error as error:
+        raise _refused(context, f"{desc!r} of {desc.nbytes} bytes", error) from None
+
+
+def allocate_buffer(
+    context: cl.Context, nbytes: int, flags: int = cl.mem_flags.READ_WRITE
+) -> cl.Buffer:
+    """Return a buffer of at least one byte, since OpenCL has no empty buffers; raises likewise."""
     try:
         return AllocatedBuffer(context, flags, max(nbytes, 1))
     except cl.Error as error:
         raise _refused(context, f"a buffer of {nbytes} bytes", error) from None
-
-
-def allocate_image(context: cl.Context, form: cl.ImageFormat, image: ImageDesc) -> cl.Image:
-    """Return an image of the size of its descriptor."""
-    size = cl.ImageDescriptor()
-    size.image_type = cl.mem_object_type.IMAGE2D
-    size.shape = (image.width, image.height)  # type: ignore[assignment] # two, as pyopencl does
-    try:
-        return AllocatedImage(context, cl.mem_flags.READ_WRITE, form, desc=size)
-    except cl.Error as error:
-        raise _refused(context, f"{image!r} of {image.nbytes} bytes", error) from None
 
 
 def _refused(context: cl.Context, what: str, error: cl.Error) -> MemdescError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ctypes import c_ubyte
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,11 +17,11 @@ from reorder.memory.memory import Memory
 from reorder.opencl.allocation import check_not_released
 from reorder.opencl.image_formats import channel_type_of
 from reorder.opencl.operands import (
+    check_desc,
     check_queue,
     checked_events,
     device_operand,
     first_byte,
-    host_view,
 )
 
 if TYPE_CHECKING:
@@ -58,11 +59,6 @@ class DeviceMemory:
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, reorder
-    >>> from reorder import opencl
-    >>> device = next(d.device for d in opencl.devices() if d.works)
-    >>> context = cl.Context([device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.arange(6, dtype=np.float32).reshape(2, 3)
     >>> memory = reorder.reorder(x, "ba", queue=queue)
     >>> memory
@@ -80,9 +76,8 @@ class DeviceMemory:
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "queue":
             check_queue(value)
-        elif name == "desc" and not isinstance(value, MemoryDesc | ImageDesc):
-            msg = f"desc must be a MemoryDesc or an ImageDesc, not {short_repr(value)}"
-            raise MemdescError(msg)
+        elif name == "desc":
+            check_desc(value, "desc")
         elif name == "event" and not isinstance(value, cl.Event | None):
             msg = f"event must be a pyopencl.Event or None, not {short_repr(value)}"
             raise MemdescError(msg)
@@ -189,7 +184,9 @@ class DeviceMemory:
         if isinstance(memory, cl.array.Array):
             start, memory = start + first_byte(memory), memory.base_data
         if isinstance(memory, cl.SVMPointer):
-            memory, start = host_view(memory, start, data.nbytes), 0
+            # the runtime copies it: the host may not be able to read it
+            part = (c_ubyte * data.nbytes).from_address(int(memory.svm_ptr) + start)
+            memory, start = cl.SVM(np.ctypeslib.as_array(part)), 0
         cl.enqueue_copy(self.queue, data, memory, src_offset=start, wait_for=wait_for)
 
     def _pixels(self, desc: ImageDesc, wait_for: list[cl.Event], rows: range) -> NDArray[np.uint8]:

@@ -36,11 +36,11 @@ __all__ = [
     "loader_report",
 ]
 
-# The variable that names the folder to search; the loader reads it once, at its first call.
+# Names the only folder to search; the loader reads it once, at its first call.
 VARIABLE = "OCL_ICD_VENDORS"
 
 _SYSTEM = Path("/etc/OpenCL/vendors")
-# libraries of runtimes that exist on machines without an ICD file for them
+# libraries of runtimes that some machines have without an ICD file
 _BARE = ("libnvidia-opencl.so.1", "libamdocl64.so")
 _FOLDERS = (
     "/usr/lib/x86_64-linux-gnu",
@@ -83,7 +83,6 @@ class Device:
 
     Examples
     --------
-    >>> from reorder import opencl
     >>> all(device.works or device.remedy for device in opencl.devices())
     True
     """
@@ -124,7 +123,6 @@ def devices() -> tuple[Device, ...]:
 
     Examples
     --------
-    >>> from reorder import opencl
     >>> usable = [d.device for d in opencl.devices() if d.works]
     """
     cache_limit()  # a wrong limit is not a defect of a device
@@ -149,7 +147,6 @@ def find_device(name: str = "") -> Device:
 
     Examples
     --------
-    >>> from reorder import opencl
     >>> opencl.find_device().works
     True
     """
@@ -183,7 +180,6 @@ def loader_report() -> list[str]:
 
     Examples
     --------
-    >>> from reorder import opencl
     >>> lines = opencl.loader_report()
     """
     if VARIABLE in os.environ:
@@ -302,17 +298,8 @@ def find_icds(
 ) -> tuple[Icd, ...]:
     """Find every runtime.
 
-    First the system's ICD files, then those of Python and conda environments, then
-    libraries without an ICD file.
-
-    Parameters
-    ----------
-    system : Path
-        The folder that loaders read by default.
-    prefixes : tuple of Path, optional
-        Environments; by default Python's own and conda's.
-    folders : tuple of Path, optional
-        Folders of libraries; by default the system's and those of `LD_LIBRARY_PATH`.
+    First the ICD files that loaders read by default, then those of environments (Python's own and
+    conda's), then libraries without an ICD file, in the system's folders and `LD_LIBRARY_PATH`.
     """
     if prefixes is None:
         prefixes = tuple(

@@ -23,16 +23,23 @@ from memdesc import (
 from memdesc.errors import short_repr
 from reorder.memory.inputs import as_memory, from_pixels, result_desc
 from reorder.memory.memory import Memory
-from reorder.opencl.allocation import allocate_buffer, allocate_image
+from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
-from reorder.opencl.operands import Unallocated, array_desc, check_queue, checked_events
+from reorder.opencl.operands import (
+    Unallocated,
+    array_desc,
+    array_type,
+    check_queue,
+    checked_events,
+)
 from reorder.values.attr import check_beta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from memdesc import DataType
     from reorder.values.attr import Attr
 
 __all__ = [
@@ -40,6 +47,7 @@ __all__ = [
     "as_source",
     "enqueue_pack",
     "enqueue_reorder",
+    "enqueue_unpack",
     "pack",
     "reorder_on_device",
     "unpack",
@@ -47,12 +55,12 @@ __all__ = [
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 
-# tuples: a union of types is made again in each call
+# tuples, since a union of types is made anew in each call
 _HOST = (Memory, np.ndarray)
 _WITH_QUEUE = (DeviceMemory, cl.array.Array)
 _DESCS = (MemoryDesc, ImageDesc)
 _IN_PLACE = (cl.Buffer, cl.Image, cl.SVMPointer)
-# Bytes up to which a buffer is created with its content, which avoids a queue's latency: a reorder
+# Buffers of at most so many bytes are created with their content, without a queue: a reorder
 # of 16 KiB takes 45 us instead of 255 on a CPU. 512 MB take 7 times as long this way on an H200.
 _SMALL = 1 << 16
 
@@ -102,11 +110,6 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, pyopencl.array, memdesc
-    >>> from reorder import opencl
-    >>> device = next(d.device for d in opencl.devices() if d.works)
-    >>> context = cl.Context([device])
-    >>> queue = cl.CommandQueue(context)
     >>> src = cl.array.to_device(queue, np.arange(6, dtype=np.int8))
     >>> dst = cl.array.zeros(queue, 6, np.int8)
     >>> rows, columns = (memdesc.memory_desc((2, 3), "s8", tag) for tag in ("ab", "ba"))
@@ -114,9 +117,9 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
     >>> dst.get()
     array([0, 3, 1, 4, 2, 5], dtype=int8)
     """
-    check_queue(queue)
-    events = checked_events(queue, wait_for)
-    return _enqueue_into(queue, Source(src, src_desc), (dst, dst_desc), events, attr)
+    events = _checked(queue, wait_for)
+    _, event = _enqueue(queue, Source(src, src_desc), (dst, dst_desc), events, attr)
+    return event
 
 
 def pack(
@@ -162,22 +165,15 @@ def pack(
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, memdesc
-    >>> from reorder import opencl
-    >>> device = next(d.device for d in opencl.devices() if d.works)
-    >>> context = cl.Context([device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.zeros((1, 17, 5, 4), np.float32)
     >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
     >>> image, event = opencl.pack(queue, x, image_desc)
     >>> image.width, image.height
     (20, 5)
     """
-    check_queue(queue)
-    _check_image_desc(image_desc)
-    events = checked_events(queue, wait_for)
-    form = supported_format(queue, image_desc, channel_type)
-    return _enqueue_into_new(queue, as_source(src, src_desc), (image_desc, form), events)
+    events = _checked(queue, wait_for, image_desc)
+    target = Unallocated(supported_format(queue, image_desc, channel_type)), image_desc
+    return _enqueue(queue, as_source(src, src_desc), target, events)
 
 
 def enqueue_pack(
@@ -211,20 +207,14 @@ def enqueue_pack(
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, memdesc
-    >>> from reorder import opencl
-    >>> device = next(d.device for d in opencl.devices() if d.works)
-    >>> context = cl.Context([device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.zeros((1, 17, 5, 4), np.float32)
     >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
     >>> image, event = opencl.pack(queue, x, image_desc)
     >>> opencl.enqueue_pack(queue, x + 1, image, image_desc, wait_for=[event]).wait()
     """
-    check_queue(queue)
-    _check_image_desc(image_desc)
-    events = checked_events(queue, wait_for)
-    return _enqueue_into(queue, as_source(src, src_desc), (image, image_desc), events)
+    events = _checked(queue, wait_for, image_desc)
+    _, event = _enqueue(queue, as_source(src, src_desc), (image, image_desc), events)
+    return event
 
 
 def unpack(
@@ -265,11 +255,6 @@ def unpack(
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl, memdesc
-    >>> from reorder import opencl
-    >>> device = next(d.device for d in opencl.devices() if d.works)
-    >>> context = cl.Context([device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.zeros((1, 17, 5, 4), np.float32)
     >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
     >>> image, event = opencl.pack(queue, x, image_desc)
@@ -278,15 +263,65 @@ def unpack(
     >>> buffer.size == x.nbytes
     True
     """
-    check_queue(queue)
-    _check_image_desc(image_desc)
-    events = checked_events(queue, wait_for)
-    dst = (
-        desc
-        if isinstance(desc, MemoryDesc)
-        else memory_desc(image_desc.dims, image_desc.dtype, desc)
-    )
-    return _enqueue_into_new(queue, Source(image, image_desc), (dst, None), events)
+    events = _checked(queue, wait_for, image_desc)
+    target = Unallocated(), _unpacked(desc, image_desc, image_desc.dtype)
+    return _enqueue(queue, Source(image, image_desc), target, events)
+
+
+def enqueue_unpack(
+    queue: cl.CommandQueue,
+    image: cl.Image,
+    image_desc: ImageDesc,
+    dst: Any,
+    desc: str | FormatTag | MemoryDesc,
+    *,
+    wait_for: Sequence[cl.Event] | None = None,
+) -> cl.Event:
+    """Unpack an image into memory that exists.
+
+    Parameters
+    ----------
+    queue, image, image_desc, wait_for
+        As for `unpack`.
+    dst : pyopencl.Buffer, pyopencl.array.Array or pyopencl.SVMPointer
+        Written as by `enqueue_reorder`.
+    desc : str, FormatTag or MemoryDesc
+        The layout of dst. With a name, its elements have the type of the Array, or that of the
+        image; a MemoryDesc of another dtype converts.
+
+    Returns
+    -------
+    pyopencl.Event
+        Complete when dst is written. Its padding is zero; its gaps are untouched.
+
+    Raises
+    ------
+    MemdescError
+        If the image does not fit its descriptor, or dst does not fit `desc`; then nothing is
+        enqueued.
+
+    Notes
+    -----
+    *Law*: dst holds what `unpack` writes into a new buffer.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).random((1, 17, 5, 4), np.float32)
+    >>> image_desc = memdesc.image_desc(x.shape, "f32", "in_out_channel")
+    >>> image, event = opencl.pack(queue, x, image_desc)
+    >>> y = cl.array.empty(queue, x.shape, np.float32)
+    >>> event = opencl.enqueue_unpack(queue, image, image_desc, y, "nchw", wait_for=[event])
+    >>> bool((y.get() == x).all())
+    True
+    """
+    events = _checked(queue, wait_for, image_desc)
+    dtype = image_desc.dtype
+    if isinstance(dst, cl.array.Array) and not isinstance(desc, MemoryDesc):
+        # as with `reorder(out=array)`
+        dtype = array_type(dst.dtype, "dst")
+    target = dst, _unpacked(desc, image_desc, dtype)
+    _, event = _enqueue(queue, Source(image, image_desc), target, events)
+    return event
 
 
 def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reorder`
@@ -319,11 +354,6 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
 
     Examples
     --------
-    >>> import numpy as np, pyopencl as cl
-    >>> from reorder import opencl
-    >>> device = next(d.device for d in opencl.devices() if d.works)
-    >>> context = cl.Context([device])
-    >>> queue = cl.CommandQueue(context)
     >>> x = np.arange(6, dtype=np.float32).reshape(2, 3)
     >>> memory = opencl.reorder_on_device(x, "ba", queue=queue)
     >>> memory.get().elements.view(np.float32)
@@ -334,8 +364,7 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     if queue is None:
         msg = "a pyopencl Buffer or Image has no queue; give queue="
         raise MemdescError(msg)
-    check_queue(queue)
-    events = checked_events(queue, wait_for)
+    events = _checked(queue, wait_for)
     memory, known = out, None
     if isinstance(out, DeviceMemory):
         memory, known = out.data, out.desc
@@ -351,14 +380,13 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     source = as_source(x, src)
     desc = result_desc(dst, dtype, source.desc, known)
     check_beta(attr, out)
-    if memory is not None:
-        event = _enqueue_into(queue, source, (memory, desc), events, attr)
-        if isinstance(out, DeviceMemory):
-            out.queue, out.event = queue, event
-            return out
-    else:
+    if memory is None:
         form = supported_format(queue, desc) if isinstance(desc, ImageDesc) else None
-        memory, event = _enqueue_into_new(queue, source, (desc, form), events, attr)
+        memory = Unallocated(form)
+    memory, event = _enqueue(queue, source, (memory, desc), events, attr)
+    if isinstance(out, DeviceMemory):
+        out.queue, out.event = queue, event
+        return out
     return DeviceMemory(queue, memory, desc, event)
 
 
@@ -377,7 +405,7 @@ def _described(
         return array_desc(out, "dst"), dtype
     if isinstance(dst, _DESCS):
         return None, dtype
-    own = data_type(out.dtype)
+    own = array_type(out.dtype, "dst")
     if dtype is not None and data_type(dtype) != own:
         msg = (
             f"out is an Array of {own}, but dtype asks for {data_type(dtype)}; to write raw bytes, "
@@ -387,14 +415,35 @@ def _described(
     return None, own
 
 
-def _enqueue_into(
+def _checked(
+    queue: cl.CommandQueue, wait_for: Sequence[cl.Event] | None, *image_descs: ImageDesc
+) -> list[cl.Event]:
+    """Check a queue, descriptors of images, and events; return the events."""
+    check_queue(queue)
+    for given in image_descs:
+        if not isinstance(given, ImageDesc):
+            msg = (  # type: ignore[unreachable] # callers without types
+                f"image_desc must be an ImageDesc, not {short_repr(given)}; see memdesc.image_desc"
+            )
+            raise MemdescError(msg)
+    return checked_events(queue, wait_for)
+
+
+def _unpacked(
+    desc: str | FormatTag | MemoryDesc, image_desc: ImageDesc, dtype: DataType
+) -> MemoryDesc:
+    """Return the descriptor of the elements of an image in a layout."""
+    return desc if isinstance(desc, MemoryDesc) else memory_desc(image_desc.dims, dtype, desc)
+
+
+def _enqueue(
     queue: cl.CommandQueue,
     source: Source,
     target: tuple[Any, MemoryDesc | ImageDesc],
     wait_for: list[cl.Event],
     attr: Attr | None = None,
-) -> cl.Event:
-    """Enqueue a reorder into memory with its descriptor.
+) -> tuple[Any, cl.Event]:
+    """Check everything, allocate dst if it is `Unallocated`, and enqueue a reorder into it.
 
     An Array's events are waited for, and it carries the event that is returned.
     """
@@ -402,39 +451,14 @@ def _enqueue_into(
     transfers, (src, dst) = transfers_between(
         queue, (source.memory, memory), (source.desc, desc), attr
     )
+    if isinstance(memory, Unallocated):
+        memory = dst = allocate(queue.context, desc, memory.form)
     if source.host is not None:
         src = _upload(queue, source.host)
     waiting = wait_for + source.events(queue) + events_of(queue, memory)
     event = enqueue_transfers(queue, transfers, (src, dst), waiting or None)
     record_event(memory, event)
-    return event
-
-
-def _enqueue_into_new(
-    queue: cl.CommandQueue,
-    source: Source,
-    target: tuple[MemoryDesc | ImageDesc, cl.ImageFormat | None],
-    wait_for: list[cl.Event],
-    attr: Attr | None = None,
-) -> tuple[Any, cl.Event]:
-    """Check everything, then allocate memory for a descriptor and enqueue the reorder into it.
-
-    An ImageDesc comes with the format of the image; a MemoryDesc gets a buffer.
-    """
-    desc, form = target
-    transfers, (src, _) = transfers_between(
-        queue, (source.memory, Unallocated(form)), (source.desc, desc), attr
-    )
-    memory: Any
-    if isinstance(desc, ImageDesc):
-        assert form is not None  # noqa: S101 - for the type checker
-        memory = allocate_image(queue.context, form, desc)
-    else:
-        memory = allocate_buffer(queue.context, desc.nbytes)
-    if source.host is not None:
-        src = _upload(queue, source.host)
-    waiting = wait_for + source.events(queue)
-    return memory, enqueue_transfers(queue, transfers, (src, memory), waiting or None)
+    return memory, event
 
 
 class Source(NamedTuple):
@@ -514,12 +538,3 @@ def _without_gaps(x: Any, desc: LayoutLike | None) -> Any:
         if high - low > x.nbytes:
             return np.ascontiguousarray(x)
     return x
-
-
-def _check_image_desc(image_desc: Any) -> None:
-    """Refuse what is not an ImageDesc."""
-    if not isinstance(image_desc, ImageDesc):
-        msg = (
-            f"image_desc must be an ImageDesc, not {short_repr(image_desc)}; see memdesc.image_desc"
-        )
-        raise MemdescError(msg)

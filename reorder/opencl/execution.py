@@ -57,19 +57,17 @@ __all__ = [
     "transfers_between",
 ]
 
-# keys of prepared reorders that a context keeps, about two for each
+# most keys that a context keeps, about two for each prepared reorder
 _MAX_KEYS = 1024
 # the fields of an operand before its memory
 _IN_MEMORY = DeviceOperand._fields.index("memory")
 
 
 class PreparedTransfer(NamedTuple):
-    """A transfer with the kernels of its launches."""
+    """A transfer with the kernels of its stages, and its scales and zero points on the device."""
 
     transfer: Transfer
-    launches: tuple[PreparedLaunch, ...]
-    second: tuple[PreparedLaunch, ...] = ()
-    # the scales and zero points that differ along the dims
+    stages: tuple[tuple[PreparedLaunch, ...], ...]
     constants: tuple[cl.Buffer, ...] = ()
 
 
@@ -81,16 +79,7 @@ def transfers_between(
 ) -> tuple[Found, tuple[Any, Any]]:
     """Check two memories; return the transfers between them, and the memory that kernels get.
 
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-        Where they will run.
-    memory : tuple
-        src and dst, as callers pass them, or `Unallocated`.
-    descs : tuple of MemoryDesc or ImageDesc
-        What they hold.
-    attr : Attr or None
-        Scales, zero points, accumulation.
+    `memory` is src and dst as callers pass them, or `Unallocated`.
 
     Raises
     ------
@@ -173,8 +162,10 @@ def build_transfers(
     return tuple(
         PreparedTransfer(
             transfer,
-            tuple(prepare(context, device, launch) for launch in transfer.launches),
-            tuple(prepare(context, device, launch) for launch in transfer.second),
+            tuple(
+                tuple(prepare(context, device, launch) for launch in stage)
+                for stage in transfer.stages
+            ),
             tuple(_constant(context, values) for values in transfer.buffers),
         )
         for transfer in transfers
@@ -191,7 +182,7 @@ def _allocated(memory: Any, context: int) -> Facts:
 
     They are kept without the memory itself, which would otherwise never be freed.
     """
-    # first: some runtimes crash when they are asked about released memory
+    # checked first, since some runtimes crash when they are asked about released memory
     if memory.is_released:
         raise LookupError
     kept = memory.facts
@@ -271,10 +262,10 @@ def enqueue_transfers(
     to a marker, whose times say nothing.
     """
     if len(transfers) == 1:
-        # the general case below takes several us, as long as such a kernel
-        transfer, launches, second, constants = transfers[0]
-        if len(launches) == 1 and not second:
-            event = launches[0].enqueue(queue, memory, wait_for, constants)
+        # the general case below costs several us, as much as such a kernel
+        _, stages, constants = transfers[0]
+        if len(stages) == 1 and len(stages[0]) == 1:
+            event = stages[0][0].enqueue(queue, memory, wait_for, constants)
             if commands is not None:
                 commands.append(event)
             return event
@@ -287,17 +278,13 @@ def enqueue_transfers(
     events: list[cl.Event] = []
     commands = [] if commands is None else commands
     operands = pairwise([memory[0], *between, memory[1]])
-    for (transfer, launches, second, constants), pair in zip(transfers, operands, strict=True):
-        if transfer.region is not None:
-            events = [_copy_pixels(queue, pair, transfer.region, waiting)]
+    for (transfer, stages, constants), pair in zip(transfers, operands, strict=True):
+        for stage in stages:
+            events = waiting = [launch.enqueue(queue, pair, waiting, constants) for launch in stage]
             commands += events
-            waiting = events
-            continue
-        for group in (launches, second):
-            if group:
-                events = [launch.enqueue(queue, pair, waiting, constants) for launch in group]
-                commands += events
-                waiting = events
+        if transfer.region is not None:
+            events = waiting = [_copy_pixels(queue, pair, transfer.region, waiting)]
+            commands += events
     return events[0] if len(events) == 1 else cl.enqueue_marker(queue, wait_for=waiting)
 
 

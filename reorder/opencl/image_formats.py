@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "channel_type_of",
-    "check_format",
-    "check_image_support",
     "check_size",
     "image_format",
     "supported_format",
@@ -32,19 +30,11 @@ _CHANNEL_TYPES = {
     "s8": ("SIGNED_INT8", "SIGNED_INT32"),
     "u8": ("UNSIGNED_INT8", "UNSIGNED_INT32", "UNORM_INT8"),
 }
-_WORD = 32
 _ORDERS = {4: "RGBA", 1: "R"}
 
 
 def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.ImageFormat:
-    """Return the format of an image.
-
-    Parameters
-    ----------
-    image : ImageDesc
-        What the image holds.
-    channel_type : int or str, optional
-        One of `pyopencl.channel_type`, or its name; by default the first one for the dtype.
+    """Return the format of an image: of a `pyopencl.channel_type` or its name, or the default.
 
     Raises
     ------
@@ -52,20 +42,14 @@ def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.
         If no image holds the dtype, or none with this channel type.
     """
     names = _legal(image.dtype)
-    if channel_type is None:
-        name = names[0]
-    else:
-        name = (
-            channel_type
-            if isinstance(channel_type, str)
-            else _name_of(cl.channel_type, channel_type)
+    given = names[0] if channel_type is None else channel_type
+    name = given if isinstance(given, str) else _name_of(cl.channel_type, given)
+    if name not in names:
+        msg = (
+            f"channel_type {short_repr(channel_type)} ({name}) does not hold {image.dtype}; "
+            f"use {' or '.join(names)}"
         )
-        if name not in names:
-            msg = (
-                f"channel_type {short_repr(channel_type)} ({name}) does not hold {image.dtype}; "
-                f"use {' or '.join(names)}"
-            )
-            raise MemdescError(msg)
+        raise MemdescError(msg)
     return cl.ImageFormat(
         getattr(cl.channel_order, _ORDERS[image.channels]), getattr(cl.channel_type, name)
     )
@@ -77,7 +61,12 @@ def supported_format(
     """Return the format of an image; refuse a format or size that the device does not support."""
     form = image_format(image, channel_type)
     check_size(image, queue)
-    check_format(queue.context, form)
+    if (form.channel_order, form.channel_data_type) not in _supported(queue.context):
+        msg = (
+            f"the devices of the context have no images of {' '.join(_names_of(form))}; "
+            "use another dtype or channel_type, or a buffer of .desc"
+        )
+        raise MemdescError(msg)
     return form
 
 
@@ -90,29 +79,12 @@ def channel_type_of(image: ImageDesc, found: cl.ImageFormat, operand: str) -> st
         If the format does not hold the dtype of the descriptor.
     """
     names = _legal(image.dtype)
-    order, name = (
-        _name_of(cl.channel_order, found.channel_order),
-        _name_of(cl.channel_type, found.channel_data_type),
-    )
+    order, name = _names_of(found)
     if order != _ORDERS[image.channels] or name not in names:
         legal = " or ".join(f"{_ORDERS[image.channels]} {legal}" for legal in names)
         msg = f"{operand} is an image of {order} {name}, but {image!r} needs {legal}"
         raise MemdescError(msg)
     return name
-
-
-def check_format(context: cl.Context, form: cl.ImageFormat) -> None:
-    """Refuse a format that no device of a context supports for reading and writing by kernels."""
-    if (form.channel_order, form.channel_data_type) not in _supported(context):
-        order, name = (
-            _name_of(cl.channel_order, form.channel_order),
-            _name_of(cl.channel_type, form.channel_data_type),
-        )
-        msg = (
-            f"the devices of the context have no images of {order} {name}; "
-            "use another dtype or channel_type, or a buffer of .desc"
-        )
-        raise MemdescError(msg)
 
 
 def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
@@ -122,7 +94,12 @@ def check_size(image: ImageDesc, queue: cl.CommandQueue) -> None:
     if is_supported and is_listed and image.width <= width and image.height <= height:
         return
     name = device.name.strip()
-    check_image_support(name, is_supported=is_supported)
+    if not is_supported:
+        msg = (
+            f"device {name!r} has no images; "
+            "reorder into a buffer of image.desc instead, the same pixels row by row"
+        )
+        raise MemdescError(msg)
     image.check_size(width, height, f"on device {name!r}")
     if not is_listed:
         msg = (
@@ -139,21 +116,17 @@ def _limits(context: cl.Context, device: cl.Device) -> tuple[tuple[int, int], bo
     return largest, bool(device.image_support), device in context.devices
 
 
-def check_image_support(device: str, *, is_supported: bool) -> None:
-    """Refuse a device without images."""
-    if not is_supported:
-        msg = (
-            f"device {device!r} has no images; "
-            "reorder into a buffer of image.desc instead, the same pixels row by row"
-        )
-        raise MemdescError(msg)
-
-
 def _legal(dtype: DataType) -> tuple[str, ...]:
     if dtype.name not in _CHANNEL_TYPES:
         msg = f"OpenCL has no image of {dtype} lanes; images hold {', '.join(_CHANNEL_TYPES)}"
         raise MemdescError(msg)
     return _CHANNEL_TYPES[dtype.name]
+
+
+def _names_of(form: cl.ImageFormat) -> tuple[str, str]:
+    """Return the names of the order and the type of the channels."""
+    order = _name_of(cl.channel_order, form.channel_order)
+    return order, _name_of(cl.channel_type, form.channel_data_type)
 
 
 def _name_of(kind: type, value: object) -> str:

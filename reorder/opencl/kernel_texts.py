@@ -13,7 +13,7 @@ from reorder.opencl.image_formats import channel_type_of, image_format
 from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import plan_transfers
-from reorder.opencl.operands import DeviceOperand, check_pair
+from reorder.opencl.operands import DeviceOperand, check_desc, check_pair
 
 if TYPE_CHECKING:
     from reorder.values.attr import Attr
@@ -63,8 +63,6 @@ def kernel_texts(
 
     Examples
     --------
-    >>> import memdesc
-    >>> from reorder import opencl
     >>> src = memdesc.memory_desc((3, 2), "s8", "ab")
     >>> (text,) = opencl.kernel_texts(src, memdesc.memory_desc((3, 2), "s8", "ba"))
     >>> print(text[text.index("void") : text.index("{", text.index("void"))])
@@ -78,20 +76,14 @@ def kernel_texts(
     check_pair(one, other, attr)
     traits = _COMMON if device is None else device_traits(device)
     transfers = plan_transfers(one.spec(other), other.spec(one), traits, attr, is_aligned=True)
-    patterns = [
-        launch.pattern
-        for transfer in transfers
-        for launch in (*transfer.launches, *transfer.second)
-    ]
+    patterns = [launch.pattern for transfer in transfers for launch in transfer.launches]
     return tuple(dict.fromkeys(map(kernel_source, patterns)))
 
 
 def _operand(desc: MemoryDesc | ImageDesc, name: str) -> DeviceOperand:
     """Return an operand without memory."""
+    check_desc(desc, name)
     if isinstance(desc, ImageDesc):
         channel_type = channel_type_of(desc, image_format(desc), name)
         return DeviceOperand(desc.desc, ImageShape.of(desc), channel_type)
-    if not isinstance(desc, MemoryDesc):
-        msg = f"{name} must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
     return DeviceOperand(desc)

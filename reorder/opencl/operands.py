@@ -25,7 +25,7 @@ from reorder.opencl.kernel.transfers import OperandSpec
 from reorder.plan.plan import check_dims, check_types
 
 if TYPE_CHECKING:
-    from memdesc import DataType, Extra
+    from memdesc import DataType
     from reorder.values.attr import Attr
 
 __all__ = [
@@ -34,12 +34,13 @@ __all__ = [
     "DeviceOperand",
     "Unallocated",
     "array_desc",
+    "array_type",
+    "check_desc",
     "check_pair",
     "check_queue",
     "checked_events",
     "device_operand",
     "first_byte",
-    "host_view",
     "is_allocated_svm",
     "place_of",
     "shared_distance",
@@ -76,11 +77,6 @@ class DeviceOperand(NamedTuple):
     memory: Any = None
     place: tuple[int, int] | None = None
 
-    @property
-    def dtype(self) -> DataType:
-        """Type of the elements or lanes."""
-        return self.desc.dtype
-
     def spec(self, other: DeviceOperand) -> OperandSpec:
         """Return what launches depend on, given the other operand of the reorder."""
         is_fraction = (self.channel_type or other.channel_type) == "UNORM_INT8"
@@ -90,18 +86,10 @@ class DeviceOperand(NamedTuple):
 def device_operand(
     queue: cl.CommandQueue, memory: Any, desc: MemoryDesc | ImageDesc, name: str
 ) -> DeviceOperand:
-    """Check a buffer, array or image against its descriptor.
+    """Check memory that a queue will use against its descriptor.
 
-    Parameters
-    ----------
-    queue : pyopencl.CommandQueue
-        The queue that will use it.
-    memory : pyopencl.Buffer, SVMPointer, Image, array.Array or Unallocated
-        The memory.
-    desc : MemoryDesc or ImageDesc
-        What it holds. The bytes of an array count from its lowest element.
-    name : str
-        What messages call it: ``src`` or ``dst``.
+    It is a Buffer, SVM, an Image, an Array, whose bytes count from its lowest element, or
+    `Unallocated`. Messages call it `name`.
 
     Raises
     ------
@@ -109,28 +97,30 @@ def device_operand(
         If it is not such memory, was released, belongs to another context, is too small,
         or may not be read (src) or written (dst).
     """
+    check_desc(desc, f"{name}_desc")
     if isinstance(desc, ImageDesc):
         return _image_operand(queue, memory, desc, name)
-    if not isinstance(desc, MemoryDesc):
-        msg = f"{name}_desc must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
     if isinstance(memory, Unallocated):
         return DeviceOperand(desc)
     skipped = 0
     if isinstance(memory, cl.array.Array):
-        skipped, memory = first_byte(memory), _memory_of(queue, memory)
+        skipped, memory = first_byte(memory), memory.base_data
+        if memory is None:  # of an array without elements
+            memory = allocate_buffer(queue.context, 0)
     if not isinstance(memory, _LINEAR):
         msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {_kind(memory)}"
         raise MemdescError(msg)
     _check_usable(queue, memory, name)
     place = place_of(memory)
     itemsize, min_nbytes = _needs(desc)
-    if skipped % itemsize:
-        msg = (
-            f"{name} is an array that starts at byte {skipped} of its buffer, "
-            f"not a multiple of the {itemsize} bytes of {desc.dtype}; copy it"
-        )
-        raise MemdescError(msg)
+    sums = [(_INT32_NBYTES, "a compensation")] if desc.compensation_spans else []
+    for multiple, what in ((itemsize, desc.dtype), *sums):
+        if skipped % multiple:
+            msg = (
+                f"{name} is an array that starts at byte {skipped} of its buffer, "
+                f"not a multiple of the {multiple} bytes of {what}; copy it"
+            )
+            raise MemdescError(msg)
     nbytes = int(memory.size or 0) - skipped
     if nbytes < min_nbytes:
         msg = (
@@ -140,33 +130,15 @@ def device_operand(
     if skipped:
         elements = skipped * 8 // desc.dtype.bits
         moved = replace(desc.layout, offset0=desc.offset0 + elements)
-        desc = MemoryDesc(desc.dtype, moved, extra=_moved_extra(desc, skipped, name))
+        desc = MemoryDesc(desc.dtype, moved, extra=desc.extra)
     is_aligned = place[0] != ON_HOST or _is_aligned(place[1], itemsize, name)
     return DeviceOperand(desc, None, "", is_aligned, memory, place)
-
-
-def _moved_extra(desc: MemoryDesc, skipped: int, name: str) -> Extra | None:
-    """Return the compensation of an array; its 4-byte sums must start at multiples of 4 bytes."""
-    if desc.compensation_spans and skipped % _INT32_NBYTES:
-        msg = (
-            f"{name} is an array that starts at byte {skipped} of its buffer, not a multiple "
-            f"of the {_INT32_NBYTES} bytes of a compensation; copy it"
-        )
-        raise MemdescError(msg)
-    return desc.extra
 
 
 @lru_cache(maxsize=1024)
 def _needs(desc: MemoryDesc) -> tuple[int, int]:
     """Return the bytes of an element, and the least bytes of a buffer."""
     return desc.dtype.bits_dtype.itemsize, desc.min_nbytes
-
-
-def _memory_of(queue: cl.CommandQueue, array: cl.array.Array) -> Any:
-    """Return the memory of an array; an array without elements may have none."""
-    if array.base_data is None:
-        return allocate_buffer(queue.context, 0)
-    return array.base_data
 
 
 def _image_operand(
@@ -350,29 +322,23 @@ def place_of(memory: Any) -> tuple[int, int]:
     return whole.int_ptr, start
 
 
-def host_view(memory: cl.SVMPointer, start: int, nbytes: int) -> cl.SVM[Any]:
-    """Return a part of SVM for the runtime to copy; the host may not be able to read it."""
-    part = _Bytes()
-    part.__array_interface__ = {
-        "version": 3,
-        "typestr": "|u1",
-        "shape": (nbytes,),
-        "data": (int(memory.svm_ptr) + start, False),
-    }
-    return cl.SVM(np.asarray(part))
-
-
-class _Bytes:
-    """Memory that numpy wraps without reading it."""
-
-    __array_interface__: dict[str, Any]
-
-
 def array_desc(array: cl.array.Array, name: str) -> MemoryDesc:
     """Return the descriptor of an array, starting at its lowest element: its axes are the dims."""
     return _array_desc(
         array.dtype, tuple(array.shape), tuple(array.strides), int(array.offset), name
     )
+
+
+def array_type(of: np.dtype[Any], name: str) -> DataType:
+    """Return the data type of an array; refuse elements that memory of the type packs."""
+    dtype = data_type(of)
+    if dtype.is_packed:
+        msg = (
+            f"{name} is an array of {dtype}, one element a byte; memory of {dtype} holds two: "
+            "pack them on the host, or describe the bytes by a MemoryDesc"
+        )
+        raise MemdescError(msg)
+    return dtype
 
 
 @lru_cache(maxsize=1024)
@@ -386,12 +352,7 @@ def _array_desc(
             f"which are not all multiples of its {itemsize}-byte elements"
         )
         raise MemdescError(msg)
-    if (dtype := data_type(of)).is_packed:
-        msg = (
-            f"{name} is an array of {dtype}, one element a byte; memory of {dtype} holds two: "
-            "pack them on the host, or describe the bytes by a MemoryDesc"
-        )
-        raise MemdescError(msg)
+    dtype = array_type(of, name)
     offset0 = (offset - _lowest(shape, strides, offset)) // itemsize
     strides = tuple(stride // itemsize for stride in strides)
     return memory_desc(shape, dtype, strides=strides, offset0=offset0)
@@ -408,6 +369,13 @@ def _lowest(shape: tuple[int, ...], strides: tuple[int, ...], offset: int) -> in
     return offset + sum(
         min(stride, 0) * (extent - 1) for stride, extent in zip(strides, shape, strict=True)
     )
+
+
+def check_desc(desc: object, name: str) -> None:
+    """Refuse what is not a descriptor of a buffer or an image."""
+    if not isinstance(desc, MemoryDesc | ImageDesc):
+        msg = f"{name} must be a MemoryDesc or an ImageDesc, not {short_repr(desc)}"
+        raise MemdescError(msg)
 
 
 def check_queue(queue: Any) -> None:

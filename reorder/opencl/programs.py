@@ -62,7 +62,7 @@ _DIGEST_NBYTES = hashlib.sha256().digest_size
 
 # The variable that names the cache folder; if it is empty, nothing is kept.
 CACHE_FOLDER = "MEMDESC_CACHE_DIR"
-# The variable with the most bytes of programs that are kept there.
+# The variable that limits how many bytes of programs are kept there.
 CACHE_LIMIT = "MEMDESC_CACHE_BYTES"
 _DEFAULT_LIMIT = 1 << 28
 _MAX_DIGITS = 18
@@ -138,7 +138,7 @@ class PreparedLaunch(NamedTuple):
                 if not is_released_error(error):
                     raise
                 raise released_error(argument, names[k]) from None
-            # what `set_arg` calls for bytes, after it has tried other kinds for 7 to 17 us
+            # `set_arg` calls this for bytes, but tries other kinds first, which takes 7 to 17 us
             _set_numbers(kernel, last, numbers)
             try:
                 # by position: pyopencl takes longer for names

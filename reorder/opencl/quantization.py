@@ -30,14 +30,10 @@ def desc_on_device(x: Any) -> MemoryDesc:
         kind = f"{type(x).__module__}.{type(x).__qualname__}"
         msg = f"x is {kind}, which does not say what it holds; make a DeviceMemory of it"
         raise MemdescError(msg)
+    queue: Any = x.queue
+    check_queue(queue)
     source = as_source(x, None)
-    return device_operand(_queue_of(x), source.memory, source.desc, "src").desc
-
-
-def _queue_of(x: Any) -> cl.CommandQueue:
-    check_queue(x.queue)
-    queue: cl.CommandQueue = x.queue
-    return queue
+    return device_operand(queue, source.memory, source.desc, "src").desc
 
 
 def find_ranges_on_device(
@@ -53,8 +49,7 @@ def find_ranges_on_device(
     MemdescError
         If an element is not finite.
     """
-    if queue is None:
-        queue = _queue_of(x)
+    queue = x.queue if queue is None else queue
     check_queue(queue)
     if isinstance(x, DeviceMemory) and isinstance(x.desc, ImageDesc):
         x = reorder_on_device(x, memory_desc(x.desc.dims, x.desc.dtype), queue=queue)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "join_zeros",
+    "moved",
     "pack_elements",
     "simplify",
     "split_node",
@@ -84,7 +85,7 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
 
     def piece(start: int, *loops: Node) -> Box:
         nodes = (*box.nodes[:k], *loops, *box.nodes[k + 1 :])
-        part = Box(_moved(box.offsets, node, start), nodes, box.indirect)
+        part = Box(moved(box.offsets, node, start), nodes, box.indirect)
         return zeros_of(part) if part.is_zero else part
 
     outer = tuple(size * stride for stride in node.strides)
@@ -123,7 +124,7 @@ def join_zeros(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
             continue
         follower = zeros.get(_dst(box.offsets) + run.extent, k)
         extent = boxes[follower].size * run.extent // box.size
-        after = _moved(box.offsets, run, run.extent)
+        after = moved(box.offsets, run, run.extent)
         beyond = Box(after, (*box.nodes[:-1], run._replace(extent=extent, valid=0)))
         if boxes[follower] == _simplify(beyond):
             longer = run._replace(extent=run.extent + extent)
@@ -147,7 +148,7 @@ def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:
         ]
         beyond = Node(node.extent - covered[k], 0, node.strides)
         if all(outer.extent for outer in inside):
-            offsets = _moved(box.offsets, node, covered[k])
+            offsets = moved(box.offsets, node, covered[k])
             yield zeros_of(Box(offsets, (*inside, beyond, *box.nodes[k + 1 :]), box.indirect))
 
 
@@ -168,7 +169,7 @@ def src_and_dst(box: Box) -> Box:
     return Box(box.offsets[:2], tuple(nodes), box.indirect)
 
 
-def _moved(offsets: tuple[int, ...], node: Node, steps: int) -> tuple[int, ...]:
+def moved(offsets: tuple[int, ...], node: Node, steps: int) -> tuple[int, ...]:
     """Return the offsets after some steps of a node."""
     return tuple(at + steps * stride for at, stride in zip(offsets, node.strides, strict=True))
 

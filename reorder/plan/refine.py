@@ -8,17 +8,20 @@ different ways, the group becomes an indirect loop.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING
 
 from reorder.plan.nodes import Box, IndirectLoop
+from reorder.plan.passes import simplify, zeros_beyond
 from reorder.plan.ranges import Piece, blocks_over, join_blocks, split_range
 
 if TYPE_CHECKING:
+    from memdesc import MemoryDesc
     from reorder.plan.ranges import OperandLayout
 
-__all__ = ["boxes_of"]
+__all__ = ["boxes_of", "padding_boxes"]
 
 # Starting more boxes than this costs more than an indirect loop.
 _MAX_BOXES = 64
@@ -91,3 +94,29 @@ def _indirect_loop(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -
     src, dst, *params = (blocks_over(operand, dims) for operand in operands)
     sizes = tuple((dim, operands[1].dims[dim]) for dim in dims)
     return Piece((0,) * len(operands), (), (IndirectLoop(sizes, src, dst, tuple(params)),))
+
+
+@lru_cache(maxsize=4096)
+def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
+    """Return boxes of one operand that together cover the padding of a descriptor.
+
+    Each covers the padding of one axis, with the whole padded range of the others, so boxes
+    overlap where two axes are padded.
+    """
+    if not desc.has_padding or not desc.nelems:
+        return ()
+    layout = desc.layout
+    blocks = [join_blocks(layout, axis.dims, axis.dims) or () for axis in layout.axes]
+    # the range of each axis without padding: each box below has padding in one axis only
+    whole = [
+        split_range(axis.padded, axis.padded, [axis_blocks])
+        for axis, axis_blocks in zip(layout.axes, blocks, strict=True)
+    ]
+    boxes: list[Box] = []
+    for k, axis in enumerate(layout.axes):
+        pieces = split_range(axis.padded, layout.axis_size(k), [blocks[k]])
+        for choice in product(*whole[:k], pieces, *whole[k + 1 :]):
+            offset = layout.offset0 + sum(piece.offsets[0] for piece in choice)
+            nodes = tuple(node for piece in choice for node in piece.nodes)
+            boxes += zeros_beyond(Box((offset,), nodes), [node.valid for node in nodes])
+    return simplify(tuple(boxes))

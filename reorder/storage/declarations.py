@@ -4,9 +4,10 @@ A section that declares several groups of layers is first split into one for eac
 
 Each row is read and written: a section of JSON that matches it declares its record, and a record
 that was made is declared by its first row. Sources: transformers 5.23 (`FineGrainedFP8Config`,
-`FbgemmFp8Config`), compressed-tensors 0.20 (`QuantizationConfig`, `QuantizationArgs`), ModelOpt
-0.47 (`hf_quant_config.json`), and vLLM 0.10 (`fp8.py`: without `weight_block_size`, a scale is for
-a whole tensor).
+`FbgemmFp8Config`, `Mxfp4Config`), compressed-tensors 0.20 (`QuantizationConfig`,
+`QuantizationArgs`), ModelOpt 0.47 (`hf_quant_config.json`), vLLM 0.10 (`fp8.py`: without
+`weight_block_size`, a scale is for a whole tensor), and mlx-lm 0.32 (`utils.py`, `load_model`,
+`quantize_model`).
 """
 
 from __future__ import annotations
@@ -138,6 +139,15 @@ _ORDERINGS = _Place(
 )
 _FLOATS = {"type": "float", "num_bits": 8}
 _INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
+_IN_16 = {
+    "strategy": "tensor_group",
+    "group_size": 16,
+    "scale_dtype": ("torch.float8_e4m3fn", None),
+}
+_IN_32 = {"strategy": "group", "group_size": 32, "scale_dtype": ("torch.uint8", None)}
+# of ModelOpt; what is quantised beside the weights is not read
+_NVFP4 = ("NVFP4", "W4A16_NVFP4", "W4A8_NVFP4_FP8")
+_MXFP4 = ("W4A8_MXFP4_FP8", "mxfp4")
 
 
 def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
@@ -169,6 +179,14 @@ DECLARATIONS = (
         )
     ),
     *(
+        _compressed(record, (form,), {}, type="float", num_bits=bits, **more)
+        for record, form, bits, more in (
+            ("compressed_nvfp4", "nvfp4-pack-quantized", 4, _IN_16),
+            ("compressed_mxfp4", "mxfp4-pack-quantized", 4, _IN_32),
+            ("mxfp8", "mxfp8-quantized", 8, _IN_32),
+        )
+    ),
+    *(
         _compressed(record, forms, fixed, num_bits=bits, **_INTEGERS, **more)
         for record, forms, bits in (
             ("pack_quantized", ("pack-quantized",), _Place("bits", usual=8)),
@@ -177,14 +195,17 @@ DECLARATIONS = (
         )
         for more, fixed in _STRATEGIES
     ),
+    Declaration("gpt_oss_mxfp4", "mxfp4"),
     *(
-        Declaration(record, "modelopt", form, _PLAIN, {}, "ignore")
-        for record, algorithm in (
-            ("fp8_tensor", "FP8"),
-            ("fp8_channel", "FP8_PER_CHANNEL_PER_TOKEN"),
+        Declaration(record, "modelopt", form, fixed, {}, "ignore")
+        for record, fixed, form in (
+            ("fp8_tensor", _PLAIN, {"quant_algo": "FP8"}),
+            ("fp8_channel", _PLAIN, {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}),
+            ("fp8_block", _PLAIN, {"quant_algo": ("FP8_PB_WO", "fp8_pb_wo")}),
+            ("modelopt_nvfp4", {}, {"quant_algo": _NVFP4, "group_size": (16, None)}),
+            ("modelopt_mxfp4", {}, {"quant_algo": _MXFP4, "group_size": (32, None)}),
+            ("mxfp8", {}, {"quant_algo": "MXFP8", "group_size": (32, None)}),
         )
-        # config.json, and hf_quant_config.json
-        for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
     ),
     *(
         Declaration(
@@ -246,9 +267,28 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
+def _split_modelopt(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Split the layers of ModelOpt that have different algorithms."""
+    layers = _inside("modelopt", section).get("quantized_layers")
+    found: dict[str, tuple[list[str], Any]] = {}
+    for name, own in layers.items() if isinstance(layers, dict) else ():
+        found.setdefault(repr(own), ([], own))[0].append(name)
+    return [Layers(tuple(names), own) for names, own in found.values() if isinstance(own, dict)], ()
+
+
+# hf_quant_config.json has in this object what config.json has itself
+_INSIDE = {"modelopt": "quantization"}
+
+
+def _inside(method: str, section: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = section.get(_INSIDE.get(method, ""))
+    return found if isinstance(found, dict) else section
+
+
 _SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[str, ...]]]] = {
     "compressed-tensors": _split_compressed,
     "mlx": _split_mlx,
+    "modelopt": _split_modelopt,
 }
 
 
@@ -258,7 +298,7 @@ def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str
     for row in DECLARATIONS:
         if row.method == method:
             options = dict(row.fixed)
-            problem = _read(row.form, section, "", options)
+            problem = _read(row.form, _inside(method, section), "", options)
             if not problem:
                 return row.record, options
             problems.append(problem)

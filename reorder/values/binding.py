@@ -152,12 +152,8 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
         else:
             _check_integer(parameter.role, side, desc.dtype.name)
         values.append(exact)
-    if attr.beta and work == "f32" and not _is_usable_f32(np.array([attr.beta])):
-        msg = (
-            f"beta {attr.beta} is 0 or infinite in f32, in which {src.dtype} to {dst.dtype} is "
-            "computed"
-        )
-        raise MemdescError(msg)
+    if attr.beta:
+        _check_in_f32(BETA, np.array([attr.beta]), work)
     adjust = 1.0 if dst.extra is None else dst.extra.scale_adjust
     if adjust != 1:
         # weights that are quantised for instructions that saturate
@@ -233,18 +229,12 @@ def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
     return ParameterLayout(role, desc.dims, tuple(sizes), tuple(groups), mask)
 
 
-def _is_usable_f32(values: NDArray[np.float64]) -> bool:
+def _check_in_f32(role: str, values: NDArray[np.float64], work: str) -> None:
     with np.errstate(all="ignore"):
         narrow = values.astype(np.float32)
-    return bool((np.isfinite(narrow) & (narrow != 0)).all())
-
-
-def _check_in_f32(role: str, values: NDArray[np.float64], work: str) -> None:
-    if work == "f32" and not _is_usable_f32(values):
-        with np.errstate(all="ignore"):
-            narrow = values.astype(np.float32)
-        bad = values[~np.isfinite(narrow) | (narrow == 0)][0]
-        msg = f"{role} {bad} is 0 or infinite in f32, in which this reorder computes"
+    bad = values[~np.isfinite(narrow) | (narrow == 0)]
+    if work == "f32" and bad.size:
+        msg = f"{role} {bad[0]} is 0 or infinite in f32, in which this reorder computes"
         raise MemdescError(msg)
 
 

@@ -49,14 +49,9 @@ if TYPE_CHECKING:
     from memdesc import DataType
     from reorder.values.binding import BoundAttr
 
-__all__ = ["convert", "decode", "encode", "wide_dtype"]
+__all__ = ["convert", "decode", "encode"]
 
 _WIDE = FLOATS["f64"]
-
-
-def wide_dtype(name: str) -> np.dtype[Any]:
-    """Return the numpy dtype of a working type."""
-    return DATA_TYPES[name].numpy
 
 
 def convert(
@@ -82,12 +77,12 @@ def convert(
     if src == dst and not bound.is_arithmetic:
         return bits
     work = working_type(src.name, dst.name, arithmetic=bound.is_arithmetic)
-    wide = wide_dtype(work)
+    wide = DATA_TYPES[work].numpy
     parameters = bound.arrays(wide)
     with np.errstate(all="ignore"):
         if "src_zero_point" in parameters:
             exact = difference_type(src.name, work, parameters["src_zero_point"])
-            points = bound.arrays(wide_dtype(exact))["src_zero_point"]
+            points = bound.arrays(DATA_TYPES[exact].numpy)["src_zero_point"]
             x = (decode(bits, src, exact) - points).astype(wide)
         else:
             x = decode(bits, src, work)
@@ -111,7 +106,7 @@ def convert(
 
 def decode(bits: NDArray[Any], dtype: DataType, work: str) -> NDArray[Any]:
     """Return the values of elements in a working type."""
-    wide, form = wide_dtype(work), FORMATS[dtype.name]
+    wide, form = DATA_TYPES[work].numpy, FORMATS[dtype.name]
     values: NDArray[Any]
     with np.errstate(all="ignore"):
         match form:

@@ -26,7 +26,6 @@ __all__ = [
     "IntegerFormat",
     "difference_type",
     "ieee",
-    "is_integer",
     "largest_number",
     "narrow_working_type",
     "rounds_through_f16",
@@ -180,11 +179,6 @@ _F32, _S64 = FLOATS["f32"], INTEGERS["s64"]
 # the numbers of a boolean
 _BIT = _unsigned(1)
 _WIDE = frozenset(name for name, dtype in DATA_TYPES.items() if dtype.bits > _F32.bits)
-
-
-def is_integer(name: str) -> bool:
-    """Whether a data type of that name holds integers."""
-    return name in INTEGERS
 
 
 def largest_number(name: str) -> float | None:

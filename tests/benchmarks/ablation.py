@@ -46,12 +46,11 @@ __all__ = ["MECHANISMS", "Mechanism", "Variant", "main"]
 
 _FILES = sorted(Path(__file__).parent.glob("*.txt"))
 # modules that every variant shares: the threads, and what both sides of a job know
-_SHARED = ("caches", "target", "tables")
+_SHARED = ("machine", "target", "tables")
 _SHARED_RUNTIME = (
     "job",
     "pool",
     "pool_block",
-    "publish",
     "region",
     "teams",
     "worker",
@@ -98,7 +97,7 @@ MECHANISMS: dict[str, Mechanism] = {
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "zeros by masks": Mechanism({"runtime.tile_batches:masks_elements": _returns(value=False)}),
     "prefetch of dst": Mechanism(
-        {"schedule.scheduled_box:ScheduledBox.prefetches_dst": _returns(value=False)}
+        {"schedule.select:ScheduledBox.prefetches_dst": _returns(value=False)}
     ),
     "prefetch, conversions": Mechanism(
         {"runtime.tile_batches:KernelConfig": _with_option(prefetches=False)}

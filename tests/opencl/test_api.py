@@ -99,6 +99,31 @@ def test_out_is_written_and_returned(runtime: Runtime) -> None:
         reorder(X, "nchw", out=m, queue=runtime.queue)
 
 
+def test_an_image_is_unpacked_into_memory_of_every_kind(runtime: Runtime) -> None:
+    image_desc_ = image_desc(X.shape, "f32", "in_out_channel")
+    image, event = opencl.pack(runtime.queue, X, image_desc_)
+    wanted = np.ascontiguousarray(X.transpose(0, 2, 3, 1))
+    beside = runtime.buffer(np.full(X.nbytes + 8, 0xA5, np.uint8))
+    event = opencl.enqueue_unpack(
+        runtime.queue, image, image_desc_, beside, "nhwc", wait_for=[event]
+    )
+    found = runtime.read(beside, event)
+    assert found[: X.nbytes].tobytes() == wanted.tobytes()
+    assert (found[X.nbytes :] == 0xA5).all()
+    # a name has the type of an array; an array carries the event
+    half = cl.array.empty(runtime.queue, wanted.shape, np.float16)
+    event = opencl.enqueue_unpack(runtime.queue, image, image_desc_, half, "nhwc")
+    assert half.events == [event]
+    assert half.get().tobytes() == wanted.astype(np.float16).tobytes()
+    # a descriptor describes raw bytes
+    desc = memory_desc(X.shape, "f32", "nhwc")
+    whole = cl.array.empty(runtime.queue, (X.nbytes,), np.uint8)
+    opencl.enqueue_unpack(runtime.queue, image, image_desc_, whole, desc)
+    assert whole.get().tobytes() == wanted.tobytes()
+    with refused(f"dst has {X.nbytes - 4} bytes"):
+        opencl.enqueue_unpack(runtime.queue, image, image_desc_, whole[4:], desc)
+
+
 def test_out_keeps_its_data_type(runtime: Runtime) -> None:
     memory = reorder(X, "nhwc", queue=runtime.queue)
     array = cl.array.zeros(runtime.queue, X.shape, np.float32)
@@ -201,16 +226,6 @@ def test_zero_sizes_succeed_and_do_nothing(runtime: Runtime) -> None:
     assert host(m).shape == (2, 0, 3)
     desc = memory_desc((2, 0, 3), "f32")
     opencl.enqueue_reorder(runtime.queue, runtime.buffer(X), desc, runtime.buffer(X), desc).wait()
-
-
-def test_programs_serve_all_sizes_of_a_pattern(runtime: Runtime) -> None:
-    from reorder.opencl import programs  # the cache is no public name
-
-    context = cl.Context([runtime.device.device])
-    queue = cl.CommandQueue(context)
-    for dims in ((2, 8, 5, 6), (3, 64, 7, 9), (2, 16, 20, 25)):
-        opencl.pack(queue, np.zeros(dims, np.float32), image_desc(dims, "f32", "in_out_channel"))
-    assert len(programs._kernels.__wrapped__._pyopencl_first_arg_dep_memoize_dic[context]) == 1  # type: ignore[attr-defined]  # noqa: SLF001 - likewise
 
 
 def test_threads_share_the_kernels_of_a_context(runtime: Runtime) -> None:

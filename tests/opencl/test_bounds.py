@@ -79,7 +79,7 @@ def launches(src: MemoryDesc, dst: MemoryDesc, *, is_aligned: bool) -> Iterator[
     one, other = (OperandSpec(desc) for desc in (src, dst))
     traits = DeviceTraits(256, profile=PROFILE)
     for transfer in plan_transfers(one, other, traits, is_aligned=is_aligned):
-        yield from (*transfer.launches, *transfer.second)
+        yield from transfer.launches
 
 
 def _built(queue: cl.CommandQueue, source: str, name: str) -> cl.Kernel:

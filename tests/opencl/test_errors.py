@@ -191,15 +191,6 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
         opencl.enqueue_pack(runtime.queue, X, deep, IMAGE)
 
 
-def test_four_bit_elements_move_on_a_device_where_they_are_whole_bytes(runtime: Runtime) -> None:
-    src = memory_desc((4, 6), "u4", "ab")
-    whole = memory_desc((4, 6), "u4", "Ba2b")
-    raw = np.arange(12, dtype=np.uint8)
-    out = runtime.buffer(np.zeros(12, np.uint8))
-    event = opencl.enqueue_reorder(runtime.queue, runtime.buffer(raw), src, out, whole)
-    assert runtime.read(out, event).reshape(3, 4).T.tolist() == raw.reshape(4, 3).tolist()
-
-
 def test_host_memory_at_any_address_is_used_as_it_is_or_refused(runtime: Runtime) -> None:
     raw = np.zeros(4096 + 64, np.uint8)
     start = -raw.ctypes.data % 64
@@ -294,8 +285,13 @@ def test_an_array_of_unpacked_four_bit_elements_is_refused(
     array = cl.array.to_device(runtime.queue, x)
     with refused(f"src is an array of {name}, one element a byte; memory of {name} holds two"):
         reorder(array, "a")
+    image, _ = opencl.pack(runtime.queue, X, IMAGE)
     with refused(f"dst is an array of {name}, one element a byte; memory of {name} holds two"):
         reorder(x, out=array)
+    with refused(f"dst is an array of {name}, one element a byte; memory of {name} holds two"):
+        reorder(np.zeros(6, np.float32), "a", out=array)
+    with refused(f"dst is an array of {name}, one element a byte; memory of {name} holds two"):
+        opencl.enqueue_unpack(runtime.queue, image, IMAGE, array, "nchw")
     # raw bytes that a descriptor describes hold what it says
     packed = cl.array.to_device(runtime.queue, np.array([0x10, 0x32, 0x54], np.uint8))
     found = reorder(packed, "a", src=memory_desc((6,), name))

@@ -121,7 +121,7 @@ def test_shapes_with_tails_of_every_type_are_unpacked_whatever_their_tails_hold(
         target = memory_desc(dims, dtype, HOST[k % 7] if len(dims) == 4 else "A8a")
         poison = np.full(target.nbytes + 16, 0xA5, np.uint8)
         buffer = runtime.buffer(poison)
-        event = opencl.enqueue_reorder(runtime.queue, image, desc, buffer, target)
+        event = opencl.enqueue_unpack(runtime.queue, image, desc, buffer, target)
         found = runtime.read(buffer, event)
         assert found[: target.nbytes].tobytes() == reorder(x, target).data.tobytes(), (
             name,

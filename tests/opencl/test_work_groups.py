@@ -10,11 +10,10 @@ import pytest
 
 from memdesc import memory_desc
 from reorder import reorder
-from reorder.opencl.execution import PreparedTransfer, enqueue_transfers
+from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.profile import GPU
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
-from reorder.opencl.programs import prepare
 
 if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
@@ -38,21 +37,9 @@ def test_transposes_are_right_in_work_groups_of_any_size(
         .astype({"u8": np.uint8, "f32": np.float32}[dtype])
     )
     src, dst = memory_desc(dims, dtype, "ab"), memory_desc(dims, dtype, "ba")
-    transfers = [
-        PreparedTransfer(
-            transfer,
-            tuple(
-                prepare(runtime.context, runtime.device.device, launch)
-                for launch in transfer.launches
-            ),
-        )
-        for transfer in plan_transfers(
-            OperandSpec(src),
-            OperandSpec(dst),
-            DeviceTraits(max_work_items, profile=GPU._replace(min_tiled=0)),
-            is_aligned=True,
-        )
-    ]
+    traits = DeviceTraits(max_work_items, profile=GPU._replace(min_tiled=0))
+    transfers = plan_transfers(OperandSpec(src), OperandSpec(dst), traits, is_aligned=True)
+    prepared = build_transfers(runtime.context, runtime.device.device, transfers)
     memory = runtime.buffer(x), runtime.buffer(np.full(dst.nbytes, 0xA5, np.uint8))
-    event = enqueue_transfers(runtime.queue, transfers, memory, None)
+    event = enqueue_transfers(runtime.queue, prepared, memory, None)
     assert runtime.read(memory[1], event).tobytes() == reorder(x, dst).data.tobytes()

@@ -168,14 +168,14 @@ def functions(runtime: Runtime) -> dict[str, tuple[Callable[..., Any], dict[str,
     packed = {"queue": queue, "src": X, "image_desc": IMAGE, "src_desc": None, **waiting}
     resolved = {"src": None, "dtype": None, "attr": None, "out": None, "queue": queue, **waiting}
     fields = {"queue": queue, "data": memory.data, "desc": memory.desc, "event": None}
-    buffers = {"src": values["a buffer"], "dst": cl.Buffer(runtime.context, FLAGS, X.nbytes)}
+    target = cl.Buffer(runtime.context, FLAGS, X.nbytes)
+    buffers = {"src": values["a buffer"], "dst": target}
+    pixels = {"queue": queue, "image": image, "image_desc": IMAGE, "desc": "nhwc", **waiting}
     return {
         "pack": (opencl.pack, packed | {"channel_type": None}),
         "enqueue_pack": (opencl.enqueue_pack, packed | {"image": image}),
-        "unpack": (
-            opencl.unpack,
-            {"queue": queue, "image": image, "image_desc": IMAGE, "desc": "nhwc", **waiting},
-        ),
+        "unpack": (opencl.unpack, pixels),
+        "enqueue_unpack": (opencl.enqueue_unpack, pixels | {"dst": target}),
         "enqueue_reorder": (
             opencl.enqueue_reorder,
             {"queue": queue, **buffers, "src_desc": PLAIN, "dst_desc": LAST, "attr": None}
@@ -197,8 +197,16 @@ def functions(runtime: Runtime) -> dict[str, tuple[Callable[..., Any], dict[str,
 @pytest.mark.parametrize(
     "name",
     [
-        *("pack", "enqueue_pack", "unpack", "enqueue_reorder", "reorder_on_device", "reorder"),
-        *("quantize", "kernel_texts", "find_device", "DeviceMemory", "an index"),
+        *("pack", "enqueue_pack", "unpack", "enqueue_unpack", "enqueue_reorder"),
+        *(
+            "reorder_on_device",
+            "reorder",
+            "quantize",
+            "kernel_texts",
+            "find_device",
+            "DeviceMemory",
+            "an index",
+        ),
     ],
 )
 def test_wrong_values_are_taken_or_refused(name: str, first: Runtime) -> None:

@@ -19,7 +19,7 @@ from reorder.cpu.codecs.x86 import (
     truncated,
 )
 from reorder.cpu.target import BYTE_BITS, has_bfloat, has_exact_bfloat, has_half, quietens_in_one
-from reorder.values.formats import FLOATS, FloatFormat, ieee
+from reorder.values.formats import FLOATS, FloatFormat
 
 if TYPE_CHECKING:
     from reorder.cpu.codecs.vectors import Vectors
@@ -39,7 +39,7 @@ _F32 = FLOATS["f32"]
 _MAGNITUDE = _F32.sign - 1
 _QUIET_BIT = 1 << (_F32.mantissa - 1)
 # formats that instructions convert
-_HALF, _BFLOAT = ieee(5, 10), ieee(8, 7)
+_HALF, _BFLOAT = FLOATS["f16"], FLOATS["bf16"]
 
 
 def decode_float(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:

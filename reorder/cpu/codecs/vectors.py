@@ -10,6 +10,7 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from memdesc import DATA_TYPES
+from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.target import BYTE_BITS
 from reorder.values.formats import FLOATS
 
@@ -123,7 +124,8 @@ class Vectors:
     def parts(self, vector: Value, count: int) -> list[Value]:
         """Return the parts of a vector that have `count` lanes each."""
         return [
-            self.pick(vector, range(start, start + count)) for start in range(0, self.lanes, count)
+            pick(self.builder, vector, range(start, start + count))
+            for start in range(0, self.lanes, count)
         ]
 
     def halves(self, vector: Value) -> tuple[Value, Value]:
@@ -134,12 +136,7 @@ class Vectors:
     def upper_halves(self, numbers: Value) -> Value:
         """Return the upper 16 bits of 32-bit numbers."""
         parts = self.builder.bitcast(numbers, ir.VectorType(ir.IntType(16), 2 * self.lanes))
-        return self.pick(parts, range(1, 2 * self.lanes, 2))
-
-    def pick(self, vector: Value, lanes: range) -> Value:
-        """Return some lanes of a vector."""
-        picks = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
-        return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), picks)
+        return pick(self.builder, parts, range(1, 2 * self.lanes, 2))
 
     def rarely(self, tests: Value, emit: Callable[[], Value], otherwise: Value) -> Value:
         """Return what `emit` returns, for all lanes, if any of the tests holds, else `otherwise`.

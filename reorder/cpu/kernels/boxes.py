@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.kernels.copy import InnerLoop, RowTable, emit_copy, emit_strided
+from reorder.cpu.kernels.copy import InnerLoop, Rows, emit_copy, emit_strided
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.emit import int64, load_fields
 from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition, entry_address
@@ -72,19 +72,21 @@ def _emit_inner(inner: _Inner, src: Location, dst: Location, is_data: Value) -> 
             with builder.if_else(is_run) as (run, strided):
                 # both load the fields: loaded before the branch, these would occupy registers
                 with run:
-                    rows, columns = _row_table(inner, is_data)
-                    emit_copy(inner.elements, src, dst, rows, columns, box.src_end)
+                    emit_copy(_rows(inner, src, dst, is_data), box.src_end)
                 with strided:
-                    rows, columns = _row_table(inner, is_data)
-                    emit_strided(inner.elements, src, dst, rows, columns)
+                    emit_strided(_rows(inner, src, dst, is_data))
 
 
-def _row_table(inner: _Inner, is_data: Value) -> tuple[RowTable, InnerLoop]:
-    """Return the rows and the columns of a `RowsHead`."""
+def _rows(inner: _Inner, src: Location, dst: Location, is_data: Value) -> Rows:
+    """Return the rows of a `RowsHead`."""
     builder = inner.elements.builder
     head = load_fields(builder, inner.address, RowsHead)
     src_table = builder.add(inner.address, int64(nbytes_of(RowsHead)))
-    rows = RowTable(
+    return Rows(
+        inner.elements,
+        src,
+        dst,
+        InnerLoop(head.extent, head.valid, head.src_stride, head.dst_stride),
         first=inner.task.inner_first,
         last=inner.task.inner_last,
         valid=builder.select(is_data, head.valid_rows, int64(0)),
@@ -92,7 +94,6 @@ def _row_table(inner: _Inner, is_data: Value) -> tuple[RowTable, InnerLoop]:
         dst_table=entry_address(builder, src_table, head.rows),
         src_span=head.src_span,
     )
-    return rows, InnerLoop(head.extent, head.valid, head.src_stride, head.dst_stride)
 
 
 def _emit_transpose(inner: _Inner, src: Location, dst: Location, is_data: Value) -> None:

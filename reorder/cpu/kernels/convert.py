@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import Known
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import int64, load_fields, load_int64, loop, minimum, prefetch
+from reorder.cpu.kernels.emit import int64, load_int64, loop, minimum, prefetch
 from reorder.cpu.kernels.rows import (
     Row,
     each_line,
     each_vector,
     emit_zeroed,
+    load_stage,
     table_addresses,
     vector_lanes,
 )
@@ -21,7 +22,6 @@ from reorder.cpu.schedule.tile_program import (
     LONG_RUN,
     SHORT_RUNS,
     ConvertTable,
-    Placement,
     PrefetchTable,
     RepeatTable,
 )
@@ -30,7 +30,8 @@ from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.rows import EmitVector, StageArguments
+    from reorder.cpu.kernels.rows import EmitVector
+    from reorder.cpu.kernels.walk import WalkerCall
 
 __all__ = ["ConvertTypes", "emit_convert", "emit_prefetch", "emit_repeat"]
 
@@ -51,15 +52,14 @@ class ConvertTypes(NamedTuple):
     streams: bool
 
 
-def emit_convert(builder: Builder, arguments: StageArguments, types: ConvertTypes) -> None:
+def emit_convert(builder: Builder, call: WalkerCall, types: ConvertTypes) -> None:
     """Emit the conversion of all rows of a `ConvertTable`; dst must not overlap src."""
-    table = load_fields(builder, arguments.table, ConvertTable)
-    placement = load_fields(builder, arguments.placement, Placement)
-    src_table, dst_table = table_addresses(builder, arguments.table, ConvertTable, table.rows, 2)
+    table, placement = load_stage(builder, call, ConvertTable)
+    src_table, dst_table = table_addresses(builder, call, ConvertTable, table.rows, 2)
 
     with loop(builder, int64(0), table.rows) as row:
-        src = Location(arguments.src, placement.src_offset)
-        dst = Location(arguments.dst, placement.dst_offset)
+        src = Location(call.src_at, placement.src_offset)
+        dst = Location(call.dst_at, placement.dst_offset)
         src = src.plus(builder, load_int64(builder, src_table, row))
         dst = dst.plus(builder, load_int64(builder, dst_table, row))
         _emit_row(
@@ -139,26 +139,24 @@ def _each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVect
         emit(i, 1)
 
 
-def emit_prefetch(builder: Builder, arguments: StageArguments) -> None:
+def emit_prefetch(builder: Builder, call: WalkerCall) -> None:
     """Emit the prefetch of all rows of a `PrefetchTable`, which lie in src."""
-    table = load_fields(builder, arguments.table, PrefetchTable)
-    placement = load_fields(builder, arguments.placement, Placement)
-    (offsets,) = table_addresses(builder, arguments.table, PrefetchTable, table.rows, 1)
+    table, placement = load_stage(builder, call, PrefetchTable)
+    (offsets,) = table_addresses(builder, call, PrefetchTable, table.rows, 1)
     with loop(builder, int64(0), table.rows) as row:
         index = builder.add(placement.src_offset, load_int64(builder, offsets, row))
         # elements may have 4 bits
         offset = builder.ashr(builder.mul(index, table.bits), int64(_BYTE_SHIFT))
-        first = builder.add(arguments.src, offset)
+        first = builder.add(call.src_at, offset)
         with loop(builder, int64(0), table.nbytes, LINE_NBYTES) as start:
             prefetch(builder, builder.add(first, start))
 
 
-def emit_repeat(builder: Builder, arguments: StageArguments, dtype: str) -> None:
+def emit_repeat(builder: Builder, call: WalkerCall, dtype: str) -> None:
     """Emit what a `RepeatTable` asks for, on values of a working type."""
-    table = load_fields(builder, arguments.table, RepeatTable)
-    placement = load_fields(builder, arguments.placement, Placement)
-    src = Row.at(builder, dtype, Location(arguments.src, placement.src_offset))
-    dst = Row.at(builder, dtype, Location(arguments.dst, placement.dst_offset))
+    table, placement = load_stage(builder, call, RepeatTable)
+    src = Row.at(builder, dtype, Location(call.src_at, placement.src_offset))
+    dst = Row.at(builder, dtype, Location(call.dst_at, placement.dst_offset))
     lanes = register_bits() // src.elements.bits
     whole = builder.and_(table.values, int64(-lanes))
     for times in SHORT_RUNS:

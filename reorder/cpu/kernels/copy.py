@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from llvmlite import ir
 
 from reorder.cpu.kernels.elements import Location, emit_clear
-from reorder.cpu.kernels.emit import BYTE, I64, int64, load_int64, loop, maximum, minimum
+from reorder.cpu.kernels.emit import (
+    BYTE,
+    I64,
+    int64,
+    load_int64,
+    loop,
+    maximum,
+    minimum,
+    shared_constant,
+)
 from reorder.cpu.kernels.shuffle import LANE_BITS
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks, register_bits, step_registers
 
@@ -24,7 +33,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["InnerLoop", "RowTable", "emit_copy", "emit_strided"]
+__all__ = ["InnerLoop", "Rows", "emit_copy", "emit_strided"]
 
 # From this length on, a call of memmove costs less than it saves.
 _MEMMOVE_NBYTES = 1024
@@ -51,9 +60,13 @@ class InnerLoop(NamedTuple):
     dst_stride: Value
 
 
-class RowTable(NamedTuple):
-    """Rows `first` to `last`, of which those below `valid` hold data."""
+class Rows(NamedTuple):
+    """Rows to move from src to dst: `first` to `last`, of which those below `valid` hold data."""
 
+    elements: Elements
+    src: Location
+    dst: Location
+    columns: InnerLoop
     first: Value
     last: Value
     valid: Value
@@ -63,32 +76,29 @@ class RowTable(NamedTuple):
     # offset of the last row from the first in src
     src_span: Value
 
-    def each_row(
-        self, elements: Elements, src: Location, dst: Location
-    ) -> Iterator[tuple[Location, Location, Value]]:
+    def rebased(self) -> Rows:
+        """Return the same rows from locations of index 0."""
+        elements = self.elements
+        return self._replace(src=elements.rebased(self.src), dst=elements.rebased(self.dst))
+
+    def each(self) -> Iterator[tuple[Location, Location, Value]]:
         """Emit a loop over the rows; yields both locations, and whether the row holds data."""
-        builder = elements.builder
+        elements, builder = self.elements, self.elements.builder
         with loop(builder, self.first, self.last) as row:
-            row_src = elements.moved(src, load_int64(builder, self.src_table, row))
-            row_dst = elements.moved(dst, load_int64(builder, self.dst_table, row))
-            yield row_src, row_dst, builder.icmp_signed("<", row, self.valid)
+            src = elements.moved(self.src, load_int64(builder, self.src_table, row))
+            dst = elements.moved(self.dst, load_int64(builder, self.dst_table, row))
+            yield src, dst, builder.icmp_signed("<", row, self.valid)
 
 
-def emit_copy(
-    elements: Elements,
-    src: Location,
-    dst: Location,
-    rows: RowTable,
-    run: InnerLoop,
-    src_end: Value,
-) -> None:
+def emit_copy(rows: Rows, src_end: Value) -> None:
     """Move rows that are runs; steps that are not valid in either loop write zeros.
 
     Elements of src from the address `src_end` on must not be read.
     """
+    elements, run = rows.elements, rows.columns
     builder = elements.builder
     if elements.is_nibble:
-        _emit_any(elements, src, dst, rows, run)
+        _emit_any(rows)
         return
     # all rows have the same length, so it is tested before the loop over them, by few branches: a
     # call may have 32 short rows; once those with data are moved, the others are cleared
@@ -103,7 +113,7 @@ def emit_copy(
         block = builder.append_basic_block("vectors")
         by_length.add_case(int64(lanes), block)
         builder.position_at_end(block)
-        _emit_vectors(elements, src, dst, rows, (lanes, run.valid), src_end)
+        _emit_vectors(rows, lanes, src_end)
         builder.branch(done)
     builder.position_at_end(other)
     parts = _parts_of(elements)
@@ -111,56 +121,42 @@ def emit_copy(
         lane, line = (bits // elements.bits for bits in (LANE_BITS, LINE_BITS))
         # whole rows of at least 16 bytes are faster in parts that overlap: fewer accesses cross
         # lines
-        longest = int64(parts[-1].longest)
-        is_long = builder.icmp_signed(">", run.extent, longest)
+        is_long = builder.icmp_signed(">", run.extent, int64(parts[-1].longest))
         is_between = builder.and_(
             builder.icmp_signed(">=", run.extent, int64(lane)), builder.not_(is_long)
         )
         is_padded = builder.icmp_signed("<", run.valid, run.extent)
-        is_masked = builder.or_(is_padded, builder.not_(is_between))
         # up to three vectors without a loop
-        with builder.if_then(is_masked):
+        with builder.if_then(builder.or_(is_padded, builder.not_(is_between))):
             for lanes, vectors in ((lane, 1), (line, 1), (line, 2), (line, 3)):
                 is_short = builder.icmp_signed("<", run.extent, int64(vectors * lanes))
                 with builder.if_then(is_short):
-                    _emit_masked(elements, src, dst, rows, (run, lanes, vectors))
+                    _emit_masked(rows, lanes, vectors)
                     builder.branch(done)
-        is_lines = builder.and_(
-            is_long,
-            builder.icmp_signed(
-                "<", run.extent, int64(_MEMMOVE_NBYTES * BYTE_BITS // elements.bits)
-            ),
-        )
+        longest = int64(_MEMMOVE_NBYTES * BYTE_BITS // elements.bits)
+        is_lines = builder.and_(is_long, builder.icmp_signed("<", run.extent, longest))
         with builder.if_then(builder.and_(is_lines, builder.not_(is_padded))):
-            _emit_lines(elements, src, dst, data, run)
+            _emit_lines(data)
             builder.branch(moved)
     if parts:
         # in ascending order: each begins where the one before it ends
         with builder.if_then(builder.icmp_signed(">", run.valid, int64(parts[0].lanes))):
             for part in parts:
                 with builder.if_then(builder.icmp_signed("<=", run.valid, int64(part.longest))):
-                    _emit_parts(elements, src, dst, data, (run, part))
+                    _emit_parts(data, part)
                     builder.branch(moved)
-    _emit_any(elements, src, dst, rows, run)
+    _emit_any(rows)
     builder.branch(done)
     builder.position_at_end(moved)
-    for _, row_dst, _ in rest.each_row(elements, src, dst):
-        emit_clear(elements, row_dst, run.extent)
+    for _, dst, _ in rest.each():
+        emit_clear(elements, dst, run.extent)
     builder.branch(done)
     builder.position_at_end(done)
 
 
-def _emit_vectors(
-    elements: Elements,
-    src: Location,
-    dst: Location,
-    rows: RowTable,
-    run: tuple[int, Value],
-    src_end: Value,
-) -> None:
-    """Move rows of one vector each; `run` is its lanes and how many of them are valid."""
-    builder = elements.builder
-    lanes, valid = run
+def _emit_vectors(rows: Rows, lanes: int, src_end: Value) -> None:
+    """Move rows of one vector each."""
+    elements, builder, valid = rows.elements, rows.elements.builder, rows.columns.valid
     data_rows = minimum(builder, rows.valid, rows.last)
     # if no element of a row is valid, src has no such row and must not be read
     data_rows = builder.select(builder.icmp_signed(">", valid, int64(0)), data_rows, rows.first)
@@ -168,83 +164,67 @@ def _emit_vectors(
     # the last address from which a vector may be loaded: it may extend beyond its run, but not
     # beyond src
     last_start = builder.sub(src_end, elements.nbytes(int64(lanes)))
-    last_row = builder.add(elements.address_of(src), rows.src_span)
+    last_row = builder.add(elements.address_of(rows.src), rows.src_span)
     is_inside = builder.or_(is_whole, builder.icmp_signed("<=", last_row, last_start))
     valid_mask = _load_mask(elements, lanes, valid)
-    src, dst = elements.rebased(src), elements.rebased(dst)
+    rows = rows.rebased()
+    data = rows._replace(last=data_rows)
 
-    def move(row_src: Location, row_dst: Location) -> None:
-        vector = builder.and_(elements.load_vector(row_src, lanes), valid_mask)
-        elements.store_lines(vector, row_dst)
+    def move(src: Location, dst: Location) -> None:
+        vector = builder.and_(elements.load_vector(src, lanes), valid_mask)
+        elements.store_lines(vector, dst)
 
     with builder.if_else(is_inside) as (inside, otherwise):
         with inside:
-            for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
-                move(row_src, row_dst)
+            for src, dst, _ in data.each():
+                move(src, dst)
         with otherwise:
-            for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
-                start = elements.address_of(row_src)
-                is_before_end = builder.icmp_signed("<=", start, last_start)
+            for src, dst, _ in data.each():
+                is_before_end = builder.icmp_signed("<=", elements.address_of(src), last_start)
                 with builder.if_else(is_before_end) as (before, at_end):
                     with before:
-                        move(row_src, row_dst)
+                        move(src, dst)
                     with at_end:
-                        elements.store_vector(elements.zeros(lanes), row_dst)
-                        with loop(builder, int64(0), valid) as i:
-                            element = elements.load(row_src.plus(builder, i))
-                            elements.store(element, row_dst.plus(builder, i))
-    padding = rows._replace(first=maximum(builder, data_rows, rows.first))
-    for _, row_dst, _ in padding.each_row(elements, src, dst):
-        elements.store_vector(elements.zeros(lanes), row_dst)
+                        elements.store_vector(elements.zeros(lanes), dst)
+                        _copy_each(elements, src, dst, valid)
+    for _, dst, _ in rows._replace(first=maximum(builder, data_rows, rows.first)).each():
+        elements.store_vector(elements.zeros(lanes), dst)
 
 
-def _emit_masked(
-    elements: Elements,
-    src: Location,
-    dst: Location,
-    rows: RowTable,
-    run: tuple[InnerLoop, int, int],
-) -> None:
-    """Move rows shorter than `vectors` vectors, by masked loads and stores.
-
-    `run` is (columns, lanes, vectors).
-    """
-    builder = elements.builder
-    columns, lanes, vectors = run
+def _emit_masked(rows: Rows, lanes: int, vectors: int) -> None:
+    """Move rows shorter than `vectors` vectors, by masked loads and stores."""
+    elements, builder = rows.elements, rows.elements.builder
     starts = [int64(k * lanes) for k in range(vectors)]
     loaded, stored = (
         [elements.lane_mask(builder.sub(count, start), lanes) for start in starts]
-        for count in (columns.valid, columns.extent)
+        for count in (rows.columns.valid, rows.columns.extent)
     )
     data_rows = maximum(builder, minimum(builder, rows.valid, rows.last), rows.first)
-    src, dst = elements.rebased(src), elements.rebased(dst)
-    for row_src, row_dst, _ in rows._replace(last=data_rows).each_row(elements, src, dst):
+    rows = rows.rebased()
+    for src, dst, _ in rows._replace(last=data_rows).each():
         parts = [
-            elements.load_masked(row_src.plus(builder, start), mask)
+            elements.load_masked(src.plus(builder, start), mask)
             for start, mask in zip(starts, loaded, strict=True)
         ]
         for start, mask, part in zip(starts, stored, parts, strict=True):
-            elements.store_masked(part, row_dst.plus(builder, start), mask)
-    for _, row_dst, _ in rows._replace(first=data_rows).each_row(elements, src, dst):
+            elements.store_masked(part, dst.plus(builder, start), mask)
+    for _, dst, _ in rows._replace(first=data_rows).each():
         for start, mask in zip(starts, stored, strict=True):
-            elements.store_masked(elements.zeros(lanes), row_dst.plus(builder, start), mask)
+            elements.store_masked(elements.zeros(lanes), dst.plus(builder, start), mask)
 
 
-def _emit_lines(
-    elements: Elements, src: Location, dst: Location, rows: RowTable, run: InnerLoop
-) -> None:
+def _emit_lines(rows: Rows) -> None:
     """Move whole rows of more than a line by vectors of a line; the last one is masked."""
-    builder = elements.builder
+    elements, builder, extent = rows.elements, rows.elements.builder, rows.columns.extent
     lanes = LINE_BITS // elements.bits
-    last = builder.and_(builder.sub(run.extent, int64(1)), int64(-lanes))
-    mask = elements.lane_mask(builder.sub(run.extent, last), lanes)
-    src, dst = elements.rebased(src), elements.rebased(dst)
-    for row_src, row_dst, _ in rows.each_row(elements, src, dst):
+    last = builder.and_(builder.sub(extent, int64(1)), int64(-lanes))
+    mask = elements.lane_mask(builder.sub(extent, last), lanes)
+    for src, dst, _ in rows.rebased().each():
         with loop(builder, int64(0), last, lanes) as start:
-            vector = elements.load_vector(row_src.plus(builder, start), lanes)
-            elements.store_vector(vector, row_dst.plus(builder, start))
-        vector = elements.load_masked(row_src.plus(builder, last), mask)
-        elements.store_masked(vector, row_dst.plus(builder, last), mask)
+            vector = elements.load_vector(src.plus(builder, start), lanes)
+            elements.store_vector(vector, dst.plus(builder, start))
+        vector = elements.load_masked(src.plus(builder, last), mask)
+        elements.store_masked(vector, dst.plus(builder, last), mask)
 
 
 class _Parts(NamedTuple):
@@ -276,47 +256,40 @@ def _parts_of(elements: Elements) -> list[_Parts]:
     ]
 
 
-def _emit_parts(
-    elements: Elements, src: Location, dst: Location, rows: RowTable, run: tuple[InnerLoop, _Parts]
-) -> None:
-    """Move rows by a few vectors and a tail that may overlap the last one; zeros follow them.
-
-    `run` is (columns, parts).
-    """
-    builder = elements.builder
-    columns, (lanes, count, tail) = run
+def _emit_parts(rows: Rows, parts: _Parts) -> None:
+    """Move rows by a few vectors and a tail that may overlap the last one; zeros follow them."""
+    elements, builder, columns = rows.elements, rows.elements.builder, rows.columns
+    lanes, count, tail = parts
     pieces = [(int64(k * lanes), lanes) for k in range(count)]
     pieces.append((builder.sub(columns.valid, int64(tail)), tail))
     skipped = builder.sub(columns.extent, columns.valid)
-    src, dst = elements.rebased(src), elements.rebased(dst)
-    for row_src, row_dst, _ in rows.each_row(elements, src, dst):
-        vectors = [elements.load_vector(row_src.plus(builder, at), size) for at, size in pieces]
+    rows = rows.rebased()
+    for src, dst, _ in rows.each():
+        vectors = [elements.load_vector(src.plus(builder, at), size) for at, size in pieces]
         for (at, _), vector in zip(pieces, vectors, strict=True):
-            elements.store_vector(vector, row_dst.plus(builder, at))
+            elements.store_vector(vector, dst.plus(builder, at))
     # a separate loop: inside the one above it would slow rows without zeros down by a tenth
     with builder.if_then(builder.icmp_signed(">", skipped, int64(0))):
-        for _, row_dst, _ in rows.each_row(elements, src, dst):
-            emit_clear(elements, row_dst.plus(builder, columns.valid), skipped)
+        for _, dst, _ in rows.each():
+            emit_clear(elements, dst.plus(builder, columns.valid), skipped)
 
 
-def _emit_any(
-    elements: Elements, src: Location, dst: Location, rows: RowTable, run: InnerLoop
-) -> None:
+def _emit_any(rows: Rows) -> None:
     """Move rows of any length; zeros follow them."""
+    elements, builder, columns = rows.elements, rows.elements.builder, rows.columns
+    copy = _copy_lines if elements.streams else _copy_run
+    for src, dst, is_valid in rows.rebased().each():
+        valid = builder.select(is_valid, columns.valid, int64(0))
+        (_copy_each if elements.is_nibble else copy)(elements, src, dst, valid)
+        rest = builder.sub(columns.extent, valid)
+        emit_clear(elements, dst.plus(builder, valid), rest)
+
+
+def _copy_each(elements: Elements, src: Location, dst: Location, count: Value) -> None:
+    """Copy a run element by element."""
     builder = elements.builder
-    src, dst = elements.rebased(src), elements.rebased(dst)
-    for row_src, row_dst, is_valid in rows.each_row(elements, src, dst):
-        valid = builder.select(is_valid, run.valid, int64(0))
-        if elements.is_nibble:
-            with loop(builder, int64(0), valid) as i:
-                element = elements.load(row_src.plus(builder, i))
-                elements.store(element, row_dst.plus(builder, i))
-        elif elements.streams:
-            _copy_lines(elements, row_src, row_dst, valid)
-        else:
-            _copy_run(elements, row_src, row_dst, valid)
-        rest = builder.sub(run.extent, valid)
-        emit_clear(elements, row_dst.plus(builder, valid), rest)
+    with loop(builder, int64(0), count) as i:
+        elements.store(elements.load(src.plus(builder, i)), dst.plus(builder, i))
 
 
 def _copy_lines(elements: Elements, src: Location, dst: Location, count: Value) -> None:
@@ -384,31 +357,24 @@ def _load_mask(elements: Elements, lanes: int, valid: Value) -> Value:
     a mask made by a comparison would be recomputed for each row.
     """
     builder = elements.builder
-    name = "memdesc.ones"
-    module = builder.module
-    if name not in module.globals:
-        kind = ir.ArrayType(BYTE, 2 * _MASK_NBYTES)
-        ones = ir.GlobalVariable(module, kind, name)
-        ones.initializer = ir.Constant(kind, bytearray([255] * _MASK_NBYTES + [0] * _MASK_NBYTES))
-        ones.global_constant, ones.linkage = True, "private"
-    first = builder.ptrtoint(module.globals[name], I64)
+    ones = bytearray([255] * _MASK_NBYTES + [0] * _MASK_NBYTES)
+    content = ir.Constant(ir.ArrayType(BYTE, len(ones)), ones)
+    first = shared_constant(builder, "memdesc.ones", content)
     skipped = builder.sub(int64(_MASK_NBYTES * BYTE_BITS // elements.bits), valid)
     return elements.load_vector(Location(first, skipped), lanes)
 
 
-def emit_strided(
-    elements: Elements, src: Location, dst: Location, rows: RowTable, columns: InnerLoop
-) -> None:
+def emit_strided(rows: Rows) -> None:
     """Move the elements that are valid in both loops and write zeros for the others."""
-    builder = elements.builder
-    for row_src, row_dst, is_valid in rows.each_row(elements, src, dst):
+    elements, builder, columns = rows.elements, rows.elements.builder, rows.columns
+    for src, dst, is_valid in rows.each():
         valid = builder.select(is_valid, columns.valid, int64(0))
         with loop(builder, int64(0), valid) as column:
             steps = (
                 builder.mul(column, stride) for stride in (columns.src_stride, columns.dst_stride)
             )
-            source, target = map(elements.moved, (row_src, row_dst), steps)
+            source, target = map(elements.moved, (src, dst), steps)
             elements.store(elements.load(source), target)
         with loop(builder, valid, columns.extent) as column:
-            target = elements.moved(row_dst, builder.mul(column, columns.dst_stride))
+            target = elements.moved(dst, builder.mul(column, columns.dst_stride))
             elements.store(elements.zero, target)

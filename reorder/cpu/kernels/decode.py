@@ -93,7 +93,7 @@ def _decode_block(numbers: _Numbers, kernel: DecodeKernel, dst: Value) -> None:
         positions = range(first, first + lanes)
         code = numbers.values(pattern.code, positions)
         if zero is not None:
-            code = builder.sub(code, numbers.values(zero, positions))
+            code = numbers.difference(code, numbers.values(zero, positions))
         values = numbers.rounded(builder.fmul(scale(positions), numbers.as_float(code)))
         if offset is not None:
             add = builder.fadd if pattern.sign > 0 else builder.fsub
@@ -137,17 +137,7 @@ _MAX_SPAN = 64
 
 
 class _Numbers:
-    """The numbers of the elements of one block.
-
-    Parameters
-    ----------
-    builder : Builder
-        Where instructions go.
-    pattern : Pattern
-        The fields, and what operations are rounded to.
-    addresses : list of Value
-        Where the block of each field starts.
-    """
+    """The numbers of the elements of one block, whose fields start at some addresses."""
 
     def __init__(self, builder: Builder, pattern: Pattern, addresses: list[Value]) -> None:
         self.builder = builder
@@ -173,8 +163,11 @@ class _Numbers:
 
     def product(self, numbers: tuple[NumberPattern, ...], positions: range) -> Value:
         """Return the product of numbers, from the left."""
-        factors = [self.as_float(self.values(number, positions)) for number in numbers]
-        return reduce(lambda one, other: self.rounded(self.builder.fmul(one, other)), factors)
+        product, *factors = (self.as_float(self.values(each, positions)) for each in numbers)
+        for number, factor in zip(numbers[1:], factors, strict=True):
+            join = self.builder.fdiv if number.divides else self.builder.fmul
+            product = self.rounded(join(product, factor))
+        return product
 
     def rounded(self, values: Value) -> Value:
         """Return f32 rounded to what the rule is computed in."""
@@ -182,6 +175,12 @@ class _Numbers:
             return values
         codec = Codec(self.builder, values.type.count)
         return codec.decode(codec.encode(values, "f32", self._kind), self._kind, "f32")
+
+    def difference(self, code: Value, zero: Value) -> Value:
+        """Return a code minus a zero point: of integers, or rounded."""
+        if zero.type == code.type:
+            return self.builder.sub(code, zero)
+        return self.rounded(self.builder.fsub(self.as_float(code), zero))
 
     def as_float(self, values: Value) -> Value:
         """Return values as f32."""

@@ -37,15 +37,7 @@ class Location(NamedTuple):
 
 
 class Elements:
-    """Loads and stores of elements of one width.
-
-    Parameters
-    ----------
-    builder : llvmlite.ir.IRBuilder
-        Where the instructions go.
-    kernel : Kernel
-        The width, and whether `store_lines` uses non-temporal stores.
-    """
+    """Loads and stores of elements of one width; `store_lines` streams if the kernel does."""
 
     def __init__(self, builder: Builder, kernel: Kernel) -> None:
         self.builder = builder

@@ -30,6 +30,7 @@ __all__ = [
     "maximum",
     "minimum",
     "prefetch",
+    "shared_constant",
 ]
 
 # Operands of LLVM instructions, their types, and the builder that emits them. llvmlite ships no
@@ -65,6 +66,16 @@ def int64_pointer(builder: Builder, address: Value, index: Value | int) -> Value
     """Return the typed pointer to the int64 at an index from an address."""
     index = int64(index) if isinstance(index, int) else index
     return builder.gep(builder.inttoptr(address, I64.as_pointer()), [index])
+
+
+def shared_constant(builder: Builder, name: str, content: Value, align: int | None = None) -> Value:
+    """Return the address of a constant that all kernels of a module share."""
+    module = builder.module
+    if name not in module.globals:
+        constant = ir.GlobalVariable(module, content.type, name)
+        constant.initializer, constant.align = content, align
+        constant.global_constant, constant.linkage = True, "private"
+    return builder.ptrtoint(module.globals[name], I64)
 
 
 def prefetch(builder: Builder, address: Value, *, writes: bool = False) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from memdesc import DATA_TYPES
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import int64, loop, minimum
+from reorder.cpu.kernels.emit import int64, load_fields, loop, minimum
 from reorder.cpu.schedule.select import Kernel
-from reorder.cpu.schedule.tile_program import ZEROED_LANES
+from reorder.cpu.schedule.tile_program import ZEROED_LANES, Placement
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, has_masks, register_bits
 
@@ -17,30 +17,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.walk import WalkerCall
     from reorder.cpu.schedule.tile_program import CombineTable, ConvertTable
 
 __all__ = [
     "EmitVector",
     "Row",
-    "StageArguments",
     "each_line",
     "each_vector",
     "emit_zeroed",
+    "load_stage",
     "masks_elements",
+    "table_addresses",
     "vector_lanes",
 ]
 
+_Table = TypeVar("_Table", bound=tuple[Any, ...])
+
 # Lanes of the narrowest vectors: shorter tails are converted element by element.
 _MIN_LANES = 8
-
-
-class StageArguments(NamedTuple):
-    """What a compiled stage takes: the addresses of src, dst, its table and its placement."""
-
-    src: Value
-    dst: Value
-    table: Value
-    placement: Value
 
 
 class Row(NamedTuple):
@@ -185,10 +180,15 @@ def emit_zeroed(
             yield
 
 
+def load_stage(builder: Builder, call: WalkerCall, kind: type[_Table]) -> tuple[_Table, Placement]:
+    """Return the table of a stage, and where the stage finds its data."""
+    return load_fields(builder, call.program, kind), load_fields(builder, call.points, Placement)
+
+
 def table_addresses(
-    builder: Builder, address: Value, kind: type[NamedTuple], rows: Value, count: int
+    builder: Builder, call: WalkerCall, kind: type[_Table], rows: Value, count: int
 ) -> list[Value]:
     """Return the addresses of the offset tables that follow a table, each of `rows` entries."""
-    first = builder.add(address, int64(nbytes_of(kind)))
+    first = builder.add(call.program, int64(nbytes_of(kind)))
     size = builder.mul(rows, int64(WORD_NBYTES))
     return [builder.add(first, builder.mul(size, int64(k))) for k in range(count)]

@@ -72,8 +72,8 @@ def _emit_step(builder: Builder, tile: _Tile, step_at: Value) -> None:
     dst = _locate(builder, tile, _Side(step.dst_base, step.dst_placed_by, step.dst_shift))
     side = _Side(step.operand_base, step.operand_placed_by, step.operand_shift)
     operand = _locate(builder, tile, side)
-    numbers = _locate(builder, tile, _Side(step.number_base, int64(NO_OPERAND), int64(0)))
-    placement = Placement(src.index, dst.index, operand.address, operand.index, numbers.address)
+    factor = _locate(builder, tile, _Side(step.factor_base, int64(NO_OPERAND), int64(0)))
+    placement = Placement(src.index, dst.index, operand.address, operand.index, factor.address)
     for k, number in enumerate(placement):
         builder.store(number, builder.gep(tile.placement, [int64(k)]))
     call = WalkerCall(

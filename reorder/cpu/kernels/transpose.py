@@ -28,6 +28,7 @@ from reorder.cpu.kernels.emit import (
     maximum,
     minimum,
     prefetch,
+    shared_constant,
 )
 from reorder.cpu.kernels.interleave import emit_interleaved
 from reorder.cpu.kernels.loop_group import ColumnSpan, TileShape, entry_address
@@ -39,7 +40,7 @@ from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, is_x86
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
 __all__ = ["emit_transposed"]
@@ -268,8 +269,10 @@ class _EdgeTables:
         unread = cgutils.alloca_once(builder, BYTE, size=self.height * size)
         unread.align = LINE_NBYTES
         self.unread = builder.ptrtoint(unread, I64)
-        zeros = _zeros(builder, (_MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
-        self.zeros = builder.ptrtoint(zeros, I64)
+        kind = ir.ArrayType(BYTE, (_MAX_COLUMNS + self.width) * _MAX_ELEMENT_NBYTES)
+        zeros = ir.Constant(kind, None)
+        name = f"memdesc.zeros.{kind.count}"
+        self.zeros = shared_constant(builder, name, zeros, LINE_NBYTES)
 
     def _offset(self, address: Value, start: Location) -> Value:
         """Return the offset of a buffer from a location, in bytes."""
@@ -326,15 +329,3 @@ class _EdgeTables:
         with loop(builder, int64(0), builder.sub(span.last, span.first)) as i:
             elements.store(elements.load(start.plus(builder, i)), copy.plus(builder, i))
         return elements.address_of(copy)
-
-
-def _zeros(builder: Builder, nbytes: int) -> Value:
-    """Return a constant of zeros, shared by all kernels of a module."""
-    name = f"memdesc.zeros.{nbytes}"
-    module = builder.module
-    if name not in module.globals:
-        kind = ir.ArrayType(BYTE, nbytes)
-        zeros = ir.GlobalVariable(module, kind, name)
-        zeros.initializer, zeros.align = ir.Constant(kind, None), LINE_NBYTES
-        zeros.global_constant, zeros.linkage = True, "private"
-    return module.globals[name]

@@ -2,112 +2,87 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field
+from functools import cache, partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from reorder.cpu.kernels.emit import Builder, int64, load_fields, load_int64, loop, maximum, minimum
+from reorder.cpu.kernels.walk import WalkerCall, emit_call
 from reorder.cpu.runtime.job import Job, make_job
 from reorder.cpu.runtime.pool import run_job
-from reorder.cpu.runtime.walkers import walker_at
-from reorder.cpu.schedule.cache_tiling import tile_boxes
+from reorder.cpu.runtime.walkers import as_walker, walker_at
 from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import Point, each_points, encode, points_in_bytes
 from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, pack_for_kernels
-from reorder.cpu.schedule.streaming import stream_box
+from reorder.cpu.schedule.tiling import stream_box, tile_boxes
+from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.plan.passes import join_zeros
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from numpy.typing import NDArray
 
+    from reorder.cpu.machine import Machine
     from reorder.cpu.schedule.partition import Partition, Workload
-    from reorder.cpu.schedule.scheduled_box import ScheduledBox
-    from reorder.cpu.target import Machine
+    from reorder.cpu.schedule.select import ScheduledBox
     from reorder.plan.nodes import Box, IndirectLoop
     from reorder.plan.plan import ReorderPlan
 
-__all__ = ["Batch", "BatchBuilder", "BoxBatch"]
-
-_ORIGIN = np.array([Point(0, 0)], np.int64)
+__all__ = ["Batch", "BatchBuilder", "JoinedJob", "joined_walker_at"]
 
 
-class Batch(Protocol):
-    """Boxes that run together."""
+@dataclass(slots=True)
+class Batch:
+    """A program, and how threads share its work."""
 
-    @property
-    def direct_job(self) -> Job | None:
-        """The job, if every call runs the same one; else None."""
+    program: NDArray[np.int64]
+    partition: Partition
+    # returns the address of the walker, given whether dst starts at a cache line
+    walker: Callable[[bool], int]
+    # returns the table of points that the walker reads, from offsets in elements
+    place: Callable[[NDArray[np.int64]], NDArray[np.int64]]
+    # the program runs once at each step of these
+    indirect: tuple[IndirectLoop, ...] = ()
+    # whether the walker depends on the address of dst
+    streams: bool = False
+    # has the arrays whose addresses are in the program
+    owner: object = None
+    _origin: NDArray[np.int64] = field(init=False)
 
-    def execute(self, src_at: int, dst_at: int) -> None:
-        """Run the boxes on src and dst at two addresses."""
-
-
-class BoxBatch:
-    """Boxes of one kernel that are placed at the same points."""
-
-    __slots__ = ("_indirect", "_jobs", "_kernel", "_partition", "_program")
-
-    def __init__(
-        self,
-        program: NDArray[np.int64],
-        partition: Partition,
-        kernel: Kernel,
-        indirect: tuple[IndirectLoop, ...] = (),
-    ) -> None:
-        # jobs have addresses of these arrays
-        self._program, self._partition = program, partition
-        self._kernel, self._indirect = kernel, indirect
-        # jobs at the origin
-        self._jobs: dict[Kernel, Job] = {}
+    def __post_init__(self) -> None:
+        self._origin = self.place(np.zeros((1, len(Point._fields)), np.int64))
 
     @property
     def direct_job(self) -> Job | None:
         """The job, if every call runs the same one; else None."""
-        if self._indirect or self._kernel.streams:
-            return None
-        return self._job(self._kernel)
+        return None if self.indirect or self.streams else self._job(is_aligned=True)
 
     def execute(self, src_at: int, dst_at: int) -> None:
-        """Run the boxes on src and dst at two addresses."""
-        if not self._indirect:
-            kernel = self._kernel
-            # non-temporal stores need aligned cache lines
-            if kernel.streams and dst_at % LINE_NBYTES:
-                kernel = kernel._replace(streams=False)
-            run_job(src_at, dst_at, self._job(kernel))
+        """Run the program on src and dst at two addresses."""
+        job = self._job(is_aligned=dst_at % LINE_NBYTES == 0)
+        if not self.indirect:
+            run_job(src_at, dst_at, job)
             return
-        for points in each_points(self._indirect):
-            self.execute_at(src_at, dst_at, points)
+        for offsets in each_points(self.indirect):
+            points = self.place(offsets)
+            if len(points):
+                at, count = address_of(points), len(points)
+                run_job(src_at, dst_at, job._replace(points=at, point_count=count))
 
-    def execute_at(self, src_at: int, dst_at: int, points: NDArray[np.int64]) -> None:
-        """Run the boxes at a table of points, whose offsets are in elements."""
-        points = points_in_bytes(points, self._kernel.bits)
-        job = self._job(self._kernel)._replace(points=address_of(points), point_count=len(points))
-        run_job(src_at, dst_at, job)
-
-    def _job(self, kernel: Kernel) -> Job:
-        """Return the job at the origin."""
-        if kernel not in self._jobs:
-            program_at = address_of(self._program)
-            self._jobs[kernel] = make_job(walker_at(kernel), program_at, self._partition, _ORIGIN)
-        return self._jobs[kernel]
+    def _job(self, *, is_aligned: bool) -> Job:
+        """Return the job at the origin; it has addresses of arrays of this batch."""
+        walker = self.walker(is_aligned)
+        return make_job(walker, address_of(self.program), self.partition, self._origin)
 
 
 class BatchBuilder:
-    """Makes the batches that move elements, and partitions those that convert.
-
-    Parameters
-    ----------
-    plan : ReorderPlan
-        The plan whose boxes are run.
-    threads : int
-        The largest number of threads.
-    machine : Machine
-        The machine to schedule for.
-    """
+    """Makes the batches that move elements, and partitions those that convert."""
 
     def __init__(self, plan: ReorderPlan, threads: int, machine: Machine) -> None:
         self.plan = plan
@@ -125,15 +100,14 @@ class BatchBuilder:
 
     def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
         """Return batches that move boxes, those without indirect loops first."""
-        kernel = Kernel(self.plan.dst.dtype.bits)
         boxes = list(boxes)
         batches = self.move(box for box in boxes if not box.indirect)
-        for box in boxes:
-            if box.indirect:
-                batches.append(
-                    self.box_batch(tile_boxes((box,), kernel.bits), kernel, box.indirect)
-                )
-        return batches
+        return batches + [self.move_indirect(box) for box in boxes if box.indirect]
+
+    def move_indirect(self, box: Box) -> Batch:
+        """Return the batch of a box with indirect loops."""
+        kernel = Kernel(self.plan.dst.dtype.bits)
+        return self._batch(tile_boxes((box,), kernel.bits), kernel, box.indirect)
 
     def move(self, boxes: Iterable[Box]) -> list[Batch]:
         """Return batches that move boxes without indirect loops, one for each kernel."""
@@ -143,7 +117,7 @@ class BatchBuilder:
             for scheduled in self._schedule(packed, bits, element_stride):
                 kernel = Kernel(bits, streams=bits >= BYTE_BITS and self._streams(scheduled, bits))
                 by_kernel.setdefault(kernel, []).append(scheduled)
-        return [self.box_batch(tuple(part), kernel) for kernel, part in by_kernel.items()]
+        return [self._batch(tuple(part), kernel) for kernel, part in by_kernel.items()]
 
     def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
         """Cut and order a box for the caches, or for non-temporal stores."""
@@ -154,23 +128,104 @@ class BatchBuilder:
         """Whether a box is written by non-temporal stores."""
         return self.streams and scheduled.fills_lines(bits)
 
-    def box_batch(
+    def _batch(
         self,
         boxes: tuple[ScheduledBox, ...],
         kernel: Kernel,
         indirect: tuple[IndirectLoop, ...] = (),
-    ) -> BoxBatch:
+    ) -> Batch:
         """Return the batch of boxes of one kernel; if it streams, they must fill cache lines."""
         bits = kernel.bits
-        names = {f"{MICRO_KERNELS[box.choice.micro_kernel]} {bits}-bit" for box in boxes}
+        names = {f"{MICRO_KERNELS[box.micro_kernel]} {bits}-bit" for box in boxes}
         self.kernels += tuple(sorted(names - {*self.kernels}))
         src_end = (self.plan.src.layout.last + 1) * self.plan.src.dtype.bits // BYTE_BITS
         program, workloads = encode(boxes, bits, src_end)
         nbytes = sum(scheduled.written_nbytes(bits) for scheduled in boxes)
         # two threads must not write the two 4-bit elements of one byte
         shares = self.partition(workloads, nbytes, is_whole=kernel.is_packed)
-        return BoxBatch(program, shares, kernel, indirect)
+
+        def walker(is_aligned: bool) -> int:  # noqa: FBT001 - the only parameter
+            # non-temporal stores need aligned cache lines
+            return walker_at(kernel._replace(streams=kernel.streams and is_aligned))
+
+        place = partial(points_in_bytes, bits=bits)
+        return Batch(program, shares, walker, place, indirect, kernel.streams)
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
         """Partition instructions that write some bytes; `is_whole` gives one thread all."""
         return partition(workloads, nbytes, 1 if is_whole else self.threads, self.machine)
+
+
+class _Part(NamedTuple):
+    """One of several joined jobs: its range of the steps of all, and what its walker takes."""
+
+    first: int
+    last: int
+    walker: int
+    program: int
+    tasks: int
+    points: int
+    point_count: int
+
+
+class JoinedJob:
+    """The jobs of batches as one job, which a call runs without Python code in between.
+
+    Its chunks are those of all jobs, in order. Threads run them at once, so no job may read what
+    another one writes, and no two may write elements of one byte. Without workers the caller runs
+    the chunks in their order. The batches must outlive it. The field `walker` of `job` is 0 until
+    the first call that needs it, since compiling it takes time: then it is `joined_walker_at`.
+    """
+
+    def __init__(self, batches: Sequence[Batch]) -> None:
+        jobs = [job for batch in batches if (job := batch.direct_job)]
+        starts = np.cumsum([0, *(job.steps for job in jobs)]).tolist()
+        parts = [
+            _Part(start, end, job.walker, job.program, job.tasks, job.points, job.point_count)
+            for (start, end), job in zip(pairwise(starts), jobs, strict=True)
+        ]
+        bounds = [
+            batch.partition.bounds[:-1] + start
+            for batch, start in zip(batches, starts[:-1], strict=True)
+        ]
+        # the job has addresses of these arrays
+        self._program = np.array([len(parts), *(word for part in parts for word in part)], np.int64)
+        self._bounds = np.array([*np.concatenate(bounds), starts[-1]], np.int64)
+        self.job = jobs[0]._replace(
+            walker=0,
+            program=address_of(self._program),
+            steps=starts[-1],
+            bounds=address_of(self._bounds),
+            chunks=len(self._bounds) - 1,
+            workers=max(job.workers for job in jobs),
+        )
+
+
+@cache
+def joined_walker_at() -> int:
+    """Return the address of the compiled walker of joined jobs."""
+    return as_walker("walker of joined jobs", lambda _, builder, call: _emit_joined(builder, call))
+
+
+def _emit_joined(builder: Builder, call: WalkerCall) -> None:
+    """Run the part of each job that is in the range of steps of a call."""
+    first_part = builder.add(call.program, int64(WORD_NBYTES))
+    with loop(builder, int64(0), load_int64(builder, call.program)) as k:
+        part_at = builder.add(first_part, builder.mul(k, int64(nbytes_of(_Part))))
+        part = load_fields(builder, part_at, _Part)
+        start, stop = (
+            maximum(builder, call.begin, part.first),
+            minimum(builder, call.end, part.last),
+        )
+        with builder.if_then(builder.icmp_signed("<", start, stop)):
+            own = WalkerCall(
+                call.src_at,
+                call.dst_at,
+                part.program,
+                part.tasks,
+                begin=builder.sub(start, part.first),
+                end=builder.sub(stop, part.first),
+                points=part.points,
+                point_count=part.point_count,
+            )
+            emit_call(builder, part.walker, own)

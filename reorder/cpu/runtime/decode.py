@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reorder.cpu.kernels.decode import DecodeHead, DecodeKernel, FieldHead, emit_decode
+from reorder.cpu.machine import this_machine
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_on_pool
 from reorder.cpu.runtime.walkers import as_walker
 from reorder.cpu.schedule.partition import Workload, partition
-from reorder.cpu.target import this_machine
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
 
@@ -34,20 +34,10 @@ def decode(
     dtype: str,
     threads: int | None,
 ) -> None:
-    """Decode a record into row-major memory.
+    """Decode a record into row-major memory, as floats of a type.
 
-    Parameters
-    ----------
-    access : Access
-        Where its fields are.
-    tensors : dict of str to ndarray of uint8
-        Its tensors, of the sizes that its descriptor needs.
-    dst : ndarray of uint8
-        What is written; as many elements as the record has.
-    dtype : str
-        The float type to write.
-    threads : int, optional
-        At most this many threads.
+    The tensors have the sizes that the descriptor needs, and dst has an element for each of the
+    record.
     """
     machine = this_machine()
     limit = machine.threads if threads is None else min(checked_threads(threads), machine.threads)

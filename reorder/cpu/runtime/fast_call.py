@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numba
 import numpy as np
 
 from reorder.cpu.runtime.intrinsics import call_c, load_int
-from reorder.cpu.runtime.jit import compile_callback, inner
+from reorder.cpu.runtime.jit import c_function, inner
 from reorder.cpu.runtime.job import Job
-from reorder.cpu.runtime.pool_block import INT_MASK
+from reorder.cpu.runtime.pool_block import INT_MASK, function_at
 from reorder.cpu.runtime.worker import is_ready, share_job
 from reorder.cpu.tables import WORD_NBYTES, fields_of, nbytes_of
 from reorder.memory.buffers import DATA_SLOT, address_of
@@ -96,14 +95,10 @@ def fast_call_table(job: Job, src: BufferCheck, dst: BufferCheck) -> NDArray[np.
     """Return the table of a call: a job, and the requirements on its two arrays."""
     call = _CallCheck(
         max(src.alignment, dst.alignment),
-        _address_of(ctypes.pythonapi.PyEval_SaveThread),
-        _address_of(ctypes.pythonapi.PyEval_RestoreThread),
+        function_at(ctypes.pythonapi.PyEval_SaveThread),
+        function_at(ctypes.pythonapi.PyEval_RestoreThread),
     )
     return np.array([*job, *call, *_check_words(src), *_check_words(dst)], np.int64)
-
-
-def _address_of(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def _check_words(check: BufferCheck) -> list[int]:
@@ -123,10 +118,8 @@ def fast_call() -> Callable[[int, int, int], int] | None:
     """
     if not _is_known_layout():
         return None
-    compiled = compile_callback(_call, numba.int64(*[numba.int64] * 3), "fast call")
-    call: Callable[[int, int, int], int]
     # the GIL is held when it starts, and when it returns
-    call = ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address)
+    call: Callable[[int, int, int], int] = c_function(_call, "fast call", ctypes.PYFUNCTYPE)
     return call
 
 

@@ -13,8 +13,8 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from reorder.cpu.kernels.emit import I64, int64_pointer, load_int64
-from reorder.cpu.kernels.walk import WalkerCall
+from reorder.cpu.kernels.emit import I64, int64_pointer
+from reorder.cpu.kernels.walk import WalkerCall, emit_call
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import is_arm, is_x86
 
@@ -40,78 +40,53 @@ __all__ = [
     "store_shared",
 ]
 
+_PAUSE = "llvm.x86.sse2.pause"
 # The operand of ARM's `isb`: the whole system, the only one there is.
-_ISB_SYSTEM = 15
+_ISB_SYSTEM = ir.IntType(32)(15)
 # The signature of all compiled walkers and stages.
 WALKER = numba.void(*[numba.int64] * len(WalkerCall._fields))
 
 
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def load_int(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
-    """Return an int64."""
+def _load(order: str | None) -> Any:
+    """Return the intrinsic that loads an int64, atomically if there is an order of LLVM."""
 
-    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        return load_int64(builder, *args)
+    @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+    def load(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
+        def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+            pointer = int64_pointer(builder, *args)
+            return (
+                builder.load_atomic(pointer, order, WORD_NBYTES) if order else builder.load(pointer)
+            )
 
-    return types.int64(types.int64, types.int64), build
+        return types.int64(types.int64, types.int64), build
 
-
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def store_int(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
-    """Write an int64."""
-
-    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        address, index, value = args
-        builder.store(value, int64_pointer(builder, address, index))
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), build
+    return load
 
 
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def load_relaxed(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
-    """Return an int64 that another thread may write meanwhile; it orders nothing (relaxed)."""
+def _store(order: str | None) -> Any:
+    """Return the intrinsic that stores an int64, atomically if there is an order of LLVM."""
 
-    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        return builder.load_atomic(int64_pointer(builder, *args), "monotonic", WORD_NBYTES)
+    @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
+    def store(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
+        def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+            *place, value = args
+            pointer = int64_pointer(builder, *place)
+            if order:
+                builder.store_atomic(value, pointer, order, WORD_NBYTES)
+            else:
+                builder.store(value, pointer)
+            return context.get_dummy_value()
 
-    return types.int64(types.int64, types.int64), build
+        return types.void(types.int64, types.int64, types.int64), build
 
-
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def store_relaxed(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
-    """Write an int64 that another thread may read meanwhile; it orders nothing (relaxed)."""
-
-    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        address, index, value = args
-        pointer = int64_pointer(builder, address, index)
-        builder.store_atomic(value, pointer, "monotonic", WORD_NBYTES)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), build
+    return store
 
 
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def load_shared(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
-    """Return an int64; what its writer wrote before it is visible (acquire)."""
-
-    def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        return builder.load_atomic(int64_pointer(builder, *args), "acquire", WORD_NBYTES)
-
-    return types.int64(types.int64, types.int64), build
-
-
-@intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def store_shared(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
-    """Write an int64 after all earlier writes (release)."""
-
-    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        address, index, value = args
-        pointer = int64_pointer(builder, address, index)
-        builder.store_atomic(value, pointer, "release", WORD_NBYTES)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, types.int64), build
+load_int, store_int = _load(None), _store(None)
+# Of words that other threads use meanwhile. These order nothing (relaxed in C11) ...
+load_relaxed, store_relaxed = _load("monotonic"), _store("monotonic")
+# ... and these do: what is written before a store (release) is visible after its load (acquire).
+load_shared, store_shared = _load("acquire"), _store("release")
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
@@ -134,19 +109,12 @@ def pause(_context: Any) -> tuple[Signature, Any]:
     """Let a core that spins rest for some cycles, if it has an instruction for that."""
 
     def build(context: Any, builder: Builder, _signature: Any, _args: Sequence[Value]) -> Value:
-        if is_x86():
-            kind = ir.FunctionType(ir.VoidType(), [])
-            builder.call(
-                cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse2.pause"), []
-            )
-        elif is_arm():
-            kind = ir.FunctionType(ir.VoidType(), [ir.IntType(32)])
-            # `yield` does nothing on cores of one thread; a barrier of instructions takes as long
-            # as x86's pause
-            builder.call(
-                cgutils.get_or_insert_function(builder.module, kind, "llvm.aarch64.isb"),
-                [ir.IntType(32)(_ISB_SYSTEM)],
-            )
+        # on ARM `yield` does nothing on cores of one thread; a barrier of instructions takes as
+        # long as x86's pause
+        name, arguments = ("llvm.aarch64.isb", [_ISB_SYSTEM]) if is_arm() else (_PAUSE, [])
+        if is_arm() or is_x86():
+            kind = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
+            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
         return context.get_dummy_value()
 
     return types.void(), build
@@ -185,9 +153,7 @@ def call_walker(_context: Any, address: Any, call: Any) -> tuple[Signature, Any]
 
     def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         address, call = args
-        arguments = cgutils.unpack_tuple(builder, call)
-        function = ir.FunctionType(ir.VoidType(), [I64] * len(arguments))
-        builder.call(builder.inttoptr(address, function.as_pointer()), arguments)
+        emit_call(builder, address, WalkerCall(*cgutils.unpack_tuple(builder, call)))
         return context.get_dummy_value()
 
     return types.void(types.int64, call), build

@@ -16,6 +16,7 @@ import hashlib
 import logging
 import pickle
 from contextlib import contextmanager, suppress
+from ctypes import CFUNCTYPE, c_int64
 from functools import cache
 from pathlib import Path
 from time import perf_counter
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 __all__ = [
+    "c_function",
     "cache_folder",
     "compile_callback",
     "compiled_kernels",
@@ -97,6 +99,13 @@ def compile_callback(function: Callable[..., int | None], signature: Any, name: 
         with uninterrupted:
             on_enough_stack(lambda: _compile_callback(function, signature, name))
     return _callbacks[name]
+
+
+@cache
+def c_function(function: Callable[[int, int, int], int], name: str, kind: Any = CFUNCTYPE) -> Any:
+    """Compile a function of three integers, and return it as a function of ctypes of a kind."""
+    compiled = compile_callback(function, types.int64(*[types.int64] * 3), name)
+    return kind(c_int64, *[c_int64] * 3)(compiled.address)
 
 
 def _compile_callback(function: Callable[..., int | None], signature: Any, name: str) -> None:

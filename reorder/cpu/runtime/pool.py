@@ -11,23 +11,22 @@ from __future__ import annotations
 import ctypes
 import threading
 from contextlib import suppress
-from functools import cache
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numba
 import numpy as np
 
-from reorder.cpu.runtime.jit import compile_callback
+from reorder.cpu.runtime.jit import c_function
 from reorder.cpu.runtime.pool_block import (
     ADDRESS,
     MAX_WORKERS,
     POOL,
     THREAD,
+    compile_publish,
     pool_words,
+    publish,
     thread_words,
 )
-from reorder.cpu.runtime.publish import compile_publish, publish
 from reorder.cpu.runtime.teams import compile_region, refresh_teams
 from reorder.cpu.runtime.worker import serve, share_job
 from reorder.cpu.schedule.partition import MAX_THREAD_CHUNKS
@@ -97,7 +96,7 @@ def _is_sooner_alone(job: Job) -> bool:
 def load_pool() -> Any:
     """Return the function that shares a job, compiled or loaded."""
     _State.alone = _MAX_ALONE
-    return _compiled(_share, "thread pool: job")
+    return c_function(_share, "thread pool: job")
 
 
 def _forget() -> None:
@@ -116,24 +115,17 @@ def _share(src_at: int, dst_at: int, job: int) -> int:
     return 0
 
 
-@cache
-def _compiled(function: Any, name: str) -> Any:
-    """Return a function of three integers as a C function."""
-    compiled = compile_callback(function, numba.int64(*[numba.int64] * 3), name)
-    return ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(compiled.address)
-
-
 def compile_pool() -> None:
     """Compile all code of the pool, or load it; no thread is started."""
     load_pool()
-    _compiled(serve, "thread pool: worker")
+    c_function(serve, "thread pool: worker")
     compile_region()
     compile_publish()
 
 
 def _start_workers(workers: int, starting: Any) -> None:
     """Start threads until there are `workers`; `starting` is the lock that the caller holds."""
-    run = _compiled(serve, "thread pool: worker")
+    run = c_function(serve, "thread pool: worker")
     words = pool_words()
     if not words[POOL.spins]:
         start = perf_counter()

@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from reorder.cpu.runtime.intrinsics import store_shared
+from reorder.cpu.runtime.jit import c_function
 from reorder.cpu.tables import (
     WORD_NBYTES,
     fields_in_lines,
@@ -52,7 +54,10 @@ __all__ = [
     "TeamFields",
     "ThreadFields",
     "allocate_block",
+    "compile_publish",
+    "function_at",
     "pool_words",
+    "publish",
     "team_words",
     "thread_words",
 ]
@@ -206,19 +211,39 @@ def _write_functions() -> None:
     else:
         yields, sleeps = ctypes.CDLL(None).sched_yield, ctypes.CDLL(None).usleep
     words = pool_words()
-    words[POOL.yield_at] = _function_at(yields)
-    words[POOL.sleep_at] = _function_at(sleeps)
-    words[POOL.acquire_at] = _function_at(python.PyThread_acquire_lock)
-    words[POOL.release_at] = _function_at(python.PyThread_release_lock)
+    words[POOL.yield_at] = function_at(yields)
+    words[POOL.sleep_at] = function_at(sleeps)
+    words[POOL.acquire_at] = function_at(python.PyThread_acquire_lock)
+    words[POOL.release_at] = function_at(python.PyThread_release_lock)
     if HAS_TEAMS:
         library = ctypes.CDLL(None)
-        words[POOL.self_at] = _function_at(library.pthread_self)
-        words[POOL.clock_at] = _function_at(library.clock_gettime)
-        words[POOL.thread_id_at] = _function_at(library.gettid)
+        words[POOL.self_at] = function_at(library.pthread_self)
+        words[POOL.clock_at] = function_at(library.clock_gettime)
+        words[POOL.thread_id_at] = function_at(library.gettid)
 
 
-def _function_at(function: Any) -> int:
+def function_at(function: Any) -> int:
+    """Return the address of a function of ctypes."""
     return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+def publish(block: int, field: int, value: int) -> None:
+    """Write a word of a block after all earlier writes (release).
+
+    Python writes words by plain stores. A processor with a weak memory order may show them to other
+    threads earlier than what was written before, so a word that leads to others is stored here.
+    """
+    compile_publish()(block, field, value)
+
+
+def _store(block: int, field: int, value: int) -> int:
+    store_shared(block, field, value)
+    return 0
+
+
+def compile_publish() -> Any:
+    """Return the function that publishes a word, compiled or loaded."""
+    return c_function(_store, "thread pool: publish")
 
 
 ADDRESS = allocate_block()

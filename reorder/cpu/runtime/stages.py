@@ -1,8 +1,8 @@
 """Compiled stages, and the walker of tiles that calls them.
 
 A conversion is compiled for a pair of a type and a working type, arithmetic for a working type and
-the types that it loads and stores. Stages have the signature of a walker, so that the walker of
-tiles calls steps of any kind alike.
+the types that it loads and stores. A stage is a walker whose program is a table, and whose point is
+a `Placement`, so the walker of tiles calls steps of any kind alike.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from numba import types
 from reorder.cpu.kernels.combine import CombineTypes, emit_combine
 from reorder.cpu.kernels.convert import ConvertTypes, emit_convert, emit_prefetch, emit_repeat
 from reorder.cpu.kernels.emit import int64, load_int64
-from reorder.cpu.kernels.rows import StageArguments
 from reorder.cpu.kernels.tiles import emit_tiles
 from reorder.cpu.runtime.scratch import free_scratch, slots_of, take_scratch
 from reorder.cpu.runtime.walkers import as_walker
@@ -61,7 +60,7 @@ def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) 
     work = None if as_codes else narrow_working_type(src, dst, arithmetic=False)
     key = "convert", src, dst, *["codes"] * as_codes, *_stores(streams)
     compiled_for = ConvertTypes(src, dst, work, streams)
-    return _stage(key, lambda builder, given: emit_convert(builder, given, compiled_for))
+    return _stage(key, lambda builder, call: emit_convert(builder, call, compiled_for))
 
 
 @cache
@@ -72,7 +71,7 @@ def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
     """
     compiled_for = CombineTypes(src, dst, work, streams)
     key = "combine", src, dst, work, *_stores(streams)
-    return _stage(key, lambda builder, given: emit_combine(builder, given, compiled_for))
+    return _stage(key, lambda builder, call: emit_combine(builder, call, compiled_for))
 
 
 @cache
@@ -84,18 +83,13 @@ def prefetch_stage() -> int:
 @cache
 def repeat_stage(dtype: str) -> int:
     """Return the address of the repetition of values of a working type."""
-    return _stage(("repeat", dtype), lambda builder, given: emit_repeat(builder, given, dtype))
+    return _stage(("repeat", dtype), lambda builder, call: emit_repeat(builder, call, dtype))
 
 
 def _stores(streams: bool) -> tuple[str, ...]:  # noqa: FBT001 - it returns the name of this flag
     return ("non-temporal stores",) if streams else ()
 
 
-def _stage(key: tuple[str, ...], emit: Callable[[Builder, StageArguments], None]) -> int:
-    """Compile a stage: of the parameters of a walker it takes four."""
-    return as_walker(
-        f"stage: {', '.join(key)}",
-        lambda _, builder, call: emit(
-            builder, StageArguments(call.src_at, call.dst_at, call.program, call.points)
-        ),
-    )
+def _stage(key: tuple[str, ...], emit: Callable[[Builder, WalkerCall], None]) -> int:
+    """Compile a stage."""
+    return as_walker(f"stage: {', '.join(key)}", lambda _, builder, call: emit(builder, call))

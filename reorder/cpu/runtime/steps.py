@@ -15,10 +15,9 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import DATA_TYPES
-from reorder.cpu.caches import OWN_CACHE_NBYTES
+from reorder.cpu.machine import OWN_CACHE_NBYTES
 from reorder.cpu.runtime.stages import combine_stage, convert_stage, prefetch_stage, repeat_stage
 from reorder.cpu.runtime.walkers import walker_at
-from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
     SCALING,
@@ -29,16 +28,6 @@ from reorder.cpu.schedule.post_ops import (
     rounding_bits,
 )
 from reorder.cpu.schedule.program import encode
-from reorder.cpu.schedule.rows import (
-    OperandRows,
-    dense_strides,
-    gathered_operands,
-    offset_table,
-    operand_period,
-    operand_rows,
-    spread_operands,
-    tile_rows,
-)
 from reorder.cpu.schedule.select import Kernel, pack_for_kernels
 from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
@@ -52,7 +41,18 @@ from reorder.cpu.schedule.tile_program import (
     RepeatTable,
     Step,
 )
+from reorder.cpu.schedule.tile_rows import (
+    OperandRows,
+    dense_strides,
+    gathered_operands,
+    operand_period,
+    operand_rows,
+    row_offsets,
+    spread_operands,
+    tile_rows,
+)
 from reorder.cpu.schedule.tiles import LONG_ROW_BITS
+from reorder.cpu.schedule.tiling import tile_boxes
 from reorder.cpu.target import BYTE_BITS, LINE_BITS
 from reorder.memory.buffers import address_of
 from reorder.plan.nodes import Box, Node
@@ -60,8 +60,8 @@ from reorder.plan.passes import simplify
 from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
 
 if TYPE_CHECKING:
-    from reorder.cpu.schedule.config import KernelConfig, PostOp
-    from reorder.cpu.schedule.rows import TileRows
+    from reorder.cpu.schedule.post_ops import KernelConfig, PostOp
+    from reorder.cpu.schedule.tile_rows import TileRows
     from reorder.cpu.schedule.tiles import Tile
 
 __all__ = [
@@ -115,22 +115,15 @@ class _StepOperand(NamedTuple):
     base: int = Base.SRC
     placed_by: int = NO_OPERAND
     shift: int = 0
-    number_base: int = Base.SRC
+    factor_base: int = Base.SRC
 
 
 class StepWriter:
     """Writes the steps of tiles of one shape.
 
-    Parameters
-    ----------
-    config : KernelConfig
-        What all tiles of a plan share.
-    tile : Tile
-        The tiles.
-    outer_strides : list of tuple of int
-        For each operand the offset of the first tile and the strides of the loops over tiles.
-        Elements are packed into wider ones only if all of these are multiples of the wider
-        element.
+    `outer_strides` has for each operand the offset of the first tile and the strides of the loops
+    over tiles. Elements are packed into wider ones only if all of these are multiples of the wider
+    element.
     """
 
     def __init__(
@@ -501,7 +494,7 @@ def _operation_of(
             return Operation.MULTIPLY, (Numbers.INVERSES,)
         if has_quotient(values, sides.work, sides.dst.dtype):
             if rounding_bits(sides.dst.dtype) is not None:
-                return Operation.NARROW_QUOTIENT, (Numbers.LACKING, Numbers.INVERSES)
+                return Operation.NARROW_QUOTIENT, (Numbers.RESIDUES, Numbers.INVERSES)
             return Operation.QUOTIENT, (Numbers.VALUES, Numbers.INVERSES)
     return operation, (Numbers.VALUES,)
 
@@ -525,9 +518,9 @@ def _with_values(
     if spread is not None and not any(writer.outer_strides[placed_by][1:]):
         # all tiles have the same operands
         start = writer.outer_strides[placed_by][0]
-        places = [start + place for place in offset_table(nodes, strides, 1)]
+        places = [start + place for place in row_offsets(nodes, strides, 1)]
         bases = [config.address_of_places(role, sides.work, places, kind) for kind in kinds]
-        return spread, _StepOperand(bases[0], number_base=bases[-1])
+        return spread, _StepOperand(bases[0], factor_base=bases[-1])
     streams = writer.config.streams and sides.dst.base is Base.DST
     fits_slot = prod(node.valid for node in nodes) * DATA_TYPES[sides.work].bits <= SLOT_BITS
     gathered = gathered_operands(nodes, strided, rows, streams=streams) if fits_slot else None
@@ -536,7 +529,7 @@ def _with_values(
             address = config.address_of_values(role, sides.work, 0, kind)
             operand = _TileBuffer(address, sides.work, placed_by, strides)
             _gather(writer, operand, slot, gathered.times)
-        return gathered.rows, _StepOperand(Base.OPERANDS, number_base=Base.RECIPROCALS)
+        return gathered.rows, _StepOperand(Base.OPERANDS, factor_base=Base.RECIPROCALS)
     bases = [config.address_of_values(role, sides.work, rows.period, kind) for kind in kinds]
     return rows, _StepOperand(bases[0], placed_by, -rows.shift, bases[-1])
 

@@ -33,10 +33,11 @@ from reorder.cpu.runtime.pool_block import (
     POOL,
     TEAM,
     allocate_block,
+    function_at,
     pool_words,
+    publish,
     team_words,
 )
-from reorder.cpu.runtime.publish import publish
 from reorder.cpu.runtime.worker import enter_region
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
@@ -128,7 +129,7 @@ def _load(line: str) -> list[_Runtime]:
             "omp_in_parallel",
             "omp_get_max_threads",
         )
-        functions = [ctypes.cast(library[name], ctypes.c_void_p).value or 0 for name in names]
+        functions = [function_at(library[name]) for name in names]
     except (OSError, AttributeError):
         return []
     return [_Runtime(path, begin, end, *functions)]

@@ -80,6 +80,24 @@ def _take(group: int, number: int, chunks: int) -> int:
 
 
 @inner
+def _walk(job: int, src_at: int, dst_at: int, begin: int, end: int) -> None:
+    """Run a range of the steps of a job."""
+    call_walker(
+        load_int(job, JOB.walker),
+        (
+            src_at,
+            dst_at,
+            load_int(job, JOB.program),
+            load_int(job, JOB.tasks),
+            begin,
+            end,
+            load_int(job, JOB.points),
+            load_int(job, JOB.point_count),
+        ),
+    )
+
+
+@inner
 def _run_group(pool: int, group: int, number: int) -> None:
     """Run chunks of a group of the job of a number until none is left."""
     job = load_int(pool, POOL.job)
@@ -89,19 +107,8 @@ def _run_group(pool: int, group: int, number: int) -> None:
     first, last = group * chunks // groups, (group + 1) * chunks // groups
     chunk = first + _take(words, number, last - first)
     while chunk < last:
-        call_walker(
-            load_int(job, JOB.walker),
-            (
-                load_int(pool, POOL.src_at),
-                load_int(pool, POOL.dst_at),
-                load_int(job, JOB.program),
-                load_int(job, JOB.tasks),
-                load_int(bounds, chunk),
-                load_int(bounds, chunk + 1),
-                load_int(job, JOB.points),
-                load_int(job, JOB.point_count),
-            ),
-        )
+        src_at, dst_at = load_int(pool, POOL.src_at), load_int(pool, POOL.dst_at)
+        _walk(job, src_at, dst_at, load_int(bounds, chunk), load_int(bounds, chunk + 1))
         chunk = first + _take(words, number, last - first)
 
 
@@ -195,19 +202,7 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
         run_region(team)
         return
     if workers == 0 or not exchange_shared(pool, POOL.busy, 0, 1):
-        call_walker(
-            load_int(job, JOB.walker),
-            (
-                src_at,
-                dst_at,
-                load_int(job, JOB.program),
-                load_int(job, JOB.tasks),
-                0,
-                load_int(job, JOB.steps),
-                load_int(job, JOB.points),
-                load_int(job, JOB.point_count),
-            ),
-        )
+        _walk(job, src_at, dst_at, 0, load_int(job, JOB.steps))
         return
     _prepare(pool, src_at, dst_at, job)
     number = load_relaxed(pool, POOL.state) // JOB_UNIT + 1

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE
+from reorder.cpu.schedule.select import MAX_CALL_SIZE
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from reorder.cpu.target import Machine
+    from reorder.cpu.machine import Machine
 
 __all__ = ["MAX_THREAD_CHUNKS", "Partition", "Task", "Workload", "partition", "partition_chunks"]
 
@@ -89,13 +89,13 @@ def partition(workloads: list[Workload], nbytes: int, threads: int, machine: Mac
     if threads > 1:
         chunks = threads * max(1, min(MAX_THREAD_CHUNKS, nbytes // threads // _MIN_CHUNK_NBYTES))
     # src and dst of a thread
-    is_own = not machine.exceeds_own_cache(2 * nbytes // threads)
-    tasks, bounds = partition_chunks(workloads, chunks, is_own=is_own)
+    fits_own_cache = not machine.exceeds_own_cache(2 * nbytes // threads)
+    tasks, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
     return Partition(tasks, bounds, threads)
 
 
 def partition_chunks(
-    workloads: list[Workload], chunks: int, *, is_own: bool = False
+    workloads: list[Workload], chunks: int, *, fits_own_cache: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Divide instructions into a number of chunks; returns the tasks, and the bounds of the chunks.
 
@@ -109,23 +109,26 @@ def partition_chunks(
         rounds = max(1, min(_MAX_ROUNDS, total // (MAX_CALL_SIZE * len(workloads))) // chunks)
     tasks: list[Task] = []
     bounds = [0]
-    shapes = [_cut_loops(workload, chunks, is_own=is_own) for workload in workloads]
+    shapes = [_cut_loops(workload, chunks, fits_own_cache=fits_own_cache) for workload in workloads]
     cuts = _cuts(workloads, shapes, chunks)
     for chunk in range(chunks):
-        parts = [
-            (workload, shape, part)
+        whole = [
+            task
             for workload, shape, stops in zip(workloads, shapes, cuts, strict=True)
-            for part in _products(stops[chunk], stops[chunk + 1], shape)
+            for task in _tasks(workload, shape, stops[chunk], stops[chunk + 1])
         ]
         for k in range(rounds):
-            for workload, shape, part in parts:
-                tasks += _tasks(workload, shape, part, (k, rounds))
+            for task in whole:
+                steps = task.last - task.first
+                first, last = (task.first + steps * n // rounds for n in (k, k + 1))
+                if first < last:
+                    tasks.append(Task(task.instruction, first, last, *task[3:]))
         bounds.append(len(tasks))
     table = np.array(tasks, dtype=np.int64).reshape(-1, len(Task._fields))
     return table, np.array(bounds, dtype=np.int64)
 
 
-def _cut_loops(workload: Workload, chunks: int, *, is_own: bool) -> tuple[int, int, int]:
+def _cut_loops(workload: Workload, chunks: int, *, fits_own_cache: bool) -> tuple[int, int, int]:
     """Return the loops of an instruction in the order in which chunks take steps, outermost first.
 
     They are outer loops, the grains of the inner ones, and further outer loops. The model: a cut
@@ -139,7 +142,7 @@ def _cut_loops(workload: Workload, chunks: int, *, is_own: bool) -> tuple[int, i
     if chunks == 1:
         return outer, 1, 1
     read_again = workload.size // (outer * inner) * min(outer // around, outer * grains // chunks)
-    if not is_own or around == outer or read_again >= _SHARED_LINE * workload.pieces:
+    if not fits_own_cache or around == outer or read_again >= _SHARED_LINE * workload.pieces:
         return outer, grains, 1
     return around, grains, outer // around
 
@@ -192,42 +195,24 @@ def _cut_granule(workload: Workload, shape: tuple[int, int, int], chunks: int) -
     return next((granule for granule in granules if steps >= _MIN_STEPS * granule * chunks), least)
 
 
-def _products(
-    start: int, stop: int, shape: tuple[int, int, int]
-) -> list[tuple[range, range, range]]:
-    """Split a flat step range of a three-loop nest into rectangular sub-ranges."""
-    parts: list[tuple[range, range, range]] = []
+def _tasks(workload: Workload, shape: tuple[int, int, int], start: int, stop: int) -> list[Task]:
+    """Split a range of steps of a three-loop nest into rectangular tasks."""
     _, grains, last = shape
+    tasks: list[Task] = []
     while start < stop:
-        first, rest = divmod(start, grains * last)
+        around, rest = divmod(start, grains * last)
         grain, step = divmod(rest, last)
+        first = around * last + step
         if rest == 0 and stop - start >= grains * last:
-            count = (stop - start) // (grains * last)
-            parts.append((range(first, first + count), range(grains), range(last)))
-            start += count * grains * last
+            count, end = (stop - start) // (grains * last), grains
+            size, steps = count * grains * last, count * last
         elif step == 0 and stop - start >= last:
             count = min((stop - start) // last, grains - grain)
-            parts.append((range(first, first + 1), range(grain, grain + count), range(last)))
-            start += count * last
+            end, size, steps = grain + count, count * last, last
         else:
-            count = min(stop - start, last - step)
-            one = range(grain, grain + 1)
-            parts.append((range(first, first + 1), one, range(step, step + count)))
-            start += count
-    return parts
-
-
-def _tasks(
-    workload: Workload,
-    shape: tuple[int, int, int],
-    part: tuple[range, range, range],
-    among: tuple[int, int],
-) -> list[Task]:
-    """Return the task of a sub-range in one of several rounds: its part of the outer steps."""
-    around, grains, last = part
-    number, rounds = among
-    last_inner = grains.stop * workload.grain if grains.stop < shape[1] else workload.inner
-    inner = grains.start * workload.grain, last_inner
-    first, stop = around.start * shape[2] + last.start, (around.stop - 1) * shape[2] + last.stop
-    begin, end = (first + (stop - first) * k // rounds for k in (number, number + 1))
-    return [Task(workload.instruction, begin, end, *inner)] if begin < end else []
+            size = steps = min(stop - start, last - step)
+            end = grain + 1
+        inner = grain * workload.grain, end * workload.grain if end < grains else workload.inner
+        tasks.append(Task(workload.instruction, first, first + steps, *inner))
+        start += size
+    return tasks

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.schedule.contiguity import count_contiguous
+from reorder.cpu.schedule.loops import count_contiguous, offset_table, size_of
 from reorder.cpu.schedule.partition import Workload
-from reorder.cpu.schedule.scheduled_box import MAX_CALL_SIZE, ScheduledBox
+from reorder.cpu.schedule.select import MAX_CALL_SIZE, ScheduledBox
 from reorder.cpu.tables import fields_of
 from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 from reorder.plan.nodes import NOWHERE
@@ -128,14 +128,14 @@ def encode(
     program: list[int] = []
     workloads = []
     for scheduled in boxes:
-        outer = scheduled.choice.outer
+        outer = scheduled.outer
         repeat = scheduled.repeat
         if repeat and repeat.extent > MAX_CALL_SIZE // scheduled.inner_size:
             repeat = None
         if repeat:
             outer = outer[:-1]
         start = len(program)
-        micro_kernel = scheduled.choice.micro_kernel
+        micro_kernel = scheduled.micro_kernel
         step = width // scheduled.element_stride
         src, dst = (offset * step for offset in scheduled.box.offsets)
         program += BoxHead(micro_kernel, src, dst, len(outer), src_end)
@@ -145,11 +145,11 @@ def encode(
         if scheduled.is_transposed:
             ahead = scheduled.prefetches_dst(bits)
             program += _encode_transpose(scheduled, repeat, step, prefetches_dst=ahead)
-            group, grain = scheduled.choice.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
+            group, grain = scheduled.columns, max(_GRAIN_COLUMNS, _GRAIN_NBYTES // width)
         else:
             program += _encode_rows(scheduled, step)
-            group, grain = scheduled.choice.rows, 1
-        inner, steps = (prod(node.extent for node in part) for part in (group, outer))
+            group, grain = scheduled.rows, 1
+        inner, steps = map(size_of, (group, outer))
         pieces = scheduled.divided_pieces((n for n in scheduled.box.nodes if n not in outer), bits)
         size = scheduled.box.size
         around = _steps_around(outer, group[-1])
@@ -166,8 +166,8 @@ def _steps_around(outer: tuple[Node, ...], inner: Node) -> int:
 
 
 def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
-    rows, (run,) = scheduled.choice.rows, scheduled.choice.columns
-    src_table, dst_table = _offset_table(rows, 0, step), _offset_table(rows, 1, step)
+    rows, (run,) = scheduled.rows, scheduled.columns
+    src_table, dst_table = _offsets(rows, 0, step), _offsets(rows, 1, step)
     head = RowsHead(
         rows=len(src_table),
         valid_rows=_count_valid(rows),
@@ -183,8 +183,8 @@ def _encode_rows(scheduled: ScheduledBox, step: int) -> list[int]:
 def _encode_transpose(
     scheduled: ScheduledBox, repeat: Node | None, step: int, *, prefetches_dst: bool
 ) -> list[int]:
-    rows, columns = scheduled.choice.rows, scheduled.choice.columns
-    column_table, row_table = _offset_table(columns, 1, step), _offset_table(rows, 0, step)
+    rows, columns = scheduled.rows, scheduled.columns
+    column_table, row_table = _offsets(columns, 1, step), _offsets(rows, 0, step)
     head = TransposeHead(
         columns=len(column_table),
         valid_columns=_count_valid(columns),
@@ -203,7 +203,7 @@ def _encode_transpose(
 
 def _count_valid(group: tuple[Node, ...]) -> int:
     """Return how many steps of a loop group hold data: only its outermost loop may be padded."""
-    return prod(node.extent for node in group[:-1]) * group[-1].valid
+    return size_of(group[:-1]) * group[-1].valid
 
 
 def _run_length(
@@ -214,20 +214,17 @@ def _run_length(
     On that side the other group is contiguous, and within a run the offsets of successive steps
     differ by its size.
     """
-    size = element_stride * prod(node.extent for node in other)
+    size = element_stride * size_of(other)
     extents = [node.extent for node in group]
     count = count_contiguous(extents, [node.strides[side] for node in group], size)
     run = prod(extents[:count])
     return run if run > 1 else 0
 
 
-def _offset_table(group: tuple[Node, ...], side: int, step: int) -> list[int]:
+def _offsets(group: tuple[Node, ...], side: int, step: int) -> list[int]:
     """Return the offset of each step of a loop group on a side, strides times `step`."""
-    offsets = np.zeros(1, np.int64)
-    for node in group:
-        starts = np.arange(node.extent, dtype=np.int64)[:, None] * (node.strides[side] * step)
-        offsets = (starts + offsets).ravel()
-    return [int(offset) for offset in offsets]
+    strides = (node.strides[side] * step for node in group)
+    return offset_table((node.extent for node in group), strides)
 
 
 # Most points of one table, so that it stays in the cache while a walker reads it.

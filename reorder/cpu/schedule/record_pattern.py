@@ -45,6 +45,7 @@ class NumberPattern(NamedTuple):
     parts: tuple[tuple[int, int], ...]
     minus: int
     table: tuple[float, ...]
+    divides: bool
     # how many neighbouring elements share its value: a power of two that divides the block
     run: int
 
@@ -141,7 +142,7 @@ def _access(
     def pattern_of(number: Number) -> NumberPattern:
         parts = tuple((names.index(name), shift) for name, shift in number.parts)
         run = _run([fields[field].offsets for field, _ in parts], block)
-        return NumberPattern(parts, number.minus, number.table, run)
+        return NumberPattern(parts, number.minus, number.table, number.divides, run)
 
     rule = desc.rule
     pattern = Pattern(

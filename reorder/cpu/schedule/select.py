@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.schedule.contiguity import contiguous_loops
-from reorder.cpu.target import BYTE_BITS
+from reorder.cpu.schedule.loops import contiguous_loops, contiguous_size, size_of
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Node
 from reorder.plan.passes import pack_elements, simplify
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from reorder.plan.nodes import Box
 
 __all__ = [
+    "MAX_CALL_SIZE",
     "MAX_INTERLEAVED",
     "MICRO_KERNELS",
     "RUN",
     "STRIDED",
     "TILE",
     "TRANSPOSED",
-    "Choice",
     "Kernel",
+    "ScheduledBox",
     "pack_for_kernels",
     "select",
 ]
@@ -37,33 +39,134 @@ _LANES = 32
 _MAX_SIZE = 4096
 # Most rows or columns that are interleaved instead of transposed.
 MAX_INTERLEAVED = 4
+# Elements that one call of the transposing kernel should move: smaller loop groups are moved
+# together with the loop around them.
+MAX_CALL_SIZE = 1 << 12
+# Bits of a row of the narrowest tile that is transposed in registers.
+_LANE_BITS = 128
+# Lines of dst are prefetched for rows of at least this many lines and at least this many columns:
+# the lines of the first row of tiles are not prefetched, and some tiles must lie between a prefetch
+# and its use.
+_PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
+# Numbers of rows or columns that are interleaved, or split, by stores of whole lines: three rows do
+# not fill whole lines.
+_INTERLEAVED = 2, 4
 # Elements of a side of a cache tile; a loop group shorter than two sides is not cut.
 TILE = 256
 
 
-class Choice(NamedTuple):
-    """The loops of a box: the walker runs the outer ones, the micro-kernel the others.
+class ScheduledBox(NamedTuple):
+    """A box, and the micro-kernel that moves it.
 
-    The loops of a group come innermost first. For `TRANSPOSED` the columns are contiguous in
-    src and the rows in dst; otherwise the columns are one loop, and the rows have any strides.
+    The walker runs the outer loops, the micro-kernel the others. The loops of a group come
+    innermost first. For `TRANSPOSED` the columns are contiguous in src and the rows in dst;
+    otherwise the columns are one loop, and the rows have any strides.
     """
 
+    box: Box
+    # the stride between neighbouring elements
+    element_stride: int
     micro_kernel: int
     outer: tuple[Node, ...]
     rows: tuple[Node, ...]
     columns: tuple[Node, ...]
 
     @property
-    def size(self) -> int:
-        """Elements that a call of the micro-kernel moves, without cuts."""
-        return prod(node.extent for node in (*self.rows, *self.columns))
+    def is_transposed(self) -> bool:
+        """Whether the transposing kernel moves it."""
+        return self.micro_kernel == TRANSPOSED
 
-    def __str__(self) -> str:
-        parts = [" ".join(map(str, nodes)) for nodes in (self.outer, self.rows, self.columns)]
-        return f"{MICRO_KERNELS[self.micro_kernel]}({parts[1]} | {parts[2]}) in [{parts[0]}]"
+    @property
+    def inner_size(self) -> int:
+        """Elements of the rows and columns together: a call moves them, without cuts."""
+        return size_of((*self.rows, *self.columns))
+
+    @property
+    def repeat(self) -> Node | None:
+        """The innermost outer loop, if the transposing kernel runs it; else None.
+
+        It does so around small loop groups, if all steps of that loop hold data.
+        """
+        if not self.is_transposed or 2 * self.inner_size > MAX_CALL_SIZE or not self.outer:
+            return None
+        last = self.outer[-1]
+        return last if last.valid == last.extent else None
+
+    def prefetches_dst(self, bits: int) -> bool:
+        """Whether its kernel prefetches lines of dst.
+
+        The model: a store that crosses the end of a line waits for the next line, since it is the
+        first to need it. A store of one line does not: the core fetches lines ahead for stores in
+        its queue.
+        """
+        return (
+            self.is_transposed
+            and size_of(self.rows) * bits >= _PREFETCHED_LINES * LINE_BITS
+            and size_of(self.columns) >= _PREFETCHED_COLUMNS
+            and not self._starts_lines(self.rows, bits)
+        )
+
+    def divided_pieces(self, inner: Iterable[Node], bits: int) -> int:
+        """Return how many contiguous pieces of dst some loops write, or 0 if these are whole lines.
+
+        Two threads that divide the other loops share as many lines.
+        """
+        nodes = tuple(inner)
+        size = contiguous_size(nodes, 1, self.element_stride)
+        piece = tuple(node for node in nodes if abs(node.strides[1]) < size * self.element_stride)
+        if self._starts_lines(piece, bits):
+            return 0
+        return size_of(nodes) // size
+
+    def fills_lines(self, bits: int) -> bool:
+        """Whether it writes whole cache lines only, if dst starts with one."""
+        if self._is_interleaved(bits):
+            return self._starts_lines((*self.rows, *self.columns), bits)
+        if self._is_split():
+            return self._starts_lines(self.rows, bits)
+        if self.is_transposed and size_of(self.columns) < _LANE_BITS // bits:
+            # tiles are wider than the columns: their stores beyond these do not go to dst
+            return False
+        inner = self.rows if self.is_transposed else self.columns
+        return self.micro_kernel != STRIDED and self._starts_lines(inner, bits)
+
+    def _is_interleaved(self, bits: int) -> bool:
+        """Whether two or four rows are interleaved to whole lines that follow each other in dst."""
+        return (
+            self._are_joined(1)
+            and size_of(self.rows) in _INTERLEAVED
+            and bits > BYTE_BITS  # bytes take as many shuffles as two lines
+            and size_of(self.columns) * bits >= 2 * _LANE_BITS
+        )
+
+    def _is_split(self) -> bool:
+        """Whether rows of two or four columns follow each other in src, which are split."""
+        return self._are_joined(0) and size_of(self.columns) in _INTERLEAVED
+
+    def _are_joined(self, side: int) -> bool:
+        """Whether rows and columns are transposed, contiguous on a side, and hold data only."""
+        inner = (*self.rows, *self.columns)
+        return (
+            self.is_transposed
+            and contiguous_size(inner, side, self.element_stride) == self.inner_size
+            and all(node.valid == node.extent for node in inner)
+        )
+
+    def _starts_lines(self, inner: tuple[Node, ...], bits: int) -> bool:
+        """Whether each step of the loops around some contiguous ones writes whole lines of dst."""
+        strides = [node.strides[-1] for node in self.box.nodes if node not in inner]
+        size = size_of(inner) * self.element_stride
+        starts = [size, self.box.offsets[-1], *strides]
+        line = LINE_BITS // bits * self.element_stride
+        return not any(start % line for start in starts)
+
+    def written_nbytes(self, bits: int) -> int:
+        """Return the bytes that it writes; a separate piece counts as at least a cache line."""
+        piece = contiguous_size(self.box.nodes, 1, self.element_stride)
+        return self.box.size // piece * max(piece * bits // BYTE_BITS, LINE_NBYTES)
 
 
-def select(box: Box, element_stride: int = 1) -> Choice:
+def select(box: Box, element_stride: int = 1) -> ScheduledBox:
     """Select the micro-kernel of a box whose neighbouring elements are `element_stride` apart.
 
     Two loop groups that share no loop, one contiguous in src and one in dst, are transposed; an
@@ -76,12 +179,13 @@ def select(box: Box, element_stride: int = 1) -> Choice:
         if columns and rows:
             taken = {*columns, *rows}
             outer = tuple(node for node in nodes if node not in taken)
-            return Choice(TRANSPOSED, outer, rows, columns)
+            return ScheduledBox(box, element_stride, TRANSPOSED, outer, rows, columns)
     run = nodes[-1] if nodes else _ONE_STEP
     is_run = run.strides[1] == element_stride and (run.strides[0] == element_stride or box.is_zero)
     rows = _row_loops(nodes[:-1])
     outer = nodes[: len(nodes) - 1 - len(rows)]
-    return Choice(RUN if is_run else STRIDED, outer, rows or (_ONE_STEP,), (run,))
+    kernel = RUN if is_run else STRIDED
+    return ScheduledBox(box, element_stride, kernel, outer, rows or (_ONE_STEP,), (run,))
 
 
 def _row_loops(nodes: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -141,7 +245,7 @@ def _transposed_groups(
         for j in range(1, len(from_dst) + 1):
             columns, rows = from_src[:i], from_dst[:j]
             if set(columns).isdisjoint(rows):
-                width, height = (prod(node.extent for node in group) for group in (columns, rows))
+                width, height = map(size_of, (columns, rows))
                 score = min(width, _LANES) * min(height, _LANES), min(width * height, _MAX_SIZE)
                 if score > best_score:
                     best, best_score = (columns, rows), score
@@ -176,13 +280,10 @@ _MIN_WIDE_SIZE = 16
 def pack_for_kernels(box: Box, bits: int) -> tuple[Box, int, int]:
     """Pack adjacent elements into wider ones, and simplify the box.
 
-    Returns
-    -------
-    tuple of Box, int and int
-        The box, the bits of its elements, and the element stride. If wide elements start at places
-        that are not multiples of their width (rows of an odd number of bytes), strides are in
-        narrow elements. Only transpositions of whole runs do that: their vectors are loaded and
-        stored at any byte.
+    Returns the box, the bits of its elements, and the element stride. If wide elements start at
+    places that are not multiples of their width (rows of an odd number of bytes), strides are in
+    narrow elements. Only transpositions of whole runs do that: their vectors are loaded and stored
+    at any byte.
     """
     packed, bits = pack_elements(box, bits)
     (packed,) = simplify((packed,))
@@ -192,7 +293,7 @@ def pack_for_kernels(box: Box, bits: int) -> tuple[Box, int, int]:
     if bits < BYTE_BITS or not is_run or width > _WIDEST or width & (width - 1) or packed.indirect:
         return packed, bits, 1
     wide = packed._replace(nodes=tuple(outer))
-    choice = select(wide, run.extent)
-    if choice.micro_kernel != TRANSPOSED or choice.size < _MIN_WIDE_SIZE:
+    scheduled = select(wide, run.extent)
+    if not scheduled.is_transposed or scheduled.inner_size < _MIN_WIDE_SIZE:
         return packed, bits, 1
     return wide, width, run.extent

@@ -111,7 +111,7 @@ class Placement(NamedTuple):
     operand_address: int
     operand_offset: int
     # address of the factor of `ADD_PRODUCT`, or of the reciprocals of `QUOTIENTS`
-    number_address: int
+    factor_address: int
 
 
 # `placed_by` of a side that always starts at its base.
@@ -166,8 +166,8 @@ class Step(NamedTuple):
     operand_base: int
     operand_placed_by: int
     operand_shift: int
-    # what becomes the `number_address` of a `Placement`: a `Base` or an address
-    number_base: int
+    # what becomes the `factor_address` of a `Placement`: a `Base` or an address
+    factor_base: int
 
 
 # src, dst, and a scale and a zero point of either.

@@ -16,13 +16,13 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.schedule.contiguity import contiguous_loops
-from reorder.cpu.schedule.rows import contiguous_nodes
-from reorder.cpu.schedule.select import MAX_INTERLEAVED, TRANSPOSED, select
+from reorder.cpu.schedule.loops import contiguous_loops, size_of
+from reorder.cpu.schedule.select import MAX_INTERLEAVED, select
 from reorder.cpu.schedule.tile_program import ZEROED_LANES
+from reorder.cpu.schedule.tile_rows import contiguous_nodes
 from reorder.cpu.target import BYTE_BITS
 from reorder.plan.nodes import Node
-from reorder.plan.passes import pack_elements, simplify, src_and_dst, zeros_beyond
+from reorder.plan.passes import moved, pack_elements, simplify, src_and_dst, zeros_beyond
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,38 +73,27 @@ def cut_into_tiles(
     streams: bool = False,
     masks: bool = False,
 ) -> tuple[list[Tile], list[Box]]:
-    """Cut a box into tiles and boxes of zeros.
+    """Cut a box without indirect loops into tiles and boxes of zeros.
 
-    Parameters
-    ----------
-    box : Box
-        Without indirect loops.
-    widths : tuple of int
-        Bits of elements of src and dst.
-    limits : SlotLimits
-        Elements that fit the scratch.
-    in_place : bool
-        Whether tiles that are contiguous on both sides need no scratch.
-    streams : bool, optional
-        Whether conversions write dst by non-temporal stores.
-    masks : bool, optional
-        Whether conversions may write zeros behind rows.
+    `widths` are the bits of elements of src and dst. With `in_place` tiles that are contiguous on
+    both sides need no scratch; with `streams` conversions write dst by non-temporal stores; with
+    `masks` they may write zeros behind rows.
     """
     nodes = box.nodes
     if box.is_zero:
         return [], [src_and_dst(box)]
     if widths[0] == widths[1] < BYTE_BITS:
         # moved as bytes, padding included
-        counts = _tile_counts(nodes, limits, _SIDES, in_place=False, padded=True)
+        counts = _tile_counts(nodes, limits, in_place=False, padded=True)
         order = _TileOrder(_order_of_side(nodes, counts, 1), reads=False, writes=False)
         return _tiles_of(box, counts, order, streams=streams)
-    counts = _tile_counts(nodes, limits, _SIDES, in_place=in_place)
+    counts = _tile_counts(nodes, limits, in_place=in_place)
     order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
     is_padded = _has_padding(nodes, counts) and not order.zeroes
     if in_place and not (order.reads and order.writes and not is_padded):
         # the tile needs the scratch, so it must fit there
         for whole in (limits.narrow, limits.elements):
-            counts = _tile_counts(nodes, limits, _SIDES, in_place=False, whole=whole)
+            counts = _tile_counts(nodes, limits, in_place=False, whole=whole)
             order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
             if _moves_narrow(order, widths) and not _moves_padding(nodes, counts, order):
                 break
@@ -142,7 +131,7 @@ def _tiles_of(
     """Return tiles that take some steps of each node, and the zeros beyond them."""
     pads = order.zeroes or not order.writes
     tiles = []
-    for offsets, outer, inner in _each_piece(box, counts, pads=pads):
+    for offsets, outer, inner in _pieces_of(box, counts, pads=pads):
         inside = sorted(inner, key=lambda numbered: order.nodes.index(numbered[0]))
         # if the data exceed the caches, successive tiles continue the rows of src
         loops = tuple(sorted(outer, key=lambda node: -abs(node.strides[0]))) if streams else outer
@@ -192,16 +181,16 @@ def is_scattered(box: Box, bits: int) -> bool:
     Examples are a box between `8b16a2b` and `8a16b2a`, whose innermost pairs belong to two dims,
     and contiguous matrices of 5 x 5 bytes.
     """
-    choice = select(box)
-    if choice.micro_kernel != TRANSPOSED or box.size <= _MIN_CALL_SIZE or box.indirect:
+    scheduled = select(box)
+    if not scheduled.is_transposed or box.size <= _MIN_CALL_SIZE or box.indirect:
         return False
-    sides = [prod(node.extent for node in group) for group in (choice.rows, choice.columns)]
+    sides = size_of(scheduled.rows), size_of(scheduled.columns)
     is_small = all(side in _SMALL_SIDES for side in sides) and bits <= _MAX_SMALL_BITS
-    return is_small or choice.size < _MIN_CALL_SIZE
+    return is_small or scheduled.inner_size < _MIN_CALL_SIZE
 
 
 # Elements of the chain that is contiguous in src, and of the one in dst, if they differ.
-_SIDES = 64, 64
+_SIDE = 64
 # Least contiguous elements of a side that is converted in place: the narrowest vector.
 _MIN_RUN = 8
 # Tiles grow to this many elements, so that each call of a walker or stage has enough work.
@@ -227,7 +216,6 @@ class SlotLimits(NamedTuple):
 def _tile_counts(
     nodes: tuple[Node, ...],
     limits: SlotLimits,
-    sides: tuple[int, int],
     *,
     in_place: bool,
     padded: bool = False,
@@ -235,20 +223,8 @@ def _tile_counts(
 ) -> dict[int, int]:
     """Return how many steps of each node a tile takes, by the number of the node.
 
-    Parameters
-    ----------
-    nodes : tuple of Node
-        The nodes of the box.
-    limits : SlotLimits
-        Elements that fit the scratch.
-    sides : tuple of int
-        Elements of the chains of src and of dst.
-    in_place : bool
-        Whether tiles that are contiguous on both sides need no scratch.
-    padded : bool, optional
-        Whether padding counts too, because the scratch holds it with the data.
-    whole : int, optional
-        Elements that fit if a node that would leave a tail is taken whole, if that is more.
+    With `padded` padding counts too, because the scratch holds it with the data. A node that would
+    leave a tail is taken whole if the tile then has at most `whole` elements.
     """
     limit = limits.elements
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
@@ -256,12 +232,9 @@ def _tile_counts(
     common = first[0] if first[0] == first[1] else None
     if in_place and common is not None and nodes[common].valid >= _MIN_RUN:
         limit = _MAX_IN_PLACE
-    wanted = [
-        limit if first[0] == first[1] else min(side, max(1, limit // other))
-        for side, other in (sides, sides[::-1])
-    ]
-    counts = _chain(nodes, 0, wanted[0])
-    for k, count in _chain(nodes, 1, wanted[1]).items():
+    wanted = limit if first[0] == first[1] else min(_SIDE, max(1, limit // _SIDE))
+    counts = _chain(nodes, 0, wanted)
+    for k, count in _chain(nodes, 1, wanted).items():
         counts[k] = max(count, counts.get(k, 1))
 
     def count_elements(counts: dict[int, int]) -> int:
@@ -332,20 +305,8 @@ def _order_by_cost(
 ) -> _TileOrder:
     """Return the order of dst or of src, whichever leaves cheaper moves; dst wins ties.
 
-    Parameters
-    ----------
-    nodes : tuple of Node
-        The nodes of the box.
-    counts : dict
-        The steps of each that a tile takes, see `_tile_counts`.
-    widths : tuple of int
-        Bits of elements of src and of dst.
-    streams : bool
-        Whether conversions write dst by non-temporal stores.
-    masks : bool, optional
-        Whether conversions may write zeros behind rows, after rows of `ZEROED_LANES`.
-    writes : bool, optional
-        Whether the tile may be converted in place in dst.
+    `counts` are those of `_tile_counts`, flags as for `cut_into_tiles`; without `writes` the tile
+    may not be converted in place in dst.
     """
     temporal = 1.0
     best: tuple[float, _TileOrder] | None = None
@@ -437,50 +398,36 @@ class _Piece(NamedTuple):
     inner: tuple[tuple[int, Node], ...]
 
 
-def _each_piece(box: Box, counts: dict[int, int], *, pads: bool) -> Iterator[_Piece]:
-    """Yield pieces that cover the data of a box; with `pads` tails may have padding."""
+def _pieces_of(box: Box, counts: dict[int, int], *, pads: bool) -> list[_Piece]:
+    """Return pieces that cover the data of a box; with `pads` tails may have padding."""
     pieces = [_Piece(box.offsets, (), ())]
     for k, node in enumerate(box.nodes):
         parts = list(_parts_of(node, counts.get(k, 0), pads=pads))
-        pieces = [_extended(piece, k, node, part) for piece in pieces for part in parts]
-    yield from pieces
+        pieces = [
+            _Piece(
+                moved(piece.offsets, node, start),
+                (*piece.outer, over) if over.extent > 1 else piece.outer,
+                (*piece.inner, (k, inside)) if inside.extent > 1 else piece.inner,
+            )
+            for piece in pieces
+            for start, over, inside in parts
+        ]
+    return pieces
 
 
-class _Part(NamedTuple):
-    """Equal tiles along one node: where they start, the loop over them, the loop inside."""
+def _parts_of(node: Node, count: int, *, pads: bool) -> Iterator[tuple[int, Node, Node]]:
+    """Yield where equal tiles of the data of a node start, the loop over them and the loop inside.
 
-    start: int
-    over: Node
-    inside: Node | None
-
-
-def _extended(piece: _Piece, k: int, node: Node, part: _Part) -> _Piece:
-    """Return a piece extended by a part of one more node."""
-    offsets = tuple(
-        offset + part.start * stride
-        for offset, stride in zip(piece.offsets, node.strides, strict=True)
-    )
-    outer, inner = piece.outer, piece.inner
-    if part.over.extent > 1:
-        outer = (*outer, part.over)
-    if part.inside is not None and part.inside.extent > 1:
-        inner = (*inner, (k, part.inside))
-    return _Piece(offsets, outer, inner)
-
-
-def _parts_of(node: Node, count: int, *, pads: bool) -> Iterator[_Part]:
-    """Yield the parts of a node that hold data; with a count of 0 it only loops over tiles."""
-    if not count:
-        yield _Part(0, Node(node.valid, node.valid, node.strides), None)
-        return
-    whole, tail = divmod(node.valid, count)
+    With a count of 0 the node only loops over tiles.
+    """
+    whole, tail = divmod(node.valid, count or 1)
     if whole:
-        strides = tuple(count * stride for stride in node.strides)
-        yield _Part(0, Node(whole, whole, strides), Node(count, count, node.strides))
+        strides = tuple((count or 1) * stride for stride in node.strides)
+        yield 0, Node(whole, whole, strides), Node(count, count, node.strides)
     if tail:
         start = whole * count
         extent = _covered_steps(node, count, pads=pads) - start
-        yield _Part(start, Node(1, 1, node.strides), Node(extent, tail, node.strides))
+        yield start, Node(1, 1, node.strides), Node(extent, tail, node.strides)
 
 
 def _covered_steps(node: Node, count: int, *, pads: bool) -> int:

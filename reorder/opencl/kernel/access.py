@@ -16,11 +16,13 @@ __all__ = [
     "AccessKind",
     "ElementType",
     "code_of_lane",
+    "integer_type",
     "lane_of_code",
     "load_words",
     "one_element",
     "store_element",
     "store_words",
+    "vector_type",
 ]
 
 _BYTE, _WORD = 8, 32
@@ -62,6 +64,22 @@ class ElementType(NamedTuple):
         if self.memory == self.value:
             return expression
         return f"convert_{self.memory}{width}({expression})"
+
+    def load(self, memory: str, at: str) -> str:
+        """Return the value of the element at an offset in memory."""
+        if self.is_half:
+            return f"vload_half({at}, {memory})"
+        return self.to_value(_place(memory, at), "")
+
+    def store(self, memory: str, at: str, value: str) -> str:
+        """Return the statement that stores a value at an offset in memory."""
+        if self.is_half:
+            return f"vstore_half_rte({value}, {at}, {memory});"
+        return f"{_place(memory, at)} = {self.from_value(value, '')};"
+
+
+def _place(memory: str, at: str) -> str:
+    return f"*{memory}" if at == "0" else f"{memory}[{at}]"
 
 
 # elements of images, and of buffers in the same kernel
@@ -143,10 +161,15 @@ def lane_of_code(access: Access, dtype: str, code: str) -> str:
     return f"as_float({code})" if dtype == "f32" else f"{PIXEL}({code})"
 
 
-def _type_of(bits: int) -> str:
-    """Return the type of a run of this many bits: an integer, or a vector of words."""
-    narrow = {8: "uchar", 16: "ushort", 32: "uint"}
-    return narrow[bits] if bits in narrow else f"uint{bits // _WORD}"
+def integer_type(nbytes: int) -> str:
+    """Return the type of an element of some bytes."""
+    return _RAW[nbytes * _BYTE].memory
+
+
+def vector_type(nbytes: int) -> str:
+    """Return the type of a run of some bytes: an integer of at most a word, or words."""
+    words = nbytes * _BYTE // _WORD
+    return f"uint{words}" if words > 1 else integer_type(nbytes)
 
 
 def _at(operand: str, offset: str, bits: int) -> str:
@@ -159,7 +182,7 @@ def load_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterat
         yield f"{names[0]} = {one_element(operand, offset, bits)};"
         return
     total = bits * len(names)
-    kind = _type_of(total)
+    kind = vector_type(total // _BYTE)
     address = f"(__global const {kind} *)({_at(operand, offset, bits)})"
     yield f"const {kind} {operand}_words = *{address};"
     for k, name in enumerate(names):
@@ -185,7 +208,7 @@ def store_words(operand: str, offset: str, bits: int, names: list[str]) -> Itera
             " | ".join(f"{name} << {j * bits}" for j, name in enumerate(names[k : k + each]))
             for k in range(0, len(names), each)
         ]
-    kind = _type_of(total)
+    kind = vector_type(total // _BYTE)
     yield f"*(__global {kind} *)({_at(operand, offset, bits)}) = ({kind})({', '.join(words)});"
 
 

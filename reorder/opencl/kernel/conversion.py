@@ -1,9 +1,9 @@
 """The conversion of one element in OpenCL C: its functions, its numbers, and the calls.
 
-Kernel bodies call the functions for each element: `converted` takes and returns expressions of
-bits, of `uint` or, for types of 64 bits, `ulong`. They equal `reorder.values.convert` bit for bit
-on every device: codes are computed with integers (`reorder.values.codecs`), and nothing is
-contracted.
+Kernel bodies call the functions for each element: `KernelFormula.converted` takes and returns
+expressions of bits, of `uint` or, for types of 64 bits, `ulong`. They equal
+`reorder.values.convert` bit for bit on every device: codes are computed with integers
+(`reorder.values.codecs`), and nothing is contracted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
+    from typing import Any, Self
 
     from numpy.typing import NDArray
 
@@ -30,22 +30,13 @@ if TYPE_CHECKING:
     from reorder.values.expressions import Expr
 
 __all__ = [
-    "BETA",
     "DIALECT",
     "INVERSE",
     "PIXEL",
     "Floats",
     "KernelFormula",
-    "buffers_of",
-    "code_type",
-    "conversion_lines",
-    "converted",
     "decoder_of",
-    "formula_of",
     "integer_value",
-    "numbers_of",
-    "operand_type",
-    "operand_value",
 ]
 
 
@@ -60,6 +51,35 @@ PIXEL = "pixel_of_half"
 
 # the name of 1 / dst_scale, which `converted` passes where a conversion multiplies
 INVERSE = "dst_scale_inverse"
+
+
+class Floats(NamedTuple):
+    """The arithmetic of a device.
+
+    Attributes
+    ----------
+    has_f64 : bool
+        Whether it has doubles.
+    rounds : bool
+        Whether sums of f32 are rounded to the nearest.
+    is_exact : bool
+        Whether sums and products of f32 are those of IEEE 754, denormals included.
+    divides : bool
+        Whether quotients of f32 are as well.
+    has_fma : bool
+        Whether fused operations of f32 are instructions.
+    """
+
+    has_f64: bool = True
+    rounds: bool = True
+    is_exact: bool = True
+    divides: bool = True
+    has_fma: bool = False
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether quotients of f32 may be computed as products with an inverse."""
+        return self.has_fma and self.divides
 
 
 @dataclass(frozen=True)
@@ -84,6 +104,39 @@ class KernelFormula(Formula):
     divides_in_f64: bool = False
     writes_halves: bool = False
     has_half_instructions: bool = False
+
+    @classmethod
+    def on_device(cls, src: str, dst: str, bound: BoundAttr, floats: Floats) -> Self:
+        """Return the conversion of an element, from the names of the types.
+
+        Raises
+        ------
+        MemdescError
+            If the device cannot compute it to the bit.
+        """
+        made = cls.of(src, dst, bound)
+        if "dst_scale" in made.roles and made.work == "f32" and not floats.divides:
+            made = replace(made, divides_in_f64=True)
+        if not made.is_move:
+            made.check(floats)
+        return made
+
+    def check(self, floats: Floats) -> None:
+        """Refuse what a device cannot compute to the bit."""
+        is_f32, reason = self.work == "f32", ""
+        if self.work == "f64" and not floats.has_f64:
+            reason = "is computed in f64, which the device does not have"
+        elif self.divides_in_f64 and not floats.has_f64:
+            reason = (
+                "divides by dst_scale, and the device neither rounds quotients of f32 nor has f64"
+            )
+        elif is_f32 and not floats.rounds and (self.roles or self.dst in INTEGERS):
+            reason = "is rounded, and the device does not round to nearest"
+        elif is_f32 and not floats.is_exact and self.roles:
+            reason = "computes in f32, and the device flushes denormals, or has no NaN"
+        if reason:
+            msg = f"{self.src} to {self.dst} {reason}; reorder on the CPU"
+            raise MemdescError(msg)
 
     @property
     def needs_wide_parameters(self) -> bool:
@@ -128,90 +181,79 @@ class KernelFormula(Formula):
         body = _quotient_lines(is_rounded=self.dst in INTEGERS)
         return Function("divide", params, "f32", body)(x, y, name(INVERSE, "f32"))
 
+    def numbers(self, bound: BoundAttr) -> dict[str, int]:
+        """Return the parameters that are one number, by name; of floats the bits."""
+        values, found = bound.by_role, {}
+        for role in self.scalars:
+            wide = DATA_TYPES[self.kind_of_role(role)].numpy
+            found[f"{role}_value"] = int(values[role].astype(wide).view(f"i{wide.itemsize}")[0])
+        return found
 
-class Floats(NamedTuple):
-    """The arithmetic of a device.
-
-    Attributes
-    ----------
-    has_f64 : bool
-        Whether it has doubles.
-    rounds : bool
-        Whether sums of f32 are rounded to the nearest.
-    is_exact : bool
-        Whether sums and products of f32 are those of IEEE 754, denormals included.
-    divides : bool
-        Whether quotients of f32 are as well.
-    has_fma : bool
-        Whether fused operations of f32 are instructions.
-    """
-
-    has_f64: bool = True
-    rounds: bool = True
-    is_exact: bool = True
-    divides: bool = True
-    has_fma: bool = False
+    def buffers(self, bound: BoundAttr) -> tuple[NDArray[Any], ...]:
+        """Return the values of each role that differ along the dims, as the kernel reads them."""
+        return tuple(
+            bound.by_role[role].astype(DATA_TYPES[self.kind_of_role(role)].numpy)
+            for role in self.varying
+        )
 
     @property
-    def multiplies(self) -> bool:
-        """Whether quotients of f32 may be computed as products with an inverse."""
-        return self.has_fma and self.divides
+    def src_type(self) -> str:
+        """The type of the bits of an element of src in a register."""
+        return DIALECT.types[self.kind_of(self.src)]
 
+    @property
+    def dst_type(self) -> str:
+        """The type of the bits of an element of dst in a register."""
+        return DIALECT.types[self.kind_of(self.dst)]
 
-def formula_of(src: str, dst: str, bound: BoundAttr, floats: Floats) -> KernelFormula:
-    """Return the conversion of an element, from the names of the types.
+    def operand_type(self, role: str) -> str:
+        """Return the type of a scale, a zero point or beta."""
+        return DIALECT.types[self.kind_of_role(role)]
 
-    Raises
-    ------
-    MemdescError
-        If the device cannot compute it to the bit.
-    """
-    made = KernelFormula.of(src, dst, bound)
-    if "dst_scale" in made.roles and made.work == "f32" and not floats.divides:
-        made = replace(made, divides_in_f64=True)
-    if not made.is_move:
-        _check(made, floats)
-    return made
+    def operand_value(self, role: str, at: str) -> str:
+        """Return the expression of the value of a role: at an offset, where it varies."""
+        if role in self.varying:
+            return f"{role}[{at}]"
+        kind = self.kind_of_role(role)
+        bits = f"({DIALECT.types[kind.replace('f', 'u')]})p.{role}_value"
+        return f"as_{DIALECT.types[kind]}({bits})" if kind in FLOATS else bits
 
+    def converted(self, code: str, operand: Callable[[str], str], old: str = "") -> str:
+        """Return the expression of the bits of dst, from those of src and those that dst holds.
 
-def _check(made: KernelFormula, floats: Floats) -> None:
-    """Refuse what the device cannot compute to the bit."""
-    reason = ""
-    if made.work == "f64" and not floats.has_f64:
-        reason = "is computed in f64, which the device does not have"
-    elif made.divides_in_f64 and not floats.has_f64:
-        reason = "divides by dst_scale, and the device neither rounds quotients of f32 nor has f64"
-    elif made.work == "f32" and not floats.rounds and (made.roles or made.dst in INTEGERS):
-        reason = "is rounded, and the device does not round to nearest"
-    elif made.roles and made.work == "f32" and not floats.is_exact:
-        reason = "computes in f32, and the device flushes denormals, or has no NaN"
-    if reason:
-        msg = f"{made.src} to {made.dst} {reason}; reorder on the CPU"
-        raise MemdescError(msg)
+        `operand` returns the expression of the value of a role. The program has `lines`.
+        """
+        if self.is_move:
+            return code
+        arguments = [code, *map(operand, self.roles)]
+        arguments += [old] if BETA in self.roles else []
+        arguments += [INVERSE] if self.multiplies else []
+        return f"convert_element({', '.join(arguments)})"
 
-
-def numbers_of(conversion: KernelFormula, bound: BoundAttr) -> dict[str, int]:
-    """Return the parameters that are one number, by name; of floats the bits."""
-    values, found = bound.by_role, {}
-    for role in conversion.scalars:
-        wide = DATA_TYPES[conversion.kind_of_role(role)].numpy
-        found[f"{role}_value"] = int(values[role].astype(wide).view(f"i{wide.itemsize}")[0])
-    return found
-
-
-def buffers_of(conversion: KernelFormula, bound: BoundAttr) -> tuple[NDArray[Any], ...]:
-    """Return the values of each role that differ along the dims, as the kernel reads them."""
-    return tuple(
-        bound.by_role[role].astype(DATA_TYPES[conversion.kind_of_role(role)].numpy)
-        for role in conversion.varying
-    )
+    def lines(self) -> Iterator[str]:
+        """Return the functions of a conversion, before the kernel; none where bits move."""
+        if self.writes_halves:
+            codes = (name("code", "u32"),)
+            value = replace(self, has_half_instructions=False).decode(codes[0], "f16", "f32")
+            body = _decode_half(keeps_payload=False) if self.has_half_instructions else value
+            yield from _lines(Function(PIXEL, codes, "f32", body))
+        if self.is_move:
+            return
+        yield _PRAGMA
+        if "f64" in (self.work, self.difference) or self.divides_in_f64:
+            yield _FP64
+        function = self.function("convert_element", ("code", "old"))
+        if self.multiplies:
+            function = function._replace(params=(*function.params, name(INVERSE, "f32")))
+        yield from _lines(function)
+        yield ""
 
 
 DIALECT = Dialect(
     {kind: LANGUAGES["opencl"].type_of(DATA_TYPES[kind]) for kind in INTEGERS}
     | {"f32": "float", "f64": "double"},
     {"u32": "u", "s64": "L", "u64": "UL", "f32": "f"},
-    # conversions that do not say how to round do it as the device likes
+    # a conversion that does not say how to round does it as the device likes
     {
         "as": "as_{type}({0})",
         "nearest": "convert_{type}_rte({0})",
@@ -226,71 +268,9 @@ def _bits_of(value: float) -> int:
     return int(np.float32(value).view(np.uint32))
 
 
-def code_type(dtype: str) -> str:
-    """Return the type of the bits of an element in a register."""
-    return DIALECT.types[KernelFormula(dtype, dtype).kind_of(dtype)]
-
-
-def operand_type(conversion: KernelFormula, role: str) -> str:
-    """Return the type of a scale, a zero point or beta."""
-    return DIALECT.types[conversion.kind_of_role(role)]
-
-
-def operand_value(conversion: KernelFormula, role: str, at: str) -> str:
-    """Return the expression of the value of a role: at an offset, where it varies."""
-    if role in conversion.varying:
-        return f"{role}[{at}]"
-    kind = conversion.kind_of_role(role)
-    bits = f"({DIALECT.types[kind.replace('f', 'u')]})p.{role}_value"
-    return f"as_{DIALECT.types[kind]}({bits})" if kind in FLOATS else bits
-
-
 def integer_value(code: str, form: IntegerFormat) -> str:
     """Return the expression of a number, in a native type, from that of its code."""
     return f"({DIALECT.text(integer_of(name(code, 'u32'), form))})"
-
-
-def converted(
-    conversion: KernelFormula, code: str, operand: Callable[[str], str], old: str = ""
-) -> str:
-    """Return the expression of the bits of dst.
-
-    Parameters
-    ----------
-    conversion : KernelFormula
-        Whose `conversion_lines` are in the program.
-    code : str
-        The bits of the element of src.
-    operand : callable
-        Returns the expression of the value of a role.
-    old : str, optional
-        The bits that dst holds, for beta.
-    """
-    if conversion.is_move:
-        return code
-    arguments = [code, *map(operand, conversion.roles)]
-    arguments += [old] if BETA in conversion.roles else []
-    arguments += [INVERSE] if conversion.multiplies else []
-    return f"convert_element({', '.join(arguments)})"
-
-
-def conversion_lines(conversion: KernelFormula) -> Iterator[str]:
-    """Return the functions of a conversion, before the kernel; none where bits move."""
-    if conversion.writes_halves:
-        codes = (name("code", "u32"),)
-        value = replace(conversion, has_half_instructions=False).decode(codes[0], "f16", "f32")
-        body = _decode_half(keeps_payload=False) if conversion.has_half_instructions else value
-        yield from _lines(Function(PIXEL, codes, "f32", body))
-    if conversion.is_move:
-        return
-    yield _PRAGMA
-    if "f64" in (conversion.work, conversion.difference) or conversion.divides_in_f64:
-        yield _FP64
-    function = conversion.function("convert_element", ("code", "old"))
-    if conversion.multiplies:
-        function = function._replace(params=(*function.params, name(INVERSE, "f32")))
-    yield from _lines(function)
-    yield ""
 
 
 def decoder_of(dtype: str, work: str) -> list[str]:
@@ -307,9 +287,9 @@ def _lines(function: Function) -> Iterator[str]:
 
 
 # `vload_half` and `vstore_half_rte` exist on every device, round to the nearest, ties to even, and
-# flush no denormal half (OpenCL C 1.2, 6.1.1.1 and 6.12.7). They leave NaNs to the device, so these
-# functions set a NaN's sign, and its payload where it is kept. GPUs have instructions for them; on
-# processors the functions of runtimes are slower than integers.
+# do not flush denormal halves (OpenCL C 1.2, 6.1.1.1 and 6.12.7). They leave NaNs to the device, so
+# these functions set a NaN's sign, and its payload where it is kept. GPUs have instructions for
+# them; on processors the runtime's functions are slower than integers.
 def _decode_half(*, keeps_payload: bool = True) -> tuple[str, ...]:
     """Return the body of a decoder of `code`; without its payload a NaN keeps its sign."""
     return (

@@ -23,23 +23,20 @@ from reorder.opencl.kernel.access import (
     store_element,
     store_words,
 )
-from reorder.opencl.kernel.conversion import (
-    BETA,
-    KernelFormula,
-    code_type,
-    converted,
-    operand_value,
-)
+from reorder.opencl.kernel.conversion import KernelFormula
 from reorder.opencl.kernel.launch import (
     Body,
     Pattern,
     ceil_log2,
     divided,
     floor_log2,
-    make_launch,
+    lower_nest,
+    share_out,
 )
+from reorder.opencl.kernel.placement import Lane, without
 from reorder.opencl.kernel.profile import BUFFER, COLUMN, ROW, Share
 from reorder.opencl.kernel.statements import gather_lines, guarded, index_lines, start_lines
+from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -63,10 +60,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     nest, conversion, is_aligned = task.nest, task.conversion, task.is_aligned
     reads_image = task.accesses[0].kind == AccessKind.IMAGE
     if nest.is_zero:
-        # zeros need no scales or zero points
-        zeros = tuple(lane._replace(is_valid=False, varying=()) for lane in nest.lanes)
-        loops = tuple(loop._replace(varying=()) for loop in nest.loops)
-        nest = nest._replace(src=(), lanes=zeros, loops=loops, varying=())
+        nest = _writing(nest)
         if conversion is not None:
             halves = conversion.writes_halves
             conversion = KernelFormula(conversion.dst, conversion.dst, writes_halves=halves)
@@ -76,20 +70,28 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     src, dst = (
         _with_kind(nest, k, access, is_aligned=is_aligned) for k, access in enumerate(task.accesses)
     )
-    device = task.device
-    group = _choose_work_group(nest, (src, dst), dst.bits, device.max_work_items, device.profile)
+    loops, shifts, steps, gather_shift = _work_group(nest, (src, dst), task)
     lanes = tuple(
-        (lane.src if reads_image else k) if lane.is_valid else -1
+        (lane.offsets[0] if reads_image else k) if lane.is_valid else -1
         for k, lane in enumerate(nest.lanes)
     )
-    pattern = Pattern(src, dst, Copy(), group.work_items, conversion, lanes)
-    loops = group.loops
+    work_items = 1 << sum(shifts) + gather_shift
+    pattern = Pattern(src, dst, Copy(), work_items, conversion, lanes)
     divisions = [
-        divided(loop.extent, shift, steps)
-        for loop, shift, steps in zip(loops, group.shifts, group.steps, strict=True)
+        divided(loop.extent, shift, count)
+        for loop, shift, count in zip(loops, shifts, steps, strict=True)
     ]
     nest = nest._replace(loops=loops)
-    return (make_launch(nest, pattern, divisions, task.numbers, group.gather_shift),)
+    return (lower_nest(nest, pattern, divisions, task.numbers, gather_shift),)
+
+
+def _writing(nest: Nest) -> Nest:
+    """Return a nest of zeros that reads nothing: neither src nor scales and zero points."""
+    return nest._replace(
+        starts=((), nest.starts[1]),
+        lanes=tuple(Lane(lane.offsets[:2], is_valid=False) for lane in nest.lanes),
+        loops=tuple(loop._replace(strides=loop.strides[:2]) for loop in nest.loops),
+    )
 
 
 def _with_kind(nest: Nest, operand: int, access: Access, *, is_aligned: bool) -> Access:
@@ -103,14 +105,11 @@ def _with_kind(nest: Nest, operand: int, access: Access, *, is_aligned: bool) ->
 
 def _is_vector(nest: Nest, operand: int) -> bool:
     """Whether the lanes of an operand are 4 contiguous elements that start at multiples of 4."""
-    lanes = [lane[operand] for lane in nest.lanes]
+    lanes = [lane.offsets[operand] for lane in nest.lanes]
     if lanes != [0, 1, 2, 3] or (operand == 0 and not all(lane.is_valid for lane in nest.lanes)):
         return False
-    start = (nest.src, nest.dst)[operand]
-    strides = [(loop.src, loop.dst)[operand] for loop in nest.loops]
-    return not nest.gathers and all(
-        number % 4 == 0 for coords in (start, *strides) for number in coords
-    )
+    coords = nest.starts[operand], *(loop.strides[operand] for loop in nest.loops)
+    return not nest.gathers and all(number % 4 == 0 for one in coords for number in one)
 
 
 class _WorkGroup(NamedTuple):
@@ -123,30 +122,18 @@ class _WorkGroup(NamedTuple):
     loops: tuple[Loop, ...]
     shifts: tuple[int, ...]
     steps: tuple[int, ...]
-    work_items: int
     gather_shift: int = 0
 
 
-def _choose_work_group(
-    nest: Nest,
-    accesses: tuple[Access, Access],
-    bits: int,
-    max_work_items: int,
-    profile: Profile,
-) -> _WorkGroup:
-    """Order the loops of a nest, and choose the number of work items along each.
-
-    `bits` is the width of an element of dst.
-    """
-    src, dst = accesses
-    if AccessKind.IMAGE in {src.kind, dst.kind}:
-        return _for_image(nest, max_work_items, *_shares(nest, accesses, bits, profile))
-    work_items, steps = profile.copy(max(bits // 8, 1))
-    shift = floor_log2(min(work_items, max_work_items))
+def _work_group(nest: Nest, accesses: tuple[Access, Access], task: Task) -> _WorkGroup:
+    """Order the loops of a nest, and choose the number of work items along each."""
     loops = list(reversed(nest.loops))
-    loops.sort(key=lambda loop: abs(loop.dst[0]))
-    group = _filled(nest, loops, [], shift)
-    return group if nest.gathers else _with_steps(group, steps)
+    if any(access.kind == AccessKind.IMAGE for access in accesses):
+        return _for_image(nest, loops, _shares(loops, accesses, task.device.profile), task)
+    shape = task.device.profile.copy(max(accesses[1].nbytes, 1))
+    total = floor_log2(task.work_items(shape.work_items))
+    group = _filled(nest, sorted(loops, key=lambda loop: abs(loop.stride(1))), [], total)
+    return group if nest.gathers else _with_steps(group, shape.steps)
 
 
 def _with_steps(group: _WorkGroup, steps: int) -> _WorkGroup:
@@ -159,37 +146,22 @@ def _with_steps(group: _WorkGroup, steps: int) -> _WorkGroup:
     return group
 
 
-def _filled(nest: Nest, loops: list[Loop], given_shifts: list[int], total: int) -> _WorkGroup:
-    """Give each remaining loop as many work items as it has steps, while some are left.
-
-    `total` is log2 of all work items, `given_shifts` are the shifts of the first loops.
-    """
-    loops = list(nest.filled(loops))
-    shifts = list(given_shifts)
-    free = total - sum(shifts)
-    for loop in loops[len(shifts) :]:
-        shifts.append(min(ceil_log2(loop.extent), free))
-        free -= shifts[-1]
-    gather_shift = min(ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
-    # the remaining work items are idle, beyond the end of the last loop
-    shifts[-1] += free - gather_shift
-    return _WorkGroup(tuple(loops), tuple(shifts), (1,) * len(loops), 1 << total, gather_shift)
+def _filled(nest: Nest, loops: list[Loop], shifts: list[int], total: int) -> _WorkGroup:
+    """Share 2^total work items among loops; `shifts` are those of the first loops."""
+    filled = nest.filled(loops)
+    found, gather_shift = share_out(nest, [loop.extent for loop in filled], total, shifts)
+    return _WorkGroup(filled, tuple(found), (1,) * len(filled), gather_shift)
 
 
 def _for_image(
-    nest: Nest,
-    max_work_items: int,
-    roles: dict[str, Loop | None],
-    shares: tuple[Share, ...],
+    nest: Nest, loops: list[Loop], shares: list[tuple[Loop | None, int, int]], task: Task
 ) -> _WorkGroup:
     """Return a group of a nest with at least one image."""
-    loops = list(reversed(nest.loops))
-    total = min(sum(share.shift for share in shares), floor_log2(max_work_items))
+    total = floor_log2(task.work_items(1 << sum(shift for _, shift, _ in shares)))
+    free = total
     chosen: list[Loop] = []
     shifts, steps = [], []
-    free = total
-    for role, max_shift, count in shares:
-        loop = roles[role]
+    for loop, max_shift, count in shares:
         # two roles may be those of one loop
         if loop is None or any(loop is taken for taken in chosen):
             continue
@@ -203,49 +175,41 @@ def _for_image(
         more = max(min(free, ceil_log2(loop.extent) - shifts[k]), 0)
         shifts[k] += more
         free -= more
-    rest = [loop for loop in loops if not any(loop is taken for taken in chosen)]
-    group = _filled(nest, [*chosen, *rest], shifts, total)
+    group = _filled(nest, [*chosen, *without(loops, chosen)], shifts, total)
     return group._replace(steps=(*steps, *group.steps[len(steps) :]))
 
 
 def _shares(
-    nest: Nest, accesses: tuple[Access, Access], bits: int, profile: Profile
-) -> tuple[dict[str, Loop | None], tuple[Share, ...]]:
-    """Return the loop of each role, and the work items along each loop."""
-    loops = list(reversed(nest.loops))
+    loops: list[Loop], accesses: tuple[Access, Access], profile: Profile
+) -> list[tuple[Loop | None, int, int]]:
+    """Return loops, log2 of the most work items along each, and the steps of a work item."""
     kinds = [access.kind for access in accesses]
-    image = 1 if kinds[1] == AccessKind.IMAGE else 0
-    column, row = _smallest(loops, image, 0), _smallest(loops, image, 1)
-    if kinds[1 - image] in {AccessKind.IMAGE, AccessKind.NONE}:
-        return {COLUMN: column, ROW: row}, _IMAGE_ONLY
-    buffer = _smallest(loops, 1 - image, 0)
-    roles = {COLUMN: column, ROW: row, BUFFER: buffer}
-    if buffer is None:
-        return roles, _IMAGE_ONLY
-    is_narrow = bits < _WORD
-    groups = (
-        (profile.pack_narrow if is_narrow else profile.pack)
-        if image
-        else (profile.unpack_narrow if is_narrow else profile.unpack)
-    )
-    is_vector = AccessKind.VECTOR in kinds
-    place = "columns" if buffer is column else "rows" if buffer is row else "separate"
-    if place == "separate" and buffer.extent < (_SHORT_VECTOR if is_vector else _SHORT):
-        place = "short"
-    # the loop along the rows has the same shares for scalars and vectors
-    prefix = "vector_" if is_vector and place != "rows" else ""
-    shares: tuple[Share, ...] = getattr(groups, prefix + place)
-    return roles, shares
+    image = int(kinds[1] == AccessKind.IMAGE)
+    roles = {COLUMN: _smallest(loops, image, 0), ROW: _smallest(loops, image, 1)}
+    shares = _IMAGE_ONLY
+    if kinds[1 - image] not in {AccessKind.IMAGE, AccessKind.NONE}:
+        roles[BUFFER] = _smallest(loops, 1 - image, 0)
+    buffer = roles.get(BUFFER)
+    if buffer is not None:
+        is_vector = AccessKind.VECTOR in kinds
+        place = "separate"
+        if buffer is roles[COLUMN] or buffer is roles[ROW]:
+            place = "columns" if buffer is roles[COLUMN] else "rows"
+        elif buffer.extent < (_SHORT_VECTOR if is_vector else _SHORT):
+            place = "short"
+        # the loop along the rows has the same shares for scalars and vectors
+        prefix = "vector_" if is_vector and place != "rows" else ""
+        groups = profile.image_groups(is_narrow=accesses[1].bits < _WORD, packs=bool(image))
+        shares = getattr(groups, prefix + place)
+    return [(roles[share.role], share.shift, share.steps) for share in shares]
 
 
 def _smallest(loops: list[Loop], operand: int, coord: int) -> Loop | None:
     """Return the loop with the smallest nonzero stride along a coordinate of an operand."""
-    strides = [
-        (abs((loop.src, loop.dst)[operand][coord]), k)
-        for k, loop in enumerate(loops)
-        if loop.extent > 1 and len((loop.src, loop.dst)[operand]) > coord
+    strides = [(loop.strides[operand][coord:], k) for k, loop in enumerate(loops)]
+    moving = [
+        (abs(stride[0]), k) for stride, k in strides if any(stride[:1]) and loops[k].extent > 1
     ]
-    moving = [(stride, k) for stride, k in strides if stride]
     return loops[min(moving)[1]] if moving else None
 
 
@@ -263,8 +227,8 @@ class Copy(Body):
         outside += [f"g{k} >= p.gather{k}_extent" for k in range(len(pattern.gathers))]
         if outside:
             yield f"if ({' || '.join(outside)}) return;"
-        for k, gather in enumerate(pattern.gathers):
-            yield from gather_lines(k, gather, reads=reads)
+        for k in range(len(pattern.gathers)):
+            yield from gather_lines(pattern, k)
         for operand, access in pattern.operands:
             yield from start_lines(pattern, operand, access)
         # all loads come before all stores, so that they are in flight together
@@ -276,7 +240,7 @@ class Copy(Body):
         elif pattern.dst.kind == AccessKind.IMAGE:
             kind = f"{pattern.dst.element.value}4"
         else:
-            kind = f"{code_type(pattern.conversion.dst)}4"
+            kind = f"{pattern.conversion.dst_type}4"
         for number, steps in enumerate(all_steps):
             value = f"v{number}"
             yield f"{kind} {value} = ({kind})(0);"
@@ -329,13 +293,11 @@ def _load(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
         return f"{value} = {element.to_value(vector, '4')};"
     if element.is_raw and len(pattern.lanes) == 1:
         return f"{value} = src[{start}];"
-    loads = []
-    for k, lane in enumerate(pattern.lanes):
-        if lane >= 0:
-            offset = start + (f" + p.src_lane{k}" if k else "")
-            scalar = f"vload_half({offset}, src)" if element.is_half else f"src[{offset}]"
-            loads.append(f"{value}.s{k} = {element.to_value(scalar, '')};")
-    return " ".join(loads)
+    return " ".join(
+        f"{value}.s{k} = {element.load('src', _lane('src', start, k))};"
+        for k, lane in enumerate(pattern.lanes)
+        if lane >= 0
+    )
 
 
 def _load_pixel(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
@@ -366,15 +328,10 @@ def _store(pattern: Pattern, value: str, steps: tuple[int, ...]) -> str:
         return f"*(__global {element.memory}4 *)(dst + ({start})) = {vector};"
     if element.is_raw and len(pattern.lanes) == 1:
         return f"dst[{start}] = {value};"
-    stores = []
-    for k in range(len(pattern.lanes)):
-        offset = start + (f" + p.dst_lane{k}" if k else "")
-        if element.is_half:
-            stores.append(f"vstore_half_rte({value}.s{k}, {offset}, dst);")
-        else:
-            scalar = element.from_value(f"{value}.s{k}", "")
-            stores.append(f"dst[{offset}] = {scalar};")
-    return " ".join(stores)
+    return " ".join(
+        element.store("dst", _lane("dst", start, k), f"{value}.s{k}")
+        for k in range(len(pattern.lanes))
+    )
 
 
 def _pixel_coords(operand: str, steps: tuple[int, ...]) -> str:
@@ -419,7 +376,7 @@ def _load_lanes(
 
         def operand(role: str, k: int = k) -> str:
             at = _lane(role, start(role), k) if role in conversion.varying else ""
-            return operand_value(conversion, role, at)
+            return conversion.operand_value(role, at)
 
         old = ""
         if BETA in conversion.roles:
@@ -427,7 +384,7 @@ def _load_lanes(
             is_vector = pattern.dst.kind == AccessKind.VECTOR
             at = f"{first} + {k}" if is_vector else _lane("dst", first, k)
             old = one_element("dst", at, dst_bits)
-        result = converted(conversion, code, operand, old)
+        result = conversion.converted(code, operand, old)
         if pattern.dst.kind == AccessKind.IMAGE:
             result = lane_of_code(pattern.dst, conversion.dst, result)
         yield f"{value}.s{k} = {result};"

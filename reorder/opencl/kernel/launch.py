@@ -31,16 +31,18 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.kernel.access import PARAMETER, Access, AccessKind
-from reorder.opencl.kernel.conversion import Floats, conversion_lines, operand_type
+from reorder.opencl.kernel.conversion import Floats
 from reorder.opencl.kernel.profile import GPU, Profile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from memdesc import Axis, Block
     from reorder.opencl.kernel.conversion import KernelFormula
     from reorder.opencl.kernel.placement import Coords, Loop, Nest
     from reorder.plan.nodes import IndirectLoop
+
+    Axes = tuple[tuple[Axis, tuple[Block, ...]], ...]
 
 __all__ = [
     "KERNEL",
@@ -59,10 +61,11 @@ __all__ = [
     "end_of_src",
     "floor_log2",
     "kernel_source",
+    "lower_nest",
     "make_launch",
     "offset_bound",
+    "share_out",
     "tiled",
-    "with_params",
 ]
 
 MAX_INT = 2**31 - 1
@@ -107,10 +110,18 @@ class Task(NamedTuple):
     numbers: Mapping[str, int] = {}
 
     @property
+    def has_image(self) -> bool:
+        """Whether src or dst is an image."""
+        return any(access.kind == AccessKind.IMAGE for access in self.accesses)
+
+    @property
     def moves_bytes(self) -> bool:
         """Whether elements of whole bytes move between two buffers."""
-        kinds = [access.kind for access in self.accesses]
-        return self.conversion is None and kinds == [AccessKind.BUFFER] * 2
+        return self.conversion is None and not self.has_image
+
+    def work_items(self, most: int) -> int:
+        """Return the work items of a group: a power of two that the device allows."""
+        return 1 << floor_log2(min(most, self.device.max_work_items))
 
 
 class LoopShape(NamedTuple):
@@ -125,15 +136,10 @@ class LoopShape(NamedTuple):
 
 
 class GatherShape(NamedTuple):
-    """The structure of an `IndirectLoop`: its dims; per axis its dims and its number of blocks.
-
-    `varying` has the axes of the scales and zero points that differ along the dims.
-    """
+    """The structure of an `IndirectLoop`: its dims; per operand and axis the dims and blocks."""
 
     dims: tuple[int, ...]
-    src: tuple[tuple[tuple[int, ...], int], ...]
-    dst: tuple[tuple[tuple[int, ...], int], ...]
-    varying: tuple[tuple[tuple[tuple[int, ...], int], ...], ...] = ()
+    operands: tuple[tuple[tuple[tuple[int, ...], int], ...], ...]
 
 
 class Body(ABC):
@@ -147,7 +153,7 @@ class Body(ABC):
         """Return the functions that the body calls, and an empty line before them."""
         yield ""
         if pattern.conversion is not None:
-            yield from conversion_lines(pattern.conversion)
+            yield from pattern.conversion.lines()
 
     def param_names(self) -> list[str]:
         """Return the names of the parameters that the body adds to those of the nest."""
@@ -227,27 +233,38 @@ def tiled(loops: Iterable[Loop], extents: Iterable[int]) -> list[Division]:
     return [divided(loop.extent, steps=extent) for loop, extent in zip(loops, extents, strict=True)]
 
 
-def make_launch(
+def share_out(
+    nest: Nest, extents: Sequence[int], total: int, given: Iterable[int] = ()
+) -> tuple[list[int], int]:
+    """Give each loop as many of 2^total work items as it has steps, while some are left.
+
+    Returns log2 of the work items along each loop, of which the first may be `given`, and along
+    the first gather.
+    """
+    shifts = list(given)
+    free = total - sum(shifts)
+    for extent in extents[len(shifts) :]:
+        shifts.append(min(ceil_log2(extent), free))
+        free -= shifts[-1]
+    gather_shift = min(ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
+    # the remaining work items are idle, past the end of the last loop
+    shifts[-1] += free - gather_shift
+    return shifts, gather_shift
+
+
+def lower_nest(
     nest: Nest,
     pattern: Pattern,
     loops: Iterable[Division],
-    numbers: Mapping[str, int],
+    numbers: Mapping[str, int] = {},
     gather_shift: int = 0,
+    bound: int = 0,
 ) -> Launch:
-    """Make the launch of a nest; its loops are innermost first.
+    """Make the launch of a nest whose loops are innermost first, and divided as `loops` say.
 
-    Parameters
-    ----------
-    nest : Nest
-        The loops.
-    pattern : Pattern
-        Without loops, gathers and parameters.
-    loops : iterable of Division
-        How each loop is divided.
-    numbers : mapping
-        The scalars of the conversion and the parameters of the body, by name; others are ignored.
-    gather_shift : int, optional
-        log2 of the work items along the first gather.
+    The pattern gets loops, gathers and parameters. `numbers` has the scalars of the conversion and
+    the parameters of the body by name; others are ignored. `gather_shift` is log2 of the work items
+    along the first gather, `bound` one on offsets that the loops do not show.
     """
     loops = tuple(loops)
     shifts = [gather_shift, *(0 for _ in nest.gathers)]
@@ -258,11 +275,9 @@ def make_launch(
     dims = _grid_dims(counts, has_gathers=bool(gathers))
     # extents are rounded up to whole groups
     spans = [one.groups * one.tile for one in loops]
-    wide_numbers = pattern.conversion is not None and pattern.conversion.needs_wide_parameters
     pattern = pattern._replace(
         loops=tuple(LoopShape(one.steps, dim) for one, dim in zip(loops, dims, strict=True)),
         gathers=tuple(map(_gather_shape, nest.gathers)),
-        is_wide=pattern.is_wide or wide_numbers or offset_bound(nest, spans) + sum(spans) > MAX_INT,
     )
     numbers = {"src_end": end_of_src(nest), **numbers}
     scalars = () if pattern.conversion is None else pattern.conversion.scalars
@@ -273,12 +288,21 @@ def make_launch(
         prod(count for count, grid_dim in zip(counts, dims, strict=True) if grid_dim == dim)
         for dim in range(3)
     )
-    return with_params(pattern, params, (first * prod(one.groups for one in gathers), *outer))
+    groups = (first * prod(one.groups for one in gathers), *outer)
+    return make_launch(pattern, params, groups, max(bound, offset_bound(nest, spans) + sum(spans)))
 
 
-def with_params(pattern: Pattern, params: Mapping[str, int], groups: tuple[int, ...]) -> Launch:
-    """Return the launch of a pattern with its parameters by name, in order."""
-    return Launch(pattern._replace(params=tuple(params)), tuple(params.values()), groups)
+def make_launch(
+    pattern: Pattern, params: Mapping[str, int], groups: tuple[int, ...], bound: int
+) -> Launch:
+    """Return the launch of a pattern with its parameters by name, in order.
+
+    `bound` is one on offsets and indices, which says whether they have 64 bits.
+    """
+    conversion = pattern.conversion
+    needs_wide = conversion is not None and conversion.needs_wide_parameters
+    pattern = pattern._replace(params=tuple(params), is_wide=needs_wide or bound > MAX_INT)
+    return Launch(pattern, tuple(params.values()), groups)
 
 
 def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
@@ -294,28 +318,21 @@ def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
 def offset_bound(nest: Nest, spans: list[int]) -> int:
     """Return a bound on all offsets and gathered indices, for some iterations of each loop."""
     bounds = [
-        sum(map(abs, nest.src)) + sum(abs(lane.src) for lane in nest.lanes),
-        sum(map(abs, nest.dst)) + sum(abs(lane.dst) for lane in nest.lanes),
-        *(
-            abs(start) + sum(abs(lane.varying[k]) for lane in nest.lanes)
-            for k, start in enumerate(nest.varying)
-        ),
+        sum(map(abs, start)) + sum(abs(lane.offsets[k]) for lane in nest.lanes)
+        for k, start in enumerate(nest.starts)
     ]
     for loop, span in zip(nest.loops, spans, strict=True):
-        bounds[0] += span * max(map(abs, loop.src), default=0)
-        bounds[1] += span * max(map(abs, loop.dst), default=0)
-        for k, stride in enumerate(loop.varying):
-            bounds[2 + k] += span * abs(stride)
+        for k, stride in enumerate(loop.strides):
+            bounds[k] += span * max(map(abs, stride), default=0)
     for gather in nest.gathers:
-        operands = gather.src, gather.dst, *gather.params
         bounds = [
             bound + gather.extent + _reach(axes)
-            for bound, axes in zip(bounds, operands, strict=True)
+            for bound, axes in zip(bounds, _operands(gather), strict=True)
         ]
     return max(bounds)
 
 
-def _reach(axes: tuple[tuple[Axis, tuple[Block, ...]], ...]) -> int:
+def _reach(axes: Axes) -> int:
     """Return a bound on the offsets of the axes of one operand of a gather."""
     return sum(
         abs(block.stride) * max(block.extent, -(-axis.padded // block.step)) + block.step
@@ -324,40 +341,40 @@ def _reach(axes: tuple[tuple[Axis, tuple[Block, ...]], ...]) -> int:
     )
 
 
+def _operands(gather: IndirectLoop) -> tuple[Axes, ...]:
+    """Return the axes of each operand of a gather."""
+    return (gather.src, gather.dst, *gather.params)
+
+
 def _gather_shape(gather: IndirectLoop) -> GatherShape:
     """Return the structure of a gather."""
-    src, dst, *varying = (
-        tuple((axis.dims, len(blocks)) for axis, blocks in operand)
-        for operand in (gather.src, gather.dst, *gather.params)
+    operands = (
+        tuple((axis.dims, len(blocks)) for axis, blocks in axes) for axes in _operands(gather)
     )
-    return GatherShape(tuple(dim for dim, _ in gather.sizes), src, dst, tuple(varying))
+    return GatherShape(tuple(dim for dim, _ in gather.sizes), tuple(operands))
 
 
 def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) -> dict[str, int]:
     """Return the parameters of a nest, by name and in order; divisions of gathers come last."""
     found: dict[str, int] = {}
-    starts = (nest.src, nest.dst, *((start,) for start in nest.varying))
     for n, (operand, access) in enumerate(pattern.operands):
-        found |= _coord_params(operand, access, starts[n], "")
+        found |= _coord_params(operand, access, nest.starts[n], "")
         if access.kind == AccessKind.BUFFER:
-            for k, lane in enumerate(nest.lanes[1:], 1):
-                found[f"{operand}_lane{k}"] = (lane.src, lane.dst, *lane.varying)[n]
+            lanes = enumerate(nest.lanes[1:], 1)
+            found |= {f"{operand}_lane{k}": lane.offsets[n] for k, lane in lanes}
     for k, loop in enumerate(nest.loops):
         found |= {f"extent{k}": loop.extent, f"valid{k}": loop.valid}
         found[f"shift{k}"] = divisions[k].shift
         if not pattern.is_last_in_dimension(k):
             found[f"groups{k}"] = divisions[k].groups
-        varying = loop.varying or (0,) * len(nest.varying)
-        strides = (loop.src, loop.dst, *((stride,) for stride in varying))
-        for (operand, access), stride in zip(pattern.operands, strides, strict=True):
+        for (operand, access), stride in zip(pattern.operands, loop.strides, strict=True):
             found |= _coord_params(operand, access, stride, str(k))
     for k, (gather, one) in enumerate(zip(nest.gathers, divisions[len(nest.loops) :], strict=True)):
         prefix = f"gather{k}"
         found |= {f"{prefix}_extent": gather.extent, f"{prefix}_shift": one.shift}
         found |= {f"{prefix}_groups": one.groups}
         found |= {f"{prefix}_size{dim}": size for dim, size in gather.sizes}
-        operands = gather.src, gather.dst, *gather.params
-        for (operand, _), axes in zip(pattern.operands, operands, strict=True):
+        for (operand, _), axes in zip(pattern.operands, _operands(gather), strict=True):
             for j, (axis, blocks) in enumerate(axes):
                 found[f"{prefix}_{operand}{j}_padded"] = axis.padded
                 found |= block_params(f"{prefix}_{operand}{j}", blocks)
@@ -366,9 +383,10 @@ def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) 
 
 def end_of_src(nest: Nest) -> int:
     """Return the offset past the last element of src that a nest reads; 0 if it reads an image."""
-    if len(nest.src) != 1:
+    start = nest.starts[0]
+    if len(start) != 1:
         return 0
-    return nest.src[0] + 1 + sum(max((loop.valid - 1) * loop.src[0], 0) for loop in nest.loops)
+    return start[0] + 1 + sum(max((loop.valid - 1) * loop.stride(0), 0) for loop in nest.loops)
 
 
 def _coord_params(operand: str, access: Access, coords: Coords, loop: str) -> dict[str, int]:
@@ -417,7 +435,7 @@ def _head(pattern: Pattern) -> Iterator[str]:
         arguments.append(f"__global {pattern.dst.element.memory} *restrict dst")
     if pattern.conversion is not None:
         arguments += [
-            f"__global const {operand_type(pattern.conversion, role)} *restrict {role}"
+            f"__global const {pattern.conversion.operand_type(role)} *restrict {role}"
             for role in pattern.varying
         ]
     yield f"__kernel __attribute__((reqd_work_group_size({pattern.work_items}, 1, 1)))"

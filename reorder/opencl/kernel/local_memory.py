@@ -47,7 +47,7 @@ def chain_of(loops: list[Loop], operand: int, limit: int) -> Chain | None:
         found = [
             k
             for k, loop in enumerate(loops)
-            if (loop.src, loop.dst)[operand][0] == length and k not in run and loop.extent > 1
+            if loop.stride(operand) == length and k not in run and loop.extent > 1
         ]
         if not found:
             break

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.kernel.access import AccessKind, code_of_lane, lane_of_code
-from reorder.opencl.kernel.conversion import BETA, converted, operand_value
-from reorder.opencl.kernel.launch import Body, Pattern, make_launch, tiled
+from reorder.opencl.kernel.access import AccessKind, code_of_lane, lane_of_code, vector_type
+from reorder.opencl.kernel.launch import Body, Pattern, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
     SUBGROUP,
     LocalLayout,
@@ -24,6 +23,7 @@ from reorder.opencl.kernel.local_memory import (
 )
 from reorder.opencl.kernel.placement import Loop
 from reorder.opencl.kernel.statements import index_lines, start_lines
+from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,26 +46,27 @@ _MAX_BITS = 32
 _SHORT = 8
 # bytes of a run that is worth local memory; bytes of local memory that every device has
 _MIN_RUN, _MAX_LOCAL = 32, 32768
-# pixels that a work item holds at once
+# most pixels that a work item holds at once
 _MAX_STEPS = 16
 # which parameter counts the steps that may be accessed: src has data there, dst is written there
 _COUNTED = {"src": "valid", "dst": "extent"}
-_VECTORS = {4: "uint", 8: "uint2", 16: "uint4"}
 
 
 def try_lower(task: Task) -> tuple[Launch, ...]:
     """Make the launch of tiles of pixels; empty if work items should move pixels without them."""
     nest, conversion, profile = task.nest, task.conversion, task.device.profile
     kinds = [access.kind for access in task.accesses]
-    if nest.is_zero or kinds[0] == kinds[1] or not task.is_aligned:
+    if not nest.is_plain or kinds[0] == kinds[1] or not task.is_aligned:
         return ()
     if conversion is not None and not _converts_alone(nest, conversion):
         return ()
     image = kinds.index(AccessKind.IMAGE)
     shape = (profile.unpack_pixels, profile.pack_pixels)[image]
     nbytes = task.accesses[1 - image].nbytes
-    moved = prod(loop.extent for loop in nest.loops) * _LANES * nbytes
-    if moved < profile.min_tiled or task.device.max_work_items < shape.work_items:
+    if (
+        nest.steps * _LANES * nbytes < profile.min_tiled
+        or task.device.max_work_items < shape.work_items
+    ):
         return ()
     chosen = _choose_tile(nest, nbytes, image, shape)
     if chosen is None:
@@ -78,8 +79,8 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         if image == 0 or conversion.dst != "f16" or (runs and runs[0] >= _SHORT):
             return ()
     pattern = Pattern(*task.accesses, tile, shape.work_items, conversion, (0, 1, 2, 3))
-    divisions = tiled(loops, tile.extents)
-    return (make_launch(nest._replace(loops=loops), pattern, divisions, task.numbers),)
+    nest = nest._replace(loops=loops)
+    return (lower_nest(nest, pattern, tiled(loops, tile.extents), task.numbers),)
 
 
 def _converts_alone(nest: Nest, conversion: KernelFormula) -> bool:
@@ -106,24 +107,10 @@ class _Sides(NamedTuple):
 def _choose_tile(
     nest: Nest, nbytes: int, image: int, shape: PixelShape
 ) -> tuple[tuple[Loop, ...], PixelTile] | None:
-    """Choose a tile of a nest between an image and a buffer that starts at a multiple of 16 bytes.
+    """Return loops in the order of work-groups, innermost first, and a tile of them.
 
-    Parameters
-    ----------
-    nest : Nest
-        From `place_box`, of which one operand is an image.
-    nbytes : int
-        Of an element.
-    image : int
-        Which operand is the image: 0 is src, 1 dst.
-    shape : PixelShape
-        Sizes of runs, rectangles and tiles.
-
-    Returns
-    -------
-    tuple of loops and a tile, or None
-        The loops in the order of work-groups, innermost first. None if a lane holds no data, the
-        runs of the buffer are short or not made of vectors, or the least tile is too large.
+    `image` is the operand that is one. None if a lane holds no data, the runs of the buffer are
+    short or not made of vectors, or the least tile is too large.
     """
     sides = _sides(nest, nbytes, image, shape)
     if sides is None:
@@ -136,8 +123,7 @@ def _choose_tile(
     inside += [] if LANES in run else [LANES]
     rest = tuple(sorted(inside, key=lambda k: abs(sides.strides[k])))
     tile = PixelTile(tuple(extents), nbytes, run, rest, nbytes, _order(extents, sides.rectangle))
-    start = (nest.dst, nest.src)[image][0]
-    tile = replace(tile, vector=_vector(tile, sides, start, image))
+    tile = replace(tile, vector=_vector(tile, sides, nest.starts[1 - image][0], image))
     is_short = tile.chunks * tile.vector < _MIN_RUN or tile.vector < _WORD
     is_large = tile.pixels > _MAX_STEPS * shape.work_items
     if is_short or is_large or tile.local_vectors * _VECTOR > _MAX_LOCAL:
@@ -147,22 +133,24 @@ def _choose_tile(
 
 def _sides(nest: Nest, nbytes: int, image: int, shape: PixelShape) -> _Sides | None:
     """Return the loops and chains of a nest; None if there is no run, or a lane without data."""
-    places = [(lane.src, lane.dst) for lane in nest.lanes if lane.is_valid]
+    places = [lane.offsets for lane in nest.lanes if lane.is_valid]
     step = places[1][1 - image] - places[0][1 - image] if len(places) == _LANES else 0
     wanted = [(k, k * step) for k in range(_LANES)]
     found = sorted((place[image], place[1 - image]) for place in places)
-    if step <= 0 or found != wanted or nest.gathers:
+    if step <= 0 or found != wanted:
         return None
-    loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.dst))))
-    lanes = Loop(_LANES, _LANES, (step,), (step,))
+    loops = sorted(nest.moving.loops, key=lambda loop: tuple(map(abs, reversed(loop.strides[1]))))
+    lanes = Loop(_LANES, _LANES, ((step,), (step,)))
     run = chain_of([*loops, lanes], 1 - image, shape.run // nbytes)
     if run is None:
         return None
-    strides = (*((loop.dst, loop.src)[image][0] for loop in loops), step)
+    strides = (*(loop.stride(1 - image) for loop in loops), step)
     # a chain is along the first coordinate
-    swapped = [loop._replace(src=loop.src[::-1], dst=loop.dst[::-1]) for loop in loops]
+    swapped = [
+        loop._replace(strides=tuple(coords[::-1] for coords in loop.strides)) for loop in loops
+    ]
     edges = _edge(loops, image, shape.columns), _edge(swapped, image, shape.rows)
-    rows = sorted(((loop.src, loop.dst)[image][0], k) for k, loop in enumerate(swapped))
+    rows = sorted((loop.stride(image), k) for k, loop in enumerate(swapped))
     rectangle = tuple(chain for chain in edges if chain is not None)
     return _Sides(tuple(loops), strides, run, rectangle, tuple(k for stride, k in rows if stride))
 
@@ -310,6 +298,7 @@ class PixelTile(Body):
     def lines(self, pattern: Pattern) -> Iterator[str]:
         """Return the body: all loads, the stores to local memory, then those to dst."""
         packs = pattern.dst.kind == AccessKind.IMAGE
+        kind = vector_type(self.vector)
         yield f"__local uint4 tile[{self.local_vectors}];"
         yield from index_lines(pattern)
         yield from start_lines(pattern, "src", pattern.src)
@@ -322,11 +311,11 @@ class PixelTile(Body):
             yield _run_line(self, "valid")
             for s in vectors:
                 yield from _vector_lines(self, pattern, s, "src", alone)
-                yield f"{_kind(self)} v{s} = ({_kind(self)})(0);"
-                place = f"(__global const {_kind(self)} *)(src + from{s})"
+                yield f"{kind} v{s} = ({kind})(0);"
+                place = f"(__global const {kind} *)(src + from{s})"
                 yield f"if (inside{s}) v{s} = *{place};"
             for s in vectors:
-                store = f"*(__local {_kind(self)} *)((__local uchar *)tile + at{s}) = v{s};"
+                store = f"*(__local {kind} *)((__local uchar *)tile + at{s}) = v{s};"
                 yield _within(f"n{s}", self.vectors, pattern.work_items, store)
             yield "barrier(CLK_LOCAL_MEM_FENCE);"
             for s in pixels:
@@ -353,18 +342,13 @@ class PixelTile(Body):
         for s in vectors:
             yield "{"
             yield from _vector_lines(self, pattern, s, "dst", [])
-            local = f"*(__local const {_kind(self)} *)((__local uchar *)tile + at{s})"
-            yield f"if (inside{s}) *(__global {_kind(self)} *)(dst + from{s}) = {local};"
+            local = f"*(__local const {kind} *)((__local uchar *)tile + at{s})"
+            yield f"if (inside{s}) *(__global {kind} *)(dst + from{s}) = {local};"
             yield "}"
 
 
 def _parts(total: int, work_items: int) -> range:
     return range(-(-total // work_items))
-
-
-def _kind(tile: PixelTile) -> str:
-    """Return the type of a vector."""
-    return _VECTORS[tile.vector]
 
 
 def _within(number: str, total: int, work_items: int, statement: str) -> str:
@@ -438,57 +422,54 @@ def _pixel_lines(
     yield f"const int inside{s} = {' && '.join(inside) or '1'};"
 
 
+def _lane_place(tile: PixelTile, memory: str, s: int, lane: int) -> str:
+    """Return the address in local memory of a lane of pixel s."""
+    offset = lane * tile.local.strides[LANES]
+    return f"(__local {memory} *)((__local uchar *)tile + at{s} + {offset})"
+
+
 def _loaded(tile: PixelTile, pattern: Pattern, s: int) -> str:
     """Return a pixel in local memory as a value."""
-    element = pattern.src.element
-    memory = element.memory
-    kind = f"{pattern.dst.element.value}4"
-    vector = f"*(__local const {memory}4 *)((__local uchar *)tile + at{s})"
-    if tile.has_whole_pixels and pattern.conversion is None:
+    element, conversion = pattern.src.element, pattern.conversion
+    place = f"((__local uchar *)tile + at{s})"
+    vector = f"*(__local const {element.memory}4 *){place}"
+    if tile.has_whole_pixels and conversion is None:
         if element.is_half:
-            return f"vloada_half4(0, (__local const half *)((__local uchar *)tile + at{s}))"
+            return f"vloada_half4(0, (__local const half *){place})"
         return element.to_value(vector, "4")
-    stride = tile.local.strides[LANES]
     lanes = []
-    for lane in range(tile.steps(LANES)):
-        place = f"(__local const {memory} *)((__local uchar *)tile + at{s} + {lane * stride})"
-        if pattern.conversion is not None:
-            code = f"({vector}).s{lane}" if tile.has_whole_pixels else f"*{place}"
-            result = _converted(pattern.conversion, f"(uint){code}")
-            lanes.append(lane_of_code(pattern.dst, pattern.conversion.dst, result))
-            continue
-        loaded = f"vload_half(0, {place})" if element.is_half else f"*{place}"
-        lanes.append(element.to_value(loaded, ""))
-    return f"({kind})({', '.join(lanes)})"
+    for lane in range(_LANES):
+        memory = _lane_place(tile, f"const {element.memory}", s, lane)
+        if conversion is None:
+            lanes.append(element.load(memory, "0"))
+        else:
+            code = f"({vector}).s{lane}" if tile.has_whole_pixels else f"*{memory}"
+            result = _converted(conversion, f"(uint){code}")
+            lanes.append(lane_of_code(pattern.dst, conversion.dst, result))
+    return f"({pattern.dst.element.value}4)({', '.join(lanes)})"
 
 
 def _stored(tile: PixelTile, pattern: Pattern, s: int) -> str:
     """Return the statements that store a value as a pixel in local memory."""
-    element = pattern.dst.element
-    memory = element.memory
+    element, conversion = pattern.dst.element, pattern.conversion
     place = f"((__local uchar *)tile + at{s})"
-    stride = tile.local.strides[LANES]
-    lanes = [f"v{s}.s{lane}" for lane in range(tile.steps(LANES))]
-    if pattern.conversion is not None:
+    kind = f"{element.memory}4"
+    lanes = [f"v{s}.s{lane}" for lane in range(_LANES)]
+    if conversion is not None:
         codes = [code_of_lane(pattern.src, lane) for lane in lanes]
-        lanes = [f"({memory})({_converted(pattern.conversion, code)})" for code in codes]
+        lanes = [f"({element.memory})({_converted(conversion, code)})" for code in codes]
         if tile.has_whole_pixels:
-            return f"*(__local {memory}4 *){place} = ({memory}4)({', '.join(lanes)});"
+            return f"*(__local {kind} *){place} = ({kind})({', '.join(lanes)});"
     elif tile.has_whole_pixels:
         if element.is_half:
             return f"vstorea_half4_rte(v{s}, 0, (__local half *){place});"
-        return f"*(__local {memory}4 *){place} = {element.from_value(f'v{s}', '4')};"
-    stores = []
-    for k, lane in enumerate(lanes):
-        place = f"(__local {memory} *)((__local uchar *)tile + at{s} + {k * stride})"
-        if element.is_half:
-            stores.append(f"vstore_half_rte({lane}, 0, {place});")
-        else:
-            value = lane if pattern.conversion is not None else element.from_value(lane, "")
-            stores.append(f"*{place} = {value};")
-    return " ".join(stores)
+        return f"*(__local {kind} *){place} = {element.from_value(f'v{s}', '4')};"
+    return " ".join(
+        element.store(_lane_place(tile, element.memory, s, k), "0", lane)
+        for k, lane in enumerate(lanes)
+    )
 
 
 def _converted(conversion: KernelFormula, code: str) -> str:
     """Return the bits of dst, from those of src; no operand varies."""
-    return converted(conversion, code, lambda role: operand_value(conversion, role, ""))
+    return conversion.converted(code, lambda role: conversion.operand_value(role, ""))

@@ -8,12 +8,13 @@ a pixel or a row are split there.
 from __future__ import annotations
 
 from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.plan.passes import split_node
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
     from memdesc import ImageDesc
     from reorder.plan.nodes import Box, IndirectLoop
@@ -26,6 +27,7 @@ __all__ = [
     "MovingLoops",
     "Nest",
     "place_box",
+    "without",
 ]
 
 
@@ -73,17 +75,19 @@ ImageShapes = tuple[ImageShape | None, ImageShape | None]
 
 
 class Loop(NamedTuple):
-    """A loop of `extent` steps, of which the first `valid` hold data; strides in src and dst.
+    """A loop of `extent` steps, of which the first `valid` hold data.
 
-    `varying` are the strides in the scales and zero points that differ along the dims; it is empty
-    if there is one step.
+    `strides` are those of src and dst, then of the scales and zero points that differ along the
+    dims.
     """
 
     extent: int
     valid: int
-    src: Coords
-    dst: Coords
-    varying: tuple[int, ...] = ()
+    strides: tuple[Coords, ...]
+
+    def stride(self, operand: int) -> int:
+        """Return the stride in a buffer, or along the columns of an image."""
+        return self.strides[operand][0]
 
 
 class MovingLoops(NamedTuple):
@@ -99,32 +103,30 @@ class MovingLoops(NamedTuple):
     @property
     def outer(self) -> list[Loop]:
         """The loops along neither src nor dst."""
-        along = self.along_src, self.along_dst
-        return [loop for loop in self.loops if all(loop is not one for one in along)]
+        return without(self.loops, (self.along_src, self.along_dst))
 
 
 class Lane(NamedTuple):
     """One of the elements that a work item moves together.
 
-    `src` and `dst` are lane numbers in an image, offsets in a buffer; `varying` are offsets. If it
-    is not valid, zero is written.
+    `offsets` has its place in each operand: the number of a lane in an image. If it is not valid,
+    zero is written.
     """
 
-    src: int
-    dst: int
+    offsets: tuple[int, ...]
     is_valid: bool
-    varying: tuple[int, ...] = ()
 
 
 class Nest(NamedTuple):
-    """A box on a device: its start, the lanes of a work item, its loops, outermost first."""
+    """A box on a device: its start in each operand, the lanes of a work item, its loops.
 
-    src: Coords
-    dst: Coords
+    The outermost loop comes first, until a family of kernels orders them.
+    """
+
+    starts: tuple[Coords, ...]
     lanes: tuple[Lane, ...]
     loops: tuple[Loop, ...]
     gathers: tuple[IndirectLoop, ...] = ()
-    varying: tuple[int, ...] = ()
 
     @property
     def is_zero(self) -> bool:
@@ -132,45 +134,51 @@ class Nest(NamedTuple):
         has_data = any(lane.is_valid for lane in self.lanes)
         return not has_data or any(loop.valid == 0 for loop in self.loops)
 
-    def filled(self, loops: Iterable[Loop], count: int = 3) -> tuple[Loop, ...]:
-        """Return loops, and loops of one step up to a number, so that there are fewer patterns."""
-        loops = tuple(loops)
-        sides = ((0,) * len(coords) for coords in (self.src, self.dst, self.varying))
-        return loops + (Loop(1, 1, *sides),) * (count - len(loops))
+    @property
+    def is_plain(self) -> bool:
+        """Whether data is moved, by loops that all have strides."""
+        return not self.gathers and not self.is_zero
+
+    @property
+    def steps(self) -> int:
+        """Steps of all loops together."""
+        return prod(loop.extent for loop in self.loops)
 
     @property
     def moving(self) -> MovingLoops:
         """The loops without those of one step."""
         loops = tuple(loop for loop in self.loops if loop.extent > 1 or not loop.valid)
-        along_src = next((loop for loop in loops if loop.src == (1,)), None)
-        along_dst = next((loop for loop in loops if loop.dst == (1,)), None)
-        return MovingLoops(loops, along_src, along_dst)
+        along = (next((loop for loop in loops if loop.strides[k] == (1,)), None) for k in (0, 1))
+        return MovingLoops(loops, *along)
+
+    def filled(self, loops: Iterable[Loop], count: int = 3) -> tuple[Loop, ...]:
+        """Return loops, and loops of one step up to a number, so that there are fewer patterns."""
+        loops = tuple(loops)
+        still = tuple((0,) * len(start) for start in self.starts)
+        return loops + (Loop(1, 1, still),) * (count - len(loops))
+
+
+def without(loops: Iterable[Loop], taken: Collection[Loop | None]) -> list[Loop]:
+    """Return loops without some of them; equal loops are told apart."""
+    return [loop for loop in loops if all(loop is not one for one in taken)]
 
 
 def place_box(box: Box, shapes: ImageShapes) -> tuple[Nest, ...] | None:
-    """Turn a box into loop nests over pixels.
+    """Turn a box of a plan between two linear buffers into loop nests over the pixels of images.
 
-    Parameters
-    ----------
-    box : Box
-        Of a plan between two linear buffers.
-    shapes : pair of ImageShape or None
-        For src and dst: the pixels of an image, or None for a buffer.
-
-    Returns
-    -------
-    tuple of Nest, or None
-        None if loops over whole pixels of dst cannot express it: it has indirect loops, or blocks
-        that divide a pixel.
+    None if loops over whole pixels of dst cannot express it: it has indirect loops, or blocks that
+    divide a pixel.
     """
     if shapes == (None, None):
-        loops = tuple(
-            Loop(node.extent, node.valid, node.strides[:1], node.strides[1:2], node.strides[2:])
-            for node in box.nodes
+        starts, *strides = (
+            tuple((offset,) for offset in offsets)
+            for offsets in (box.offsets, *(node.strides for node in box.nodes))
         )
-        src, dst, *varying = box.offsets
-        lane = Lane(0, 0, not box.is_zero, (0,) * len(varying))
-        return (Nest((src,), (dst,), (lane,), loops, box.indirect, tuple(varying)),)
+        loops = tuple(
+            Loop(node.extent, node.valid, of) for node, of in zip(box.nodes, strides, strict=True)
+        )
+        lane = Lane((0,) * len(starts), not box.is_zero)
+        return (Nest(starts, (lane,), loops, box.indirect),)
     if box.indirect:
         return None
     boxes = [box]
@@ -200,60 +208,55 @@ def _split_box(box: Box, operand: int, shape: ImageShape) -> Iterator[Box]:
 def _place_split_box(box: Box, shapes: ImageShapes) -> Nest | None:
     """Return the nest of a box whose loops are split; None if a loop runs in two directions."""
     starts: list[Coords] = [(offset,) for offset in box.offsets]
-    strides: list[list[Coords]] = [[(node.strides[k],) for node in box.nodes] for k in (0, 1)]
+    strides: list[list[Coords]] = [[(stride,) for stride in node.strides] for node in box.nodes]
     for operand, shape in enumerate(shapes):
         # a box of zeros reads nothing
         if shape is None or (operand == 0 and box.is_zero):
             continue
         if any(shape.max_extent(node.strides[operand]) is None for node in box.nodes):
             return None
-        starts[operand] = shape.coords(box.offsets[operand])
-        strides[operand] = [shape.coords(node.strides[operand]) for node in box.nodes]
-        last = [
-            start
-            + sum(s[c] * (n.extent - 1) for s, n in zip(strides[operand], box.nodes, strict=True))
-            for c, start in enumerate(starts[operand])
-        ]
+        last = starts[operand] = shape.coords(box.offsets[operand])
+        for node, of in zip(box.nodes, strides, strict=True):
+            of[operand] = shape.coords(node.strides[operand])
+            steps = node.extent - 1
+            last = tuple(at + steps * step for at, step in zip(last, of[operand], strict=True))
         # no step may carry from lanes into columns, or from columns into rows
         if last[0] >= shape.width or last[2] >= shape.channels:
             return None
-    loops = [
-        Loop(node.extent, node.valid, src, dst, node.strides[2:])
-        for node, src, dst in zip(box.nodes, *strides, strict=True)
-    ]
-    nest = Nest(starts[0], starts[1], (), tuple(loops), varying=box.offsets[2:])
-    return _take_lanes(nest, shapes[1])
+    loops = tuple(
+        Loop(node.extent, node.valid, tuple(of))
+        for node, of in zip(box.nodes, strides, strict=True)
+    )
+    return _take_lanes(Nest(tuple(starts), (), loops), shapes[1])
 
 
 def _take_lanes(nest: Nest, dst: ImageShape | None) -> Nest | None:
     """Turn the loops within a pixel into lanes."""
-    inner = [loop for loop in nest.loops if _lane(loop.src) or _lane(loop.dst)]
+    inner = [loop for loop in nest.loops if any(map(_lane, loop.strides))]
     outer = [loop for loop in nest.loops if loop not in inner]
     # if one operand moves along lanes, the other must be a buffer, or move along lanes too
-    if any(_is_image(c) and any(c[:2]) for loop in inner for c in (loop.src, loop.dst)):
+    if any(_is_image(coords) and any(coords[:2]) for loop in inner for coords in loop.strides):
         return None
     has_data = all(loop.valid for loop in outer)
     lanes = []
     for index in product(*(range(loop.extent) for loop in inner)):
         steps = list(zip(index, inner, strict=True))
-        src = _lane(nest.src) + sum(i * loop.src[-1] for i, loop in steps)
-        dst_lane = _lane(nest.dst) + sum(i * loop.dst[-1] for i, loop in steps)
-        is_valid = has_data and all(i < loop.valid for i, loop in steps)
-        varying = tuple(
-            sum(i * loop.varying[k] for i, loop in steps) for k in range(len(nest.varying))
+        offsets = tuple(
+            _lane(start) + sum(i * loop.strides[operand][-1] for i, loop in steps)
+            for operand, start in enumerate(nest.starts)
         )
-        lanes.append(Lane(src, dst_lane, is_valid, varying))
-    lanes.sort(key=lambda lane: lane.dst)
-    if dst is not None and [lane.dst for lane in lanes] != list(range(dst.channels)):
+        lanes.append(Lane(offsets, has_data and all(i < loop.valid for i, loop in steps)))
+    lanes.sort(key=lambda lane: lane.offsets[1])
+    if dst is not None and [lane.offsets[1] for lane in lanes] != list(range(dst.channels)):
         return None
     if (
-        _is_image(nest.src)
-        and _is_image(nest.dst)
-        and any(lane.is_valid and lane.src != lane.dst for lane in lanes)
+        _is_image(nest.starts[0])
+        and _is_image(nest.starts[1])
+        and any(lane.is_valid and lane.offsets[0] != lane.offsets[1] for lane in lanes)
     ):
         return None
-    loops = tuple(loop._replace(src=loop.src[:2], dst=loop.dst[:2]) for loop in outer)
-    return nest._replace(src=nest.src[:2], dst=nest.dst[:2], lanes=tuple(lanes), loops=loops)
+    loops = tuple(loop._replace(strides=_without_lanes(loop.strides)) for loop in outer)
+    return Nest(_without_lanes(nest.starts), tuple(lanes), loops)
 
 
 def _is_image(coords: Coords) -> bool:
@@ -262,3 +265,7 @@ def _is_image(coords: Coords) -> bool:
 
 def _lane(coords: Coords) -> int:
     return coords[2] if _is_image(coords) else 0
+
+
+def _without_lanes(operands: tuple[Coords, ...]) -> tuple[Coords, ...]:
+    return tuple(coords[:2] for coords in operands)

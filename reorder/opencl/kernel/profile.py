@@ -1,7 +1,7 @@
 """Shapes of work-groups and of tiles in local memory, as data.
 
-`GPU` holds the best values of sweeps on an NVIDIA H200; docs/opencl.md has the bandwidths that they
-reach. All devices use it; families of kernels get the profile with the device.
+`GPU` holds the best values of sweeps on an NVIDIA H200; docs/opencl_measurements.md has the
+bandwidths that they reach. All devices use it; families of kernels get it with the device.
 """
 
 from __future__ import annotations
@@ -122,6 +122,12 @@ class Profile(NamedTuple):
     def copy(self, nbytes: int) -> CopyShape:
         """Return the shape of copies for elements of some bytes."""
         return self.copies[nbytes.bit_length() - 1]
+
+    def image_groups(self, *, is_narrow: bool, packs: bool) -> ImageGroups:
+        """Return the groups that pack images, or unpack them, with elements below 32 bits."""
+        if packs:
+            return self.pack_narrow if is_narrow else self.pack
+        return self.unpack_narrow if is_narrow else self.unpack
 
 
 _PACK = ImageGroups(

@@ -23,12 +23,11 @@ from memdesc.extra import FACTORS, compensation_layout
 from reorder.opencl.kernel.access import Access, AccessKind
 from reorder.opencl.kernel.conversion import DIALECT, decoder_of
 from reorder.opencl.kernel.launch import (
-    MAX_INT,
     Body,
     Pattern,
     block_params,
     floor_log2,
-    with_params,
+    make_launch,
 )
 from reorder.opencl.kernel.statements import block_offset
 from reorder.values.codecs import magnitude_of
@@ -80,10 +79,9 @@ def _sum_launch(desc: MemoryDesc, name: str, start: int, max_work_items: int) ->
         Access(AccessKind.BUFFER, 8),
         body,
         1 << floor_log2(max_work_items),
-        is_wide=desc.nbytes > MAX_INT,
     )
     groups = prod(desc.padded_dims[dim] for dim in kept)
-    return with_params(pattern, values, (groups, 1, 1))._replace(is_later=True)
+    return make_launch(pattern, values, (groups, 1, 1), desc.nbytes)._replace(is_later=True)
 
 
 def lower_ranges(
@@ -91,14 +89,7 @@ def lower_ranges(
 ) -> tuple[Launch, int]:
     """Return the launch, and the work-groups of each scale; each writes two numbers.
 
-    Parameters
-    ----------
-    desc : MemoryDesc
-        Of floats.
-    counts, inside : list of int
-        For each dim the number of scales, and how many neighbours share one.
-    max_work_items : int
-        The largest work-group of the device.
+    For each dim there are `counts` scales, and `inside` neighbours share one.
     """
     layout, groups, total = desc.layout, prod(counts), prod(inside)
     blocks = [layout.axis_blocks(j) for j in range(len(layout.axes))]
@@ -119,10 +110,10 @@ def lower_ranges(
         Access(AccessKind.BUFFER, 32),
         body,
         work_items,
-        # a stride of 0 repeats elements, so they may be more than the bytes
-        is_wide=max(desc.min_nbytes, total) + work_items * parts > MAX_INT,
     )
-    return with_params(pattern, values, (groups, parts, 1)), parts
+    # a stride of 0 repeats elements, so they may be more than the bytes
+    bound = max(desc.min_nbytes, total) + work_items * parts
+    return make_launch(pattern, values, (groups, parts, 1), bound), parts
 
 
 @dataclass(frozen=True)

@@ -26,32 +26,39 @@ from reorder.opencl.kernel.launch import (
     divided,
     end_of_src,
     floor_log2,
-    make_launch,
+    lower_nest,
     offset_bound,
 )
-from reorder.opencl.kernel.placement import Loop
-from reorder.opencl.kernel.statements import SHIFTS, VECTORS_NBYTES, index_lines
+from reorder.opencl.kernel.placement import Loop, without
+from reorder.opencl.kernel.statements import (
+    SHIFTS,
+    VECTORS_NBYTES,
+    index_lines,
+    indices_of,
+    offset_at,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reorder.opencl.kernel.launch import Launch, Task
-    from reorder.opencl.kernel.placement import Nest
+    from reorder.opencl.kernel.placement import Coords, Nest
     from reorder.opencl.kernel.profile import CopyShape
 
 __all__ = ["Rows", "try_lower"]
 
 _WORD, _VECTOR = 32, 16
 
-# Bytes of the widest element; for wider ones, moving them one by one is as fast.
+# Bytes of the widest element; wider ones move as fast one by one.
 _MAX_ELEMENT = 4
 
-# Bytes of a contiguous part of dst that suffice, and the least bytes that pay: the ends are written
-# byte by byte.
+# A contiguous part of dst need not be longer than the first number of bytes. Below the second it
+# does not pay, since its ends are written byte by byte.
 _ENOUGH, _LEAST = 1 << 14, 1 << 10
 
 # Positions are counted in 32 bits, up to the end of the last group, whose size is limited.
-_MAX_NBYTES = MAX_INT - (1 << 24)
+_MAX_GROUP = 1 << 24
+_MAX_NBYTES = MAX_INT - _MAX_GROUP
 
 
 def try_lower(task: Task) -> tuple[Launch, ...]:
@@ -60,44 +67,40 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     Empty if the innermost loops differ, or if vectors are not faster than elements.
     """
     nest, profile, nbytes = task.nest, task.device.profile, task.accesses[1].nbytes
-    if not task.moves_bytes or nest.gathers or not task.is_aligned or nbytes > _MAX_ELEMENT:
+    if not task.moves_bytes or not nest.is_plain or not task.is_aligned or nbytes > _MAX_ELEMENT:
         return ()
     moving = nest.moving
-    if nest.is_zero or any(loop.valid != loop.extent for loop in moving.loops):
+    if any(loop.valid != loop.extent for loop in moving.loops):
         return ()
-    if prod(loop.extent for loop in moving.loops) * nbytes < profile.min_tiled:
+    if nest.steps * nbytes < profile.min_tiled:
         return ()
     first = moving.along_src
     length = 0 if first is None else first.extent * nbytes
     if first is not moving.along_dst or not _VECTOR <= length <= _MAX_NBYTES:
         return ()
-    row = Loop(length, length, (1,), (1,))
-    loops = [_of_bytes(loop, nbytes) for loop in moving.outer]
+    row = Loop(length, length, ((1,), (1,)))
+    loops = [loop._replace(strides=_in_bytes(loop.strides, nbytes)) for loop in moving.outer]
     chain = _chain(row, loops)
     if prod(loop.extent for loop in chain) < _LEAST:
         return ()
-    outer = [loop for loop in loops if all(loop is not taken for taken in chain)]
     # groups that run at the same time read adjacent rows, which share sectors of memory
-    outer.sort(key=lambda loop: abs(loop.src[0]))
-    start = [offset * nbytes for (offset,) in (nest.src, nest.dst)]
-    nest = nest._replace(src=(start[0],), dst=(start[1],))
-    shape = profile.rows
-    work_items = 1 << floor_log2(min(shape.work_items, task.device.max_work_items))
+    outer = sorted(without(loops, chain), key=lambda loop: abs(loop.stride(0)))
+    nest = nest._replace(starts=_in_bytes(nest.starts, nbytes))
+    shape = profile.rows._replace(work_items=task.work_items(profile.rows.work_items))
     # the loops of a row are one loop of the kernel
-    outer = list(nest.filled(outer, 2))
-    return (_launch(nest, chain, outer, shape._replace(work_items=work_items)),)
+    return (_launch(nest, chain, nest.filled(outer, 2), shape),)
 
 
-def _of_bytes(loop: Loop, nbytes: int) -> Loop:
-    """Return a loop with strides in bytes instead of elements."""
-    return loop._replace(src=(loop.src[0] * nbytes,), dst=(loop.dst[0] * nbytes,))
+def _in_bytes(operands: tuple[Coords, ...], nbytes: int) -> tuple[Coords, ...]:
+    """Return offsets or strides in bytes instead of elements."""
+    return tuple((offset * nbytes,) for (offset,) in operands)
 
 
 def _chain(row: Loop, loops: list[Loop]) -> list[Loop]:
     """Return the loops that are contiguous in dst, until they have enough bytes."""
     chain, length = [row], row.extent
     while length < _ENOUGH:
-        found = next((loop for loop in loops if loop.dst[0] == length), None)
+        found = next((loop for loop in loops if loop.stride(1) == length), None)
         if found is None or length * found.extent > _MAX_NBYTES:
             break
         chain.append(found)
@@ -105,18 +108,12 @@ def _chain(row: Loop, loops: list[Loop]) -> list[Loop]:
     return chain
 
 
-def _launch(nest: Nest, chain: list[Loop], outer: list[Loop], shape: CopyShape) -> Launch:
+def _launch(nest: Nest, chain: list[Loop], outer: tuple[Loop, ...], shape: CopyShape) -> Launch:
     """Make the launch of loops that are contiguous in dst, and of those around them."""
     row, nbytes = chain[0].extent, prod(loop.extent for loop in chain)
     moved = nest._replace(loops=(*chain, *outer))
     access = Access(AccessKind.BUFFER, 8)
-    pattern = Pattern(
-        access,
-        access,
-        Rows(len(chain)),
-        shape.work_items,
-        is_wide=offset_bound(moved, [loop.extent for loop in moved.loops]) > _MAX_NBYTES,
-    )
+    pattern = Pattern(access, access, Rows(len(chain)), shape.work_items)
     # one vector more, where dst does not start at a vector
     copied = divided(
         nbytes + _VECTOR - 1, floor_log2(shape.work_items), shape.steps, length=_VECTOR
@@ -127,10 +124,12 @@ def _launch(nest: Nest, chain: list[Loop], outer: list[Loop], shape: CopyShape) 
     numbers = {"length": row, "inverse": inverse, "row_shift": row_shift}
     numbers["src_end"] = end_of_src(moved)
     for k, loop in enumerate(chain[1:], 1):
-        numbers |= {f"count{k}": loop.extent, f"step{k}": loop.src[0]}
-    whole = Loop(nbytes, nbytes, (0,), (0,))
+        numbers |= {f"count{k}": loop.extent, f"step{k}": loop.stride(0)}
+    whole = Loop(nbytes, nbytes, ((0,), (0,)))
     divisions = [copied, *(divided(loop.extent) for loop in outer)]
-    return make_launch(nest._replace(loops=(whole, *outer)), pattern, divisions, numbers)
+    bound = offset_bound(moved, [loop.extent for loop in moved.loops]) + _MAX_GROUP
+    nest = nest._replace(loops=(whole, *outer))
+    return lower_nest(nest, pattern, divisions, numbers, bound=bound)
 
 
 _FUNCTIONS = (
@@ -187,10 +186,8 @@ class Rows(Body):
     def lines(self, pattern: Pattern) -> Iterator[str]:
         """Return the body: each work item loads its vectors, then stores them."""
         yield from index_lines(pattern)
-        outer = range(1, len(pattern.loops))
         for side in ("src", "dst"):
-            terms = [f"p.{side}", *(f"i{k} * p.{side}{k}" for k in outer)]
-            yield f"const index_t {side}_offset = {' + '.join(terms)};"
+            yield f"const index_t {side}_offset = {offset_at(side, indices_of(pattern, 1))};"
         steps = range(pattern.loops[0].steps)
         for t in steps:
             item = f"(i0 + ({t} << p.shift0))" if t else "i0"

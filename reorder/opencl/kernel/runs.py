@@ -26,25 +26,21 @@ from reorder.opencl.kernel.access import (
     store_element,
     store_words,
 )
-from reorder.opencl.kernel.conversion import (
-    BETA,
-    INVERSE,
-    code_type,
-    converted,
-    operand_type,
-    operand_value,
-)
+from reorder.opencl.kernel.conversion import INVERSE
 from reorder.opencl.kernel.launch import (
     Body,
     Pattern,
     ceil_log2,
     divided,
     floor_log2,
-    make_launch,
+    lower_nest,
+    share_out,
     tiled,
 )
 from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts
-from reorder.opencl.kernel.statements import gather_lines, index_lines
+from reorder.opencl.kernel.placement import without
+from reorder.opencl.kernel.statements import gather_lines, index_lines, indices_of, offset_at
+from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,7 +52,6 @@ if TYPE_CHECKING:
 __all__ = ["Run", "RunTile", "try_lower", "try_lower_tile"]
 
 _BYTE, _WORD, _WORD_NBYTES = 8, 32, 4
-_TYPES = {8: "uchar", 16: "ushort", 32: "uint", 64: "ulong"}
 # Bits of a run on the side with the wider elements, and the most elements of a run.
 _RUN_BITS, _MAX_RUN = 128, 16
 _WORK_ITEMS = 256
@@ -66,7 +61,7 @@ _RUNS, _MIN_GROUPS = 4, 1024
 # bytes, or narrower ones.
 _TILE, _EDGE = 4096, 64
 _NARROW_NBYTES, _NARROW_EDGE = 1 << 15, 128
-# The least edge, the elements of a box that is worth tiling, and the least run that is loaded.
+# The shortest edge of a tile, the elements of a box worth tiling, and the shortest run to load.
 _MIN_EDGE, _MIN_ELEMENTS, _MIN_RUN = 8, 1 << 14, 8
 
 
@@ -77,10 +72,10 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     byte.
     """
     conversion = task.conversion
-    if conversion is None or _has_image(task):
+    if conversion is None or task.has_image:
         return ()
     nest = _ordered(task.nest)
-    loops, is_zero = nest.loops, nest.is_zero
+    loops = nest.loops
     length = _length(nest, task)
     bits = conversion.widths
     kinds = [
@@ -89,7 +84,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         else AccessKind.BUFFER
         for k in range(2)
     ]
-    if is_zero:
+    if nest.is_zero:
         kinds[0] = AccessKind.NONE
     run = Run(
         length,
@@ -97,52 +92,43 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         bits[1] < _BYTE and length == 1,
         _uniform(loops[0], conversion),
     )
-    total = floor_log2(min(_WORK_ITEMS, task.device.max_work_items))
+    work_items = task.work_items(_WORK_ITEMS)
     src, dst = (Access(kind, width) for kind, width in zip(kinds, bits, strict=True))
-    pattern = Pattern(src, dst, run, 1 << total, _with_products(conversion, run, task))
-    divisions, gather_shift = _divisions(nest, length, total)
+    pattern = Pattern(src, dst, run, work_items, _with_products(conversion, run, task))
+    divisions, gather_shift = _divisions(nest, length, floor_log2(work_items))
 
     def launch(parity: int) -> Launch:
         numbers = {**task.numbers, "parity": parity}
-        made = make_launch(nest, pattern, divisions, numbers, gather_shift)
+        made = lower_nest(nest, pattern, divisions, numbers, gather_shift)
         return made._replace(is_later=bool(parity))
 
     if not run.is_nibble:
         return (launch(0),)
-    (start,) = nest.dst
-    strides = [loop.dst[0] for loop in loops]
-    strides += [
-        block.stride for gather in nest.gathers for _, blocks in gather.dst for block in blocks
-    ]
+    strides = [loop.stride(1) for loop in loops] + _gathered_strides(nest, 1)
     if all(stride % 2 == 0 for stride in strides):
-        return (launch(start % 2),)
+        return (launch(nest.starts[1][0] % 2),)
     return launch(0), launch(1)
 
 
 def try_lower_tile(task: Task) -> tuple[Launch, ...]:
     """Make the launch of a nest that goes through tiles; empty if runs along dst suffice."""
     conversion = task.conversion
-    if conversion is None or _has_image(task):
+    if conversion is None or task.has_image or BETA in conversion.roles:
         return ()
     nest = _ordered(task.nest)
-    if (
-        nest.is_zero
-        or nest.gathers
-        or BETA in conversion.roles
-        or task.device.max_work_items < _WORK_ITEMS
-    ):
+    if not nest.is_plain or task.device.max_work_items < _WORK_ITEMS:
         return ()
     along_dst = nest.loops[0]
-    along_src = next((loop for loop in nest.loops if loop.src == (1,)), None)
-    if along_src is None or along_src is along_dst or along_dst.dst != (1,):
+    along_src = next((loop for loop in nest.loops if loop.strides[0] == (1,)), None)
+    if along_src is None or along_src is along_dst or along_dst.strides[1] != (1,):
         return ()
     edges = along_src.extent, along_dst.extent
-    if min(edges) < _MIN_EDGE or prod(loop.extent for loop in nest.loops) < _MIN_ELEMENTS:
+    if min(edges) < _MIN_EDGE or nest.steps < _MIN_ELEMENTS:
         return ()
-    outer = [loop for loop in nest.loops if loop is not along_src and loop is not along_dst]
+    outer = without(nest.loops, (along_src, along_dst))
     nest = nest._replace(loops=(along_src, along_dst, *outer))
     bits = conversion.widths
-    # a run that is loaded should not be many vectors of dst
+    # a run that is loaded should not become many vectors of dst
     longest = min(_RUN_BITS // bits[0], max(_RUN_BITS // bits[1], _MIN_RUN), _MAX_RUN)
     most, edge = _TILE, _EDGE
     if bits[0] > _BYTE >= bits[1] and _edge_length(nest, 0, longest, task) == longest:
@@ -166,23 +152,19 @@ def try_lower_tile(task: Task) -> tuple[Launch, ...]:
     conversion = _with_products(conversion, run, task)
     pattern = Pattern(src, dst, tile, _WORK_ITEMS, conversion)
     steps = (width, height, *(1 for _ in outer))
-    return (make_launch(nest, pattern, tiled(nest.loops, steps), task.numbers),)
-
-
-def _has_image(task: Task) -> bool:
-    return any(access.kind == AccessKind.IMAGE for access in task.accesses)
+    return (lower_nest(nest, pattern, tiled(nest.loops, steps), task.numbers),)
 
 
 def _ordered(nest: Nest) -> Nest:
     """Return a nest of enough loops, those of the least strides in dst first."""
-    loops = sorted(nest.loops, key=lambda loop: abs(loop.dst[0]))
+    loops = sorted(nest.loops, key=lambda loop: abs(loop.stride(1)))
     return nest._replace(loops=nest.filled(loops))
 
 
 def _uniform(loop: Loop, conversion: KernelFormula) -> tuple[str, ...]:
     """Return the roles that vary, but not along a loop."""
-    pairs = zip(conversion.varying, loop.varying, strict=True)
-    return tuple(role for role, stride in pairs if not stride)
+    pairs = zip(conversion.varying, loop.strides[2:], strict=True)
+    return tuple(role for role, stride in pairs if stride == (0,))
 
 
 def _with_products(conversion: KernelFormula, run: Run, task: Task) -> KernelFormula:
@@ -194,14 +176,16 @@ def _with_products(conversion: KernelFormula, run: Run, task: Task) -> KernelFor
 
 def _is_run(nest: Nest, operand: int, length: int, along: int = 0) -> bool:
     """Whether the steps of a loop are contiguous, and start at multiples of `length`."""
-    starts = list((nest.src, nest.dst)[operand])
-    starts += [(loop.src, loop.dst)[operand][0] for k, loop in enumerate(nest.loops) if k != along]
-    for gather in nest.gathers:
-        starts += [
-            block.stride for _, blocks in (gather.src, gather.dst)[operand] for block in blocks
-        ]
     loop = nest.loops[along]
-    return (loop.src, loop.dst)[operand] == (1,) and all(start % length == 0 for start in starts)
+    starts = [*nest.starts[operand], *_gathered_strides(nest, operand)]
+    starts += [other.stride(operand) for other in nest.loops if other is not loop]
+    return loop.strides[operand] == (1,) and all(start % length == 0 for start in starts)
+
+
+def _gathered_strides(nest: Nest, operand: int) -> list[int]:
+    """Return the strides of all blocks of an operand in gathers."""
+    axes = [axis for gather in nest.gathers for axis in (gather.src, gather.dst)[operand]]
+    return [block.stride for _, blocks in axes for block in blocks]
 
 
 def _length(nest: Nest, task: Task) -> int:
@@ -226,14 +210,8 @@ def _edge_length(nest: Nest, operand: int, most: int, task: Task) -> int:
 
 def _divisions(nest: Nest, length: int, total: int) -> tuple[list[Division], int]:
     """Divide the loops, and the first gather, among 2^total work items."""
-    free, shifts = total, []
     extents = [-(-nest.loops[0].extent // length), *(loop.extent for loop in nest.loops[1:])]
-    for extent in extents:
-        shifts.append(min(ceil_log2(extent), free))
-        free -= shifts[-1]
-    gather_shift = min(ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
-    # the remaining work items are idle, past the end of the last loop
-    shifts[-1] += free - gather_shift
+    shifts, gather_shift = share_out(nest, extents, total)
     steps = _steps(extents, shifts, length)
     found = [
         divided(loop.extent, shift, count, 1 if k else length)
@@ -304,9 +282,9 @@ class Run(Body):
         conversion, src_bits = _conversion(pattern), pattern.src.bits
         reads = pattern.src.kind != AccessKind.NONE
         yield from index_lines(pattern)
-        for k, gather in enumerate(pattern.gathers):
+        for k in range(len(pattern.gathers)):
             yield f"if (g{k} >= p.gather{k}_extent) return;"
-            yield from gather_lines(k, gather, pattern.varying, reads=reads)
+            yield from gather_lines(pattern, k)
         if reads:
             yield from _shared_lines(conversion, conversion.scalars, 0)
         steps = range(max((loop.steps for loop in pattern.loops), default=1))
@@ -314,14 +292,14 @@ class Run(Body):
             yield from _place_lines(self, pattern, s, reads=reads)
         if reads:
             for s in steps:
-                yield f"{code_type(conversion.src)} {_names(f'x{s}', self, ' = 0')};"
+                yield f"{conversion.src_type} {_names(f'x{s}', self, ' = 0')};"
                 yield f"if (is_data_{s}) {{"
                 load = (f"src_{s}", pattern.src.kind, f"x{s}")
                 yield from _loads(self, load, src_bits, s)
                 yield "}"
         for s in steps:
             yield f"if (is_inside_{s}) {{"
-            yield f"{code_type(conversion.dst)} {_names('y', self, ' = 0')};"
+            yield f"{conversion.dst_type} {_names('y', self, ' = 0')};"
             if reads:
                 yield f"if (is_data_{s}) {{"
                 yield from _converted_lines(self, pattern, s)
@@ -348,7 +326,7 @@ class RunTile(Body):
         """Return the body: all loads, the stores to local memory, then those to dst."""
         run, conversion = self.run, _conversion(pattern)
         count = self.width * self.pitch + self.width // run.length * self.gap
-        yield f"__local {_TYPES[max(pattern.dst.bits, _BYTE)]} tile[{count}];"
+        yield f"__local {pattern.dst.element.memory} tile[{count}];"
         yield from index_lines(pattern)
         yield from _shared_lines(conversion, conversion.scalars, 0)
         total = self.width * self.height // run.length
@@ -356,14 +334,14 @@ class RunTile(Body):
         for t in steps:
             yield from _place_tile_lines(self, pattern, t)
         for t in steps:
-            yield f"{code_type(conversion.src)} {_names(f'x{t}', run, ' = 0')};"
+            yield f"{conversion.src_type} {_names(f'x{t}', run, ' = 0')};"
             yield f"if (is_data_{t}) {{"
             source = (f"src_{t}", pattern.src.kind, f"x{t}")
             yield from _loads(run, source, pattern.src.bits, t)
             yield "}"
         for t in steps:
             yield f"if (n_{t} < {total}) {{"
-            yield f"{code_type(conversion.dst)} {_names('y', run, ' = 0')};"
+            yield f"{conversion.dst_type} {_names('y', run, ' = 0')};"
             yield f"if (is_data_{t}) {{"
             yield from _converted_lines(run, pattern, t)
             yield "}"
@@ -395,9 +373,8 @@ def _place_lines(run: Run, pattern: Pattern, s: int, *, reads: bool) -> Iterator
     start = f"i0 + ({s} << p.shift0)" if pattern.loops[0].steps > 1 and s else "i0"
     yield f"const index_t first_{s} = ({start}) * {run.length};"
     for operand in (*(("src",) if reads else ()), "dst", *pattern.varying):
-        terms = [f"p.{operand}", *(f"{i} * p.{operand}{k}" for k, i in enumerate(index))]
-        terms += [f"gather{k}_{operand}" for k in range(len(pattern.gathers))]
-        yield f"const index_t {operand}_{s} = {' + '.join(terms)};"
+        gathered = (f"gather{k}_{operand}" for k in range(len(pattern.gathers)))
+        yield f"const index_t {operand}_{s} = {offset_at(operand, enumerate(index), *gathered)};"
     inside = [f"{i} < p.extent{k}" for k, i in enumerate(index)]
     inside += [f"(dst_{s} & 1) == p.parity"] if run.is_nibble else []
     yield f"const int is_inside_{s} = {' && '.join(inside)};"
@@ -411,7 +388,7 @@ def _converted_lines(run: Run, pattern: Pattern, s: int) -> Iterator[str]:
     """Return the statements that compute y_0, ... from the elements of src."""
     conversion = _conversion(pattern)
     if BETA in conversion.roles:
-        yield f"{code_type(conversion.dst)} {_names('old', run, ' = 0')};"
+        yield f"{conversion.dst_type} {_names('old', run, ' = 0')};"
         load = (f"dst_{s}", pattern.dst.kind, "old")
         yield from _loads(run, load, pattern.dst.bits, s)
     if run.uniform:
@@ -422,16 +399,16 @@ def _converted_lines(run: Run, pattern: Pattern, s: int) -> Iterator[str]:
         def value(role: str, k: int = k) -> str:
             if role in shared:
                 return f"{role}_all"
-            return operand_value(conversion, role, _moved(f"{role}_{s}", role, k))
+            return conversion.operand_value(role, _moved(f"{role}_{s}", role, k))
 
-        done = f"y_{k} = {converted(conversion, f'x{s}_{k}', value, f'old_{k}')};"
+        done = f"y_{k} = {conversion.converted(f'x{s}_{k}', value, f'old_{k}')};"
         yield done if run.is_whole or not k else f"if (first_{s} + {k} < p.valid0) {done}"
 
 
 def _shared_lines(conversion: KernelFormula, roles: tuple[str, ...], s: int) -> Iterator[str]:
     """Return the values of roles that all elements of a run share."""
     for role in roles:
-        kind, read = operand_type(conversion, role), operand_value(conversion, role, f"{role}_{s}")
+        kind, read = conversion.operand_type(role), conversion.operand_value(role, f"{role}_{s}")
         yield f"const {kind} {role}_all = {read};"
     if conversion.multiplies and "dst_scale" in roles:
         yield f"const float {INVERSE} = 1.0f / dst_scale_all;"
@@ -442,37 +419,47 @@ def _loads(run: Run, operand: tuple[str, str, str], bits: int, s: int) -> Iterat
     offset, kind, prefix = operand
     name = offset.partition("_")[0]
     names = [f"{prefix}_{k}" for k in range(run.length)]
-    as_words = kind == AccessKind.VECTOR and run.length > 1
-    if as_words:
-        if not run.is_whole:
-            yield f"if (first_{s} + {run.length} <= p.valid0) {{"
-        yield from load_words(name, offset, bits, names)
-        if run.is_whole:
-            return
-        yield "} else {"
-    for k, lane in enumerate(names):
-        load = f"{lane} = {one_element(name, _moved(offset, name, k), bits)};"
-        yield load if run.is_whole or not k else f"if (first_{s} + {k} < p.valid0) {load}"
-    if as_words:
-        yield "}"
+    elements = [
+        f"{lane} = {one_element(name, _moved(offset, name, k), bits)};"
+        for k, lane in enumerate(names)
+    ]
+    words = load_words(name, offset, bits, names) if kind == AccessKind.VECTOR else None
+    limit = "" if run.is_whole else "p.valid0"
+    yield from _as_words(words, elements, f"first_{s}", limit)
 
 
 def _store_lines(run: Run, pattern: Pattern, s: int) -> Iterator[str]:
     """Return the stores of a run: as words where elements are aligned, and all are inside."""
     bits = pattern.dst.bits
     names = [f"y_{k}" for k in range(run.length)]
-    as_words = pattern.dst.kind == AccessKind.VECTOR and run.length > 1
-    if as_words:
-        if not run.is_whole:
-            yield f"if (first_{s} + {run.length} <= p.extent0) {{"
-        yield from store_words("dst", f"dst_{s}", bits, names)
-        if run.is_whole:
+    elements = [
+        store_element("dst", _moved(f"dst_{s}", "dst", k), bits, lane)
+        for k, lane in enumerate(names)
+    ]
+    is_vector = pattern.dst.kind == AccessKind.VECTOR
+    words = store_words("dst", f"dst_{s}", bits, names) if is_vector else None
+    yield from _as_words(words, elements, f"first_{s}", "" if run.is_whole else "p.extent0")
+
+
+def _as_words(
+    words: Iterator[str] | None, elements: list[str], first: str, limit: str
+) -> Iterator[str]:
+    """Return the statement for all elements of a run, or those for one each if some are outside.
+
+    Steps from `first` on are inside below a limit; without one, all are.
+    """
+    if len(elements) == 1:
+        words = None
+    if words is not None:
+        if not limit:
+            yield from words
             return
+        yield f"if ({first} + {len(elements)} <= {limit}) {{"
+        yield from words
         yield "} else {"
-    for k, lane in enumerate(names):
-        store = store_element("dst", _moved(f"dst_{s}", "dst", k), bits, lane)
-        yield store if run.is_whole or not k else f"if (first_{s} + {k} < p.extent0) {store}"
-    if as_words:
+    for k, statement in enumerate(elements):
+        yield f"if ({first} + {k} < {limit}) {statement}" if limit and k else statement
+    if words is not None:
         yield "}"
 
 
@@ -494,13 +481,12 @@ def _place_tile_lines(tile: RunTile, pattern: Pattern, t: int) -> Iterator[str]:
     yield f"const int n_{t} = (int)get_local_id(0) + {t * pattern.work_items};"
     yield f"const int s_{t} = n_{t} % {chunks} * {length}, d_{t} = n_{t} / {chunks};"
     yield f"const index_t first_{t} = i0 + s_{t};"
-    outer = range(2, len(pattern.loops))
+    outer = indices_of(pattern, 2)
     for operand in ("src", *pattern.varying):
-        terms = [f"p.{operand}", f"first_{t} * p.{operand}0", f"(i1 + d_{t}) * p.{operand}1"]
-        terms += [f"i{k} * p.{operand}{k}" for k in outer]
-        yield f"const index_t {operand}_{t} = {' + '.join(terms)};"
+        at = offset_at(operand, [(0, f"first_{t}"), (1, f"(i1 + d_{t})"), *outer])
+        yield f"const index_t {operand}_{t} = {at};"
     data = [f"d_{t} < {tile.height}", f"first_{t} < p.valid0", f"i1 + d_{t} < p.valid1"]
-    data += [f"i{k} < p.valid{k}" for k in outer]
+    data += [f"{index} < p.valid{k}" for k, index in outer]
     yield f"const int is_data_{t} = {' && '.join(data)};"
 
 
@@ -510,25 +496,21 @@ def _store_tile_lines(tile: RunTile, pattern: Pattern) -> Iterator[str]:
     kind = "ulong" if bits > _WORD else "uint"
     total, chunks = tile.width * tile.height // tile.length, tile.height // tile.length
     names = [f"z{k}" for k in range(tile.length)]
-    terms = ["p.dst", "(i0 + s) * p.dst0", "(i1 + d) * p.dst1"]
-    terms += [f"i{k} * p.dst{k}" for k in range(2, len(pattern.loops))]
-    as_words = pattern.dst.kind == AccessKind.VECTOR and tile.length > 1
+    start = offset_at("dst", [(0, "(i0 + s)"), (1, "(i1 + d)"), *indices_of(pattern, 2)])
     for t in range(-(-total // pattern.work_items)):
         yield "{"
         yield f"const int n = (int)get_local_id(0) + {t * pattern.work_items};"
         yield f"const int s = n / {chunks}, d = n % {chunks} * {tile.length};"
         yield f"if (s < {tile.width} && i0 + s < p.extent0 && i1 + d < p.extent1) {{"
-        yield f"const index_t at = {' + '.join(terms)};"
+        yield f"const index_t at = {start};"
         yield f"const int from = {_row(tile, 's')} + d;"
         for k, name in enumerate(names):
             yield f"const {kind} {name} = tile[from + {k}];"
-        if as_words:
-            yield f"if (i1 + d + {tile.length} <= p.extent1) {{"
-            yield from store_words("dst", "at", bits, names)
-            yield "} else {"
-        for k, name in enumerate(names):
-            store = store_element("dst", f"at + {k}" if k else "at", bits, name)
-            yield f"if (i1 + d + {k} < p.extent1) {store}" if k else store
-        if as_words:
-            yield "}"
+        stores = [
+            store_element("dst", f"at + {k}" if k else "at", bits, name)
+            for k, name in enumerate(names)
+        ]
+        is_vector = pattern.dst.kind == AccessKind.VECTOR
+        words = store_words("dst", "at", bits, names) if is_vector else None
+        yield from _as_words(words, stores, "i1 + d", "p.extent1")
         yield "} }"

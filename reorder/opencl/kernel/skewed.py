@@ -8,14 +8,17 @@ tensor's rows are written element by element.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import gcd
 from typing import TYPE_CHECKING
 
-from reorder.opencl.kernel.launch import Body, Pattern, floor_log2, make_launch, tiled
+from reorder.opencl.kernel.access import integer_type
+from reorder.opencl.kernel.launch import Body, Pattern, floor_log2, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import MAX_LOCAL_NBYTES
 from reorder.opencl.kernel.statements import (
     SHIFTS,
     index_lines,
+    indices_of,
+    offset_at,
     transpose_functions,
     transposed_words,
 )
@@ -30,12 +33,11 @@ if TYPE_CHECKING:
 __all__ = ["Skewed", "try_lower"]
 
 _WORD, _VECTOR, _BANKS = 4, 16, 32
-_TYPES = {1: "uchar", 2: "ushort", 4: "uint"}
 
 # bytes of an element -> its row in a profile
 _ROWS = {1: 0, 2: 1, 4: 2}
 
-# bytes of a row of src and of dst below which tiles would be mostly empty
+# bytes of the shortest row of src and dst; tiles of shorter ones would be mostly empty
 _MIN_ROW = 96
 
 
@@ -46,16 +48,14 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     """
     nest, profile, access = task.nest, task.device.profile, task.accesses[1]
     nbytes = access.nbytes
-    if not task.moves_bytes or nbytes not in _ROWS or nest.gathers or not task.is_aligned:
+    if not task.moves_bytes or nbytes not in _ROWS or not nest.is_plain or not task.is_aligned:
         return ()
     shape = profile.skewed[_ROWS[nbytes]]
     moving = nest.moving
-    loops, along_src, along_dst = moving
-    total = prod(loop.extent for loop in loops) * nbytes
-    if along_src is None or along_dst is None or total < profile.min_tiled:
+    along_src, along_dst = moving.along_src, moving.along_dst
+    if along_src is None or along_dst is None or nest.steps * nbytes < profile.min_tiled:
         return ()
-    shortest = min(along_src.extent, along_dst.extent) * nbytes
-    if nest.is_zero or along_src is along_dst or shortest < _MIN_ROW:
+    if along_src is along_dst or min(along_src.extent, along_dst.extent) * nbytes < _MIN_ROW:
         return ()
     outer = moving.outer
     nest = nest._replace(loops=(along_dst, along_src, *outer))
@@ -63,24 +63,22 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     if all(starts):
         return ()
     tile = _tile(shape, nbytes, is_skewed=not starts[1])
-    # rows of dst end at multiples of `align` in all tiles only if a tile has whole ones
+    # rows of dst end at multiples of `align` in all tiles only if a tile has a whole number of them
     is_whole = not tile.align or shape.height * nbytes % tile.align == 0
     is_large = shape.work_items > task.device.max_work_items
     if is_large or 4 * tile.local_words > MAX_LOCAL_NBYTES or not is_whole:
         return ()
     pattern = Pattern(access, access, tile, shape.work_items)
     extents = tile.height, tile.width, *(1 for _ in outer)
-    return (make_launch(nest, pattern, tiled(nest.loops, extents), {}),)
+    return (lower_nest(nest, pattern, tiled(nest.loops, extents)),)
 
 
 def _is_aligned(nest: Nest, operand: int, nbytes: int) -> bool:
     """Whether all rows of src or of dst start at multiples of a vector."""
-    (start,) = (nest.src, nest.dst)[operand]
     # rows of src run along the second loop, those of dst along the first one
-    steps = [
-        (loop.src, loop.dst)[operand][0] for k, loop in enumerate(nest.loops) if k != 1 - operand
-    ]
-    return gcd(_VECTOR, start * nbytes, *(step * nbytes for step in steps)) == _VECTOR
+    steps = [loop.stride(operand) for k, loop in enumerate(nest.loops) if k != 1 - operand]
+    offsets = *nest.starts[operand], *steps
+    return gcd(_VECTOR, *(offset * nbytes for offset in offsets)) == _VECTOR
 
 
 def _tile(shape: SkewedShape, nbytes: int, *, is_skewed: bool) -> Skewed:
@@ -139,7 +137,7 @@ class Skewed(Body):
 
     def functions(self, pattern: Pattern) -> Iterator[str]:
         """Return the loads of shifted vectors, and the stores of parts of one."""
-        kind, lanes, bits = _TYPES[self.nbytes], _VECTOR // self.nbytes, 8 * self.nbytes
+        kind, lanes, bits = pattern.src.element.memory, _VECTOR // self.nbytes, 8 * self.nbytes
         yield from SHIFTS
         if self.packed_rows > 1:
             yield from transpose_functions(self.packed_rows, "uint")
@@ -178,15 +176,13 @@ class Skewed(Body):
         """Return the body: all loads, the stores to local memory, then those to dst."""
         yield f"__local uint tile[{self.local_words}];"
         yield from index_lines(pattern)
-        outer = range(2, len(pattern.loops))
-        terms = ["p.src", f"(i0 - {self.before}) * p.src0", "i1 * p.src1"]
-        terms += [f"i{k} * p.src{k}" for k in outer]
-        yield f"const index_t src_offset = {' + '.join(terms)};"
-        terms = ["p.dst", "i0 * p.dst0", "i1 * p.dst1", *(f"i{k} * p.dst{k}" for k in outer)]
-        yield f"const index_t dst_offset = {' + '.join(terms)};"
+        outer = indices_of(pattern, 2)
+        first = [(0, f"(i0 - {self.before})"), (1, "i1"), *outer]
+        yield f"const index_t src_offset = {offset_at('src', first)};"
+        yield f"const index_t dst_offset = {offset_at('dst', indices_of(pattern))};"
         # rows of src that hold data, and columns
         yield f"const int top = {self.before} - (int)min(i0, (index_t){self.before});"
-        data = [f"i{k} < p.valid{k}" for k in outer]
+        data = [f"{index} < p.valid{k}" for k, index in outer]
         inside = f"(int)min(p.valid0 - i0 + {self.before}, (index_t){self.rows})"
         inside = f"{' && '.join(data)} ? {inside} : 0" if data else inside
         yield f"const int bottom = {inside};"
@@ -272,7 +268,7 @@ def _store_lines(tile: Skewed, work_items: int, first: int, count: int) -> Itera
     yield f"for (int n = (int)get_local_id(0); n < {total}; n += {work_items}) {{"
     yield f"    const int c = n / {count}, q = n % {count} + {first};"
     yield "    if (i1 + c >= p.extent1) continue;"
-    yield f"    __global {_TYPES[tile.nbytes]} *to = dst + (dst_offset + c * p.dst1);"
+    yield f"    __global {integer_type(tile.nbytes)} *to = dst + (dst_offset + c * p.dst1);"
     # elements after the start of the tile; negative before it
     yield (
         f"    const int r = q * {lanes} - "

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from reorder.opencl.kernel.access import AccessKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from reorder.opencl.kernel.access import Access
-    from reorder.opencl.kernel.launch import GatherShape, Pattern
+    from reorder.opencl.kernel.launch import Pattern
 
 __all__ = [
     "SHIFTS",
@@ -23,6 +23,8 @@ __all__ = [
     "gather_lines",
     "guarded",
     "index_lines",
+    "indices_of",
+    "offset_at",
     "start_lines",
     "transpose_functions",
     "transposed_words",
@@ -61,20 +63,28 @@ def _digit(shift: str) -> str:
     return f"(index_t)(item & ((1u << p.{shift}) - 1))"
 
 
+def offset_at(operand: str, indices: Iterable[tuple[int, str]], *more: str) -> str:
+    """Return the offset of an operand at the indices of some loops, which come as (loop, index)."""
+    return " + ".join(
+        [f"p.{operand}", *(f"{index} * p.{operand}{k}" for k, index in indices), *more]
+    )
+
+
 def start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]:
     """Return the coordinates of an operand at the indices of a work item."""
-    loops = range(len(pattern.loops))
+    indices = indices_of(pattern)
     if access.kind == AccessKind.IMAGE:
         for c in "xy":
-            terms = [f"p.{operand}_{c}", *(f"i{k} * p.{operand}_{c}{k}" for k in loops)]
+            terms = [f"p.{operand}_{c}", *(f"{i} * p.{operand}_{c}{k}" for k, i in indices)]
             yield f"const int {operand}_{c} = (int)({' + '.join(terms)});"
     elif access.kind != AccessKind.NONE:
-        terms = [
-            f"p.{operand}",
-            *(f"i{k} * p.{operand}{k}" for k in loops),
-            *(f"gather{k}_{operand}" for k in range(len(pattern.gathers))),
-        ]
-        yield f"const index_t {operand}_offset = {' + '.join(terms)};"
+        gathered = (f"gather{k}_{operand}" for k in range(len(pattern.gathers)))
+        yield f"const index_t {operand}_offset = {offset_at(operand, indices, *gathered)};"
+
+
+def indices_of(pattern: Pattern, first: int = 0) -> list[tuple[int, str]]:
+    """Return the loops of a pattern, from `first` on, with their indices."""
+    return [(k, f"i{k}") for k in range(first, len(pattern.loops))]
 
 
 def guarded(conditions: list[str], statement: str) -> str:
@@ -82,21 +92,19 @@ def guarded(conditions: list[str], statement: str) -> str:
     return f"if ({' && '.join(conditions)}) {statement}" if conditions else statement
 
 
-def gather_lines(
-    k: int, gather: GatherShape, varying: tuple[str, ...] = (), *, reads: bool
-) -> Iterator[str]:
-    """Return gather{k}_src, gather{k}_dst and is_data{k} from the index g{k}.
+def gather_lines(pattern: Pattern, k: int) -> Iterator[str]:
+    """Return gather{k}_src, gather{k}_dst and so on, and is_data{k}, from the index g{k}.
 
-    The index runs over the padded indices of the axes of dst, row-major. Without
-    `reads`, only zeros are written and the offset in src stays 0. `varying` names further operands.
+    The index runs over the padded indices of the axes of dst, row-major. Where only zeros are
+    written, offsets in other operands stay 0.
     """
-    params = f"p.gather{k}"
-    offsets = ", ".join(f"gather{k}_{operand} = 0" for operand in ("src", "dst", *varying))
+    params, gather = f"p.gather{k}", pattern.gathers[k]
+    names = [operand for operand, _ in pattern.operands]
+    offsets = ", ".join(f"gather{k}_{operand} = 0" for operand in names)
     yield f"index_t linear{k} = g{k}; index_t {offsets}; int is_data{k} = 1;"
     for dim in gather.dims:
         yield f"index_t index{k}_{dim} = 0;"
-    for j in reversed(range(len(gather.dst))):
-        dims, blocks = gather.dst[j]
+    for j, (dims, blocks) in reversed([*enumerate(gather.operands[1])]):
         axis, padded = f"dst_axis{k}_{j}", f"{params}_dst{j}_padded"
         yield f"index_t {axis} = linear{k} % {padded}; linear{k} /= {padded};"
         yield f"gather{k}_dst += {block_offset(axis, f'{params}_dst{j}', blocks)};"
@@ -104,10 +112,10 @@ def gather_lines(
         for dim in reversed(dims):
             size = f"{params}_size{dim}"
             yield f"index{k}_{dim} = {axis} % {size}; {axis} /= {size};"
-    if not reads:
+    if pattern.src.kind == AccessKind.NONE:
         return
-    for operand, axes in zip(("src", *varying), (gather.src, *gather.varying), strict=True):
-        for j, (dims, blocks) in enumerate(axes):
+    for operand, axes in zip(names, gather.operands, strict=True):
+        for j, (dims, blocks) in enumerate(axes if operand != "dst" else ()):
             axis = f"{operand}_axis{k}_{j}"
             yield f"index_t {axis} = 0;"
             for dim in dims:

@@ -17,13 +17,12 @@ from functools import lru_cache
 from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.opencl.kernel.access import Access, AccessKind
+from reorder.opencl.kernel.access import Access, AccessKind, integer_type, vector_type
 from reorder.opencl.kernel.launch import (
     Body,
     Pattern,
     ceil_log2,
-    floor_log2,
-    make_launch,
+    lower_nest,
     tiled,
 )
 from reorder.opencl.kernel.local_memory import (
@@ -39,24 +38,24 @@ from reorder.opencl.kernel.local_memory import (
 from reorder.opencl.kernel.placement import Loop
 from reorder.opencl.kernel.statements import (
     index_lines,
+    start_lines,
     transpose_functions,
     transposed_words,
     word_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from reorder.opencl.kernel.launch import Launch, Task
     from reorder.opencl.kernel.local_memory import Chain
-    from reorder.opencl.kernel.placement import Coords, Nest
+    from reorder.opencl.kernel.placement import Nest
     from reorder.opencl.kernel.profile import TileShape
 
-__all__ = ["Tile", "spread", "try_lower"]
+__all__ = ["Tile", "try_lower"]
 
 _WORD, _VECTOR = 4, 16
-_MEMORY = {1: "uchar", 2: "ushort", 4: "uint", 8: "ulong"}
-# least bytes of a run; shorter ones are faster without local memory
+# bytes of the shortest run; shorter ones are faster without local memory
 _MIN_RUN = 16
 # bytes of the widest element that goes through tiles; an element of 16 bytes is a vector itself
 _MAX_TILED = 8
@@ -71,7 +70,7 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
 
     Empty if the innermost loops are the same, or if the launch is faster without tiles.
     """
-    if task.nest.is_zero or task.nest.gathers:
+    if not task.nest.is_plain:
         return ()
     if task.moves_bytes:
         return _lowered(task, None)
@@ -87,11 +86,10 @@ def _lowered(task: Task, rows: tuple[int, int] | None) -> tuple[Launch, ...]:
     """
     nest, access, profile = task.nest, task.accesses[1], task.device.profile
     nbytes = access.nbytes if rows is None else 2 * access.nbytes
-    if nbytes > _MAX_TILED or prod(loop.extent for loop in nest.loops) * nbytes < profile.min_tiled:
+    if nbytes > _MAX_TILED or nest.steps * nbytes < profile.min_tiled:
         return ()
     shape = profile.tile(access.nbytes)
-    work_items = min(shape.work_items, 1 << floor_log2(task.device.max_work_items))
-    shape = shape._replace(work_items=work_items)
+    shape = shape._replace(work_items=task.work_items(shape.work_items))
     chosen = _choose_tile(nest, nbytes, shape, is_aligned=task.is_aligned, rows=rows)
     if chosen is None:
         return ()
@@ -99,28 +97,18 @@ def _lowered(task: Task, rows: tuple[int, int] | None) -> tuple[Launch, ...]:
     if 4 * tile.local_words > MAX_LOCAL_NBYTES:
         return ()
     pattern = Pattern(access, access, tile, work_items)
-    divisions = tiled(loops, tile.extents)
-    return (make_launch(nest._replace(loops=loops), pattern, divisions, {}),)
+    return (lower_nest(nest._replace(loops=loops), pattern, tiled(loops, tile.extents)),)
 
 
 def _lowered_squares(task: Task) -> tuple[Launch, ...]:
     """Make the launch of 4-bit elements that move as squares of 2 x 2."""
-    nest = task.nest
-    moving = nest.moving
+    moving = task.nest.moving
     src, dst = along = moving.along_src, moving.along_dst
     if src is None or dst is None or src is dst:
         return ()
-    counts = [
-        *nest.src,
-        *nest.dst,
-        src.extent,
-        src.valid,
-        *src.dst,
-        dst.extent,
-        dst.valid,
-        *dst.src,
-    ]
-    strides = [stride for loop in moving.outer for stride in (*loop.src, *loop.dst)]
+    counts = [offset for start in task.nest.starts for offset in start]
+    counts += [src.extent, src.valid, src.stride(1), dst.extent, dst.valid, dst.stride(0)]
+    strides = [loop.stride(operand) for loop in moving.outer for operand in (0, 1)]
     # a step along src or dst moves on by one byte; no other loop may step by one byte
     if any(count % _SIDE for count in (*counts, *strides)) or _SIDE in strides:
         return ()
@@ -129,20 +117,17 @@ def _lowered_squares(task: Task) -> tuple[Launch, ...]:
     loops = tuple(
         _of_bytes(loop, _SIDE if any(loop is one for one in along) else 1) for loop in moving.loops
     )
-    nest = nest._replace(src=_halved(nest.src), dst=_halved(nest.dst), loops=loops)
-    rows = dst.src[0] // 2, src.dst[0] // 2
+    starts = tuple((offset // _SIDE,) for (offset,) in task.nest.starts)
+    nest = task.nest._replace(starts=starts, loops=loops)
     access = Access(AccessKind.BUFFER, 8)
+    rows = dst.stride(0) // _SIDE, src.stride(1) // _SIDE
     return _lowered(task._replace(nest=nest, accesses=(access, access)), rows)
 
 
 def _of_bytes(loop: Loop, steps: int) -> Loop:
     """Return a loop over bytes of two elements each, which takes some steps at once."""
-    src, dst = (_halved((stride[0] * steps,)) for stride in (loop.src, loop.dst))
-    return Loop(loop.extent // steps, loop.valid // steps, src, dst)
-
-
-def _halved(offset: Coords) -> Coords:
-    return (offset[0] // 2,)
+    strides = tuple((stride * steps // _SIDE,) for (stride,) in loop.strides)
+    return Loop(loop.extent // steps, loop.valid // steps, strides)
 
 
 def _choose_tile(
@@ -151,31 +136,14 @@ def _choose_tile(
     shape: TileShape,
     *,
     is_aligned: bool,
-    rows: tuple[int, int] | None = None,
+    rows: tuple[int, int] | None,
 ) -> tuple[tuple[Loop, ...], Tile, int] | None:
-    """Choose a tile of a nest between two buffers.
+    """Return loops in the order of work-groups, innermost first, a tile of them and its work items.
 
-    Parameters
-    ----------
-    nest : Nest
-        From `place_box`, without gathers; it reads src.
-    nbytes : int
-        Of an element.
-    shape : TileShape
-        Sizes of runs, tiles and work-groups.
-    is_aligned : bool
-        Whether buffers start at multiples of 16 bytes.
-    rows : pair of int, optional
-        For elements that have a byte in each of two rows, as in `Tile`: the bytes between the two
-        rows of src, and of dst.
-
-    Returns
-    -------
-    tuple of loops, a tile and its work items, or None
-        The loops in the order of work-groups, innermost first. None if a run is too short, or
-        the innermost loops are the same.
+    None if a run is too short, or the innermost loops of src and dst are the same. `rows` is that
+    of `_lowered`.
     """
-    loops = sorted(nest.moving.loops, key=lambda loop: abs(loop.dst[0]))
+    loops = sorted(nest.moving.loops, key=lambda loop: abs(loop.stride(1)))
     in_row = nbytes if rows is None else 1
     chains = [
         chain_of(loops, side, limit // in_row)
@@ -195,21 +163,20 @@ def _choose_tile(
     first = dst.run[0]
     if first in src.run or extents[first] % packed_rows:
         packed_rows = 1
-    strides = [(loop.src[0], loop.dst[0]) for loop in loops]
-    start = nest.src[0], nest.dst[0]
     sides = []
     for operand, chain in enumerate((src, dst)):
-        steps = [stride[operand] for k, stride in enumerate(strides) if k not in chain.run]
+        strides = [loop.stride(operand) for loop in loops]
+        steps = [stride for k, stride in enumerate(strides) if k not in chain.run]
         top = chain.run[-1]
-        steps.append(strides[top][operand] * extents[top])
+        steps.append(strides[top] * extents[top])
         steps += [] if rows is None else [rows[operand]]
-        width = _width([start[operand], *steps], in_row, is_aligned=is_aligned)
+        width = _width([*nest.starts[operand], *steps], in_row, is_aligned=is_aligned)
         if rows is not None and width < _WORD:
             return None
         width *= nbytes // in_row
         rest = [
             k
-            for _, k in sorted((abs(stride[operand]), k) for k, stride in enumerate(strides))
+            for _, k in sorted((abs(stride), k) for k, stride in enumerate(strides))
             if extents[k] > 1 and k not in chain.run
         ]
         is_shifted = width < _WORD
@@ -227,8 +194,10 @@ def _choose_tile(
     if packed_rows == 1 and nbytes < _WORD and not _is_regular(tile, tile.src):
         is_gathered = _is_regular(tile, tile.dst) and not tile.dst.is_shifted
         tile = replace(tile, is_gathered=is_gathered)
-    items = _work_items(tile, shape.work_items)
-    return tuple(loops), spread(tile, items), items
+    # a power of two, no more than there are vectors
+    vectors = max(tile.src_vectors, tile.dst_vectors)
+    work_items = max(min(shape.work_items, 1 << ceil_log2(vectors)), 1)
+    return tuple(loops), _spread(tile, work_items), work_items
 
 
 def _is_regular(tile: Tile, side: Side) -> bool:
@@ -257,20 +226,11 @@ def _grow(extents: list[int], loops: list[Loop], chains: tuple[Chain, Chain], mo
 
 def _width(steps: list[int], nbytes: int, *, is_aligned: bool) -> int:
     """Return the bytes of the widest vector that always starts at a multiple of itself."""
-    if not is_aligned:
-        return nbytes
-    divisor = gcd(_VECTOR, *(step * nbytes for step in steps))
-    return max(divisor, nbytes)
-
-
-def _work_items(tile: Tile, most: int) -> int:
-    """Return the work items of a group: a power of two, no more than there are vectors."""
-    vectors = max(tile.src_vectors, tile.dst_vectors)
-    return max(min(most, 1 << ceil_log2(vectors)), 1)
+    return max(gcd(_VECTOR, *(step * nbytes for step in steps)), nbytes) if is_aligned else nbytes
 
 
 @lru_cache(maxsize=256)
-def spread(tile: Tile, work_items: int) -> Tile:
+def _spread(tile: Tile, work_items: int) -> Tile:
     """Return a tile with the swizzle, or the gap, for which few accesses share a bank."""
     if tile.packed_rows == 1 and tile.nbytes < _WORD:
         gaps = range(0, (1 << BANK_BITS) * _WORD, _WORD)
@@ -337,10 +297,7 @@ class Side(NamedTuple):
     @property
     def vector(self) -> str:
         """Type of a vector of words."""
-        return _VECTORS[self.nbytes]
-
-
-_VECTORS = {4: "uint", 8: "uint2", 16: "uint4", 32: "uint8"}
+        return vector_type(self.nbytes)
 
 
 @dataclass(frozen=True)
@@ -368,12 +325,12 @@ class Tile(Body):
     @property
     def memory(self) -> str:
         """Type of an element."""
-        return _MEMORY[self.nbytes]
+        return integer_type(self.nbytes)
 
     @property
     def row_memory(self) -> str:
         """Type of what an element has in a row of src or dst."""
-        return "uchar" if self.is_paired else self.memory
+        return integer_type(1) if self.is_paired else self.memory
 
     @property
     def stored(self) -> Side:
@@ -394,27 +351,29 @@ class Tile(Body):
         beyond = max(self.dst.nbytes, _VECTOR)
         return -(-(self.local.nbytes + beyond) // 128) * 32
 
+    def elements(self, loops: Iterable[int]) -> int:
+        """Return the elements of some loops of a tile."""
+        return prod(self.extents[k] for k in loops)
+
     @property
     def src_chunks(self) -> int:
         """Vectors of a run of src."""
-        run = prod(self.extents[k] for k in self.src.run)
-        return -(-run // self.src.lanes)
+        return -(-self.elements(self.src.run) // self.src.lanes)
 
     @property
     def src_vectors(self) -> int:
         """What work items load: vectors of src, one in each of the rows that they transpose."""
-        return self.src_chunks * prod(self.extents[k] for k in self.src.rest) // self.packed_rows
+        return self.src_chunks * self.elements(self.src.rest) // self.packed_rows
 
     @property
     def dst_chunks(self) -> int:
         """Vectors of a run of dst; one more where it starts at any element."""
-        run = prod(self.extents[k] for k in self.dst.run)
-        return -(-run // self.dst.lanes) + self.dst.is_shifted
+        return -(-self.elements(self.dst.run) // self.dst.lanes) + self.dst.is_shifted
 
     @property
     def dst_vectors(self) -> int:
         """What work items store."""
-        return self.dst_chunks * prod(self.extents[k] for k in self.dst.rest)
+        return self.dst_chunks * self.elements(self.dst.rest)
 
     def param_names(self) -> list[str]:
         """Return the end of src if aligned loads include bytes around the wanted ones."""
@@ -458,13 +417,11 @@ class Tile(Body):
         """Return the body: all loads, the stores to local memory, then those to dst."""
         yield f"__local uint tile[{self.local_words}];"
         yield from index_lines(pattern)
-        loops = range(len(pattern.loops))
-        outer = [f"i{k} < p.valid{k}" for k in loops if self.extents[k] == 1]
+        outer = [f"i{k} < p.valid{k}" for k, extent in enumerate(self.extents) if extent == 1]
         if outer:
             yield f"const int is_data = {' && '.join(outer)};"
         for side, counted in (("src", "valid"), ("dst", "extent")):
-            terms = [f"p.{side}", *(f"i{k} * p.{side}{k}" for k in loops)]
-            yield f"const index_t {side}_offset = {' + '.join(terms)};"
+            yield from start_lines(pattern, side, getattr(pattern, side))
             yield f"const int {side}_run = {_run_length(self, getattr(self, side), counted)};"
         yield from _load_lines(self, pattern.work_items, ["is_data"] if outer else [])
         yield "barrier(CLK_LOCAL_MEM_FENCE);"
@@ -475,7 +432,7 @@ def _run_length(tile: Tile, side: Side, counted: str) -> str:
     """Return the elements of a run that hold data, or that are inside."""
     *lower, top = side.run
     inside = f"(int)min((index_t){tile.extents[top]}, p.{counted}{top} - i{top})"
-    return f"{inside} * {prod(tile.extents[k] for k in lower)}"
+    return f"{inside} * {tile.elements(lower)}"
 
 
 def _steps(total: int, work_items: int) -> tuple[str, list[str]]:
@@ -552,7 +509,7 @@ def _stored_words(tile: Tile, s: int) -> Iterator[str]:
 def _scattered(tile: Tile, s: int) -> Iterator[str]:
     """Return the stores of vectors to local memory that has the order of dst."""
     words = tile.src.nbytes // _WORD
-    length = prod(tile.extents[k] for k in tile.src.run)
+    length = tile.elements(tile.src.run)
     rows = [f"v{s}_{row}" for row in range(tile.packed_rows)]
     columns = list(transposed_words(rows, words)) if tile.packed_rows > 1 else []
     for j in range(tile.src.lanes):
@@ -664,7 +621,7 @@ _PAIRED = (
 def _load_pair(tile: Tile) -> Iterator[str]:
     """Return the statements that load a whole vector from two rows."""
     words = tile.src.nbytes // _WORD
-    half = _vector(words // 2)
+    half = vector_type(words // 2 * _WORD)
     yield f"        const {half} a = *(__global const {half} *)from;"
     yield f"        const {half} b = *(__global const {half} *)(from + other);"
     parts = [
@@ -677,16 +634,12 @@ def _load_pair(tile: Tile) -> Iterator[str]:
 def _store_pair(tile: Tile) -> Iterator[str]:
     """Return the statements that store a whole vector in two rows."""
     words = tile.dst.nbytes // _WORD
-    half = _vector(words // 2)
+    half = vector_type(words // 2 * _WORD)
     for k in range(words // 2):
         yield f"        const uint2 r{k} = rows(v.s{2 * k}, v.s{2 * k + 1});"
     for row, place in enumerate(("to", "to + other")):
         parts = ", ".join(f"r{k}.s{row}" for k in range(words // 2))
         yield f"        *(__global {half} *)({place}) = ({half})({parts});"
-
-
-def _vector(words: int) -> str:
-    return "uint" if words == 1 else f"uint{words}"
 
 
 def _load(tile: Tile) -> Iterator[str]:

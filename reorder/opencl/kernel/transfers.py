@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError
 from reorder.opencl.kernel import copy, pixel_tile, rows, runs, skewed, tile
 from reorder.opencl.kernel.access import Access, AccessKind
-from reorder.opencl.kernel.conversion import (
-    KernelFormula,
-    buffers_of,
-    formula_of,
-    numbers_of,
-)
+from reorder.opencl.kernel.conversion import KernelFormula
 from reorder.opencl.kernel.launch import Task
 from reorder.opencl.kernel.placement import place_box
 from reorder.opencl.kernel.reductions import lower_sums
@@ -90,18 +85,21 @@ class OperandSpec(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """Launches that may run at the same time, and the operand that they write.
+    """Stages of launches that may run at the same time, and the operand that they write.
 
-    Without launches the runtime copies `region`, (width, height) pixels, without conversion. The
-    `second` launches start when the first ones have finished. `buffers` are the scales and zero
-    points that differ along the dims.
+    Without launches the runtime copies `region`, (width, height) pixels, without conversion.
+    `buffers` are the scales and zero points that differ along the dims.
     """
 
-    launches: tuple[Launch, ...]
+    stages: tuple[tuple[Launch, ...], ...]
     dst: OperandSpec
     region: tuple[int, int] | None = None
-    second: tuple[Launch, ...] = ()
     buffers: tuple[NDArray[Any], ...] = ()
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """All launches, in order."""
+        return tuple(launch for stage in self.stages for launch in stage)
 
 
 def plan_transfers(
@@ -112,18 +110,9 @@ def plan_transfers(
     *,
     is_aligned: bool,
 ) -> tuple[Transfer, ...]:
-    """Plan the transfers of a reorder.
+    """Plan the transfers of a reorder between operands of the same dims.
 
-    Parameters
-    ----------
-    src, dst : OperandSpec
-        Of the same dims.
-    device : DeviceTraits
-        The device.
-    attr : Attr, optional
-        Scales, zero points, accumulation.
-    is_aligned : bool
-        Whether buffers start at multiples of 16 bytes.
+    `is_aligned` says whether buffers start at multiples of 16 bytes.
 
     Raises
     ------
@@ -176,7 +165,7 @@ def _transfer(
     conversion, numbers, accesses = None, {}, (src.access, dst.access)
     if plan.converts or not has_image:
         conversion = _conversion(src, dst, plan, device)
-        numbers = numbers_of(conversion, plan.bound_attr)
+        numbers = conversion.numbers(plan.bound_attr)
         accesses = src.code_access, dst.code_access
     if has_image and plan.converts and (src.desc.dtype.is_packed or dst.desc.dtype.is_packed):
         return None
@@ -193,12 +182,12 @@ def _transfer(
         for nest in placed:
             launches += _lowered(Task(nest, accesses, device, is_aligned, conversion, numbers))
     launches += lower_sums(dst.desc, device.max_work_items)
-    first, second = (
+    stages = (
         tuple(launch for launch in launches if launch.is_later == is_later)
         for is_later in (False, True)
     )
-    buffers = () if conversion is None else buffers_of(conversion, plan.bound_attr)
-    return Transfer(first, dst, None, second, buffers)
+    buffers = () if conversion is None else conversion.buffers(plan.bound_attr)
+    return Transfer(tuple(filter(None, stages)), dst, None, buffers)
 
 
 def _moved(
@@ -232,7 +221,7 @@ def _conversion(
     """Return what the elements of a plan are computed with; images of f16 are read as f32."""
     reads_floats = src.image is not None and src.desc.dtype.name == "f16"
     name = "f32" if reads_floats else src.desc.dtype.name
-    made = formula_of(name, dst.desc.dtype.name, plan.bound_attr, device.floats)
+    made = KernelFormula.on_device(name, dst.desc.dtype.name, plan.bound_attr, device.floats)
     return replace(
         made,
         writes_halves=dst.image is not None and dst.desc.dtype.name == "f16",

@@ -27,7 +27,7 @@ from reorder.storage.containers.writer import Writer, check_target
 from reorder.storage.convert.config import loader_warnings
 from reorder.storage.convert.engine import run_tasks
 from reorder.storage.convert.journal import Journal, facts_left
-from reorder.storage.convert.numbers import check_numbers
+from reorder.storage.convert.numbers import check_numbers, rounding_warnings
 from reorder.storage.convert.outputs import check_paths, output_format, plan_output
 from reorder.storage.convert.plan import plan_jobs
 from reorder.storage.convert.resume import Finished, check_left, has_grown
@@ -604,10 +604,9 @@ def plan_conversion(
                 overwrite=options.overwrite,
                 resume=options.resume,
             )
-        made = made._replace(warnings=(*warnings, *check_left(made)))
-        for job, pieces in work:
-            check_numbers(job, pieces, options.thread_count)
-        return made
+        warnings += tuple(check_left(made))
+        checked = [check_numbers(job, pieces, options.thread_count) for job, pieces in work]
+        return made._replace(warnings=(*warnings, *rounding_warnings(checked)))
 
 
 def _is_rounded(job: Job, rules: Sequence[Rule]) -> bool:

@@ -14,13 +14,11 @@ from memdesc import (
     UnsupportedFormatError,
     data_type,
     memory_desc,
-    record_desc,
 )
 from memdesc.names import expand_meta_tag, resolve
-from memdesc.record.names import read_name
 from memdesc.tags import LETTERS
 from reorder.plan.plan import plan_reorder
-from reorder.records.repack import defaults
+from reorder.records.repack import target_desc
 from reorder.storage.containers.descriptors import record_fields, stored_desc
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.convert.rules import WHOLE, is_record
@@ -249,15 +247,17 @@ def record_job(group: Group, rule: Rule, format_name: str) -> Job:
     if src is None:
         rule.fail(f"{group.prefix}: {group.reason}")
     prefix = rule.renamed(group.prefix)
+    is_bare = len(group.tensors) > 1 and not group.found.is_dotted
     dst: MemoryDesc | RecordDesc
     try:
         if rule.dst is None or not is_record(rule.dst):
             dst, plain = _decoded(src, rule)
-            stem = prefix if len(group.tensors) == 1 else f"{prefix}.weight".removeprefix(".")
+            is_named = len(group.tensors) == 1 or is_bare
+            stem = prefix if is_named else f"{prefix}.weight".removeprefix(".")
             targets = {"": stored_layout(stem, plain)}
         else:
             dst = _target(src, rule)
-            written = written_tensors(prefix, dst, format_name)
+            written = written_tensors(prefix, dst, format_name, is_bare=is_bare)
             targets = joined_tensors(prefix, record_fields(dst), written)
     except MemdescError as error:
         rule.fail(f"{group.prefix}: {error}")
@@ -291,11 +291,7 @@ def _target(src: RecordDesc, rule: Rule) -> RecordDesc:
     if rule.dst is None or rule.dtype is not None:
         msg = f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
         raise MemdescError(msg)
-    name, letters, legal = read_name(rule.dst.name)
-    swaps = src.letters != letters and sorted(src.letters) == sorted(letters)
-    dims = src.dims[::-1] if swaps else src.dims
-    found = defaults(src, legal)
-    return record_desc(dims, name, **(found | dict(rule.dst.options)))
+    return target_desc(src, rule.dst.name, dict(rule.dst.options))
 
 
 def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from memdesc import MemdescError, RecordDesc
 from reorder.memory.memory import Memory
-from reorder.records.convert_numbers import write_numbers
+from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
 from reorder.storage.pieces.files import Place
@@ -18,17 +18,50 @@ from reorder.storage.pieces.move_record import convert_record
 from reorder.storage.pieces.pieces import permutation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
+    from memdesc import MemoryDesc
     from reorder.storage.convert.jobs import Job
     from reorder.storage.pieces.pieces import RecordPiece
     from reorder.storage.pieces.regions import Cut
 
-__all__ = ["check_numbers"]
+__all__ = ["check_numbers", "rounding_warnings"]
 
 
-def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
+class _Rounded(NamedTuple):
+    """A record in which a factor becomes its reciprocal."""
+
+    job: Job
+    # the largest change of a product of scales, as a part of it
+    error: float
+
+
+def rounding_warnings(checked: Iterable[_Rounded | None]) -> tuple[str, ...]:
+    """Return what is rounded of the records that `check_numbers` has checked."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for each in checked:
+        if each is not None and isinstance(each.job.src, RecordDesc):
+            old, new = (_factors(desc) for desc in (each.job.src, each.job.dst))
+            found.setdefault((old, new), []).append(each.error)
+    return tuple(
+        f"{old} becomes {new}, with the reciprocal rounded to f32: scales change in "
+        f"{sum(error > 0 for error in errors)} of {len(errors)} weights, by at most "
+        f"{max(errors):.2g} of themselves; codes do not change"
+        for (old, new), errors in found.items()
+    )
+
+
+def _factors(desc: MemoryDesc | RecordDesc | None) -> str:
+    """Return the scale of a record, as its rule says it."""
+    return str(desc.rule).rpartition(" * ")[0] if isinstance(desc, RecordDesc) else ""
+
+
+def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> _Rounded | None:
     """Refuse scales that are NaN, and numbers that the new format does not have.
+
+    Return what is rounded, if a factor becomes its reciprocal.
 
     Such numbers are zero points of 0 in GPTQ v1.
 
@@ -43,18 +76,18 @@ def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
         With the rule, the record, the place, and the way out.
     """
     if not isinstance(job.src, RecordDesc) or 0 in job.src.dims:
-        return
+        return None
     src, dst = job.src.bare, job.dst
     codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
     _check_scales(job, src, codes)
     if not isinstance(dst, RecordDesc):
-        return
-    dst = dst.bare
+        return None
+    dst, errors = dst.bare, list[float]()
     written = {dst.field(name).tensor for name, _ in dst.rule.code.parts}
     try:
         if codes == set(src.tensors) or written == set(dst.tensors):
             _check_pieces(job, (src, dst), pieces, threads)
-            return
+            return None
         tensors = {
             name: _blank(nbytes) if name in codes else job.sources[name].read()
             for name, nbytes in src.tensors.items()
@@ -64,7 +97,7 @@ def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
             for name, nbytes in dst.tensors.items()
         }
         delta = write_numbers(
-            Record(src, tensors), Record(dst, made), permutation(src, dst), threads
+            Record(src, tensors), Record(dst, made), permutation(src, dst), threads, errors
         )
         is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)
         if delta.values.any() or is_narrower:
@@ -74,6 +107,7 @@ def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
         if job.rule is not None:
             job.rule.fail(msg)
         raise MemdescError(msg) from None
+    return _Rounded(job, max(errors, default=0.0)) if is_rounded(src, dst) else None
 
 
 def _check_scales(job: Job, desc: RecordDesc, codes: set[str]) -> None:

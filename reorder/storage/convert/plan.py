@@ -27,7 +27,7 @@ from reorder.storage.siblings import (
     siblings_of,
     tensors_of,
 )
-from reorder.storage.stored import ONE, joined_tensors
+from reorder.storage.stored import ONE, joined_tensors, stem_of
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -326,7 +326,8 @@ def _with_note(codes: Job, weight: Siblings, homes: Mapping[str, Job]) -> Job:
         bare = {role: tensor._replace(value=None) for role, tensor in whole.items()}
         return replace(codes, targets=bare)
     role, first = next(iter(whole.items()))
-    joined = joined_tensors(note.name_at(first.name.removesuffix(f".{role}")), facts, whole)
+    stem = stem_of(first.name, role, str(facts.get("record")))
+    joined = joined_tensors(note.name_at(stem), facts, whole)
     return replace(codes, targets={"": joined[role]} if codes.is_copy else joined)
 
 

@@ -90,7 +90,8 @@ def convert_record(
         return {"": dequantize_record(record, piece.dst.dtype, piece.dst, threads).data}
     made, out = _target(piece, piece.dst)
     with _named(name):
-        convert_numbers(record, out, permutation(piece.src, piece.dst), threads)
+        # `check_numbers` has said what is rounded
+        convert_numbers(record, out, permutation(piece.src, piece.dst), threads, [])
     return made
 
 
@@ -137,7 +138,7 @@ def _numbers(
     record = Record(piece.src, read_tensors(piece, src, without=codes.src))
     made, out = _target(piece, codes.record, without=codes.dst)
     with _named(name):
-        delta = write_numbers(record, out, permutation(piece.src, piece.dst), threads)
+        delta = write_numbers(record, out, permutation(piece.src, piece.dst), threads, [])
     return None if delta.values.any() else made
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc
 from memdesc.views import permute_axes
+from reorder.records.repack import dim_order
 from reorder.storage.pieces.regions import Bound, Cut, Operand, sizes_within
 from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact
 from reorder.values.attr import Attr
@@ -205,9 +206,7 @@ def _attr_of(plan: ReorderPlan, region: Region) -> Attr | None:
 
 def permutation(src: RecordDesc, dst: Desc) -> tuple[int, ...]:
     """Return which dim of dst each dim of src is, by the letters of the two records."""
-    if isinstance(dst, RecordDesc) and src.letters != dst.letters:
-        return tuple(dst.letters.index(letter) for letter in src.letters)
-    return tuple(range(len(src.dims)))
+    return dim_order(src, dst.letters if isinstance(dst, RecordDesc) else src.letters)
 
 
 def cut_record(src: RecordDesc, dst: Desc, bound: Bound) -> Cut[RecordPiece]:

@@ -8,7 +8,7 @@ import pytest
 from memdesc import memory_desc
 from reorder import execute_reference, plan_reorder
 from reorder.cpu.execute import PreparedReorder
-from reorder.cpu.target import this_machine
+from reorder.cpu.machine import this_machine
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ def launches(
         for transfer in plan_transfers(
             src, dst, DeviceTraits(max_work_items, profile=profile), is_aligned=True
         )
-        for launch in (*transfer.launches, *transfer.second)
+        for launch in transfer.launches
     ]
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 RNG = np.random.default_rng(0)
 INT4 = ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
 FP8 = ("fp8_tensor", "fp8_channel", "fp8_block")
+MXFP4 = ("ocp_mxfp4", "gguf_mxfp4", "modelopt_mxfp4", "compressed_mxfp4", "gpt_oss_mxfp4")
 GROUPED = {"gptq", "awq", "marlin", *INT4}
 
 
@@ -65,10 +66,10 @@ EXACT = {
     ("q4_k", "q5_k"),
     ("q5_0", "q8_0"),
     ("tq2_0", "q4_0"),
-    ("ocp_mxfp4", "gguf_mxfp4"),
-    ("gguf_mxfp4", "ocp_mxfp4"),
-    ("ocp_mxfp4", "cublas_nvfp4"),
-    ("ocp_mxfp8", "ocp_mxfp8"),
+    *product(MXFP4, MXFP4),
+    *product(MXFP4, ("cublas_nvfp4", "modelopt_nvfp4")),
+    *product(("ocp_mxfp8", "mxfp8"), ("ocp_mxfp8", "mxfp8")),
+    *product(("cublas_nvfp4", "modelopt_nvfp4"), ("cublas_nvfp4", "modelopt_nvfp4")),
     *product(("fp8_tensor",), FP8),
     *((name, name) for name in FP8),
 }
@@ -82,6 +83,57 @@ def test_a_pair_of_records_is_exact_or_refused(source: str) -> None:
             assert_same(record, reorder.repack(record, target))
         except MemdescError:
             assert (source, target) not in EXACT
+
+
+_TURNED = [("modelopt_nvfp4", "compressed_nvfp4"), ("compressed_nvfp4", "modelopt_nvfp4")]
+
+
+@pytest.mark.parametrize(("source", "target"), _TURNED)
+def test_a_factor_becomes_its_reciprocal_if_no_number_changes_or_the_caller_allows_it(
+    source: str, target: str
+) -> None:
+    record = made(source)
+    set_field(record, "weight_scale", RNG.integers(1, 127, (256, 16)))
+    old, new = (record_desc((256, 256), name).fields[2].name for name in (source, target))
+    for value in (1.0, 2.0**-100, 2.0**20):
+        record.set_field(old, np.full((1, 1), value, np.float32))
+        found = reorder.repack(record, target)
+        assert_same(record, found)
+        assert found.field(new) == 1 / value
+        assert_same(record, reorder.repack(found, source))
+    record.set_field(old, np.full((1, 1), 1.7, np.float32))
+    with pytest.raises(MemdescError) as caught:
+        reorder.repack(record, target)
+    assert "a factor becomes its reciprocal, and " in str(caught.value)
+    assert "of 4096 scales change by up to " in str(caught.value)
+    assert str(caught.value).endswith(" of themselves; exact=False allows that")
+    found = reorder.repack(record, target, exact=False)
+    assert found.field(new) == np.float32(1) / np.float32(1.7)
+    for name in (0, 1):
+        one, other = (each.tensors[[*each.tensors][name]] for each in (record, found))
+        assert np.array_equal(one, other)
+    x, y = (dequantize_reference(each) for each in (record, found))
+    assert not np.array_equal(x, y)
+    assert np.allclose(x, y, rtol=2.0**-22, atol=0)
+    # the reciprocal has few bits
+    record.set_field(old, np.full((1, 1), 1.7 * 2.0**127, np.float32))
+    with pytest.raises(MemdescError, match="scales change beyond a rounding"):
+        reorder.repack(record, target, exact=False)
+
+
+def test_experts_are_turned_where_formats_order_their_dims_differently() -> None:
+    desc = record_desc((3, 64, 48), "modelopt_nvfp4")
+    record = plain_scales(random_record(desc, RNG), RNG)
+    record.set_field("weight_scale_2", np.full((1, 1, 1), 0.25, np.float32))
+    found = reorder.repack(record, "compressed_nvfp4")
+    assert found.desc == record_desc((3, 48, 64), "compressed_nvfp4")
+    x, y = (dequantize_reference(each) for each in (record, found))
+    assert np.array_equal(x.swapaxes(1, 2), y)
+    assert reorder.repack(found, "modelopt_nvfp4").desc == desc
+    # each expert may have a scale of its own there
+    found.set_field("weight_global_scale", np.array([[[1]], [[2]], [[4]]], np.float32))
+    with pytest.raises(MemdescError, match="scales differ within 3 neighbours along dim 0"):
+        reorder.repack(found, "modelopt_nvfp4")
 
 
 @pytest.mark.parametrize("dims", [(300, 130), (7, 200)])

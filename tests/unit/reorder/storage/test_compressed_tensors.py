@@ -12,6 +12,7 @@ import reorder
 from memdesc import MemdescError, record_desc
 from reorder.cli import main
 from reorder.storage.convert.conversion import plan_conversion
+from reorder.storage.stored import written_tensors
 from tests.checkpoints import write_config, write_safetensors
 from tests.records import random_record
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
@@ -245,7 +246,7 @@ _W4 = _group(4, "group")
         (
             _section("pack-quantized", _W4),
             {"weight_zero_point": np.zeros((4, 3), np.int32)},
-            "fc.weight_zero_point belong to fc.weight_packed",
+            "would be different; correct config.json if there are zeros",
         ),
         (
             _section("pack-quantized", _group(4, "group", symmetric=False)),
@@ -426,3 +427,14 @@ def test_inspect_shows_what_shards_there_are(
         path.unlink()
     assert main(["inspect", str(folder)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("fp8_block", (1, 1)), ("fp8_tensor", (1,)), ("fp8_channel", (64, 1))],
+)
+def test_a_scale_of_all_and_one_block_have_the_shapes_that_readers_allocate(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    tensors = written_tensors("fc", record_desc((64, 64), name), "")
+    assert tensors["weight_scale"].shape == shape

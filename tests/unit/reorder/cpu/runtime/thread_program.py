@@ -208,7 +208,7 @@ def count() -> None:
 
 def compile_joined() -> None:
     """Compile the walker of the jobs of one reorder as one."""
-    from reorder.cpu.runtime.joined import joined_walker_at
+    from reorder.cpu.runtime.batch import joined_walker_at
 
     assert joined_walker_at()
 

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reorder import plan_reorder
-from reorder.cpu.schedule.cache_tiling import tile_boxes
+from reorder.cpu.machine import Machine
 from reorder.cpu.schedule.partition import Task, Workload, partition, partition_chunks
 from reorder.cpu.schedule.program import encode
-from reorder.cpu.target import Machine
+from reorder.cpu.schedule.tiling import tile_boxes
 from tests.strategies import desc_pairs
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 @given(desc_pairs(max_nelems=4096), st.integers(1, 9), st.booleans())
 def test_tasks_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
-    pair: tuple[MemoryDesc, MemoryDesc], chunks: int, is_own: bool
+    pair: tuple[MemoryDesc, MemoryDesc], chunks: int, fits_own_cache: bool
 ) -> None:
     bits = pair[0].dtype.bits
     boxes = tile_boxes(tuple(box for box in plan_reorder(*pair).boxes if not box.indirect), bits)
     _, workloads = encode(boxes, bits, pair[0].nbytes)
-    tasks, bounds = partition_chunks(workloads, chunks, is_own=is_own)
+    tasks, bounds = partition_chunks(workloads, chunks, fits_own_cache=fits_own_cache)
     assert bounds[0] == 0
     assert bounds[-1] == len(tasks)
     assert (np.diff(bounds) >= 0).all()
@@ -59,7 +59,7 @@ def test_records_of_the_same_images_are_cut_at_the_same_images() -> None:
         Workload(0, 76, 180, 1, 109440, 76, 20),
         Workload(50, 1530, 160, 1, 1958400, 153, 10),
     ]
-    tasks, bounds = partition_chunks(workloads, 16, is_own=True)
+    tasks, bounds = partition_chunks(workloads, 16, fits_own_cache=True)
     for first, last in pairwise(bounds):
         rows = [Task(*row) for row in tasks[first:last].tolist()]
         pairs = [task for task in rows if task.instruction == 0]
@@ -77,11 +77,11 @@ def test_chunks_are_equal_where_records_have_few_whole_steps() -> None:
     st.integers(1, 12), st.integers(1, 12), st.integers(20, 500), st.integers(2, 16), st.booleans()
 )
 def test_chunks_of_few_steps_are_equal_but_for_a_grain(
-    around: int, within: int, inner: int, chunks: int, is_own: bool
+    around: int, within: int, inner: int, chunks: int, fits_own_cache: bool
 ) -> None:
     outer, rows, grain = around * within, 256, 16
     load = Workload(0, outer, inner, grain, outer * inner * rows, around, inner)
-    loads = _loads(*partition_chunks([load], chunks, is_own=is_own))
+    loads = _loads(*partition_chunks([load], chunks, fits_own_cache=fits_own_cache))
     assert sum(loads) == outer * inner
     # a part of some steps ends at one of them
     assert max(loads) <= 4 / 3 * outer * inner / chunks + 2 * grain
@@ -99,7 +99,7 @@ def _loads(tasks: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[int]:
 def test_chunks_divide_the_loop_that_is_outermost_in_dst_where_src_is_in_the_own_cache() -> None:
     # f16 1071x189 ab -> ba: pieces of 256 rows, which end within lines of each column
     whole = Workload(0, 4, 189, 32, 4 * 256 * 189, around=1, pieces=189)
-    tasks, _ = partition_chunks([whole], 6, is_own=True)
+    tasks, _ = partition_chunks([whole], 6, fits_own_cache=True)
     # each chunk has a range of the columns, and few of these belong to two of them
     assert sum(task[2] - task[1] < whole.outer for task in tasks.tolist()) <= 5
     # reads that go on in rows are worth more where each thread reads from memory
@@ -107,7 +107,7 @@ def test_chunks_divide_the_loop_that_is_outermost_in_dst_where_src_is_in_the_own
     assert tasks.tolist() == [[0, 0, 2, 0, 189], [0, 2, 4, 0, 189]]
     # so are they where a cut saves few lines
     long = Workload(0, 2070, 150, 64, 2070 * 150 * 60, around=1, pieces=150)
-    tasks, _ = partition_chunks([long], 2, is_own=True)
+    tasks, _ = partition_chunks([long], 2, fits_own_cache=True)
     assert tasks.tolist() == [[0, 0, 1035, 0, 150], [0, 1035, 2070, 0, 150]]
 
 
@@ -117,7 +117,7 @@ def test_threads_share_lines_of_dst_only_where_src_and_dst_are_in_their_own_cach
     nbytes = 2 * rows.size
     in_caches = partition([rows], nbytes, 2, machine).tasks
     beyond = partition([rows], nbytes, 2, machine._replace(own_cache_nbytes=1 << 18)).tasks
-    assert in_caches.tolist() == partition_chunks([rows], 2, is_own=True)[0].tolist()
+    assert in_caches.tolist() == partition_chunks([rows], 2, fits_own_cache=True)[0].tolist()
     assert beyond.tolist() == partition_chunks([rows], 2)[0].tolist()
     assert in_caches.tolist() != beyond.tolist()
 

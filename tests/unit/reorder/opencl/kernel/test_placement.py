@@ -34,13 +34,13 @@ def element_map(
         is_data = all(i < loop.valid for i, loop in zip(index, nest.loops, strict=True))
         for lane in nest.lanes:
             lanes = []
-            for operand, start in enumerate((nest.src, nest.dst)):
-                strides = [loop.dst if operand else loop.src for loop in nest.loops]
+            for operand, start in enumerate(nest.starts):
+                strides = [loop.strides[operand] for loop in nest.loops]
                 coords = tuple(
                     first + sum(i * stride[c] for i, stride in zip(index, strides, strict=True))
                     for c, first in enumerate(start)
                 )
-                lanes.append((coords, (lane.src, lane.dst)[operand]))
+                lanes.append((coords, lane.offsets[operand]))
             src = linear(*lanes[0], shapes[0]) if is_data and lane.is_valid else -1
             found.append((linear(*lanes[1], shapes[1]), src))
     return found

@@ -1,40 +1,13 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from memdesc import memory_desc
 from reorder.opencl.kernel.profile import GPU
 from reorder.opencl.kernel.skewed import Skewed
-from reorder.opencl.kernel.tile import Tile, spread
+from reorder.opencl.kernel.tile import Tile
 from reorder.opencl.kernel.transfers import OperandSpec
 from tests.unit.reorder.opencl.launches import check_source, launches
-
-if TYPE_CHECKING:
-    from reorder.opencl.kernel.launch import Launch
-
-EVERY = GPU._replace(min_tiled=0)
-
-
-def tiles_of(many: list[Launch]) -> list[Tile]:
-    return [one.pattern.body for one in many if isinstance(one.pattern.body, Tile)]
-
-
-def spec(dims: tuple[int, ...], tag: str) -> OperandSpec:
-    return OperandSpec(memory_desc(dims, "u4", tag))
-
-
-@pytest.mark.parametrize("dtype", ["u8", "f16", "f32"])
-def test_work_items_of_a_subgroup_store_and_load_different_banks(dtype: str) -> None:
-    src, dst = (OperandSpec(memory_desc((4096, 4096), dtype, tag)) for tag in ("ab", "ba"))
-    (launch,) = launches(src, dst)
-    tile = launch.pattern.body
-    assert isinstance(tile, Tile)
-    assert spread(tile, launch.pattern.work_items) == tile
-    moved = [word ^ sum(((word >> s) & m) for s, m in tile.swizzle) for word in range(1024)]
-    # a swizzle moves words within a row of banks, and no two to one place
-    assert sorted(moved) == list(range(1024))
 
 
 @pytest.mark.parametrize("max_work_items", [1, 32, 64, 100, 128, 256, 1024])

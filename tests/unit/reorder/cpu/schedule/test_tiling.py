@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.schedule.cache_tiling import tile_boxes
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import pack_for_kernels, select
+from reorder.cpu.schedule.tiling import tile_boxes
 from tests.reorders import box_map
 from tests.strategies import desc_pairs
 
@@ -47,7 +47,7 @@ def test_a_scheduled_box_has_the_kernel_that_is_selected_for_it(
     pair: tuple[MemoryDesc, MemoryDesc],
 ) -> None:
     for scheduled in tile_boxes(plan_reorder(*pair).boxes, pair[1].dtype.bits):
-        assert scheduled.choice == select(scheduled.box)
+        assert scheduled == select(scheduled.box)
 
 
 def test_small_groups_are_moved_with_the_loop_around_them() -> None:
@@ -93,7 +93,7 @@ def test_runs_keep_their_places_in_whatever_order_they_are_moved(
 
 def test_runs_of_one_line_are_swept_if_asked_for() -> None:
     swept = tile_boxes((_swap(1024, 17, 16),), 32, sweeps_lines=True)
-    assert {tile.choice.rows[0].extent for tile in swept} == {8}
+    assert {tile.rows[0].extent for tile in swept} == {8}
     # two lines are not
     tiles = tile_boxes((_swap(1024, 17, 32),), 32, sweeps_lines=True)
     assert tiles == tile_boxes((_swap(1024, 17, 32),), 32)

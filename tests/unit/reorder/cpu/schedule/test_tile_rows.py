@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 
 from reorder import Node
 from reorder.cpu.schedule.post_ops import PERIOD
-from reorder.cpu.schedule.rows import (
+from reorder.cpu.schedule.tile_rows import (
     contiguous_nodes,
     dense_strides,
     gathered_operands,
-    offset_table,
     operand_period,
     operand_rows,
+    row_offsets,
     tile_rows,
 )
 
@@ -62,7 +62,7 @@ def test_rows_are_as_long_as_the_side_with_the_shortest() -> None:
     found = tile_rows(nodes, [[12, 4, 1], [20, 4, 1], [9, 5, 1]])
     assert found.columns == 4
     assert found.rows == 6
-    assert found.tables[2] == offset_table(nodes, [9, 5, 1], 4) == [0, 5, 10, 9, 14, 19]
+    assert found.tables[2] == row_offsets(nodes, [9, 5, 1], 4) == [0, 5, 10, 9, 14, 19]
     assert tile_rows(nodes, [[12, 4, 1]], max_nodes=1).columns == 4
 
 

@@ -8,14 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reorder.cpu.caches import (
+from reorder.cpu.machine import (
     Cache,
+    Machine,
     cache_limits,
     own_cache,
     read_caches,
     streamed_part,
+    this_machine,
 )
-from reorder.cpu.target import Machine, this_machine
 
 if TYPE_CHECKING:
     from pathlib import Path

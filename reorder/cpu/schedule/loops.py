@@ -1,4 +1,4 @@
-"""Loops that together form a contiguous run on one side of a box.
+"""Groups of loops as numbers: their steps, their contiguous runs, their tables of offsets.
 
 An element stride is the stride between neighbouring elements: wide elements that start at any byte
 have strides in narrow ones.
@@ -9,12 +9,19 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from reorder.plan.nodes import Node
+    from reorder.plan.nodes import IndirectLoop, Node
 
-__all__ = ["contiguous_loops", "contiguous_size", "count_contiguous"]
+__all__ = ["contiguous_loops", "contiguous_size", "count_contiguous", "offset_table", "size_of"]
+
+
+def size_of(loops: Iterable[Node | IndirectLoop]) -> int:
+    """Return how many steps some loops have together."""
+    return prod(node.extent for node in loops)
 
 
 def contiguous_loops(
@@ -40,7 +47,7 @@ def contiguous_loops(
 def contiguous_size(nodes: Iterable[Node], side: int, element_stride: int = 1) -> int:
     """Return the length of the contiguous run that some loops form on a side."""
     loops = tuple(nodes)
-    return prod(loops[k].extent for k in contiguous_loops(loops, side, element_stride))
+    return size_of(loops[k] for k in contiguous_loops(loops, side, element_stride))
 
 
 def count_contiguous(extents: Sequence[int], strides: Sequence[int], size: int = 1) -> int:
@@ -53,3 +60,15 @@ def count_contiguous(extents: Sequence[int], strides: Sequence[int], size: int =
             return count
         size *= extent
     return len(extents)
+
+
+def offset_table(extents: Iterable[int], strides: Iterable[int]) -> list[int]:
+    """Return the offset of each step of some loops, which are given innermost first.
+
+    >>> offset_table((2, 3), (1, 10))
+    [0, 1, 10, 11, 20, 21]
+    """
+    offsets = np.zeros(1, np.int64)
+    for extent, stride in zip(extents, strides, strict=True):
+        offsets = (np.arange(extent, dtype=np.int64)[:, None] * stride + offsets).ravel()
+    return [int(offset) for offset in offsets]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.schedule.streaming import stream_box
+from reorder.cpu.schedule.tiling import stream_box
 from tests.reorders import box_map
 
 if TYPE_CHECKING:
-    from reorder.cpu.schedule.scheduled_box import ScheduledBox
+    from reorder.cpu.schedule.select import ScheduledBox
 
 
 def _tiles(dims: tuple[int, ...], tag: str, kind: str = "f32") -> tuple[ScheduledBox, ...]:
@@ -52,10 +52,10 @@ def test_outer_loops_follow_src_and_tiles_read_few_rows() -> None:
     tiles = _tiles((128, 15, 15, 112), "dcba")
     assert tiles
     for tile in tiles:
-        strides = [node.strides[0] for node in tile.choice.outer]
+        strides = [node.strides[0] for node in tile.outer]
         assert all(outer > inner for outer, inner in pairwise(strides))
-        assert [node.extent for node in tile.choice.rows] == [32]
-        assert [node.extent for node in tile.choice.columns] == [112]
+        assert [node.extent for node in tile.rows] == [32]
+        assert [node.extent for node in tile.columns] == [112]
 
 
 def test_rows_that_end_within_lines_take_the_loop_that_continues_them() -> None:
@@ -63,7 +63,7 @@ def test_rows_that_end_within_lines_take_the_loop_that_continues_them() -> None:
     src = memory_desc((2000, 48, 3, 3), "f32", "cdba")
     (box,) = plan_reorder(src, memory_desc(src.dims, "f32", "aBcd4b")).boxes
     tiles = stream_box(box, 32)
-    assert {tuple(node.extent for node in tile.choice.rows) for tile in tiles} == {(4, 9, 4)}
+    assert {tuple(node.extent for node in tile.rows) for tile in tiles} == {(4, 9, 4)}
     assert all(tile.fills_lines(32) for tile in tiles)
     # 40 channels are 10 blocks, or 22.5 lines for each step of dim a
     src = memory_desc((2000, 40, 3, 3), "f32", "cdba")

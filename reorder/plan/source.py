@@ -1,11 +1,18 @@
-"""The boxes of a plan as one function: a nest for each, tails as conditions, then compensation."""
+"""A plan as source code: its boxes as one function, and the conversion of an element as another.
+
+The boxes are a loop nest each, with tails as conditions; compensation follows them. Conversions are
+C11 and C++17. Results are those of the reorder, bit for bit: named products are volatile, since
+compilers may contract a product and a sum (gcc does by default, where a machine has the
+instruction), and options that give up IEEE 754 stop the compilation.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import MemdescError
+from memdesc import DATA_TYPES, MemdescError
 from memdesc.extra import FACTORS, compensation_layout
 from memdesc.source import language_of
 from memdesc.source.layouts import about_elements, axis_name, check_name, dims_of_axis, share_loops
@@ -24,14 +31,21 @@ from memdesc.source.statements import (
     sum_of,
 )
 from memdesc.tags import LETTERS
-from reorder.plan.source.arithmetic import HEAD, INCLUDES, converter_of
+from reorder.values.codecs import Formula
+from reorder.values.expressions import Dialect, let, number, select
+from reorder.values.expressions import Function as Conversion
+from reorder.values.expressions import name as variable
+from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from memdesc import DataType, MemoryDesc
+    from memdesc.source import Language
     from memdesc.source.statements import Statement
     from reorder.plan.nodes import Box, IndirectLoop
-    from reorder.plan.source.arithmetic import Converter
     from reorder.values.binding import BoundAttr
+    from reorder.values.expressions import Expr
 
 __all__ = ["plan_source"]
 
@@ -87,7 +101,7 @@ def plan_source(
                 f"{' or '.join(map(repr, _EXACT))}"
             )
             raise MemdescError(msg)
-        made = converter_of(src.dtype, dst.dtype, bound, language, name)
+        made = _converter_of(src.dtype, dst.dtype, bound, language, name)
     computes = made is not None and bool(boxes)
     head = [f"Reorder src {src!r}", f"to dst {dst!r}", *([about] if about else [])]
     head += [
@@ -97,11 +111,11 @@ def plan_source(
     types = src.dtype, dst.dtype
     includes = list(language.head)
     if computes or dst.compensation_spans:
-        includes = list(dict.fromkeys([*includes, *INCLUDES]))
+        includes = list(dict.fromkeys([*includes, *_INCLUDES]))
     parts = [
         language.comment(head),
         includes,
-        *([[HEAD], *made.functions] if made and computes else []),
+        *([[_HEAD], *made.functions] if made and computes else []),
         language.function(_function(boxes, types, name, made, _compensation(dst))),
     ]
     blank = "\n\n\n" if lang == "python" else "\n\n"
@@ -112,7 +126,7 @@ def _function(
     boxes: tuple[Box, ...],
     types: tuple[DataType, DataType],
     name: str,
-    made: Converter | None,
+    made: _Converter | None,
     sums: tuple[Statement, ...],
 ) -> Function:
     src, dst = types
@@ -138,7 +152,7 @@ def _function(
 
 
 def _nest(
-    box: Box, types: tuple[DataType, DataType], made: Converter | None
+    box: Box, types: tuple[DataType, DataType], made: _Converter | None
 ) -> tuple[Statement, ...]:
     """Return the loops of a box."""
     count = len(box.offsets)
@@ -206,7 +220,7 @@ def _indirect_terms(
 
 
 def _element(
-    types: tuple[DataType, DataType], made: Converter | None, offsets: list[str], valid: str
+    types: tuple[DataType, DataType], made: _Converter | None, offsets: list[str], valid: str
 ) -> tuple[Statement, ...]:
     """Return the statements that write one element, or zero where it is padding."""
     src, dst = types
@@ -252,3 +266,87 @@ def _compensation(dst: MemoryDesc) -> tuple[Statement, ...]:
             body = (Loop(names[dim], dst.dims[dim], body),)
         found += [ClearBytes("dst", start, _INT32_BYTES * prod(shape)), *body]
     return tuple(found)
+
+
+# FLT_EVAL_METHOD is 16 instead of 0 where compilers have halves
+_INCLUDES = tuple(f"#include <{header}.h>" for header in ("float", "stdint", "string"))
+_HEAD = """\
+#if __FINITE_MATH_ONLY__ + 0 || (FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16)
+#error "results differ from those of the reorder: floats must be evaluated as IEEE 754 says"
+#endif"""
+
+# the data types that C has; elements of other types are declared as their bits
+_TYPES = ("f32", "f64", *(kind for kind in INTEGERS if not DATA_TYPES[kind].is_packed))
+_SUFFIXES = {"f32": "f", "u32": "u", "s64": "LL", "u64": "ULL"}
+_TEXTS = {
+    "as": "{prefix}as_{kind}({0})",
+    "nearest": "({type}){a}",
+    "rint": "{prefix}rint_{kind}({0})",
+    "min": "{a} < {b} ? {a} : {b}",
+    "max": "{a} > {b} ? {a} : {b}",
+}
+
+
+class _Converter(NamedTuple):
+    """The function that converts an element, and the lines of all functions it needs.
+
+    It takes the element of src, one element of each of the `arrays` (parameters that differ along
+    the dims), and with `takes_old` the element of dst.
+    """
+
+    name: str
+    functions: list[list[str]]
+    arrays: tuple[Parameter, ...]
+    takes_old: bool
+
+
+@dataclass(frozen=True)
+class _Formula(Formula):
+    """A formula in C, which converts between its own types by casts."""
+
+    def kind_of(self, dtype: str) -> str:
+        """Return the kind of an element."""
+        return dtype if dtype in _TYPES else f"u{max(DATA_TYPES[dtype].bits, 8)}"
+
+    def decode(self, code: Expr, dtype: str, work: str) -> Expr:
+        """Return the value of an element."""
+        return code.cast(work) if code.kind in FLOATS else super().decode(code, dtype, work)
+
+    def encode(self, value: Expr, dtype: str) -> Expr:
+        """Return the element nearest to a value."""
+        kind = self.kind_of(dtype)
+        return value.cast(kind) if kind in FLOATS else super().encode(value, dtype)
+
+
+def _converter_of(
+    src: DataType, dst: DataType, bound: BoundAttr, language: Language, prefix: str
+) -> _Converter:
+    """Write the conversion of an element."""
+    formula = _Formula.of(src.name, dst.name, bound)
+    constants = {role: bound.by_role[role][0] for role in formula.scalars}
+    function = formula.function("convert", ("src", "old"), constants)
+    types = {kind: language.type_of(DATA_TYPES[kind]) for kind in _TYPES}
+    helpers = tuple(_helpers(types))
+    dialect = Dialect(types, _SUFFIXES, _TEXTS, f"{prefix}_", "const volatile", helpers)
+    arrays = tuple(
+        Parameter(role, DATA_TYPES[formula.kind_of_role(role)]) for role in formula.varying
+    )
+    return _Converter(f"{prefix}_convert", dialect.functions(function), arrays, bool(bound.beta))
+
+
+def _helpers(types: dict[str, str]) -> Iterator[Conversion]:
+    """Return functions for operations that C has no operator for."""
+    for kind, given in (("u32", "f32"), ("f32", "u32"), ("u64", "f64"), ("f64", "u64")):
+        x, declared = variable("x", given), f"{types[kind]} same = 0;"
+        copied = (declared, "memcpy(&same, &x, sizeof same);", "return same;")
+        yield Conversion(f"as_{kind}", (x,), kind, copied)
+        if given in FLOATS:
+            yield Conversion(f"rint_{given}", (x,), given, _rint(x))
+
+
+def _rint(x: Expr) -> Expr:
+    """Return the nearest integer: a sum with so large a number has no fraction."""
+    large = 2.0 ** FLOATS[x.kind].mantissa
+    size = let("size", select(x < 0, number(0, x.kind) - x, x))
+    whole = let("whole", select(size < large, (size + large) - large, size))
+    return select(x < 0, number(0, x.kind) - whole, whole)

@@ -16,9 +16,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
-from reorder.cpu.schedule.contiguity import count_contiguous
+from reorder.cpu.schedule.loops import count_contiguous, offset_table
 from reorder.cpu.schedule.post_ops import PERIOD
 from reorder.cpu.schedule.tile_program import can_repeat
 
@@ -34,9 +32,9 @@ __all__ = [
     "contiguous_nodes",
     "dense_strides",
     "gathered_operands",
-    "offset_table",
     "operand_period",
     "operand_rows",
+    "row_offsets",
     "spread_operands",
     "tile_rows",
 ]
@@ -72,19 +70,18 @@ def tile_rows(
     inner = min(contiguous_nodes(nodes, strides) for strides in sides)
     inner = inner if max_nodes is None else min(inner, max_nodes)
     columns = prod(node.valid for node in nodes[len(nodes) - inner :])
-    return TileRows([offset_table(nodes, strides, columns) for strides in sides], columns)
+    return TileRows([row_offsets(nodes, strides, columns) for strides in sides], columns)
 
 
-def offset_table(nodes: tuple[Node, ...], strides: list[int], columns: int) -> list[int]:
+def row_offsets(nodes: tuple[Node, ...], strides: list[int], columns: int) -> list[int]:
     """Return where each row of `columns` elements starts."""
-    offsets = np.zeros(1, np.int64)
+    loops: list[tuple[int, int]] = []
     size = 1
     for node, stride in zip(reversed(nodes), reversed(strides), strict=True):
         if size >= columns:
-            starts = np.arange(node.valid, dtype=np.int64)[:, None] * stride
-            offsets = (starts + offsets).ravel()
+            loops.append((node.valid, stride))
         size *= node.valid
-    return [int(offset) for offset in offsets]
+    return offset_table((extent for extent, _ in loops), (stride for _, stride in loops))
 
 
 # Operands that repeat after fewer elements than this gain nothing from a repeated table.
@@ -114,22 +111,14 @@ def operand_rows(
     """Return the rows of a tile, whose operand is found in one of three ways.
 
     Tried in this order, each replaces the one before it if its rows are longer: a value for each
-    element; one value for the row; values that repeat along the row.
-
-    Parameters
-    ----------
-    nodes : tuple of Node
-        The nodes of the tile.
-    sides : tuple of list of int
-        Strides of src, dst and operand.
-    period : int
-        Number of elements after which the operand repeats, see `operand_period`; 0: it does not.
+    element; one value for the row; values that repeat along the row. `sides` are the strides of
+    src, dst and operand; `period` is that of `operand_period`.
     """
     *both, strides = sides
     found = OperandRows(tile_rows(nodes, sides), _EACH)
     one = tile_rows(nodes, both, _constant_nodes(nodes, strides, 1))
     if one.columns > found.rows.columns or found.rows.columns == 1:
-        table = offset_table(nodes, strides, one.columns)
+        table = row_offsets(nodes, strides, one.columns)
         found = OperandRows(one._replace(tables=[*one.tables, table]), _ONE)
     if not _MIN_PERIOD <= period <= PERIOD:
         return found
@@ -137,7 +126,7 @@ def operand_rows(
     if again.columns <= found.rows.columns:
         return found
     repeating = OperandRows(again, PERIOD - 1, period)
-    table = [offset << repeating.shift for offset in offset_table(nodes, strides, again.columns)]
+    table = [offset << repeating.shift for offset in row_offsets(nodes, strides, again.columns)]
     return repeating._replace(rows=again._replace(tables=[*again.tables, table]))
 
 
@@ -188,10 +177,7 @@ class Gathered(NamedTuple):
 def spread_operands(
     nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], rows: OperandRows
 ) -> OperandRows | None:
-    """Return the rows of a tile with a value for each element, or None if that makes none longer.
-
-    Parameters as for `gathered_operands`.
-    """
+    """Return rows with a value for each element, or None if that makes none longer."""
     src, dst, _ = sides
     found = operand_rows(nodes, (src, dst, dense_strides(nodes)), 0)
     is_longer = rows.rows.columns < min(_SHORT_COLUMNS, found.rows.columns)
@@ -205,18 +191,9 @@ def gathered_operands(
     *,
     streams: bool,
 ) -> Gathered | None:
-    """Return how operands are gathered, or None if rows with operands in place are long enough.
+    """Return how operands are gathered, or None if `rows`, with operands in place, are long enough.
 
-    Parameters
-    ----------
-    nodes : tuple of Node
-        The nodes of the tile.
-    sides : tuple of list of int
-        Strides of src, dst and operand.
-    rows : OperandRows
-        Rows with operands in place.
-    streams : bool
-        Whether dst is written by non-temporal stores.
+    `sides` as for `operand_rows`; `streams` says that dst is written by non-temporal stores.
     """
     src, dst, strides = sides
     best, columns = None, rows.rows.columns

@@ -1,4 +1,7 @@
-"""Caches of the machine, and how much of a reorder they hold: a model as a pure function."""
+"""The machine that reorders are scheduled for: its cores, and how much its caches hold.
+
+The limits of the caches are a model, a pure function of what the system lists.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,11 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+import numba
+
+from reorder.cores import count_cores
+from reorder.cpu.target import is_arm
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,11 +25,13 @@ __all__ = [
     "PAGE_NBYTES",
     "PREFETCHED_PAGES",
     "Cache",
+    "Machine",
     "cache_limits",
+    "count_threads",
     "own_cache",
-    "own_limits",
     "read_caches",
     "streamed_part",
+    "this_machine",
 ]
 
 # Cap on the size of the largest cache: one of hundreds of MiB serves a whole socket, so a process
@@ -36,10 +46,73 @@ CORE_CACHE_NBYTES = 8 << 20
 PAGE_NBYTES = 4096
 # How many pages the L2 prefetcher follows at once (32 in Intel processors since 2008).
 PREFETCHED_PAGES = 32
+# Size of the largest cache if the system reports none. That is common on 64-bit ARM, where firmware
+# may lack cache tables, and on macOS: assumed there is the second level of Apple's processors,
+# which is less than servers have.
+_UNKNOWN_CACHE_NBYTES = (12 if is_arm() else 64) << 20
+
 # Private cache of a core if the system reports none: the smallest among servers since 2017.
 OWN_CACHE_NBYTES = 1 << 20
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+# Waking a thread costs as much as moving this many bytes.
+_MIN_THREAD_NBYTES = 1 << 16
+
+
+class Machine(NamedTuple):
+    """What the schedule of a reorder depends on."""
+
+    # cores that this process may use, and numba's limit on threads
+    threads: int
+    # bytes of src and dst that the caches of all cores hold
+    cache_nbytes: int
+    # bytes of src and dst that the caches of one core hold
+    core_cache_nbytes: int = CORE_CACHE_NBYTES
+    # bytes of the largest cache that a core has alone
+    own_cache_nbytes: int = OWN_CACHE_NBYTES
+    # bytes of src and dst per thread from which whole lines are written by non-temporal stores
+    streamed_nbytes: int = CORE_CACHE_NBYTES
+    # every thread must write at least this many bytes
+    min_thread_nbytes: int = _MIN_THREAD_NBYTES
+
+    def exceeds_cache(self, nbytes: int) -> bool:
+        """Whether src and dst together exceed three quarters of what the caches hold.
+
+        Other code needs the rest.
+        """
+        return nbytes > self.cache_nbytes * 3 // 4
+
+    def streams(self, nbytes: int, threads: int) -> bool:
+        """Whether whole lines are written by non-temporal stores."""
+        return self.exceeds_cache(nbytes) or self.exceeds_parts(nbytes, threads)
+
+    def exceeds_parts(self, nbytes: int, threads: int) -> bool:
+        """Whether the data of each thread exceeds half of its core's share of all caches."""
+        return nbytes > threads * self.streamed_nbytes
+
+    def exceeds_core_cache(self, nbytes: int) -> bool:
+        """Whether src and dst together exceed what the caches of one core hold."""
+        return nbytes > self.core_cache_nbytes
+
+    def exceeds_own_cache(self, nbytes: int) -> bool:
+        """Whether they exceed the private cache of a core: shared ones are far slower."""
+        return nbytes > self.own_cache_nbytes
+
+
+def this_machine() -> Machine:
+    """Return the machine that this process runs on."""
+    caches = _own_caches()
+    own = own_cache(caches) or OWN_CACHE_NBYTES
+    limits = cache_limits(caches, _UNKNOWN_CACHE_NBYTES)
+    return Machine(count_threads(), *limits, own, streamed_part(caches))
+
+
+def count_threads() -> int:
+    """Return how many threads a reorder may use: numba's limit, and the cores allowed."""
+    limit: int = numba.config.NUMBA_NUM_THREADS
+    return max(1, min(count_cores(), limit))
 
 
 class Cache(NamedTuple):
@@ -47,14 +120,6 @@ class Cache(NamedTuple):
 
     nbytes: int
     cores: int
-
-
-@cache
-def own_limits(unknown: int) -> tuple[int, int, int, int]:
-    """Return the cache limits of this machine, in the order of the fields of `Machine`."""
-    caches = read_caches(_CACHES)
-    own = own_cache(caches) or OWN_CACHE_NBYTES
-    return (*cache_limits(caches, unknown), own, streamed_part(caches))
 
 
 def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tuple[int, int]:
@@ -70,8 +135,8 @@ def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tu
     (917504, 557056)
     """
     largest = max((cache.nbytes for cache in caches), default=unknown)
-    part = _part(caches) or CORE_CACHE_NBYTES
-    return min(largest, MAX_CACHE_NBYTES) * 7 // 8, min(part, CORE_CACHE_NBYTES)
+    share = _share(caches) or CORE_CACHE_NBYTES
+    return min(largest, MAX_CACHE_NBYTES) * 7 // 8, min(share, CORE_CACHE_NBYTES)
 
 
 def streamed_part(caches: Sequence[Cache]) -> int:
@@ -85,10 +150,10 @@ def streamed_part(caches: Sequence[Cache]) -> int:
     >>> streamed_part([Cache(32 << 10, 2), Cache(1 << 20, 2), Cache(32 << 20, 16)])
     8388608
     """
-    return max(_part(caches) // 2, CORE_CACHE_NBYTES)
+    return max(_share(caches) // 2, CORE_CACHE_NBYTES)
 
 
-def _part(caches: Sequence[Cache]) -> int:
+def _share(caches: Sequence[Cache]) -> int:
     """Return a core's share of all caches."""
     return sum(cache.nbytes // cache.cores for cache in caches)
 
@@ -100,6 +165,11 @@ def own_cache(caches: Sequence[Cache]) -> int:
     1048576
     """
     return max((cache.nbytes // cache.cores for cache in caches if cache.cores <= 2), default=0)  # noqa: PLR2004 - hardware threads of a core
+
+
+@cache
+def _own_caches() -> list[Cache]:
+    return read_caches(_CACHES)
 
 
 def read_caches(folder: Path) -> list[Cache]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from reorder import Box, Node
-from reorder.cpu.schedule.contiguity import contiguous_size
-from reorder.cpu.schedule.scheduled_box import schedule
+from reorder.cpu.schedule.loops import contiguous_size
+from reorder.cpu.schedule.select import select
 
 
 def test_tiles_that_are_wider_than_their_columns_fill_no_lines() -> None:
     for channels, fills in ((3, False), (4, True)):
         box = Box((0, 0), (Node(channels, channels, (1, 1 << 16)), Node(64, 64, (16, 1))))
-        scheduled = schedule(box)
+        scheduled = select(box)
         assert scheduled.is_transposed
         assert scheduled.fills_lines(32) is fills
 
@@ -27,9 +27,9 @@ def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
 def test_pieces_that_lie_apart_count_as_lines() -> None:
     # three of 899 channels, in each of 49 pixels
     tail = Box((0, 0), (Node(49, 49, (8, 899)), Node(3, 3, (1, 1))))
-    assert schedule(tail).written_nbytes(8) == 49 * 64
+    assert select(tail).written_nbytes(8) == 49 * 64
     rows = Box((0, 0), (Node(49, 49, (100, 99)), Node(99, 99, (1, 1))))
-    assert schedule(rows).written_nbytes(8) == 49 * 99
+    assert select(rows).written_nbytes(8) == 49 * 99
 
 
 @pytest.mark.parametrize(
@@ -57,9 +57,9 @@ def test_two_and_four_rows_that_follow_each_other_in_dst_fill_lines(
     size = count * extent
     nodes = Node(9, 9, (size, size)), Node(extent, extent, (1, count))
     box = Box((0, 0), (*nodes, Node(count, count, (extent, 1))))
-    assert schedule(box).fills_lines(bits) is fills
+    assert select(box).fills_lines(bits) is fills
     padded = Box((0, 0), (*nodes, Node(count, count - 1, (extent, 1))))
-    assert not schedule(padded).fills_lines(bits)
+    assert not select(padded).fills_lines(bits)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_rows_that_are_split_into_two_and_four_fill_lines(
     size = count * extent
     nodes = Node(9, 9, (size, size)), Node(count, count, (1, extent))
     box = Box((0, 0), (*nodes, Node(extent, extent, (count, 1))))
-    assert schedule(box).fills_lines(bits) is fills
+    assert select(box).fills_lines(bits) is fills
 
 
 @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ def test_threads_have_pieces_of_dst_in_common_that_end_within_lines(
 ) -> None:
     columns = Node(100, 100, (1, 64 if blocks.extent == 1 else 4 * rows))
     box = Box((0, 0), (blocks, columns, Node(rows, rows, (100, 1))))
-    assert schedule(box).divided_pieces(box.nodes[1:], 32) == pieces
+    assert select(box).divided_pieces(box.nodes[1:], 32) == pieces

@@ -1,0 +1,226 @@
+"""Tiling: boxes are cut until the loops of a micro-kernel fit in the cache.
+
+Large transpositions by non-temporal stores are tiled in an order that prefetchers can follow. Lines
+of dst are complete when they are stored and do not stay in the caches, so their order matters
+little. The order of the reads matters: the L2 prefetcher reads ahead in a limited number of pages,
+as long as loads continue in them. So the rows of a tile lie in at most that many pages of src, and
+tiles follow the order of src.
+"""
+
+from __future__ import annotations
+
+from math import gcd, inf, prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
+from reorder.cpu.schedule.loops import contiguous_loops, size_of
+from reorder.cpu.schedule.select import MAX_CALL_SIZE, TILE, TRANSPOSED, ScheduledBox, select
+from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
+from reorder.plan.nodes import Node
+from reorder.plan.passes import split_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from reorder.plan.nodes import Box
+
+__all__ = ["stream_box", "tile_boxes"]
+
+_ONE_STEP = Node(1, 1, (1, 1))
+# Bytes of the pieces into which runs of more than twice this length are cut, so that threads get
+# equal parts: each gets at least four. Shorter pieces were no faster on one thread.
+_RUN_NBYTES = 1 << 14
+# Elements of dst that are written in a row when runs are at most a line.
+_SWEEP = 128
+
+
+def tile_boxes(
+    boxes: tuple[Box, ...],
+    bits: int,
+    element_stride: int = 1,
+    *,
+    sweeps_lines: bool = False,
+) -> tuple[ScheduledBox, ...]:
+    """Schedule boxes, cut so that the loops of a micro-kernel fit in the cache.
+
+    With `sweeps_lines` runs of one line are swept along src and dst, as shorter ones are:
+    cache-resident lines are read again at once.
+    """
+    runs = _Runs(bits, element_stride, sweeps_lines)
+    done: list[ScheduledBox] = []
+    todo = [part for box in reversed(boxes) for part in _order_loops(box, runs)]
+    while todo:
+        scheduled = todo.pop()
+        cut = _find_cut(scheduled, bits)
+        if cut is None:
+            done.append(scheduled)
+        else:
+            todo += [select(part, element_stride) for part in split_node(scheduled.box, *cut)]
+    return tuple(done)
+
+
+def _find_cut(scheduled: ScheduledBox, bits: int) -> tuple[Node, int] | None:
+    """Return the loop at which a box is to be cut, and the steps of each piece.
+
+    In this order: a run that is too long; a loop group of two sides of a cache tile or more; a loop
+    around the transposed groups that is too long for one call.
+    """
+    is_transposed = scheduled.is_transposed
+    groups = [scheduled.columns, scheduled.rows] if is_transposed else [scheduled.rows]
+    sizes = [*map(size_of, groups)]
+    long = next(
+        (group for group, size in zip(groups, sizes, strict=True) if size >= 2 * TILE), None
+    )
+    steps = 0
+    if long:
+        # a tile that is narrow on one side may be longer on the other, for the same area
+        limit = 4 * TILE if min(sizes) <= TILE // 4 else TILE
+        # all steps of the inner loops, and as many of the outermost one as fit
+        steps = max(1, limit // size_of(long[:-1]))
+    run = _RUN_NBYTES * BYTE_BITS // bits
+    if not is_transposed and scheduled.columns[0].extent > 2 * run:
+        long, steps = scheduled.columns, run
+    if long is None and scheduled.repeat:
+        long, steps = (scheduled.repeat,), max(1, MAX_CALL_SIZE // prod(sizes))
+    return None if long is None or steps >= long[-1].extent else (long[-1], steps)
+
+
+class _Runs(NamedTuple):
+    """How runs are ordered: the arguments of `tile_boxes`."""
+
+    bits: int
+    element_stride: int
+    sweeps_lines: bool
+
+
+def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
+    """Schedule a box of runs so that cache lines of src and of dst are used while cached."""
+    scheduled = select(box, runs.element_stride)
+    *outer, run = box.nodes or (_ONE_STEP,)
+    nbytes = run.extent * runs.bits // BYTE_BITS
+    is_short = nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and runs.sweeps_lines)
+    if scheduled.is_transposed or box.is_zero or not is_short or not outer[1:]:
+        return (scheduled,)
+    src_loop = min(outer, key=lambda node: abs(node.strides[0]) or inf)
+    if src_loop.valid < src_loop.extent:
+        return (scheduled,)
+    return tuple(_sweep_both_sides(box, src_loop, runs)) or (scheduled,)
+
+
+def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBox]:
+    """Schedule a box of runs of at most a line, several of which may share lines of src and dst.
+
+    The loop of the smallest stride in src becomes the inner one of the loop of the smallest
+    stride in dst, and both are cut. Yields nothing if it already is.
+    """
+    *_, dst_loop, run = box.nodes
+    if src_loop is dst_loop or abs(src_loop.strides[0]) >= abs(dst_loop.strides[0]):
+        return
+    # steps of the dst loop in each sweep over the src loop
+    across = max(1, _SWEEP // run.extent)
+    for part in split_node(box, dst_loop, across) if dst_loop.extent > across else (box,):
+        if part.is_zero:
+            yield select(part, runs.element_stride)
+            continue
+        along = max(1, TILE // min(across, dst_loop.extent))
+        for whole in split_node(part, src_loop, along) if src_loop.extent > along else (part,):
+            inner = next(node for node in whole.nodes if node.strides == src_loop.strides)
+            rest = tuple(node for node in whole.nodes if node != inner)
+            swept = whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
+            yield select(swept, runs.element_stride)
+
+
+# Most steps of a loop group in a tile; a loop of fewer than twice the steps of a tile is not cut.
+_MAX_STEPS = 4 * TILE
+
+
+def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledBox, ...]:
+    """Schedule a transposition that writes whole cache lines by non-temporal stores.
+
+    There are no tiles if it is not a transposition of whole lines, or holds padding.
+    """
+    scheduled = select(box, element_stride)
+    has_padding = any(node.valid < node.extent for node in box.nodes)
+    if bits < BYTE_BITS or has_padding or not scheduled.is_transposed:
+        return ()
+    if not scheduled.fills_lines(bits):
+        scheduled = _with_longer_rows(scheduled)
+        if not scheduled.fills_lines(bits):
+            return ()
+    size = bits // BYTE_BITS
+    rows_limit = _rows_at_once(scheduled.rows, LINE_BITS // bits, size // element_stride)
+    return tuple(
+        _along_src(tile, (rows, columns), element_stride)
+        for part, rows in _cut_group(box, scheduled.rows, rows_limit)
+        for tile, columns in _cut_group(part, scheduled.columns, _most_steps(scheduled.columns))
+    )
+
+
+def _with_longer_rows(scheduled: ScheduledBox) -> ScheduledBox:
+    """Return a transposition whose rows include the loop that continues them in dst, if any.
+
+    Rows of 36 elements, 3 x 3 pixels of 4 channels, end within lines; twelve together do not.
+    """
+    outer, rows = scheduled.outer, scheduled.rows
+    k = next(contiguous_loops(outer, 1, size_of(rows) * scheduled.element_stride), None)
+    if k is None:
+        return scheduled
+    return scheduled._replace(outer=outer[:k] + outer[k + 1 :], rows=(*rows, outer[k]))
+
+
+def _rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
+    """Return how many steps of the outermost loop of a group of rows a tile takes.
+
+    The model: the rows of a tile start in no more pages of src than prefetchers follow, and fill
+    whole lines of dst. A line has `line` elements, and a stride of 1 is `step` bytes.
+
+    >>> from reorder.plan.nodes import Node
+    >>> _rows_at_once((Node(4096, 4096, (4096, 1)),), 16, 4)
+    32
+    >>> _rows_at_once((Node(3136, 3136, (16, 1)),), 16, 4)
+    1024
+    """
+    *inner, outermost = rows
+    inside = prod(max(1, min(node.extent, _span(node, step) // PAGE_NBYTES)) for node in inner)
+    stride = min(max(1, abs(outermost.strides[0]) * step), PAGE_NBYTES)
+    steps = max(1, PREFETCHED_PAGES // inside) * (PAGE_NBYTES // stride)
+    grain = line // gcd(line, size_of(inner))
+    limit = min(steps, _most_steps(rows))
+    return max(1, limit // grain) * grain
+
+
+def _span(node: Node, step: int) -> int:
+    """Return the bytes of src between the first step of a loop and the end of the last one."""
+    return node.extent * abs(node.strides[0]) * step
+
+
+def _most_steps(group: tuple[Node, ...]) -> int:
+    """Return how many steps of the outermost loop of a group fit in a tile."""
+    return max(1, _MAX_STEPS // size_of(group[:-1]))
+
+
+def _cut_group(
+    box: Box, group: tuple[Node, ...], steps: int
+) -> Iterator[tuple[Box, tuple[Node, ...]]]:
+    """Cut the outermost loop of a group; yields the pieces of the box, and the group of each."""
+    *inner, node = group
+    if node.extent < 2 * steps:
+        yield box, group
+        return
+    for part in split_node(box, node, steps):
+        # the inner one of the two loops: with single steps both have the strides of the node
+        piece = next(other for other in part.nodes[::-1] if other.strides == node.strides)
+        yield part, (*inner, piece)
+
+
+def _along_src(
+    box: Box, groups: tuple[tuple[Node, ...], tuple[Node, ...]], element_stride: int
+) -> ScheduledBox:
+    """Return a transposition whose outer loops are in the order of src."""
+    rows, columns = groups
+    inner = {*rows, *columns}
+    outer = [node for node in box.nodes if node not in inner]
+    outer.sort(key=lambda node: -abs(node.strides[0]))
+    nodes = (*outer, *(node for node in box.nodes if node in inner))
+    ordered = box._replace(nodes=nodes)
+    return ScheduledBox(ordered, element_stride, TRANSPOSED, tuple(outer), rows, columns)
