@@ -132,6 +132,9 @@ TARGETS = {
             Way(_BYTES, "int_quantized", {}, ("zeros",)),
             Way(_INTEGERS, "pack_quantized", {"zeros": False}, is_symmetric=True),
             Way(_INTEGERS, "pack_quantized", {"zeros": True}, warning=_ZERO_POINTS),
+            Way(("modelopt_nvfp4", "compressed_nvfp4"), "compressed_nvfp4"),
+            Way(("modelopt_mxfp4", "compressed_mxfp4"), "compressed_mxfp4"),
+            Way(("mxfp8",), "mxfp8"),
             *(
                 Way((name,), name, {"scale_inv": False, **_E4M3}, kept)
                 for name, kept in (
@@ -147,9 +150,13 @@ TARGETS = {
         (
             Way(_INTEGERS, "mlx", _MLX, groups=_MLX_GROUPS),
             Way(_BYTES, "mlx", {**_MLX, "bits": 8}, groups=_MLX_GROUPS),
+            Way(("modelopt_mxfp4", "compressed_mxfp4"), "mlx_mxfp4"),
+            Way(("mxfp8",), "mlx_mxfp8"),
         )
     ),
 }
+# records and the letters of their dims -> the order in which models have the dims of floats
+_AXES = {("", "io"): "oi", ("gpt_oss_mxfp4", "eoi"): "eio"}
 # tensors beside a weight that scale activations, for which the outputs have no section
 _ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")
 # how many tensors a message names
@@ -267,9 +274,8 @@ def _made(name: str, prefix: str, desc: RecordDesc) -> tuple[Format, str]:
     """Return what a record becomes in a target, and a warning, which may be empty."""
     target = TARGETS[name]
     if target.dtype is not None:
-        # a layer of a model stores a matrix as (out, in)
-        options = (("axes", "oi"),) if desc.letters == "io" else ()
-        return Format("plain", options), ""
+        axes = _AXES.get((desc.name, desc.letters), _AXES.get(("", desc.letters)))
+        return Format("plain", () if axes is None else (("axes", axes),)), ""
     for way in target.ways:
         if way.takes(desc):
             return way.made(desc), way.warning

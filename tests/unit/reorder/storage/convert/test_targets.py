@@ -289,6 +289,22 @@ def test_integers_become_those_of_mlx_in_groups_that_it_has(
     assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
 
 
+def test_experts_of_gpt_oss_become_the_parameters_of_transformers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    layer = {
+        "down_proj_blocks": rng.integers(0, 256, (3, 40, 2, 16), np.uint8),
+        "down_proj_scales": rng.integers(120, 130, (3, 40, 2), np.uint8),
+    }
+    source = _model(tmp_path / "in", layer, {"quant_method": "mxfp4"})
+    found, config, report = _made(source, tmp_path / "out", "bf16")
+    made = found["model.layers.0.mlp.down_proj"]
+    wanted = _numbers(source, "model.layers.0.mlp.down_proj").transpose(0, 2, 1)
+    assert made.shape == (3, 64, 40)
+    assert np.array_equal(made, wanted.astype(_BF16))
+    # an exponent and a code of two significant bits
+    assert (config, report.rounding, report.warnings) == ({"torch_dtype": "bfloat16"}, None, ())
+
+
 def test_groups_that_a_target_does_not_have_are_refused(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", awq_layer(group=16), _AWQ | {"group_size": 16})
     said = _refused(source, "mlx")
