@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from math import gcd
+from math import gcd, prod
 from typing import Any, NamedTuple
 
 from memdesc.create import memory_desc
@@ -235,36 +235,28 @@ def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
         told = ", ".join(map(str, _MLX_BITS))
         msg = f"mlx: bits must be one of {told}, not {short_repr(bits)}"
         raise MemdescError(msg)
-    lines, kind = _groups("mlx", dims, 1, group), _float_scales("mlx", scales)
-    if lines[1] not in _MLX_GROUPS and dims[1]:
-        msg = f"mlx: group must be 32, 64 or 128, not {lines[1]}"
+    lead = (1,) * (len(dims) - 2)
+    lines, kind = (*lead, *_groups("mlx", dims[-2:], 1, group)), _float_scales("mlx", scales)
+    if lines[-1] not in _MLX_GROUPS and dims[-1]:
+        msg = f"mlx: group must be 32, 64 or 128, not {lines[-1]}"
         raise MemdescError(msg)
     # codes of 3, 5 and 6 bits cross bytes: they are planes of 1 or 2 bits
     width = gcd(bits, 8)
     count = bits // width
     planes = [
         Field(
-            f"weight_{k * width}" if count > 1 else "weight",
+            f"weight_{plane * width}" if count > 1 else "weight",
             f"u{width}",
-            _strided(dims, (dims[1] * count, count), k),
-            (1, 1),
+            _strided(dims, tuple(prod(dims[k:]) * count for k in range(1, len(dims) + 1)), plane),
+            (*lead, 1, 1),
             "weight",
         )
-        for k in range(count)
+        for plane in range(count)
     ]
-    fields = (*planes, *(_by_tag(name, kind, "ab", dims, lines) for name in ("scales", "biases")))
+    parts = (_by_tag(name, kind, "plain", dims, lines) for name in ("scales", "biases"))
+    fields = (*planes, *parts)
     code = Number(tuple((plane.name, k * width) for k, plane in enumerate(planes)))
     return fields, Rule(code, (_number("scales"),), offset=(_number("biases"),), kind=kind)
-
-
-def _mlx_floats(dims: tuple[int, ...], *, name: str, kinds: tuple[str, str], group: int) -> _Made:
-    """Return floats of 8 or 4 bits with a scale for each group along the last dim."""
-    _check_multiples(name, dims, (1, group))
-    fields = (
-        _by_tag("weight", kinds[0], "ab", dims, (1, 1)),
-        _by_tag("scales", kinds[1], "ab", dims, (1, group)),
-    )
-    return fields, Rule(_number("weight"), (_number("scales"),))
 
 
 def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -> _Made:
@@ -422,9 +414,9 @@ _FP8 = (("codes", "f8_e4m3"), ("scales", "f32"), ("scale_inv", False))
 _ALL = 1 << 62
 _FP8_GROUPS = {"fp8_tensor": (_ALL, _ALL), "fp8_channel": (1, _ALL)}
 
-# tensors of ModelOpt, and of compressed-tensors
+# tensors of ModelOpt, of compressed-tensors, and of MLX
 _WEIGHT, _PACKED = ("weight", "weight_scale"), ("weight_packed", "weight_scale")
-_DATA = ("data", "scales")
+_DATA, _MLX = ("data", "scales"), ("weight", "scales")
 # floats with scales for groups along the inputs, and the options of their formats
 _BLOCK_SCALED = {
     "ocp_mxfp4": (_Blocks("f4_e2m1", "e8m0", 32, _DATA), _SWIZZLE),
@@ -443,6 +435,9 @@ _BLOCK_SCALED = {
     "compressed_mxfp4": (_Blocks("f4_e2m1", "e8m0", 32, _PACKED), ()),
     "gpt_oss_mxfp4": (_Blocks("f4_e2m1", "e8m0", 32, ("blocks", "scales")), ()),
     "mxfp8": (_Blocks("f8_e4m3", "e8m0", 32, _WEIGHT), ()),
+    "mlx_mxfp4": (_Blocks("f4_e2m1", "e8m0", 32, _MLX), ()),
+    "mlx_mxfp8": (_Blocks("f8_e4m3", "e8m0", 32, _MLX), ()),
+    "mlx_nvfp4": (_Blocks("f4_e2m1", "f8_e4m3", 16, _MLX), ()),
 }
 
 # name -> the function that makes it, names of its dims, options with their defaults, and names of
@@ -472,15 +467,7 @@ TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
             ("fp8_block", (*_FP8, ("block", 128))),
         )
     },
-    "mlx": (_mlx, "oi", (("group", 64), _FOUR, _BF16)),
-    **{
-        name: (partial(_mlx_floats, name=name, kinds=kinds, group=group), "oi", ())
-        for name, kinds, group in (
-            ("mlx_mxfp4", ("f4_e2m1", "e8m0"), 32),
-            ("mlx_mxfp8", ("f8_e4m3", "e8m0"), 32),
-            ("mlx_nvfp4", ("f4_e2m1", "f8_e4m3"), 16),
-        )
-    },
+    "mlx": (_mlx, "oi", (("group", 64), _FOUR, _BF16), "eoi"),
     "pack_quantized": (_pack_quantized, "oi", (_GROUP, _ROWS, ("zeros", False), _FOUR, _BF16)),
     "int_quantized": (_int_quantized, "oi", (("group", -1), _ROWS, ("zeros", False), _BF16)),
     "hqq": (_hqq, "oi", (("group", 64), _FOUR, _BF16)),

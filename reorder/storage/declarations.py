@@ -26,7 +26,9 @@ __all__ = [
     "Layers",
     "declaration_of",
     "join_sections",
+    "kept_of",
     "read_section",
+    "said_beside",
     "section_of",
     "split_section",
 ]
@@ -70,6 +72,8 @@ class Declaration(NamedTuple):
         The key of the layers that are not quantised; None if there is none.
     kept : tuple of str
         Keys that say nothing of weights, which stay in a section that is written anew.
+    kept_of_each : tuple of str
+        Likewise, of each group of layers, if the record stays the same.
     keys : tuple of str
         The keys of config.json under which the section stands; several only where it does not name
         the method.
@@ -82,6 +86,7 @@ class Declaration(NamedTuple):
     written: Mapping[str, Any] = {}
     ignored: str | None = "modules_to_not_convert"
     kept: tuple[str, ...] = ()
+    kept_of_each: tuple[str, ...] = ()
     keys: tuple[str, ...] = ("quantization_config",)
 
 
@@ -122,6 +127,7 @@ def _compressed(
         {"quantization_status": "compressed", "config_groups": {"group_0": group | own}},
         "ignore",
         ("kv_cache_scheme",),
+        ("input_activations", "output_activations"),
     )
 
 
@@ -370,12 +376,39 @@ def declaration_of(
     return next((row for row in rows if row.fixed.items() <= options.items()), None)
 
 
-def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section that declares a record with such options."""
+def section_of(
+    row: Declaration, options: Mapping[str, Any], kept: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the section that declares a record with such options, and keeps what it is given."""
     more, found = (_written(form, options) for form in (row.written, row.form))
     named = {"quant_method": row.method} if len(row.keys) == 1 else {}
-    both: dict[str, Any] = _joined(more, found)
+    both: dict[str, Any] = _joined(_joined(more, dict(kept or {})), found)
     return named | both
+
+
+def kept_of(row: Declaration, before: Mapping[str, Any], *, is_same: bool) -> dict[str, Any]:
+    """Return what a section of the same method says of other things than weights.
+
+    What its groups of layers say is kept for the same record, if all say the same.
+    """
+    found = {key: before[key] for key in row.kept if key in before}
+    for key, form in row.form.items() if is_same else ():
+        groups = before.get(key)
+        if isinstance(form, _Each) and isinstance(groups, dict):
+            each = [group for group in groups.values() if isinstance(group, dict)]
+            same = {name: [g.get(name) for g in each] for name in row.kept_of_each}
+            kept = {name: all_[0] for name, all_ in same.items() if all_ == all_[:1] * len(all_)}
+            found[key] = {form.key: kept}
+    return found
+
+
+def said_beside(section: Any) -> set[str]:
+    """Return the keys of a section, and of its groups of layers, that have a value."""
+    held = section if isinstance(section, dict) else {}
+    forms = {key for row in DECLARATIONS for key, form in row.form.items() if type(form) is _Each}
+    parts = [held[key] for key in forms if isinstance(held.get(key), dict)]
+    groups = [group for part in parts for group in part.values() if isinstance(group, dict)]
+    return {key for each in (held, *groups) for key, value in each.items() if value is not None}
 
 
 def join_sections(

@@ -474,7 +474,7 @@ _SAMPLE = (4096, 4096)
 _WIDTHS = (4, 8)
 _STACKED = (64, 4096, 4096)
 # options that say how many neighbours along a dim share a scale
-_STEPS = {"rows": 0, "group": 1}
+_STEPS = {"rows": -2, "group": -1}
 _BYTE_BITS = 8
 
 
@@ -514,7 +514,7 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
             options["bits"] = _bits(found.codes, held, sample)
         for option in _STEPS.keys() & legal.keys():
             if option not in given and option not in options:
-                options[option] = _step(scales, dims[_STEPS[option]], name, option)
+                options[option] = _step(scales, dims, name, option)
     kept = {option: value for option, value in options.items() if option in legal}
     try:
         return record_desc(dims, name, **(kept | dict(given)))
@@ -626,9 +626,9 @@ def _number(entry: Entry) -> int:
     return int(entry.read().view(DATA_TYPES[entry.dtype].numpy)[0])
 
 
-def _step(scales: Entry, size: int, name: str, option: str) -> int:
-    """Return how many of `size` neighbours share a scale, -1 for all: from the scales' shape."""
-    axis = _axis(name, option)
+def _step(scales: Entry, dims: tuple[int, ...], name: str, option: str) -> int:
+    """Return how many neighbours along a dim share a scale, -1 for all: from the scales' shape."""
+    size, axis = dims[_STEPS[option]], _axis(name, option) + len(dims) - len(_SAMPLE)
     count = scales.shape[axis] if axis < len(scales.shape) else 1
     if count == size and option == "rows":
         return 1

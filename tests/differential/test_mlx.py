@@ -86,6 +86,22 @@ def test_affine_weights_are_decoded_as_by_mlx(bits: int, group: int, scales: str
         assert _same(reorder.dequantize(record, dtype=kind).numpy(), wanted)
 
 
+@pytest.mark.parametrize("mode", ["affine", *_MODES])
+def test_experts_in_one_tensor_are_decoded_as_by_mlx(mode: str) -> None:
+    group, bits = _MODES.get(mode, (64, 5))
+    mx.random.seed(0)
+    weight = mx.random.normal((4, 48, 256)).astype(mx.bfloat16)
+    parts = mx.quantize(weight, group, bits, mode=mode)
+    name, options = ("mlx", {"bits": bits}) if mode == "affine" else (f"mlx_{mode}", {})
+    desc = record_desc((4, 48, 256), name, **options)
+    held = {
+        role: np.array(each.view(mx.uint8)) for role, each in zip(desc.tensors, parts, strict=True)
+    }
+    made = reorder.dequantize(reorder.Record(desc, held), dtype="bf16").numpy()
+    biases = parts[2] if mode == "affine" else None
+    assert _same(made, mx.dequantize(parts[0], parts[1], biases, group, bits, mode=mode))
+
+
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
 @pytest.mark.parametrize("mode", _MODES)
 def test_floats_are_decoded_as_by_mlx(mode: str, kind: str) -> None:

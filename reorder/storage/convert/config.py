@@ -16,6 +16,8 @@ from reorder.storage.declarations import (
     DECLARATIONS,
     declaration_of,
     join_sections,
+    kept_of,
+    said_beside,
     section_of,
 )
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
@@ -120,10 +122,20 @@ def _read(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 
 def _lost(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """Return the keys of sections that say nothing of weights and are not in the new ones."""
+    held, made = (
+        {key for section in each.values() for key in said_beside(section)}
+        for each in (before, after)
+    )
+    methods = [{_method(section) for section in each.values()} for each in (before, after)]
+    # another method, or plain floats, quantise no activations that they do not say
     kept = dict.fromkeys(key for row in DECLARATIONS for key in row.kept)
-    held = [section for section in before.values() if isinstance(section, dict)]
-    written = {key for section in after.values() for key in section}
-    return [key for key in kept for old in held if old.get(key) is not None and key not in written]
+    if methods[0] == methods[1]:
+        kept |= dict.fromkeys(key for row in DECLARATIONS for key in row.kept_of_each)
+    return [key for key in kept if key in held - made]
+
+
+def _method(section: Any) -> Any:
+    return section.get("quant_method") if isinstance(section, dict) else None
 
 
 def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
@@ -229,10 +241,10 @@ def _section(
     method = held.get("quant_method")
     row = declaration_of(desc.name, options, wanted or method)
     if row is not None:
-        is_same = method == row.method
-        kept = {key: held[key] for key in row.kept if is_same and key in held}
+        is_same = isinstance(job.src, RecordDesc) and job.src.name == desc.name
+        kept = kept_of(row, held, is_same=is_same) if method == row.method else {}
         ignored = {row.ignored: plain} if row.ignored else {}
-        section = section_of(row, options) | kept | ignored
+        section = section_of(row, options, kept) | ignored
         return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
     found |= _left_alone(desc.name, found, plain)
     found["bits"] = number_bits(desc, desc.rule.code)
