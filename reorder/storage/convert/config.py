@@ -232,7 +232,7 @@ def _section(
 
     `wanted` is the `quant_method` to declare, where several have a record.
     """
-    desc, options = kind.job.dst, kind.options
+    src, desc, options = kind.job.src, kind.job.dst, kind.options
     if not isinstance(desc, RecordDesc):
         return None
     before = next(iter(sections_of(config).values()), None)
@@ -241,7 +241,7 @@ def _section(
     method = held.get("quant_method")
     row = declaration_of(desc.name, options, wanted or method)
     if row is not None:
-        is_same = isinstance(job.src, RecordDesc) and job.src.name == desc.name
+        is_same = isinstance(src, RecordDesc) and src.name == desc.name
         kept = kept_of(row, held, is_same=is_same) if method == row.method else {}
         ignored = {row.ignored: plain} if row.ignored else {}
         section = section_of(row, options, kept) | ignored
@@ -252,7 +252,6 @@ def _section(
     found |= _METHODS.get(desc.name, {"quant_method": desc.name})
     if options.get("zeros") == "v2":
         found["checkpoint_format"] = "gptq_v2"
-    src = kind.job.src
     if found["quant_method"] == "gptq" and isinstance(src, RecordDesc):
         is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
         found["sym"] = is_symmetric or bool(held.get("sym", False))
