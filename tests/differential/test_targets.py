@@ -124,7 +124,7 @@ def _logits(folder: Path, dtype: Any, **options: Any) -> Any:
 
 
 def _same(one: Any, other: Any) -> bool:
-    return one.dtype == other.dtype and torch.equal(one, other)
+    return bool(one.dtype == other.dtype and torch.equal(one, other))
 
 
 @pytest.mark.parametrize("kind", _MODELS)
