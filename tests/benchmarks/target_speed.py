@@ -156,7 +156,8 @@ def line(name: str, runs: list[Run], copied: float, nbytes: int) -> str:
     peak = max(run.peak for run in runs)
     return (
         f"  {name:20} {best.seconds:7.2f} s  {nbytes / 1e9 / best.seconds:5.2f} GB/s of input  "
-        f"{copied / best.seconds:5.2f} of cp  user {best.user:6.1f} s  peak {peak / 1e6:6.0f} MB"
+        f"{copied / best.seconds:5.2f} of cp  on all cores {best.user:.1f} + {best.system:.1f} s  "
+        f"peak {peak / 1e6:.0f} MB"
     )
 
 

@@ -102,6 +102,10 @@ _ZERO_POINTS = (
     "transformers 5.23 with compressed-tensors 0.20 does not load zero points of pack-quantized, "
     "not even those that it wrote; vLLM does"
 )
+_VERSION_2 = (
+    "zero points are stored as version 2 of GPTQ has them, which GPTQModel and newer versions of "
+    "vLLM read; vLLM 0.10 takes them for version 1"
+)
 # f32 holds the products of scales and zero points that MLX has as biases
 _MLX = {"scales": "f32"}
 _MLX_GROUPS = (128, 64, 32)
@@ -121,9 +125,9 @@ TARGETS = {
             Way(("gptq",), "gptq", {"g_idx": True}, ("zeros",)),
             # version 1 stores zero points less 1, so it does not have 0
             Way(_INTEGERS, "gptq", {"zeros": "v1", "g_idx": True}, is_symmetric=True),
-            Way(_INTEGERS, "gptq", {"zeros": "v2", "g_idx": True}),
+            Way(_INTEGERS, "gptq", {"zeros": "v2", "g_idx": True}, warning=_VERSION_2),
             Way(_BYTES, "gptq", {"zeros": "v1", "g_idx": True, "bits": 8}, is_symmetric=True),
-            Way(_BYTES, "gptq", {"zeros": "v2", "g_idx": True, "bits": 8}),
+            Way(_BYTES, "gptq", {"zeros": "v2", "g_idx": True, "bits": 8}, warning=_VERSION_2),
         )
     ),
     "awq": Target((Way(_INTEGERS, "awq"),)),
