@@ -204,7 +204,8 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     target = TARGETS[name]
     groups = find_groups(source, container)
     _check_known(name, container, groups)
-    is_declared = target.method is None or target.method in _methods(source)
+    has_method = target.method is not None and bool(groups)
+    is_declared = not has_method or target.method in _methods(source)
     moved: dict[tuple[Format, Format], list[Group]] = {}
     told: dict[str, None] = {}
     for group in groups:
@@ -215,9 +216,13 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
                 moved.setdefault((src, dst), []).append(group)
                 told[warning] = None
     if not moved:
+        blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
         why = (
             f"they are {name} already; copy it"
             if groups
+            else f"they are blocks of {blocks[0]}, in tensors that llama.cpp names; --map "
+            "'PATTERN: TYPE' decodes them"
+            if blocks
             else "none is quantised; --map 'PATTERN: TYPE' changes the type of floats"
         )
         msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"

@@ -458,6 +458,13 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     assert "; nor is 1 other; --map" in said
     plain = _model(tmp_path / "plain", {"weight": np.ones((4, 4), np.float32)}, None)
     assert "none is quantised; --map 'PATTERN: TYPE' changes" in _refused(plain, "f16")
+    blocks = reorder.Record(record_desc((8, 64), "q4_0"), np.zeros((8, 2, 18), np.uint8))
+    reorder.save(tmp_path / "x.npz", {"blk.0.ffn_up.weight": blocks})
+    reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf")
+    said = _refused(tmp_path / "x.gguf", "bf16")
+    assert "they are blocks of q4_0, in tensors that llama.cpp names; --map" in said
+    (plain / "config.json").write_text("{")
+    assert "has no weights to convert: none is quantised" in _refused(plain, "fp8-block")
     orphan = {"model.layers.2.mlp.weight": fp8_layer()["weight"]}
     lost = _model(tmp_path / "lost", fp8_layer(), _FP8, orphan | _BESIDE)
     said = _refused(lost, "bf16")
