@@ -69,6 +69,8 @@ __all__ = [
 
 # Of a task that is verified against the definition: numpy takes some 40 bytes for each element.
 _CHECKED = 1 << 20
+# of a task that measures rounding, which needs some times that for f32
+_MEASURED = 8 << 20
 # more threads are no faster anywhere, and take longer to start
 _MAX_THREADS = 256
 
@@ -349,7 +351,8 @@ class Conversion(NamedTuple):
     def _measure(self, counter: _Counter) -> Rounding | None:
         """Return the weight of the output that rounding changed most."""
         options, largest = self.options, Largest()
-        tasks: Any = measure_tasks(self.rounded, self.finished.places(), options.bound)
+        bound = Bound(min(_MEASURED, options.bound.wanted), options.max_bytes)
+        tasks: Any = measure_tasks(self.rounded, self.finished.places(), bound)
         run: Any = run_tasks  # of tasks of another kind
         run(
             enumerate(tasks),
