@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 __all__ = [
     "as_path",
     "check_writable",
+    "naming",
     "open_file",
     "read_if_exists",
+    "read_small",
     "reason_of",
     "write_file",
 ]
@@ -82,12 +84,33 @@ def read_if_exists(path: Path, max_nbytes: int) -> bytes | None:
         path.lstat()
     except OSError:  # there is none, or its folder cannot be reached, or names are not that long
         return None
+    return read_small(path, max_nbytes)
+
+
+def read_small(path: Path, max_nbytes: int) -> bytes:
+    """Return the bytes of a small file.
+
+    Raises
+    ------
+    MemdescError
+        If it cannot be read, or is larger.
+    """
     with open_file(path) as file:
         data = file.read(max_nbytes + 1)
     if len(data) > max_nbytes:
         msg = f"{str(path)!r} has more than {max_nbytes} bytes"
         raise MemdescError(msg)
     return data
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Add the name of a file to messages about what is in it."""
+    try:
+        yield
+    except MemdescError as error:
+        msg = f"{str(path)!r}: {error}"
+        raise MemdescError(msg) from None
 
 
 def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:

@@ -9,7 +9,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -95,6 +95,13 @@ def short_repr(value: object) -> str:
     if len(text) <= _MAX_REPR:
         return text
     return f"{text[: _MAX_REPR // 2]}... ({len(text)} characters)"
+
+
+def first_of(names: Iterable[str], count: int) -> str:
+    """Return the first few names for a message, and how many more there are."""
+    listed = [*names]
+    more = f" and {len(listed) - count} more" if len(listed) > count else ""
+    return ", ".join(listed[:count]) + more
 
 
 def excerpt(text: str) -> str:

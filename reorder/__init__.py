@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from reorder.ahead import compile_kernels
     from reorder.comparison import Difference, ValueComparison, compare_values
     from reorder.identification.identify import Candidate, Identification, identify
-    from reorder.plan.compare import Relation, compare
+    from reorder.plan.compare import Relation, compare_layouts
     from reorder.records.record import Record
     from reorder.records.repack import repack
     from reorder.runtime_dims import RuntimePlan, plan_runtime
@@ -53,7 +53,7 @@ __all__ = [
     "RuntimePlan",
     "StoredTensor",
     "ValueComparison",
-    "compare",
+    "compare_layouts",
     "compare_values",
     "compile_kernels",
     "convert",
@@ -96,7 +96,7 @@ _MODULES = {
     "RuntimePlan": "reorder.runtime_dims",
     "StoredTensor": "reorder.storage.checkpoint",
     "ValueComparison": "reorder.comparison",
-    "compare": "reorder.plan.compare",
+    "compare_layouts": "reorder.plan.compare",
     "compare_values": "reorder.comparison",
     "compile_kernels": "reorder.ahead",
     "convert": "reorder.storage.convert.conversion",

@@ -198,9 +198,7 @@ class Changes(SphinxDirective):
                 if not files:
                     continue
                 section += nodes.rubric("", heading)
-                text = "\n".join(
-                    f"* {' '.join(file.read_text(encoding='utf-8').split())}" for file in files
-                )
+                text = "\n".join(_item(file.read_text(encoding="utf-8")) for file in files)
                 holder = nodes.Element()
                 self.state.nested_parse(
                     StringList(text.splitlines(), source=str(folder)), 0, holder
@@ -208,6 +206,13 @@ class Changes(SphinxDirective):
                 section += holder.children
             parts.append(section)
         return parts
+
+
+def _item(text: str) -> str:
+    """Return a fragment as an item of a list: a paragraph, and a table if it has one."""
+    prose, bar, rows = text.strip().partition("\n|")
+    item = f"* {' '.join(prose.split())}"
+    return item + "".join(f"\n  {line}" for line in ("", *f"{bar}{rows}".splitlines()[1:])) + "\n"
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[object, ...]]) -> nodes.table:

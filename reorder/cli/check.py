@@ -5,18 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
-from reorder.cli.command import Command, Facts, lines
-from reorder.cli.tensors import NPY, add_limit, kind_of, padding_facts, split_name, tensors_in
+from reorder.cli.command import Command, Facts, arguments, lines, value
+from reorder.cli.tensors import LIMIT, NPY, kind_of, padding_facts, split_name, tensors_in
 
 if TYPE_CHECKING:
     import argparse
-
-__all__ = ["COMMAND"]
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", help="a .safetensors or .npz, or one tensor of it as FILE:NAME")
-    add_limit(parser)
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -51,7 +44,9 @@ COMMAND = Command(
     "check",
     "Check that the padding of saved tensors is zero; exit code 1 if it is not.",
     "check out.safetensors",
-    _add_arguments,
+    arguments(
+        value("file FILE", "a .safetensors or .npz, or one tensor of it as FILE:NAME"), LIMIT
+    ),
     _answer,
     _lay_out,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -218,7 +219,7 @@ def _seconds(source: Path, report: ConvertReport) -> float:
         return 0.0
     count = min(largest.nbytes, _SAMPLE)
     start = time.monotonic()
-    largest.read(0, count)
+    replace(largest, nbytes=count).read()
     rate = count / max(time.monotonic() - start, 1e-9)
     return round((report.bytes_in + report.bytes_out) / rate, 1)
 

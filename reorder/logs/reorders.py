@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemoryDesc
-from reorder.plan.compare import compare
+from reorder.plan.compare import compare_layouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -42,7 +42,7 @@ class LoggedReorder(NamedTuple):
     milliseconds : float
         Total time of these executions.
     relation : str
-        ``no-op``, ``view`` or ``copy``, as `reorder.compare` says of the layouts; ``unknown`` if
+        ``no-op``, ``view`` or ``copy``, as `reorder.compare_layouts` says; ``unknown`` if
         the line does not describe them.
     why : str
         The reason.
@@ -189,7 +189,7 @@ def _relation(primitive: VerbosePrimitive) -> tuple[str, str]:
     src, dst = primitive.tensors["src"], primitive.tensors["dst"]
     if not isinstance(src.desc, MemoryDesc) or not isinstance(dst.desc, MemoryDesc):
         return UNKNOWN, src.why or dst.why or "some sizes are known only at execution"
-    found = compare(src.desc, dst.desc)
+    found = compare_layouts(src.desc, dst.desc)
     if found.kind == "copy" or not (primitive.attributes.scales or _adds(primitive)):
         return found.kind, found.why
     return "copy", "the attributes change the values"

@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from memdesc.disk import open_file, read_if_exists
+from memdesc.disk import naming, read_if_exists, read_small
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers import safetensors
 from reorder.storage.containers.entry import Container, PlannedFile, Unread, safe_path
@@ -120,19 +120,12 @@ def read_index(path: Path, *, is_partial: bool = False) -> Container:
     MemdescError
         If the index or a shard is damaged, or they do not fit together.
     """
-    with open_file(path) as file:
-        text = file.read(_MAX_INDEX + 1)
-    if len(text) > _MAX_INDEX:
-        msg = f"{str(path)!r} has more than {_MAX_INDEX} bytes"
-        raise MemdescError(msg)
-    try:
+    text = read_small(path, _MAX_INDEX)
+    with naming(path):
         names = _weight_map(text)
-        folder = path.parent
-        files = sorted(set(names.values()))
-        shards, unread = _read_shards(folder, files, is_partial=is_partial)
-    except MemdescError as error:
-        msg = f"{str(path)!r}: {error}"
-        raise MemdescError(msg) from None
+        shards, unread = _read_shards(
+            path.parent, sorted(set(names.values())), is_partial=is_partial
+        )
     found = _joined(path, list(shards.values()))
     for name, shard in names.items():
         if shard in shards and name not in shards[shard].entries:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from memdesc.disk import check_writable
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers.partial import (
     FILES,
     OLD,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from reorder.storage.containers.entry import PlannedFile, Span
+    from reorder.storage.containers.entry import Place, PlannedFile
 
 __all__ = ["Writer", "check_target", "partial_folder"]
 
@@ -112,10 +112,9 @@ def _check_replaced(target: Path, written: set[str]) -> None:
             if kept not in written and not is_shard(kept):
                 lost.append(kept)
     if lost:
-        named = ", ".join(map(short_repr, sorted(lost)[:_SHOWN]))
-        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        named = first_of(map(short_repr, sorted(lost)), _SHOWN)
         msg = (
-            f"{str(target)!r} is not replaced: it holds {named}{more}, which this conversion does "
+            f"{str(target)!r} is not replaced: it holds {named}, which this conversion does "
             "not write, and which would be lost; move them away, or write elsewhere"
         )
         raise MemdescError(msg)
@@ -156,9 +155,8 @@ class Writer:
         self.target = target
         self._files = {file.name: file for file in files}
         self._is_folder, self._overwrite = is_folder, overwrite
-        self._spans = {
-            name: (file.name, span) for file in files for name, span in file.spans.items()
-        }
+        grown = partial_folder(target) / FILES
+        self._places = {name: place for file in files for name, place in file.places(grown).items()}
         _check_name(target)
         self._partial: Partial | None = Partial(partial_folder(target))
         try:
@@ -209,37 +207,9 @@ class Writer:
             raise MemdescError(msg)
         return self._partial
 
-    def where(self, name: str) -> tuple[Path, Span]:
-        """Return the file that a tensor grows in, and its bytes there."""
-        file, span = self._spans[name]
-        return partial_folder(self.target) / FILES / file, span
-
-    def write(self, name: str, offset: int, data: Any) -> None:
-        """Write bytes of a tensor; threads may call this at the same time, in any order.
-
-        Parameters
-        ----------
-        name : str
-            The tensor.
-        offset : int
-            Where in the tensor to write.
-        data : ndarray or buffer
-            C-contiguous.
-
-        Raises
-        ------
-        MemdescError
-            If the bytes exceed the tensor, or cannot be written.
-        """
-        file, span = self._spans[name]
-        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        if not 0 <= offset <= offset + flat.nbytes <= span.nbytes:
-            msg = (
-                f"bytes {offset} to {offset + flat.nbytes} of {short_repr(name)}, which has "
-                f"{span.nbytes}"
-            )
-            raise MemdescError(msg)
-        self.open.write_at(f"{FILES}/{file}", span.offset + offset, flat)
+    def where(self, name: str) -> Place:
+        """Return where a tensor grows."""
+        return self._places[name]
 
     def sync(self) -> None:
         """Wait until all files are on disk.

@@ -120,7 +120,7 @@ def worker_threads(client: object) -> int:
 
 @contextmanager
 def _asked(client: Client) -> Iterator[None]:
-    """Ask a scheduler; name a client that was closed, and a scheduler that has ended."""
+    """Explain what goes wrong while the scheduler is asked: a closed client, a lost scheduler."""
     if client.status in ("closing", "closed"):
         msg = f"the Dask client is {client.status}; give one that is connected to a scheduler"
         raise MemdescError(msg)
@@ -312,7 +312,7 @@ def _run(data: bytes) -> None:
 
 
 def _drain(workers: _Workers, futures: list[Future]) -> None:
-    """Wait until the tasks that were handed out have run, if there is a worker to run them."""
+    """Wait until the tasks that were submitted have run, if there is a worker to run them."""
     from distributed import wait  # optional
 
     if futures and workers.threads and workers.client.status == "running":

@@ -25,8 +25,8 @@ from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from reorder.storage.convert.jobs import Job
     from reorder.storage.convert.plan import Plan
+    from reorder.storage.convert.steps import Step
 
 __all__ = ["loader_warnings", "moved_config", "undeclared"]
 
@@ -73,7 +73,7 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     config, found = _read(text)
     is_said = any(sections_of(found[0]))
     # descriptors and types say what records of one tensor are
-    if not is_said and all(len({*job.sources, *job.targets}) == 1 for job in plan.moved):
+    if not is_said and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
         return text, ""
     plain = _plain_layers(plan)
     kinds = _kinds(plan.moved)
@@ -138,12 +138,12 @@ def _method(section: Any) -> Any:
     return section.get("quant_method") if isinstance(section, dict) else None
 
 
-def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
+def loader_warnings(steps: Sequence[Step]) -> tuple[str, ...]:
     """Return a warning for each record that becomes tensors which no known loader reads."""
     made = {
-        job.dst.name: dict(job.dst.options)
-        for job in jobs
-        if isinstance(job.dst, RecordDesc) and len(job.targets) > 1
+        step.dst.name: dict(step.dst.options)
+        for step in steps
+        if isinstance(step.dst, RecordDesc) and len(step.targets) > 1
     }
     return tuple(
         f"neither vLLM nor transformers loads {name} from a checkpoint{_REASONS.get(name, '')}"
@@ -154,8 +154,8 @@ def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
 
 def undeclared(plan: Plan) -> str:
     """Return a warning if records have changed without a config.json, else an empty one."""
-    made = [job for job in plan.moved if len(job.targets) > 1]
-    names = sorted({job.dst.name for job in made if isinstance(job.dst, RecordDesc)})
+    made = [step for step in plan.moved if len(step.targets) > 1]
+    names = sorted({step.dst.name for step in made if isinstance(step.dst, RecordDesc)})
     if not names:
         return ""
     return (
@@ -167,28 +167,31 @@ def undeclared(plan: Plan) -> str:
 class _Kind(NamedTuple):
     """Records that a section declares alike: one of them, its options, and all their layers."""
 
-    job: Job
+    step: Step
     options: dict[str, Any]
     layers: list[str]
 
 
-def _kinds(jobs: Sequence[Job]) -> list[_Kind]:
-    """Return the kinds of records that jobs make.
+def _kinds(steps: Sequence[Step]) -> list[_Kind]:
+    """Return the kinds of records that steps make.
 
     A layer that has as many inputs as the groups of the others has one group of that size.
     """
-    descs = [job.dst for job in jobs if isinstance(job.dst, RecordDesc)]
+    descs = [step.dst for step in steps if isinstance(step.dst, RecordDesc)]
     groups = {dict(desc.options).get("group") for desc in descs} - {-1, None}
     found: dict[str, _Kind] = {}
-    for job in jobs:
+    for step in steps:
         options: dict[str, Any] = {}
-        if isinstance(job.dst, RecordDesc):
-            options = dict(job.dst.options)
-            if options.get("group") == -1 and {job.dst.dims[job.dst.letters.index("i")]} == groups:
+        if isinstance(step.dst, RecordDesc):
+            options = dict(step.dst.options)
+            if (
+                options.get("group") == -1
+                and {step.dst.dims[step.dst.letters.index("i")]} == groups
+            ):
                 (options["group"],) = groups
-        names = [each.name for each in (job.src, job.dst) if isinstance(each, RecordDesc)]
-        kind = found.setdefault(repr((names, options)), _Kind(job, options, []))
-        kind.layers.append(_layer(job))
+        names = [each.name for each in (step.src, step.dst) if isinstance(each, RecordDesc)]
+        kind = found.setdefault(repr((names, options)), _Kind(step, options, []))
+        kind.layers.append(_layer(step))
     return [*found.values()]
 
 
@@ -211,17 +214,17 @@ def _plain_layers(plan: Plan) -> list[str]:
     """Return the names of the layers whose weights are matrices that stay floats."""
     found = [
         tensor
-        for job in plan.jobs
-        if not isinstance(job.src, RecordDesc)
-        for tensor in job.targets.values()
+        for step in plan.steps
+        if not isinstance(step.src, RecordDesc)
+        for tensor in step.targets.values()
         if tensor.dtype in _FLOATS and len(tensor.shape) == len("oi")
     ]
     return [t.name.removesuffix(_WEIGHT) for t in found if t.name.endswith(_WEIGHT)]
 
 
-def _layer(job: Job) -> str:
-    """Return the name of the layer whose weight a job writes."""
-    role, tensor = next(iter(job.targets.items()))
+def _layer(step: Step) -> str:
+    """Return the name of the layer whose weight a step writes."""
+    role, tensor = next(iter(step.targets.items()))
     return tensor.name.removesuffix(role).removesuffix(".")
 
 
@@ -232,7 +235,7 @@ def _section(
 
     `wanted` is the `quant_method` to declare, where several have a record.
     """
-    src, desc, options = kind.job.src, kind.job.dst, kind.options
+    src, desc, options = kind.step.src, kind.step.dst, kind.options
     if not isinstance(desc, RecordDesc):
         return None
     before = next(iter(sections_of(config).values()), None)

@@ -65,7 +65,8 @@ class _Queue:
     def wait_for(self, threads: Iterable[Thread]) -> None:
         """Wait until those of the threads that were started have left.
 
-        Not by `Thread.join`: interrupted by Ctrl-C, it may take a running thread for a dead one.
+        `Thread.join` will not do: interrupted by Ctrl-C, it may take a running thread for a dead
+        one.
         """
         with self._state:
             while not self._left.issuperset(each for each in threads if each.ident is not None):
@@ -84,11 +85,11 @@ def run_tasks(
     Parameters
     ----------
     tasks : iterable of (int, Task)
-        With their numbers.
+        The tasks, each with its number.
     threads : int
         How many run at a time, each on one thread.
     max_bytes : int
-        What the running tasks together may hold in memory, unless one alone holds more.
+        The most memory for all running tasks together; a task that needs more runs alone.
     finished : callable
         Called with each task that has run, by the thread that ran it.
     work : callable

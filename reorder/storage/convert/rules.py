@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import translate
@@ -22,12 +22,12 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from memdesc import MemdescError, data_type, known_records
-from memdesc.disk import as_path, open_file
+from memdesc.disk import as_path, read_small
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 __all__ = ["WHOLE", "Format", "Rule", "is_record", "parse_rule", "read_rules", "rules_of_toml"]
 
@@ -157,10 +157,10 @@ def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
 
 
 def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
-    """Return what each star stands for, the first ones as much as possible; None for no match.
+    """Return the text that each star matches, or None if the pattern does not match.
 
-    The parts between stars have fixed lengths, so each is put as far right as it goes, the last one
-    first, without backtracking.
+    Earlier stars match as much as they can. The parts between stars have fixed lengths, so each is
+    placed as far right as it fits, the last one first, without backtracking.
     """
     first, *others = _parts(pattern)
     head = first.match(name)
@@ -183,7 +183,7 @@ def is_record(given: Format | None) -> bool:
     return given is not None and given.name.lower() in known_records()
 
 
-def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
+def read_rules(given: Collection[str | PathLike[str]]) -> list[Rule]:
     """Read rules: a string is one rule, a path is a TOML file with any number of them.
 
     Raises
@@ -193,6 +193,12 @@ def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
     """
     if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
         msg = f"rules must be a list of rules, not {short_repr(given)}; put it in brackets"
+        raise MemdescError(msg)
+    if not isinstance(given, Sized):
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"rules must be a list of rules, not {short_repr(given)}: an iterator may never end; "
+            "give list(rules)"
+        )
         raise MemdescError(msg)
     if isinstance(given, AbstractSet | Mapping):
         msg = (
@@ -210,12 +216,7 @@ def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
 
 
 def _rules_of_file(given: PathLike[str]) -> list[Rule]:
-    with open_file(as_path(given)) as file:
-        text = file.read(_MAX_FILE + 1)
-    shown = repr(fspath(given))
-    if len(text) > _MAX_FILE:
-        msg = f"{shown} has more than {_MAX_FILE} bytes; give a file of rules"
-        raise MemdescError(msg)
+    text, shown = read_small(as_path(given), _MAX_FILE), repr(fspath(given))
     try:
         return rules_of_toml(text.decode())
     except UnicodeDecodeError as error:

@@ -79,7 +79,7 @@ def test_unknown_names_are_refused(dtypes: Any, records: Any, message: str) -> N
 @pytest.mark.campaign
 def test_later_processes_compile_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "reorder", "compile"]
+    command = [sys.executable, "-m", "reorder", "doctor", "--compile"]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     ran = subprocess.run(
         [sys.executable, "-c", _LATER], env=environment, capture_output=True, text=True, check=False

@@ -17,6 +17,7 @@ from reorder.storage.containers.writer import Writer
 from reorder.storage.stored import written_tensors
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.storage.convert.results import converted, refused
+from tests.writers import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -100,7 +101,7 @@ def test_words_of_each_record_are_of_no_other(
     ]
     with Writer(path, plan_file(path, tensors, {})) as writer:
         for each in desc.constants:
-            writer.write(f"fc.{each.tensor}", 0, each.data)
+            write_part(writer, f"fc.{each.tensor}", 0, np.frombuffer(each.data, np.uint8))
         writer.finish()
     with reorder.open_checkpoint(path) as checkpoint:
         found = []

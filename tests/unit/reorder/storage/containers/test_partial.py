@@ -26,6 +26,7 @@ from reorder.storage.containers.partial import (
 )
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
+from tests.writers import write_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +49,7 @@ def precious(tmp_path: Path) -> Iterator[Path]:
 def write(target: Path, *, resume: bool = False) -> None:
     files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
     with Writer(target, files, resume=resume) as writer:
-        writer.write("a", 0, np.ones(100, np.uint8))
+        write_part(writer, "a", 0, np.ones(100, np.uint8))
         writer.finish()
 
 
@@ -170,16 +171,16 @@ def test_a_link_that_somebody_makes_meanwhile_is_not_followed(
         (grown / _NAME).unlink()
         (grown / _NAME).symlink_to(precious / "data")
         with pytest.raises(MemdescError, match="cannot be written"):
-            writer.write("a", 0, np.ones(100, np.uint8))
+            write_part(writer, "a", 0, np.ones(100, np.uint8))
         (grown / _NAME).unlink()
         (grown / _NAME).hardlink_to(precious / "data")
         with pytest.raises(MemdescError, match="the same file has another name too"):
-            writer.write("a", 0, np.ones(100, np.uint8))
+            write_part(writer, "a", 0, np.ones(100, np.uint8))
         (grown / _NAME).unlink()
         grown.rmdir()
         grown.symlink_to(precious / "files")
         with pytest.raises(MemdescError, match="cannot be written"):
-            writer.write("a", 0, np.ones(1, np.uint8))
+            write_part(writer, "a", 0, np.ones(1, np.uint8))
         with pytest.raises(MemdescError, match="cannot be written"):
             writer.sync()
         with pytest.raises(MemdescError, match="cannot be written"):
@@ -241,7 +242,7 @@ def test_a_child_that_is_forked_holds_no_lock(tmp_path: Path) -> None:
         assert os.read(closed, 1)
         with pytest.raises(InUseError):
             Writer(target, files)
-        writer.write("a", 0, np.ones(100, np.uint8))
+        write_part(writer, "a", 0, np.ones(100, np.uint8))
         writer.close()
         write(target, resume=True)
     finally:

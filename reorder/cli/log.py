@@ -1,4 +1,4 @@
-"""`memdesc verbose`."""
+"""`memdesc log`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, read_verbose
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts, table
+from reorder.cli.command import Command, Facts, arguments, flag, table, value
 from reorder.cores import count_cores
 from reorder.logs import report
 from reorder.logs.replay import logged_case
@@ -22,34 +22,8 @@ if TYPE_CHECKING:
     from memdesc.verbose import VerboseLog, VerbosePrimitive
     from reorder.logs import LoggedReorder, LogReport, RoundTrip
 
-__all__ = ["COMMAND"]
-
 _DIGITS = 6
 _MS_OF_BYTES = 1e-6
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "log", metavar="LOG", help="what a program printed with ONEDNN_VERBOSE=1 or 2; - for stdin"
-    )
-    parser.add_argument(
-        "--top",
-        type=int,
-        default=10,
-        metavar="N",
-        help="how many reorders are listed, and measured by --bench (default 10)",
-    )
-    parser.add_argument(
-        "--bench",
-        action="store_true",
-        help="measure these reorders here, and compare with the times of the log",
-    )
-    parser.add_argument(
-        "--threads", type=int, metavar="N", help="threads for --bench (default as in the log)"
-    )
-    parser.add_argument(
-        "--seconds", type=float, default=0.1, help="time for each reorder (default 0.1)"
-    )
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -292,10 +266,16 @@ def _ms(milliseconds: float) -> str:
 
 
 COMMAND = Command(
-    "verbose",
+    "log",
     "Report what a log of oneDNN's verbose mode says: time by primitive, and the cost of reorders.",
-    "verbose torch.log",
-    _add_arguments,
+    "log torch.log",
+    arguments(
+        value("log LOG", "what a program printed with ONEDNN_VERBOSE=1 or 2; - for stdin"),
+        value("--top N", "how many reorders are listed and measured (default 10)", default=10),
+        flag("--bench", "measure these reorders here, and compare with the times of the log"),
+        value("--threads N", "threads for --bench (default as in the log)", type=int),
+        value("--seconds S", "time for each reorder (default 0.1)", default=0.1),
+    ),
     _answer,
     _lay_out,
 )

@@ -15,8 +15,8 @@ _LOGS = Path(__file__).parents[3] / "data" / "verbose"
 _TORCH = str(_LOGS / "torch-2.13.log")
 
 
-def test_verbose_reports_times_and_what_could_be_saved(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verbose", _TORCH, "--top", "2"]) == 0
+def test_log_reports_times_and_what_could_be_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", _TORCH, "--top", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == (
         "oneDNN 3.12.0: 16 executions, 0.5261 ms, of which reorders 25%; 0 creations, 0 ms"
@@ -34,8 +34,8 @@ def test_verbose_reports_times_and_what_could_be_saved(capsys: pytest.CaptureFix
     )
 
 
-def test_verbose_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["verbose", _TORCH, "--json"]) == 0
+def test_log_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["log", _TORCH, "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["runs"] == {"start": 0, "length": 4, "runs": 4}
     assert [row["executions"] for row in facts["reorders"]] == [4, 4, 4]
@@ -46,7 +46,7 @@ def test_verbose_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_verbose_reads_stdin_and_counts_other_lines(
+def test_log_reads_stdin_and_counts_other_lines(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = (_LOGS / "onednn-2.4.log").read_text(encoding="utf-8")
@@ -57,7 +57,7 @@ def test_verbose_reads_stdin_and_counts_other_lines(
         for a, b in ((blocked, plain), (plain, blocked), (plain, plain))
     ]
     monkeypatch.setattr(sys, "stdin", io.StringIO(text + "\n".join(lines)))
-    assert main(["verbose", "-"]) == 0
+    assert main(["log", "-"]) == 0
     shown = capsys.readouterr().out
     assert "other lines: 1 unread, 1 error, 1 not of oneDNN" in shown
     assert "  not read, line 45: onednn_verbose,exec,cpu" in shown
@@ -69,7 +69,7 @@ def test_verbose_reads_stdin_and_counts_other_lines(
 
 def test_stdin_may_hold_bytes_that_are_no_text() -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "reorder", "verbose", "-"],
+        [sys.executable, "-m", "reorder", "log", "-"],
         input=b"\xff\xfe\nonednn_verbose,info,oneDNN v3.13.2\n",
         env=os.environ | {"PYTHONUTF8": "1"},
         capture_output=True,
@@ -83,7 +83,7 @@ def test_a_log_without_reorders_has_no_table_of_them(
 ) -> None:
     path = tmp_path / "log"
     path.write_text("nothing\nonednn_verbose,info,prim_template:x\n", encoding="utf-8")
-    assert main(["verbose", str(path)]) == 0
+    assert main(["log", str(path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         "oneDNN of unknown version: 0 executions, 0 ms, of which reorders 0%; 0 creations, 0 ms",
         "other lines: 1 not of oneDNN",
@@ -92,7 +92,7 @@ def test_a_log_without_reorders_has_no_table_of_them(
     ]
     line = "src:f32::blocked:abcd::f0 dst:f32::blocked:acdb::f0,,,2x16x4x4,2"
     path.write_text(f"onednn_verbose,exec,cpu,reorder,jit:uni,undef,{line}\n", encoding="utf-8")
-    assert main(["verbose", str(path)]) == 0
+    assert main(["log", str(path)]) == 0
     assert capsys.readouterr().out.endswith("\nno unnecessary reorder found\n")
 
 
@@ -100,16 +100,14 @@ def test_a_log_without_a_line_of_onednn_says_how_to_get_one(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO("epoch 1\nloss 0.5\n"))
-    assert main(["verbose", "-"]) == 2
+    assert main(["log", "-"]) == 2
     captured = capsys.readouterr()
     assert "stdin has no line of oneDNN in 2 lines" in captured.err
     assert "ONEDNN_VERBOSE=1" in captured.err
     assert not captured.out
 
 
-def test_verbose_measures_the_reorders_here(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_log_measures_the_reorders_here(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     log = tmp_path / "log"
     start = "onednn_verbose,exec,cpu,reorder,jit:uni,undef,"
     log.write_text(
@@ -118,14 +116,14 @@ def test_verbose_measures_the_reorders_here(
         f"{start}src:f32::opaque:::f0 dst:f32::blocked:ba::f0,,,8x16,0.25\n",
         encoding="utf-8",
     )
-    assert main(["verbose", str(log), "--bench", "--seconds", "0.001", "--json"]) == 0
+    assert main(["log", str(log), "--bench", "--seconds", "0.001", "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["bench_threads"] == 1
     first, second = facts["reorders"]
     assert set(first["here"]) == {"memdesc", "memcpy"}
     assert all(milliseconds > 0 for milliseconds in first["here"].values())
     assert "only oneDNN knows its layout" in second["not_measured"]
-    assert main(["verbose", str(log), "--bench", "--seconds", "0.001", "--threads", "1"]) == 0
+    assert main(["log", str(log), "--bench", "--seconds", "0.001", "--threads", "1"]) == 0
     shown = capsys.readouterr().out
     assert "here, ms  memcpy, ms  times faster  reorder" in shown
     assert "measured here on 1 threads; times faster is the time in the log" in shown
@@ -141,8 +139,8 @@ def test_verbose_measures_the_reorders_here(
         ([_TORCH, "--bench", "--threads", "0"], "--threads 0: give 1 to"),
     ],
 )
-def test_bad_arguments_of_verbose_are_refused(
+def test_bad_arguments_of_log_are_refused(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["verbose", *arguments]) == 2
+    assert main(["log", *arguments]) == 2
     assert message in capsys.readouterr().err

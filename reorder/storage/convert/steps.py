@@ -1,4 +1,4 @@
-"""Jobs: what happens to each tensor or record of a checkpoint, decided before anything is read."""
+"""Steps: what happens to each tensor or record of a checkpoint, decided before anything is read."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from memdesc import (
 )
 from memdesc.names import expand_meta_tag, resolve
 from memdesc.tags import LETTERS
-from reorder.plan.plan import plan_reorder
 from reorder.records.repack import target_desc
 from reorder.storage.containers.descriptors import record_fields, stored_desc
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.convert.rules import WHOLE, is_record
+from reorder.storage.convert.tasks import Task
+from reorder.storage.pieces.changes import ONLY, Quantize, Reorder, Repack, copied
+from reorder.storage.pieces.pieces import cut
 from reorder.storage.siblings import order_of, tensors_of
 from reorder.storage.stored import (
     IN_SHAPE,
+    QUANTIZED,
     joined_tensors,
     stored_layout,
     stored_record,
@@ -35,22 +38,23 @@ from reorder.values.formats import FLOATS, INTEGERS
 from reorder.values.scales import check_types, split_dims
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from memdesc import FormatTag
-    from reorder.plan.plan import ReorderPlan
-    from reorder.storage.containers.entry import Entry
+    from reorder.storage.containers.entry import Entry, Place
     from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
+    from reorder.storage.pieces.pieces import Piece
+    from reorder.storage.pieces.regions import Bound, Cut
 
-__all__ = ["Job", "copy_job", "layout_job", "record_job"]
+__all__ = ["Step", "copy_step", "layout_step", "record_step"]
 
 # scales are chosen and stored in f32
 _MAX_BITS = 32
 
 
 @dataclass(frozen=True)
-class Job:
+class Step:
     """What a tensor, or the tensors of a record, become.
 
     Attributes
@@ -60,15 +64,10 @@ class Job:
     sources : mapping of str to Entry
         What is read: the tensors of a record by their names in it, or one tensor called ``""``.
     targets : mapping of str to Tensor
-        What is written, named likewise.
-    src, dst : MemoryDesc or RecordDesc, optional
-        What sources and targets hold; None if the bytes are copied.
-    plan : ReorderPlan, optional
-        The reorder of a plain tensor, with its attributes.
-    axes, groups : tuple of int
-        The dims along which scales are chosen from the data, and their groups.
-    scales : tuple of Tensor
-        Where these scales, then their zero points, are written.
+        What is written, named likewise; beside codes also ``scales`` and ``zero_points`` that are
+        chosen from the data.
+    change : Change, optional
+        What becomes of the bytes; None if they are copied.
     rule : Rule, optional
         The rule that asks for it.
     dropped : tuple of Entry
@@ -78,45 +77,69 @@ class Job:
     name: str
     sources: Mapping[str, Entry]
     targets: Mapping[str, Tensor]
-    src: MemoryDesc | RecordDesc | None = None
-    dst: MemoryDesc | RecordDesc | None = None
-    plan: ReorderPlan | None = None
-    axes: tuple[int, ...] = ()
-    groups: tuple[int, ...] = ()
-    scales: tuple[Tensor, ...] = ()
+    change: Reorder | Repack | None = None
     rule: Rule | None = None
     dropped: tuple[Entry, ...] = ()
 
     @property
-    def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors that are written."""
-        return (*self.targets.values(), *self.scales)
+    def src(self) -> MemoryDesc | RecordDesc | None:
+        """What the sources hold; None if their bytes are copied."""
+        return None if self.change is None else self.change.src
 
     @property
-    def dims(self) -> tuple[int, ...]:
-        """The logical sizes of a tensor that is reordered."""
-        return () if self.plan is None else self.plan.src.dims
+    def dst(self) -> MemoryDesc | RecordDesc | None:
+        """What the targets hold, likewise."""
+        return None if self.change is None else self.change.dst
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors that are written."""
+        return tuple(self.targets.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors that are written."""
+        return sum(tensor.nbytes for tensor in self.tensors)
 
     @property
     def is_copy(self) -> bool:
         """Whether the bytes are copied."""
-        return self.src is None
+        return self.change is None
 
     def __str__(self) -> str:
-        if self.is_copy:
-            return "copied"
-        return f"{self.src!r} -> {self.dst!r}"
+        return "copied" if self.change is None else str(self.change)
+
+    def pieces(self, bound: Bound) -> Cut[Piece]:
+        """Cut it into pieces.
+
+        Raises
+        ------
+        MemdescError
+            If the blocks are too large for any piece to fit; with the tensor.
+        """
+        try:
+            return cut(self.change or copied(self.nbytes), bound)
+        except MemdescError as error:
+            msg = f"{self.name}: {error}"
+            raise MemdescError(msg) from None
+
+    def tasks(self, bound: Bound, where: Callable[[str], Place] | None = None) -> Iterator[Task]:
+        """Return its pieces with their places; without those of the targets, they only read."""
+        sources = tuple((role, entry.place) for role, entry in self.sources.items())
+        targets = tuple((role, where(each.name)) for role, each in self.targets.items() if where)
+        return (Task(self.name, piece, sources, targets) for piece in self.pieces(bound))
 
 
-def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Job:
-    """Return the job of a tensor that no rule changes.
+def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
+    """Return the step of a tensor that no rule changes.
 
     numpy's arrays in Fortran order become row-major, because other containers have no such order.
     """
     if isinstance(entry.desc, MemoryDesc) and not entry.is_described:
         plain = memory_desc(entry.desc.dims, entry.desc.dtype)
         if plain != entry.desc:
-            return _job_of(entry, stored_layout(name, plain), plan_reorder(entry.desc, plain), rule)
+            target = {ONLY: stored_layout(name, plain)}
+            return Step(entry.name, {ONLY: entry}, target, Reorder(entry.desc, plain), rule)
     if isinstance(entry.desc, RecordDesc):
         tensor = stored_record(name, entry.desc, format_name)
     else:
@@ -126,16 +149,16 @@ def copy_job(entry: Entry, name: str, format_name: str, rule: Rule | None = None
             is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0]
             dtype = desc.dtype.name if is_plain else dtype
         tensor = Tensor(name, dtype, entry.shape, entry.nbytes, desc)
-    return Job(
-        entry.name,
-        {"": entry},
-        {"": tensor._replace(origin=entry.name, value=entry.value)},
-        rule=rule,
-    )
+    return _copied(entry, tensor, rule)
 
 
-def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
-    """Return the job of a tensor whose layout or type a rule changes.
+def _copied(entry: Entry, target: Tensor, rule: Rule | None) -> Step:
+    noted = target._replace(origin=entry.name, value=entry.value)
+    return Step(entry.name, {ONLY: entry}, {ONLY: noted}, rule=rule)
+
+
+def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
+    """Return the step of a tensor whose layout or type a rule changes.
 
     Raises
     ------
@@ -144,13 +167,13 @@ def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
     """
     name = rule.renamed(entry.name)
     if rule.is_renaming:
-        return copy_job(entry, name, format_name, rule)
+        return copy_step(entry, name, format_name, rule)
     src = _held_layout(entry, rule)
     try:
         dst = _layout(src, rule)
         if rule.scales is not None:
-            return _quantize_job(entry, rule, src, dst)
-        plan = plan_reorder(src, dst, _attr(rule, src, dst))
+            return _quantize_step(entry, rule, src, dst)
+        change = Reorder(src, dst, _attr(rule, src, dst))
     except MemdescError as error:
         hint = ""
         if is_record(rule.dst):
@@ -161,19 +184,11 @@ def layout_job(entry: Entry, rule: Rule, format_name: str) -> Job:
                 "as 'u4, scales=ab, groups=1x32'"
             )
         rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
-    if src == dst and plan.attr is None:
-        target = stored_layout(name, dst, entry.dtype)._replace(
-            origin=entry.name, value=entry.value
-        )
-        return Job(entry.name, {"": entry}, {"": target}, rule=rule)
+    if src == dst and change.attr is None:
+        return _copied(entry, stored_layout(name, dst, entry.dtype), rule)
     words = entry.dtype if data_type(entry.dtype).bits > src.dtype.bits else None
     target = stored_layout(name, dst, words if src.dtype == dst.dtype else None)
-    return _job_of(entry, target, plan, rule)
-
-
-def _job_of(entry: Entry, target: Tensor, plan: ReorderPlan, rule: Rule | None) -> Job:
-    """Return the job of one reorder."""
-    return Job(entry.name, {"": entry}, {"": target}, plan.src, plan.dst, plan, rule=rule)
+    return Step(entry.name, {ONLY: entry}, {ONLY: target}, change, rule)
 
 
 def _layout(src: MemoryDesc, rule: Rule) -> MemoryDesc:
@@ -203,7 +218,7 @@ def _attr(rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
     return Attr(**named, saturate=True)  # type: ignore[arg-type] # by role
 
 
-def _quantize_job(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Job:
+def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Step:
     letters = "" if rule.scales in (None, WHOLE) else str(rule.scales)
     axes = tuple(sorted({LETTERS.index(letter) for letter in letters}))
     if any(dim >= src.ndims for dim in axes):
@@ -214,29 +229,21 @@ def _quantize_job(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) ->
     if src.dtype.bits > _MAX_BITS:
         msg = f"scales are chosen and stored in f32, for floats of 16 or 32 bits, not {src.dtype}"
         raise MemdescError(msg)
-    sizes = split_dims(src.dims, axes, groups)[1]
-    shape = tuple(sizes[dim] for dim in axes)
+    split_dims(src.dims, axes, groups)
+    change = Quantize(src, dst, axes=axes, groups=groups)
     name = rule.renamed(entry.name)
-    scales = [stored_layout(f"{name}_scale", memory_desc(shape or (1,), "f32"))]
-    if dst.dtype.name in INTEGERS and INTEGERS[dst.dtype.name].low == 0:
-        scales.append(stored_layout(f"{name}_zero_point", memory_desc(shape or (1,), "s32")))
-    target = stored_layout(name, dst)
-    return Job(
-        entry.name,
-        {"": entry},
-        {"": target},
-        src,
-        dst,
-        plan_reorder(src, dst),
-        axes=axes,
-        groups=groups,
-        scales=tuple(scales),
-        rule=rule,
-    )
+    tensors = {"memory": stored_layout(name, dst)}
+    for role, desc in change.scales.items():
+        shape = tuple(desc.dims[dim] for dim in axes) or (1,)
+        plain = memory_desc(shape, desc.dtype)
+        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", plain)
+    facts = {"quantized": {"axis": axes, "groups": groups}}
+    codes, *rest = joined_tensors(name, facts, tensors).items()
+    return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
 
 
-def record_job(group: Group, rule: Rule, format_name: str) -> Job:
-    """Return the job of a record: another record, or plain numbers.
+def record_step(group: Group, rule: Rule, format_name: str) -> Step:
+    """Return the step of a record: another record, or plain numbers.
 
     Raises
     ------
@@ -254,7 +261,7 @@ def record_job(group: Group, rule: Rule, format_name: str) -> Job:
             dst, plain = _decoded(src, rule)
             is_named = len(group.tensors) == 1 or is_bare
             stem = prefix if is_named else f"{prefix}.weight".removeprefix(".")
-            targets = {"": stored_layout(stem, plain)}
+            targets = {ONLY: stored_layout(stem, plain)}
         else:
             dst = _target(src, rule)
             written = written_tensors(prefix, dst, format_name, is_bare=is_bare)
@@ -263,7 +270,7 @@ def record_job(group: Group, rule: Rule, format_name: str) -> Job:
         rule.fail(f"{group.prefix}: {error}")
     order = order_of(group.found)
     dropped = () if order is None or order in group.tensors.values() else (order,)
-    return Job(group.prefix, group.tensors, targets, src, dst, rule=rule, dropped=dropped)
+    return Step(group.prefix, group.tensors, targets, Repack(src.bare, dst), rule, dropped)
 
 
 def _decoded(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
@@ -351,7 +358,7 @@ def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
 
 
 def _ndims(name: str, shape: tuple[int, ...]) -> int:
-    """Return the number of dims for a name that has any; each block adds an axis to the shape."""
+    """Return how many dims a name has that fits any number; a block adds an axis to the shape."""
     return len(shape) - len(re.findall("[0-9]+[a-z]", name))
 
 

@@ -1,4 +1,4 @@
-"""`memdesc diff` and `memdesc explain`: two layouts beside each other."""
+"""`memdesc explain`: two layouts beside each other."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ if TYPE_CHECKING:
     from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
 
 
-def test_diff_says_no_op_view_or_copy(capsys: CaptureFixture[str]) -> None:
-    same = facts(capsys, "diff", "nchw", "nhwc", "8x1x5x4")
+def test_explain_says_no_op_view_or_copy(capsys: CaptureFixture[str]) -> None:
+    same = facts(capsys, "explain", "nchw", "nhwc", "8x1x5x4")
     assert (same["reorder"], same["equal"]) == ("no-op", True)
     assert "first_moved" not in same
-    copy = facts(capsys, "diff", "nchw", "nChw16c", "8x17x5x4", "--dtype", "f16")
+    copy = facts(capsys, "explain", "nchw", "nChw16c", "8x17x5x4", "--dtype", "f16")
     assert (copy["reorder"], copy["equal"]) == ("copy", False)
     assert copy["first_moved"] == {"index": [0, 0, 0, 1], "a": 1, "b": 16}
     assert copy["padded_dims"] == {"a": [8, 17, 5, 4], "b": [8, 32, 5, 4]}
-    view = facts(capsys, "diff", "20x1@3", "20x1", "3x4")
+    view = facts(capsys, "explain", "20x1@3", "20x1", "3x4")
     assert view["reorder"] == "view"
     assert "3 elements later" in view["why"]
-    assert facts(capsys, "diff", "ab", "ab__b8", "1x5")["first_moved"] is None
-    assert main(["diff", "nchw", "nhwc", "8x17x5x4"]) == 0
-    assert "padded dims  8 17 5 4" in capsys.readouterr().out
+    assert facts(capsys, "explain", "ab", "ab__b8", "1x5")["first_moved"] is None
+    assert main(["explain", "nchw", "nChw16c", "8x17x5x4"]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert "padded dims  a (8, 17, 5, 4), b (8, 32, 5, 4)" in shown
+    assert "first moved  (0, 0, 0, 1) from offset 1 to 16" in shown
 
 
 def test_explain_shows_the_plan_the_bytes_and_the_kernels(
@@ -66,20 +68,21 @@ def test_explain_shows_the_plan_the_bytes_and_the_kernels(
 
 
 def test_two_layouts_that_do_not_fit_are_refused(capsys: CaptureFixture[str]) -> None:
-    for command in ("diff", "explain"):
-        assert "did you mean 'nChw8c'" in refusal(capsys, command, "nchw", "nChw8d", "2x17x5x4")
-        assert "is for 4 dims" in refusal(capsys, command, "nchw", "nhwc", "2x17x5")
-        assert "not integers joined by x" in refusal(capsys, command, "nchw", "nhwc", "2x17x5y")
-        assert "must be 2 numbers" in refusal(capsys, command, "ab", "4x1x1", "3x4")
-        assert "not integers" in refusal(capsys, command, "ab", "4x1@a", "3x4")
-        assert "are required: B, DIMS" in refusal(capsys, command, "ab")
+    assert "did you mean 'nChw8c'" in refusal(capsys, "explain", "nchw", "nChw8d", "2x17x5x4")
+    assert "is for 4 dims" in refusal(capsys, "explain", "nchw", "nhwc", "2x17x5")
+    assert "not integers joined by x" in refusal(capsys, "explain", "nchw", "nhwc", "2x17x5y")
+    assert "must be 2 numbers" in refusal(capsys, "explain", "ab", "4x1x1", "3x4")
+    assert "not integers" in refusal(capsys, "explain", "ab", "4x1@a", "3x4")
+    assert "are required: B; see" in refusal(capsys, "explain", "ab")
 
 
-def test_diff_draws_both_layouts(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_explain_draws_both_layouts(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     out = tmp_path / "a.svg"
-    assert facts(capsys, "diff", "nchw", "nhwc", "2x3x4x5", "--svg", str(out))["wrote"] == str(out)
+    assert facts(capsys, "explain", "nchw", "nhwc", "2x3x4x5", "--beside", "--svg", str(out))[
+        "wrote"
+    ] == str(out)
     a, b = (memdesc.memory_desc((2, 3, 4, 5), "f32", tag) for tag in ("nchw", "nhwc"))
     assert out.read_text(encoding="utf-8") == f"{a.show(beside=b).svg}\n"
     assert "is written as" in refusal(
-        capsys, "diff", "nchw", "nhwc", "2x3x4x5", "--svg", str(tmp_path / "a.pdf")
+        capsys, "explain", "nchw", "nhwc", "2x3x4x5", "--svg", str(tmp_path / "a.pdf")
     )
