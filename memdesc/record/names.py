@@ -111,7 +111,8 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         data type), ``bits`` (4 or 8, for ``gptq`` and ``marlin``), ``zeros`` (for ``gptq``
         ``"v1"`` if zero points are stored minus 1, ``"v2"`` if as they are; for ``marlin`` True if
         there are zero points, otherwise all are 8, or 128 for 8 bits), ``swizzled`` (whether
-        block scales are). For ``fp8_tensor``, ``fp8_channel`` and ``fp8_block``: ``codes``
+        block scales are), ``g_idx`` (for ``gptq``, whether the tensor with the group of each input
+        is there). For ``fp8_tensor``, ``fp8_channel`` and ``fp8_block``: ``codes``
         (``f8_e4m3`` or ``f8_e5m2``), ``scales``, ``scale_inv`` (whether the tensor of scales is
         called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale). For
         ``pack_quantized`` and ``int_quantized``: ``group``, ``rows`` (outputs that share a scale),

@@ -97,7 +97,8 @@ def _by_tag(
     return Field(name, kind, memory_desc(sizes, kind, tag).layout, groups, name)
 
 
-def _gptq(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales: Any) -> _Made:
+def _gptq(dims: tuple[int, ...], *, zeros: Any, bits: Any, g_idx: Any, **options: Any) -> _Made:
+    group, scales = options["group"], options["scales"]
     lines = _groups("gptq", dims, 0, group)
     kind = _integers("gptq", bits)
     if zeros not in ("v1", "v2"):
@@ -114,7 +115,12 @@ def _gptq(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales: A
         _by_tag("scales", _float_scales("gptq", scales), "ab", dims, lines),
     )
     zero = _number("qzeros", minus=-1 if zeros == "v1" else 0)
-    return fields, Rule(_number("qweight"), (_number("scales"),), zero)
+    rule = Rule(_number("qweight"), (_number("scales"),), zero)
+    if not _flag("gptq", "g_idx", g_idx):
+        return fields, rule
+    # the group of each input; readers of AutoGPTQ's format index scales with it
+    order = tuple(k // lines[0] for k in range(dims[0]))
+    return fields, rule, (Constant("g_idx", "s32", order),)
 
 
 def _awq(dims: tuple[int, ...], *, group: Any, scales: Any) -> _Made:
@@ -437,7 +443,7 @@ _BLOCK_SCALED = {
 # name -> the function that makes it, names of its dims, options with their defaults, and names of
 # the dims of stacked matrices
 TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
-    "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16)),
+    "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16, ("g_idx", False))),
     "awq": (_awq, "io", (_GROUP, _F16)),
     "marlin": (_marlin, "io", (_GROUP, ("zeros", False), _FOUR, _F16)),
     **{

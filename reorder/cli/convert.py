@@ -17,6 +17,7 @@ from reorder.storage.containers.partial import InUseError, partial_folder
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.conversion import ConvertOptions, convert
 from reorder.storage.convert.resume import has_grown
+from reorder.storage.convert.targets import TARGETS
 
 if TYPE_CHECKING:
     import argparse
@@ -46,6 +47,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OUT",
         help="the checkpoint to write: its ending names the container; without one it is a folder "
         "of safetensors, with all other files of IN",
+    )
+    parser.add_argument(
+        "--to",
+        metavar="FORMAT",
+        help=f"what all quantised weights of a model become: {', '.join(TARGETS)}; norms, "
+        "embeddings and layers that are not quantised are copied, and config.json declares the new "
+        "weights",
     )
     parser.add_argument(
         "--map",
@@ -118,7 +126,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     shown = _Shown()
     try:
         with _cluster(options.dask) as client, shown.bar:
-            report = convert(options.source, options.target, rules, given, shown.show, client)
+            report = convert(
+                options.source, options.target, rules, given, shown.show, client, to=options.to
+            )
     except InUseError:
         raise
     except (MemdescError, KeyboardInterrupt) as error:
@@ -136,6 +146,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         estimate = _seconds(as_path(options.source), report)
         return facts | {"seconds_estimated": estimate, "would": _listed(report)}, 0
     facts |= {"wrote": options.target, "tasks": report.tasks, "resumed": report.resumed}
+    if options.to is not None:
+        facts |= {"rounded": "no" if report.rounding is None else str(report.rounding)}
     verified = _VERIFIED if given.verify else "no"
     seconds = round(time.monotonic() - shown.start, 3)
     return facts | {"verified": verified, "seconds": seconds}, 0

@@ -131,6 +131,8 @@ def _defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
     if "bits" in legal and "bits" in (held := dict(source.options)):
         found["bits"] = held["bits"]
     code = source.field(source.rule.code.parts[0][0])
+    if "g_idx" in legal:
+        found["g_idx"] = bool(dict(source.options).get("g_idx"))
     if "codes" in legal and code.kind in FLOATS:
         found["codes"] = code.kind
     if "scales" in legal and scale.kind in {"f16", "bf16", "f32"}:

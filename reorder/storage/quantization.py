@@ -21,7 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["CONFIG", "KEY", "OLD_CONFIGS", "Declared", "declared_record", "holders", "sections_of"]
+__all__ = [
+    "CONFIG",
+    "KEY",
+    "MAX_CONFIG",
+    "OLD_CONFIGS",
+    "Declared",
+    "declared_record",
+    "holders",
+    "sections_of",
+]
 
 CONFIG = "config.json"
 # the section of config.json
@@ -35,7 +44,7 @@ OLD_CONFIGS = {
     "quant_config.json": "awq",
     "hf_quant_config.json": "modelopt",
 }
-_MAX_CONFIG = 2**24
+MAX_CONFIG = 2**24
 # what starts regular expressions of names
 _PATTERN = "re:"
 # keys of AutoAWQ's own file -> those of config.json
@@ -216,7 +225,7 @@ def sections_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(folder: Path, file: str) -> list[dict[str, Any]]:
     """Return the sections in a file."""
-    text = read_if_exists(folder / file, _MAX_CONFIG)
+    text = read_if_exists(folder / file, MAX_CONFIG)
     if text is None:
         return []
     try:

@@ -495,6 +495,8 @@ def test_a_mixture_of_experts_of_gpt_oss_gives_its_logits_as_bf16(tmp_path: Path
     # transformers has inputs before outputs
     reorder.convert(tmp_path / "in", tmp_path / "out", ["*: gpt_oss_mxfp4 -> acb, bf16"])
     assert torch.equal(_loaded(tmp_path / "out")[1], logits)
+    reorder.convert(tmp_path / "in", tmp_path / "whole", to="bf16")
+    assert torch.equal(_loaded(tmp_path / "whole")[1], logits)
 
 
 def test_a_mixture_of_experts_is_moved_into_the_format_of_gpt_oss_and_back(tmp_path: Path) -> None:

@@ -7,7 +7,8 @@ and vLLM 0.10, `gptq_marlin.py`, `marlin.py`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, RecordDesc
 from reorder.records.encode import number_bits
@@ -53,6 +54,10 @@ _WEIGHT = ".weight"
 _FLOATS = ("f32", "f16", "bf16")
 # kept of what was said before
 _KEPT = ("modules_to_not_convert", "lm_head", "dynamic")
+# What config.json calls types of floats, and the keys that say the type of a model: transformers 5
+# writes the second and reads both, earlier versions know the first.
+_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+_DTYPE_KEYS = ("torch_dtype", "dtype")
 
 
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
@@ -65,23 +70,16 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     """
     if not plan.moved and not plan.partial:
         return text, ""
-    try:
-        config = json.loads(text)
-        found = [*holders(config)] or [config]
-    except (ValueError, RecursionError) as error:
-        msg = f"{CONFIG} is not JSON: {error}"
-        raise MemdescError(msg) from None
-    if not isinstance(config, dict):
-        msg = f"{CONFIG} is not a JSON object"
-        raise MemdescError(msg)
+    config, found = _read(text)
     is_said = any(sections_of(found[0]))
     # descriptors and types say what records of one tensor are
     if not is_said and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
         return text, ""
     plain = _plain_layers(plan)
+    kinds = _kinds(plan.moved)
     made: dict[str | None, list[str]] = {}
-    for step in plan.moved:
-        made.setdefault(_section(step, found[0], plain), []).append(_layer(step))
+    for kind in kinds:
+        made.setdefault(_section(kind, found[0], plain, plan.method), []).extend(kind.layers)
     declared = [(json.loads(text), layers) for text, layers in made.items() if text is not None]
     joined = join_sections(declared) if len(declared) == len(made) > 1 else {}
     if plan.partial:
@@ -92,11 +90,12 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
         what = "has no way to say that records became several formats"
     if plan.partial or plan.left or (len(made) > 1 and not joined):
         return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
-    if None in made and not is_said:
+    if None in made and not is_said and plan.dtype is None:
         return text, ""
+    _set_dtype(config, plan.dtype)
     lost: list[str] = []
     for holder in found:
-        text_of = _section(plan.moved[0], holder, plain)
+        text_of = _section(kinds[0], holder, plain, plan.method)
         sections = joined or json.loads(text_of or "{}")
         before = sections_of(holder)
         for key in before:
@@ -105,6 +104,20 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
         holder.update(sections)
     told = f"{CONFIG} has no place for {', '.join(lost)} of the input" if lost else ""
     return json.dumps(config, indent=2).encode() + b"\n", told
+
+
+def _read(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return config.json, and the objects in it that declare quantised weights, or all of it."""
+    try:
+        config = json.loads(text)
+        found = [*holders(config)] or [config]
+    except (ValueError, RecursionError) as error:
+        msg = f"{CONFIG} is not JSON: {error}"
+        raise MemdescError(msg) from None
+    if not isinstance(config, dict):
+        msg = f"{CONFIG} is not a JSON object"
+        raise MemdescError(msg)
+    return config, found
 
 
 def _lost(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
@@ -151,6 +164,52 @@ def undeclared(plan: Plan) -> str:
     )
 
 
+class _Kind(NamedTuple):
+    """Records that a section declares alike: one of them, its options, and all their layers."""
+
+    step: Step
+    options: dict[str, Any]
+    layers: list[str]
+
+
+def _kinds(steps: Sequence[Step]) -> list[_Kind]:
+    """Return the kinds of records that steps make.
+
+    A layer that has as many inputs as the groups of the others has one group of that size.
+    """
+    descs = [step.dst for step in steps if isinstance(step.dst, RecordDesc)]
+    groups = {dict(desc.options).get("group") for desc in descs} - {-1, None}
+    found: dict[str, _Kind] = {}
+    for step in steps:
+        options: dict[str, Any] = {}
+        if isinstance(step.dst, RecordDesc):
+            options = dict(step.dst.options)
+            if (
+                options.get("group") == -1
+                and {step.dst.dims[step.dst.letters.index("i")]} == groups
+            ):
+                (options["group"],) = groups
+        names = [each.name for each in (step.src, step.dst) if isinstance(each, RecordDesc)]
+        kind = found.setdefault(repr((names, options)), _Kind(step, options, []))
+        kind.layers.append(_layer(step))
+    return [*found.values()]
+
+
+def _set_dtype(config: dict[str, Any], dtype: str | None) -> None:
+    """Declare the type of a model, and of its parts that had the same type."""
+    if dtype is None:
+        return
+    name = _DTYPES[dtype]
+    old = {config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()}
+    if not old:
+        config[_DTYPE_KEYS[0]] = name
+    parts: list[Any] = [config]
+    while parts:
+        part = parts.pop()
+        parts += [each for each in part.values() if isinstance(each, dict)]
+        part |= {key: name for key in _DTYPE_KEYS if part.get(key) in old}
+
+
 def _plain_layers(plan: Plan) -> list[str]:
     """Return the names of the layers whose weights are matrices that stay floats."""
     found = [
@@ -169,29 +228,55 @@ def _layer(step: Step) -> str:
     return tensor.name.removesuffix(role).removesuffix(".")
 
 
-def _section(step: Step, config: dict[str, Any], plain: list[str]) -> str | None:
-    """Return the sections that declare what a step makes, as JSON; None for plain numbers."""
-    if not isinstance(step.dst, RecordDesc):
+def _section(
+    kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str | None
+) -> str | None:
+    """Return the sections that declare a kind of records, as JSON; None for plain numbers.
+
+    `wanted` is the `quant_method` to declare, where several have a record.
+    """
+    src, desc, options = kind.step.src, kind.step.dst, kind.options
+    if not isinstance(desc, RecordDesc):
         return None
-    desc = step.dst
-    options = dict(desc.options)
     before = next(iter(sections_of(config).values()), None)
     held = before if isinstance(before, dict) else {}
     found = {key: held[key] for key in _KEPT if key in held}
     method = held.get("quant_method")
-    row = declaration_of(desc.name, options, method)
+    row = declaration_of(desc.name, options, wanted or method)
     if row is not None:
-        is_same = isinstance(step.src, RecordDesc) and step.src.name == desc.name
+        is_same = isinstance(src, RecordDesc) and src.name == desc.name
         kept = kept_of(row, held, is_same=is_same) if method == row.method else {}
         ignored = {row.ignored: plain} if row.ignored else {}
         section = section_of(row, options, kept) | ignored
         return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
+    found |= _left_alone(desc.name, found, plain)
     found["bits"] = number_bits(desc, desc.rule.code)
     found |= {"group_size": options["group"]} if "group" in options else {}
     found |= _METHODS.get(desc.name, {"quant_method": desc.name})
     if options.get("zeros") == "v2":
         found["checkpoint_format"] = "gptq_v2"
-    if found["quant_method"] == "gptq" and isinstance(step.src, RecordDesc):
-        is_symmetric = step.src.rule.is_symmetric or desc.rule.is_symmetric
+    if found["quant_method"] == "gptq" and isinstance(src, RecordDesc):
+        is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
         found["sym"] = is_symmetric or bool(held.get("sym", False))
     return json.dumps({KEY: found}, sort_keys=True)
+
+
+def _left_alone(record: str, held: dict[str, Any], plain: list[str]) -> dict[str, Any]:
+    """Return how a section says which layers stay floats, where its loader does not know them.
+
+    The loader of AWQ replaces all layers but the last one, and that of GPTQ all within the repeated
+    blocks.
+    """
+    if record == "awq":
+        key = "modules_to_not_convert"
+        names = dict.fromkeys([*(held.get(key) or []), *plain])
+        return {key: [*names]} if any(map(_is_inner, names)) else {}
+    if record == "gptq":
+        rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if _is_inner(name)}
+        return {"dynamic": rules | held.get("dynamic", {})} if rules else {}
+    return {}
+
+
+def _is_inner(name: str) -> bool:
+    """Whether a layer is within the repeated blocks of a model, as their number in it shows."""
+    return any(word.isdecimal() for word in name.split("."))

@@ -16,7 +16,7 @@ from os.path import relpath
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, __version__
+from memdesc import MemdescError, MemoryDesc, RecordDesc, __version__
 from memdesc.disk import as_path, reason_of
 from memdesc.errors import short_repr
 from reorder.storage.containers.entry import FileState
@@ -31,17 +31,22 @@ from reorder.storage.convert.options import ConvertOptions, ConvertProgress, Con
 from reorder.storage.convert.outputs import check_paths, output_format, plan_output
 from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.resume import Finished, check_left, has_grown
+from reorder.storage.convert.rounding import Largest
 from reorder.storage.convert.rules import read_rules
+from reorder.storage.convert.targets import TargetRules, may_round, target_rules
+from reorder.storage.pieces.regions import Bound
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from distributed import Client
 
     from reorder.storage.containers.entry import Container, Place
     from reorder.storage.convert.outputs import Output
+    from reorder.storage.convert.rounding import Rounding
+    from reorder.storage.convert.rules import Rule
     from reorder.storage.convert.steps import Step
     from reorder.storage.convert.tasks import Task
 
@@ -59,6 +64,10 @@ __all__ = [
 ]
 
 
+# of a piece that is measured, and how many times as much it holds when it is decoded to f32
+_MEASURED, _DECODED = 8 << 20, 5
+
+
 class Conversion(NamedTuple):
     """A conversion that is ready to run: everything a rule can get wrong has been checked."""
 
@@ -74,6 +83,8 @@ class Conversion(NamedTuple):
     states: Mapping[Path, FileState]
     # whether the output is to be resumed, and is whole
     is_finished: bool
+    # records that are rounded, for which the largest error is reported
+    rounded: tuple[Step, ...] = ()
 
     @property
     def finished(self) -> Finished:
@@ -182,11 +193,27 @@ class Conversion(NamedTuple):
         """
         counter = _Counter(progress, self)
         run_all = execute or self._on_threads
+        report = self.report
         if self.is_finished:
             self._check_finished(counter, run_all)
-            return self.report
-        resumed = self._write(counter, run_all)
-        return self.report._replace(tasks=self.task_count, resumed=resumed)
+        else:
+            resumed = self._write(counter, run_all)
+            report = report._replace(tasks=self.task_count, resumed=resumed)
+        return report._replace(rounding=self._measure(counter))
+
+    def _measure(self, counter: _Counter) -> Rounding | None:
+        """Return the weight of the output that rounding changed most."""
+        options, largest, places = self.options, Largest(), self.finished.places()
+        bound = Bound(min(_MEASURED, options.bound.wanted), options.max_bytes)
+        tasks = (t for step in self.rounded for t in step.tasks(bound, places.__getitem__))
+        run_tasks(
+            enumerate(tasks),
+            options.thread_count,
+            options.max_bytes // _DECODED,
+            lambda _, task: counter.add("measuring", task.written),
+            largest.measure,
+        )
+        return largest.found
 
     def _on_threads(
         self,
@@ -259,7 +286,8 @@ class _Counter:
     ) -> None:
         self._progress, self._report = progress, conversion.report
         self._lock, self._done = Lock(), 0
-        self._total = conversion.nbytes * conversion.passes
+        measured = sum(step.nbytes for step in conversion.rounded)
+        self._total = conversion.nbytes * conversion.passes + measured
 
     def add(self, stage: str, nbytes: int) -> None:
         """Count bytes, and call the callback."""
@@ -279,13 +307,15 @@ class _Counter:
                 self._total -= task.written
 
 
-def convert(
+def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
     rules: Collection[str | os.PathLike[str]] = (),
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
     progress: Callable[[ConvertProgress], None] | None = None,
     client: Client | None = None,
+    *,
+    to: str | None = None,
 ) -> ConvertReport:
     """Move a checkpoint into other layouts, packings and types, as `memdesc convert` does.
 
@@ -313,6 +343,10 @@ def convert(
     client : distributed.Client, optional
         Runs the pieces on the workers of a Dask cluster, which see the same files under the same
         paths.
+    to : str, optional
+        What all quantised weights of a model become: ``bf16``, ``f16``, ``fp8-block``, ``gptq``,
+        ``awq``, ``compressed-tensors`` or ``mlx``. Norms, embeddings and layers that are not
+        quantised are copied, and config.json declares the new weights. `rules` come after it.
 
     Returns
     -------
@@ -348,7 +382,7 @@ def convert(
         raise MemdescError(msg)
     execute = None
     if client is None:
-        made = plan_conversion(source, target, rules, options)
+        made = plan_conversion(source, target, rules, options, to)
     else:
         from reorder.storage.convert.cluster import on_cluster, worker_threads
 
@@ -358,7 +392,7 @@ def convert(
             )
             raise MemdescError(msg)
         options = options._replace(threads=worker_threads(client))
-        made = plan_conversion(source, target, rules, options)
+        made = plan_conversion(source, target, rules, options, to)
         execute = on_cluster(client, made)
     _Counter(progress, made).add("planned", 0)
     return made.report if options.dry_run else made.run(progress, execute)
@@ -369,6 +403,7 @@ def plan_conversion(
     target: str | os.PathLike[str],
     rules: Collection[str | os.PathLike[str]],
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
+    to: str | None = None,
 ) -> Conversion:
     """Decide and check everything that a conversion does; nothing is written.
 
@@ -389,17 +424,27 @@ def plan_conversion(
         container = read_container(given)
         check_paths(given, container, wanted)
         name = output_format(wanted)
-        plan = plan_steps(given, container, found, name, allow_partial=options.allow_partial)
+        whole = TargetRules() if to is None else target_rules(to, given, container)
+        every = [*whole.rules, *found]
+        plan = plan_steps(given, container, every, name, allow_partial=options.allow_partial)
+        plan = plan._replace(dtype=whole.dtype, method=whole.method)
         may_be_kept = options.resume and not options.overwrite
         is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
         output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)
         states = {path: FileState.at(path) for path in container.files}
         read = (entry for step in output.copied for entry in step.sources.values())
         states |= {entry.file: entry.state for entry in (*container.entries.values(), *read)}
-        warnings = (*plan.warnings, *loader_warnings(plan.steps), *output.warnings)
+        warnings = (
+            *whole.warnings,
+            *plan.warnings,
+            *loader_warnings(plan.steps),
+            *output.warnings,
+        )
         made = Conversion(
             given, wanted, container, plan.steps, output, warnings, options, states, is_kept
         )
+        rounded = tuple(step for step in plan.steps if _is_rounded(step, whole.rules))
+        made = made._replace(rounded=rounded)
         for step in made.all_steps:
             step.pieces(options.bound)
         if is_kept:
@@ -415,6 +460,13 @@ def plan_conversion(
         warnings += tuple(check_left(made))
         checked = [check_numbers(step, options) for step in plan.steps]
         return made._replace(warnings=(*warnings, *rounding_warnings(checked)))
+
+
+def _is_rounded(step: Step, rules: Sequence[Rule]) -> bool:
+    """Whether a step decodes a record to a type that may not hold its numbers, for a target."""
+    if step.rule not in rules or not isinstance(step.src, RecordDesc):
+        return False
+    return isinstance(step.dst, MemoryDesc) and may_round(step.src, step.dst.dtype.name)
 
 
 @contextmanager

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.int64 import checked_count, checked_flag
 from reorder.cores import count_cores
 from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
+
+if TYPE_CHECKING:
+    from reorder.storage.convert.rounding import Rounding
 
 __all__ = ["ConvertOptions", "ConvertProgress", "ConvertReport"]
 
@@ -98,6 +101,8 @@ class ConvertReport(NamedTuple):
         Pieces, and how many of them an earlier call had written; 0 if it had written all.
     would : tuple of str
         In a dry run, what each tensor or record that a rule changes would become.
+    rounding : Rounding, optional
+        With `to`, the weight that rounding changed most; None if the formats show that none is.
     """
 
     tensors: int
@@ -110,6 +115,7 @@ class ConvertReport(NamedTuple):
     tasks: int = 0
     resumed: int = 0
     would: tuple[str, ...] = ()
+    rounding: Rounding | None = None
 
 
 class ConvertProgress(NamedTuple):
@@ -118,7 +124,8 @@ class ConvertProgress(NamedTuple):
     Attributes
     ----------
     stage : str
-        ``"planned"`` before anything is written, then ``"converting"`` and ``"verifying"``.
+        ``"planned"`` before anything is written, then ``"converting"``, ``"verifying"`` and
+        ``"measuring"``.
     done, total : int
         Bytes of tensors and copied files that this call has written or verified, and how many
         there are in all.

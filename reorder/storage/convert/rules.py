@@ -86,6 +86,10 @@ class Rule:
         Letters of the dims along which scales, chosen from the data, differ; or ``all``.
     groups : tuple of int, optional
         How many adjacent elements along each of the last two dims share a scale.
+    prefixes : frozenset of str, optional
+        The records that it is for, by the prefixes of their tensors, whatever the pattern.
+    without : tuple of str
+        Names of tensors beside such a record that the output does not have.
     """
 
     text: str
@@ -102,6 +106,8 @@ class Rule:
     src_zero_point: int | None = None
     scales: str | None = None
     groups: tuple[int, ...] | None = None
+    prefixes: frozenset[str] | None = None
+    without: tuple[str, ...] = ()
 
     @property
     def is_renaming(self) -> bool:
@@ -110,6 +116,8 @@ class Rule:
 
     def matches(self, name: str) -> bool:
         """Whether its pattern matches a name."""
+        if self.prefixes is not None:
+            return name in self.prefixes
         return _stars(self.pattern, name) is not None
 
     def renamed(self, name: str) -> str:

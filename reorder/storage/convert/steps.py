@@ -255,11 +255,10 @@ def record_step(group: Group, rule: Rule, format_name: str) -> Step:
         rule.fail(f"{group.prefix}: {group.reason}")
     prefix = rule.renamed(group.prefix)
     is_bare = len(group.tensors) > 1 and not group.found.is_dotted
+    dst: MemoryDesc | RecordDesc
     try:
         if rule.dst is None or not is_record(rule.dst):
-            layout = None if rule.dst is None else str(rule.dst)
-            plain = memory_desc(src.dims, rule.dtype or "f32", layout)
-            dst: MemoryDesc | RecordDesc = plain
+            dst, plain = _decoded(src, rule)
             is_named = len(group.tensors) == 1 or is_bare
             stem = prefix if is_named else f"{prefix}.weight".removeprefix(".")
             targets = {ONLY: stored_layout(stem, plain)}
@@ -270,8 +269,28 @@ def record_step(group: Group, rule: Rule, format_name: str) -> Step:
     except MemdescError as error:
         rule.fail(f"{group.prefix}: {error}")
     order = order_of(group.found)
-    dropped = () if order is None else (order,)
+    dropped = () if order is None or order in group.tensors.values() else (order,)
     return Step(group.prefix, group.tensors, targets, Repack(src.bare, dst), rule, dropped)
+
+
+def _decoded(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
+    """Return the layout that a record is decoded to, and the same bytes as they are stored.
+
+    `plain(axes=oi)` is row-major over the dims in another order, by the letters of the record.
+    """
+    dtype = rule.dtype or "f32"
+    options = {} if rule.dst is None else dict(rule.dst.options)
+    if rule.dst is None or options.keys() != {"axes"}:
+        found = memory_desc(src.dims, dtype, None if rule.dst is None else str(rule.dst))
+        return found, found
+    axes = str(options["axes"])
+    if rule.dst.name != "plain" or sorted(axes) != sorted(src.letters):
+        msg = f"axes= goes with plain, and are {src.letters} in some order, not {axes}"
+        raise MemdescError(msg)
+    order = [src.letters.index(letter) for letter in axes]
+    tag = "".join(LETTERS[dim] for dim in order)
+    stored = memory_desc(tuple(src.dims[dim] for dim in order), dtype)
+    return memory_desc(src.dims, dtype, tag), stored
 
 
 def _target(src: RecordDesc, rule: Rule) -> RecordDesc:

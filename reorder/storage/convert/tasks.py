@@ -72,7 +72,7 @@ class Task(NamedTuple):
         MemdescError
             As for `run`.
         """
-        return self._made_of(self._read())
+        return self._made_of(self.read())
 
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
@@ -86,7 +86,7 @@ class Task(NamedTuple):
         MemdescError
             As for `run`.
         """
-        read, places = self._read(), dict(self.dst)
+        read, places = self.read(), dict(self.dst)
         made, written = self._made_of(read), {}
         for role, runs in self.piece.writes:
             written[role] = scratch.take(f"written {role}", runs.nbytes)
@@ -97,7 +97,7 @@ class Task(NamedTuple):
             given, kept = _taken(part.reads, read), _taken(part.writes, written)
             self._compare(*part.change.definition(given, kept))
 
-    def _read(self) -> Bytes:
+    def read(self) -> Bytes:
         """Return the bytes of each tensor; buffers may be larger than what is read into them."""
         change, reads, _ = self.piece
         places, sizes, found = dict(self.src), change.read_sizes, {}

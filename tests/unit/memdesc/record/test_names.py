@@ -41,7 +41,7 @@ def test_options_choose_groups_types_and_zero_points() -> None:
     kind = memory_desc((1,), "bf16").dtype
     desc = record_desc(DIMS, "gptq", group=np.int64(-1), zeros="v2", bits=8, scales=kind)
     assert repr(desc) == (
-        "record_desc((256, 512), 'gptq', group=-1, zeros='v2', bits=8, scales='bf16')"
+        "record_desc((256, 512), 'gptq', group=-1, zeros='v2', bits=8, scales='bf16', g_idx=False)"
     )
     assert str(desc.rule) == "scales * (qweight - qzeros)"
     assert desc.field("scales").desc == memory_desc((1, 512), "bf16", "ab")

@@ -195,7 +195,7 @@ def test_gptq_and_awq_are_what_their_scripts_pack(zeros: str) -> None:
 def test_the_group_and_the_type_of_scales_are_those_of_the_source() -> None:
     desc = reorder.repack(made("awq", group=-1, scales="bf16"), "gptq", zeros="v2").desc
     assert repr(desc) == (
-        "record_desc((256, 256), 'gptq', group=-1, zeros='v2', bits=4, scales='bf16')"
+        "record_desc((256, 256), 'gptq', group=-1, zeros='v2', bits=4, scales='bf16', g_idx=False)"
     )
     assert reorder.repack(made("q4_0", (64, 128)), "marlin", group=32).desc.dims == (128, 64)
 
