@@ -313,3 +313,24 @@ def test_compressed_tensors_packs_awq_likewise(tmp_path: Path) -> None:
     )
     assert one.keys() == other.keys()
     assert all(_same(one[name], other[name]) for name in one)
+
+
+@pytest.mark.parametrize(("bits", "group"), [(4, 64), (3, 32), (8, 128)])
+def test_models_of_mlx_become_what_it_decodes(tmp_path: Path, bits: int, group: int) -> None:
+    core = pytest.importorskip("mlx.core", reason="mlx is not installed")
+    lm = pytest.importorskip("mlx_lm.utils", reason="mlx-lm is not installed")
+    _saved(tmp_path / "plain", _llama, torch.bfloat16)
+    model, config = lm.load_model(tmp_path / "plain")
+    model, config = lm.quantize_model(model, config, group, bits)
+    (tmp_path / "in").mkdir()
+    lm.save_model(tmp_path / "in", model)
+    lm.save_config(config, tmp_path / "in/config.json")
+    report = reorder.convert(tmp_path / "in", tmp_path / "out", to="bf16")
+    assert report.rounding is None  # MLX computes in the type of its scales
+    found = _load(tmp_path / "out", torch.bfloat16).state_dict()
+    layers = {n: each for n, each in model.named_modules() if hasattr(each, "biases")}
+    assert len(layers) == 16  # with embeddings and the head
+    for name, each in layers.items():
+        parts = (each.weight, each.scales, each.biases, group, bits)
+        wanted = np.array(core.dequantize(*parts).astype(core.float32))
+        assert torch.equal(found[f"{name}.weight"].float(), torch.from_numpy(wanted))
