@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from functools import lru_cache
 from math import prod
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemoryDesc, RecordDesc, memory_desc
 from memdesc.disk import as_path
+from memdesc.errors import starred
 from memdesc.record import BIT_PLANES, Field
 from memdesc.record.names import unjudged_by
 from reorder.cli.command import Command, Facts, arguments, is_wanted, one_line, table, value
@@ -294,7 +294,7 @@ def _told(kind: Facts) -> str:
 
 def _patterns(layers: Sequence[str]) -> str:
     """Return the names of layers with a star for each number, and how many there are of each."""
-    counts = Counter(re.sub(r"(?<![^.])[0-9]+(?![^.])", "*", layer) for layer in layers)
+    counts = Counter(map(starred, layers))
     shown = [
         (name if name.isprintable() else repr(name)) + (f" ({count})" if "*" in name else "")
         for name, count in counts.items()
