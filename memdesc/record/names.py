@@ -43,14 +43,7 @@ _FORMATS = {
 # the dims of a matrix with blocks along the last one: outputs and inputs
 _MATRIX = "oi"
 
-_CODEBOOK = (
-    "its codes are indices of vectors of 8 or 4 numbers, so an element has no bits of its own"
-)
 _REFUSED = {
-    **dict.fromkeys(
-        ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"), _CODEBOOK
-    ),
-    "tq1_0": "five numbers share a byte in base 3, so an element has no bits of its own",
     "gptq_act_order": (
         "g_idx, which is data, gives the group of each input channel; sort the channels by group "
         "first"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -124,7 +125,7 @@ def _plain_field(field: Field) -> tuple[str, MemoryDesc]:
 def _fits_plain(desc: RecordDesc) -> bool:
     """Whether rules stay valid when elements narrower than a byte become bytes."""
     return all(
-        not number.table and shift <= _MAX_SHIFT
+        not number.is_looked_up and shift <= _MAX_SHIFT
         for number in desc.rule.numbers
         for name, shift in number.parts
         if desc.field(name).kind in _UNPACKED
@@ -136,7 +137,7 @@ def _plain(record: Record, threads: int | None) -> Record:
     fields, tensors = [], {}
     for field in record.desc.fields:
         kind, desc = _plain_field(field)
-        fields.append(Field(field.name, kind, desc.layout, field.groups, field.name))
+        fields.append(replace(field, kind=kind, layout=desc.layout, tensor=field.name))
         tensors[field.name] = _elements(record, field, desc, threads)
     made = RecordDesc(record.desc.dims, tuple(fields), record.desc.rule)
     return Record(made, tensors)
