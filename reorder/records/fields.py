@@ -123,9 +123,10 @@ def number_values(
     if first.kind not in BIT_PLANES and first.kind not in INTEGERS:
         return decode(read_field(tensors[first.tensor], first), data_type(first.kind), "f32")
     joined = np.zeros(first.layout.dims, np.int64)
+    looked_up = number.is_looked_up
     for field, shift in parts:
         bits = read_field(tensors[field.tensor], field)
-        if field.kind not in BIT_PLANES and INTEGERS[field.kind].is_signed and not number.table:
+        if field.kind not in BIT_PLANES and INTEGERS[field.kind].is_signed and not looked_up:
             bits = decode(bits, data_type(field.kind), "s64")
         joined |= bits.astype(np.int64) << shift
     if number.table:
