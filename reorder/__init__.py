@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from reorder.comparison import Difference, ValueComparison, compare_values
     from reorder.identification.identify import Candidate, Identification, identify
     from reorder.plan.compare import Relation, compare
+    from reorder.records.gguf import dequantize_gguf
     from reorder.records.record import Record
     from reorder.records.repack import repack
     from reorder.runtime_dims import RuntimePlan, plan_runtime
@@ -58,6 +59,7 @@ __all__ = [
     "compile_kernels",
     "convert",
     "dequantize",
+    "dequantize_gguf",
     "execute",
     "execute_reference",
     "identify",
@@ -100,6 +102,7 @@ _MODULES = {
     "compare_values": "reorder.comparison",
     "compile_kernels": "reorder.ahead",
     "convert": "reorder.storage.convert.conversion",
+    "dequantize_gguf": "reorder.records.gguf",
     "identify": "reorder.identification.identify",
     "load": "reorder.storage.files",
     "load_all": "reorder.storage.files",

@@ -448,6 +448,43 @@ GGUF_TYPES: dict[str, _BlockType] = {
     ),
 }
 
+# Numbers of GGUF's types, with the names of data types and records here. Number 42 is q2_0 in
+# llama.cpp, and a type with blocks of 128 elements in files of its forks, so it is not listed.
+GGUF_NUMBERS: dict[int, str] = {
+    0: "f32",
+    1: "f16",
+    2: "q4_0",
+    3: "q4_1",
+    6: "q5_0",
+    7: "q5_1",
+    8: "q8_0",
+    10: "q2_k",
+    11: "q3_k",
+    12: "q4_k",
+    13: "q5_k",
+    14: "q6_k",
+    16: "iq2_xxs",
+    17: "iq2_xs",
+    18: "iq3_xxs",
+    19: "iq1_s",
+    20: "iq4_nl",
+    21: "iq3_s",
+    22: "iq2_s",
+    23: "iq4_xs",
+    24: "s8",
+    25: "s16",
+    26: "s32",
+    27: "s64",
+    28: "f64",
+    29: "iq1_m",
+    30: "bf16",
+    34: "tq1_0",
+    35: "tq2_0",
+    39: "gguf_mxfp4",
+    40: "gguf_nvfp4",
+    41: "q1_0",
+}
+
 
 def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Rule]:
     """Return the fields and the rule of a block type for some dims, with blocks along the last one.

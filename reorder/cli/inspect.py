@@ -167,6 +167,9 @@ def _layers(weights: Iterable[_Weight], shown: set[str]) -> Facts:
 
 
 def _bits(desc: RecordDesc) -> int:
+    """Return the bits of a code; whole bits of an element where several share a code."""
+    if desc.rule.code.codebook:
+        return int(desc.bits_per_element)
     return number_bits(desc, desc.rule.code)
 
 

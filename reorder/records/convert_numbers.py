@@ -93,7 +93,15 @@ class _NumberWriter:
         self.dims = out.desc.dims
 
     def check_width(self) -> None:
-        """Refuse codes of more than a byte: no weight format has them."""
+        """Refuse codes of more than a byte, and codes that stand for several numbers."""
+        for each in (self.record.desc, self.out.desc):
+            if any(number.codebook or number.kind for number in each.rule.numbers):
+                self._refuse(
+                    f"the numbers of {each.name or 'a codebook'} are not codes of a scale; "
+                    "dequantize() decodes them"
+                )
+            if each.rule.zero is not None and each.rule.zero.table:
+                self._refuse("zero points that are looked up are not repacked")
         if max(number_bits(r.desc, r.desc.rule.code) for r in (self.record, self.out)) > _BYTE_BITS:
             self._refuse("codes of more than 8 bits are not repacked")
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from memdesc import DataType, FormatTag
     from reorder.cpu.schedule.record_pattern import Access
 
-__all__ = ["dequantize_record"]
+__all__ = ["decode_into", "dequantize_record"]
 
 # The types that compiled code writes; others are converted from f32.
 _DIRECT = ("f32", "f16", "bf16")
@@ -61,10 +61,27 @@ def dequantize_record(
     if wanted.name not in FLOATS:
         msg = f"a record is decoded to floats ({', '.join(FLOATS)}), not {wanted}"
         raise MemdescError(msg)
-    target = _target(dims, wanted, desc)
+    dst = Memory(_target(dims, wanted, desc))
+    decode_into(record, dst, threads)
+    return dst
+
+
+def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
+    """Write the numbers of a record into memory of a float type; its dims are those of the record.
+
+    Parameters
+    ----------
+    record : Record
+        What to decode.
+    dst : Memory
+        In any layout.
+    threads : int, optional
+        As for `reorder`.
+    """
+    dims, dtype = record.desc.dims, dst.desc.dtype
     threads = current_limit() if threads is None else checked_threads(threads)
     if 0 in dims:
-        return Memory(target)
+        return
     with importing:
         from reorder.cpu.runtime.decode import decode  # likewise
         from reorder.cpu.schedule.record_pattern import find_access  # numba is slow to load
@@ -73,17 +90,16 @@ def dequantize_record(
         plain = _plain(record, threads)
         tensors, access = plain.tensors, find_access(plain.desc)
     if access is None:
-        return reorder(dequantize_reference(record), target, dtype=wanted, threads=threads)
-    dst = Memory(target)
-    if target == memory_desc(dims, wanted) and wanted.name in _DIRECT:
-        decode(access, tensors, dst.data, wanted.name, threads)
-        return dst
+        reorder(dequantize_reference(record), out=dst, threads=threads)
+        return
+    if dst.desc == memory_desc(dims, dtype) and dtype.name in _DIRECT:
+        decode(access, tensors, dst.data, dtype.name, threads)
+        return
     for rows, chunk, out in _chunks(access, dst):
         wide = memory_desc(rows, "f32")
         values = zeroed_bytes(wide.nbytes)
         decode(chunk, tensors, values, "f32", threads)
         reorder(Memory.attached(wide, values), out=out, threads=threads)
-    return dst
 
 
 def _target(

@@ -272,10 +272,11 @@ def _fields(desc: Desc, perm: tuple[int, ...] | None) -> dict[str, tuple[FieldLa
     order = tuple(range(len(desc.dims))) if perm is None else perm
     found: dict[str, tuple[FieldLayout, ...]] = {}
     for field in desc.fields:
-        groups = [0] * len(order)
-        for dim, group in zip(order, field.groups, strict=True):
-            groups[dim] = group
-        made = FieldLayout(permute_axes(field.layout, order), field.bits, tuple(groups))
+        groups, counts = [0] * len(order), [0] * len(order)
+        for dim, group, count in zip(order, field.groups, field.counts, strict=True):
+            groups[dim], counts[dim] = group, count
+        layout = permute_axes(field.layout, order)
+        made = FieldLayout(layout, field.bits, tuple(groups), tuple(counts))
         found[field.tensor] = (*found.get(field.tensor, ()), made)
     return found
 
