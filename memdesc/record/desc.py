@@ -455,17 +455,14 @@ def _check_codebook(codebook: Codebook | Digits) -> None:
     MemdescError
         With the part.
     """
+    count = 0
+    lanes: tuple[int, ...] = ()
     match codebook:
-        case Codebook(int() as count, bytes() as values, tuple() as lanes):
-            is_legal = 1 <= count <= _MAX_VECTOR and values
+        case Codebook(int() as size, bytes() as values, tuple() as lanes) if values:
+            count = size if size <= _MAX_VECTOR else 0
         case Digits(int() as base, tuple() as lanes):
-            # so that the powers of the base are exact in 32 bits
             count = _MAX_DIGITS.get(base, 0)
-            is_legal = count
-        case _:
-            is_legal = lanes = count = 0
-    are_lanes = lanes and all(type(lane) is int and 0 <= lane < count for lane in lanes)
-    if not is_legal or not are_lanes:
+    if not lanes or not all(type(lane) is int and 0 <= lane < count for lane in lanes):
         msg = (
             f"a codebook is a Codebook of vectors of at most {_MAX_VECTOR} numbers or Digits of "
             f"base {', '.join(map(str, _MAX_DIGITS))}, with lanes that they have; not "
@@ -664,7 +661,9 @@ class RecordDesc(Checked):
         """Refuse a zero point unless it and the code are integers, whose difference is exact."""
         for number in (self.rule.code, self.rule.zero) if self.rule.zero is not None else ():
             name = number.parts[0][0]
-            is_whole = all(value == int(value) and abs(value) <= _MAX_MINUS for value in number.table)
+            is_whole = all(
+                value == int(value) and abs(value) <= _MAX_MINUS for value in number.table
+            )
             if number.kind or not is_whole or not _is_integer(self.field(name).kind):
                 msg = (
                     f"zero points are subtracted from codes as integers, and {number} is not one; "

@@ -37,8 +37,8 @@ class _BlockField(NamedTuple):
     first: int
     # extents and strides of the loops over its elements in a block, slowest first
     digits: tuple[tuple[int, int], ...] = ()
-    # as in `Field`
-    index: tuple[int, ...] = ()
+    # the index of `Field`
+    places: tuple[int, ...] = ()
 
 
 class _BlockType(NamedTuple):
@@ -115,7 +115,9 @@ def _codebooks(*rows: tuple[int, int, tuple[int, ...]]) -> list[Codebook]:
         bits = (len(numbers) - 1).bit_length()
         here, planes = np.split(planes, [count * size * bits])
         places = here.reshape(-1, bits) @ (1 << np.arange(bits))
-        made.append(Codebook(size, np.array(numbers, np.int8)[places].tobytes(), tuple(range(size))))
+        made.append(
+            Codebook(size, np.array(numbers, np.int8)[places].tobytes(), tuple(range(size)))
+        )
     return made
 
 
@@ -507,7 +509,7 @@ def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Ru
 def _field(part: _BlockField, row: _BlockType, dims: tuple[int, ...]) -> Field:
     bits = BIT_PLANES.get(part.kind) or DATA_TYPES[part.kind].bits
     last = len(dims) - 1
-    count = max(part.index) + 1 if part.index else 1
+    count = max(part.places) + 1 if part.places else 1
     step = row.block // part.group * count
     stride = row.nbytes * 8 // bits
     blocks = [Block(last, step, dims[-1] // row.block, stride)]
@@ -521,4 +523,4 @@ def _field(part: _BlockField, row: _BlockType, dims: tuple[int, ...]) -> Field:
     sizes = (*dims[:-1], dims[-1] // part.group * count)
     axes = tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
     layout = Layout(sizes, axes, (*outer, *blocks), part.first)
-    return Field(part.name, part.kind, layout, (*[1] * last, part.group), TENSOR, part.index)
+    return Field(part.name, part.kind, layout, (*[1] * last, part.group), TENSOR, part.places)

@@ -188,4 +188,5 @@ def _values(record: Record, number: Number) -> NDArray[Any]:
     lanes = np.resize(np.array(book.lanes), columns)
     if isinstance(book, Digits):
         return book.of(values, lanes) - number.minus
-    return np.frombuffer(book.values, np.int8)[values * book.size + lanes].astype(np.int64)
+    found: NDArray[Any] = np.frombuffer(book.values, np.int8)[values * book.size + lanes]
+    return found.astype(np.int64)

@@ -71,7 +71,11 @@ _OTHERS = {9: GgufType("Q8_1", 32, 40), 15: GgufType("Q8_K", 256, 292)}
 
 def _type_of(name: str) -> GgufType:
     row = GGUF_TYPES.get(name)
-    return GgufType(name, row.block, row.nbytes) if row else GgufType(name, 1, data_type(name).nbytes(1))
+    return (
+        GgufType(name, row.block, row.nbytes)
+        if row
+        else GgufType(name, 1, data_type(name).nbytes(1))
+    )
 
 
 TYPES = {number: _type_of(name) for number, name in GGUF_NUMBERS.items()} | _OTHERS
