@@ -62,7 +62,18 @@ def convert_numbers(
     MemdescError
         If a number would change.
     """
+    is_same = record.desc == out.desc and perm == tuple(range(len(perm)))
+    if is_same and _has_codebooks(record.desc):
+        for field in record.desc.fields:
+            data = record.tensors[field.tensor]
+            write_field(out.tensors[field.tensor], field, read_field(data, field))
+        return
     map_codes(record, out, write_numbers(record, out, perm, threads), perm, threads)
+
+
+def _has_codebooks(desc: RecordDesc) -> bool:
+    """Whether codes stand for several numbers, or the bits of a float are stored apart."""
+    return any(number.codebook or number.kind for number in desc.rule.numbers)
 
 
 def write_numbers(
@@ -95,7 +106,7 @@ class _NumberWriter:
     def check_width(self) -> None:
         """Refuse codes of more than a byte, and codes that stand for several numbers."""
         for each in (self.record.desc, self.out.desc):
-            if any(number.codebook or number.kind for number in each.rule.numbers):
+            if _has_codebooks(each):
                 self._refuse(
                     f"the numbers of {each.name or 'a codebook'} are not codes of a scale; "
                     "dequantize() decodes them"

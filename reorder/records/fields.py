@@ -180,8 +180,9 @@ def _values(record: Record, number: Number) -> NDArray[Any]:
     """Return the values of a number for each element."""
     desc, columns = record.desc, record.desc.dims[-1]
     first, book = desc.field(number.parts[0][0]), number.codebook
-    values = number_values(record.tensors, desc, number)
-    values = values[..., first.along_last(columns)] if first.layout.nelems else values
+    if 0 in desc.dims:
+        return np.empty(desc.dims, np.float32)
+    values = number_values(record.tensors, desc, number)[..., first.along_last(columns)]
     values = expand(values, (*first.groups[:-1], 1), desc.dims)
     if book is None:
         return values

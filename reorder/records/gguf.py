@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["dequantize_gguf"]
 
 _PLAIN = ("f32", "f16", "bf16")
+# A number that llama.cpp and its forks use for different types.
+_TWO_MEANINGS = 42
 # Blocks of a row for which the places of fields are computed; longer rows are cut.
 _MAX_BLOCKS = 1024
 
@@ -135,12 +137,16 @@ def _type_of(qtype: Any) -> _Type:
     if isinstance(name, str):
         found = _known(name)
     if found is None:
-        names = [str(_known(each)) for each in (*_PLAIN, *GGUF_TYPES)]
+        names = ", ".join(str(_known(each)) for each in (*_PLAIN, *GGUF_TYPES))
         msg = (
             f"{short_repr(qtype)} is not a type of GGUF that is decoded; pass the name, the number "
-            f"or gguf's GGMLQuantizationType of one of {', '.join(names)} (Q2_0 by name only: "
-            "its number 42 has blocks of 64 elements in llama.cpp, and of 128 in forks)"
+            f"or gguf's GGMLQuantizationType of one of {names}"
         )
+        if qtype == _TWO_MEANINGS:
+            msg = (
+                f"number {_TWO_MEANINGS} is Q2_0 with blocks of 64 elements in llama.cpp, and of "
+                "128 in files of its forks; pass 'Q2_0' for the former"
+            )
         raise MemdescError(msg)
     return found
 

@@ -100,20 +100,6 @@ def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> 
         ("q4_2", DIMS, {}, UnknownFormatError, "unknown record 'q4_2'; the records are q4_0, q4_1"),
         (7, DIMS, {}, UnknownFormatError, "a record is named by a string such as 'q4_0', not 7"),
         (
-            "iq2_xs",
-            DIMS,
-            {},
-            UnsupportedFormatError,
-            "'iq2_xs' cannot be described as a record: its codes are ind",
-        ),
-        (
-            "TQ1_0",
-            DIMS,
-            {},
-            UnsupportedFormatError,
-            "'TQ1_0' cannot be described as a record: five numbers share",
-        ),
-        (
             "gptq_act_order",
             DIMS,
             {},
