@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from memdesc import DataType, FormatTag
     from reorder.cpu.schedule.record_pattern import Access
 
-__all__ = ["decode_into", "dequantize_record"]
+__all__ = ["DIRECT", "decode_into", "dequantize_record"]
 
 # The types that compiled code writes; others are converted from f32.
-_DIRECT = ("f32", "f16", "bf16")
+DIRECT = ("f32", "f16", "bf16")
 # Elements decoded to f32 at a time for other types and layouts: few enough to stay in the cache.
 _CHUNK = 1 << 20
 # A byte shifted by this much still fits into the 24 significant bits of f32.
@@ -92,7 +92,7 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
     if access is None:
         reorder(dequantize_reference(record), out=dst, threads=threads)
         return
-    if dst.desc == memory_desc(dims, dtype) and dtype.name in _DIRECT:
+    if dst.desc == memory_desc(dims, dtype) and dtype.name in DIRECT:
         decode(access, tensors, dst.data, dtype.name, threads)
         return
     for rows, chunk, out in _chunks(access, dst):

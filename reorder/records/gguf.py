@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 import sys
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, memory_desc, record_desc
+from memdesc import DATA_TYPES, MemdescError, data_type, memory_desc, record_desc
 from memdesc.errors import short_repr
-from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
+from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR
 from reorder.api import reorder
+from reorder.forks import importing
 from reorder.memory.buffers import address_of
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.inputs import as_output
 from reorder.memory.memory import Memory
-from reorder.records.decode import decode_into
+from reorder.records.decode import DIRECT, decode_into
 from reorder.records.record import Record
+from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
 __all__ = ["dequantize_gguf"]
@@ -89,29 +93,42 @@ def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | No
     dims = (*rows.shape[:-1], rows.shape[-1] // kind.nbytes * kind.block)
     if out is None and kind.name == "f32":
         return _viewed(data, rows)
-    dst = Memory(memory_desc(dims, "f32")) if out is None else _output(out, dims, rows)
+    # all of it is written, so memory that was used before serves better than zeros from the system
+    made = np.empty(dims, np.float32) if out is None else _output(out, dims, rows)
     if 0 not in dims:
-        _decode(rows, kind, dst, threads)
+        _decode(rows, kind, made, threads)
     if out is not None:
         return out
-    made = dst.numpy()
     torch = _torch(data)
     return made if torch is None else torch.from_numpy(made)
 
 
-def _decode(rows: NDArray[np.uint8], kind: _Type, dst: Memory, threads: int | None) -> None:
-    """Decode rows of bytes that are not empty into memory of the result's dims."""
-    dims, dtype = dst.desc.dims, dst.desc.dtype
+def _decode(rows: NDArray[np.uint8], kind: _Type, out: NDArray[Any], threads: int | None) -> None:
+    """Decode rows of bytes that are not empty into an array of the result's dims."""
+    dims, dtype = out.shape, data_type(out.dtype).name
+    threads = current_limit() if threads is None else checked_threads(threads)
     if kind.name not in GGUF_TYPES:
         if address_of(rows) % kind.nbytes:
             rows = rows.copy()
         source = Memory.attached(memory_desc(dims, kind.name), rows.reshape(-1))
-        reorder(source, out=dst, threads=threads)
-        return
-    if dst.desc == memory_desc(dims, dtype):
-        dims = _even(dims, kind.block)
-        dst = Memory.attached(memory_desc(dims, dtype), dst.data)
-    decode_into(Record(record_desc(dims, kind.name), rows), dst, threads)
+        reorder(source, out=out, threads=threads)
+    elif out.flags.c_contiguous and dtype in DIRECT:
+        tensors = {TENSOR: rows.reshape(-1)}
+        _decoder(kind.name, dims)(tensors, out.reshape(-1).view(np.uint8), dtype, threads)
+    else:
+        record = Record(record_desc(dims, kind.name), rows)
+        decode_into(record, as_output(out, None), threads)
+
+
+@lru_cache(maxsize=256)  # the tensors of a model have few shapes
+def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
+    """Return what decodes the blocks of a row-major array into row-major floats."""
+    with importing:
+        from reorder.cpu.runtime.decode import decode  # numba is slow to load
+        from reorder.cpu.schedule.record_pattern import find_access  # likewise
+    access = find_access(record_desc(_even(dims, GGUF_TYPES[name].block), name))
+    assert access is not None  # noqa: S101 - every row of the table has it, by a test
+    return partial(decode, access)
 
 
 @lru_cache(maxsize=256)
@@ -177,19 +194,28 @@ def _rows(data: Any, kind: _Type) -> NDArray[np.uint8]:
     return rows
 
 
-def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> Memory:
-    """Return the output of a caller as memory."""
-    dst = as_output(out, None)
-    if dst.desc.dims != dims or dst.desc.dtype.name not in FLOATS:
+def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray[Any]:
+    """Return the output of a caller as an array."""
+    refuse_masked("out", out)
+    array = out
+    if not isinstance(out, np.ndarray):
+        if not is_exporter(out):
+            msg = f"out is an ndarray or a torch tensor of floats, not {short_repr(out)}"
+            raise MemdescError(msg)
+        array = from_dlpack(out, "out", write=True)
+    if array.shape != dims or data_type(array.dtype).name not in FLOATS:
         msg = (
-            f"out is {dst.desc.dtype} of {dst.desc.dims}, but the result has dims {dims} and a "
-            "float type"
+            f"out is an array {array.shape} of {array.dtype}, but the result has dims {dims} and "
+            "a float type"
         )
         raise MemdescError(msg)
-    if np.may_share_memory(dst.data, rows):
+    if not array.flags.writeable:
+        msg = "out is read-only; pass a writable array"
+        raise MemdescError(msg)
+    if np.may_share_memory(array, rows):
         msg = "out overlaps data; pass memory of its own"
         raise MemdescError(msg)
-    return dst
+    return np.asarray(array)
 
 
 def _even(dims: tuple[int, ...], block: int) -> tuple[int, ...]:

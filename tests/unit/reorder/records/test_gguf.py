@@ -145,8 +145,13 @@ BLOCK = np.zeros(18, np.uint8)
         ((BLOCK, 2.0), "2.0 is not a type of GGUF"),
         ((BLOCK, KIND.I8), "I8: 24> is not a type of GGUF that is decoded"),
         ((BLOCK, 42), "number 42 is Q2_0 with blocks of 64 elements in llama.cpp, and of 128 in"),
-        ((BLOCK, "Q4_0", np.zeros(31, np.float32)), r"out is f32 of \(31,\), but .* \(32,\)"),
-        ((BLOCK, "Q4_0", np.zeros(32, np.int8)), r"out is s8 of \(32,\), but .* a float type"),
+        (
+            (BLOCK, "Q4_0", np.zeros(31, np.float32)),
+            r"out is an array \(31,\) of float32, .* \(32,\)",
+        ),
+        ((BLOCK, "Q4_0", np.zeros(32, np.int8)), r"of int8, but .* \(32,\) and a float type"),
+        ((BLOCK, "Q4_0", bytearray(128)), "out is an ndarray or a torch tensor of floats"),
+        ((BLOCK, "Q4_0", np.broadcast_to(np.float32(0), 32)), "out is read-only"),
         ((np.zeros(128, np.uint8)[:18], "Q4_0", None, 0), "threads must be"),
     ],
 )
