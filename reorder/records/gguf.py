@@ -120,7 +120,7 @@ def _decode(rows: NDArray[np.uint8], kind: _Type, out: NDArray[Any], threads: in
         decode_into(record, as_output(out, None), threads)
 
 
-@lru_cache(maxsize=256)  # the tensors of a model have few shapes
+@lru_cache(maxsize=64)  # the tensors of a model have few shapes
 def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
     """Return what decodes the blocks of a row-major array into row-major floats."""
     with importing:

@@ -97,8 +97,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cpu", action="store_true", help="processor time instead of wall time")
     options = parser.parse_args(arguments)
     clock = process_time if options.cpu else perf_counter
-    heads = ("type", "threads", "memdesc", "out", "gguf", "transformers", "torch")
-    heads += ("times gguf", "out, times gguf", "times transformers", "times torch")
+    heads = ["type", "threads", "memdesc", "out", "gguf", "transformers", "torch"]
+    heads += ["times gguf", "out, times gguf", "times transformers", "times torch"]
     sys.stdout.write(f"| {' | '.join(heads)} |\n{'| --- ' * len(heads)}|\n")
     for threads in sorted({int(count) for count in options.threads.split(",")}):
         torch.set_num_threads(threads)

@@ -8,6 +8,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, record_desc
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
+from reorder.cpu.schedule.record_pattern import find_access
 from reorder.records.fields import dequantize_reference
 from tests.records import bits_of
 
@@ -77,6 +78,12 @@ def test_a_type_may_be_a_number_and_data_need_not_be_contiguous(name: str) -> No
     moved = np.zeros(data.size + 1, np.uint8)[1:].reshape(data.shape)
     moved[:] = data
     assert_same(reorder.dequantize_gguf(moved, qtype=name), by_gguf(data, name))
+
+
+@pytest.mark.parametrize("name", GGUF_TYPES)
+def test_compiled_code_takes_every_type(name: str) -> None:
+    for dims in ((1, 256), (7, 1024), (3, 33 * 256), (2, 3, 512)):
+        assert find_access(record_desc(dims, name)) is not None
 
 
 def test_long_rows_and_many_rows_are_cut_alike() -> None:
@@ -152,13 +159,16 @@ BLOCK = np.zeros(18, np.uint8)
         ((BLOCK, "Q4_0", np.zeros(32, np.int8)), r"of int8, but .* \(32,\) and a float type"),
         ((BLOCK, "Q4_0", bytearray(128)), "out is an ndarray or a torch tensor of floats"),
         ((BLOCK, "Q4_0", np.broadcast_to(np.float32(0), 32)), "out is read-only"),
-        ((np.zeros(128, np.uint8)[:18], "Q4_0", None, 0), "threads must be"),
     ],
 )
 def test_what_is_not_an_array_of_blocks_is_refused(given: tuple[Any, ...], message: str) -> None:
-    *given, threads = given if len(given) > 3 else (*given, None)
     with pytest.raises(MemdescError, match=message):
-        reorder.dequantize_gguf(*given, threads=threads)
+        reorder.dequantize_gguf(*given)
+
+
+def test_threads_are_checked() -> None:
+    with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
+        reorder.dequantize_gguf(BLOCK, "Q4_0", threads=0)
 
 
 def test_out_must_be_memory_of_its_own() -> None:
