@@ -725,6 +725,7 @@ class RecordDesc(Checked):
             f"{prod(self.dims)} elements in {self.nbytes} bytes, {bits:.4g} bits each: {self.rule}",
             *(
                 f"{part.name}: {part.kind}, dims {part.layout.dims}, groups {part.groups}"
+                + (f" with {part.counts[-1]} each" if part.index else "")
                 for part in self.fields
             ),
             *(f"{each.tensor}: {each.kind}, {each.values}" for each in self.constants),
