@@ -93,13 +93,11 @@ def test_each_step_alone_is_that_of_flashinfer(rows: int, columns: int, dtype: s
 def test_shuffled_scales_are_those_of_flashinfer(
     rows: int, columns: int, tile: int, gated: bool
 ) -> None:
-    """The 128x4 tiles by the torch equivalent of the CUDA kernel, which FlashInfer has too."""
-    reference = pytest.importorskip(
-        "flashinfer.experimental.b12x.moe._shared.kernels.reference_flashinfer"
-    )
+    """The rows as FlashInfer's indices say; the tiles of 128 x 4, a CUDA kernel there, by torchao."""
+    utils = pytest.importorskip("torchao.prototype.mx_formats.utils")
     q = random_bytes(rows, columns)
     shuffled = torch.from_numpy(permuted(q, tile, gated=gated))
-    theirs = reference._block_scale_interleave_128x4_torch(shuffled).numpy()  # noqa: SLF001
+    theirs = utils.to_blocked(shuffled).numpy().reshape(-1)
     dims = (2, rows // 2, columns) if gated else (rows, columns)
     name = f"trtllm_scales{TILES[tile]}" + "_gated" * gated
     assert np.array_equal(packed(q, dims, "u8", name), theirs)
@@ -119,11 +117,11 @@ def test_scales_of_deepgemm_are_those_that_flashinfer_packs(dims: tuple[int, ...
     name = "deepgemm_scales" + "_experts" * (len(dims) == 3)
     # bytes by themselves, and f32 converted on the way
     assert np.array_equal(packed(exponents, dims, "e8m0", name), words)
-    converted = reorder.reorder(scales, name, dst_dtype="e8m0")
+    converted = reorder.reorder(scales, name, dtype="e8m0")
     assert np.array_equal(converted.data, words)
 
 
-@pytest.mark.parametrize("dims", [(128, 8), (5, 3), (2, 130, 7), (3, 4, 1)])
+@pytest.mark.parametrize("dims", [(128, 8), (5, 3), (2, 130, 7), (3, 4, 2)])
 def test_scales_of_deepgemm_in_f32_have_the_strides_that_flashinfer_checks(
     dims: tuple[int, ...],
 ) -> None:
