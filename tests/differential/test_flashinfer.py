@@ -44,7 +44,7 @@ def packed(q: NDArray[Any], dims: tuple[int, ...], dtype: str, name: str) -> NDA
 
 def permuted(q: NDArray[np.uint8], tile: int, *, gated: bool) -> NDArray[np.uint8]:
     """Permute rows of bytes by the indices that FlashInfer's loaders of MoE weights use."""
-    from flashinfer.fused_moe import core  # noqa: PLC0415 - not installed everywhere
+    from flashinfer.fused_moe import core
 
     indices = core._maybe_get_cached_w3_w1_permute_indices(  # noqa: SLF001 - what loaders call
         {}, torch.from_numpy(q), tile, is_gated_act_gemm=gated
@@ -53,7 +53,7 @@ def permuted(q: NDArray[np.uint8], tile: int, *, gated: bool) -> NDArray[np.uint
 
 
 def in_blocks(q: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    from flashinfer.fused_moe import convert_to_block_layout  # noqa: PLC0415 - likewise
+    from flashinfer.fused_moe import convert_to_block_layout
 
     return convert_to_block_layout(torch.from_numpy(np.ascontiguousarray(q)), 128).numpy()
 
@@ -77,7 +77,7 @@ def test_shuffled_weights_are_those_of_flashinfer(
 @pytest.mark.parametrize("dtype", BITS)
 @pytest.mark.parametrize(("rows", "columns"), [(6, 256), (34, 512)])
 def test_each_step_alone_is_that_of_flashinfer(rows: int, columns: int, dtype: str) -> None:
-    from flashinfer.fused_moe.core import reorder_rows_for_gated_act_gemm  # noqa: PLC0415
+    from flashinfer.fused_moe.core import reorder_rows_for_gated_act_gemm
 
     q = random_bytes(rows, columns * BITS[dtype] // 8)
     theirs = reorder_rows_for_gated_act_gemm(torch.from_numpy(q)).numpy()
@@ -142,7 +142,7 @@ def test_scales_of_deepgemm_in_f32_have_the_strides_that_flashinfer_checks(
 def test_scales_for_sm90_are_those_of_flashinfer(
     dims: tuple[int, int, int], dtype: str, group: int
 ) -> None:
-    from flashinfer.fused_moe.prepare import (  # noqa: PLC0415 - not installed everywhere
+    from flashinfer.fused_moe.prepare import (
         interleave_moe_scales_for_sm90_mixed_gemm,
     )
 
