@@ -218,7 +218,7 @@ def aiter_a16w4_separate(q: Elements) -> Elements:
 
 
 def aiter_a16w4_scales(*order: int) -> Formula:
-    """Two packs of 16 rows, two of 4 columns; `order` of (rows, pack, lane, columns, pack, lane)."""
+    """Two packs of 16 rows, two of 4 columns; `order`: rows, pack, lane, columns, pack, lane."""
 
     def pack(q: Elements) -> Elements:
         n, k = q.shape

@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.judges, pytest.mark.filterwarnings("ignore")]
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 flashinfer = pytest.importorskip("flashinfer", reason="FlashInfer is not installed")
+core = pytest.importorskip("flashinfer.fused_moe.core")
+prepare = pytest.importorskip("flashinfer.fused_moe.prepare")
 
 # an epilogue tile of each of FlashInfer's kernels -> the rows that are shuffled together
 TILES = {64: 16, 128: 32, 192: 16, 256: 32}
@@ -44,18 +46,16 @@ def packed(q: NDArray[Any], dims: tuple[int, ...], dtype: str, name: str) -> NDA
 
 def permuted(q: NDArray[np.uint8], tile: int, *, gated: bool) -> NDArray[np.uint8]:
     """Permute rows of bytes by the indices that FlashInfer's loaders of MoE weights use."""
-    from flashinfer.fused_moe import core
-
     indices = core._maybe_get_cached_w3_w1_permute_indices(  # noqa: SLF001 - what loaders call
         {}, torch.from_numpy(q), tile, is_gated_act_gemm=gated
     )
-    return q[indices.numpy()]
+    shuffled: NDArray[np.uint8] = q[indices.numpy()]
+    return shuffled
 
 
 def in_blocks(q: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    from flashinfer.fused_moe import convert_to_block_layout
-
-    return convert_to_block_layout(torch.from_numpy(np.ascontiguousarray(q)), 128).numpy()
+    blocks = core.convert_to_block_layout(torch.from_numpy(np.ascontiguousarray(q)), 128)
+    return np.asarray(blocks)
 
 
 @pytest.mark.parametrize("dtype", BITS)
@@ -77,10 +77,8 @@ def test_shuffled_weights_are_those_of_flashinfer(
 @pytest.mark.parametrize("dtype", BITS)
 @pytest.mark.parametrize(("rows", "columns"), [(6, 256), (34, 512)])
 def test_each_step_alone_is_that_of_flashinfer(rows: int, columns: int, dtype: str) -> None:
-    from flashinfer.fused_moe.core import reorder_rows_for_gated_act_gemm
-
     q = random_bytes(rows, columns * BITS[dtype] // 8)
-    theirs = reorder_rows_for_gated_act_gemm(torch.from_numpy(q)).numpy()
+    theirs = core.reorder_rows_for_gated_act_gemm(torch.from_numpy(q)).numpy()
     dims = (2, rows // 2, columns)
     assert np.array_equal(packed(q, dims, dtype, "trtllm_gated"), theirs.reshape(-1))
     blocks = in_blocks(q).reshape(-1)
@@ -93,7 +91,7 @@ def test_each_step_alone_is_that_of_flashinfer(rows: int, columns: int, dtype: s
 def test_shuffled_scales_are_those_of_flashinfer(
     rows: int, columns: int, tile: int, gated: bool
 ) -> None:
-    """The rows as FlashInfer's indices say; the tiles of 128 x 4, a CUDA kernel there, by torchao."""
+    """The rows by FlashInfer's indices; tiles of 128 x 4, a CUDA kernel there, by torchao."""
     utils = pytest.importorskip("torchao.prototype.mx_formats.utils")
     q = random_bytes(rows, columns)
     shuffled = torch.from_numpy(permuted(q, tile, gated=gated))
@@ -142,13 +140,11 @@ def test_scales_of_deepgemm_in_f32_have_the_strides_that_flashinfer_checks(
 def test_scales_for_sm90_are_those_of_flashinfer(
     dims: tuple[int, int, int], dtype: str, group: int
 ) -> None:
-    from flashinfer.fused_moe.prepare import (
-        interleave_moe_scales_for_sm90_mixed_gemm,
-    )
-
     q = random_bytes(*dims[:2], dims[2] * BITS[dtype] // 8)
     typed = torch.from_numpy(q).view({"u8": torch.uint8, "bf16": torch.bfloat16}[dtype])
-    theirs = interleave_moe_scales_for_sm90_mixed_gemm(typed, group).view(torch.uint8).numpy()
+    theirs = (
+        prepare.interleave_moe_scales_for_sm90_mixed_gemm(typed, group).view(torch.uint8).numpy()
+    )
     ours = packed(q, dims, dtype, "sm90_mixed_gemm_scales_experts")
     assert np.array_equal(ours, theirs.reshape(-1))
 
