@@ -50,7 +50,7 @@ _BLOCKS = "then convert_to_block_layout, 128 bytes"
 
 def _of_128_bytes(tag: str) -> dict[int, str]:
     """Return for each width a tag whose block {n} has 128 bytes."""
-    return {bits: tag.format(n=1024 // bits) for bits in (4, 8, 16)}
+    return {bits: tag.format(n=1024 // bits) for bits in (16, 8, 4)}
 
 
 # fmt: off

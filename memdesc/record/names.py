@@ -50,7 +50,8 @@ _CODEBOOK = (
 )
 _IK_LLAMA = (
     "rows are interleaved as only ik_llama.cpp does, which nothing here compares with; its "
-    "llama-quantize writes the type without the ending, and q4_0_r8, q8_0_r8 and iq4_nl_r4 are known"
+    "llama-quantize also writes the types without the ending; q4_0_r8, q8_0_r8 and iq4_nl_r4 are "
+    "records"
 )
 _REFUSED = {
     **dict.fromkeys(
