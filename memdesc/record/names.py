@@ -48,7 +48,19 @@ _MATRIX = "oi"
 _CODEBOOK = (
     "its codes are indices of vectors of 8 or 4 numbers, so an element has no bits of its own"
 )
+_IK_LLAMA = (
+    "rows are interleaved as only ik_llama.cpp does, which nothing here compares with; its "
+    "llama-quantize also writes the types without the ending; q4_0_r8, q8_0_r8 and iq4_nl_r4 are "
+    "records"
+)
 _REFUSED = {
+    **dict.fromkeys(
+        (
+            *("q4_0_r4", "q8_0_r4", "q5_0_r4", "q6_0_r4", "q4_k_r4", "q5_k_r4", "q6_k_r4"),
+            *("q8_k_r8", "iq4_xs_r4", "iq4_xs_r8", "iq2_bn_r4", "iq2_k_r4", "iq3_k_r4", "iq5_k_r4"),
+        ),
+        _IK_LLAMA,
+    ),
     **dict.fromkeys(
         ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"), _CODEBOOK
     ),
