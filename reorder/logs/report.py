@@ -141,8 +141,8 @@ def report(log: VerboseLog, layers: Layers | None = None, *, steady: bool = Fals
     repetition = find_repetition(keys)
     if steady and repetition is None:
         msg = (
-            f"the {len(everything)} executions of the log do not repeat themselves, so it has no "
-            "steady state; log several runs of the model with equal inputs"
+            f"the log has no steady state: the {len(everything)} executions hold no equal runs; log "
+            "several runs of the model with equal inputs"
         )
         raise MemdescError(msg)
     all_names, named = (
