@@ -54,8 +54,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "set_up": {
             "executions": before,
             "execution_milliseconds": _round(spent_before),
-            "creations": sum(each.executions for each in found.created),
-            "creation_milliseconds": _round(sum(each.milliseconds for each in found.created)),
+            "creations": found.created[0],
+            "creation_milliseconds": _round(found.created[1]),
         },
         "skewed": [
             {"kind": primitive.kind, "problem": primitive.problem} | _times(times)
@@ -263,7 +263,8 @@ def _reorders(facts: Facts) -> list[str]:
         if "here" in row:
             here = row["here"]
             cells += [_ms(here["memdesc"]), _ms(here["memcpy"]), f"{each / here['memdesc']:.2f}"]
-        rows.append([*cells, *[""] * (len(head) - len(cells)), _text(row)])
+        once = "" if row["in_each_run"] or not facts["runs"] else ", not in each run"
+        rows.append([*cells, *[""] * (len(head) - len(cells)), _text(row) + once])
     lines = table([[*head, "reorder"], *rows], range(len(head)))
     lines += _hidden(facts, "reorders")
     if "bench_threads" in facts:

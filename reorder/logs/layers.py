@@ -41,6 +41,11 @@ _KINDS = {
     "Softmax": "softmax",
 }
 _MODULE = "nn.Module: "
+# what reading something else raises
+_NOT_AS_EXPECTED = (
+    *(ET.ParseError, ValueError, TypeError, LookupError, AttributeError),
+    *(OverflowError, RecursionError),
+)
 _HOW = (
     "give what openvino.save_model(compiled.get_runtime_model(), 'model.xml') wrote, or what the "
     "profiler of torch exported as a Chrome trace"
@@ -187,7 +192,7 @@ def read_layers(path: str | os.PathLike[str]) -> Layers:
             spans = list(_spans(json.loads(content)))
             if spans:
                 return TorchLayers(spans)
-    except (ET.ParseError, ValueError, TypeError, KeyError, AttributeError):
+    except _NOT_AS_EXPECTED:
         pass
     msg = f"{str(path)!r} has no layers; {_HOW}"
     raise MemdescError(msg)

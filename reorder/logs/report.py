@@ -62,8 +62,8 @@ class LogReport(NamedTuple):
     ----------
     kinds : tuple of KindTime
         Executions by primitive kind, the most expensive first.
-    created : tuple of KindTime
-        The same for creations, as sums.
+    created : tuple of (int, float)
+        How many primitives were created, and the sum of the times.
     repetition : Repetition or None
         The runs, if the log repeats itself: their first execution, length and number.
     before_runs : tuple of (int, float)
@@ -83,7 +83,7 @@ class LogReport(NamedTuple):
     """
 
     kinds: tuple[KindTime, ...]
-    created: tuple[KindTime, ...]
+    created: tuple[int, float]
     repetition: Repetition | None
     before_runs: tuple[int, float]
     is_steady: bool
@@ -141,8 +141,8 @@ def report(log: VerboseLog, layers: Layers | None = None, *, steady: bool = Fals
     repetition = find_repetition(keys)
     if steady and repetition is None:
         msg = (
-            f"the log has no steady state: the {len(everything)} executions hold no equal runs; log "
-            "several runs of the model with equal inputs"
+            f"the log has no steady state: the {len(everything)} executions hold no equal runs; "
+            "log several runs of the model with equal inputs"
         )
         raise MemdescError(msg)
     all_names, named = (
@@ -158,10 +158,11 @@ def report(log: VerboseLog, layers: Layers | None = None, *, steady: bool = Fals
     }
     found = group_reorders(executions, names, everything[start:][:length])
     trips = round_trips(executions, names)
+    created = [entry.milliseconds for entry in log.entries if not entry.is_execution]
     skewed = [each for each in times.items() if each[1].is_skewed]
     return LogReport(
         _by_kind(times.items()),
-        _created(log),
+        (len(created), sum(created)),
         repetition,
         (start, sum(entry.milliseconds for entry in everything[:start])),
         steady,
@@ -193,15 +194,6 @@ def _by_kind(times: Iterable[tuple[VerbosePrimitive, Times]]) -> tuple[KindTime,
             slow + each.executions * primitive.is_reference,
         )
     return tuple(sorted(found.values(), key=lambda each: -each.milliseconds))
-
-
-def _created(log: VerboseLog) -> tuple[KindTime, ...]:
-    # no two creations of a primitive are alike: the first compiles, others find it in the cache
-    return _by_kind(
-        (entry.primitive, times_of([entry.milliseconds]))
-        for entry in log.entries
-        if not entry.is_execution
-    )
 
 
 def _reasons(log: VerboseLog) -> tuple[Reason, ...]:

@@ -21,7 +21,10 @@ def test_log_reports_times_and_what_could_be_saved(capsys: pytest.CaptureFixture
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == [
         "oneDNN 3.12.0: 16 executions, 0.4424 ms by medians, of which reorders 14%",
-        "the log repeats itself: 4 runs of 4 executions, from execution 1 on; --steady shows one run",
+        (
+            "the log repeats itself: 4 runs of 4 executions, from execution 1 on; "
+            "--steady shows one run"
+        ),
         (
             "warning: the mean is above three times the median for 1 primitive (0.06714 ms in all, "
             "0.02197 by medians), most of all reorder 1x32x32x32: the machine was busy, or some "
@@ -61,6 +64,7 @@ def test_log_shows_one_run_with_layers_and_reasons(capsys: pytest.CaptureFixture
     lines = capsys.readouterr().out.splitlines()
     assert "set-up: 2 executions before the first run, " in lines[2]
     assert any(line.endswith("Convolution  acdb    layer1/conv") for line in lines)
+    assert sum(line.endswith(", not in each run") for line in lines) == 2
 
 
 def test_log_prints_json(capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,7 +77,10 @@ def test_modules_of_torch_are_found_by_time() -> None:
         "<net><layers/></net>",
         '{"baseTimeNanoseconds": 0, "traceEvents": []}',
         '{"baseTimeNanoseconds": 0, "traceEvents": [3]}',
+        '{"baseTimeNanoseconds": 1' + 400 * "0" + ', "traceEvents": []}',
+        '{"traceEvents": ' + 100_000 * "[",
         '<net><layer name="x"><data execOrder="first"/></layer></net>',
+        '<?xml version="1.0" encoding="unheard-of"?><net/>',
     ],
 )
 def test_what_holds_no_layers_is_refused(content: str, tmp_path: Path) -> None:

@@ -61,12 +61,7 @@ def test_openvino_reorders_weights_once() -> None:
     assert found.repetition == (2, 5, 3)
     weights = [each for each in found.reorders if each.is_of_weights]
     assert [(each.times.executions, each.in_each_run) for each in weights] == [(1, 0), (1, 0)]
-    assert {each.kind for each in found.created} == {
-        "convolution",
-        "pooling",
-        "reorder",
-        "softmax",
-    }
+    assert found.created[0] == 7
 
 
 def test_reorders_by_reference_kernels_are_counted() -> None:
@@ -179,7 +174,7 @@ def test_the_steady_state_is_one_run_without_set_up() -> None:
         ("convolution", 1, 5.0),
         ("reorder", 1, 1.0),
     ]
-    assert [(kind.kind, kind.milliseconds) for kind in found.created] == [("reorder", 4.0)]
+    assert found.created == (1, 4.0)
     assert [reorder.times for reorder in found.reorders] == [(1, 1, 1, 1, 1)]
     assert report(log).milliseconds == 9 + 3 * 6
 
