@@ -32,7 +32,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         msg = f"--top {options.top} and --seconds {options.seconds:g} must be above 0"
         raise MemdescError(msg)
     log = read_verbose(_stdin() if options.log == "-" else options.log)
-    if not (log.entries or log.info or log.skipped):
+    if not (log.entries or log.info or log.skipped or log.passed_over):
         msg = (
             f"{'stdin' if options.log == '-' else options.log} has no line of oneDNN in "
             f"{log.other_lines} lines; run the program with ONEDNN_VERBOSE=1 (up to oneDNN 2.4, "
@@ -294,10 +294,16 @@ def _round_trips(facts: Facts) -> list[str]:
 
 def _passed_over(facts: Facts) -> list[str]:
     rows = [
-        (str(row["primitives"]), row["kind"], row["implementation"], row["reason"])
+        (
+            str(row["primitives"]),
+            str(row["by_reference"] or ""),
+            row["kind"],
+            row["implementation"],
+            one_line(row["reason"]),
+        )
         for row in facts["passed_over"][: facts["top"]]
     ]
-    lines = table([("primitives", "kind", "passed over", "reason"), *rows], (0,))
+    lines = table([("primitives", "by reference", "kind", "passed over", "reason"), *rows], (0,))
     return lines + _hidden(facts, "passed_over")
 
 

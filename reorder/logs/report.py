@@ -47,12 +47,13 @@ class LayerTime(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Why implementations of a primitive kind were passed over, for how many primitives."""
+    """Why an implementation was passed over, for how many primitives; `by_reference` are slow."""
 
     kind: str
     implementation: str
     reason: str
     primitives: int
+    by_reference: int
 
 
 class LogReport(NamedTuple):
@@ -77,7 +78,8 @@ class LogReport(NamedTuple):
     skewed : tuple of (VerbosePrimitive, Times)
         Primitives whose mean time is above three times the median, the most different first.
     reasons : tuple of Reason
-        Why implementations were passed over, the most frequent first.
+        Why implementations were passed over: first those that left a primitive to plain loops, then
+        the most frequent.
     layers : tuple of LayerTime
         The layers that a program named, the most expensive first.
     """
@@ -197,12 +199,13 @@ def _by_kind(times: Iterable[tuple[VerbosePrimitive, Times]]) -> tuple[KindTime,
 
 
 def _reasons(log: VerboseLog) -> tuple[Reason, ...]:
-    found: defaultdict[tuple[str, str, str], set[int]] = defaultdict(set)
-    for each in log.passed_over:
-        key = each.kind, each.implementation, each.reason
-        found[key].add(id(each.primitive) if each.primitive else -each.line)
-    reasons = [Reason(*key, len(primitives)) for key, primitives in found.items()]
-    return tuple(sorted(reasons, key=lambda each: -each.primitives))
+    # one that was not created counts by its line
+    found: defaultdict[tuple[str, str, str], dict[int, bool]] = defaultdict(dict)
+    for line, kind, implementation, reason, _, primitive in log.passed_over:
+        key = -line if primitive is None else id(primitive)
+        found[kind, implementation, reason][key] = primitive is not None and primitive.is_reference
+    reasons = [Reason(*key, len(slow), sum(slow.values())) for key, slow in found.items()]
+    return tuple(sorted(reasons, key=lambda each: (-each.by_reference, -each.primitives)))
 
 
 def _layer_times(

@@ -55,7 +55,9 @@ def test_log_shows_one_run_with_layers_and_reasons(capsys: pytest.CaptureFixture
         "(jit:avx512_core), to src of convolution 1x32x32x32 by 64x32x3x3 (jit:avx512_core), "
         "in Sequential_0/Sequential_1/Conv2d_0 and 1 more"
     )
-    assert "         2  convolution                       unsupported format tag" in lines
+    assert (
+        "         2                convolution                       unsupported format tag"
+    ) in lines
     assert [line.rpartition("  ")[2] for line in lines[-3:]] == [
         *("layer", "Sequential_0/Sequential_1/Conv2d_0", "Sequential_0/Sequential_2/Conv2d_1"),
     ]
@@ -123,6 +125,9 @@ def test_a_log_without_reorders_has_no_table_of_them(
         "",
         "primitive  count  ms  share  by reference",
     ]
+    path.write_text("onednn_verbose,create:dispatch,sum,why,a.cpp:1\n", encoding="utf-8")
+    assert main(["log", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["1", "sum", "why"]
     line = "src:f32::blocked:abcd::f0 dst:f32::blocked:acdb::f0,,,2x16x4x4,2"
     path.write_text(f"onednn_verbose,exec,cpu,reorder,jit:uni,undef,{line}\n", encoding="utf-8")
     assert main(["log", str(path)]) == 0

@@ -186,10 +186,26 @@ def test_a_log_that_does_not_repeat_itself_has_no_steady_state() -> None:
 
 def test_reasons_of_dispatch_are_counted_by_primitive() -> None:
     found = report(read_verbose(_LOGS.parent / "layers" / "torch-2.13.log"))
-    assert ("convolution", "", "unsupported format tag", 2) in found.reasons
-    assert all(0 < each.primitives <= 7 for each in found.reasons)
+    assert ("convolution", "", "unsupported format tag", 2, 0) in found.reasons
     counts = [each.primitives for each in found.reasons]
     assert counts == sorted(counts, reverse=True)
+
+
+def test_reasons_that_left_a_primitive_to_plain_loops_come_first() -> None:
+    start = "onednn_verbose,v1,primitive,create:"
+    slow, fast = ("dispatch,reorder,too many dims,a.cpp:1", "dispatch,reorder,bad flags,a.cpp:2")
+    created = "cache_miss,cpu," + _reorder("f32::blocked:ab::f0", "f32::blocked:ba::f0", "2x3")
+    lines = [
+        *(fast, created),
+        *(fast, created.replace("2x3", "2x4")),
+        *(slow, slow, created.replace("jit:uni", "ref:any")),
+        *(slow, fast),
+    ]
+    lines = [line if "dispatch" in line else f"{line},1" for line in lines]
+    assert report(read_verbose(start + line for line in lines)).reasons == (
+        ("reorder", "", "too many dims", 2, 1),
+        ("reorder", "", "bad flags", 3, 0),
+    )
 
 
 def test_what_is_no_log_is_refused() -> None:
