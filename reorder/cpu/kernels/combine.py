@@ -1,4 +1,4 @@
-"""The stage of arithmetic: one post-op over rows of values.
+"""The stage of a tile that does arithmetic: one post-op over rows of values.
 
 Elements are decoded before it and its results encoded after it, in registers. First come the loops
 over rows and vectors, then the operations.

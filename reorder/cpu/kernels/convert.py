@@ -1,4 +1,4 @@
-"""The stages that convert, prefetch and repeat rows."""
+"""The stages of a tile that convert, prefetch and repeat rows."""
 
 from __future__ import annotations
 

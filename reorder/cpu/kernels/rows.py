@@ -1,4 +1,7 @@
-"""Rows of elements of one type, and the loops over their vectors: what the stages share."""
+"""What the stages share: rows of elements of one type, and loops over their vectors.
+
+A stage is what a step of a tile runs to convert, to calculate or to repeat values (see `tiles`).
+"""
 
 from __future__ import annotations
 
