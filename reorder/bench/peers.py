@@ -84,7 +84,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     bounds = np.array([pages * chunk // threads for chunk in range(threads + 1)], np.int64)
     # the copier takes the number of bytes as its program
     job = Job(
-        walker=_copier().address,
+        interpreter=_copier().address,
         program=nbytes,
         tasks=0,
         steps=pages,

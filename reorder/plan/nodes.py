@@ -60,6 +60,17 @@ class IndirectLoop(NamedTuple):
         The axes of the operand over these dims, each with its blocks, the largest step first.
     params : tuple
         The same for each scale and zero point that differs along the dims.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> src, dst = (memdesc.memory_desc((2000, 3), "f32", tag) for tag in ("Ab47a", "Ab31a"))
+    >>> (box,) = reorder.plan_reorder(src, dst).boxes
+    >>> (loop,) = box.indirect
+    >>> loop.extent  # the padded size: 65 blocks of 31
+    2015
+    >>> [table.tolist() for table in loop.tables(45, 49)]  # src wraps at 47, dst at 31
+    [[45, 46, 141, 142], [107, 108, 109, 110]]
     """
 
     sizes: tuple[tuple[int, int], ...]

@@ -39,6 +39,16 @@ class StoredTensor(Checked):
     """A tensor in a checkpoint: what it is, and on request its bytes.
 
     Made by `Checkpoint`.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.safetensors")
+    >>> reorder.save(path, {"fc": reorder.reorder(np.ones((4, 20), np.float32), "aB16b")})
+    >>> with reorder.open_checkpoint(path) as checkpoint:
+    ...     fc = checkpoint["fc"]
+    ...     fc, fc.shape, fc.numpy().shape
+    (StoredTensor('fc', memory_desc((4, 20), 'f32', 'aB16b'), 512 bytes), (4, 2, 16), (4, 20))
     """
 
     __slots__ = ("_checkpoint", "_entry")
@@ -154,6 +164,17 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
     Use it as a context manager, or close it; arrays taken from it keep their file mapped. It is
     pickled as its path, for processes that see the same files and read the headers again.
+
+    Examples
+    --------
+    >>> import os, tempfile, numpy as np, reorder
+    >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
+    >>> np.savez(path, weight=np.ones((4, 8), np.float32), bias=np.zeros(4, np.float32))
+    >>> with reorder.open_checkpoint(path) as checkpoint:
+    ...     print(checkpoint.format, *checkpoint, "weight" in checkpoint)
+    ...     sum(tensor.nbytes for tensor in checkpoint.values())
+    npz weight bias True
+    144
     """
 
     def __init__(self, path: Path) -> None:

@@ -12,8 +12,8 @@ from memdesc import DATA_TYPES
 from memdesc.record import BIT_PLANES
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.kernels.emit import BYTE, entry_address, int64, load_fields, load_int64, loop
+from reorder.cpu.kernels.interpreter import each_task
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.kernels.walk import each_task
 from reorder.cpu.schedule.record_pattern import MAX_LANES
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import BYTE_BITS, has_feature, is_x86
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.walk import WalkerCall
+    from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.schedule.record_pattern import NumberPattern, Pattern
 
 __all__ = ["DecodeHead", "DecodeKernel", "FieldHead", "emit_decode"]
@@ -54,7 +54,7 @@ class FieldHead(NamedTuple):
     advance: int
 
 
-def emit_decode(builder: Builder, call: WalkerCall, kernel: DecodeKernel) -> None:
+def emit_decode(builder: Builder, call: InterpreterCall, kernel: DecodeKernel) -> None:
     """Decode the segments of all tasks of a call to row-major memory at dst."""
     pattern, count = kernel.pattern, len(kernel.pattern.fields)
     nbytes = pattern.block * DATA_TYPES[kernel.dtype].bits // BYTE_BITS

@@ -71,7 +71,7 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
 def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
     """Run a job whose bounds count steps at all points; missing workers are started."""
     if not job.workers or _is_sooner_alone(job):
-        walk = _WALK(job.walker)
+        walk = _WALK(job.interpreter)
         walk(src_at, dst_at, job.program, job.tasks, 0, job.steps, job.points, job.point_count)
         return
     refresh_teams()

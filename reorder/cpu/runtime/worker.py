@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from reorder.cpu.runtime.intrinsics import (
     call_c,
-    call_walker,
+    call_interpreter,
     exchange_shared,
     load_int,
     load_relaxed,
@@ -82,8 +82,8 @@ def _take(group: int, number: int, chunks: int) -> int:
 @inner
 def _walk(job: int, src_at: int, dst_at: int, begin: int, end: int) -> None:
     """Run a range of the steps of a job."""
-    call_walker(
-        load_int(job, JOB.walker),
+    call_interpreter(
+        load_int(job, JOB.interpreter),
         (
             src_at,
             dst_at,

@@ -174,7 +174,7 @@ class Writer:
                 self.open.clear()
                 self._create()
             for file in files:
-                for offset, data in file.pieces:
+                for offset, data in file.headers:
                     self.open.write_at(f"{FILES}/{file.name}", offset, np.frombuffer(data, "u1"))
         except BaseException as error:
             self.close()

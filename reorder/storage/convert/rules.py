@@ -29,7 +29,7 @@ from memdesc.names import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["WHOLE", "Format", "Rule", "is_record", "parse_rule", "read_rules", "rules_of_toml"]
+__all__ = ["WHOLE", "FormatName", "Rule", "is_record", "parse_rule", "read_rules", "rules_of_toml"]
 
 _ARROW = "->"
 _SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
@@ -48,7 +48,7 @@ WHOLE = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class FormatName:
     """The name of a layout or of a record, and the options of a record."""
 
     name: str
@@ -70,7 +70,7 @@ class Rule:
     pattern : str
         Matches names of tensors, or the common prefix of a record's tensors; ``*``, ``?`` and
         ``[...]`` as in shells, except that ``*`` matches dots too.
-    src, dst : Format, optional
+    src, dst : FormatName, optional
         What the tensors hold and what they become.
     dtype : str, optional
         The data type that they become.
@@ -94,8 +94,8 @@ class Rule:
 
     text: str
     pattern: str
-    src: Format | None = None
-    dst: Format | None = None
+    src: FormatName | None = None
+    dst: FormatName | None = None
     dtype: str | None = None
     rename: str | None = None
     holds: str | None = None
@@ -178,7 +178,7 @@ def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
     return tuple(name[a.end() : b.start()] for a, b in pairwise([head, *reversed(places)]))
 
 
-def is_record(given: Format | None) -> bool:
+def is_record(given: FormatName | None) -> bool:
     """Whether a name in a rule is a record's; a few of these names are layouts too."""
     return given is not None and given.name.lower() in known_records()
 
@@ -355,12 +355,12 @@ def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
     return Rule(text, pattern, **made)
 
 
-def _format(rule: Rule, key: str, value: str) -> Format:
+def _format(rule: Rule, key: str, value: str) -> FormatName:
     if _is_dtype(value):
         rule.fail(f"{value} is a data type, not a layout: '-> plain, {value}' has both")
     found = _OPTIONS.fullmatch(value)
     if not found:
-        return Format(value)
+        return FormatName(value)
     options: list[tuple[str, Any]] = []
     for word in found[2].split(","):
         name, equals, given = (each.strip() for each in word.partition("="))
@@ -368,7 +368,7 @@ def _format(rule: Rule, key: str, value: str) -> Format:
             rule.fail(f"{key} {value!r}: options are NAME=VALUE, joined by commas")
         number = int(given) if re.fullmatch("-?[0-9]{1,18}", given) else given
         options.append((name, {"true": True, "false": False}.get(given, number)))
-    return Format(found[1].strip(), tuple(options))
+    return FormatName(found[1].strip(), tuple(options))
 
 
 def _dtype(rule: Rule, key: str, value: str) -> str:

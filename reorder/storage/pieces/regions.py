@@ -121,7 +121,7 @@ def sizes_within(
         elif best is not None and best.nbytes <= bound.most:
             break
         else:
-            need = "that cannot be told" if best is None else f"{best.nbytes} bytes"
+            need = "an unknown number of bytes" if best is None else f"{best.nbytes} bytes"
             msg = (
                 f"{what}: the smallest piece of whole blocks takes {need}, read and written, and "
                 f"max_bytes is {bound.most}; give more"

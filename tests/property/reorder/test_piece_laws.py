@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import MemdescError, record_desc
 from reorder.storage.containers.entry import Place
-from reorder.storage.convert.tasks import Task
 from reorder.storage.pieces.changes import ONLY, Reorder, Repack
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.tasks import Task
 from tests.records import plain_scales, random_record
 from tests.reorders import random_bytes
 from tests.strategies import desc_pairs, dims, tag_descs

@@ -10,10 +10,10 @@ import pytest
 import reorder
 from memdesc import MemdescError, RecordDesc, record_desc
 from reorder.storage.containers.entry import Place
-from reorder.storage.convert.tasks import Task
 from reorder.storage.pieces.changes import Repack
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.tasks import Task
 from tests.checkpoints import awq_layer
 
 if TYPE_CHECKING:

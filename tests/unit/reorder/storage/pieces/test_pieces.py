@@ -13,10 +13,10 @@ import pytest
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from reorder.storage.containers.entry import Place
-from reorder.storage.convert.tasks import DifferentError, Task
 from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.pieces.pieces import Piece, cut
 from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.tasks import DifferentError, Task
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -160,8 +160,8 @@ def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
 class _Wrong(Reorder):
     """A reorder whose code has a fault, the same in each call."""
 
-    def made(self, read: Bytes) -> Bytes:
-        made = super().made(read)
+    def apply(self, read: Bytes) -> Bytes:
+        made = super().apply(read)
         made[ONLY][-1] ^= 1
         return made
 
