@@ -11,6 +11,8 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -23,6 +25,7 @@ from memdesc import (
     data_type,
     memory_desc,
     parse_layout,
+    to_notation,
 )
 from memdesc.disk import as_path, read_small
 from memdesc.errors import first_of, short_repr
@@ -44,7 +47,7 @@ from reorder.storage.diagnosis import (
     parts_of_record,
 )
 from reorder.storage.files import memory_of, value_of
-from reorder.storage.groups import find_groups, read_group, said_of, single
+from reorder.storage.groups import Group, find_groups, read_group, said_of, single
 from reorder.storage.siblings import siblings_of
 from reorder.storage.stored import stored_layout
 from reorder.values.formats import INTEGERS
@@ -55,7 +58,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Entry
     from reorder.storage.diagnosis import Part
-    from reorder.storage.groups import Group
 
     Expected = str | os.PathLike[str] | Mapping[str, Mapping[str, Any]]
 
@@ -535,13 +537,12 @@ def _contradictions(
             ("dtype" if "dtype" in values else "layout", f"is {entry.dtype}, not {wanted.dtype}")
         ]
     shapes = {stored_layout("", wanted, each).shape for each in (None, entry.dtype)}
-    if (
-        entry.shape in {*shapes, wanted.dims, wanted.padded_dims}
-        or len(entry.shape) == 1
-        or is_word
-    ):
+    is_packed = wanted != memory_desc(wanted.dims, wanted.dtype)
+    # every program has a shape of its own for packed elements
+    if is_packed or entry.shape in {*shapes, wanted.dims} or len(entry.shape) == 1:
         return []
-    return [("layout", f"{wanted!r} is not stored with the shape {entry.shape}")]
+    key = "dims" if "dims" in values else "layout"
+    return [(key, f"of {wanted!r} are not those of the shape {entry.shape} of {entry.dtype}")]
 
 
 def _padding_problem(held: _Model, name: str, desc: MemoryDesc | RecordDesc | None) -> str:
@@ -568,11 +569,13 @@ def _compare(
     held: _Model, reference: _Model, chosen: Mapping[str, _Rule]
 ) -> Iterator[tuple[str, list[Breach]]]:
     """Yield what was compared with the reference, and how it differs."""
-    items, others = _items(held, chosen), _items(reference, {})
-    unread = {name for name in items if name not in others}
-    # a weight that only one side reads as a record is compared tensor by tensor
+    items, others = _items(held, chosen), _items(reference, chosen, is_reference=True)
+    done: set[str] = set()
     for name, theirs in others.items():
-        ours = items.get(name)
+        ours = items.get(name) or _by_names_of(theirs, held)
+        if ours is not None and ours.group is not None:
+            done |= {*ours.group.found.names}
+        done.add(name)
         if ours is None:
             yield name, [Breach(name, "values", "is in the reference only")]
             continue
@@ -582,8 +585,21 @@ def _compare(
             found = [Breach(ours.name, "values", f"cannot be compared: {error}")]
         rule = chosen.get(ours.name)
         yield ours.name, [each._replace(rule=rule.pattern if rule else "") for each in found]
-    for name in unread:
-        yield name, [Breach(name, "values", "is not in the reference")]
+    for name in items:
+        if name not in done:
+            yield name, [Breach(name, "values", "is not in the reference")]
+
+
+def _by_names_of(theirs: _Item, held: _Model) -> _Item | None:
+    """Return the tensors that a record of the reference has, if the model has all of them."""
+    if theirs.group is None:
+        return None
+    found = theirs.group.found
+    entries = {role: held.entries.get(each.name) for role, each in found.entries.items()}
+    here = {role: entry for role, entry in entries.items() if entry is not None}
+    if len(here) < len(entries):
+        return None
+    return _Item(theirs.name, held, Group(found._replace(entries=here), None), None, None)
 
 
 class _Item(NamedTuple):
@@ -602,13 +618,20 @@ class _Item(NamedTuple):
         return self.group.tensors or dict(self.group.found.entries)
 
 
-def _items(held: _Model, chosen: Mapping[str, _Rule]) -> dict[str, _Item]:
-    """Return what a checkpoint holds: a record has the name of the weight that it decodes to."""
+def _items(
+    held: _Model, chosen: Mapping[str, _Rule], *, is_reference: bool = False
+) -> dict[str, _Item]:
+    """Return what a checkpoint holds: a record has the name of the weight that it decodes to.
+
+    What the rules say of a reference counts only where its files do not say what it holds.
+    """
     found: dict[str, _Item] = {}
     taken: set[str] = set()
     for prefix, group in held.groups.items():
         rule = chosen.get(prefix)
         wanted = rule.values.get("record") if rule else None
+        if is_reference and group.desc is not None:
+            wanted = None
         read = held.group(prefix, wanted) if wanted else group
         if read.desc is None and wanted is None:
             continue
@@ -618,7 +641,7 @@ def _items(held: _Model, chosen: Mapping[str, _Rule]) -> dict[str, _Item]:
     for name, entry in held.entries.items():
         if name in taken:
             continue
-        rule = chosen.get(name)
+        rule = None if is_reference else chosen.get(name)
         desc = entry.desc
         if rule is not None and "layout" in rule.values:
             wanted_desc, _ = _held_by(entry, rule)
@@ -642,7 +665,7 @@ def _differences(ours: _Item, theirs: _Item) -> list[Breach]:
     one, other = ours.model.map(ours.entry), theirs.model.map(theirs.entry)
     if ours.desc == theirs.desc and is_equal_bytes(one, other):
         return []
-    wanted = memory_of(theirs.entry, other)
+    wanted = _read_like(ours, theirs)
     desc = ours.desc if isinstance(ours.desc, MemoryDesc) else wanted.desc
     if desc.dtype.bits != wanted.desc.dtype.bits and desc.dims == wanted.desc.dims:
         return _number_differences(ours, theirs)
@@ -654,6 +677,28 @@ def _differences(ours: _Item, theirs: _Item) -> list[Breach]:
         wanted = reorder(wanted, desc.with_extra(None))
     (part,) = parts_of_memory(ours.name, one, wanted, is_scale=_is_scale(desc))
     return _explained(ours, [part], said)
+
+
+def _read_like(ours: _Item, theirs: _Item) -> Memory:
+    """Return a tensor of the reference, read as the contract says if its file does not say it.
+
+    Some programs store packed elements in the shape of plain ones. Then both readings are tried.
+    """
+    assert ours.entry is not None  # noqa: S101 - the caller has checked both
+    assert theirs.entry is not None  # noqa: S101
+    data, desc = theirs.model.map(theirs.entry), ours.desc
+    own = memory_of(theirs.entry, data)
+    is_said = isinstance(desc, MemoryDesc) and not theirs.entry.is_described
+    if not is_said or not isinstance(desc, MemoryDesc) or desc.nbytes != theirs.entry.nbytes:
+        return own
+    same = memory_of(replace(theirs.entry, desc=desc), data)
+    if own.desc.dims != desc.dims:
+        return same
+    if (ours.entry.shape, ours.entry.dtype) != (theirs.entry.shape, theirs.entry.dtype):
+        return own
+    found = ours.model.map(ours.entry)
+    (part,) = parts_of_memory("", found, reorder(own, desc), is_scale=False)
+    return own if part.is_equal else same
 
 
 def _is_scale(desc: MemoryDesc) -> bool:
@@ -816,22 +861,16 @@ def _rule_of_tensor(held: _Model, entry: Entry) -> dict[str, Any]:
 
 def _spelled(desc: MemoryDesc) -> str:
     """Return a string that `parse_layout` reads as this layout; empty if there is none."""
-    from memdesc import to_notation
-
-    spellings = [
-        lambda: "plain" if desc == memory_desc(desc.dims, desc.dtype) else "",
-        lambda: next((name.text for name in desc.tags() if name.vocabulary == "weights"), ""),
-        lambda: desc.tags()[0].text if desc.tags() else "",
-        lambda: to_notation(desc, "strides"),
-        lambda: to_notation(desc, "verbose"),
-    ]
-    for spelling in spellings:
-        try:
-            text = spelling()
-            if text and parse_layout(text, desc.dims, desc.dtype) == desc:
+    is_plain = desc == memory_desc(desc.dims, desc.dtype)
+    names = sorted(desc.tags(), key=lambda name: name.vocabulary != "weights")
+    spellings = ["plain"] if is_plain else [name.text for name in names[:1]]
+    for system in ("strides", "verbose"):
+        with suppress(MemdescError):
+            spellings.append(to_notation(desc, system))
+    for text in spellings:
+        with suppress(MemdescError):
+            if parse_layout(text, desc.dims, desc.dtype) == desc:
                 return text
-        except MemdescError:
-            continue
     return ""
 
 

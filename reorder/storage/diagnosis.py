@@ -71,7 +71,7 @@ class Part:
     ) -> None:
         self.name, self.found, self.wanted = name, found, wanted
         self.desc, self.groups, self.is_scale = desc, groups, is_scale
-        # bytes of blocks, over the blocks, and which bytes of a block hold codes; for blocks of GGUF
+        # for blocks of GGUF: their bytes, found and expected, and which bytes of one hold codes
         self.blocks: tuple[NDArray[Any], NDArray[Any]] | None = None
         self.codes: NDArray[np.bool_] | None = None
 
@@ -262,7 +262,8 @@ def _taken(
 
 
 def _nibbles(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return data << _NIBBLE | data >> _NIBBLE
+    swapped: NDArray[np.uint8] = (data << _NIBBLE | data >> _NIBBLE).astype(np.uint8, copy=False)
+    return swapped
 
 
 def _reversed(size: int) -> _Change:
@@ -346,11 +347,16 @@ def _is_padded(found: NDArray[np.uint8], predicted: NDArray[np.uint8]) -> bool:
 
 
 def _is_unpacked(part: Part) -> bool:
-    """Whether the elements lie row by row."""
-    if part.desc is None or part.expected is None or _is_row_major(part.desc):
+    """Whether the elements lie row by row, or codes of 4 bits one in each byte."""
+    desc, expected = part.desc, part.expected
+    if desc is None or expected is None:
         return False
-    return _is_padded(
-        part.found, _packed(part.expected, memory_desc(part.desc.dims, part.desc.dtype))
+    if desc.dtype.is_packed and len(part.found) == expected.size:
+        codes = np.ascontiguousarray(expected).reshape(-1)
+        # unsigned ones, or those of pack_to_int32 before it makes them unsigned
+        return any(is_equal_bytes(part.found, codes - np.uint8(low)) for low in (0, 8))
+    return not _is_row_major(desc) and _is_padded(
+        part.found, _packed(expected, memory_desc(desc.dims, desc.dtype))
     )
 
 
