@@ -361,9 +361,7 @@ def _assign(rules: Iterable[_Rule], held: _Model) -> dict[str, _Rule]:
     """
     chosen: dict[str, _Rule] = {}
     for rule in rules:
-        names = [
-            name for name in _candidates(rule, held) if stars_of(rule.pattern, name) is not None
-        ]
+        names = _matched(rule, held)
         if not names:
             _fail_unmatched(rule, held)
         for name in names:
@@ -371,16 +369,20 @@ def _assign(rules: Iterable[_Rule], held: _Model) -> dict[str, _Rule]:
     return {name: chosen[name] for name in (*held.entries, *held.groups) if name in chosen}
 
 
-def _candidates(rule: _Rule, held: _Model) -> Iterator[str]:
-    """Yield the names that a rule may be about."""
+def _matched(rule: _Rule, held: _Model) -> list[str]:
+    """Return the tensors and records that a rule is about."""
+    groups, tensors = (
+        [name for name in names if stars_of(rule.pattern, name) is not None]
+        for names in (held.groups, held.entries)
+    )
     if "record" in rule.values:
-        yield from held.groups
         # a record in one tensor has the name of the tensor
-        yield from (name for name in held.entries if name not in held.in_groups)
-        return
-    yield from held.entries
-    if rule.values.keys().isdisjoint(_OF_TENSOR):
-        yield from held.groups
+        single_ones = [n for n in tensors if isinstance(held.entries[n].desc, RecordDesc)]
+        alone = [name for name in tensors if name not in held.in_groups]
+        return [*groups, *single_ones] or alone
+    if rule.values.keys() == {"padding"}:
+        return [*tensors, *groups]
+    return tensors or ([] if {*_OF_TENSOR} & rule.values.keys() else groups)
 
 
 def _joined(old: _Rule | None, new: _Rule, name: str) -> _Rule:
@@ -406,7 +408,7 @@ def _fail_unmatched(rule: _Rule, held: _Model) -> NoReturn:
     import difflib  # only a wrong rule needs it
 
     what = "record" if "record" in rule.values else "tensor"
-    names = [*dict.fromkeys(_candidates(rule, held))]
+    names = [*dict.fromkeys((*held.groups, *held.entries))]
     short = [name for name in names if len(name) <= 200]  # noqa: PLR2004 - longer ones take long
     near = difflib.get_close_matches(rule.pattern[:200], short, 3, 0.3)
     shown = did_you_mean(tuple(near)) or f"; there are {len(names)}"
@@ -555,8 +557,8 @@ def _padding_problem(held: _Model, name: str, desc: MemoryDesc | RecordDesc | No
             else:
                 Record(desc, {k: held.map(e) for k, e in group.tensors.items()}).check_padding()
         elif desc is not None and desc.has_padding and desc.nbytes <= held.entries[name].nbytes:
-            entry = held.entries[name]
-            Memory(desc, held.map(entry).copy(), zero_pad=False).check_padding()
+            entry = replace(held.entries[name], desc=desc)
+            memory_of(entry, held.map(entry)).check_padding()
     except PaddingError as error:
         return str(error)
     return ""
@@ -777,9 +779,7 @@ def _numbers(item: _Item) -> Memory:
     data = item.model.map(item.entry)
     if isinstance(item.desc, RecordDesc):
         return dequantize(Record(item.desc, data))
-    if isinstance(item.desc, MemoryDesc):
-        return Memory(item.desc, data.copy(), zero_pad=False)
-    return memory_of(item.entry, data)
+    return memory_of(replace(item.entry, desc=item.desc), data)
 
 
 # Writing a contract.
@@ -887,8 +887,7 @@ def _merged(rules: Mapping[str, dict[str, Any]], held: _Model) -> dict[str, dict
     done: set[str] = set()
     for pattern, found in alike.items():
         first = next(iter(found.values()))
-        kind = _Rule(pattern, first, {})
-        matched = {n for n in _candidates(kind, held) if stars_of(pattern, n) is not None}
+        matched = {*_matched(_Rule(pattern, first, {}), held)}
         if len(found) > 1 and matched == {*found} and all(r == first for r in found.values()):
             merged[pattern] = first
             done |= {*found}

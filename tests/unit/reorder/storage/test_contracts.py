@@ -121,6 +121,7 @@ def test_a_rule_of_a_record_is_about_its_tensors(tmp_path: Path) -> None:
     assert reorder.check(model, rules).holds
     assert _keys(model, {"fc": {"record": "awq", "dims": [16, 128]}}) == ["dims"]
     assert _keys(model, {"fc": {"record": "awq(group=32)"}}) == ["record"]
+    assert _keys(model, {"f*": {"padding": "zero"}, "fc": {"record": "awq"}}) == []
     moved = tensors | {"fc.qweight": tensors["fc.qweight"].view(np.uint32).byteswap().view("<i4")}
     write_safetensors(tmp_path / "bad.safetensors", moved)
     report = reorder.check(tmp_path / "bad.safetensors", rules, reference=model)
@@ -200,11 +201,20 @@ def test_a_cause_that_predicts_every_byte_is_named(tmp_path: Path, cause: str) -
 
 
 def test_scales_that_are_plain_instead_of_swizzled_are_called_so(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).integers(1, 100, (128, 16), np.uint8)
+    x = np.random.default_rng(0).integers(1, 100, (256, 32), np.uint8)
     good = _saved(tmp_path / "good.npz", x, "nvfp4_scales")
     bad = _saved(tmp_path / "bad.npz", x, "nvfp4_scales", data=x)
     (breach,) = reorder.check(bad, reference=good).breaches
     assert breach.causes == ("the scales are plain instead of swizzled",)
+
+
+def test_causes_that_predict_the_same_bytes_are_all_named(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(1, 100, (16, 16), np.uint8)
+    good = _saved(tmp_path / "good.npz", x, "ba")
+    bad = _saved(tmp_path / "bad.npz", x, "ba", data=x)
+    (breach,) = reorder.check(bad, reference=good).breaches
+    transposed = "dims 0 and 1 are transposed"
+    assert breach.causes == ("it is not packed", "it is packed twice", transposed)
 
 
 def test_equal_values_in_other_layouts_differ_nowhere(tmp_path: Path) -> None:
