@@ -445,7 +445,8 @@ def _breaches(held: _Model, name: str, rule: _Rule, unconfirmed: list[str]) -> I
             found = {*siblings_of(held.entries, name).names[1:]}
             if wanted != found:
                 yield breach("scales", f"are {_listed(found)}, not {_listed(wanted)}")
-    if "padding" in values and (problem := _padding_problem(held, name, desc)):
+    whole = held, name, desc, values.get("record")
+    if "padding" in values and (problem := _padding_problem(*whole)):
         yield breach("padding", problem)
     if "like" in values and (problem := _unlike(held, name, rule, desc)):
         yield breach("like", problem)
@@ -547,15 +548,14 @@ def _contradictions(
     return [(key, f"of {wanted!r} are not those of the shape {entry.shape} of {entry.dtype}")]
 
 
-def _padding_problem(held: _Model, name: str, desc: MemoryDesc | RecordDesc | None) -> str:
+def _padding_problem(
+    held: _Model, name: str, desc: MemoryDesc | RecordDesc | None, wanted: Format | None
+) -> str:
     """Return where padding is not zero; empty if it is zero, or there is none."""
     try:
         if isinstance(desc, RecordDesc):
-            group = held.groups.get(name)
-            if group is None:
-                Record(desc, held.map(held.entries[name])).check_padding()
-            else:
-                Record(desc, {k: held.map(e) for k, e in group.tensors.items()}).check_padding()
+            tensors = held.group(name, wanted).tensors
+            Record(desc, {role: held.map(each) for role, each in tensors.items()}).check_padding()
         elif desc is not None and desc.has_padding and desc.nbytes <= held.entries[name].nbytes:
             entry = replace(held.entries[name], desc=desc)
             memory_of(entry, held.map(entry)).check_padding()
@@ -741,19 +741,20 @@ def _record_differences(ours: _Item, theirs: _Item, desc: RecordDesc) -> list[Br
     entries = theirs.tensors()
     wanted = Record(desc, {role: theirs.model.map(entry) for role, entry in entries.items()})
     tensors = ours.tensors()
-    if isinstance(ours.desc, RecordDesc) and ours.desc != desc:
+    own = ours.desc
+    said = "" if isinstance(own, RecordDesc) else f"are not those of {desc!r}"
+    if isinstance(own, RecordDesc) and own.name == desc.name and own.dims != desc.dims:
+        said = f"are those of {own!r}, and in the reference of {desc!r}"
+    elif isinstance(own, RecordDesc) and own != desc:
         try:
-            wanted = repack(wanted, ours.desc)
+            wanted = repack(wanted, own)
         except MemdescError:
             return _number_differences(ours, theirs)
-    elif ours.desc is None or isinstance(ours.desc, MemoryDesc):
-        if isinstance(ours.desc, MemoryDesc) and len(desc.tensors) > 1:
-            return _number_differences(ours, theirs)
-        if not wanted.tensors.keys() <= tensors.keys():
-            missing = ", ".join(role for role in wanted.tensors if role not in tensors)
-            return [Breach(ours.name, "values", f"has no {missing}, as {desc!r} has")]
+    elif isinstance(own, MemoryDesc) and len(desc.tensors) > 1:
+        return _number_differences(ours, theirs)
+    if missing := [role for role in wanted.tensors if role not in tensors]:
+        return [Breach(ours.name, "values", f"have no {', '.join(missing)}, as {desc!r} has")]
     found = {role: ours.model.map(tensors[role]) for role in wanted.tensors}
-    said = "" if isinstance(ours.desc, RecordDesc) else f"are not those of {wanted.desc!r}"
     return _explained(ours, parts_of_record(found, wanted.tensors, wanted.desc), said)
 
 
