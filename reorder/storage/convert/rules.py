@@ -29,7 +29,17 @@ from memdesc.names import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["WHOLE", "FormatName", "Rule", "is_record", "parse_rule", "read_rules", "rules_of_toml"]
+__all__ = [
+    "WHOLE",
+    "FormatName",
+    "Rule",
+    "is_record",
+    "parse_rule",
+    "read_format",
+    "read_rules",
+    "rules_of_toml",
+    "stars_of",
+]
 
 _ARROW = "->"
 _SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
@@ -118,11 +128,11 @@ class Rule:
         """Whether its pattern matches a name."""
         if self.prefixes is not None:
             return name in self.prefixes
-        return _stars(self.pattern, name) is not None
+        return stars_of(self.pattern, name) is not None
 
     def renamed(self, name: str) -> str:
         """Return the new name of a tensor, or of a record, that it matches."""
-        stars = _stars(self.pattern, name)
+        stars = stars_of(self.pattern, name)
         if self.rename is None or stars is None:
             return name
         new = self.rename
@@ -156,7 +166,7 @@ def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(translate(part).removesuffix(r"\Z")) for part in parts)
 
 
-def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
+def stars_of(pattern: str, name: str) -> tuple[str, ...] | None:
     """Return the text that each star matches, or None if the pattern does not match.
 
     Earlier stars match as much as they can. The parts between stars have fixed lengths, so each is
@@ -355,7 +365,8 @@ def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
     return Rule(text, pattern, **made)
 
 
-def _format(rule: Rule, key: str, value: str) -> FormatName:
+def read_format(rule: Rule, key: str, value: str) -> FormatName:
+    """Return the name of a layout or record, and its options, as in ``gptq(zeros=v2)``."""
     if _is_dtype(value):
         rule.fail(f"{value} is a data type, not a layout: '-> plain, {value}' has both")
     found = _OPTIONS.fullmatch(value)
@@ -412,8 +423,8 @@ def _letters(rule: Rule, key: str, value: str) -> str:
 
 
 _READERS = {
-    "src": _format,
-    "dst": _format,
+    "src": read_format,
+    "dst": read_format,
     "dtype": _dtype,
     "rename": _name,
     "holds": _dtype,
