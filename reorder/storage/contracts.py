@@ -39,7 +39,7 @@ from reorder.records.record import Record
 from reorder.records.repack import repack
 from reorder.storage.checkpoint import Checkpoint
 from reorder.storage.containers.table import read_container
-from reorder.storage.convert.rules import Format, Rule, is_record, read_format, stars_of
+from reorder.storage.convert.rules import FormatName, Rule, is_record, read_format, stars_of
 from reorder.storage.diagnosis import (
     find_causes,
     is_equal_bytes,
@@ -243,7 +243,7 @@ class _Model:
         """Return the tensors of a record, by its prefix; nothing for a tensor."""
         return self.groups[name].found.names if name in self.groups else ()
 
-    def group(self, name: str, wanted: Format | None) -> Group:
+    def group(self, name: str, wanted: FormatName | None) -> Group:
         """Return the record at a prefix, or in a tensor, read as the wanted one if there is one."""
         if name in self.groups:
             group = self.groups[name]
@@ -549,7 +549,7 @@ def _contradictions(
 
 
 def _padding_problem(
-    held: _Model, name: str, desc: MemoryDesc | RecordDesc | None, wanted: Format | None
+    held: _Model, name: str, desc: MemoryDesc | RecordDesc | None, wanted: FormatName | None
 ) -> str:
     """Return where padding is not zero; empty if it is zero, or there is none."""
     try:
@@ -841,7 +841,7 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
 
 def _rule_of_record(desc: RecordDesc) -> dict[str, Any]:
     shown = [(k, str(v).lower() if isinstance(v, bool) else v) for k, v in desc.options]
-    return {"record": str(Format(desc.name, tuple(shown))), "dims": [*desc.dims]}
+    return {"record": str(FormatName(desc.name, tuple(shown))), "dims": [*desc.dims]}
 
 
 def _rule_of_tensor(held: _Model, entry: Entry) -> dict[str, Any]:
