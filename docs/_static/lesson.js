@@ -13,12 +13,6 @@
   };
   const numbers = (text) => text.trim().split(/[x, ]+/).map((part) => (/^[0-9]+$/.test(part) ? Number(part) : NaN));
 
-  // What an axis is called: c, or (hw) if dims are fused.
-  const axisName = (layout, axis) => {
-    const name = axis.dims.map((dim) => layout.letters[dim]).join("");
-    return axis.dims.length > 1 ? `(${name})` : name;
-  };
-
   // A digit of an index as Python writes it: c, c // 4, c % 4, c // 4 % 2.
   function digitOf(block, name) {
     const divided = block.step > 1 ? `${name} // ${block.step}` : name;
@@ -30,6 +24,7 @@
     if (layout.image) return layout.image.width * layout.image.lanes;
     let row = 1;
     for (const { extent, stride } of layout.blocks.slice().reverse()) {
+      if (stride > row && stride <= 16) row = stride; // gaps
       if (stride !== row || row * extent > (row < 4 ? 16 : 8)) break;
       row *= extent;
     }
@@ -96,7 +91,8 @@
         layout = layoutOf(this.tag.value.trim(), numbers(this.dims.value));
         const count = Math.max(layout.size, product(layout.axes.map((axis) => axis.padded)));
         if (!count) throw new Error("a dim of 0 leaves nothing to draw");
-        if (count > MOST) throw new Error(`${count} elements with padding; this form draws at most ${MOST}, and memdesc show the ends of larger tensors`);
+        if (count > MOST)
+          throw new Error(`${count} elements with padding: this form draws up to ${MOST}, memdesc show any number`);
       } catch (error) {
         this.error.textContent = error.message;
         return;
@@ -127,12 +123,6 @@
       if ([...this.walk.options].some((option) => option.value === start)) this.walk.value = start;
     }
 
-    // The dims that a cell of memory shows: those of more than one element.
-    shown() {
-      const dims = this.layout.dims.map((_, dim) => dim).filter((dim) => this.layout.dims[dim] > 1);
-      return dims.length ? dims : [0];
-    }
-
     cell(k, text, isGap) {
       const cell = make("td", isGap ? "gap" : "cell", text);
       if (isGap) return cell;
@@ -156,13 +146,10 @@
       const ndims = layout.dims.length;
       const extents = layout.dims.slice();
       layout.axes.forEach((axis) => axis.dims.length > 1 || (extents[axis.dims[0]] = axis.padded));
+      const owner = layout.dims.map((_, dim) => layout.axes.findIndex((axis) => axis.dims.includes(dim)));
       const at = new Map(this.all.map((element, k) => {
-        const single = layout.axes.every((axis, a) => axis.dims.length === 1 || element.at[a] < axis.extent);
-        const index = layout.dims.map((_, dim) => {
-          const a = layout.axes.findIndex((axis) => axis.dims.includes(dim));
-          return element.index ? element.index[dim] : layout.axes[a].dims.length > 1 ? NaN : element.at[a];
-        });
-        return [single ? String(index) : `outside ${k}`, k];
+        const place = (a, dim) => (layout.axes[a].dims.length > 1 ? NaN : element.at[a]);
+        return [String(element.index || owner.map(place)), k];
       }));
       const [rows, columns] = ndims > 1 ? extents.slice(-2) : [1, extents[0]];
       let leads = [[]];
@@ -180,34 +167,37 @@
         }
         return table;
       });
-      const names = ndims > 1 ? `rows ${layout.letters[ndims - 2]}, columns ${layout.letters[ndims - 1]}` : `columns ${layout.letters[0]}`;
+      const names = `${ndims > 1 ? `rows ${layout.letters[ndims - 2]}, ` : ""}columns ${layout.letters[ndims - 1]}`;
       return this.half(`The tensor: ${names}; numbers are offsets`, tables);
     }
 
     memory() {
       const { layout } = this;
-      const dims = this.shown();
+      const long = layout.dims.map((_, dim) => dim).filter((dim) => layout.dims[dim] > 1);
+      const dims = long.length ? long : [0]; // a dim of one element says nothing
       const found = new Map(this.order.slice().reverse().map((k) => [this.all[k].offset, k]));
       const label = (k) => (this.all[k].index ? dims.map((dim) => this.all[k].index[dim]).join(",") : "0");
       const width = Math.max(...this.all.map((_, k) => label(k).length), 2) * 7.3 + 10;
       const room = Math.min(this.holder.clientWidth, 360) - 50;
-      let count = this.row;
+      const { lanes, width: across } = layout.image || {};
+      let count = layout.image ? Math.max(Math.floor(room / width / lanes), 1) * lanes : this.row;
       while (!layout.image && count > 2 && count % 2 === 0 && count * width > room) count /= 2;
-      const table = make("table", "lesson-memory");
-      const bits = +this.bits.value;
-      for (let first = 0; first < layout.size; first += count) {
-        const line = table.insertRow();
-        line.append(make("th", "", layout.image ? `y ${first / count}` : first));
-        for (let offset = first; offset < Math.min(first + count, layout.size); offset++) {
-          const k = found.get(offset);
-          const cell = this.cell(k, k === undefined ? "" : label(k), k === undefined);
-          if ((offset * bits) % LINE === 0 && offset) cell.classList.add("line");
-          if (layout.image && layout.image.lanes > 1 && offset % layout.image.lanes === 0) cell.classList.add("pixel");
-          line.append(cell);
+      const table = make("table");
+      let line;
+      for (let offset = 0; offset < layout.size; offset++) {
+        const column = layout.image ? offset % this.row : offset; // an image begins each row anew
+        if (column % count === 0) {
+          line = table.insertRow();
+          line.append(make("th", "", layout.image ? `${column / lanes}, ${Math.floor(offset / lanes / across)}` : offset));
         }
+        const k = found.get(offset);
+        const cell = this.cell(k, k === undefined ? "" : label(k), k === undefined);
+        cell.classList.toggle("line", offset > 0 && (offset * this.bits.value) % LINE === 0);
+        cell.classList.toggle("pixel", lanes > 1 && offset % lanes === 0);
+        line.append(cell);
       }
       const inside = dims.map((dim) => layout.letters[dim]).join(",");
-      return this.half(`Memory${layout.image ? ": rows of pixels" : ", from each offset on"}; in each cell the index ${inside}`, [table]);
+      return this.half(`Memory: ${layout.image ? "pixels from x, y on" : "from each offset on"}; in each cell the index ${inside}`, [table]);
     }
 
     // The elements marked beside the one that is explained: its neighbours along a dim, or its group.
@@ -236,7 +226,10 @@
       const { at, index, offset } = this.all[k];
       const bits = +this.bits.value;
       const lines = [];
-      const name = (axis) => axisName(layout, axis);
+      const name = ({ dims }) => {
+        const letters = dims.map((dim) => layout.letters[dim]).join("");
+        return dims.length > 1 ? `(${letters})` : letters;
+      };
       const where = index ? index.map((value, dim) => `${layout.letters[dim]} = ${value}`)
         : layout.axes.map((axis, a) => `${name(axis)} = ${at[a]}`);
       lines.push(make("p", "", `${index ? "Element" : "Padding"} ${where.join(", ")}`));
@@ -287,7 +280,5 @@
     }
   }
 
-  const start = () => document.querySelectorAll(".memdesc-lesson").forEach((holder) => new Lesson(holder));
-  if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);
-  else start();
+  document.querySelectorAll(".memdesc-lesson").forEach((holder) => new Lesson(holder)); // deferred
 })();
