@@ -43,6 +43,13 @@ class Difference(NamedTuple):
         Where it lies, in elements.
     byte_a, byte_b : int
         Its first byte, or the byte that it shares with another element.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> worst = reorder.compare_values(np.array([1.0, 2.0]), np.array([1.0, 2.5])).worst
+    >>> worst.at, worst.a, worst.b, worst.byte_a
+    ((1,), 2.0, 2.5, 8)
     """
 
     at: tuple[int, ...]

@@ -65,6 +65,14 @@ class System:
     read : callable, (given) -> MemoryDesc
         Raises UnknownFormatError for a string that is not in this notation, and
         UnsupportedFormatError for one that no descriptor can describe; with the reason.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> from memdesc.exchange import SYSTEMS
+    >>> desc = memdesc.memory_desc((3, 4), "f32", "ba")
+    >>> SYSTEMS["xla"].name, SYSTEMS["xla"].write(desc, None)[0]
+    ('xla', 'f32[3,4]{0,1}')
     """
 
     name: str

@@ -65,6 +65,14 @@ class Candidate(NamedTuple):
         Share of the elements that equal those of the reference, 0 to 1; 1 without a reference.
     is_padding_zero : bool
         Whether all padding is zero.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    >>> found = reorder.identify(np.ascontiguousarray(x.T), x).candidates[0]
+    >>> found.desc, found.agreement
+    (memory_desc((3, 4), 'f32', 'ba'), 1.0)
     """
 
     desc: MemoryDesc

@@ -53,6 +53,15 @@ class LoggedReorder(NamedTuple):
         of the nearest execution with a tensor of this layout and these dims; empty if none is near.
     in_each_run : int
         How often it is executed in each run if the log repeats itself; otherwise 0.
+
+    Examples
+    --------
+    >>> import memdesc, reorder.logs
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> logged = reorder.logs.report(memdesc.read_verbose([line])).reorders[0]
+    >>> logged.executions, logged.relation, logged.nbytes
+    (1, 'copy', 48)
     """
 
     primitive: VerbosePrimitive

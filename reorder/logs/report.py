@@ -102,6 +102,15 @@ class LogReport(NamedTuple):
         Equal reorders grouped, the most expensive first.
     round_trips : tuple of RoundTrip
         Reorders into a layout and soon back.
+
+    Examples
+    --------
+    >>> import memdesc, reorder.logs
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> found = reorder.logs.report(memdesc.read_verbose([line]))
+    >>> found.kinds[0].kind, len(found.reorders), found.round_trips
+    ('reorder', 1, ())
     """
 
     kinds: tuple[KindTime, ...]

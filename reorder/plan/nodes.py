@@ -29,6 +29,15 @@ NOWHERE = -(2**63)
 class Node(NamedTuple):
     """One loop: `extent` steps of `strides`, of which the first `valid` hold data.
 
+    Parameters
+    ----------
+    extent : int
+        Number of steps.
+    valid : int
+        Steps that hold data; the others write zeros.
+    strides : tuple of int
+        Elements from one step to the next in each operand.
+
     Examples
     --------
     >>> import reorder
@@ -60,6 +69,14 @@ class IndirectLoop(NamedTuple):
         The axes of the operand over these dims, each with its blocks, the largest step first.
     params : tuple
         The same for each scale and zero point that differs along the dims.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> desc = memdesc.memory_desc((1, 3, 5, 5), "u8", "bf8_xy16")  # h and w as one axis
+    >>> plan = reorder.plan_reorder(memdesc.memory_desc(desc.dims, "u8", "abdc"), desc)
+    >>> [loop.extent for box in plan.boxes for loop in box.indirect]
+    [32]
     """
 
     sizes: tuple[tuple[int, int], ...]
@@ -105,6 +122,15 @@ class IndirectLoop(NamedTuple):
 
 class Box(NamedTuple):
     """A loop nest: its offset in each operand, its nodes, outermost first, its indirect loops.
+
+    Parameters
+    ----------
+    offsets : tuple of int
+        Elements from the start of each operand to the first element of the box.
+    nodes : tuple of Node
+        The loops, outermost first.
+    indirect : tuple of IndirectLoop
+        Loops without constant strides.
 
     Examples
     --------

@@ -93,6 +93,12 @@ class ConvertOptions(NamedTuple):
         their codes.
     dry_run : bool
         Whether to check everything and write nothing.
+
+    Examples
+    --------
+    >>> import reorder
+    >>> reorder.ConvertOptions(threads=2, dry_run=True).threads
+    2
     """
 
     max_bytes: int = 1 << 30
@@ -164,6 +170,15 @@ class ConvertReport(NamedTuple):
         Pieces, and how many of them an earlier call had written; 0 if it had written all.
     would : tuple of str
         In a dry run, what each tensor or record that a rule changes would become.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, reorder, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> reorder.save(folder / "a.safetensors", {"w": np.zeros((3, 4), np.float32)})
+    >>> report = reorder.convert(folder / "a.safetensors", folder / "b.safetensors", ["w: ba"])
+    >>> report.tensors, report.converted, report.copied
+    (1, 1, 0)
     """
 
     tensors: int
@@ -190,6 +205,18 @@ class ConvertProgress(NamedTuple):
         has to.
     report : ConvertReport
         What is planned, with its warnings.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, reorder, tempfile
+    >>> folder = pathlib.Path(tempfile.mkdtemp())
+    >>> reorder.save(folder / "a.safetensors", {"w": np.zeros((3, 4), np.float32)})
+    >>> seen = []
+    >>> report = reorder.convert(
+    ...     folder / "a.safetensors", folder / "b.safetensors", ["w: ba"], progress=seen.append
+    ... )
+    >>> seen[0].stage, seen[0].done
+    ('planned', 0)
     """
 
     stage: str
