@@ -101,9 +101,28 @@ def is_generated(implementation: str) -> bool:
 
 
 class RoundTrip(NamedTuple):
-    """Reorders into a layout and soon back: `there` and `back`.
+    """Reorders into a layout and soon back.
 
-    `between` lists the kinds of the primitives that were executed in between.
+    Parameters
+    ----------
+    there, back : VerbosePrimitive
+        The two reorders.
+    executions : int
+        How often the pair was executed.
+    milliseconds : float
+        Total time of both.
+    between : tuple of str
+        The kinds of the primitives that were executed in between.
+
+    Examples
+    --------
+    >>> import memdesc, reorder.logs
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> there = line + "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.5"
+    >>> back = line + "src:f32::blocked:ba::f0 dst:f32::blocked:ab::f0,,,2x3,0.5"
+    >>> found = reorder.logs.report(memdesc.read_verbose([there, back])).round_trips[0]
+    >>> found.executions, found.milliseconds, found.between
+    (1, 1.0, ())
     """
 
     there: VerbosePrimitive

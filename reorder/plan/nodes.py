@@ -73,10 +73,9 @@ class IndirectLoop(NamedTuple):
     Examples
     --------
     >>> import memdesc, reorder
-    >>> desc = memdesc.memory_desc((1, 3, 5, 5), "u8", "bf8_xy16")  # h and w as one axis
-    >>> plan = reorder.plan_reorder(memdesc.memory_desc(desc.dims, "u8", "abdc"), desc)
-    >>> [loop.extent for box in plan.boxes for loop in box.indirect]
-    [32]
+    >>> src, dst = (memdesc.memory_desc((64, 64), "u8", tag) for tag in ("AB47a47b", "AB31a31b"))
+    >>> [loop.extent for loop in reorder.plan_reorder(src, dst).boxes[0].indirect]
+    [93, 93]
     """
 
     sizes: tuple[tuple[int, int], ...]

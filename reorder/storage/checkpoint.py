@@ -40,6 +40,13 @@ class StoredTensor(Checked):
 
     Made by `Checkpoint`.
 
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        The open checkpoint.
+    entry : Entry
+        Where the tensor lies, as the header of its file says.
+
     Examples
     --------
     >>> import numpy as np, pathlib, reorder, tempfile

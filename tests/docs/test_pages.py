@@ -36,7 +36,8 @@ def resolved(name: str) -> Any:
 
 def test_the_reference_lists_every_public_name() -> None:
     listed = {name.rpartition(".")[2] for name in reference()}
-    assert {*memdesc.__all__, *reorder.__all__, *reorder.opencl.__all__} <= listed
+    modules = {"opencl"}  # it has a page of its own
+    assert {*memdesc.__all__, *reorder.__all__, *reorder.opencl.__all__} - modules <= listed
 
 
 def test_every_name_of_the_reference_is_listed_once_and_exists() -> None:
