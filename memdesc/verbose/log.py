@@ -58,6 +58,15 @@ class VerboseEntry(NamedTuple):
         How long it took.
     timestamp : float or None
         When it started, in milliseconds, if the log has timestamps.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> entry = memdesc.read_verbose([line]).entries[0]
+    >>> entry.line, entry.event, entry.milliseconds
+    (1, 'exec', 0.25)
     """
 
     line: int
@@ -120,6 +129,13 @@ class VerboseLog(NamedTuple):
         Lines that are not oneDNN's.
     passed_over : tuple of PassedOver
         Implementations that were not chosen, if the program ran with ``ONEDNN_VERBOSE=all``.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> log = memdesc.read_verbose(["onednn_verbose,v1,info,oneDNN v3.13.2", "of another program"])
+    >>> len(log.entries), log.versions, log.other_lines
+    (0, ('3.13.2',), 1)
     """
 
     entries: tuple[VerboseEntry, ...]

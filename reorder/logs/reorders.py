@@ -75,6 +75,15 @@ class LoggedReorder(NamedTuple):
         How often it is executed in each run if the log repeats itself; otherwise 0.
     layers : tuple of str
         The layers that it belongs to, if a program named them.
+
+    Examples
+    --------
+    >>> import memdesc, reorder.logs
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> logged = reorder.logs.report(memdesc.read_verbose([line])).reorders[0]
+    >>> logged.times.executions, logged.relation, logged.nbytes
+    (1, 'copy', 48)
     """
 
     primitive: VerbosePrimitive
@@ -114,11 +123,21 @@ def is_generated(implementation: str) -> bool:
 
 
 class RoundTrip(NamedTuple):
-    """Reorders into a layout and soon back: `there` and `back`.
+    """Reorders into a layout and soon back.
 
     `times` are those of both together; `between` lists the kinds of the primitives that were
     executed in between; `made_by` and `used_as` are the tensors before and after, as of a
     `LoggedReorder`.
+
+    Examples
+    --------
+    >>> import memdesc, reorder.logs
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> there = line + "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.5"
+    >>> back = line + "src:f32::blocked:ba::f0 dst:f32::blocked:ab::f0,,,2x3,0.5"
+    >>> found = reorder.logs.report(memdesc.read_verbose([there, back])).round_trips[0]
+    >>> found.times.executions, found.times.median, found.between
+    (1, 1.0, ())
     """
 
     there: VerbosePrimitive

@@ -82,6 +82,15 @@ class LogReport(NamedTuple):
         the most frequent.
     layers : tuple of LayerTime
         The layers that a program named, the most expensive first.
+
+    Examples
+    --------
+    >>> import memdesc, reorder.logs
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> found = reorder.logs.report(memdesc.read_verbose([line]))
+    >>> found.kinds[0].kind, len(found.reorders), found.round_trips
+    ('reorder', 1, ())
     """
 
     kinds: tuple[KindTime, ...]

@@ -29,6 +29,15 @@ NOWHERE = -(2**63)
 class Node(NamedTuple):
     """One loop: `extent` steps of `strides`, of which the first `valid` hold data.
 
+    Parameters
+    ----------
+    extent : int
+        Number of steps.
+    valid : int
+        Steps that hold data; the others write zeros.
+    strides : tuple of int
+        Elements from one step to the next in each operand.
+
     Examples
     --------
     >>> import reorder
@@ -116,6 +125,15 @@ class IndirectLoop(NamedTuple):
 
 class Box(NamedTuple):
     """A loop nest: its offset in each operand, its nodes, outermost first, its indirect loops.
+
+    Parameters
+    ----------
+    offsets : tuple of int
+        Elements from the start of each operand to the first element of the box.
+    nodes : tuple of Node
+        The loops, outermost first.
+    indirect : tuple of IndirectLoop
+        Loops without constant strides.
 
     Examples
     --------

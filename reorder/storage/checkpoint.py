@@ -40,15 +40,21 @@ class StoredTensor(Checked):
 
     Made by `Checkpoint`.
 
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        The open checkpoint.
+    entry : Entry
+        Where the tensor lies, as the header of its file says.
+
     Examples
     --------
-    >>> import os, tempfile, numpy as np, reorder
-    >>> path = os.path.join(tempfile.mkdtemp(), "x.safetensors")
-    >>> reorder.save(path, {"fc": reorder.reorder(np.ones((4, 20), np.float32), "aB16b")})
+    >>> import numpy as np, pathlib, reorder, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> reorder.save(path, {"bias": np.zeros(3, np.float32)})
     >>> with reorder.open_checkpoint(path) as checkpoint:
-    ...     fc = checkpoint["fc"]
-    ...     fc, fc.shape, fc.numpy().shape
-    (StoredTensor('fc', memory_desc((4, 20), 'f32', 'aB16b'), 512 bytes), (4, 2, 16), (4, 20))
+    ...     print(checkpoint["bias"].name)
+    bias
     """
 
     __slots__ = ("_checkpoint", "_entry")
@@ -165,16 +171,19 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
     Use it as a context manager, or close it; arrays taken from it keep their file mapped. It is
     pickled as its path, for processes that see the same files and read the headers again.
 
+    Parameters
+    ----------
+    path : path
+        The file or folder, as `open_checkpoint` takes it.
+
     Examples
     --------
-    >>> import os, tempfile, numpy as np, reorder
-    >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
-    >>> np.savez(path, weight=np.ones((4, 8), np.float32), bias=np.zeros(4, np.float32))
+    >>> import numpy as np, pathlib, reorder, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> reorder.save(path, {"bias": np.zeros(3, np.float32)})
     >>> with reorder.open_checkpoint(path) as checkpoint:
-    ...     print(checkpoint.format, *checkpoint, "weight" in checkpoint)
-    ...     sum(tensor.nbytes for tensor in checkpoint.values())
-    npz weight bias True
-    144
+    ...     print(list(checkpoint), checkpoint.format)
+    ['bias'] safetensors
     """
 
     def __init__(self, path: Path) -> None:
