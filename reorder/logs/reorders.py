@@ -97,16 +97,6 @@ class LoggedReorder(NamedTuple):
     layers: tuple[str, ...]
 
     @property
-    def src(self) -> VerboseTensor:
-        """The source."""
-        return self.primitive.tensors["src"]
-
-    @property
-    def dst(self) -> VerboseTensor:
-        """The destination."""
-        return self.primitive.tensors["dst"]
-
-    @property
     def is_generated(self) -> bool:
         """Whether oneDNN generated code for it."""
         return is_generated(self.primitive.implementation)
