@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc.disk import open_file
+from memdesc.disk import open_file, read_at
 from memdesc.errors import MemdescError, short_repr
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Entry:
             _check_unchanged(self.file, handle, self.state)
             at = self.offset + start
             while rest.nbytes:
-                count = os.preadv(handle, [rest], at)
+                count = read_at(handle, rest, at)
                 if not count:
                     msg = f"{str(self.file)!r} became shorter while {self.name!r} was read"
                     raise MemdescError(msg)
