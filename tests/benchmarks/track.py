@@ -69,16 +69,16 @@ def plot(lines: Sequence[dict[str, Any]]) -> str:
     def y(value: float) -> float:
         return _HEIGHT - _MARGIN - (_HEIGHT - 2 * _MARGIN) * value / highest
 
-    parts = [
+    head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH + _LEGEND} {_HEIGHT}" '
-        'font-family="sans-serif" font-size="11">',
-        '<rect width="100%" height="100%" fill="#fff"/>',
+        'font-family="sans-serif" font-size="11"><rect width="100%" height="100%" fill="#fff"/>'
+    )
+    parts = [head]
+    parts += [
+        f'<path d="M{_MARGIN} {y(tick):.1f}H{_WIDTH - _MARGIN}" stroke="#ccc"/>'
+        f'<text x="{_MARGIN - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>'
+        for tick in sorted({0.0, 1.0, round(highest, 2)})
     ]
-    for tick in sorted({0.0, 1.0, round(highest, 2)}):
-        parts.append(
-            f'<path d="M{_MARGIN} {y(tick):.1f}H{_WIDTH - _MARGIN}" stroke="#ccc"/>'
-            f'<text x="{_MARGIN - 6}" y="{y(tick) + 4:.1f}" text-anchor="end">{tick:g}</text>'
-        )
     for k, line in enumerate(chosen):
         parts.append(
             f'<text x="{_MARGIN + k * step:.1f}" y="{_HEIGHT - _MARGIN + 16}" '

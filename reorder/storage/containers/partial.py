@@ -193,7 +193,8 @@ class Partial:
         MemdescError
             If the system could not write it.
         """
-        with self._opened(name, os.O_RDONLY) as handle:
+        # Windows writes to the disk only what was opened for writing
+        with self._opened(name, os.O_WRONLY) as handle:
             os.fsync(handle)
 
     def sync_names(self) -> None:

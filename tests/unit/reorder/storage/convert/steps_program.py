@@ -49,12 +49,12 @@ class Recorder:
         self.calls: list[list[str]] = []
         for name, paths in _CALLS.items():
             setattr(os, name, self._recorded(name, getattr(os, name), paths))
-        exchanged = Partial.exchange
+        exchanged, record = Partial.exchange, self
 
-        def exchange(partial: Partial, name: str, target: Path) -> bool:
-            named = self._path(name, partial.folder.handle), self._path(target, None)
-            self._record("exchange", [*named])
-            return exchanged(partial, name, target)
+        def exchange(self: Partial, name: str, path: Path) -> bool:
+            named = record._path(name, self.folder.handle), record._path(path, None)
+            record._record("exchange", [*named])
+            return exchanged(self, name, path)
 
         Partial.exchange = exchange  # type: ignore[method-assign] # the call that is recorded
 
