@@ -146,7 +146,8 @@ def _work(pool: int, thread: int, number: int) -> None:
 def _spin(pool: int, spins_left: int) -> None:
     """Wait between two polls: pause, sometimes yield, and sleep if no spins are left."""
     if spins_left <= 0:
-        call_c(load_int(pool, POOL.sleep_at), (_SLEEP_MICROSECONDS,))
+        lock = load_int(pool, POOL.never_free)
+        call_c(load_int(pool, POOL.sleep_at), (lock, _SLEEP_MICROSECONDS, 0))
     elif spins_left % _SPINS_PER_YIELD:
         pause()
     else:

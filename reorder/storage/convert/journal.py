@@ -97,7 +97,7 @@ class Journal:
                 if not nbytes:
                     file.seek(0)
                     file.write(f"{facts}\n".encode())
-            os.fsync(self._folder.handle)
+            self._folder.sync_folder()
         except OSError as error:
             raise cannot(self._folder.path / JOURNAL, error) from None
         return done
