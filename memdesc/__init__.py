@@ -36,7 +36,7 @@ from memdesc.runtime_dims import RuntimeDesc, runtime_desc
 from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
-    from memdesc.exchange import from_notation, to_notation
+    from memdesc.exchange import from_notation, parse_layout, to_notation
     from memdesc.record import (
         Codebook,
         Constant,
@@ -90,6 +90,7 @@ __all__ = [
     "known_names",
     "known_records",
     "memory_desc",
+    "parse_layout",
     "parse_tag",
     "read_verbose",
     "record_desc",
@@ -120,6 +121,7 @@ _PACKAGES = {
     "from_notation": "memdesc.exchange",
     "from_verbose": "memdesc.verbose",
     "known_records": "memdesc.record",
+    "parse_layout": "memdesc.exchange",
     "read_verbose": "memdesc.verbose",
     "record_desc": "memdesc.record",
     "to_notation": "memdesc.exchange",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from itertools import islice
 from operator import index as to_int
 from typing import Any
@@ -116,6 +117,17 @@ def exact_ints(name: str, values: object) -> tuple[int, ...]:
         msg = f"{name} must be a tuple of integers, not {short_repr(values)}"
         raise MemdescError(msg)
     return checked_ints(name, values)
+
+
+def checked_count(name: str, value: Any) -> int:
+    """Return an integer of 1 or more as a Python int; refuse anything else."""
+    count = 0
+    with suppress(TypeError):
+        count = 0 if isinstance(value, bool) else to_int(value)
+    if count < 1:
+        msg = f"{name} must be an integer of 1 or more, not {short_repr(value)}"
+        raise MemdescError(msg)
+    return count
 
 
 def checked_flag(name: str, value: object) -> bool:

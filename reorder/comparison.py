@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import ml_dtypes
 import numpy as np
 
 from memdesc import MemdescError, memory_desc
@@ -16,8 +18,11 @@ from reorder.memory.inputs import as_memory
 from reorder.memory.padding import find_nonzero
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
+    from memdesc import DataType
     from reorder.memory.memory import Memory
 
 __all__ = ["Difference", "ValueComparison", "compare_values"]
@@ -43,6 +48,15 @@ class Difference(NamedTuple):
         Where it lies, in elements.
     byte_a, byte_b : int
         Its first byte, or the byte that it shares with another element.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    >>> b = reorder.reorder(np.array([[0, 1, 2], [3, 4, 7]], np.float32), "ba")
+    >>> reorder.compare_values(a, b).worst  # doctest: +NORMALIZE_WHITESPACE
+    Difference(at=(1, 2), a=5.0, b=7.0, difference=2.0,
+               offset_a=5, offset_b=5, byte_a=20, byte_b=20)
     """
 
     at: tuple[int, ...]
@@ -75,6 +89,18 @@ class ValueComparison(NamedTuple):
     padding_differs : bool
         Whether only one of the paddings is zero or, if both tensors have the same layout, whether
         their bits differ.
+    max_ulp : float
+        The largest difference in steps (units in the last place) of the coarser of the two types at
+        the value: 0.5 or less if the one is the other, rounded to nearest.
+    mean_error : float
+        The mean of the absolute differences.
+    cosine : float
+        The cosine of the angle between the tensors as vectors; 1.0 if both are zero.
+
+    Notes
+    -----
+    These three leave out elements that are infinite or NaN in either tensor; they are nan if no
+    element remains.
 
     Examples
     --------
@@ -83,6 +109,10 @@ class ValueComparison(NamedTuple):
     >>> found = reorder.compare_values(a, reorder.reorder(a + [0, 0.5], "ba", dtype="f32"))
     >>> found.is_equal, found.differing, found.worst.at, [n.tolist() for n in found.by_dim]
     (False, 2, (0, 1), [[1, 1], [0, 2]])
+    >>> found.mean_error, round(found.cosine, 3)
+    (0.25, 0.997)
+    >>> reorder.compare_values(a / 3, reorder.reorder(a / 3, "ba", dtype="bf16")).max_ulp <= 0.5
+    True
     """
 
     dims: tuple[int, ...]
@@ -92,6 +122,9 @@ class ValueComparison(NamedTuple):
     by_dim: tuple[NDArray[np.int64], ...]
     padding: tuple[int, int]
     padding_differs: bool
+    max_ulp: float
+    mean_error: float
+    cosine: float
 
     def __repr__(self) -> str:
         text = f"{self.differing} of {prod(self.dims)} differ" if self.differing else "none differs"
@@ -107,7 +140,13 @@ class ValueComparison(NamedTuple):
 
 
 def compare_values(
-    a: Any, b: Any, *, tolerance: float = 0.0, relative: float = 0.0, limit: int = 10
+    a: Any,
+    b: Any,
+    *,
+    tolerance: float = 0.0,
+    relative: float = 0.0,
+    resolution: bool = False,
+    limit: int = 10,
 ) -> ValueComparison:
     """Compare two tensors element by element, by their logical indices.
 
@@ -123,6 +162,10 @@ def compare_values(
         Of the same dims; the axes of an array are its logical dims.
     tolerance, relative : float
         0 or more; by default every difference counts.
+    resolution : bool
+        Whether a step of the coarser of the two types at the larger of the two values is tolerated
+        too: f32 values and the same values rounded to bf16 are equal then. A step of integers is 1,
+        and that of booleans 0.
     limit : int
         How many elements are listed in `first`.
 
@@ -158,18 +201,23 @@ def compare_values(
         msg = f"a has dims {dims}, b has {right.desc.dims}; compare tensors of the same dims"
         raise MemdescError(msg)
     flat = [_values(memory) for memory in (left, right)]
+    kinds = {memory.desc.dtype for memory in (left, right)}
+    amounts = _Amounts()
     by_dim = tuple(np.zeros(size, np.int64) for size in dims)
     found: list[int] = []
     total, worst, largest = 0, -1, -1.0
     for start in range(0, left.desc.nelems, _PART):
-        x, y = (values[start : start + _PART] for values in flat)
+        x, y = _wide(values[start : start + _PART] for values in flat)
         apart = _apart(x, y)
+        at = np.flatnonzero(apart)
+        moved = apart[at]
+        steps = _steps(kinds, np.maximum(np.abs(x[at]), np.abs(y[at])))
+        amounts.add(x, y, apart)
+        amounts.add_steps(moved, steps)
         with np.errstate(invalid="ignore", over="ignore"):
-            allowed = (
-                tolerance + relative * np.abs(y.astype(apart.dtype)) if relative else tolerance
-            )
+            allowed = tolerance + relative * np.abs(y[at]) + steps * resolution
         # an infinite tolerance must not hide an infinite difference
-        at = np.flatnonzero((apart > allowed) | (np.isinf(apart) & (apart != 0)))
+        at = at[(moved > allowed) | np.isinf(moved)]
         if not len(at):
             continue
         total += len(at)
@@ -188,7 +236,83 @@ def compare_values(
         by_dim,
         padding,
         padding_differs,
+        *amounts.result(),
     )
+
+
+class _Amounts:
+    """Sums over the elements that are finite in both tensors."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ulp = self.error = self.dot = 0.0
+        self.squares = [0.0, 0.0]
+
+    def add(self, x: NDArray[Any], y: NDArray[Any], apart: NDArray[Any]) -> None:
+        """Add some elements, with their distances."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = _dot(x, x), _dot(y, y)
+            if not math.isfinite(sum(squares)):
+                is_finite = np.isfinite(x) & np.isfinite(y)
+                x, y, apart = (part[is_finite] for part in (x, y, apart))
+                squares = _dot(x, x), _dot(y, y)
+            self.count += len(x)
+            self.error += float(apart.sum())
+            self.dot += _dot(x, y)
+        self.squares = [one + other for one, other in zip(self.squares, squares, strict=True)]
+
+    def add_steps(self, apart: NDArray[Any], steps: NDArray[Any]) -> None:
+        """Add elements that are some steps apart."""
+        is_finite = np.isfinite(apart)
+        with np.errstate(over="ignore", divide="ignore"):
+            ulps = apart[is_finite] / steps[is_finite]
+        self.ulp = max(self.ulp, float(ulps.max(initial=0)))
+
+    def result(self) -> tuple[float, float, float]:
+        """Return the largest difference in steps, the mean error and the cosine."""
+        if not self.count:
+            return math.nan, math.nan, math.nan
+        lengths = [math.sqrt(square) for square in self.squares]
+        if 0 in lengths:
+            cosine = float(lengths[0] == lengths[1])
+        else:
+            cosine = self.dot / lengths[0] / lengths[1]
+        return self.ulp, self.error / self.count, min(max(cosine, -1.0), 1.0)
+
+
+def _dot(x: NDArray[Any], y: NDArray[Any]) -> float:
+    """Return a dot product without the threads of a BLAS, which spin."""
+    return float(np.einsum("i,i->", x, y))
+
+
+def _wide(parts: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
+    """Return values as f64, or as the widest float of the machine if any are 64-bit integers."""
+    given = [*parts]
+    kinds = {part.dtype for part in given}
+    is_wide = any(kind.kind in "iu" and 8 * kind.itemsize == _WIDE_BITS for kind in kinds)
+    with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs
+        return [part.astype(np.longdouble if is_wide else np.float64) for part in given]
+
+
+def _steps(kinds: set[DataType], largest: NDArray[Any]) -> NDArray[Any]:
+    """Return the largest distance between neighbouring values of some types, at each value."""
+    steps = np.zeros(largest.shape, largest.dtype)
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        exponents = np.frexp(np.where(np.isfinite(largest), largest, 0))[1]
+        for kind in kinds:
+            if kind.name == "boolean":
+                continue
+            if _is_integer(kind.numpy):
+                steps = np.maximum(steps, 1)
+                continue
+            facts = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call] # it has no types
+            step = np.ldexp(np.where(largest > 0, float(facts.eps), 0), exponents - 1)
+            steps = np.maximum(steps, np.maximum(step, float(facts.smallest_subnormal)))
+    return steps
+
+
+def _is_integer(kind: np.dtype[Any]) -> bool:
+    return kind.kind in "iu" or "int" in kind.name
 
 
 def _values(memory: Memory) -> NDArray[Any]:
@@ -201,12 +325,7 @@ def _values(memory: Memory) -> NDArray[Any]:
 
 def _apart(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     """Return the distance between numbers: 0 between two NaNs, infinite from a NaN to a number."""
-    is_wide = any(
-        values.dtype.kind in "iu" and values.dtype.itemsize * 8 == _WIDE_BITS for values in (x, y)
-    )
-    kind = np.longdouble if is_wide else np.float64
-    with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs, and infinities
-        x, y = x.astype(kind), y.astype(kind)
+    with np.errstate(invalid="ignore", over="ignore"):  # infinities
         apart: NDArray[Any] = np.abs(x - y)
     apart[np.isnan(apart)] = np.inf
     apart[(x == y) | (np.isnan(x) & np.isnan(y))] = 0
@@ -222,7 +341,7 @@ def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) 
         index,
         _number(a),
         _number(b),
-        float(_apart(a, b)[0]),
+        float(_apart(*_wide((a, b)))[0]),
         offset_a,
         offset_b,
         offset_a * bits_a // 8,
@@ -232,7 +351,7 @@ def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) 
 
 def _number(value: NDArray[Any]) -> float:
     """Return an element as a Python number: an int if its type is an integer type."""
-    if value.dtype.kind in "iub" or "int" in value.dtype.name:
+    if value.dtype.kind == "b" or _is_integer(value.dtype):
         return int(value[0])
     return float(value[0])
 

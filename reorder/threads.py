@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from operator import index
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemdescError
-from memdesc.errors import short_repr
+from memdesc.int64 import checked_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,11 +63,4 @@ def checked_threads(threads: Any) -> int:
     MemdescError
         If it is not an integer of 1 or more.
     """
-    try:
-        count = index(threads)
-    except TypeError:
-        count = 0
-    if count < 1 or isinstance(threads, bool):
-        msg = f"threads must be an integer of 1 or more, not {short_repr(threads)}"
-        raise MemdescError(msg)
-    return count
+    return checked_count("threads", threads)

@@ -79,6 +79,9 @@ def _read(given: Given) -> MemoryDesc:
     modes = [list(_digits(text, e, s)) for e, s in _pairs(text, extents, strides)]
     padded = tuple(prod(extent for extent, _ in mode) for mode in modes)
     dims = given.dims or padded
+    if len(dims) == 1 < len(modes) and dims[0] == prod(padded):
+        # one coordinate counts through all modes, the leftmost fastest
+        modes, padded = [[digit for mode in modes for digit in mode]], dims
     if len(dims) != len(modes):
         msg = f"dims {dims} have {len(dims)} sizes, but {short_repr(text)} has {len(modes)} modes"
         raise not_understood(_NAME, text, msg)
@@ -155,4 +158,6 @@ def _parse(text: str, part: str) -> _Tree:
     return open_tuples[0][0]
 
 
-SYSTEM = System("cute", "CuTe's shape:stride", _write, _read)
+_SPELLING = r"\s*(?:Sw?\s*<.*|\(.*:.*|_?[0-9]+\s*:\s*[_(]?-?[0-9]+.*)"
+
+SYSTEM = System("cute", "CuTe's shape:stride", _write, _read, _SPELLING)

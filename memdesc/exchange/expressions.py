@@ -78,6 +78,52 @@ def integer(system: str, text: str, node: ast.expr) -> int:
     return integers(system, text, ast.Tuple([node]))[0]
 
 
+def linear(text: str, node: ast.expr, names: Sequence[str]) -> tuple[tuple[int, ...], int]:
+    """Return the factor of each index in a sum such as `d0 * 4 + d1 + 3`, and its constant."""
+    factors = dict.fromkeys(names, 0)
+    constant = 0
+    for term in _terms(node):
+        number = _integer(term)
+        index, factor = _product(term)
+        if number is not None:
+            constant += number
+        elif isinstance(index, ast.Name) and index.id in factors and factor is not None:
+            factors[index.id] += factor
+        else:
+            msg = (
+                f"{short_repr(text)} cannot be described: {ast.unparse(term)} is not an index "
+                "times a stride, or an offset"
+            )
+            raise UnsupportedFormatError(msg)
+    return tuple(factors[name] for name in names), constant
+
+
+def _terms(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return [*_terms(node.left), *_terms(node.right)]
+    return [node]
+
+
+def _product(node: ast.expr) -> tuple[ast.expr, int | None]:
+    """Return the parts of an index times a number, in any order."""
+    if not (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)):
+        return node, 1
+    if _integer(node.left) is not None:
+        return node.right, _integer(node.left)
+    return node.left, _integer(node.right)
+
+
+def _integer(node: ast.expr) -> int | None:
+    """Return a constant, which may be negative, or printed as T.int64(16)."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        positive = _integer(node.operand)
+        return None if positive is None else -positive
+    if isinstance(node, ast.Call) and len(node.args) == 1:
+        node = node.args[0]
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if type(value) is int else None
+
+
 def outputs_of(system: str, desc: MemoryDesc, names: Sequence[str]) -> list[str]:
     """Return the expression of each physical index, outermost first."""
     tag = tag_of(system, desc)
@@ -146,7 +192,7 @@ class _Reader:
         """Return the digit `x // n % m`, where x is an index or a sum of several."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.FloorDiv | ast.Mod):
             axis, step, extent = self.digit(node.left)
-            number = self.number(node.right)
+            number = _integer(node.right)
             if number is None or number < 1 or (extent and extent % number):
                 raise self.refused(node)
             if isinstance(node.op, ast.Mod):
@@ -166,7 +212,7 @@ class _Reader:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             return [*self.terms(node.left), *self.terms(node.right)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-            factor = self.number(node.right)
+            factor = _integer(node.right)
             left = self.terms(node.left)
             if factor is None or len(left) != 1:
                 raise self.refused(node)
@@ -174,13 +220,6 @@ class _Reader:
         if isinstance(node, ast.Name) and node.id in self.names:
             return [(self.names[node.id], 1)]
         raise self.refused(node)
-
-    def number(self, node: ast.expr) -> int | None:
-        """Return a constant, which TVM may print as T.int64(16)."""
-        if isinstance(node, ast.Call) and len(node.args) == 1:
-            node = node.args[0]
-        value = node.value if isinstance(node, ast.Constant) else None
-        return value if type(value) is int else None
 
     def refused(self, node: ast.expr) -> UnsupportedFormatError:
         return UnsupportedFormatError(

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import ast
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
-from memdesc.exchange.expressions import integers, outputs_of, parse, tag_of_outputs
+from memdesc.exchange.expressions import integers, linear, outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import System, cannot, not_understood, strides_of
 from memdesc.layout_names import dense_tag
 from memdesc.tags import Digit, FormatTag
@@ -45,8 +45,8 @@ _NAMES |= {f"si{bits}": DATA_TYPES[f"s{bits}"] for bits in (4, 8, 16, 32, 64)}
 
 _SHAPE = r"(?P<shape>(?:[0-9?]{1,18}x)*)(?P<type>[a-zA-Z][a-zA-Z0-9]*)"
 _STRIDED = r"strided<\[(?P<strides>[^\]]*)\](?:\s*,\s*offset\s*:\s*(?P<offset>[-0-9?]+))?\s*>"
-_MEMREF = rf"memref<\s*{_SHAPE}\s*(?:,\s*{_STRIDED}\s*)?>"
 _MAP = r"(?:#\w+\s*=\s*)?affine_map<\s*\((?P<names>[^()]*)\)\s*->\s*\((?P<outputs>.*)\)\s*>"
+_MEMREF = rf"memref<\s*{_SHAPE}\s*(?:,\s*(?:{_STRIDED}|{_MAP})\s*)?>"
 
 _ATTRIBUTES = ("outer_dims_perm", "inner_dims_pos", "inner_tiles")
 # as printed, and in the generic form
@@ -104,7 +104,7 @@ def _memref(desc: MemoryDesc) -> tuple[str, ...]:
 
 def _read(given: Given) -> MemoryDesc:
     text = given.text.strip()
-    if match := re.fullmatch(_MEMREF, text):
+    if match := re.fullmatch(_MEMREF, text, re.DOTALL):
         return _read_memref(given, match)
     if match := re.fullmatch(_MAP, text, re.DOTALL):
         return _read_map(given, match)
@@ -171,7 +171,10 @@ def _dtype(text: str, name: str) -> DataType:
 
 def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
     text = given.text
-    dims, dtype = _sizes(text, match["shape"]), _dtype(text, match["type"])
+    kind = given.type(_dtype(text, match["type"]))
+    dims = given.sizes(_known_sizes(given, match["shape"]))
+    if match["outputs"] is not None:
+        return memory_desc(dims, kind, **_mapped(given, match, dims))
     strides, offset = match["strides"], match["offset"] or "0"
     if "?" in f"{strides}{offset}":
         msg = f"{short_repr(text)} cannot be described: numbers given as '?' are not known"
@@ -179,8 +182,8 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
     if not re.fullmatch(r"-?[0-9]{1,18}", offset):
         raise not_understood(_NAME, text, f"the offset {offset!r} is not an integer")
     return memory_desc(
-        given.sizes(dims),
-        given.type(dtype),
+        dims,
+        kind,
         strides=None
         if strides is None
         else integers(_NAME, text, parse(_NAME, text, f"[{strides}]")),
@@ -188,15 +191,40 @@ def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
     )
 
 
+def _known_sizes(given: Given, shape: str) -> tuple[int, ...] | None:
+    """Return the sizes of a shape, with the caller's dims where it has a question mark."""
+    parts = shape.split("x")[:-1]
+    if given.dims is not None and len(parts) == len(given.dims):
+        parts = [str(d) if p == "?" else p for p, d in zip(parts, given.dims, strict=True)]
+    return _sizes(given.text, "".join(f"{part}x" for part in parts))
+
+
 def _read_map(given: Given, match: re.Match[str]) -> MemoryDesc:
-    text = given.text
+    dims = given.sizes()
+    return memory_desc(dims, given.type(), _tag_of_map(given.text, match, dims))
+
+
+def _tag_of_map(text: str, match: re.Match[str], dims: tuple[int, ...]) -> FormatTag:
     names = [name.strip() for name in match["names"].split(",")]
+    return tag_of_outputs(_NAME, text, _outputs(text, match), names, dims)
+
+
+def _outputs(text: str, match: re.Match[str]) -> list[ast.expr]:
     outputs = re.sub(r"\bfloordiv\b", "//", match["outputs"])
     outputs = re.sub(r"\bmod\b", "%", outputs)
     results = parse(_NAME, text, f"[{outputs}]")
-    dims = given.sizes()
-    nodes = results.elts if isinstance(results, ast.List) else []
-    return memory_desc(dims, given.type(), tag_of_outputs(_NAME, text, nodes, names, dims))
+    return results.elts if isinstance(results, ast.List) else []
+
+
+def _mapped(given: Given, match: re.Match[str], dims: tuple[int, ...]) -> dict[str, Any]:
+    """Return strides and an offset for a memref's map to one number, or the tag of its indices."""
+    text = given.text
+    names = [name.strip() for name in match["names"].split(",")]
+    outputs = _outputs(text, match)
+    if len(outputs) == 1 and len(names) == len(dims):
+        strides, offset0 = linear(text, outputs[0], names)
+        return {"strides": strides, "offset0": offset0}
+    return {"tag": _tag_of_map(text, match, dims)}
 
 
 class _Pack(NamedTuple):
@@ -286,4 +314,6 @@ def _packed_shape(pack: _Pack, dims: tuple[int, ...]) -> tuple[int, ...]:
     )
 
 
-SYSTEM = System("mlir", "MLIR's linalg.pack, affine maps and memrefs", _write, _read)
+_SPELLING = r"\s*(?:memref\s*<|affine_map\s*<|#\w+\s*=).*|.*(?:\binner_tiles\b|\blinalg\.).*"
+
+SYSTEM = System("mlir", "MLIR's linalg.pack, affine maps and memrefs", _write, _read, _SPELLING)

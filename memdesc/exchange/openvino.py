@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
     from memdesc.exchange.system import Given
 
-_NAME = "openvino"
+_NAME, _TITLE = "openvino", "OpenVINO"
 _STRING = re.compile(
     r"(?P<dtype>\w+):(?P<format>\w+):(?P<dims>[0-9]{1,19}(?:x[0-9]{1,19})*)"
     r"(?::(?P<pad>nopad|pad|dyn_pad_dims))?"
@@ -41,7 +41,7 @@ def _write(desc: MemoryDesc, letters: str) -> tuple[str, ...]:
     # today's names for blocked layouts come before those of 2019 (o_i_yx_i16_o16)
     names.sort(key=lambda name: "sv" not in name)
     if not names:
-        raise cannot(_NAME, desc, "its GPU plugin has no format for this layout")
+        raise cannot(_TITLE, desc, "its GPU plugin has no format for this layout")
     kind = _OURS.get(desc.dtype.name, desc.dtype.name)
     return tuple(f"{kind}:{name}:{sizes}:nopad" for name in names)
 
@@ -53,7 +53,7 @@ def _read(given: Given) -> MemoryDesc:
             msg = f"{short_repr(given.text)} has dynamic dims; give the sizes of one run"
             raise UnsupportedFormatError(msg)
         reason = "it is type, format and dims, such as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'"
-        raise not_understood(_NAME, given.text, reason)
+        raise not_understood(_TITLE, given.text, reason)
     if match.groupdict().get("pad") not in {None, "nopad"}:
         msg = (
             f"{short_repr(given.text)} says that dims are padded, but not by how much; "
@@ -68,7 +68,7 @@ def _read(given: Given) -> MemoryDesc:
     try:
         kind = given.type(data_type(match["dtype"]))
     except MemdescError as error:
-        raise not_understood(_NAME, given.text, str(error)) from None
+        raise not_understood(_TITLE, given.text, str(error)) from None
     return memory_desc(given.sizes(sizes), kind, match["format"])
 
 
@@ -85,4 +85,6 @@ _OURS = {
     "f4_e2m1": "f4e2m1",
 }
 
-SYSTEM = System(_NAME, "layouts, as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'", _write, _read)
+_SPELLING = r"\w+:\w+:.*|.*__[a-z0-9]+__[0-9_]+__\w+\.bin"
+
+SYSTEM = System(_NAME, "layouts, as 'f16:b_fs_yx_fsv16:1x17x5x4:nopad'", _write, _read, _SPELLING)

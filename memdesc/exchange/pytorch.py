@@ -143,4 +143,11 @@ def _order_of(desc: MemoryDesc, strides: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(desc.ndims), key=lambda dim: (-strides[dim], -desc.dims[dim], dim)))
 
 
-SYSTEM = System("pytorch", "PyTorch's memory formats, strides and FixedLayout", _write, _read)
+_SPELLING = (
+    r"\s*(?:torch\.\w+|(?:contiguous|preserve)_format|channels_last(?:_3d)?|"
+    r"(?:size|stride|dim_order|storage_offset)\s*=.*|(?!Tile)\w+Layout\s*\(.*)\s*"
+)
+
+SYSTEM = System(
+    "pytorch", "PyTorch's memory formats, strides and FixedLayout", _write, _read, _SPELLING
+)

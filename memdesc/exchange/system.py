@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.dtypes import data_type
-from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.dtypes import DATA_TYPES, data_type
+from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name
 from memdesc.layout_names import dense_tag, is_laid_out_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from memdesc.desc import MemoryDesc
     from memdesc.dtypes import DataType
@@ -28,6 +29,7 @@ class Given(NamedTuple):
     dims: tuple[int, ...] | None
     dtype: DataType | None
     letters: str | None
+    default: DataType | None = DATA_TYPES["f32"]
 
     def sizes(self, found: tuple[int, ...] | None = None) -> tuple[int, ...]:
         """Return the dims found in the string or given by the caller; both must agree."""
@@ -42,11 +44,51 @@ class Given(NamedTuple):
         return found if self.dims is None else self.dims  # type: ignore[return-value] # one is set
 
     def type(self, found: DataType | None = None) -> DataType:
-        """Return the data type found in the string, the caller's, or f32 if neither is given."""
+        """Return the data type found in the string, the caller's, or the default without both."""
         if found is not None and self.dtype is not None and found != self.dtype:
             msg = f"{short_repr(self.text)} has data type {found}, not the given {self.dtype}"
             raise UnknownFormatError(msg)
-        return self.dtype or found or data_type("f32")
+        if (dtype := self.dtype or found or self.default) is None:
+            msg = f"{short_repr(self.text)} does not contain the data type; give dtype"
+            raise UnknownFormatError(msg)
+        return dtype
+
+
+def given_of(
+    text: str,
+    dims: Iterable[int] | None,
+    dtype: object,
+    letters: str | None,
+    default: object = "f32",
+) -> Given:
+    """Return what a caller gives, checked."""
+    if not isinstance(text, str):
+        msg = f"a notation is a string, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    if len(text) > MAX_TEXT:
+        msg = f"{short_repr(text)}: a notation has at most {MAX_TEXT} characters"
+        raise UnknownFormatError(msg)
+    sizes = None if dims is None else checked_ints("dims", dims)
+    if sizes is not None:
+        check_dims(sizes)
+    types = [None if each is None else data_type(each) for each in (dtype, default)]
+    called = checked_letters(letters, None if sizes is None else len(sizes))
+    return Given(text, sizes, types[0], called, types[1])
+
+
+def checked_letters(letters: str | None, ndims: int | None) -> str | None:
+    """Return valid letters for the dims in lower case; refuse others."""
+    if letters is None:
+        return None
+    if not isinstance(letters, str) or not (letters.isascii() and letters.isalpha()):
+        msg = f"letters are a string such as 'nchw', not {short_repr(letters)}"
+        raise MemdescError(msg)
+    found = letters.lower()
+    if len(set(found)) < len(found) or (ndims is not None and len(found) != ndims):
+        count = "" if ndims is None else f" {ndims}"
+        msg = f"letters {short_repr(letters)} must be{count} different ones, one for each dim"
+        raise MemdescError(msg)
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +107,24 @@ class System:
     read : callable, (given) -> MemoryDesc
         Raises UnknownFormatError for a string that is not in this notation, and
         UnsupportedFormatError for one that no descriptor can describe; with the reason.
+    spelling : str
+        A regular expression for strings that look like this notation, so that a reader who is not
+        told the system tries it; none for names.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> from memdesc.exchange import SYSTEMS
+    >>> desc = memdesc.memory_desc((3, 4), "f32", "ba")
+    >>> SYSTEMS["xla"].name, SYSTEMS["xla"].write(desc, None)[0]
+    ('xla', 'f32[3,4]{0,1}')
     """
 
     name: str
     notation: str
     write: Callable[[MemoryDesc, str], tuple[str, ...]]
     read: Callable[[Given], MemoryDesc]
+    spelling: str | None = None
 
 
 def cannot(system: str, desc: MemoryDesc, reason: str) -> UnsupportedFormatError:

@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc, checked_desc
-from memdesc.dtypes import data_type
-from memdesc.errors import MemdescError, UnknownFormatError, short_repr
-from memdesc.exchange import cute, mlir, openvino, pytorch, tvm, xla
-from memdesc.exchange.system import MAX_TEXT, Given, System, cannot, not_understood, tag_of
-from memdesc.int64 import checked_ints
-from memdesc.layout import check_dims, layout_by_tag
+from memdesc.errors import MemdescError, short_repr
+from memdesc.exchange import cute, mlir, openvino, plain, pytorch, tvm, xla
+from memdesc.exchange.system import (
+    System,
+    cannot,
+    checked_letters,
+    given_of,
+    not_understood,
+    tag_of,
+)
+from memdesc.layout import layout_by_tag
 from memdesc.names.onednn import CANONICAL
 from memdesc.names.registry import VOCABULARIES
 from memdesc.notation import parse_tag
@@ -21,6 +26,7 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from memdesc.exchange.system import Given
     from memdesc.names.vocabulary import Vocabulary
 
 
@@ -70,6 +76,8 @@ SYSTEMS: dict[str, System] = {
     for system in (
         _NOTATION,
         *map(_system_of, VOCABULARIES),
+        plain.STRIDES,
+        plain.VERBOSE,
         cute.SYSTEM,
         xla.SYSTEM,
         pytorch.SYSTEM,
@@ -120,7 +128,16 @@ def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) ->
 def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tuple[str, ...]:
     """Return every string of a layout in the notation of a system, the best one first.
 
-    Parameters and errors are those of `to_notation`, which returns the first string.
+    `to_notation` returns the first of them, and raises the same errors.
+
+    Parameters
+    ----------
+    desc : MemoryDesc
+        The layout.
+    system : str
+        One of `SYSTEMS`.
+    letters : str, optional
+        What the dims are called; by default as in the name that made the descriptor.
 
     Examples
     --------
@@ -134,7 +151,7 @@ def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tup
     if desc.extra is not None:
         reason = "it cannot describe compensation after the elements; see with_extra(None)"
         raise cannot(found.name, desc, reason)
-    called = _letters(letters, desc.ndims) or _letters(desc.letters, desc.ndims)
+    called = checked_letters(letters, desc.ndims) or checked_letters(desc.letters, desc.ndims)
     return found.write(desc, called or LETTERS[: desc.ndims])
 
 
@@ -178,22 +195,15 @@ def from_notation(
     >>> memdesc.from_notation("(2,(16,2)):(32,(1,16))", "cute", (2, 17), "f16")
     memory_desc((2, 17), 'f16', 'aB16b')
     """
-    found = _system(system)
-    if not isinstance(text, str):
-        msg = f"a notation is a string, not {short_repr(text)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
-    if len(text) > MAX_TEXT:
-        msg = f"{short_repr(text)}: a notation has at most {MAX_TEXT} characters"
-        raise UnknownFormatError(msg)
-    sizes = None if dims is None else checked_ints("dims", dims)
-    if sizes is not None:
-        check_dims(sizes)
-    names_of_dims = _letters(letters, None if sizes is None else len(sizes))
-    given = Given(text, sizes, None if dtype is None else data_type(dtype), names_of_dims)
+    return read_with(_system(system), given_of(text, dims, dtype, letters))
+
+
+def read_with(system: System, given: Given) -> MemoryDesc:
+    """Read a string with one system."""
     try:
-        return found.read(given)
+        return system.read(given)
     except RecursionError:
-        raise not_understood(found.name, text, "it is nested too deeply") from None
+        raise not_understood(system.name, given.text, "it is nested too deeply") from None
 
 
 def _system(name: str) -> System:
@@ -201,18 +211,3 @@ def _system(name: str) -> System:
         msg = f"there is no system {short_repr(name)}; the systems are {', '.join(SYSTEMS)}"
         raise MemdescError(msg)
     return SYSTEMS[name]
-
-
-def _letters(letters: str | None, ndims: int | None) -> str | None:
-    """Return valid letters for the dims in lower case; refuse others."""
-    if letters is None:
-        return None
-    if not isinstance(letters, str) or not (letters.isascii() and letters.isalpha()):
-        msg = f"letters are a string such as 'nchw', not {short_repr(letters)}"
-        raise MemdescError(msg)
-    found = letters.lower()
-    if len(set(found)) < len(found) or (ndims is not None and len(found) != ndims):
-        count = "" if ndims is None else f" {ndims}"
-        msg = f"letters {short_repr(letters)} must be{count} different ones, one for each dim"
-        raise MemdescError(msg)
-    return found

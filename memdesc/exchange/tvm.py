@@ -2,30 +2,38 @@
 
 An upper-case letter is a dim, which counts its blocks; `16c` is a block of it, and `[2i4o]` are
 blocks as one physical dim. A dim has at most one block; layouts with more are written as the lambda
-of an index map. Physical arrays are row-major, and sizes are rounded up to whole blocks.
-Source: TVM 0.27, `s_tir/data_layout.cc`, `tirx/ir/index_map.cc`.
+of an index map. Physical arrays are row-major, and sizes are rounded up to whole blocks. A
+`TileLayout` has shape and strides, `S[(8, 4):(1, 8)]`; the rightmost extent counts fastest.
+Source: TVM 0.27, `s_tir/data_layout.cc`, `tirx/ir/index_map.cc`, `tirx/layout.py`.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
+from memdesc.desc import MemoryDesc
 from memdesc.errors import UnsupportedFormatError, short_repr
-from memdesc.exchange.expressions import outputs_of, parse, tag_of_outputs
+from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import System, not_understood
+from memdesc.layout import Axis, Block, Layout
 from memdesc.layout_names import dense_tag
 from memdesc.names import onednn
 from memdesc.tags import LETTERS, Digit, FormatTag
 
 if TYPE_CHECKING:
-    from memdesc.desc import MemoryDesc
+    from collections.abc import Iterator
+
     from memdesc.exchange.system import Given
 
 _NAME = "TVM"
 _BLOCK = "[0-9]{1,18}[a-z]"
+_TILES = r"TileLayout|ComposeLayout|\bS\s*\[|^\(?[0-9]+\b[^:]*:"
+# the axis of memory; others are threads, or memory with coordinates of its own
+_MEMORY = ("m", "Axis.m", "T.Axis.m")
 _STRING = rf"(?:[A-Z]|{_BLOCK}|\[(?:{_BLOCK})+\])+"
 
 
@@ -47,6 +55,8 @@ def _read(given: Given) -> MemoryDesc:
     text = given.text.strip()
     if "lambda" in text:
         return _read_map(given)
+    if re.search(_TILES, text):
+        return _read_tiles(given)
     if not re.fullmatch(_STRING, text):
         reason = "it is NCHW16c, or OIHW[2i4o], or a lambda such as lambda a, b: [a, b // 4, b % 4]"
         raise not_understood(_NAME, text, reason)
@@ -108,4 +118,83 @@ def _read_map(given: Given) -> MemoryDesc:
     return memory_desc(dims, given.type(), tag_of_outputs(_NAME, text, outputs, names, dims))
 
 
-SYSTEM = System("tvm", "TVM's layout strings and index maps", _write, _read)
+def _read_tiles(given: Given) -> MemoryDesc:
+    """Read a TileLayout as it is printed, its S[..] + offset, or shape and strides alone."""
+    text = given.text.strip()
+    has_tiles = re.search(r"[A-Z]", text) is not None
+    node = parse(_NAME, text, text if has_tiles else f"S[{text}]")
+    if isinstance(node, ast.Call) and len(node.args) == 1:
+        node = node.args[0]
+    offset0 = 0
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        if re.match(r"(T\.)?R\[", ast.unparse(node.right)):
+            raise _not_one_memory(text, f"{ast.unparse(node.right)} are copies of each element")
+        offset0 += integer(_NAME, text, node.right)
+        node = node.left
+    if not isinstance(node, ast.Subscript) or ast.unparse(node.value) not in {"S", "T.S"}:
+        if "Compose" in text:
+            raise _not_one_memory(text, "a swizzle mixes the digits of several dims by XOR")
+        reason = "a tile layout is T.TileLayout(T.S[(8, 4):(1, 8)])"
+        raise not_understood(_NAME, text, reason)
+    tiles, steps = node.slice, None
+    if isinstance(node.slice, ast.Slice):
+        tiles, steps = node.slice.lower or ast.Tuple([]), node.slice.upper
+    extents = [integer(_NAME, text, each) for each in _items(tiles)]
+    if not extents or min(extents) < 1:
+        raise not_understood(_NAME, text, f"extents {extents} must be 1 or more")
+    dense = [prod(extents[k + 1 :]) for k in range(len(extents))]
+    strides = dense if steps is None else [_stride(text, each) for each in _items(steps)]
+    if len(strides) != len(extents):
+        reason = f"it has {len(extents)} extents, but {len(strides)} strides"
+        raise not_understood(_NAME, text, reason)
+    dims = given.dims or tuple(extents)
+    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
+    blocks = tuple(_tile_blocks(text, dims, extents, strides))
+    return MemoryDesc(given.type(), Layout(dims, axes, blocks, offset0))
+
+
+def _tile_blocks(
+    text: str, dims: tuple[int, ...], extents: list[int], strides: list[int]
+) -> Iterator[Block]:
+    """Yield the blocks of each dim: those of the extents, in order, that multiply to its size."""
+    at = 0
+    for dim, size in enumerate(dims):
+        end = at + 1
+        while end < len(extents) and prod(extents[at:end]) < size:
+            end += 1
+        while dim == len(dims) - 1 and end < len(extents):
+            end += 1
+        if prod(extents[at:end]) != size or at >= len(extents):
+            reason = f"extents {tuple(extents)} do not multiply to the sizes {dims}"
+            raise not_understood(_NAME, text, reason)
+        inner = [k for k in range(at + 1, end) if extents[k] > 1]
+        for k in (at, *inner):
+            step = prod(extents[k + 1 : end])
+            yield Block(dim, step, extents[k], strides[k])
+        at = end
+
+
+def _items(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+
+
+def _stride(text: str, node: ast.expr) -> int:
+    """Return a stride in memory, `8` or `8 @ Axis.m`."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+        if ast.unparse(node.right) not in _MEMORY:
+            raise _not_one_memory(text, f"{ast.unparse(node)} is not a stride in memory")
+        node = node.left
+    return integer(_NAME, text, node)
+
+
+def _not_one_memory(text: str, reason: str) -> UnsupportedFormatError:
+    return UnsupportedFormatError(f"{short_repr(text)} cannot be described: {reason}")
+
+
+_SPELLING = (
+    rf"{_STRING}|.*\blambda\b.*|\s*(?:\w+\.)*(?:Tile|Compose)Layout.*|\s*(?:T\.)?S\s*\[.*|\(.*:.*"
+)
+
+SYSTEM = System(
+    "tvm", "TVM's layout strings, index maps and tile layouts", _write, _read, _SPELLING
+)

@@ -363,4 +363,4 @@ def _check_bits(text: str, dtype: DataType, bits: int) -> None:
         raise UnsupportedFormatError(msg)
 
 
-SYSTEM = System("xla", "XLA's shapes with layouts", _write, _read)
+SYSTEM = System("xla", "XLA's shapes with layouts", _write, _read, r"\s*[a-z]\w*\[.*")

@@ -6,9 +6,11 @@ may be missing::
     x = scale[0] * scale[1] * ... * (code - zero) + offset[0] * offset[1] * ...
 
 Products are taken from the left. Each operation is rounded to f32, or to the narrower `kind`; code
-and zero are integers or exact, and their difference is exact. `sign` is -1 if the offset is
-subtracted. The integer that some fields store stands for itself, for a number of a table, for a
-float, or for several numbers, of which each element takes one: see `Number`.
+and zero are integers, whose difference is exact, or zero is a float that is subtracted first.
+`sign` is -1 if the offset is subtracted. A factor with `divides` is divided by instead: that is
+rounded otherwise than a product with its reciprocal. The integer that some fields store stands for
+itself, for a number of a table, for a float, or for several numbers, of which each element takes
+one: see `Number`.
 """
 
 from __future__ import annotations
@@ -291,6 +293,8 @@ class Number(NamedTuple):
     table : tuple of float
         The value of each code, for codebooks and for scales that no data type describes; empty
         if the code is the value.
+    divides : bool
+        Whether a product is divided by it, which only a factor after the first one may say.
     codebook : Codebook or Digits, optional
         What each code stands for, if it stands for several numbers.
     kind : str
@@ -308,6 +312,7 @@ class Number(NamedTuple):
     parts: tuple[tuple[str, int], ...]
     minus: int = 0
     table: tuple[float, ...] = ()
+    divides: bool = False
     codebook: Codebook | Digits | None = None
     kind: str = ""
 
@@ -348,7 +353,7 @@ class Rule(NamedTuple):
     scale : tuple of Number
         At least one; multiplied from the left.
     zero : Number, optional
-        Subtracted from the code, as an integer.
+        Subtracted from the code: an integer or a float.
     offset : tuple of Number
         Multiplied from the left and added; empty for none.
     sign : int
@@ -383,10 +388,14 @@ class Rule(NamedTuple):
 
     def __str__(self) -> str:
         code = str(self.code) if self.zero is None else f"({self.code} - {self.zero})"
-        text = " * ".join([*map(str, self.scale), code])
+        text = f"{_product(self.scale)} * {code}"
         if self.offset:
-            text += f" {'+' if self.sign > 0 else '-'} {' * '.join(map(str, self.offset))}"
+            text += f" {'+' if self.sign > 0 else '-'} {_product(self.offset)}"
         return text if self.kind == _WIDEST else f"{text} in {self.kind}"
+
+
+def _product(numbers: tuple[Number, ...]) -> str:
+    return str(numbers[0]) + "".join(f" {'/' if n.divides else '*'} {n}" for n in numbers[1:])
 
 
 def check_rule(rule: Rule) -> None:
@@ -405,6 +414,11 @@ def check_rule(rule: Rule) -> None:
             f"tuple as offset; not {short_repr(tuple(rule))}"
         )
         raise MemdescError(msg)
+    first = [rule.code, rule.zero, *(product[0] for product in products if product)]
+    alone = next((each for each in first if each is not None and each.divides is True), None)
+    if alone is not None:
+        msg = f"only a factor after the first one divides a product, but {alone} is to divide"
+        raise MemdescError(msg)
     if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
         msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
         raise MemdescError(msg)
@@ -421,7 +435,7 @@ def check_number(number: Number) -> None:
     MemdescError
         With the part.
     """
-    parts, minus, table, codebook, kind = number
+    parts, minus, table, divides, codebook, kind = number
     if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
         msg = (
             f"parts of a Number are a tuple of pairs of a field name and a bit of 0 to "
@@ -430,6 +444,9 @@ def check_number(number: Number) -> None:
         raise MemdescError(msg)
     if type(minus) is not int or abs(minus) > _MAX_MINUS:
         msg = f"minus must be an integer of at most {_MAX_MINUS}, not {short_repr(minus)}"
+        raise MemdescError(msg)
+    if not isinstance(divides, bool):
+        msg = f"divides must be True or False, not {short_repr(divides)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
     if not is_table or any(not abs(value) <= _LARGEST for value in table):
@@ -440,7 +457,7 @@ def check_number(number: Number) -> None:
     if not isinstance(kind, str) or kind not in _JOINED_KINDS:
         msg = f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}"
         raise MemdescError(msg)
-    one_of = [name for name, part in zip(number._fields[2:], number[2:], strict=True) if part]
+    one_of = [name for name in ("table", "codebook", "kind") if getattr(number, name)]
     if len(one_of) > 1 or (minus and one_of and not isinstance(codebook, Digits)):
         what = [*(["minus"] if minus else []), *one_of]
         msg = f"a Number has one of table, codebook and kind, not {' and '.join(what)}"
@@ -658,18 +675,16 @@ class RecordDesc(Checked):
             raise MemdescError(msg)
 
     def _check_zero(self) -> None:
-        """Refuse a zero point unless it and the code are integers, whose difference is exact."""
-        for number in (self.rule.code, self.rule.zero) if self.rule.zero is not None else ():
-            name = number.parts[0][0]
-            is_whole = all(
-                value == int(value) and abs(value) <= _MAX_MINUS for value in number.table
+        """Refuse a zero point of codes that are not integers."""
+        if self.rule.zero is None:
+            return
+        code = self.rule.code
+        if code.table or code.kind or not _is_integer(self.field(code.parts[0][0]).kind):
+            msg = (
+                f"zero points are subtracted from integers, and {code} is not one; subtract from "
+                "floats as an offset, with sign=-1"
             )
-            if number.kind or not is_whole or not _is_integer(self.field(name).kind):
-                msg = (
-                    f"zero points are subtracted from codes as integers, and {number} is not one; "
-                    "subtract floats as an offset, with sign=-1"
-                )
-                raise MemdescError(msg)
+            raise MemdescError(msg)
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options)

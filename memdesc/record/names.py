@@ -33,6 +33,8 @@ class _Format(NamedTuple):
     letters: str = ""
     # options with their defaults
     options: tuple[tuple[str, Any], ...] = ()
+    # names of the dims of stacked matrices, such as the experts of a layer; empty if there are none
+    experts: str = ""
 
 
 _FORMATS = {
@@ -43,7 +45,19 @@ _FORMATS = {
 # the dims of a matrix with blocks along the last one: outputs and inputs
 _MATRIX = "oi"
 
+_IK_LLAMA = (
+    "rows are interleaved as only ik_llama.cpp does, which nothing here compares with; its "
+    "llama-quantize also writes the types without the ending; q4_0_r8, q8_0_r8 and iq4_nl_r4 are "
+    "records"
+)
 _REFUSED = {
+    **dict.fromkeys(
+        (
+            *("q4_0_r4", "q8_0_r4", "q5_0_r4", "q6_0_r4", "q4_k_r4", "q5_k_r4", "q6_k_r4"),
+            *("q8_k_r8", "iq4_xs_r4", "iq4_xs_r8", "iq2_bn_r4", "iq2_k_r4", "iq3_k_r4", "iq5_k_r4"),
+        ),
+        _IK_LLAMA,
+    ),
     "gptq_act_order": (
         "g_idx, which is data, gives the group of each input channel; sort the channels by group "
         "first"
@@ -57,19 +71,19 @@ _REFUSED = {
         "LLM.int8 multiplies codes by their scales and then by 1/127, which is rounded otherwise "
         "than a product with one scale, and keeps columns of outliers elsewhere"
     ),
-    "hqq": (
-        "its zero points are floats that are subtracted in f16 or bf16, and rules subtract "
-        "integers, whose difference is exact"
-    ),
     "fp8": (
         "a scale may be for the tensor, an output channel or a block; use fp8_tensor, fp8_channel "
         "or fp8_block"
     ),
     "mxfp4": (
-        "two formats have the name; use gguf_mxfp4 (blocks of 17 bytes) or ocp_mxfp4 (tensors)"
+        "several formats have the name; use gguf_mxfp4 (blocks of 17 bytes), or of those in "
+        "tensors gpt_oss_mxfp4 (blocks, scales), compressed_mxfp4 (weight_packed, weight_scale), "
+        "modelopt_mxfp4 (weight, weight_scale) or ocp_mxfp4"
     ),
     "nvfp4": (
-        "two formats have the name; use gguf_nvfp4 (blocks of 36 bytes) or cublas_nvfp4 (tensors)"
+        "several formats have the name; use gguf_nvfp4 (blocks of 36 bytes), or of those in "
+        "tensors modelopt_nvfp4 (weight, weight_scale, weight_scale_2), compressed_nvfp4 "
+        "(weight_packed, weight_scale, weight_global_scale) or cublas_nvfp4"
     ),
 }
 
@@ -94,7 +108,7 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     dims : iterable of int
         Logical sizes. GGUF formats have blocks along the last dim; the dims of ``gptq``, ``awq``
         and ``marlin`` are (in, out), those of other matrix formats (out, in): see
-        `RecordDesc.letters`.
+        `RecordDesc.letters`. FP8 and the formats of MX and NVFP4 take (experts, out, in) too.
     name : str
         One of `known_records`, in upper or lower case.
     **options
@@ -102,12 +116,15 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         data type), ``bits`` (4 or 8, for ``gptq`` and ``marlin``), ``zeros`` (for ``gptq``
         ``"v1"`` if zero points are stored minus 1, ``"v2"`` if as they are; for ``marlin`` True if
         there are zero points, otherwise all are 8, or 128 for 8 bits), ``swizzled`` (whether
-        block scales are). For ``fp8_tensor``, ``fp8_channel`` and ``fp8_block``: ``codes``
+        block scales are), ``g_idx`` (for ``gptq``, whether the tensor with the group of each input
+        is there). For ``fp8_tensor``, ``fp8_channel`` and ``fp8_block``: ``codes``
         (``f8_e4m3`` or ``f8_e5m2``), ``scales``, ``scale_inv`` (whether the tensor of scales is
         called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale). For
         ``pack_quantized`` and ``int_quantized``: ``group``, ``rows`` (outputs that share a scale),
         ``zeros`` (whether there are zero points), ``scales``, and ``bits`` (4 or 8, for
-        ``pack_quantized``).
+        ``pack_quantized``). For ``mlx`` and ``hqq``: ``bits`` (1, 2, 4 or 8, in ``mlx`` also 3, 5
+        and 6), ``group``, and ``scales``, in whose type numbers are computed. For ``bnb_nf4`` and
+        ``bnb_fp4``: ``block`` (inputs that share a scale), and ``dtype`` (of the weight before).
 
     Raises
     ------
@@ -146,8 +163,8 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
         raise MemdescError(msg) from None
 
 
-def read_name(name: str) -> tuple[str, str, dict[str, Any]]:
-    """Return the canonical name of a record, the letters of a matrix, and its default options."""
+def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str, Any]]:
+    """Return the canonical name of a record, the letters of its dims, and its default options."""
     if not isinstance(name, str):
         msg = f"a record is named by a string such as 'q4_0', not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
         raise UnknownFormatError(msg)
@@ -158,7 +175,14 @@ def read_name(name: str) -> tuple[str, str, dict[str, Any]]:
     if found not in _FORMATS:
         msg = f"unknown record {short_repr(name)}; the records are {', '.join(_FORMATS)}"
         raise UnknownFormatError(msg)
-    return found, _FORMATS[found].letters or _MATRIX, dict(_FORMATS[found].options)
+    made, legal = _FORMATS[found], (_FORMATS[found].letters or _MATRIX, _FORMATS[found].experts)
+    letters = next((each for each in legal if len(each) == ndims), made.letters or LETTERS[:ndims])
+    return found, letters, dict(made.options)
+
+
+def experts_of(name: str) -> str:
+    """Return the letters of stacked matrices of a record; empty if it has no dim for them."""
+    return _FORMATS[name].experts
 
 
 def _plain(value: Any) -> Any:
@@ -176,11 +200,12 @@ def _made(
     options: tuple[tuple[str, Any], ...],
     _kinds: tuple[type, ...],
 ) -> RecordDesc:
-    make, letters, _ = _FORMATS[name]
-    if letters and len(dims) != len(letters):
-        msg = f"{name} is for {len(letters)} dims, ({', '.join(letters)}); not for {dims}"
+    make, letters, _, experts = _FORMATS[name]
+    legal = [each for each in (letters, experts) if each]
+    if legal and len(dims) not in map(len, legal):
+        told = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
+        msg = f"{name} is for {told}; not for {dims}"
         raise MemdescError(msg)
     fields, rule, *constants = make(dims, **dict(options))
-    if not letters:
-        letters = _MATRIX if len(dims) == len(_MATRIX) else LETTERS[: len(dims)]
+    letters = read_name(name, len(dims))[1]
     return RecordDesc(dims, fields, rule, name, letters, options, *constants)

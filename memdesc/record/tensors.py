@@ -3,18 +3,21 @@
 The layouts are those of the vocabulary of weights. Sources of the rules: AutoGPTQ and GPTQModel
 (version 1 of `qzeros` stores zero points minus 1), AutoAWQ, PyTorch 2.13
 (`_weight_int4pack_mm_for_cpu`), vLLM (`marlin_utils.py`), OCP's MX 1.0, cuBLAS 12.9 (block-scaled
-products), llama.cpp (`ggml-cpu/repack.cpp`), DeepSeek-V3 (`inference/kernel.py`, `weight_dequant`),
-transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), and compressed-tensors 0.20
+products), llama.cpp (`ggml-cpu/repack.cpp`), ik_llama.cpp (`iqk_quantize.cpp`, of files: some
+processors change the codes in memory again), DeepSeek-V3 (`inference/kernel.py`, `weight_dequant`),
+transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), compressed-tensors 0.20
 (`quantization/lifecycle/forward.py`, `dequantize`; `compressors/pack_quantized/helpers.py`,
-`pack_to_int32`, for 4 and 8 bits; `compressors/naive_quantized/base.py`).
+`pack_to_int32`, for 4 and 8 bits; `compressors/naive_quantized/base.py`), MLX 0.32
+(`mx.quantize`, `mx.dequantize`), bitsandbytes 0.50 (`backends/cpu/ops.py`, `functional.py`), and
+hqq 0.2.8 (`core/bitpack.py`, `core/quantize.py`).
 """
 
 from __future__ import annotations
 
 import json
 from functools import partial
-from math import gcd
-from typing import Any
+from math import gcd, prod
+from typing import Any, NamedTuple
 
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES, data_type
@@ -22,6 +25,7 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.record.desc import Constant, Field, Number, Rule
+from memdesc.record.gguf import GGUF_TYPES
 
 # fields, the rule, and constants if there are any
 _Made = tuple[tuple[Field, ...], Rule] | tuple[tuple[Field, ...], Rule, tuple[Constant, ...]]
@@ -32,6 +36,19 @@ _FLOAT_SCALES = (*_HALVES, "f32")
 # what MLX has kernels for
 _MLX_BITS = (1, 2, 3, 4, 5, 6, 8)
 _MLX_GROUPS = (32, 64, 128)
+# what HQQ stores beside its codes; 3 bits are padded to whole words over all rows
+_HQQ_BITS = (1, 2, 4, 8)
+_HQQ_TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
+_HQQ_FLAGS = {
+    "view_as_float": False,
+    "quant_scale": False,
+    "quant_zero": False,
+    "offload_meta": False,
+    "encoded_state_dict": True,
+    "stores_quant_config": True,
+    "channel_wise": True,
+    "optimize": True,
+}
 # the numbers of bitsandbytes's codes, and the types that its weights had before
 _BNB_FP4 = (
     0.0,
@@ -82,7 +99,8 @@ def _by_tag(
     return Field(name, kind, memory_desc(sizes, kind, tag).layout, groups, name)
 
 
-def _gptq(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales: Any) -> _Made:
+def _gptq(dims: tuple[int, ...], *, zeros: Any, bits: Any, g_idx: Any, **options: Any) -> _Made:
+    group, scales = options["group"], options["scales"]
     lines = _groups("gptq", dims, 0, group)
     kind = _integers("gptq", bits)
     if zeros not in ("v1", "v2"):
@@ -99,7 +117,12 @@ def _gptq(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales: A
         _by_tag("scales", _float_scales("gptq", scales), "ab", dims, lines),
     )
     zero = _number("qzeros", minus=-1 if zeros == "v1" else 0)
-    return fields, Rule(_number("qweight"), (_number("scales"),), zero)
+    rule = Rule(_number("qweight"), (_number("scales"),), zero)
+    if not _flag("gptq", "g_idx", g_idx):
+        return fields, rule
+    # the group of each input; readers of AutoGPTQ's format index scales with it
+    order = tuple(k // lines[0] for k in range(dims[0]))
+    return fields, rule, (Constant("g_idx", "s32", order),)
 
 
 def _awq(dims: tuple[int, ...], *, group: Any, scales: Any) -> _Made:
@@ -144,22 +167,42 @@ def _torch_int4(dims: tuple[int, ...], *, name: str, group: Any, scales: Any) ->
     return fields, rule
 
 
+class _Blocks(NamedTuple):
+    """Floats of 8 or 4 bits, and how many along the last dim share a scale."""
+
+    codes: str
+    scales: str
+    group: int
+    # the tensors; the last of three has a scale for a whole matrix
+    names: tuple[str, ...]
+    # whether scales are divided by that scale
+    divides: bool = False
+    # whether stacked matrices are (in, out), and one scale is for all of them
+    is_turned: bool = False
+
+
 def _block_scaled(
-    dims: tuple[int, ...], *, swizzled: Any, name: str, kinds: tuple[str, str], group: int
+    dims: tuple[int, ...], *, name: str, blocks: _Blocks, swizzled: Any = False
 ) -> _Made:
-    """Return floats of 8 or 4 bits with a scale for each group along the last dim."""
-    _check_multiples(name, dims, (1, group))
-    order = "nvfp4_scales" if _flag(name, "swizzled", swizzled) else "ab"
+    """Return floats with a scale for each group along the last dim."""
+    lead = (1,) * (len(dims) - 2)
+    is_turned = blocks.is_turned and bool(lead)
+    groups = (*lead, blocks.group, 1) if is_turned else (*lead, 1, blocks.group)
+    _check_multiples(name, dims, groups)
+    is_swizzled = _flag(name, "swizzled", swizzled)
+    order = "nvfp4_scales" + "_experts" * len(lead) if is_swizzled else "plain"
+    codes, scales, *whole = blocks.names
     fields = [
-        _by_tag("data", kinds[0], "ab", dims, (1, 1)),
-        _by_tag("scales", kinds[1], order, dims, (1, group)),
+        _by_tag(codes, blocks.codes, "aBc2b" if is_turned else "plain", dims, (1,) * len(dims)),
+        _by_tag(scales, blocks.scales, order, dims, groups),
     ]
-    scale = [_number("scales")]
-    if kinds[1] != "e8m0":
-        whole = tuple(max(size, 1) for size in dims)
-        fields.append(_by_tag("global_scale", "f32", "ab", dims, whole))
-        scale.append(_number("global_scale"))
-    return tuple(fields), Rule(_number("data"), tuple(scale))
+    scale = [_number(scales)]
+    for each in whole:
+        sizes = tuple(max(size, 1) for size in dims)
+        matrix = sizes if is_turned else (*lead, *sizes[-2:])
+        fields.append(_by_tag(each, "f32", "plain", dims, matrix))
+        scale.append(_number(each)._replace(divides=blocks.divides))
+    return tuple(fields), Rule(_number(codes), tuple(scale))
 
 
 def _fp8(
@@ -176,13 +219,14 @@ def _fp8(
     if step < 1:
         msg = f"{name}: block must be at least 1, not {step}"
         raise MemdescError(msg)
-    wanted = _FP8_GROUPS.get(name, (step, step))
+    lead = (1,) * (len(dims) - 2)
+    wanted = (*lead, *_FP8_GROUPS.get(name, (step, step)))
     groups = tuple(min(group, max(size, 1)) for group, size in zip(wanted, dims, strict=True))
     # both names hold the factor that codes are multiplied by
     scale = "weight_scale_inv" if _flag(name, "scale_inv", scale_inv) else "weight_scale"
     fields = (
-        _by_tag("weight", _codes(name, codes), "ab", dims, (1, 1)),
-        _by_tag(scale, _float_scales(name, scales, _SCALES_OF_FP8), "ab", dims, groups),
+        _by_tag("weight", _codes(name, codes), "plain", dims, (*lead, 1, 1)),
+        _by_tag(scale, _float_scales(name, scales, _SCALES_OF_FP8), "plain", dims, groups),
     )
     return fields, Rule(_number("weight"), (_number(scale),))
 
@@ -193,36 +237,28 @@ def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
         told = ", ".join(map(str, _MLX_BITS))
         msg = f"mlx: bits must be one of {told}, not {short_repr(bits)}"
         raise MemdescError(msg)
-    lines, kind = _groups("mlx", dims, 1, group), _float_scales("mlx", scales)
-    if lines[1] not in _MLX_GROUPS and dims[1]:
-        msg = f"mlx: group must be 32, 64 or 128, not {lines[1]}"
+    lead = (1,) * (len(dims) - 2)
+    lines, kind = (*lead, *_groups("mlx", dims[-2:], 1, group)), _float_scales("mlx", scales)
+    if lines[-1] not in _MLX_GROUPS and dims[-1]:
+        msg = f"mlx: group must be 32, 64 or 128, not {lines[-1]}"
         raise MemdescError(msg)
     # codes of 3, 5 and 6 bits cross bytes: they are planes of 1 or 2 bits
     width = gcd(bits, 8)
     count = bits // width
     planes = [
         Field(
-            f"weight_{k * width}" if count > 1 else "weight",
+            f"weight_{plane * width}" if count > 1 else "weight",
             f"u{width}",
-            _strided(dims, (dims[1] * count, count), k),
-            (1, 1),
+            _strided(dims, tuple(prod(dims[k:]) * count for k in range(1, len(dims) + 1)), plane),
+            (*lead, 1, 1),
             "weight",
         )
-        for k in range(count)
+        for plane in range(count)
     ]
-    fields = (*planes, *(_by_tag(name, kind, "ab", dims, lines) for name in ("scales", "biases")))
+    parts = (_by_tag(name, kind, "plain", dims, lines) for name in ("scales", "biases"))
+    fields = (*planes, *parts)
     code = Number(tuple((plane.name, k * width) for k, plane in enumerate(planes)))
     return fields, Rule(code, (_number("scales"),), offset=(_number("biases"),), kind=kind)
-
-
-def _mlx_floats(dims: tuple[int, ...], *, name: str, kinds: tuple[str, str], group: int) -> _Made:
-    """Return floats of 8 or 4 bits with a scale for each group along the last dim."""
-    _check_multiples(name, dims, (1, group))
-    fields = (
-        _by_tag("weight", kinds[0], "ab", dims, (1, 1)),
-        _by_tag("scales", kinds[1], "ab", dims, (1, group)),
-    )
-    return fields, Rule(_number("weight"), (_number("scales"),))
 
 
 def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -> _Made:
@@ -251,6 +287,39 @@ def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -
     )
     code = Number((("weight", 0),), table=_BNB_TABLES[name])
     return fields, Rule(code, (_number("absmax"),)), constants
+
+
+def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
+    """Return bytes whose parts, from the highest on, are codes of successive parts of the rows."""
+    if bits not in _HQQ_BITS or type(bits) is not int:
+        msg = f"hqq: bits must be 1, 2, 4 or 8, not {short_repr(bits)}"
+        raise MemdescError(msg)
+    parts = 8 // bits
+    _check_multiples("hqq", dims, (parts, 1))
+    lines, kind = _groups("hqq", dims, 1, group), _float_scales("hqq", scales)
+    rows = (Block(0, dims[0] // parts, parts, -1), Block(0, 1, dims[0] // parts, parts * dims[1]))
+    blocks = (*rows, Block(1, 1, dims[1], parts)) if parts > 1 and dims[0] else ()
+    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
+    codes = Layout(dims, axes, blocks, parts - 1) if blocks else _strided(dims, (dims[1], 1))
+    fields = (
+        Field("W_q", f"u{bits}", codes, (1, 1), "W_q"),
+        _by_tag("scale", kind, "ab", dims, lines),
+        _by_tag("zero", kind, "ab", dims, lines),
+    )
+    state = {
+        "shape": ("s64", dims),
+        "nbits": ("s32", (bits,)),
+        "group_size": ("s32", (lines[1],)),
+        "axis": ("s32", (1,)),
+        "packing": ("u8", f"{bits}bit_u8".encode()),
+        "unpack_view_dtype": ("u8", b"torch.uint8"),
+        "compute_dtype": ("u8", f"torch.{_HQQ_TYPES[kind]}".encode()),
+        **{name: ("u8", (int(value),)) for name, value in _HQQ_FLAGS.items()},
+        "round_zero": ("u8", (int(bits == 4),)),  # noqa: PLR2004 - as it quantises 4 bits
+    }
+    constants = tuple(Constant(name, kind, tuple(values)) for name, (kind, values) in state.items())
+    rule = Rule(_number("W_q"), (_number("scale"),), _number("zero"), kind=kind)
+    return fields, rule, constants
 
 
 def _strided(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:
@@ -304,38 +373,69 @@ def _by_rows(name: str, dims: tuple[int, ...], *, group: Any, rows: Any, scales:
     return _by_tag("weight_scale", kind, "ab", dims, (outputs, inputs))
 
 
-def _interleaved(dims: tuple[int, ...], *, name: str, rows: int, run: int) -> _Made:
-    """Return Q4_0 with interleaved rows: the scales of some, then `run` bytes of each in turn."""
+class _Interleaved(NamedTuple):
+    """Blocks of 32 columns and some rows: the scales of the rows, then the codes of all of them."""
+
+    rows: int
+    codes: str
+    row_stride: int
+    """In codes."""
+    digits: tuple[tuple[int, int, int], ...]
+    """The steps, extents and strides of the digits of a column in its block."""
+    code: Number
+
+
+def _interleaved(dims: tuple[int, ...], *, name: str, blocks: _Interleaved) -> _Made:
+    """Return a record with interleaved rows."""
+    rows = blocks.rows
     _check_multiples(name, dims, (rows, 32))
     count, columns = dims[0] // rows, dims[1] // 32
+    per_scale = 16 // data_type(blocks.codes).bits
+    size = rows * (per_scale + 32)
     scales = Layout(
         (dims[0], columns),
         (Axis((0,), dims[0]), Axis((1,), columns)),
         (
-            Block(0, rows, count, 9 * rows * columns),
+            Block(0, rows, count, size // per_scale * columns),
             Block(0, 1, rows, 1),
-            Block(1, 1, columns, 9 * rows),
+            Block(1, 1, columns, size // per_scale),
         ),
     )
     codes = Layout(
         dims,
         (Axis((0,), dims[0]), Axis((1,), dims[1])),
         (
-            Block(0, rows, count, 36 * rows * columns),
-            Block(0, 1, rows, 2 * run),
-            Block(1, 32, columns, 36 * rows),
-            Block(1, 16, 2, 1),
-            Block(1, run, 16 // run, 2 * run * rows),
-            Block(1, 1, run, 2),
+            Block(0, rows, count, size * columns),
+            Block(0, 1, rows, blocks.row_stride),
+            Block(1, 32, columns, size),
+            *(Block(1, *digit) for digit in blocks.digits),
         ),
-        4 * rows,
+        per_scale * rows,
     )
     fields = (
         Field("d", "f16", scales, (1, 32), "data"),
-        Field("qs", "s4", codes, (1, 1), "data"),
+        Field("qs", blocks.codes, codes, (1, 1), "data"),
     )
-    return fields, Rule(_number("qs"), (_number("d"),))
+    return fields, Rule(blocks.code, (_number("d"),))
 
+
+def _in_runs(rows: int, run: int, codes: str, minus: int = 0) -> _Interleaved:
+    """Return 4-bit codes: `run` bytes of each row in turn, each with the columns j and j + 16."""
+    digits = ((16, 2, 1), (run, 16 // run, 2 * run * rows), (1, run, 2))
+    return _Interleaved(rows, codes, 2 * run, digits, _number("qs", minus))
+
+
+# of llama.cpp, whose codes are s4, and of ik_llama.cpp
+_INTERLEAVED = {
+    "q4_0_4x4": _in_runs(4, 4, "s4"),
+    "q4_0_4x8": _in_runs(4, 8, "s4"),
+    "q4_0_8x8": _in_runs(8, 8, "s4"),
+    "q4_0_r8": _in_runs(8, 4, "u4", minus=8),
+    "q8_0_r8": _Interleaved(8, "s8", 4, ((4, 8, 32), (1, 4, 1)), _number("qs")),
+    "iq4_nl_r4": _Interleaved(
+        4, "u4", 8, ((16, 2, 32), (8, 2, 1), (4, 2, 64), (1, 4, 2)), GGUF_TYPES["iq4_nl"].rule.code
+    ),
+}
 
 _GROUP, _FOUR = ("group", 128), ("bits", 4)
 _F16, _BF16 = ("scales", "f16"), ("scales", "bf16")
@@ -347,9 +447,36 @@ _FP8 = (("codes", "f8_e4m3"), ("scales", "f32"), ("scale_inv", False))
 _ALL = 1 << 62
 _FP8_GROUPS = {"fp8_tensor": (_ALL, _ALL), "fp8_channel": (1, _ALL)}
 
-# name -> the function that makes it, names of its dims, options with their defaults
-TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
-    "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16)),
+# tensors of ModelOpt, of compressed-tensors, and of MLX
+_WEIGHT, _PACKED = ("weight", "weight_scale"), ("weight_packed", "weight_scale")
+_DATA, _MLX = ("data", "scales"), ("weight", "scales")
+# floats with scales for groups along the inputs, and the options of their formats
+_BLOCK_SCALED = {
+    "ocp_mxfp4": (_Blocks("f4_e2m1", "e8m0", 32, _DATA), _SWIZZLE),
+    "ocp_mxfp8": (_Blocks("f8_e4m3", "e8m0", 32, _DATA), _SWIZZLE),
+    "ocp_mxfp8_e5m2": (_Blocks("f8_e5m2", "e8m0", 32, _DATA), _SWIZZLE),
+    "cublas_nvfp4": (_Blocks("f4_e2m1", "f8_e4m3", 16, (*_DATA, "global_scale")), _SWIZZLE),
+    "modelopt_nvfp4": (
+        _Blocks("f4_e2m1", "f8_e4m3", 16, (*_WEIGHT, "weight_scale_2"), is_turned=True),
+        (),
+    ),
+    "compressed_nvfp4": (
+        _Blocks("f4_e2m1", "f8_e4m3", 16, (*_PACKED, "weight_global_scale"), divides=True),
+        (),
+    ),
+    "modelopt_mxfp4": (_Blocks("f4_e2m1", "e8m0", 32, _WEIGHT), ()),
+    "compressed_mxfp4": (_Blocks("f4_e2m1", "e8m0", 32, _PACKED), ()),
+    "gpt_oss_mxfp4": (_Blocks("f4_e2m1", "e8m0", 32, ("blocks", "scales")), ()),
+    "mxfp8": (_Blocks("f8_e4m3", "e8m0", 32, _WEIGHT), ()),
+    "mlx_mxfp4": (_Blocks("f4_e2m1", "e8m0", 32, _MLX), ()),
+    "mlx_mxfp8": (_Blocks("f8_e4m3", "e8m0", 32, _MLX), ()),
+    "mlx_nvfp4": (_Blocks("f4_e2m1", "f8_e4m3", 16, _MLX), ()),
+}
+
+# name -> the function that makes it, names of its dims, options with their defaults, and names of
+# the dims of stacked matrices
+TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
+    "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16, ("g_idx", False))),
     "awq": (_awq, "io", (_GROUP, _F16)),
     "marlin": (_marlin, "io", (_GROUP, ("zeros", False), _FOUR, _F16)),
     **{
@@ -357,44 +484,33 @@ TENSOR_FORMATS: dict[str, tuple[Any, str, tuple[tuple[str, Any], ...]]] = {
         for name in ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
     },
     **{
-        name: (partial(_block_scaled, name=name, kinds=kinds, group=group), "oi", _SWIZZLE)
-        for name, kinds, group in (
-            ("ocp_mxfp4", ("f4_e2m1", "e8m0"), 32),
-            ("ocp_mxfp8", ("f8_e4m3", "e8m0"), 32),
-            ("ocp_mxfp8_e5m2", ("f8_e5m2", "e8m0"), 32),
-            ("cublas_nvfp4", ("f4_e2m1", "f8_e4m3"), 16),
+        name: (
+            partial(_block_scaled, name=name, blocks=blocks),
+            "oi",
+            options,
+            "eio" if blocks.is_turned else "eoi",
         )
+        for name, (blocks, options) in _BLOCK_SCALED.items()
     },
     **{
-        name: (partial(_fp8, name=name), "oi", options)
+        name: (partial(_fp8, name=name), "oi", options, "eoi")
         for name, options in (
             ("fp8_tensor", _FP8),
             ("fp8_channel", _FP8),
             ("fp8_block", (*_FP8, ("block", 128))),
         )
     },
-    "mlx": (_mlx, "oi", (("group", 64), _FOUR, _BF16)),
-    **{
-        name: (partial(_mlx_floats, name=name, kinds=kinds, group=group), "oi", ())
-        for name, kinds, group in (
-            ("mlx_mxfp4", ("f4_e2m1", "e8m0"), 32),
-            ("mlx_mxfp8", ("f8_e4m3", "e8m0"), 32),
-            ("mlx_nvfp4", ("f4_e2m1", "f8_e4m3"), 16),
-        )
-    },
+    "mlx": (_mlx, "oi", (("group", 64), _FOUR, _BF16), "eoi"),
     "pack_quantized": (_pack_quantized, "oi", (_GROUP, _ROWS, ("zeros", False), _FOUR, _BF16)),
     "int_quantized": (_int_quantized, "oi", (("group", -1), _ROWS, ("zeros", False), _BF16)),
+    "hqq": (_hqq, "oi", (("group", 64), _FOUR, _BF16)),
     **{
         name: (partial(_bitsandbytes, name=name), "oi", (("block", 64), ("dtype", "bfloat16")))
         for name in ("bnb_nf4", "bnb_fp4")
     },
     **{
-        f"q4_0_{rows}x{run}": (
-            partial(_interleaved, name=f"q4_0_{rows}x{run}", rows=rows, run=run),
-            "oi",
-            (),
-        )
-        for rows, run in ((4, 4), (4, 8), (8, 8))
+        name: (partial(_interleaved, name=name, blocks=blocks), "oi", ())
+        for name, blocks in _INTERLEAVED.items()
     },
 }
 

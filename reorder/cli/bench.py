@@ -1,4 +1,4 @@
-"""`memdesc bench`."""
+"""`memdesc bench`: how fast reorders are, beside memcpy and other programs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
+from memdesc.names import is_image
 from reorder.bench.cases import ATTRIBUTES, parse_cases
 from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
 from reorder.bench.report import full_report, geometric_mean
-from reorder.cli.command import DEVICE, Command, Facts, buffer_name, table
+from reorder.cli.command import DEVICE, Command, Facts, arguments, table, value
 from reorder.cli.progress import Progress
 from reorder.cores import count_cores
 
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
     from reorder.bench.cases import Case
     from reorder.bench.peers import MakePeer
-
-__all__ = ["COMMAND", "device_lines"]
 
 _SECONDS = 0.3
 _MEGA = 10**6
@@ -36,61 +35,7 @@ _OF_CASES = (
     *(name.replace("-", "_") for name in ATTRIBUTES),
 )
 _VALUES = "a number, or mask:M for generated values along the dims whose bits are set in M"
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "dims",
-        nargs="*",
-        metavar="DIMS",
-        help="sizes, such as 8x256x56x56; each makes a case",
-    )
-    lists = {
-        "stag": "layouts of src, such as abcd or abx",
-        "dtag": "layouts of dst, such as aBcd16b or axb",
-        "sdt": "dtypes of src (default f32)",
-        "ddt": "dtypes of dst (default: those of src)",
-        "strides": "strides instead of a tag: of src, or SRC:DST",
-    }
-    for name, text in lists.items():
-        also = {"sdt": ["--dtype"], "ddt": ["--to-dtype"]}.get(name, [])
-        parser.add_argument(f"--{name}", *also, metavar="A,B", help=text)
-    for name, role in ATTRIBUTES.items():
-        text = "a number: dst is multiplied by it and added" if role == "beta" else _VALUES
-        parser.add_argument(f"--{name}", metavar="V", help=text)
-    parser.add_argument(
-        "--batch",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="read cases from a file, in the notation of benchdnn",
-    )
-    parser.add_argument(
-        "--threads",
-        default=None,
-        metavar="N,M",
-        help="numbers of threads (default 1 and all cores)",
-    )
-    parser.add_argument(
-        "--peers",
-        metavar="A,B",
-        help=f"what to compare with: {', '.join(known_peers())} (default: all that are installed)",
-    )
-    parser.set_defaults(known_peers=known_peers)
-    parser.add_argument(
-        "--device", metavar="NAME", help=f"measure a fixed list of reorders on {DEVICE}"
-    )
-    parser.add_argument(
-        "--size",
-        type=float,
-        metavar="MB",
-        help="with --device: size of the largest tensor (default 1100 on a GPU, 16 on a processor)",
-    )
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        help=f"time for each candidate of a case (default {_SECONDS}; with --device, 11 runs)",
-    )
+_BETA = "a number: dst is multiplied by it and added"
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -126,7 +71,12 @@ def _cases(options: argparse.Namespace) -> list[Case]:
     words += map(_with_x, options.dims)
     words += [f"--batch={file}" for file in options.batch]
     for tag in f"{options.stag or ''},{options.dtag or ''}".split(","):
-        buffer_name(tag)
+        if is_image(tag):
+            msg = (
+                f"{tag!r} is an image type, not a linear buffer; `memdesc reorder IN.npy "
+                f"OUT.safetensors --to {tag}` makes its pixels"
+            )
+            raise MemdescError(msg)
     cases = list(parse_cases(words))
     if not cases:
         msg = "nothing to measure: give dims, such as 8x256x56x56, or --batch with a file of cases"
@@ -136,7 +86,7 @@ def _cases(options: argparse.Namespace) -> list[Case]:
 
 def _peers(options: argparse.Namespace) -> list[MakePeer]:
     """Return the requested peers; report those that are not installed."""
-    known: dict[str, MakePeer | None] = options.known_peers()
+    known: dict[str, MakePeer | None] = getattr(options, "known_peers", known_peers)()
     if options.peers is None:
         return [make for make in known.values() if make]
     names = [name for name in options.peers.split(",") if name]
@@ -296,7 +246,31 @@ COMMAND = Command(
     "bench",
     "Measure reorders beside memcpy, numpy and torch, in the notation of benchdnn.",
     "bench --stag abcd --dtag aBcd16b --sdt f32 8x256x56x56",
-    _add_arguments,
+    arguments(
+        value("dims DIMS", "sizes, such as 8x256x56x56; each makes a case", nargs="*"),
+        value("--stag A,B", "layouts of src, such as abcd or abx", "--from"),
+        value("--dtag A,B", "layouts of dst, such as aBcd16b or axb", "--to"),
+        value("--sdt A,B", "dtypes of src (default f32)", "--dtype"),
+        value("--ddt A,B", "dtypes of dst (default: those of src)", "--to-dtype"),
+        value("--strides A,B", "strides instead of a tag: of src, or SRC:DST"),
+        *(
+            value(f"--{name} V", _BETA if role == "beta" else _VALUES)
+            for name, role in ATTRIBUTES.items()
+        ),
+        value("--batch FILE", "cases in the notation of benchdnn", action="append", default=[]),
+        value("--threads N,M", "numbers of threads (default 1 and all cores)"),
+        value(
+            "--peers A,B",
+            f"of {', '.join(known_peers())} (default: the installed ones)",
+        ),
+        value("--device NAME", f"measure a fixed list of reorders on {DEVICE}"),
+        value(
+            "--size MB",
+            "with --device: the largest tensor (default 1100 on a GPU, else 16)",
+            type=float,
+        ),
+        value("--seconds S", f"time for each measurement (default {_SECONDS})", type=float),
+    ),
     _answer,
     _lay_out,
 )

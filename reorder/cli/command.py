@@ -3,54 +3,26 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memdesc
 from memdesc import ImageDesc, MemdescError, NotBlockedError
 from memdesc.errors import short_repr
-from memdesc.names import is_image
 from reorder.cores import count_cores
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Collection, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from memdesc import MemoryDesc
-
-__all__ = [
-    "DEVICE",
-    "LAYOUT",
-    "Command",
-    "Facts",
-    "add_conversion",
-    "add_dims",
-    "add_dtype",
-    "add_layouts",
-    "add_max_bytes",
-    "add_picture",
-    "buffer_name",
-    "buffer_of",
-    "bytes_of",
-    "desc_facts",
-    "desc_of",
-    "dims_of",
-    "flags_of",
-    "image_facts",
-    "layout_of",
-    "lines",
-    "numbers_of",
-    "one_line",
-    "pair_of",
-    "table",
-    "threads_of",
-]
 
 Facts = dict[str, Any]
 
 DEVICE = "an OpenCL device, by part of its name or of its runtime's, such as nvidia"
 LAYOUT = (
-    "a format name of oneDNN, OpenVINO, MACE, TensorRT, ..., a packing of weights, an image type, "
-    "or strides such as 340x20x4x1 (with @N: from element N on)"
+    "a layout: a name of oneDNN, OpenVINO, MACE, TensorRT, ..., a packing of weights, an image "
+    "type, strides such as 340x20x4x1, or what CuTe, XLA, PyTorch, TVM, MLIR, oneDNN's logs print"
 )
 # How many pixels of an image are printed.
 _PIXELS = 4
@@ -79,6 +51,8 @@ def lines(facts: Facts) -> list[str]:
     for key, value in facts.items():
         rows = value if isinstance(value, list) else [value]
         texts = [_row(row) if isinstance(row, dict) else _plain(row) for row in rows] or ["none"]
+        if rows and isinstance(rows[0], dict) and "vocabulary" in rows[0]:
+            texts = [_names(rows)]
         laid_out += [
             f"{key.replace('_', ' ') if k == 0 else '':{width}}{text}"
             for k, text in enumerate(texts)
@@ -99,9 +73,15 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
 
 
 def _row(row: dict[str, Any]) -> str:
-    if "vocabulary" in row:
-        return f"{row['text']} ({row['vocabulary']}, {row['domain']})"
     return ", ".join(f"{key.replace('_', ' ')} {_in_row(value)}" for key, value in row.items())
+
+
+def _names(rows: Iterable[Facts]) -> str:
+    """Return names in one line, those of a vocabulary together."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        found.setdefault(row["vocabulary"], []).append(row["text"])
+    return ", ".join(f"{' '.join(texts)} ({name})" for name, texts in found.items())
 
 
 def _in_row(value: Any) -> str:
@@ -119,6 +99,39 @@ def _plain(value: Any) -> str:
 
 
 # Commands.
+
+
+class Argument(NamedTuple):
+    """An argument of a command: its name or flags, and the settings that argparse gets."""
+
+    names: tuple[str, ...]
+    settings: dict[str, Any]
+
+
+def value(spec: str, text: str, *more: str, **settings: Any) -> Argument:
+    """Return an argument with a value, such as ``--dims DIMS``; `more` spell a flag otherwise.
+
+    A default that is a number makes the value one.
+    """
+    name, metavar = spec.split()
+    if isinstance(settings.get("default"), int | float):
+        settings["type"] = type(settings["default"])
+    return Argument((name, *more), {"metavar": metavar, "help": text, **settings})
+
+
+def flag(name: str, text: str) -> Argument:
+    """Return a flag without a value."""
+    return Argument((name,), {"action": "store_true", "help": text})
+
+
+def arguments(*given: Argument) -> Callable[[argparse.ArgumentParser], None]:
+    """Return what adds these arguments to the parser of a command."""
+
+    def add(parser: argparse.ArgumentParser) -> None:
+        for each in given:
+            parser.add_argument(*each.names, **each.settings)
+
+    return add
 
 
 class Command(NamedTuple):
@@ -142,51 +155,26 @@ def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 
 # Arguments that several commands take.
 
-
-def add_dims(parser: argparse.ArgumentParser) -> None:
-    """Add the sizes of the tensor that is described."""
-    parser.add_argument("dims", metavar="DIMS", help="logical sizes, such as 2x17x5x4")
-
-
-def add_dtype(parser: argparse.ArgumentParser) -> None:
-    """Add the type of the elements that are described."""
-    parser.add_argument(
-        "--dtype", metavar="DTYPE", default="f32", help="type of the elements (default f32)"
-    )
+DIMS = value("dims DIMS", "logical sizes, such as 2x17x5x4, if LAYOUT has none", nargs="?")
+FILE_DIMS = value("--dims DIMS", "logical sizes, such as 2x17x5x4, if no file and layout has them")
+DTYPE = value("--dtype DTYPE", "type of the elements (default: what LAYOUT says, else f32)")
+TO_DTYPE = value("--to-dtype DTYPE", "type of the elements that are written, if it differs")
+LETTERS = value(
+    "--letters LETTERS", "what to call the dims, such as nchw (default: as the name does)"
+)
 
 
-def add_layouts(parser: argparse.ArgumentParser) -> None:
-    """Add two layouts: their names, the common dims, the data types."""
-    parser.add_argument("src", metavar="A", help=LAYOUT)
-    parser.add_argument("dst", metavar="B", help="the same for the other layout")
-    add_dims(parser)
-    add_dtype(parser)
-    parser.add_argument("--to-dtype", metavar="DTYPE", help="type in B, if it differs")
+def picture(what: str) -> Argument:
+    """Return the flag that draws something into a file."""
+    return value("--svg FILE", f"{what}; FILE ends in .svg, .png or .html")
 
 
-def add_picture(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the flag that draws something into a file."""
-    parser.add_argument("--svg", metavar="FILE", help=f"{what}; FILE ends in .svg, .png or .html")
-
-
-def add_max_bytes(parser: argparse.ArgumentParser) -> None:
-    """Add how much memory a command that works in pieces may take."""
-    text = "how much memory the pieces of a large tensor may take, such as 200MiB (default 1GiB)"
-    parser.add_argument("--max-bytes", metavar="SIZE", default="1GiB", help=text)
-
-
-def add_conversion(parser: argparse.ArgumentParser) -> None:
-    """Add the order of axes and the type of the array that is read, and the type to write."""
-    parser.add_argument(
-        "--from",
-        dest="tag",
-        metavar="TAG",
-        help="order of the axes of the array, such as nhwc, if they are not its logical dims",
-    )
-    text = "type of the elements that are read, where .npy cannot say it, such as bf16"
-    parser.add_argument("--dtype", metavar="DTYPE", help=text)
-    text = "type to convert to, such as s8; by default nothing is converted"
-    parser.add_argument("--to-dtype", metavar="DTYPE", help=text)
+MAX_BYTES = value(
+    "--max-bytes SIZE",
+    "how much memory the pieces of a large tensor may take, such as 200MiB (default 1GiB)",
+    default="1GiB",
+)
+add_max_bytes = arguments(MAX_BYTES)
 
 
 def numbers_of(text: str, what: str) -> tuple[int, ...]:
@@ -200,9 +188,15 @@ def numbers_of(text: str, what: str) -> tuple[int, ...]:
     return tuple(map(int, numbers))
 
 
-def dims_of(text: str) -> tuple[int, ...]:
-    """Return dims from a string such as ``2x17x5x4`` or ``2,17,5,4``."""
-    return numbers_of(text, "dims")
+def dims_of(text: str | None) -> tuple[int, ...] | None:
+    """Return dims from a string such as ``2x17x5x4`` or ``2,17,5,4``; None if none are given."""
+    return None if text is None else numbers_of(text, "dims")
+
+
+def is_wanted(name: str, wanted: str) -> bool:
+    """Whether a name has a part, or matches a pattern such as ``*.weight``, in any case."""
+    name, wanted = name.lower(), wanted.lower()
+    return fnmatchcase(name, wanted) if any(mark in wanted for mark in "*?[") else wanted in name
 
 
 def bytes_of(flag: str, text: str) -> int:
@@ -225,35 +219,20 @@ def threads_of(given: int | None) -> int:
     return min(given, _THREADS)
 
 
-# Layouts as the command line names them: by a format name, or by strides.
+# Layouts.
 
 
-def buffer_name(text: str) -> str:
-    """Return the name of a buffer layout; refuse image types, and name the commands for them."""
-    if is_image(text):
-        msg = (
-            f"{text!r} is an image type, not a linear buffer; "
-            f"memdesc pack IN.npy OUT.safetensors --as {text} makes its pixels, "
-            f"and memdesc show {text} DIMS describes it"
-        )
-        raise MemdescError(msg)
-    return text
+def layout_of(options: argparse.Namespace) -> MemoryDesc | ImageDesc:
+    """Return the layout that LAYOUT, DIMS and --dtype describe."""
+    return memdesc.parse_layout(options.layout, dims_of(options.dims), options.dtype)
 
 
-def layout_of(text: str, dims: tuple[int, ...], dtype: str) -> MemoryDesc | ImageDesc:
-    """Return the descriptor of a name, which may be an image type, or of strides."""
-    if is_image(text):
-        return memdesc.image_desc(dims, dtype, text)
-    strides, _, offset0 = text.partition("@")
-    if not re.fullmatch("-?[0-9]+([x,]-?[0-9]+)*", strides):
-        return memdesc.memory_desc(dims, dtype, text)
-    start = numbers_of(offset0, "the element after @")[0] if offset0 else 0
-    return memdesc.memory_desc(dims, dtype, strides=numbers_of(strides, "strides"), offset0=start)
-
-
-def desc_of(text: str, dims: tuple[int, ...], dtype: str) -> MemoryDesc:
-    """Return the descriptor of a name or of strides; for an image type, that of its pixels."""
-    return buffer_of(layout_of(text, dims, dtype))
+def pair_of(
+    options: argparse.Namespace, to: str
+) -> tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]:
+    """Return the layouts of LAYOUT and of another one of the same dims, in --to-dtype."""
+    src = layout_of(options)
+    return src, memdesc.parse_layout(to, src.dims, options.to_dtype, default=src.dtype)
 
 
 def buffer_of(layout: MemoryDesc | ImageDesc) -> MemoryDesc:
@@ -261,18 +240,13 @@ def buffer_of(layout: MemoryDesc | ImageDesc) -> MemoryDesc:
     return layout.desc if isinstance(layout, ImageDesc) else layout
 
 
-def pair_of(
-    options: argparse.Namespace,
-) -> tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]:
-    """Return the descriptors that `add_layouts` asked for."""
-    dims = dims_of(options.dims)
-    return layout_of(options.src, dims, options.dtype), layout_of(
-        options.dst, dims, options.to_dtype or options.dtype
-    )
+def layout_facts(layout: MemoryDesc | ImageDesc) -> Facts:
+    """Return what `show` prints of a layout."""
+    facts = _image_facts(layout) if isinstance(layout, ImageDesc) else _desc_facts(layout)
+    return {"layout": repr(layout)} | facts
 
 
-def desc_facts(desc: MemoryDesc) -> Facts:
-    """Return what `show` prints of a descriptor."""
+def _desc_facts(desc: MemoryDesc) -> Facts:
     facts: Facts = {"dims": desc.dims, "dtype": str(desc.dtype), "padded_dims": desc.padded_dims}
     try:
         facts |= {
@@ -294,8 +268,7 @@ def desc_facts(desc: MemoryDesc) -> Facts:
     }
 
 
-def image_facts(image: ImageDesc) -> Facts:
-    """Return what `show` prints of an image."""
+def _image_facts(image: ImageDesc) -> Facts:
     return {
         "dims": image.dims,
         "dtype": str(image.dtype),

@@ -10,10 +10,18 @@ import numpy as np
 
 from memdesc import MemdescError, RecordDesc
 from memdesc.disk import as_path
-from memdesc.exchange import from_notation
 from memdesc.layout import dim_name
-from reorder.cli.command import Command, Facts, lines
-from reorder.cli.tensors import SOURCE, codes_note, load_tensor, read_bytes, read_words
+from reorder.cli.command import (
+    FILE_DIMS,
+    Command,
+    Facts,
+    arguments,
+    dims_of,
+    flag,
+    lines,
+    value,
+)
+from reorder.cli.tensors import SOURCE, Reading, codes_note, read_tensor
 from reorder.comparison import compare_values
 from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
@@ -29,74 +37,46 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType, MemoryDesc
-    from reorder.comparison import Difference
+    from memdesc import MemoryDesc
+    from reorder.comparison import Difference, ValueComparison
     from reorder.storage.checkpoint import StoredTensor
     from reorder.storage.groups import Group
-
-__all__ = ["COMMAND"]
 
 # how many ranges of one dim are printed
 _SHOWN = 8
 _WEIGHT = ".weight"
 _INDEX = ".index.json"
-_LAYOUT = (
-    "what the raw bytes, or the words of an array, in %s mean: TYPE:FORMAT:DIMS, such as "
+_FROM = (
+    "how %s lies, as for `memdesc reorder --from`; also with its type and sizes, such as "
     "u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"
 )
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "a",
-        metavar="A",
-        help=f"{SOURCE}; or raw bytes or words, with --layout-a; or a checkpoint, if B is one",
-    )
-    parser.add_argument("b", metavar="B", help="the same, with --layout-b")
-    parser.add_argument("--layout-a", metavar="L", help=_LAYOUT % "A")
-    parser.add_argument("--layout-b", metavar="L", help=_LAYOUT % "B")
-    parser.add_argument(
-        "--tolerance", type=float, default=0.0, help="largest allowed difference (default 0)"
-    )
-    parser.add_argument(
-        "--relative",
-        type=float,
-        default=0.0,
-        metavar="R",
-        help="additional tolerance: R times the value in B",
-    )
-    parser.add_argument(
-        "--limit",
-        type=int,
-        default=10,
-        metavar="N",
-        help="how many differences are listed (default 10)",
-    )
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     paths = options.a, options.b
     has_folder = any(as_path(path).is_dir() for path in paths)  # only checkpoints are folders
-    if options.layout_a is None is options.layout_b and (
-        has_folder or all(map(_is_checkpoint, paths))
-    ):
+    layouts = (options.from_a, options.from_b, options.dims)
+    if layouts == (None, None, None) and (has_folder or all(map(_is_checkpoint, paths))):
         return _compare_checkpoints(options)
-    a = _load(options.a, options.layout_a, "--layout-a")
-    b = _load(options.b, options.layout_b, "--layout-b")
+    a, b = (
+        read_tensor(path, Reading(layout, dims_of(options.dims), options.dtype, flag))[0]
+        for path, layout, flag in zip(
+            paths, (options.from_a, options.from_b), ("--from-a", "--from-b"), strict=True
+        )
+    )
     if a.desc.dims != b.desc.dims:
         msg = (
             f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; for the "
-            "words of a packed tensor say what they are, such as --layout-a u4:gptq:4096x4096"
+            "words of a packed tensor say what they are, such as --from-a u4:gptq:4096x4096"
         )
         raise MemdescError(msg)
-    found = compare_values(
-        a, b, tolerance=options.tolerance, relative=options.relative, limit=options.limit
-    )
+    found = _compare(a, b, options, options.limit)
     facts: Facts = {
         "a": repr(a.desc),
         "b": repr(b.desc),
         "elements": a.desc.nelems,
         "differing": found.differing,
+        **_amounts(found),
     }
     if found.worst:
         facts |= {
@@ -107,7 +87,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
                 for dim, counts in enumerate(found.by_dim)
             ],
         }
-    if notes := [note for path in (options.a, options.b) if (note := codes_note(path))]:
+    if notes := [note for path in paths if (note := codes_note(path))]:
         facts["notes"] = notes
     facts |= {
         "padding_not_zero": {"a": found.padding[0], "b": found.padding[1]},
@@ -116,28 +96,21 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     return facts, 0 if found.is_equal else 1
 
 
-def _load(path: str, layout: str | None, flag: str) -> Memory:
-    if layout is None:
-        hint = f"if it holds raw bytes, add {flag} TYPE:FORMAT:DIMS, such as f16:bfyx:1x2x3x4"
-        return load_tensor(path, raw_hint=hint)
-    desc = from_notation(layout, "openvino")
-    data = _bytes_of(path, desc.dtype)
-    if len(data) != desc.nbytes:
-        msg = f"{path!r} has {len(data)} bytes, but {layout!r} takes {desc.nbytes}"
-        raise MemdescError(msg)
-    return Memory(desc, data, zero_pad=False)
-
-
-def _bytes_of(path: str, dtype: DataType) -> NDArray[np.uint8]:
-    """Return the bytes of an array in a .npy or .npz, or of a file of another kind."""
-    found = read_words(path, dtype)
-    if found is None:
-        return read_bytes(path)
-    return (
-        found.data
-        if isinstance(found, Memory)
-        else np.ascontiguousarray(found).reshape(-1).view(np.uint8)
+def _compare(a: Memory, b: Memory, options: argparse.Namespace, limit: int) -> ValueComparison:
+    return compare_values(
+        a,
+        b,
+        tolerance=options.tolerance,
+        relative=options.relative,
+        resolution=options.resolution,
+        limit=limit,
     )
+
+
+def _amounts(found: ValueComparison) -> Facts:
+    """Return how far apart two tensors are."""
+    names = ("max_ulp", "mean_error", "cosine")
+    return {name: _finite(getattr(found, name)) for name in names}
 
 
 def _facts(found: Difference) -> Facts:
@@ -171,6 +144,8 @@ def _lay_out(facts: Facts) -> list[str]:
         return lines(texts)
     padding = facts["padding_not_zero"]
     texts["padding_not_zero"] = f"a {padding['a']}, b {padding['b']}"
+    for name in ("max_ulp", "mean_error", "cosine"):
+        texts[name] = _amount(facts, name).removeprefix(f"{name.replace('_', ' ')} ")
     if "worst" in facts:
         texts["worst"] = _line(facts["worst"])
         texts["first"] = [_line(row) for row in facts["first"]]
@@ -180,9 +155,15 @@ def _lay_out(facts: Facts) -> list[str]:
 
 def _checkpoint_line(row: Facts) -> str:
     said = row.get("problem") or (
-        f"{row['differing']} of {row['elements']} elements, worst {row['worst']}"
+        f"{row['differing']} of {row['elements']} elements, worst {row['worst']}, "
+        + ", ".join(_amount(row, name) for name in ("max_ulp", "mean_error", "cosine"))
     )
     return f"{row['name']}: {row['a']} and {row['b']}: {said}"
+
+
+def _amount(row: Facts, name: str) -> str:
+    amount = row[name]
+    return f"{name.replace('_', ' ')} " + (f"{amount:.8g}" if isinstance(amount, float) else amount)
 
 
 def _line(row: Facts) -> str:
@@ -275,9 +256,7 @@ def _compared(a: _Item, b: _Item, options: argparse.Namespace) -> dict[str, Any]
         one, other = _memory(a), _memory(b)
         if {_letters(a), _letters(b)} == {"io", "oi"}:
             other = Memory(other.desc.permute_axes((1, 0)), other.data, zero_pad=False)
-        found = compare_values(
-            one, other, tolerance=options.tolerance, relative=options.relative, limit=0
-        )
+        found = _compare(one, other, options, limit=0)
     except MemdescError as error:
         return {**whats, "problem": str(error), "is_equal": False}
     worst = found.worst
@@ -286,6 +265,7 @@ def _compared(a: _Item, b: _Item, options: argparse.Namespace) -> dict[str, Any]
         "elements": one.desc.nelems,
         "differing": found.differing,
         "worst": None if worst is None else (worst.at, str(worst.a), str(worst.b)),
+        **_amounts(found),
         "is_equal": found.is_equal,
     }
 
@@ -316,7 +296,18 @@ COMMAND = Command(
     "compare",
     "Compare the values of two tensors in any layouts and types: exit code 1 if they differ.",
     "compare a.npy b.npy --tolerance 0.001",
-    _add_arguments,
+    arguments(
+        value("a A", f"{SOURCE}; or raw bytes; or a checkpoint, if B is one"),
+        value("b B", "the same"),
+        value("--from-a LAYOUT", _FROM % "A"),
+        value("--from-b LAYOUT", _FROM % "B"),
+        FILE_DIMS,
+        value("--dtype DTYPE", "type of the elements that are read, where no file has it"),
+        value("--tolerance T", "largest allowed difference (default 0)", default=0.0),
+        value("--relative R", "additional tolerance: R times the value in B", default=0.0),
+        flag("--resolution", "additional tolerance: a step (ULP) of the coarser type at the value"),
+        value("--limit N", "how many differences are listed (default 10)", default=10),
+    ),
     _answer,
     _lay_out,
 )

@@ -7,13 +7,11 @@ from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES, known_names
 from memdesc.names import images
-from reorder.cli.command import Command, Facts, flags_of
+from reorder.cli.command import Command, Facts, arguments, flags_of, value
 from reorder.cli.main import NAMES, command_parser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-__all__ = ["COMMAND"]
 
 # Each script asks `memdesc completion SHELL --words ...` what may replace the last of the words
 # typed so far; if the answer is empty, the shell completes file names.
@@ -50,11 +48,11 @@ def _layouts() -> list[str]:
 
 # the values of an argument, by its name in the help
 _VALUES: dict[str, Callable[[], list[str]]] = {
-    "TAG": _layouts,
+    "LAYOUT": _layouts,
+    "TEXT": _layouts,
     "A": _layouts,
     "B": _layouts,
     "DTYPE": lambda: [*DATA_TYPES],
-    "TYPE": lambda: [*images.IMAGES],
     "SHELL": lambda: [*_SCRIPTS],
 }
 
@@ -102,16 +100,6 @@ def _values_of(action: argparse.Action) -> list[str]:
     return [] if values is None else values()
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", metavar="SHELL", choices=[*_SCRIPTS], help=", ".join(_SCRIPTS))
-    parser.add_argument(
-        "--words",
-        nargs=argparse.REMAINDER,
-        metavar="WORD",
-        help="print what may replace the last of these words; the scripts call this",
-    )
-
-
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.words is None:
         return {"script": _SCRIPTS[options.shell]}, 0
@@ -126,7 +114,14 @@ COMMAND = Command(
     "completion",
     "Print the script that completes this command's words in a shell.",
     'completion bash    # in ~/.bashrc: eval "$(memdesc completion bash)"',
-    _add_arguments,
+    arguments(
+        value("shell SHELL", ", ".join(_SCRIPTS), choices=[*_SCRIPTS]),
+        value(
+            "--words WORD",
+            "print what may replace the last of these words",
+            nargs=argparse.REMAINDER,
+        ),
+    ),
     _answer,
     _lay_out,
 )

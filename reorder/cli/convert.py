@@ -1,10 +1,11 @@
-"""`memdesc convert`."""
+"""`memdesc convert`: a checkpoint in other layouts, packings and types."""
 
 from __future__ import annotations
 
 import sys
 import time
 from contextlib import nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from reorder.storage.containers.partial import InUseError, partial_folder
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.conversion import ConvertOptions, convert
 from reorder.storage.convert.resume import has_grown
+from reorder.storage.convert.targets import TARGETS
 
 if TYPE_CHECKING:
     import argparse
@@ -45,6 +47,13 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="OUT",
         help="the checkpoint to write: its ending names the container; without one it is a folder "
         "of safetensors, with all other files of IN",
+    )
+    parser.add_argument(
+        "--to",
+        metavar="FORMAT",
+        help=f"what all quantised weights of a model become: {', '.join(TARGETS)}; norms, "
+        "embeddings and layers that are not quantised are copied, and config.json declares the new "
+        "weights",
     )
     parser.add_argument(
         "--map",
@@ -117,7 +126,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     shown = _Shown()
     try:
         with _cluster(options.dask) as client, shown.bar:
-            report = convert(options.source, options.target, rules, given, shown.show, client)
+            report = convert(
+                options.source, options.target, rules, given, shown.show, client, to=options.to
+            )
     except InUseError:
         raise
     except (MemdescError, KeyboardInterrupt) as error:
@@ -135,6 +146,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         estimate = _seconds(as_path(options.source), report)
         return facts | {"seconds_estimated": estimate, "would": _listed(report)}, 0
     facts |= {"wrote": options.target, "tasks": report.tasks, "resumed": report.resumed}
+    if options.to is not None:
+        facts |= {"rounded": "no" if report.rounding is None else str(report.rounding)}
     verified = _VERIFIED if given.verify else "no"
     seconds = round(time.monotonic() - shown.start, 3)
     return facts | {"verified": verified, "seconds": seconds}, 0
@@ -152,7 +165,7 @@ def _cluster(address: str | None) -> AbstractContextManager[Client | None]:
 def _warn(warning: str) -> None:
     if sys.stderr is None:
         return
-    with suppress(OSError):  # a terminal that is gone stops no conversion
+    with suppress(OSError):  # the conversion goes on without its terminal
         sys.stderr.write(f"memdesc: warning: {one_line(warning)}\n")
 
 
@@ -206,7 +219,7 @@ def _seconds(source: Path, report: ConvertReport) -> float:
         return 0.0
     count = min(largest.nbytes, _SAMPLE)
     start = time.monotonic()
-    largest.read(0, count)
+    replace(largest, nbytes=count).read()
     rate = count / max(time.monotonic() - start, 1e-9)
     return round((report.bytes_in + report.bytes_out) / rate, 1)
 

@@ -1,4 +1,4 @@
-"""`memdesc doctor`."""
+"""`memdesc doctor`: what is installed and works here, or compile the CPU kernels in advance."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import memdesc
-from reorder.cli.command import Command, Facts, lines
+from reorder.cli.command import Command, Facts, arguments, flag, lines, value
+from reorder.cli.progress import Progress
 
 if TYPE_CHECKING:
     import argparse
 
     from reorder.opencl import Device
 
-__all__ = ["COMMAND"]
+_PARTS = 1000
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    pass
-
-
-def _answer(_options: argparse.Namespace) -> tuple[Facts, int]:
+def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    if options.compile:
+        return _compile(options), 0
+    if options.dtypes is not None or options.records is not None:
+        msg = "--dtypes and --records say what --compile compiles; add it"
+        raise memdesc.MemdescError(msg)
     # numba is slow to load
     from reorder.cpu import cache_folder, count_threads  # see above
 
@@ -35,12 +37,33 @@ def _answer(_options: argparse.Namespace) -> tuple[Facts, int]:
             facts[package] = version(package)
         except PackageNotFoundError:
             facts[package] = "not installed"
-    folder = cache_folder()
-    facts |= {
-        "threads": count_threads(),
-        "kernel_cache": folder or None,
-    }
+    facts |= {"threads": count_threads(), "kernel_cache": cache_folder() or None}
     return facts | _opencl(), 0
+
+
+def _compile(options: argparse.Namespace) -> Facts:
+    """Compile the CPU kernels, and say how many there are."""
+    from reorder.ahead import compile_kernels  # numba is slow to load
+    from reorder.cpu import cache_folder  # likewise
+
+    with Progress(_PARTS) as bar:
+
+        def show(done: int, total: int) -> None:
+            bar.move_to(_PARTS * done // total, f"step {done + 1} of {total}")
+
+        made = compile_kernels(_listed(options.dtypes), _listed(options.records), progress=show)
+    return {
+        "folder": cache_folder(),
+        "kernels": len(made),
+        "compiled": sum(not kernel["is_loaded"] for kernel in made),
+        "seconds": round(sum(kernel["seconds"] for kernel in made), 2),
+    }
+
+
+def _listed(names: str | None) -> list[str] | None:
+    if names is None:
+        return None
+    return [] if names == "none" else names.split(",")
 
 
 def _opencl() -> Facts:
@@ -81,6 +104,8 @@ def _device_facts(device: Device) -> Facts:
 
 def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each fact, and say what is missing."""
+    if "kernel_cache" not in facts:
+        return lines(facts)
     shown = dict(facts)
     shown["kernel_cache"] = facts["kernel_cache"] or (
         "none: no folder is writable, so each process compiles again; set NUMBA_CACHE_DIR to a "
@@ -106,9 +131,20 @@ def _device_line(device: Facts) -> str:
 
 COMMAND = Command(
     "doctor",
-    "Report versions, threads, the cache of compiled kernels, and OpenCL devices.",
+    "Report versions, threads, compiled kernels and OpenCL devices; or compile the CPU kernels.",
     "doctor",
-    _add_arguments,
+    arguments(
+        flag("--compile", "compile the CPU kernels before their first use, as for an image"),
+        value(
+            "--dtypes DTYPES",
+            "with --compile: types that will be converted, such as f32,bf16,s8, or none (default: "
+            "all); kernels that only move elements are always compiled",
+        ),
+        value(
+            "--records RECORDS",
+            "with --compile: records that will be decoded, such as q4_0,awq, or none",
+        ),
+    ),
     _answer,
     _lay_out,
 )

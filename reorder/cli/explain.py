@@ -1,56 +1,82 @@
-"""`memdesc explain`."""
+"""`memdesc explain`: how two layouts differ, and what a reorder between them does."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from reorder.cli.command import Command, Facts, add_layouts, add_picture, buffer_of, lines, pair_of
-from reorder.plan.compare import compare
+import numpy as np
+
+from reorder.cli.command import (
+    DTYPE,
+    LAYOUT,
+    TO_DTYPE,
+    Command,
+    Facts,
+    arguments,
+    buffer_of,
+    flag,
+    lines,
+    pair_of,
+    picture,
+    value,
+)
+from reorder.plan.compare import NO_OP, compare_layouts
 from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
     import argparse
 
+    from memdesc import MemoryDesc
     from reorder.plan.nodes import Box
 
-__all__ = ["COMMAND"]
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    add_layouts(parser)
-    add_picture(parser, "draw the plan: the source of each element of B")
-    parser.add_argument(
-        "--kernels", choices=["opencl"], help="print the kernels that would run on an OpenCL device"
-    )
+_MAX_COMPARED = 1 << 22
+_SHOWN = ("padded_dims", "nbytes", "is_dense", "offset0")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     from reorder.cpu import PreparedReorder  # numba is slow to load
 
-    pair = pair_of(options)
+    pair = pair_of(options, options.other)
     src, dst = map(buffer_of, pair)
     plan = plan_reorder(src, dst)
-    relation = compare(src, dst)
+    relation = compare_layouts(src, dst)
     facts: Facts = {
-        "src": repr(pair[0]),
-        "dst": repr(pair[1]),
+        "a": repr(pair[0]),
+        "b": repr(pair[1]),
+        "equal": src == dst,
+        "reorder": relation.kind,
+        "why": relation.why,
+    }
+    for key in _SHOWN:
+        values = getattr(src, key), getattr(dst, key)
+        facts[key] = values[0] if values[0] == values[1] else {"a": values[0], "b": values[1]}
+    if relation.kind != NO_OP and src.nelems <= _MAX_COMPARED:
+        facts["first_moved"] = _first_moved(src, dst)
+    facts |= {
         "plan": [_box_facts(box) for box in plan.boxes] if options.json else str(plan).splitlines(),
         "kernels": list(PreparedReorder(plan).kernels),
         "bytes_read": src.dtype.nbytes(src.nelems),
         "bytes_written": dst.dtype.nbytes(dst.padded_nelems if dst.nelems else 0),
         "of_these_padding": dst.dtype.nbytes(dst.padded_nelems - dst.nelems if dst.nelems else 0),
         "offset_tables": any(box.indirect for box in plan.boxes),
-        "reorder": relation.kind,
-        "why": relation.why,
     }
     if options.svg is not None:
-        plan.show().save(options.svg)
+        (src.show(beside=dst) if options.beside else plan.show()).save(options.svg)
         facts["wrote"] = options.svg
     if options.kernels is not None:
         from reorder.opencl import kernel_texts  # pyopencl is slow to load
 
         facts["texts"] = kernel_texts(*pair)
     return facts, 0
+
+
+def _first_moved(src: MemoryDesc, dst: MemoryDesc) -> Facts | None:
+    """Return the first index whose element has another offset, and both offsets."""
+    moved = np.argwhere(src.layout.offsets() != dst.layout.offsets())
+    if not len(moved):
+        return None
+    index = tuple(map(int, moved[0]))
+    return {"index": index, "a": src.offset(index), "b": dst.offset(index)}
 
 
 def _box_facts(box: Box) -> Facts:
@@ -66,8 +92,20 @@ def _box_facts(box: Box) -> Facts:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return a line for each fact, then the texts of the kernels."""
-    shown = {key: value for key, value in facts.items() if key != "texts"}
+    """Return what differs, the plan, and the texts of kernels."""
+    shown: dict[str, Any] = {key: facts[key] for key in ("a", "b")}
+    shown["reorder"] = f"{facts['reorder']}: {facts['why']}"
+    shown |= {key: facts[key] for key in _SHOWN if isinstance(facts[key], dict)}
+    if moved := facts.get("first_moved"):
+        index = ", ".join(map(str, moved["index"]))
+        shown["first_moved"] = f"({index}) from offset {moved['a']} to {moved['b']}"
+    shown |= {"plan": facts["plan"], "kernels": tuple(facts["kernels"])}
+    padding = facts["of_these_padding"]
+    shown["bytes"] = f"{facts['bytes_read']} read, {facts['bytes_written']} written" + (
+        f", of these {padding} padding" if padding else ""
+    )
+    if "wrote" in facts:
+        shown["wrote"] = facts["wrote"]
     return [
         *lines(shown),
         *(line for text in facts.get("texts", ()) for line in ("", *text.splitlines())),
@@ -76,9 +114,22 @@ def _lay_out(facts: Facts) -> list[str]:
 
 COMMAND = Command(
     "explain",
-    "Explain a reorder from A to B: its plan, the bytes, the kernels that would run.",
+    "Explain how two layouts differ, and a reorder from A to B: no-op, view or copy, plan, bytes.",
     "explain nchw nChw16c 8x17x56x56",
-    _add_arguments,
+    arguments(
+        value("layout A", LAYOUT),
+        value("other B", "the same for the other layout"),
+        value("dims DIMS", "logical sizes, such as 2x17x5x4, if A has none", nargs="?"),
+        DTYPE,
+        TO_DTYPE,
+        picture("draw the plan: the source of each element of B"),
+        flag("--beside", "with --svg: draw both memories side by side instead"),
+        value(
+            "--kernels DEVICE",
+            "opencl: print the kernels that would run on an OpenCL device",
+            choices=["opencl"],
+        ),
+    ),
     _answer,
     _lay_out,
 )

@@ -1,4 +1,4 @@
-"""`memdesc identify`."""
+"""`memdesc identify`: which known layouts the bytes of a file may have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, data_type, memory_desc
-from reorder.cli.command import Command, Facts, dims_of, table
+from reorder.cli.command import Command, Facts, arguments, dims_of, table, value
 from reorder.cli.tensors import load_file, read_bytes, read_words, split_name, tensors_in
 from reorder.identification.identify import identify
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from reorder.identification.identify import Candidate, Identification
     from reorder.memory.memory import Memory
 
-__all__ = ["COMMAND"]
-
 # endings of files with several tensors
 _SETS = (".npz", ".safetensors")
 
@@ -27,38 +25,11 @@ _SETS = (".npz", ".safetensors")
 _SHOWN = 20
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "dump",
-        metavar="DUMP",
-        help="raw bytes, a .npy, .npz or .safetensors, or FILE:NAME: only the bytes matter",
-    )
-    parser.add_argument(
-        "--like",
-        metavar="FILE",
-        help="a tensor of the same values, by logical dims: a .npy or FILE:NAME; if DUMP has "
-        "several tensors, a file with tensors of the same names",
-    )
-    parser.add_argument("--dims", metavar="DIMS", help="logical sizes, if there is no --like")
-    parser.add_argument(
-        "--dtype",
-        metavar="DTYPE",
-        help="type of the elements in the dump (default: that of --like, or a narrower one that "
-        "holds its integers)",
-    )
-    parser.add_argument(
-        "--offset",
-        type=int,
-        metavar="BYTES",
-        help="bytes before the tensor in a file of raw bytes (default 0)",
-    )
-
-
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.like is not None and options.like.endswith(_SETS) and options.dump.endswith(_SETS):
         return _answer_for_set(options, tensors_in(options.like))
     like = None if options.like is None else load_file(options.like)
-    dims = None if options.dims is None else dims_of(options.dims)
+    dims = dims_of(options.dims)
     data = _read(options)
     found = identify(data, like, dims=dims, dtype=options.dtype)
     facts = {"file": options.dump, **_facts(data, found)}
@@ -140,7 +111,21 @@ COMMAND = Command(
     "identify",
     "Find which known layouts the bytes of a file may have; exit code 1 unless it is exactly one.",
     "identify dump.bin --like w.npy --dtype u4",
-    _add_arguments,
+    arguments(
+        value("dump DUMP", "raw bytes, or a tensor as in other commands: only its bytes matter"),
+        value(
+            "--like FILE",
+            "a tensor of the same values, by logical dims: a .npy or FILE:NAME; if DUMP has "
+            "several tensors, a file with tensors of the same names",
+        ),
+        value("--dims DIMS", "logical sizes, if there is no --like"),
+        value(
+            "--dtype DTYPE",
+            "type of the elements in the dump (default: that of --like, or a narrower one that "
+            "holds its integers)",
+        ),
+        value("--offset BYTES", "bytes before the tensor in a file of raw bytes", type=int),
+    ),
     _answer,
     _lay_out,
 )

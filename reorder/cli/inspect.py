@@ -1,10 +1,9 @@
-"""`memdesc inspect`."""
+"""`memdesc inspect`: the tensors of checkpoints, and which layers are quantised."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemoryDesc, RecordDesc, memory_desc
 from memdesc.disk import as_path
 from memdesc.record import BIT_PLANES, Field
-from reorder.cli.command import Command, Facts, one_line, table
+from reorder.cli.command import Command, Facts, arguments, is_wanted, one_line, table, value
 from reorder.records.encode import number_bits
 from reorder.storage.containers.table import read_container
 from reorder.storage.groups import find_groups, find_plain, partial_of
@@ -26,35 +25,12 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Container, Entry
     from reorder.storage.groups import Group
 
-__all__ = ["COMMAND"]
-
 _SORTS = ("name", "bytes", "padding", "dtype", "layout")
 _HEAD = ("name", "dims", "dtype", "layout", "bytes", "padding")
 # patterns of names in a line
 _SHOWN = 8
 # types of weights that are not quantised
 _FLOATS = ("f64", "f32", "f16", "bf16")
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "paths",
-        metavar="PATH",
-        nargs="+",
-        help="a .safetensors, .gguf, .npz, .npy or .onnx, an index of shards, or the folder of a "
-        "model",
-    )
-    parser.add_argument(
-        "--filter",
-        metavar="PATTERN",
-        default="",
-        help="only names that contain this, or match a pattern such as '*.mlp.*.weight'",
-    )
-    parser.add_argument(
-        "--sort",
-        choices=_SORTS,
-        help="the order of the table, largest numbers first; by default that of the files",
-    )
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -65,7 +41,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     unread: dict[str, list[str]] = {}
     for given in options.paths:
         path = as_path(given)
-        container = read_container(path, is_partial=True)
+        container = read_container(path, skip_unreadable=True)
         files += container.files
         groups = find_groups(path, container)
         rows += _rows(container, groups, notes)
@@ -78,7 +54,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             for file, each in container.unread.items()
         ]
         unread |= {file: [*each.names] for file, each in container.unread.items()}
-    found = [row for row in rows if _is_wanted(row["name"], options.filter)]
+    found = [row for row in rows if is_wanted(row["name"], options.filter)]
     if options.sort:
         found.sort(key=lambda row: _key(row[options.sort]))
     kinds: dict[tuple[str, str], list[int]] = {}
@@ -104,12 +80,6 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "notes": notes,
     }
     return facts, 1 if unread or not found else 0
-
-
-def _is_wanted(name: str, wanted: str) -> bool:
-    if any(mark in wanted for mark in "*?["):
-        return fnmatchcase(name, wanted)
-    return wanted in name
 
 
 def _key(value: Any) -> Any:
@@ -305,14 +275,14 @@ def _lay_out(facts: Facts) -> list[str]:
     count = f"{facts['count']}{shown} tensors" if shown else _tensors(facts["count"])
     nfiles = len(facts["files"])
     lines.append(f"all: {count} in {nfiles} file{'' if nfiles == 1 else 's'}, {_sizes(facts)}")
-    lines += map(_told, facts["quantised"])
+    lines += map(_kind_line, facts["quantised"])
     if facts["quantised"] and facts["not_quantised"]["layers"]:
         plain = facts["not_quantised"]
         lines.append(f"not quantised, {plain['bytes']} bytes: {_patterns(plain['layers'])}")
     return [*lines, *map(one_line, facts["notes"])]
 
 
-def _told(kind: Facts) -> str:
+def _kind_line(kind: Facts) -> str:
     """Return a line about the layers of one record."""
     each = 8 * kind["bytes"] / max(kind["weights"], 1)
     scales = f", {kind['scales']}" if kind["scales"] else ""
@@ -346,7 +316,24 @@ COMMAND = Command(
     "List the tensors of checkpoints: dims, type, layout or record, bytes; and which layers are "
     "quantised. Exit code 1 if there are none, or a shard is missing.",
     "inspect model.safetensors --filter '*.weight' --sort bytes",
-    _add_arguments,
+    arguments(
+        value(
+            "paths PATH",
+            "a .safetensors, .gguf, .npz, .npy or .onnx, an index of shards, or the folder of a "
+            "model",
+            nargs="+",
+        ),
+        value(
+            "--filter PATTERN",
+            "only names with this part, or that match a pattern such as '*.mlp.*', in any case",
+            default="",
+        ),
+        value(
+            "--sort COLUMN",
+            f"{', '.join(_SORTS)}: the order of the table, largest numbers first",
+            choices=_SORTS,
+        ),
+    ),
     _answer,
     _lay_out,
 )

@@ -27,34 +27,17 @@ if TYPE_CHECKING:
 
     from reorder.cli.command import Command
 
-__all__ = ["NAMES", "command_parser", "main"]
-
-NAMES = (
-    "show",
-    "where",
-    "names",
-    "match",
-    "translate",
-    "diff",
-    "explain",
-    "reorder",
-    "convert",
-    "decode",
-    "identify",
-    "inspect",
-    "pack",
-    "unpack",
-    "source",
-    "check",
-    "compare",
-    "verbose",
-    "bench",
-    "compile",
-    "doctor",
-    "completion",
-)
+GROUPS = {
+    "Understand": ("show", "explain", "names", "identify", "inspect"),
+    "Move": ("reorder", "convert"),
+    "Check": ("check", "compare"),
+    "Measure": ("log", "bench"),
+    "Set up": ("source", "doctor", "completion"),
+}
 """The commands in the order of the help; each is a module of its name."""
+NAMES = tuple(name for names in GROUPS.values() for name in names)
 _DESCRIPTION = "How tensors lie in memory, and how to move them."
+_EPILOG = "memdesc COMMAND --help says what a command takes."
 # the least ratio of difflib at which words are similar
 _RESEMBLES = 0.5
 # how many suggestions a message has
@@ -117,6 +100,9 @@ def _end(number: int, _: object) -> NoReturn:
 
 def _run(given: Sequence[str]) -> int:
     try:
+        if not given:
+            _all_commands().print_help()
+            return 0
         options = parse(given)
         with CompileNotice():
             facts, code = options.answer(options)
@@ -190,7 +176,7 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
         If a command or flag is unknown (the message suggests similar ones), or an argument is
         missing or wrong.
     """
-    if not given or given[0].startswith("-"):
+    if given[0].startswith("-"):
         return _all_commands().parse_args(given)
     name, *words = given
     if name not in NAMES:
@@ -206,7 +192,9 @@ def parse(given: Sequence[str]) -> argparse.Namespace:
         setattr(options, flags_of(parser)[words[end]].dest, words[end + 1 :])
         return options
     _check_flags(parser, words)
-    return parser.parse_args(words)
+    if takes_rest or "--" in words:
+        return parser.parse_args(words)
+    return parser.parse_intermixed_args(words)  # flags may stand before an optional argument
 
 
 def command_parser(name: str) -> argparse.ArgumentParser:
@@ -220,14 +208,17 @@ def command_parser(name: str) -> argparse.ArgumentParser:
 
 
 def _all_commands() -> argparse.ArgumentParser:
-    """Return a parser that lists the commands."""
-    parser = _Parser("memdesc", _DESCRIPTION)
+    """Return a parser that lists the commands in their groups."""
+    width = max(map(len, NAMES)) + 2
+    groups = [
+        "\n".join([f"{group}:", *(f"  {name:{width}}{_find(name).summary}" for name in names)])
+        for group, names in GROUPS.items()
+    ]
+    parser = _Parser("memdesc", "\n\n".join([_DESCRIPTION, *groups]), _EPILOG)
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.usage = "memdesc COMMAND ... [--json]"
     parser.add_argument("--version", action="version", version=f"memdesc {memdesc.__version__}")
-    plain = argparse.ArgumentParser  # these never parse
-    commands = parser.add_subparsers(required=True, metavar="command", parser_class=plain)
-    for name in NAMES:
-        summary = _find(name).summary
-        commands.add_parser(name, help=summary, description=summary)
+    parser.add_argument("command", help=argparse.SUPPRESS)
     return parser
 
 

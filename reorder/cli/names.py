@@ -1,50 +1,53 @@
-"""`memdesc names`."""
+"""`memdesc names`: known names of layouts, and every name and notation of one layout."""
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
-from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from memdesc import Name, UnsupportedFormatError, known_names
-from memdesc.names import images, resolve
-from reorder.cli.command import Command, Facts, table
+from memdesc import MemdescError, Name, UnsupportedFormatError, known_names, parse_layout
+from memdesc.exchange import SYSTEMS, written
+from memdesc.names import dim_letters, images, resolve
+from memdesc.names.suggest import meanings
+from reorder.cli.command import (
+    DTYPE,
+    LETTERS,
+    Command,
+    Facts,
+    arguments,
+    buffer_of,
+    dims_of,
+    is_wanted,
+    lines,
+    table,
+    value,
+)
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-__all__ = ["COMMAND"]
+    from memdesc import MemoryDesc
 
 # Element widths in bits: a name without a layout at the first one is listed at the others.
 _BITS, *_NARROWER = (32, 16, 8, 4)
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "filter",
-        metavar="FILTER",
-        nargs="?",
-        default="",
-        help="part of a name, in any case, or a pattern such as 'nChw*c' (default: all)",
-    )
-    parser.add_argument("--ndims", type=int, metavar="N", help="only names for N dims")
+# what part of a name or a pattern is made of
+_FILTER = re.compile(r"[\w*?!\[\]-]*")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    given = (options.dims, options.dtype, options.system, options.letters)
+    if any(given) or not _FILTER.fullmatch(options.text):
+        return _of_layout(options)
+    meant = meanings(options.text)
     names = [
         row
         for row in _rows()
-        if _is_wanted(row["text"], options.filter)
+        if (row["text"] in meant or is_wanted(row["text"], options.text))
         and (options.ndims is None or row["ndims"] == options.ndims)
     ]
     return {"count": len(names), "names": names}, 0 if names else 1
-
-
-def _is_wanted(name: str, wanted: str) -> bool:
-    if any(mark in wanted for mark in "*?["):
-        return fnmatchcase(name, wanted)
-    return wanted.lower() in name.lower()
 
 
 def _rows() -> Iterator[Facts]:
@@ -74,12 +77,70 @@ def _of_widths(name: str) -> Iterator[Facts]:
             yield {"ndims": tag.ndims, "tag": str(tag), "bits": bits}
 
 
+def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
+    """Return every name of a layout, and its strings in the notations of other systems."""
+    if options.ndims is not None:
+        msg = "--ndims is for a list of names, not for one layout; leave it out"
+        raise MemdescError(msg)
+    layout = parse_layout(
+        options.text, dims_of(options.dims), options.dtype, letters=options.letters
+    )
+    desc = buffer_of(layout)
+    letters = options.letters or dim_letters(options.text)
+    if letters is not None and len(letters) != desc.ndims and options.letters is None:
+        letters = None
+    texts: dict[str, tuple[str, ...]] = {}
+    refused = {}
+    for system in SYSTEMS if options.system is None else [options.system]:
+        try:
+            texts[system] = written(desc, system, letters=letters)
+        except UnsupportedFormatError as error:
+            if options.system is not None:
+                raise
+            refused[system] = str(error).partition(": ")[2]
+    names = desc.tags()
+    facts: Facts = {
+        "layout": repr(layout),
+        "dims": desc.dims,
+        "dtype": str(desc.dtype),
+        "bytes": desc.nbytes,
+        "is_dense": desc.is_dense,
+        "names": [name._asdict() for name in names],
+        "written": texts,
+        "cannot": refused,
+        "system": options.system,
+    }
+    if not names:
+        facts["why"] = _why_nameless(desc)
+    return facts, 0 if names or options.system else 1
+
+
+def _why_nameless(desc: MemoryDesc) -> str:
+    if desc.offset0:
+        return "it does not start at element 0"
+    return "names describe dense layouts, but these strides leave gaps or overlap"
+
+
 def _lay_out(facts: Facts) -> list[str]:
-    """Return a line for each name."""
-    rows = [(row["text"], row["vocabulary"], row["domain"], _layout(row)) for row in facts["names"]]
-    if not rows:
-        return ["no name matches"]
-    return table(rows)
+    """Return a line for each name; of one layout, a line for each system that can write it."""
+    if "written" not in facts:
+        rows = [
+            (row["text"], row["vocabulary"], row["domain"], _layout(row)) for row in facts["names"]
+        ]
+        return table(rows) if rows else ["no name matches"]
+    if [*facts["written"]] == [facts["system"]]:
+        return [*facts["written"][facts["system"]]]
+    shown: dict[str, Any] = {"layout": facts["layout"]} | {
+        name: "  ".join(texts)
+        if name in {row["vocabulary"] for row in facts["names"]}
+        else [*texts]
+        for name, texts in facts["written"].items()
+    }
+    if facts["cannot"]:
+        shown["cannot"] = f"{', '.join(facts['cannot'])} (--json says why)"
+    if "why" in facts:
+        shown["no name"] = facts["why"]
+    return lines(shown)
 
 
 def _layout(row: Facts) -> str:
@@ -89,9 +150,22 @@ def _layout(row: Facts) -> str:
 
 COMMAND = Command(
     "names",
-    "List the known names of layouts and images; exit code 1 if none matches.",
-    "names 'nChw*c'",
-    _add_arguments,
+    "List known names of layouts, or every name and notation of one layout; exit code 1 if none.",
+    "names nChw16c 2x17x5x4",
+    arguments(
+        value(
+            "text TEXT",
+            "part of a name or a pattern such as 'nChw*c', in any case (default: all names); or, "
+            "with DIMS or sizes in it, a layout in any notation",
+            nargs="?",
+            default="",
+        ),
+        value("dims DIMS", "logical sizes of a layout, such as 2x17x5x4", nargs="?"),
+        DTYPE,
+        value("--ndims N", "only names for N dims", type=int),
+        value("--system SYSTEM", f"write the layout only as one of {', '.join(SYSTEMS)}"),
+        LETTERS,
+    ),
     _answer,
     _lay_out,
 )

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["NOTICE", "CompileNotice", "Progress"]
-
 _WIDTH = 24
 # Seconds after which work is long enough to show a bar, and compilation to be announced.
 _PATIENCE = 0.5
 _COMPILE_PATIENCE = 1.0
 _PERIOD = 0.1
+# Seconds between two lines where there is no terminal, as in the log of a server.
+LINE_SECONDS = 10.0
 NOTICE = (
     "memdesc: compiling kernels, once for each element width and conversion; later calls load "
     "them from disk\n"
@@ -24,15 +25,16 @@ NOTICE = (
 
 
 class Progress:
-    """Shows on a terminal how much of the work is done, once it takes longer than half a second.
+    """Shows how much of the work is done: a bar on a terminal, else a line every 10 seconds.
 
-    Use it as a context; the bar is erased at the end, even after an error.
+    The bar appears when the work has taken half a second. Use this as a context, which erases the
+    bar at the end, even after an error.
     """
 
     def __init__(self, total: int) -> None:
         self._total = max(total, 1)
         self._done = 0
-        self._start = time.monotonic()
+        self._start = self._shown = time.monotonic()
         self._is_shown = False
 
     def __enter__(self) -> Self:
@@ -50,14 +52,21 @@ class Progress:
     def move_to(self, done: int, text: str) -> None:
         """Set how much has been done, and say what comes next."""
         self._done = done
-        if sys.stderr and sys.stderr.isatty() and time.monotonic() - self._start > _PATIENCE:
-            share = min(self._done / self._total, 1.0)
-            filled = round(share * _WIDTH)
-            sys.stderr.write(
-                f"\r\033[K[{'#' * filled}{'.' * (_WIDTH - filled)}] {share:4.0%} {text}"
-            )
-            sys.stderr.flush()
-            self._is_shown = True
+        if sys.stderr is None:
+            return
+        share, now = min(self._done / self._total, 1.0), time.monotonic()
+        if sys.stderr.isatty():
+            if now - self._start > _PATIENCE:
+                filled = round(share * _WIDTH)
+                bar = f"[{'#' * filled}{'.' * (_WIDTH - filled)}]"
+                sys.stderr.write(f"\r\033[K{bar} {share:4.0%} {text}")
+                sys.stderr.flush()
+                self._is_shown = True
+        elif now - self._shown >= LINE_SECONDS:
+            self._shown = now
+            with suppress(OSError):  # the work goes on without its log
+                sys.stderr.write(f"memdesc: {share:.0%} {text}\n")
+                sys.stderr.flush()
 
 
 def _compiling_seconds() -> float:

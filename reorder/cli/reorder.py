@@ -1,110 +1,174 @@
-"""`memdesc reorder`."""
+"""`memdesc reorder`: a tensor of a file or of raw bytes in another layout, image or type."""
 
 from __future__ import annotations
 
 import os
+import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemdescError, memory_desc
+from memdesc import ImageDesc, MemdescError, parse_layout
+from memdesc.errors import short_repr
 from reorder.api import reorder
 from reorder.cli.command import (
     DEVICE,
+    FILE_DIMS,
+    LAYOUT,
+    MAX_BYTES,
     Command,
     Facts,
-    add_conversion,
-    add_max_bytes,
-    buffer_name,
+    arguments,
+    buffer_of,
     bytes_of,
-    desc_facts,
+    dims_of,
+    flag,
+    layout_facts,
+    lines,
     threads_of,
+    value,
 )
 from reorder.cli.progress import Progress
 from reorder.cli.tensors import (
+    LIMIT,
     SOURCE,
-    add_output,
+    Reading,
     check_output,
     codes_note,
     load_file,
-    load_tensor,
     locate,
+    output,
+    padding_facts,
+    read_bytes,
+    read_tensor,
     write_output,
 )
+from reorder.identification.identify import identify
+from reorder.memory.inputs import to_pixels
 from reorder.memory.memory import Memory
+from reorder.storage.files import save
 from reorder.storage.reorder_file import FileReorder, reorder_file
 from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from memdesc import MemoryDesc
 
-__all__ = ["COMMAND"]
-
 # tensors of up to this many bytes together are held in memory whole
 _AT_ONCE = 1 << 28
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("src", help=SOURCE)
-    add_output(parser, "dst")
-    add_conversion(parser)
-    parser.add_argument("--to", required=True, metavar="TAG", help="layout to write")
-    parser.add_argument(
-        "--scale",
-        metavar="S",
-        help="the scale of dst: a number, or FILE.npy:MASK, an array along the dims whose bits are "
-        "set in the mask",
-    )
-    parser.add_argument(
-        "--zero-point", metavar="Z", help="the integer that means 0 in dst, or FILE.npy:MASK"
-    )
-    parser.add_argument("--src-scale", metavar="S", help="the scale of the array that is read")
-    parser.add_argument("--src-zero-point", metavar="Z", help="its zero point")
-    parser.add_argument(
-        "--beta",
-        type=float,
-        default=0.0,
-        help="DST, which must exist, is multiplied by this and added",
-    )
-    parser.add_argument(
-        "--saturate",
-        action="store_true",
-        help="numbers beyond the largest float of the type become that float, not infinity",
-    )
-    parser.add_argument("--threads", type=int, metavar="N", help="the maximum number of threads")
-    add_max_bytes(parser)
-    parser.add_argument("--device", metavar="NAME", help=f"reorder on {DEVICE}")
+# the widest codes of a packing of weights, in bits
+_CODE_BITS = 8
+# how many layouts a message lists
+_LISTED = 8
+_SCALE = "a number, or FILE.npy:MASK, an array along the dims whose bits are set in the mask"
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     check_output(options.dst, options.src, is_raw=options.raw)
     attr = _attr(options)
-    large = _large(options, attr)
-    if large is not None:
-        desc = _in_pieces(options, large)
-    else:
-        with Progress(3) as progress:
-            desc = _at_once(options, attr, progress)
-    return {
-        "wrote": options.dst,
-        **desc_facts(desc),
-        **({"note": note} if (note := codes_note(options.src)) else {}),
-    }, 0
+    how = Reading(
+        options.layout,
+        dims_of(options.dims),
+        options.dtype,
+        offset=options.offset,
+        row_pitch=options.row_pitch,
+        may_be_longer=options.ignore_rest,
+    )
+    if options.among is None:
+        large = _large(options, how, attr)
+        if large is not None:
+            return _facts(_in_pieces(options, large), options), 0
+    with Progress(3) as progress:
+        progress.step(f"reading {options.src}")
+        if options.among is None:
+            x, only_caller_knows = read_tensor(options.src, how)
+        else:
+            x, only_caller_knows = _among(options, how), True
+        padding = padding_facts(x, options.limit, "padding_zero") if only_caller_knows else {}
+        target = _target(options, x.desc)
+        _check_size(options, target)
+        progress.step("reordering", 1)
+        result = _reordered(options, x, target, attr)
+        progress.step(f"writing {options.dst}", 1)
+        if isinstance(target, ImageDesc) and options.dst.endswith(".npy") and not options.raw:
+            save(options.dst, to_pixels(result, target))
+        else:
+            write_output(options.dst, result, is_raw=options.raw)
+    facts = _facts(target, options) | padding
+    packings = [name.text for name in x.desc.tags() if name.vocabulary == "weights"]
+    if only_caller_knows and packings and x.desc.dtype.bits <= _CODE_BITS:
+        facts["note"] = (
+            f"{packings[0]} packs codes: scales and zero points turn them into numbers, and are "
+            "not applied"
+        )
+    return facts, 0 if facts.get("padding_zero", True) else 1
 
 
-def _large(options: argparse.Namespace, attr: Attr) -> FileReorder | None:
+def _facts(target: MemoryDesc | ImageDesc, options: argparse.Namespace) -> Facts:
+    note = codes_note(options.src)
+    return {"wrote": options.dst, **layout_facts(target), **({"note": note} if note else {})}
+
+
+def _target(options: argparse.Namespace, src: MemoryDesc) -> MemoryDesc | ImageDesc:
+    return parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
+
+
+def _check_size(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> None:
+    """Refuse an image that is larger than --max-size."""
+    if options.max_size is None:
+        return
+    found = re.fullmatch("([0-9]{1,19})x([0-9]{1,19})", options.max_size, re.ASCII)
+    if found is None:
+        given = short_repr(options.max_size)
+        msg = f"--max-size {given} is not a width and height, such as 16384x16384"
+        raise MemdescError(msg)
+    if not isinstance(target, ImageDesc):
+        msg = f"--max-size is for image types, not for {target!r}"
+        raise MemdescError(msg)
+    target.check_size(int(found[1]), int(found[2]))
+
+
+def _among(options: argparse.Namespace, how: Reading) -> Memory:
+    """Return a dump in the only layout of some names that its size and its padding allow."""
+    if how.dims is None or how.layout is not None:
+        msg = "--among needs --dims, and replaces --from"
+        raise MemdescError(msg)
+    data = read_bytes(options.src, how.offset)
+    patterns = options.among.split(",")
+    found = [
+        (each.desc, [name.text for name in each.names if _fits(name.text, patterns)])
+        for each in identify(data, dims=how.dims, dtype=how.dtype).candidates
+    ]
+    fitting = [(desc, names) for desc, names in found if names]
+    if len(fitting) != 1:
+        listed = "; ".join(f"{desc.dtype} {names[0]}" for desc, names in fitting[:_LISTED])
+        what = f"{len(data)} bytes with zero padding may be {listed or 'none'}"
+        more = f" and {len(fitting) - _LISTED} more" if fitting[_LISTED:] else ""
+        msg = f"of --among {options.among}, {what}{more}; name one with --from and --dtype"
+        raise MemdescError(msg)
+    return Memory(fitting[0][0], data, zero_pad=False)
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder | None:
     """Return a reorder that is too large to hold in memory; None for others and for bad input."""
     most = bytes_of("--max-bytes", options.max_bytes)
     # all of what is there is needed, or all moves to a device
     if options.beta or options.device is not None:
         return None
-    found = locate(options.src, options.dtype, options.tag)
+    found = locate(options.src, how)
     if found is None:
         return None
     src, entry = found
-    dst = memory_desc(src.dims, options.to_dtype or src.dtype, buffer_name(options.to))
-    given = FileReorder(entry, src, dst, attr, is_raw=options.raw)
+    target = _target(options, src)
+    if isinstance(target, ImageDesc):
+        return None
+    given = FileReorder(entry, src, target, attr, is_raw=options.raw)
     return given if given.nbytes > min(most, _AT_ONCE) else None
 
 
@@ -120,41 +184,26 @@ def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
     return given.dst
 
 
-def _at_once(options: argparse.Namespace, attr: Attr, progress: Progress) -> MemoryDesc:
-    progress.step(f"reading {options.src}")
-    x = load_tensor(options.src, options.dtype, options.tag)
-    out = load_tensor(options.dst) if options.beta else None
-    progress.step("reordering", 1)
-    dst, dtype = buffer_name(options.to), options.to_dtype
+def _reordered(
+    options: argparse.Namespace, x: Memory, target: MemoryDesc | ImageDesc, attr: Attr
+) -> Memory:
+    """Reorder here, or on the device of a name; an image is the memory of its pixels."""
+    dst = buffer_of(target)
+    out = read_tensor(options.dst, Reading())[0] if options.beta else None
     if options.device is None:
-        result = reorder(x, dst, dtype=dtype, attr=attr, out=out, threads=options.threads)
-    elif options.threads is None:
-        result = _on_device(options.device, x, dst, dtype=dtype, attr=attr, out=out)
-    else:
+        return reorder(x, dst, attr=attr, out=out, threads=options.threads)
+    if options.threads is not None:
         msg = "--threads is for the CPU; leave it out, or --device"
         raise MemdescError(msg)
-    progress.step(f"writing {options.dst}", 1)
-    write_output(options.dst, result, is_raw=options.raw)
-    return result.desc
-
-
-def _on_device(device: str, x: Memory, dst: str, *, out: Memory | None, **given: Any) -> Memory:
-    """Reorder as `reorder.reorder` does, on the device of a name; the result is on the host.
-
-    Raises
-    ------
-    MemdescError
-        If no such device works, or it cannot do this reorder.
-    """
     import pyopencl as cl  # pyopencl is slow to load
 
     from reorder.opencl import find_device  # likewise
 
     # not every runtime keeps the context of a queue alive
-    context = cl.Context([find_device(device).device])
+    context = cl.Context([find_device(options.device).device])
     queue = cl.CommandQueue(context)
     held = None if out is None else reorder(out, out.desc, queue=queue)
-    return reorder(x, dst, out=held, queue=queue, **given).get()
+    return reorder(x, dst, attr=attr, out=held, queue=queue).get()
 
 
 def _attr(options: argparse.Namespace) -> Attr:
@@ -186,10 +235,57 @@ def _values(role: str, option: str, text: str) -> dict[str, Any]:
     return {role: values.numpy() if isinstance(values, Memory) else values, f"{role}_mask": bits}
 
 
+def _lay_out(facts: Facts) -> list[str]:
+    """Return what was written, and what was found in the padding of the source."""
+    kept = ("wrote", "layout", "bytes", "padding_elements", "padding_zero", "not_zero", "places")
+    return lines({key: facts[key] for key in (*kept, "note") if key in facts})
+
+
 COMMAND = Command(
     "reorder",
-    "Reorder a tensor into another layout or data type.",
+    "Reorder a tensor into another layout, image or type; exit code 1 if raw padding is not zero.",
     "reorder in.npy out.safetensors --from nchw --to nChw16c",
-    _add_arguments,
+    arguments(
+        value("src SRC", f"{SOURCE}; or a file of raw bytes"),
+        *output("dst"),
+        value(
+            "--from LAYOUT",
+            f"the order of the axes of an array, such as nhwc; with --dims, or of raw bytes, "
+            f"{LAYOUT}; by default what the file or its name says",
+            dest="layout",
+        ),
+        value("--to LAYOUT", "layout or image type to write (default: plain)", default="plain"),
+        FILE_DIMS,
+        value("--dtype DTYPE", "type of the elements that are read, where the file has none"),
+        value("--to-dtype DTYPE", "type to convert to; by default nothing is converted"),
+        value(
+            "--offset BYTES",
+            "bytes before the tensor; any file is then read as raw bytes",
+            type=int,
+        ),
+        flag("--ignore-rest", "let a file of raw bytes be longer than the tensor"),
+        value(
+            "--row-pitch BYTES",
+            "bytes from one row of raw pixels to the next (default: no gap)",
+            type=int,
+        ),
+        value(
+            "--among NAMES",
+            "instead of --from: names joined by commas, with * for any letters; the one that fits "
+            "the size of raw bytes, and whose padding is zero",
+        ),
+        LIMIT,
+        value("--max-size WxH", "largest image of the device, such as 16384x16384"),
+        value("--scale S", f"the scale of DST: {_SCALE}"),
+        value("--zero-point Z", "the integer that means 0 in DST, or FILE.npy:MASK"),
+        value("--src-scale S", "the scale of SRC"),
+        value("--src-zero-point Z", "its zero point"),
+        value("--beta B", "DST, which must exist, is multiplied by this and added", default=0.0),
+        flag("--saturate", "numbers beyond the largest float become that float, not infinity"),
+        value("--threads N", "the maximum number of threads", type=int),
+        MAX_BYTES,
+        value("--device NAME", f"reorder on {DEVICE}"),
+    ),
     _answer,
+    _lay_out,
 )

@@ -1,74 +1,88 @@
-"""`memdesc show`."""
+"""`memdesc show`: a layout, where its elements lie, and its picture."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import memdesc
 from memdesc import ImageDesc, MemdescError, known_records
 from memdesc.names.weights import PACKINGS
 from reorder.cli.command import (
+    DIMS,
+    DTYPE,
     LAYOUT,
+    LETTERS,
     Command,
     Facts,
-    add_dims,
-    add_dtype,
-    add_picture,
-    desc_facts,
+    arguments,
+    buffer_of,
     dims_of,
-    image_facts,
+    flag,
+    layout_facts,
     layout_of,
+    lines,
     numbers_of,
+    picture,
+    table,
+    value,
 )
 
 if TYPE_CHECKING:
     import argparse
 
+    from memdesc import MemoryDesc
     from memdesc.picture import Picture
-
-__all__ = ["COMMAND"]
 
 # a record with the name of a packing is shown as that packing of codes
 _RECORDS = {*known_records()} - {*PACKINGS}
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("tag", metavar="TAG", help=f"{LAYOUT}; or a record such as q4_k")
-    add_dims(parser)
-    add_dtype(parser)
-    add_picture(parser, "draw it: the logical grid beside the memory")
-    parser.add_argument("--draw", action="store_true", help="draw it here, as text")
-    parser.add_argument(
-        "--letters",
-        help="what to call the dims in the picture, such as nchw (default: as the name does)",
-    )
-    parser.add_argument(
-        "--highlight",
-        metavar="INDEX",
-        action="append",
-        default=[],
-        help="mark an element in the picture, such as 1,9,2,3; may be given several times",
-    )
-
-
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     dims = dims_of(options.dims)
-    if options.tag.lower() in _RECORDS:
+    if options.layout.lower() in _RECORDS:
         return _record(options, dims), 0
-    layout = layout_of(options.tag, dims, options.dtype)
-    facts = image_facts(layout) if isinstance(layout, ImageDesc) else desc_facts(layout)
+    layout = layout_of(options)
+    desc = buffer_of(layout)
+    indices = [numbers_of(text, "index") for text in options.at]
+    offsets = [desc.offset(index, padded=True) for index in indices]
+    offsets += [offset for byte in options.byte for offset in _offsets_in(desc, byte)]
+    facts = layout_facts(layout)
+    if offsets:
+        facts["elements"] = [_element(layout, offset) for offset in offsets]
     if options.svg is not None or options.draw:
-        marked = [numbers_of(text, "the index to highlight") for text in options.highlight]
+        marked = [tuple(one["index"]) for one in facts.get("elements", ())]
         _draw(options, layout.show(options.letters, highlight=marked), facts)
     return facts, 0
 
 
-def _record(options: argparse.Namespace, dims: tuple[int, ...]) -> Facts:
+def _offsets_in(desc: MemoryDesc, byte: int) -> list[int]:
+    """Return the offsets of the elements in a byte: two if they have 4 bits."""
+    if desc.dtype.is_packed:
+        return [2 * byte, 2 * byte + 1]
+    return [byte // (desc.dtype.bits // 8)]
+
+
+def _element(layout: MemoryDesc | ImageDesc, offset: int) -> Facts:
+    desc = buffer_of(layout)
+    index = desc.index(offset)
+    facts: Facts = {"index": index, "offset": offset, "byte": desc.byte(index)}
+    if desc.dtype.is_packed:
+        facts["half"] = "high" if offset % 2 else "low"
+    if isinstance(layout, ImageDesc):
+        pixel, lane = divmod(offset, layout.channels)
+        facts |= {"pixel": (pixel % layout.width, pixel // layout.width), "lane": lane}
+    return facts | {"padding": index.is_padding}
+
+
+def _record(options: argparse.Namespace, dims: tuple[int, ...] | None) -> Facts:
     """Return the facts of a record."""
-    if options.letters or options.highlight:
-        msg = f"{options.tag} is a record, whose picture takes neither --letters nor --highlight"
+    if options.letters or options.at or options.byte:
+        msg = f"{options.layout} is a record, which takes neither --letters nor --at nor --byte"
         raise MemdescError(msg)
-    record = memdesc.record_desc(dims, options.tag)
+    if dims is None:
+        msg = f"{options.layout!r} does not contain the sizes; give dims"
+        raise MemdescError(msg)
+    record = memdesc.record_desc(dims, options.layout)
     facts: Facts = {
         "dims": record.dims,
         "rule": str(record.rule),
@@ -85,24 +99,65 @@ def _record(options: argparse.Namespace, dims: tuple[int, ...]) -> Facts:
             for part in record.fields
         ],
     }
+    if record.constants:
+        facts["constants"] = [
+            {"tensor": each.tensor, "type": each.kind, "values": each.values}
+            for each in record.constants
+        ]
     if options.svg is not None or options.draw:
         _draw(options, record.show(), facts)
     return facts
 
 
-def _draw(options: argparse.Namespace, picture: Picture, facts: Facts) -> None:
+def _draw(options: argparse.Namespace, drawn: Picture, facts: Facts) -> None:
     """Save a picture, or add it to the facts, as the options say."""
     if options.svg is not None:
-        picture.save(options.svg)
+        drawn.save(options.svg)
         facts["wrote"] = options.svg
     if options.draw:
-        facts["picture"] = picture.text.splitlines()
+        facts["picture"] = drawn.text.splitlines()
+
+
+def _lay_out(facts: Facts) -> list[str]:
+    """Return a line for each fact; where elements were asked for, a line for each of them."""
+    if "elements" not in facts:
+        return lines({key: fact for key, fact in facts.items() if key != "layout"})
+    rows = [[_cell(key, fact) for key, fact in one.items()] for one in facts["elements"]]
+    wrote = [f"wrote {facts['wrote']}"] if "wrote" in facts else []
+    return [facts["layout"], *table(rows), *wrote, *facts.get("picture", ())]
+
+
+def _cell(key: str, fact: Any) -> str:
+    if isinstance(fact, bool):
+        return key if fact else ""
+    return f"{key} {','.join(map(str, fact)) if isinstance(fact, tuple) else fact}"
 
 
 COMMAND = Command(
     "show",
-    "Show a layout: padding, strides, blocks, bytes, names, and a picture.",
-    "show nChw8c 2x17x5x4 --dtype f32 --svg nChw8c.svg",
-    _add_arguments,
+    "Show a layout: padding, strides, blocks, bytes, names, where elements lie, and a picture.",
+    "show nChw8c 2x17x5x4 --at 1,9,2,3 --svg nChw8c.svg",
+    arguments(
+        value("layout LAYOUT", f"{LAYOUT}; or a record such as q4_k"),
+        DIMS,
+        DTYPE,
+        value(
+            "--at INDEX",
+            "where this element lies, such as 1,9,2,3; pictures mark it",
+            action="append",
+            default=[],
+        ),
+        value(
+            "--byte N",
+            "which element lies at a byte of the buffer",
+            action="append",
+            default=[],
+            type=int,
+        ),
+        picture("draw it: the logical grid beside the memory"),
+        flag("--draw", "draw it here, as text"),
+        LETTERS,
+    ),
     _answer,
+    _lay_out,
 )

@@ -1,20 +1,31 @@
-"""Files that commands read: what kind each one is, and the tensors and bytes in it."""
+"""Files that commands read and write: what kind each one is, and the tensors and bytes in it."""
 
 from __future__ import annotations
 
 import os
 import re
 import zipfile
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc import (
+    DATA_TYPES,
+    ImageDesc,
+    MemdescError,
+    MemoryDesc,
+    UnknownFormatError,
+    from_notation,
+    memory_desc,
+    parse_layout,
+)
 from memdesc.disk import as_path, open_file
-from reorder.cli.command import buffer_name, desc_of
-from reorder.memory.inputs import as_memory
+from memdesc.layout_names import dense_tag, is_laid_out_by
+from memdesc.names import is_image
+from reorder.cli.command import buffer_of, flag, value
+from reorder.memory.inputs import as_memory, from_pixels
 from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
 from reorder.storage.containers.npz import DAMAGES
@@ -32,36 +43,14 @@ from reorder.storage.files import (
 from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Callable, Iterator, Mapping
     from typing import BinaryIO
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType
-    from reorder.cli.command import Facts
+    from memdesc import DataType, FormatTag
+    from reorder.cli.command import Argument, Facts
     from reorder.storage.containers.entry import Entry
-
-__all__ = [
-    "NPY",
-    "SOURCE",
-    "add_limit",
-    "add_output",
-    "check_output",
-    "codes_note",
-    "kind_of",
-    "load_file",
-    "load_tensor",
-    "locate",
-    "may_be_raw",
-    "open_raw",
-    "padding_facts",
-    "read_bytes",
-    "read_words",
-    "split_name",
-    "tensors_in",
-    "write_output",
-]
 
 SOURCE = (
     "a .npy, .npz or .safetensors, read as the descriptor in it says if it has one; of several "
@@ -72,8 +61,10 @@ _OUTPUT = (
     "has such arrays"
 )
 _ENDINGS = (".npy", ".npz", ".safetensors")
+# a word without numbers that would be sizes or strides
+_SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
+_ANY_SIZE = 64
 _NAMED = re.compile(r"(.*?\.(?:npz|safetensors)):(.*)", re.DOTALL)
-_RAW_HINT = "`memdesc decode` makes a .npy of a file of raw bytes"
 # names of tensors in one message
 _SHOWN = 8
 # how many bytes at the start of a file are compared
@@ -110,7 +101,7 @@ _PICKLED = _kind(
     "a pickle, perhaps of torch.save", rb"\x80[\x02-\x05]([\x80-\x95]|[\](})cKXMGNI])", _PICKLE
 )
 _PICKLES = (_TORCH, _PICKLED)
-# it does not start in a way of its own: its name tells
+# such a file has no mark at its start: only the ending of its name says what it is
 _ONNX = _kind("an ONNX model", b"", _CHECKPOINT)
 _KINDS = (
     NPY,
@@ -155,41 +146,182 @@ def _refusal(path: str, kind: Kind) -> MemdescError:
     return MemdescError(f"{path!r} is {kind.what}: {kind.way_out}")
 
 
-def load_tensor(
-    path: str, dtype: str | None = None, tag: str | None = None, *, raw_hint: str = _RAW_HINT
-) -> Memory:
-    """Read a tensor whose axes lie as `--from` says; a descriptor in the file must say the same.
+class Reading(NamedTuple):
+    """What options say about a file: its layout, which type it holds, and where its bytes are.
 
-    The hint says what to do if the file may hold raw bytes.
+    `flag` is the option that gives the layout; `may_be_longer`, whether bytes may follow.
     """
-    memory, is_described = _load(path, dtype, raw_hint)
-    if tag is None:
-        return memory
-    if not is_described:
-        return as_memory(memory.numpy(), buffer_name(tag))
-    if desc_of(tag, memory.desc.dims, str(memory.dtype)) != memory.desc:
-        msg = f"the descriptor of {path!r} says {memory.desc!r}, not {tag!r}; leave --from out"
+
+    layout: str | None = None
+    dims: tuple[int, ...] | None = None
+    dtype: str | None = None
+    flag: str = "--from"
+    offset: int | None = None
+    row_pitch: int | None = None
+    may_be_longer: bool = False
+
+
+def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
+    """Read a tensor, and say whether the caller alone knows what its bytes mean.
+
+    Raw bytes need a layout, unless the name of the file has one. The bytes of an array are what a
+    layout with sizes says; without sizes, its axes lie as the layout says. A descriptor in the file
+    must agree.
+    """
+    if how.offset is not None or is_raw(path):
+        return _read_raw(path, how), True
+    if how.row_pitch is not None:
+        msg = f"--row-pitch is for raw pixels; {path!r} gives the shape of its rows"
         raise MemdescError(msg)
-    return memory
+    entry, data = _entry(path)
+    if how.layout is None or entry.is_described:
+        memory = _memory(path, entry, data, how.dtype)
+        _check_described(path, memory.desc, how)
+        return memory, False
+    try:
+        stored = entry.dtype if entry.dtype in DATA_TYPES else None
+        layout = parse_layout(how.layout, how.dims, how.dtype, default=stored)
+    except UnknownFormatError as error:
+        if how.dims is not None or is_image(how.layout):
+            raise
+        array = _memory(path, entry, data, how.dtype).numpy()
+        try:
+            return as_memory(array, how.layout), False
+        except UnknownFormatError as unknown:
+            if (tag := _axes_tag(how.layout, array)) is not None:
+                return as_memory(array, tag), False
+            raise (unknown if how.layout.isidentifier() else error) from None
+    return _described_array(path, layout), True
+
+
+def _axes_tag(layout: str, array: NDArray[Any]) -> FormatTag | None:
+    """Return the tag of a notation without sizes, such as channels_last, for axes in this order."""
+    for count in range(array.ndim, 0, -1) if _SIZELESS.fullmatch(layout) else ():
+        with suppress(MemdescError):
+            dims = (_ANY_SIZE,) * count
+            found = buffer_of(parse_layout(layout, dims, array.dtype)).layout
+            tag = dense_tag(found)
+            if len(tag.digits) == array.ndim and is_laid_out_by(found, tag):
+                return tag
+    return None
+
+
+def _check_described(path: str, desc: MemoryDesc, how: Reading) -> None:
+    """Refuse options that contradict what a file says."""
+    if how.layout is not None:
+        said = parse_layout(how.layout, how.dims or desc.dims, how.dtype, default=desc.dtype)
+        if buffer_of(said) != desc:
+            msg = (
+                f"the descriptor of {path!r} says {desc!r}, not {how.layout!r}; leave {how.flag} "
+                "out"
+            )
+            raise MemdescError(msg)
+    elif how.dims is not None and how.dims != desc.dims:
+        msg = f"{path!r} has dims {desc.dims}, not {how.dims}; leave --dims out"
+        raise MemdescError(msg)
+
+
+def _described_array(path: str, layout: MemoryDesc | ImageDesc) -> Memory:
+    """Return the bytes of an array, or its pixels, as the memory of a layout."""
+    desc = buffer_of(layout)
+    found = read_words(path, desc.dtype)
+    if isinstance(layout, ImageDesc) and isinstance(found, np.ndarray) and found.ndim > 1:
+        memory = from_pixels(found, layout)
+        others = found[layout.height :], found[: layout.height, layout.width :]
+        if any(np.ascontiguousarray(part).view(np.uint8).any() for part in others):
+            msg = (
+                f"{path!r} has {found.shape[0]} rows of {found.shape[1]} pixels, and {layout!r} "
+                f"{layout.height} of {layout.width}; the other pixels are not zero: they belong to "
+                "an image of other dims, or must be cut off"
+            )
+            raise MemdescError(msg)
+        return memory
+    if isinstance(found, Memory):
+        data = found.data
+    else:
+        data = np.ascontiguousarray(found).reshape(-1).view(np.uint8)
+    if len(data) != desc.nbytes:
+        msg = f"{path!r} has {len(data)} bytes, but {layout!r} takes {desc.nbytes}"
+        raise MemdescError(msg)
+    return Memory(desc, data, zero_pad=False)
+
+
+def _read_raw(path: str, how: Reading) -> Memory:
+    """Read raw bytes as the layout that is given, or that the name of the file has."""
+    with open_raw(path, how.offset) as (file, found):
+        layout = _raw_layout(path, how)
+        desc = buffer_of(layout)
+        row = pitch = rows = 0
+        if how.row_pitch is not None and not isinstance(layout, ImageDesc):
+            msg = f"--row-pitch is for the pixels of an image type, not for {layout!r}"
+            raise MemdescError(msg)
+        if isinstance(layout, ImageDesc) and layout.nbytes:
+            rows = layout.height
+            row = layout.nbytes // rows
+            pitch = row if how.row_pitch is None else how.row_pitch
+        if pitch < row:
+            msg = f"--row-pitch {pitch} is less than a row of {layout!r}, which has {row} bytes"
+            raise MemdescError(msg)
+        # the last row may end with its pixels, or with the gap after them
+        needed = pitch * (rows - 1) + row if rows else desc.nbytes
+        if found < needed or (found > max(needed, pitch * rows) and not how.may_be_longer):
+            rest = (
+                "it is truncated, or has another layout"
+                if found < needed
+                else f"pass --offset {found - needed} if it ends with the tensor, or "
+                "--ignore-rest if something else follows"
+            )
+            apart = f": {rows} rows of {row} bytes, {pitch} bytes apart" if pitch > row else ""
+            msg = (
+                f"{path!r} has {found} bytes from byte {how.offset or 0} on, but {layout!r} takes "
+                f"{needed}{apart}; {rest}"
+            )
+            raise MemdescError(msg)
+        data = np.fromfile(file, np.uint8, needed)
+    if len(data) != needed:
+        msg = f"{path!r} became shorter while it was being read"
+        raise MemdescError(msg)
+    if pitch > row:
+        padded = np.append(data, np.zeros(pitch - row, np.uint8)).reshape(rows, pitch)
+        data = np.ascontiguousarray(padded[:, :row]).reshape(-1)
+    return Memory(desc, data, zero_pad=False)
+
+
+def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
+    """Return the layout of raw bytes, whose type must be given."""
+    if how.layout is not None:
+        return parse_layout(how.layout, how.dims, how.dtype, default=None)
+    try:
+        return from_notation(Path(path).name, "openvino", how.dims, how.dtype)
+    except UnknownFormatError as error:
+        msg = (
+            f"{path!r} holds raw bytes, and its name does not say which; give {how.flag} with a "
+            f"layout, --dims and --dtype: {error}"
+        )
+        raise MemdescError(msg) from None
 
 
 def load_file(path: str, dtype: str | None = None) -> Memory | NDArray[Any]:
     """Read a tensor as a descriptor in the file says, or an array where it has none."""
-    memory, is_described = _load(path, dtype, _RAW_HINT)
-    return memory if is_described else memory.numpy()
+    entry, data = _entry(path)
+    memory = _memory(path, entry, data, dtype)
+    return memory if entry.is_described else memory.numpy()
 
 
-def _load(path: str, dtype: str | None, raw_hint: str) -> tuple[Memory, bool]:
-    """Read the only tensor of a file, or the one that is named, and whether it is described."""
-    stored = _stored(path, raw_hint)
+def _entry(path: str) -> tuple[Entry, NDArray[np.uint8]]:
+    """Return the only tensor of a file, or the one that is named, with its bytes."""
+    stored = _stored(path)
     file, name = split_name(path)
     entry, read = stored[name_of_only(as_path(file), stored) if name is None else name]
+    return entry, read()
+
+
+def _memory(path: str, entry: Entry, data: NDArray[np.uint8], dtype: str | None) -> Memory:
     try:
-        memory = memory_of(entry, read(), dtype)
+        return memory_of(entry, data, dtype)
     except MemdescError as error:
-        msg = f"{file!r}: {error}"
+        msg = f"{split_name(path)[0]!r}: {error}"
         raise MemdescError(msg) from None
-    return memory, entry.is_described
 
 
 def tensors_in(path: str) -> dict[str, Memory]:
@@ -200,7 +332,7 @@ def tensors_in(path: str) -> dict[str, Memory]:
     MemdescError
         If there is no such tensor, or the file is of another kind.
     """
-    stored = _stored(path, _RAW_HINT)
+    stored = _stored(path)
     _, name = split_name(path)
     return {
         each: memory_of(entry, read())
@@ -209,14 +341,17 @@ def tensors_in(path: str) -> dict[str, Memory]:
     }
 
 
-def _stored(path: str, raw_hint: str) -> Mapping[str, tuple[Entry, Callable[[], NDArray[Any]]]]:
+def _stored(path: str) -> Mapping[str, tuple[Entry, Callable[[], NDArray[Any]]]]:
     """Return the tensors of a file that commands read; one that is named is among them."""
     file, name = split_name(path)
     given, kind = as_path(file), _kind_of(file)
     if kind is not None and kind not in _READ:
         raise _refusal(file, kind)
-    if kind is None and may_be_raw(file):
-        msg = f"{file!r} is not a file of tensors, such as {SOURCE.partition(',')[0]}; {raw_hint}"
+    if kind is None and is_raw(file) and given.is_file():
+        msg = (
+            f"{file!r} is not a file of tensors, such as {SOURCE.partition(',')[0]}; "
+            "`memdesc reorder` with --from, --dims and --dtype makes one of raw bytes"
+        )
         raise MemdescError(msg)
     stored = read_stored(given, name=name)
     if name is not None and name not in stored:
@@ -234,24 +369,16 @@ def split_name(path: str) -> tuple[str, str | None]:
     return found[1], found[2]
 
 
-def may_be_raw(path: str) -> bool:
-    """Whether a file is there, of no known kind, and not called as one that commands read."""
-    if Path(path).suffix in _ENDINGS:
-        return False
-    try:
-        return kind_of(path) is None
-    except MemdescError:
-        return False
+def is_raw(path: str) -> bool:
+    """Whether a file is neither called as one that commands read, nor starts like one."""
+    file, _ = split_name(path)
+    return Path(file).suffix not in _ENDINGS and _kind_of(file) not in _READ
 
 
-def add_output(parser: argparse.ArgumentParser, name: str) -> None:
-    """Add the file to write, and the flag for its bytes alone."""
-    parser.add_argument(name, help=_OUTPUT)
-    parser.add_argument(
-        "--raw",
-        action="store_true",
-        help="write the bytes alone, as a C kernel takes them, into a file of any other ending",
-    )
+def output(name: str) -> tuple[Argument, Argument]:
+    """Return the file to write, and the flag for its bytes alone."""
+    raw = "write the bytes alone, as a C kernel takes them, into a file of any other ending"
+    return value(f"{name} {name.upper()}", _OUTPUT), flag("--raw", raw)
 
 
 def write_output(target: str, memory: Memory, *, is_raw: bool) -> None:
@@ -283,7 +410,7 @@ def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, i
     kind = kind_of(path) if offset is None else None
     if kind is not None:
         msg = (
-            f"{_refusal(path, kind)}; if it does hold raw bytes, `memdesc decode` reads "
+            f"{_refusal(path, kind)}; if it does hold raw bytes, `memdesc reorder` reads "
             "them with --offset 0, or the number of bytes in front of them"
         )
         raise MemdescError(msg)
@@ -309,8 +436,7 @@ def read_words(path: str, dtype: DataType | None) -> Memory | NDArray[Any] | Non
     Bytes and elements without a type may be of any type, and integers may be words of 4-bit types;
     an array of another type is refused.
     """
-    file, _ = split_name(path)
-    if Path(file).suffix not in _ENDINGS and _kind_of(file) not in _READ:
+    if is_raw(path):
         return None
     try:
         found = load_file(path)
@@ -351,46 +477,43 @@ def _kind_of(path: str) -> Kind | None:
         return None
 
 
-def locate(path: str, dtype: str | None, tag: str | None) -> tuple[MemoryDesc, Entry] | None:
-    """Return what `load_tensor` would read, and where it lies; None if it must be read whole.
+def locate(path: str, how: Reading) -> tuple[MemoryDesc, Entry] | None:
+    """Return what `read_tensor` would read, and where it lies; None if it must be read whole.
 
-    Refusals are left to `load_tensor`.
+    Refusals are left to `read_tensor`.
     """
     file, name = split_name(path)
+    if how.offset is not None or how.dims is not None or is_raw(path):
+        return None
     try:
         entries = read_container(file).entries
         entry = entries[name] if name is not None else next(iter(entries.values()))
         if len(entries) > 1 and name is None:
             return None
-        desc = _located(entry, dtype, tag)
+        desc = _located(entry, how)
     except (MemdescError, KeyError, StopIteration):
         return None
     is_whole = desc is not None and desc.min_nbytes <= entry.nbytes
     return (desc, entry) if desc is not None and is_whole else None
 
 
-def _located(entry: Entry, dtype: str | None, tag: str | None) -> MemoryDesc | None:
-    desc = desc_of_entry(entry, dtype)
-    if tag is None:
+def _located(entry: Entry, how: Reading) -> MemoryDesc | None:
+    desc = desc_of_entry(entry, how.dtype)
+    if how.layout is None:
         return desc
     if entry.is_described:
-        return desc if desc_of(tag, desc.dims, str(desc.dtype)) == desc else None
+        _check_described(entry.name, desc, how)
+        return desc
     # one element that is repeated has the dims, and is not copied
     one = np.broadcast_to(np.zeros((), desc.dtype.numpy), desc.dims)
-    dims = as_memory(one, buffer_name(tag)).desc.dims
+    dims = as_memory(one, how.layout).desc.dims
     is_row_major = desc == memory_desc(desc.dims, desc.dtype)
-    return memory_desc(dims, desc.dtype, tag) if is_row_major else None
+    return memory_desc(dims, desc.dtype, how.layout) if is_row_major else None
 
 
-def add_limit(parser: argparse.ArgumentParser) -> None:
-    """Add the flag for how many places are listed."""
-    parser.add_argument(
-        "--limit",
-        type=int,
-        default=10,
-        metavar="N",
-        help="how many nonzero places in the padding are listed (default 10)",
-    )
+LIMIT = value(
+    "--limit N", "how many nonzero places in the padding are listed (default 10)", default=10
+)
 
 
 def padding_facts(memory: Memory, limit: int, key: str) -> Facts:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "CORE_CACHE_NBYTES",
-    "MAX_CACHE_NBYTES",
     "OWN_CACHE_NBYTES",
     "PAGE_NBYTES",
     "PREFETCHED_PAGES",
@@ -36,11 +34,11 @@ __all__ = [
 
 # Cap on the size of the largest cache: one of hundreds of MiB serves a whole socket, so a process
 # finds little of it free. On machines with 300 and 480 MiB, using three quarters of this paid off.
-MAX_CACHE_NBYTES = 88 << 20
+_MAX_CACHE_NBYTES = 88 << 20
 # Cap on what the caches of one core hold of src, its share of shared caches included: beyond it
 # reads wait for memory unless they are prefetched, even on servers with 2 MiB of L2 and hundreds of
 # MiB of L3.
-CORE_CACHE_NBYTES = 8 << 20
+_CORE_CACHE_NBYTES = 8 << 20
 
 # The page of virtual memory: x86 prefetchers stop at its end.
 PAGE_NBYTES = 4096
@@ -69,11 +67,11 @@ class Machine(NamedTuple):
     # bytes of src and dst that the caches of all cores hold
     cache_nbytes: int
     # bytes of src and dst that the caches of one core hold
-    core_cache_nbytes: int = CORE_CACHE_NBYTES
+    core_cache_nbytes: int = _CORE_CACHE_NBYTES
     # bytes of the largest cache that a core has alone
     own_cache_nbytes: int = OWN_CACHE_NBYTES
     # bytes of src and dst per thread from which whole lines are written by non-temporal stores
-    streamed_nbytes: int = CORE_CACHE_NBYTES
+    streamed_nbytes: int = _CORE_CACHE_NBYTES
     # every thread must write at least this many bytes
     min_thread_nbytes: int = _MIN_THREAD_NBYTES
 
@@ -122,7 +120,7 @@ class Cache(NamedTuple):
     cores: int
 
 
-def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tuple[int, int]:
+def cache_limits(caches: Sequence[Cache], unknown: int = _MAX_CACHE_NBYTES) -> tuple[int, int]:
     """Return how many bytes of src and dst all caches hold, and how many those of one core.
 
     If the system lists none, the largest is assumed to have `unknown` bytes.
@@ -135,8 +133,8 @@ def cache_limits(caches: Sequence[Cache], unknown: int = MAX_CACHE_NBYTES) -> tu
     (917504, 557056)
     """
     largest = max((cache.nbytes for cache in caches), default=unknown)
-    share = _share(caches) or CORE_CACHE_NBYTES
-    return min(largest, MAX_CACHE_NBYTES) * 7 // 8, min(share, CORE_CACHE_NBYTES)
+    share = _share(caches) or _CORE_CACHE_NBYTES
+    return min(largest, _MAX_CACHE_NBYTES) * 7 // 8, min(share, _CORE_CACHE_NBYTES)
 
 
 def streamed_part(caches: Sequence[Cache]) -> int:
@@ -150,7 +148,7 @@ def streamed_part(caches: Sequence[Cache]) -> int:
     >>> streamed_part([Cache(32 << 10, 2), Cache(1 << 20, 2), Cache(32 << 20, 16)])
     8388608
     """
-    return max(_share(caches) // 2, CORE_CACHE_NBYTES)
+    return max(_share(caches) // 2, _CORE_CACHE_NBYTES)
 
 
 def _share(caches: Sequence[Cache]) -> int:

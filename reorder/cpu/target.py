@@ -65,7 +65,7 @@ def register_bits() -> int:
 
 def has_masks() -> bool:
     """Whether masked loads and stores of elements of any width exist: AVX-512BW."""
-    return register_bits() == LINE_BITS and has_feature("avx512bw")
+    return register_bits() == LINE_BITS
 
 
 @cache

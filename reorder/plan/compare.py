@@ -13,7 +13,7 @@ from reorder.plan.plan import check_pair, check_types
 if TYPE_CHECKING:
     from memdesc import Block, Layout, MemoryDesc
 
-__all__ = ["COPY", "NO_OP", "VIEW", "Relation", "compare"]
+__all__ = ["COPY", "NO_OP", "VIEW", "Relation", "compare_layouts"]
 
 NO_OP, VIEW, COPY = "no-op", "view", "copy"
 
@@ -28,12 +28,21 @@ class Relation(NamedTuple):
     `shift` elements further on, `COPY` if elements move or zeros must be written. `why` is
     the reason.
 
+    Parameters
+    ----------
+    kind : str
+        `NO_OP`, `VIEW` or `COPY`.
+    shift : int
+        Elements from the start of src to the start of dst in its buffer.
+    why : str
+        The reason.
+
     Examples
     --------
     >>> import memdesc, reorder
     >>> whole = memdesc.memory_desc((4, 8), "f32", "ab")
     >>> part = whole.submemory((2, 8), (1, 0))
-    >>> reorder.compare(part, memdesc.memory_desc((2, 8), "f32", "ab"))[:2]
+    >>> reorder.compare_layouts(part, memdesc.memory_desc((2, 8), "f32", "ab"))[:2]
     ('view', 8)
     """
 
@@ -42,7 +51,7 @@ class Relation(NamedTuple):
     why: str
 
 
-def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
+def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     """Compare the offsets of two layouts; their names do not matter.
 
     *Law*: if the answer is not a copy, each element that dst describes, padding too, is at
@@ -63,7 +72,7 @@ def compare(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     >>> import memdesc, reorder
     >>> plain = memdesc.memory_desc((8, 16, 1, 1), "f32", "nchw")
     >>> blocked = memdesc.memory_desc((8, 16, 1, 1), "f32", "nChw16c")
-    >>> reorder.compare(plain, blocked).kind, plain == blocked
+    >>> reorder.compare_layouts(plain, blocked).kind, plain == blocked
     ('no-op', False)
     """
     check_types(src, dst, None)

@@ -4,7 +4,9 @@ Codes keep their order: a target with zero points gets the codes as they are, co
 lowest code; one without gets them minus the zero point of the source. An offset that one format
 adds to `scale * code` becomes a zero point of the other if it is a multiple of the scale, and vice
 versa. The factors of a scale are copied one by one if both formats have as many of them, otherwise
-their product is written.
+their product is written. A factor that one format multiplies by and the other divides by becomes
+its reciprocal, which f32 mostly rounds: then the numbers are refused, or differ by a rounding where
+the caller allows it.
 """
 
 from __future__ import annotations
@@ -40,9 +42,11 @@ if TYPE_CHECKING:
     from memdesc.record import Field, Number, Rule
     from reorder.records.record import Record
 
-__all__ = ["convert_numbers", "map_codes", "same_codes", "write_numbers"]
+__all__ = ["convert_numbers", "is_rounded", "map_codes", "same_codes", "write_numbers"]
 
 _BYTE_BITS = 8
+# of a product with a reciprocal instead of a quotient: two roundings to f32
+_MAX_ERROR = 2.0**-23
 
 
 class _Grouped(NamedTuple):
@@ -50,17 +54,29 @@ class _Grouped(NamedTuple):
 
     values: NDArray[Any]
     groups: tuple[int, ...]
+    # of a factor, whether the product is divided by it
+    divides: bool = False
+
+
+def is_rounded(source: RecordDesc, target: RecordDesc) -> bool:
+    """Whether a factor of one format is a reciprocal in the other, which f32 mostly rounds."""
+    old, new = ([number.divides for number in desc.rule.scale] for desc in (source, target))
+    return len(old) == len(new) and old != new
 
 
 def convert_numbers(
-    record: Record, out: Record, perm: tuple[int, ...], threads: int | None
+    record: Record,
+    out: Record,
+    perm: tuple[int, ...],
+    threads: int | None,
+    errors: list[float] | None = None,
 ) -> None:
     """Write the numbers of a record into another one; dim k becomes dim `perm[k]`.
 
     Raises
     ------
     MemdescError
-        If a number would change.
+        If a number would change; with `errors`, reciprocals may be rounded.
     """
     is_same = record.desc == out.desc and perm == tuple(range(len(perm)))
     if is_same and _has_codebooks(record.desc):
@@ -68,7 +84,8 @@ def convert_numbers(
             data = record.tensors[field.tensor]
             write_field(out.tensors[field.tensor], field, read_field(data, field))
         return
-    map_codes(record, out, write_numbers(record, out, perm, threads), perm, threads)
+    delta = write_numbers(record, out, perm, threads, errors)
+    map_codes(record, out, (delta.values, delta.groups), perm, threads)
 
 
 def _has_codebooks(desc: RecordDesc) -> bool:
@@ -77,16 +94,32 @@ def _has_codebooks(desc: RecordDesc) -> bool:
 
 
 def write_numbers(
-    record: Record, out: Record, perm: tuple[int, ...], threads: int | None
+    record: Record,
+    out: Record,
+    perm: tuple[int, ...],
+    threads: int | None,
+    errors: list[float] | None = None,
 ) -> _Grouped:
     """Write all numbers but the codes, which are not read; return what must be added to the codes.
+
+    Parameters
+    ----------
+    record, out : Record
+        Read, and written.
+    perm : tuple of int
+        The dim of `out` for each dim of `record`.
+    threads : int, optional
+        As for `reorder`.
+    errors : list of float, optional
+        Gets the largest change of a scale whose factor becomes a reciprocal, as a part of it; by
+        default such a change is refused.
 
     Raises
     ------
     MemdescError
         If a number would change.
     """
-    writer = _NumberWriter(record, out, perm, threads)
+    writer = _NumberWriter(record, out, perm, threads, errors)
     writer.check_width()
     are_integers = all(is_integer_number(r.desc, r.desc.rule.code) for r in (record, out))
     with np.errstate(all="ignore"):
@@ -97,9 +130,15 @@ class _NumberWriter:
     """Writes the scales, zero points and offsets of one record as those of another."""
 
     def __init__(
-        self, record: Record, out: Record, perm: tuple[int, ...], threads: int | None
+        self,
+        record: Record,
+        out: Record,
+        perm: tuple[int, ...],
+        threads: int | None,
+        errors: list[float] | None,
     ) -> None:
         self.record, self.out, self.perm, self.threads = record, out, perm, threads
+        self.errors = errors
         self.source, self.target = record.desc.rule, out.desc.rule
         self.dims = out.desc.dims
 
@@ -111,14 +150,14 @@ class _NumberWriter:
                     f"the numbers of {each.name or 'a codebook'} are not codes of a scale; "
                     "dequantize() decodes them"
                 )
-            if each.rule.zero is not None and each.rule.zero.table:
-                self._refuse("zero points that are looked up are not repacked")
         if max(number_bits(r.desc, r.desc.rule.code) for r in (self.record, self.out)) > _BYTE_BITS:
             self._refuse("codes of more than 8 bits are not repacked")
 
     def integers(self) -> _Grouped:
         """Write scales, zero points and offsets of integer codes; return the codes' change."""
         source, target = self.source, self.target
+        if any(map(_has_float_zero, (self.record.desc, self.out.desc))):
+            return self._with_floats_subtracted()
         low = code_range(self.record.desc, source.code)[0]
         shift = code_range(self.out.desc, target.code)[0] - low
         zero = self._zero()
@@ -150,6 +189,21 @@ class _NumberWriter:
             self._check_formulas(self.scale, before, delta, (new, added))
         return delta
 
+    def _with_floats_subtracted(self) -> _Grouped:
+        """Write scales and zero points that are floats, where both formats subtract them alike."""
+        source, target = self.source, self.target
+        if source.zero is None or target.zero is None or source.offset or target.offset:
+            self._refuse("one has zero points that are floats, and the other has none")
+        lows = {code_range(r.desc, r.desc.rule.code)[0] for r in (self.record, self.out)}
+        if source.kind != target.kind or len(lows | {source.code.minus, target.code.minus}) > 1:
+            self._refuse("rounding differs where zero points that are floats are subtracted")
+        zero = self._read(source.zero)
+        if not _has_float_zero(self.out.desc):
+            self._refuse("zero points that are floats are not integers")
+        self._write(target.zero, zero, "zero points")
+        self._write_scales()
+        return self._constant(0)
+
     def tables(self) -> _Grouped:
         """Write the scales of codes whose values are looked up; the codes do not change."""
         source, target = self.source, self.target
@@ -176,7 +230,7 @@ class _NumberWriter:
     @cached_property
     def factors(self) -> list[_Grouped]:
         """The factors of the scale, read only if moving their bits is not enough."""
-        return [self._read(number) for number in self.source.scale]
+        return [self._read(each)._replace(divides=each.divides) for each in self.source.scale]
 
     @cached_property
     def scale(self) -> _Grouped:
@@ -220,7 +274,10 @@ class _NumberWriter:
         return _Grouped(function(*values), groups)
 
     def _product(self, factors: list[_Grouped]) -> _Grouped:
-        return reduce(lambda one, other: self._map(np.multiply, one, other), factors)
+        return reduce(
+            lambda one, other: self._map(np.divide if other.divides else np.multiply, one, other),
+            factors,
+        )
 
     def _offset_as_zero(self, scale: _Grouped, zero: _Grouped, added: _Grouped) -> _Grouped:
         """Return the zero point for which `scale * (code - zero)` includes the offset."""
@@ -268,8 +325,33 @@ class _NumberWriter:
         if len(factors) != len(numbers):
             one = _Grouped(np.ones((1,) * len(self.dims), np.float32), self.dims)
             factors = [product, *[one] * (len(numbers) - 1)]
-        for number, each in zip(numbers, factors, strict=True):
+        pairs = [*zip(numbers, factors, strict=True)]
+        found = [
+            each
+            if number.divides == each.divides
+            else _Grouped(np.float32(1) / each.values, each.groups, number.divides)
+            for number, each in pairs
+        ]
+        if any(number.divides != each.divides for number, each in pairs):
+            self._check_reciprocals(self._product(found), product, what)
+        for number, each in zip(numbers, found, strict=True):
             self._write(number, each, what)
+
+    def _check_reciprocals(self, made: _Grouped, wanted: _Grouped, what: str) -> None:
+        """Refuse reciprocals that change a product, unless the caller collects errors."""
+        wide = made.values.astype(np.float64), wanted.values.astype(np.float64)
+        is_changed = (wide[0] != wide[1]) & ~(np.isnan(wide[0]) & np.isnan(wide[1]))
+        error = float(np.max(abs(wide[0] - wide[1]) / abs(wide[1]), initial=0, where=is_changed))
+        is_rounding = error <= _MAX_ERROR
+        if self.errors is not None and is_rounding:
+            self.errors.append(error)
+        elif is_changed.any():
+            part = f"by up to {error:.2g} of themselves" if is_rounding else "beyond a rounding"
+            hint = "; exact=False allows that" if is_rounding else ""
+            self._refuse(
+                f"a factor becomes its reciprocal, and {int(is_changed.sum())} of "
+                f"{is_changed.size} {what} change {part}{hint}"
+            )
 
     def _check_formulas(
         self,
@@ -305,6 +387,10 @@ def _plus_steps(scale: NDArray[Any], steps: NDArray[Any], added: NDArray[Any]) -
     """Return an offset plus a number of scales."""
     moved: NDArray[Any] = added.astype(np.float32) + scale * steps.astype(np.float32)
     return moved
+
+
+def _has_float_zero(desc: RecordDesc) -> bool:
+    return desc.rule.zero is not None and not is_integer_number(desc, desc.rule.zero)
 
 
 def _computed(

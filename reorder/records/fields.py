@@ -153,7 +153,12 @@ def dequantize_reference(record: Record) -> NDArray[np.float32]:
     with np.errstate(all="ignore"):
         x = _values(record, rule.code)
         if rule.zero is not None:
-            x = x - _values(record, rule.zero)
+            zero = _values(record, rule.zero)
+            x = (
+                x - zero
+                if zero.dtype.kind == "i"
+                else rounded(x.astype(np.float32) - zero, rule.kind)
+            )
         x = rounded(_product(record, rule.scale) * x.astype(np.float32), rule.kind)
         if rule.offset:
             offset = _product(record, rule.offset)
@@ -171,8 +176,9 @@ def rounded(values: NDArray[Any], kind: str) -> NDArray[Any]:
 def _product(record: Record, numbers: tuple[Number, ...]) -> NDArray[Any]:
     """Return the product of numbers, from the left."""
     product, *factors = (_values(record, number).astype(np.float32) for number in numbers)
-    for factor in factors:
-        product = rounded(product * factor, record.desc.rule.kind)
+    for number, factor in zip(numbers[1:], factors, strict=True):
+        joined = product / factor if number.divides else product * factor
+        product = rounded(joined, record.desc.rule.kind)
     return product
 
 

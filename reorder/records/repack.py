@@ -15,19 +15,27 @@ from reorder.values.formats import FLOATS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["defaults", "repack"]
+__all__ = ["dim_order", "repack", "target_desc"]
 
 # formats whose zero points are usually all the middle code, so targets have none by default
 _MOSTLY_SYMMETRIC = ("gptq",)
 
 
 def repack(
-    record: Record, target: str | RecordDesc, *, threads: int | None = None, **options: Any
+    record: Record,
+    target: str | RecordDesc,
+    *,
+    exact: bool = True,
+    threads: int | None = None,
+    **options: Any,
 ) -> Record:
     """Write the numbers of a record in another format, exactly.
 
     *Law*: ``dequantize(repack(r, t))`` equals ``dequantize(r)``, transposed if the target has its
     dims in the other order; zeros of either sign are equal.
+
+    Codes and scales are moved. The one factor that cannot be moved is the global scale of NVFP4,
+    by which compressed-tensors divides and ModelOpt multiplies: it becomes the nearest reciprocal.
 
     Parameters
     ----------
@@ -36,6 +44,9 @@ def repack(
     target : str or RecordDesc
         The format, as for `record_desc`. Dims (in, out) become (out, in) if the formats differ in
         that.
+    exact : bool
+        Whether a reciprocal is refused if it changes a product of scales. Otherwise each product
+        may change by at most 2**-23 of itself, in f32.
     threads : int, optional
         As for `reorder`.
     **options
@@ -64,32 +75,45 @@ def repack(
         raise MemdescError(msg)
     source = record.desc
     if isinstance(target, RecordDesc):
-        desc, swaps = target, _swaps(source, target.letters)
-        if target.dims != (source.dims[::-1] if swaps else source.dims) or options:
+        desc = target
+        if _dims(source, target.letters) != target.dims or options:
             msg = (
                 f"{source!r} has dims {source.dims} ({source.letters}), and the target {target!r} "
                 f"({target.letters}); it must have the same, and no further options"
             )
             raise MemdescError(msg)
     else:
-        name, letters, legal = read_name(target)
-        swaps = _swaps(source, letters)
-        dims = source.dims[::-1] if swaps else source.dims
-        desc = record_desc(dims, name, **(defaults(source, legal) | options))
+        desc = target_desc(source, target, options)
     threads = current_limit() if threads is None else checked_threads(threads)
     out = Record(desc)
     if 0 not in desc.dims:
-        perm = (1, 0) if swaps else tuple(range(len(desc.dims)))
-        convert_numbers(record, out, perm, threads)
+        perm = dim_order(source, desc.letters)
+        convert_numbers(record, out, perm, threads, None if exact else [])
     return out
 
 
-def _swaps(source: RecordDesc, letters: str) -> bool:
-    """Whether the letters of two matrices have their dims in opposite order."""
-    return source.letters != letters and sorted(source.letters) == sorted(letters)
+def target_desc(source: RecordDesc, target: str, options: Mapping[str, Any]) -> RecordDesc:
+    """Return the record of a name that holds the numbers of another one."""
+    name, letters, legal = read_name(target, len(source.dims))
+    return record_desc(_dims(source, letters), name, **(_defaults(source, legal) | dict(options)))
 
 
-def defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
+def dim_order(source: RecordDesc, letters: str) -> tuple[int, ...]:
+    """Return which dim of a target each dim is, by their letters if both have the same."""
+    ndims = len(source.dims)
+    old, new = source.letters[:ndims], letters[:ndims]
+    if sorted(old) != sorted(new):
+        return tuple(range(ndims))
+    return tuple(new.index(letter) for letter in old)
+
+
+def _dims(source: RecordDesc, letters: str) -> tuple[int, ...]:
+    """Return the dims of a record in the order of some letters."""
+    order = dim_order(source, letters)
+    return tuple(source.dims[order.index(dim)] for dim in range(len(order)))
+
+
+def _defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
     """Return the target's options that the source decides: width, group, types, zero points.
 
     They depend on the formats alone, never on the data.
@@ -107,6 +131,8 @@ def defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
     if "bits" in legal and "bits" in (held := dict(source.options)):
         found["bits"] = held["bits"]
     code = source.field(source.rule.code.parts[0][0])
+    if "g_idx" in legal:
+        found["g_idx"] = bool(dict(source.options).get("g_idx"))
     if "codes" in legal and code.kind in FLOATS:
         found["codes"] = code.kind
     if "scales" in legal and scale.kind in {"f16", "bf16", "f32"}:

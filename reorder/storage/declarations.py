@@ -4,9 +4,10 @@ A section that declares several groups of layers is first split into one for eac
 
 Each row is read and written: a section of JSON that matches it declares its record, and a record
 that was made is declared by its first row. Sources: transformers 5.23 (`FineGrainedFP8Config`,
-`FbgemmFp8Config`), compressed-tensors 0.20 (`QuantizationConfig`, `QuantizationArgs`), ModelOpt
-0.47 (`hf_quant_config.json`), and vLLM 0.10 (`fp8.py`: without `weight_block_size`, a scale is for
-a whole tensor).
+`FbgemmFp8Config`, `Mxfp4Config`), compressed-tensors 0.20 (`QuantizationConfig`,
+`QuantizationArgs`), ModelOpt 0.47 (`hf_quant_config.json`), vLLM 0.10 (`fp8.py`: without
+`weight_block_size`, a scale is for a whole tensor), and mlx-lm 0.32 (`utils.py`, `load_model`,
+`quantize_model`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ __all__ = [
     "Layers",
     "declaration_of",
     "join_sections",
+    "kept_of",
     "read_section",
+    "said_beside",
     "section_of",
     "split_section",
 ]
@@ -34,7 +37,7 @@ __all__ = [
 ACT_ORDER = "act_order"
 
 
-class _Place(NamedTuple):
+class _Option(NamedTuple):
     """Where JSON has the value of an option; a file may leave it out."""
 
     option: str
@@ -69,6 +72,8 @@ class Declaration(NamedTuple):
         The key of the layers that are not quantised; None if there is none.
     kept : tuple of str
         Keys that say nothing of weights, which stay in a section that is written anew.
+    kept_of_each : tuple of str
+        Likewise, of each group of layers, if the record stays the same.
     keys : tuple of str
         The keys of config.json under which the section stands; several only where it does not name
         the method.
@@ -81,6 +86,7 @@ class Declaration(NamedTuple):
     written: Mapping[str, Any] = {}
     ignored: str | None = "modules_to_not_convert"
     kept: tuple[str, ...] = ()
+    kept_of_each: tuple[str, ...] = ()
     keys: tuple[str, ...] = ("quantization_config",)
 
 
@@ -99,11 +105,11 @@ class Layers(NamedTuple):
     section: Mapping[str, Any]
 
 
-_BLOCK = [_Place("block"), _Place("block")]
-_FMT = {"fmt": _Place("codes", (("e4m3", "f8_e4m3"), ("e5m2", "f8_e5m2")))}
+_BLOCK = [_Option("block"), _Option("block")]
+_FMT = {"fmt": _Option("codes", (("e4m3", "f8_e4m3"), ("e5m2", "f8_e5m2")))}
 _FORMATS = (("ue8m0", "e8m0"), *(("float", kind) for kind in ("f32", "bf16", "f16")))
 # `scale_fmt` is not read: DeepSeek-V3.1 stores f32 and says ue8m0, as its scales are powers of two
-_DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Place("scales", _FORMATS)}
+_DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Option("scales", _FORMATS)}
 _PLAIN = {"codes": "f8_e4m3", "scale_inv": False}
 
 
@@ -121,6 +127,7 @@ def _compressed(
         {"quantization_status": "compressed", "config_groups": {"group_0": group | own}},
         "ignore",
         ("kv_cache_scheme",),
+        ("input_activations", "output_activations"),
     )
 
 
@@ -128,21 +135,30 @@ def _compressed(
 _STRATEGIES: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
     ({"strategy": "channel"}, {"rows": 1, "group": -1}),
     ({"strategy": "tensor"}, {"rows": -1, "group": -1}),
-    ({"strategy": "group", "group_size": _Place("group")}, {"rows": 1}),
-    ({"strategy": "block", "block_structure": [_Place("rows"), _Place("group")]}, {}),
+    ({"strategy": "group", "group_size": _Option("group")}, {"rows": 1}),
+    ({"strategy": "block", "block_structure": [_Option("rows"), _Option("group")]}, {}),
 )
-_SYMMETRIC = _Place("zeros", ((True, False), (False, True)), usual=True)
-_ORDERINGS = _Place(
+_SYMMETRIC = _Option("zeros", ((True, False), (False, True)), usual=True)
+_ORDERINGS = _Option(
     ACT_ORDER,
     ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
 )
 _FLOATS = {"type": "float", "num_bits": 8}
 _INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
+_IN_16 = {
+    "strategy": "tensor_group",
+    "group_size": 16,
+    "scale_dtype": ("torch.float8_e4m3fn", None),
+}
+_IN_32 = {"strategy": "group", "group_size": 32, "scale_dtype": ("torch.uint8", None)}
+# of ModelOpt; what is quantised beside the weights is not read
+_NVFP4 = ("NVFP4", "W4A16_NVFP4", "W4A8_NVFP4_FP8")
+_MXFP4 = ("W4A8_MXFP4_FP8", "mxfp4")
 
 
 def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
     """Return the keys of MLX, all of which may be left out; then the mode is affine."""
-    each = [part if isinstance(part, _Place) else (part, None) for part in (bits, group)]
+    each = [part if isinstance(part, _Option) else (part, None) for part in (bits, group)]
     kind = (mode, None) if mode == "affine" else mode
     return {"mode": kind, "bits": each[0], "group_size": each[1]}
 
@@ -169,22 +185,33 @@ DECLARATIONS = (
         )
     ),
     *(
+        _compressed(record, (form,), {}, type="float", num_bits=bits, **more)
+        for record, form, bits, more in (
+            ("compressed_nvfp4", "nvfp4-pack-quantized", 4, _IN_16),
+            ("compressed_mxfp4", "mxfp4-pack-quantized", 4, _IN_32),
+            ("mxfp8", "mxfp8-quantized", 8, _IN_32),
+        )
+    ),
+    *(
         _compressed(record, forms, fixed, num_bits=bits, **_INTEGERS, **more)
         for record, forms, bits in (
-            ("pack_quantized", ("pack-quantized",), _Place("bits", usual=8)),
+            ("pack_quantized", ("pack-quantized",), _Option("bits", usual=8)),
             # fewer bits are stored in bytes too
             ("int_quantized", ("int-quantized", "naive-quantized"), (8, 7, 6, 5, 4, 3, 2)),
         )
         for more, fixed in _STRATEGIES
     ),
+    Declaration("gpt_oss_mxfp4", "mxfp4"),
     *(
-        Declaration(record, "modelopt", form, _PLAIN, {}, "ignore")
-        for record, algorithm in (
-            ("fp8_tensor", "FP8"),
-            ("fp8_channel", "FP8_PER_CHANNEL_PER_TOKEN"),
+        Declaration(record, "modelopt", form, fixed, {}, "ignore")
+        for record, fixed, form in (
+            ("fp8_tensor", _PLAIN, {"quant_algo": "FP8"}),
+            ("fp8_channel", _PLAIN, {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}),
+            ("fp8_block", _PLAIN, {"quant_algo": ("FP8_PB_WO", "fp8_pb_wo")}),
+            ("modelopt_nvfp4", {}, {"quant_algo": _NVFP4, "group_size": (16, None)}),
+            ("modelopt_mxfp4", {}, {"quant_algo": _MXFP4, "group_size": (32, None)}),
+            ("mxfp8", {}, {"quant_algo": "MXFP8", "group_size": (32, None)}),
         )
-        # config.json, and hf_quant_config.json
-        for form in ({"quant_algo": algorithm}, {"quantization": {"quant_algo": algorithm}})
     ),
     *(
         Declaration(
@@ -201,7 +228,7 @@ DECLARATIONS = (
     ),
     Declaration("bnb_int8", "bitsandbytes", {"load_in_8bit": True}),
     Declaration("hqq", "hqq"),
-    Declaration("mlx", "mlx", _mlx("affine", _Place("bits"), _Place("group")), **_MLX),
+    Declaration("mlx", "mlx", _mlx("affine", _Option("bits"), _Option("group")), **_MLX),
     Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
     Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
     Declaration("mlx_nvfp4", "mlx", _mlx("nvfp4", 4, 16), **_MLX),
@@ -246,9 +273,28 @@ def _names(value: Any) -> tuple[str, ...]:
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 
 
+def _split_modelopt(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
+    """Split the layers of ModelOpt that have different algorithms."""
+    layers = _inside("modelopt", section).get("quantized_layers")
+    found: dict[str, tuple[list[str], Any]] = {}
+    for name, own in layers.items() if isinstance(layers, dict) else ():
+        found.setdefault(repr(own), ([], own))[0].append(name)
+    return [Layers(tuple(names), own) for names, own in found.values() if isinstance(own, dict)], ()
+
+
+# hf_quant_config.json has in this object what config.json has itself
+_INSIDE = {"modelopt": "quantization"}
+
+
+def _inside(method: str, section: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = section.get(_INSIDE.get(method, ""))
+    return found if isinstance(found, dict) else section
+
+
 _SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[str, ...]]]] = {
     "compressed-tensors": _split_compressed,
     "mlx": _split_mlx,
+    "modelopt": _split_modelopt,
 }
 
 
@@ -258,7 +304,7 @@ def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str
     for row in DECLARATIONS:
         if row.method == method:
             options = dict(row.fixed)
-            problem = _read(row.form, section, "", options)
+            problem = _read(row.form, _inside(method, section), "", options)
             if not problem:
                 return row.record, options
             problems.append(problem)
@@ -269,7 +315,7 @@ def _read(form: Any, value: Any, path: str, options: dict[str, Any]) -> str:
     """Collect the options at the places of a form; return what differs, which may be nothing."""
     parts: Sequence[tuple[Any, Any, str]]
     match form:
-        case _Place():
+        case _Option():
             found = form.usual if value is None else value
             return "" if found is None else _bind(form, found, path, options)
         case _Each() if isinstance(value, dict) and value:
@@ -306,15 +352,15 @@ def _problem(path: str, value: Any, wanted: str) -> str:
     return f"{path.removeprefix('.')} is {shown}, not {wanted}"
 
 
-def _bind(place: _Place, value: Any, path: str, options: dict[str, Any]) -> str:
+def _bind(form: _Option, value: Any, path: str, options: dict[str, Any]) -> str:
     """Note the value of an option; return what is wrong with it, which may be nothing."""
-    legal = [option for given, option in place.values if _is_same(given, value)]
-    if place.values and not legal:
-        return _problem(path, value, _told(tuple(given for given, _ in place.values)))
-    if not place.values and (type(value) is not int or value < 1):
+    legal = [option for given, option in form.values if _is_same(given, value)]
+    if form.values and not legal:
+        return _problem(path, value, _told(tuple(given for given, _ in form.values)))
+    if not form.values and (type(value) is not int or value < 1):
         return _problem(path, value, "a positive integer")
     option = legal[0] if legal else value
-    held = options.setdefault(place.option, option)
+    held = options.setdefault(form.option, option)
     return "" if held == option else _problem(path, value, f"the {held} given before")
 
 
@@ -330,12 +376,39 @@ def declaration_of(
     return next((row for row in rows if row.fixed.items() <= options.items()), None)
 
 
-def section_of(row: Declaration, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section that declares a record with such options."""
+def section_of(
+    row: Declaration, options: Mapping[str, Any], kept: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the section that declares a record with such options, and keeps what it is given."""
     more, found = (_written(form, options) for form in (row.written, row.form))
     named = {"quant_method": row.method} if len(row.keys) == 1 else {}
-    both: dict[str, Any] = _joined(more, found)
+    both: dict[str, Any] = _joined(_joined(more, dict(kept or {})), found)
     return named | both
+
+
+def kept_of(row: Declaration, before: Mapping[str, Any], *, is_same: bool) -> dict[str, Any]:
+    """Return what a section of the same method says of other things than weights.
+
+    What its groups of layers say is kept for the same record, if all say the same.
+    """
+    found = {key: before[key] for key in row.kept if key in before}
+    for key, form in row.form.items() if is_same else ():
+        groups = before.get(key)
+        if isinstance(form, _Each) and isinstance(groups, dict):
+            each = [group for group in groups.values() if isinstance(group, dict)]
+            same = {name: [g.get(name) for g in each] for name in row.kept_of_each}
+            kept = {name: all_[0] for name, all_ in same.items() if all_ == all_[:1] * len(all_)}
+            found[key] = {form.key: kept}
+    return found
+
+
+def said_beside(section: Any) -> set[str]:
+    """Return the keys that a section, or one of its groups of layers, gives a value."""
+    held = section if isinstance(section, dict) else {}
+    forms = {key for row in DECLARATIONS for key, form in row.form.items() if type(form) is _Each}
+    parts = [held[key] for key in forms if isinstance(held.get(key), dict)]
+    groups = [group for part in parts for group in part.values() if isinstance(group, dict)]
+    return {key for each in (held, *groups) for key, value in each.items() if value is not None}
 
 
 def join_sections(
@@ -361,7 +434,7 @@ def join_sections(
 def _written(form: Any, options: Mapping[str, Any]) -> Any:
     """Return a form with the values of options at their places."""
     match form:
-        case _Place():
+        case _Option():
             value = options.get(form.option)
             return next((given for given, option in form.values if option == value), value)
         case _Each():

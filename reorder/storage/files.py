@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
@@ -16,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
-from memdesc.disk import as_path, open_file, write_file
-from memdesc.errors import allocates, short_repr
+from memdesc.disk import as_path, naming, open_file, write_file
+from memdesc.errors import allocates, first_of, short_repr
 from memdesc.int64 import checked_flag, checked_int
 from reorder.api import reorder
 from reorder.memory.buffers import address_of
@@ -39,7 +38,7 @@ from reorder.storage.stored import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from typing import BinaryIO
 
     from numpy.typing import NDArray
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     Parts = list[tuple[Tensor, NDArray[np.uint8]]]
 
 __all__ = [
-    "ONLY",
+    "DEFAULT_NAME",
     "desc_of_entry",
     "load",
     "load_all",
@@ -71,7 +70,7 @@ __all__ = [
 _T = TypeVar("_T", Memory, Record, Quantized)
 
 # the name of a tensor that is saved without one
-ONLY = "tensor"
+DEFAULT_NAME = "tensor"
 _FORMATS = ("safetensors", "npz", "npy")
 # names listed in a message
 _SHOWN = 8
@@ -119,7 +118,7 @@ def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable])
             raise MemdescError(msg)
         named = tensors
     else:
-        named = {ONLY: tensors}
+        named = {DEFAULT_NAME: tensors}
     parts = [part for name, value in named.items() for part in _parts_of(name, value)]
     (file,) = row.module.plan(given.name, [tensor for tensor, _ in parts], {})
     data = {tensor.name: data for tensor, data in parts}
@@ -185,9 +184,9 @@ def saving_format(path: Path) -> str:
 
 def _write(out: BinaryIO, file: PlannedFile, data: Mapping[str, NDArray[np.uint8]]) -> None:
     """Write a planned file and the bytes of its tensors."""
-    for offset, piece in file.pieces:
+    for offset, header in file.headers:
         out.seek(offset)
-        out.write(piece)
+        out.write(header)
     for name, span in file.spans.items():
         out.seek(span.offset)
         out.write(_buffer(data[name]))
@@ -344,7 +343,7 @@ def load(
     given = as_path(path)
     _check_kind(kind)
     stored = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
-    with _naming(given):
+    with naming(given):
         items = _items(stored)
     value = _made(items[name_of_only(given, items)], stored, dtype, given)
     if not isinstance(value, kind):
@@ -428,7 +427,7 @@ def load_all(
     if kind is not None:
         _check_kind(kind)
     stored = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
-    with _naming(given):
+    with naming(given):
         items = _items(stored)
     values = {name: _made(item, stored, None, given) for name, item in items.items()}
     if kind is not None:
@@ -461,11 +460,9 @@ def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
     """
     if len(names) == 1:
         return next(iter(names))
-    shown = ", ".join([*names][:_SHOWN])
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     msg = (
-        f"{str(path)!r} has {len(names)} tensors: {shown}{more}; reorder.load_all reads them, and "
-        "commands take one as FILE:NAME"
+        f"{str(path)!r} has {len(names)} tensors: {first_of(names, _SHOWN)}; reorder.load_all "
+        "reads them, and commands take one as FILE:NAME"
         if names
         else f"{str(path)!r} has no tensors"
     )
@@ -523,7 +520,7 @@ def _items(stored: Stored) -> dict[str, Group | Entry]:
     """Return what a file holds, by name, in its order: single tensors, and groups of them."""
     entries = {name: entry for name, (entry, _) in stored.items()}
     names = {
-        name: note_of(entries, name) for name, each in entries.items() if each.value is not None
+        name: note_of(entries, name) for name, each in entries.items() if each.note is not None
     }
     members = {each for note in names.values() for each in note.tensors.values()}
     items: dict[str, Group | Entry] = {}
@@ -540,7 +537,7 @@ def _items(stored: Stored) -> dict[str, Group | Entry]:
 
 def _made(item: Group | Entry, stored: Stored, dtype: str | None, path: Path) -> Any:
     """Read an item of a file as a Memory, Quantized or Record."""
-    with _naming(path):
+    with naming(path):
         if isinstance(item, Group):
             return value_of(item, lambda entry: stored[entry.name][1]())
         data = stored[item.name][1]()
@@ -570,9 +567,12 @@ def value_of(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Quanti
     if group.quantized is None:
         raise MemdescError(group.reason)
     codes = memory_of(group.tensors["memory"], data["memory"])
-    scales, points = (
-        _array_of(group.tensors[role], data[role]) for role in ("scales", "zero_points")
+    scales, *given = (
+        _array_of(each, data[role]) for role, each in group.tensors.items() if role != "memory"
     )
+    points = given[0] if given else np.zeros(scales.shape, np.int32)
+    if not group.quantized["axis"]:  # some containers have no scalars
+        scales, points = scales.reshape(()), points.reshape(())
     return Quantized(codes, scales, points, **group.quantized)
 
 
@@ -587,16 +587,6 @@ def _array_of(entry: Entry, data: NDArray[np.uint8]) -> NDArray[Any]:
         )
         raise MemdescError(msg)
     return memory.numpy().reshape(entry.shape)
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """Add the file to messages about its tensors."""
-    try:
-        yield
-    except MemdescError as error:
-        msg = f"{str(path)!r}: {error}"
-        raise MemdescError(msg) from None
 
 
 def memory_of(entry: Entry, data: NDArray[np.uint8], dtype: str | None = None) -> Memory:
@@ -655,8 +645,7 @@ def _void_desc(entry: Entry, dtype: str | None) -> MemoryDesc:
     if dtype is None:
         msg = (
             f"{name} holds elements of {held.itemsize} bytes without a type; say which: "
-            "dtype='bf16', or on the command line --dtype bf16, or what `compare` takes, such as "
-            "--layout-a bf16:bfyx:1x2x3x4"
+            "dtype='bf16', or on the command line --dtype bf16"
         )
         raise MemdescError(msg)
     wanted = data_type(dtype)

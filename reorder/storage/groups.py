@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from memdesc import (
     record_desc,
 )
 from memdesc.errors import short_repr
-from memdesc.record.names import read_name
+from memdesc.record.names import experts_of, read_name
 from reorder.storage.containers.descriptors import record_of, stored_desc
 from reorder.storage.containers.entry import Entry, FileState
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
@@ -38,7 +39,7 @@ from reorder.storage.siblings import (
     siblings_of,
     tensors_of,
 )
-from reorder.storage.stored import ONE, QUANTIZED, written_tensors
+from reorder.storage.stored import ONE, QUANTIZED, has_split_codes, written_tensors
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -65,14 +66,14 @@ __all__ = [
 PARTIAL = "memdesc_partial"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
 _USUAL = "qweight"
-# what has layers whatever they are called
+# the targets of a declaration that holds for every layer, whatever its name
 _REST = ("re:",)
 # prefixes listed in a message
 _SHOWN = 4
 
 
 class Said(NamedTuple):
-    """What other sources than the tensors say about the quantised weights of a checkpoint.
+    """What is said about the quantised weights of a checkpoint, apart from the tensors themselves.
 
     Attributes
     ----------
@@ -82,7 +83,7 @@ class Said(NamedTuple):
         Tensors that an earlier conversion changed alone, each with the rule that did.
     name, options : str and mapping of str to object, optional
         The record that the caller names.
-    is_partial : bool
+    allow_partial : bool
         Whether tensors that the record does not use may stay behind.
     has_nodes : bool
         Whether there is a graph, whose nodes may give tensors their scales.
@@ -92,7 +93,7 @@ class Said(NamedTuple):
     partial: Mapping[str, str] = {}
     name: str | None = None
     options: Mapping[str, Any] = {}
-    is_partial: bool = False
+    allow_partial: bool = False
     has_nodes: bool = False
 
 
@@ -150,7 +151,7 @@ def said_of(path: Path, container: Container) -> Said:
 def find_groups(path: Path, container: Container) -> list[Group]:
     """Return the quantised weights of the checkpoint at a path.
 
-    Those with tensors in shards that were not read are no records.
+    A weight is not a record if some of its tensors are in shards that were not read.
     """
     homes = {name: file for file, each in container.unread.items() for name in each.names}
     absent = {name: elsewhere(name, path) for name in homes}
@@ -171,7 +172,10 @@ def find_groups(path: Path, container: Container) -> list[Group]:
 
 
 def find_plain(path: Path, container: Container, layers: Iterable[str]) -> dict[str, str]:
-    """Return why layers whose weights are plain floats should not be; nothing for the others."""
+    """Return the layers that a config file declares quantised, but whose weights are plain floats.
+
+    Each comes with the reason.
+    """
     found = {}
     with suppress(MemdescError):  # `find_groups` says that a file is damaged
         declared = said_of(path, container).declared or Declared("", None)
@@ -212,7 +216,7 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     full = prefix if is_single else f"{prefix}.{names[0]}".removeprefix(".")
     if full not in entries:
         weights = {each.prefix: each for each in find_siblings(entries)}
-        if prefix in weights and said.name is None:
+        if prefix in weights and (said.name is None or names[0] in weights[prefix].entries):
             return read_group(weights[prefix], said)
         held = ", ".join(weights[prefix].names) if prefix in weights else ""
         known = ", ".join(map(repr, [*weights][:_SHOWN]))
@@ -289,7 +293,7 @@ def _noted(found: Siblings) -> RecordDesc | dict[str, Any] | None:
     MemdescError
         If what it says is damaged.
     """
-    if found.codes.value is None:
+    if found.codes.note is None:
         return None
     note = found.note or note_of(
         {each.name: each for each in found.entries.values()}, found.codes.name
@@ -298,7 +302,8 @@ def _noted(found: Siblings) -> RecordDesc | dict[str, Any] | None:
     if facts is None:
         return record_of(note.facts)
     is_whole = isinstance(facts, dict) and facts.keys() == {"axis", "groups"}
-    if not is_whole or [*found.entries] != [*QUANTIZED]:
+    roles = [*QUANTIZED]
+    if not is_whole or [*found.entries] not in (roles, roles[:-1]):  # zero points may all be 0
         msg = f"the descriptor of {short_repr(found.codes.name)} does not say what scales its codes"
         raise MemdescError(msg)
     return dict(facts)
@@ -403,9 +408,15 @@ def _with_option(desc: RecordDesc, option: str, value: Any) -> RecordDesc | None
 def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
     """Refuse tensors that the record does not use, act-order, and partial changes."""
     rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
-    if rest and not said.is_partial:
+    if rest and not said.allow_partial:
         options = [optional_tensors(desc.name).get(name) for name in rest]
-        hint = "".join(f"; leave {option}= out" for option in options if option)
+        hint = "".join(
+            f"; leave {option}= out"
+            if option in said.options or said.declared is None
+            else f"; correct {said.declared.file} if there are {option}"
+            for option in options
+            if option
+        )
         msg = (
             f"{', '.join(found.entries[name].name for name in rest)} belong to {found.codes.name}, "
             f"and {desc!r} does not use them: its numbers would be different{hint}"
@@ -455,28 +466,32 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
         raise MemdescError(msg)
 
 
+# tensors that hold an option of their record
+_NUMBERS = {"group_size": "group", "nbits": "bits"}
 # tensors of formats that no rule decodes -> the name that says why
 _REFUSED = {"weight.nested_absmax": "bnb_nested", "SCB": "bnb_int8"}
 # dims of records whose scales are (groups, out)
 _MATRIX = "io"
-# dims that show which axes of a tensor follow which
+# dims that show which axes of a tensor follow which; the last two are those of a matrix
 _SAMPLE = (4096, 4096)
 # what codes may have whose dims another tensor says
 _WIDTHS = (4, 8)
+_STACKED = (64, 4096, 4096)
 # options that say how many neighbours along a dim share a scale
-_STEPS = {"rows": 0, "group": 1}
+_STEPS = {"rows": -2, "group": -1}
 _BYTE_BITS = 8
 
 
 def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> RecordDesc:
     """Return the named record, with dims, group and type of scales as the tensors have them."""
-    has = {
-        option: given.get(option, value)
-        for option, value in shown_options(name, found.entries).items()
+    # an order of inputs in wider integers is checked, but not a tensor of the record
+    roles = {
+        role for role, each in found.entries.items() if role not in ORDERS or _kind(each) == "s32"
     }
     for role, refused in _REFUSED.items():
         if role in found.entries:
             read_name(refused)
+    has = {option: given.get(option, value) for option, value in shown_options(name, roles).items()}
     sample = record_desc(_SAMPLE, name, **has)
     for each in sample.tensors:
         if each not in found.entries:
@@ -498,14 +513,18 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
         state = _state(found, sample)
         options |= state
         held = state.get("shape") or _dims_by_constant(found, sample)
-        dims = held or _dims_by_codes(found, bits)
-        if held is not None and "bits" in legal:
+        dims = held or _dims_by_codes(found, name, bits)
+        if held is not None and "bits" in legal.keys() - options.keys():
             options["bits"] = _bits(found.codes, held, sample)
         for option in _STEPS.keys() & legal.keys():
-            if option not in given:
-                options[option] = _step(scales, dims[_STEPS[option]], name, option)
+            if option not in given and option not in options:
+                options[option] = _step(scales, dims, name, option)
     kept = {option: value for option, value in options.items() if option in legal}
-    return record_desc(dims, name, **(kept | dict(given)))
+    try:
+        return record_desc(dims, name, **(kept | dict(given)))
+    except MemdescError as error:
+        msg = f"{found.codes.name!r} of {found.codes.dtype} and shape {found.codes.shape}: {error}"
+        raise MemdescError(msg) from None
 
 
 def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[int, ...], int]:
@@ -526,22 +545,34 @@ def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[in
     return (count // columns, columns), groups
 
 
-def _dims_by_codes(found: Siblings, bits: Any) -> tuple[int, ...]:
-    """Return (out, in) from codes packed into words along `in`."""
+def _dims_by_codes(found: Siblings, name: str, bits: Any) -> tuple[int, ...]:
+    """Return the dims of a matrix, or of stacked ones, from codes packed into words along one."""
     codes = found.codes
     words = data_type(codes.dtype).bits
-    if len(codes.shape) != len(_SAMPLE) or type(bits) is not int or not 0 < bits <= words:
+    # groups of codes may have an axis of their own
+    ndims = len(codes.shape) - has_split_codes(name)
+    is_legal = ndims == len(_SAMPLE) or (ndims, bool(experts_of(name))) == (len(_STACKED), True)
+    if not is_legal or type(bits) is not int or not 0 < bits <= words:
         msg = (
             f"{codes.name!r} of {codes.dtype} and shape {codes.shape} cannot hold {bits}-bit codes"
         )
         raise MemdescError(msg)
-    dims = codes.shape[0], codes.shape[1] * words // bits
-    if codes.shape[1] * words % bits:
-        msg = (
-            f"{codes.name!r} has rows of {codes.shape[1] * words} bits, which {bits} do not divide"
-        )
+    sizes = [*codes.shape[: ndims - 1], prod(codes.shape[ndims - 1 :])]
+    packed = _packed(name, ndims)
+    if sizes[packed] * words % bits:
+        msg = f"{codes.name!r} has rows of {sizes[packed] * words} bits, which {bits} do not divide"
         raise MemdescError(msg)
-    return dims
+    sizes[packed] = sizes[packed] * words // bits
+    return tuple(sizes)
+
+
+@lru_cache(maxsize=64)
+def _packed(name: str, ndims: int) -> int:
+    """Return the dim along which words hold several codes of a record."""
+    desc = record_desc(_STACKED[-ndims:], name)
+    codes = desc.field(desc.rule.code.parts[0][0]).tensor
+    sizes = zip(desc.dims, written_tensors("", desc, "")[codes].shape, strict=False)
+    return next((dim for dim, (size, words) in enumerate(sizes) if size != words), ndims - 1)
 
 
 def _dims_by_constant(found: Siblings, sample: RecordDesc) -> tuple[int, ...] | None:
@@ -571,7 +602,10 @@ def _bits(codes: Entry, dims: tuple[int, ...], sample: RecordDesc) -> int:
 
 
 def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
-    """Return the dims and options in the JSON that bitsandbytes stores beside the codes."""
+    """Return the dims and options that are stored beside the codes, by HQQ and bitsandbytes."""
+    counts = {name: _NUMBERS[name] for name in sample.tensors if name in _NUMBERS}
+    if counts:
+        return {option: _number(found.entries[name]) for name, option in counts.items()}
     for each in sample.constants:
         if bytes(each.data[:1]) != b"{":
             continue
@@ -587,9 +621,18 @@ def _state(found: Siblings, sample: RecordDesc) -> dict[str, Any]:
     return {}
 
 
-def _step(scales: Entry, size: int, name: str, option: str) -> int:
-    """Return how many of `size` neighbours share a scale, -1 for all: from the scales' shape."""
-    axis = _axis(name, option)
+def _number(entry: Entry) -> int:
+    """Return the one integer that a tensor holds."""
+    kind = INTEGERS.get(entry.dtype)
+    if kind is None or entry.nbytes * _BYTE_BITS != kind.bits:
+        msg = f"{entry.name!r} of {entry.dtype} and shape {entry.shape} is not an integer"
+        raise MemdescError(msg)
+    return int(entry.read().view(DATA_TYPES[entry.dtype].numpy)[0])
+
+
+def _step(scales: Entry, dims: tuple[int, ...], name: str, option: str) -> int:
+    """Return how many neighbours along a dim share a scale, -1 for all: from the scales' shape."""
+    size, axis = dims[_STEPS[option]], _axis(name, option) + len(dims) - len(_SAMPLE)
     count = scales.shape[axis] if axis < len(scales.shape) else 1
     if count == size and option == "rows":
         return 1
@@ -637,7 +680,8 @@ def check_tensors(found: Siblings, desc: RecordDesc) -> None:
             raise MemdescError(msg)
     for constant in desc.constants:
         entry = found.entries[constant.tensor]
-        if entry.read().tobytes() != constant.data:
+        is_checked = constant.tensor in ORDERS  # with a message of its own
+        if not is_checked and entry.read().tobytes() != constant.data:
             msg = f"{entry.name!r} does not hold what {desc!r} has in {constant.tensor}"
             raise MemdescError(msg)
 
@@ -660,6 +704,8 @@ def _misfit(entry: Entry, tensor: Tensor) -> str:
         kind == f"u{data_type(tensor.dtype).bits}"
     )
     shapes = [_trimmed(each.shape) if is_same else each.shape[:-1] for each in (entry, tensor)]
+    if is_same and _is_spread(entry.shape, tensor.shape):
+        shapes[0] = shapes[1]
     if not (is_same or is_alike) or shapes[0] != shapes[1] or entry.nbytes != tensor.nbytes:
         return (
             f"of {kind} has the shape {entry.shape} and {entry.nbytes} bytes, not "
@@ -672,6 +718,11 @@ def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return a shape without the ones at its end: a scalar is also written as (1,) or (1, 1)."""
     count = next((k for k in range(len(shape), 0, -1) if shape[k - 1] != 1), 0)
     return shape[:count]
+
+
+def _is_spread(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether each axis is followed by one of size 1, as ModelOpt stores scales of blocks."""
+    return shape[::2] == wanted and shape[1::2] == (1,) * len(wanted)
 
 
 def _shown_desc(desc: MemoryDesc | RecordDesc | None) -> str:

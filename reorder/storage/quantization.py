@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, known_records
@@ -20,7 +21,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = ["CONFIG", "KEY", "OLD_CONFIGS", "Declared", "declared_record", "holders", "sections_of"]
+__all__ = [
+    "CONFIG",
+    "KEY",
+    "MAX_CONFIG",
+    "OLD_CONFIGS",
+    "Declared",
+    "declared_record",
+    "holders",
+    "sections_of",
+]
 
 CONFIG = "config.json"
 # the section of config.json
@@ -34,7 +44,7 @@ OLD_CONFIGS = {
     "quant_config.json": "awq",
     "hf_quant_config.json": "modelopt",
 }
-_MAX_CONFIG = 2**24
+MAX_CONFIG = 2**24
 # what starts regular expressions of names
 _PATTERN = "re:"
 # keys of AutoAWQ's own file -> those of config.json
@@ -63,7 +73,7 @@ class Declared(NamedTuple):
     parts : tuple of Declared
         What groups of layers have, if the file declares them by their names or classes.
     ignored : tuple of str
-        Layers of no group, whatever their class, named likewise.
+        Layers that belong to no group, whatever their class; named like `targets`.
     """
 
     file: str
@@ -79,9 +89,9 @@ class Declared(NamedTuple):
     def at(self, layer: str) -> tuple[Declared, ...]:
         """Return what is declared of a layer.
 
-        That is one, or several of which its class decides, which a checkpoint does not say.
-        Names go before regular expressions, and these before classes. Source: compressed-tensors
-        0.20, `utils/match.py`, `match_targets`.
+        That is one declaration; or several, if the class of the layer decides between them, because
+        a checkpoint does not say which class a layer has. Names go before regular expressions, and
+        these before classes. Source: compressed-tensors 0.20, `utils/match.py`, `match_targets`.
 
         Raises
         ------
@@ -90,9 +100,9 @@ class Declared(NamedTuple):
         """
         if not self.parts:
             return (self,)
-        for each in self.ignored:
-            if _is_named(each, layer, self.file):
-                return (self._without(f"{self.file} ignores {layer}, by {each!r}"),)
+        by = _targets((self.ignored,), self.file).find(layer)
+        if by is not None:
+            return (self._without(f"{self.file} ignores {layer}, by {by.text!r}"),)
         named = self.named(layer)
         if named is not None:
             return (named,)
@@ -109,30 +119,53 @@ class Declared(NamedTuple):
         MemdescError
             As for `at`.
         """
-        if any(_is_named(each, layer, self.file) for each in self.ignored):
+        if _targets((self.ignored,), self.file).find(layer) is not None:
             return None
-        found = sorted(
-            (target.startswith(_PATTERN), target, -k)
-            for k, part in enumerate(self.parts)
-            for target in part.targets
-            if _is_named(target, layer, self.file)
-        )
-        # the last of those with this target
-        return self.parts[-found[0][-1]] if found else None
+        found = _targets(tuple(part.targets for part in self.parts), self.file).find(layer)
+        return None if found is None else self.parts[found.part]
 
     def _without(self, reason: str) -> Declared:
         return Declared(self.file, None, reason=reason)
 
 
-def _is_named(target: str, layer: str, file: str) -> bool:
-    """Whether a target is the name of a layer, or a regular expression that matches its start."""
-    if not target.startswith(_PATTERN):
-        return target == layer
-    try:
-        return re.match(target.removeprefix(_PATTERN), layer) is not None
-    except (re.error, RecursionError) as error:
-        msg = f"{file}: {short_repr(target)} is not a regular expression: {error}"
-        raise MemdescError(msg) from None
+class _Target(NamedTuple):
+    """A target, and which of several parts has it."""
+
+    text: str
+    part: int
+
+
+class _Targets(NamedTuple):
+    """Targets of several parts: names, and regular expressions in their order."""
+
+    names: Mapping[str, _Target]
+    patterns: Sequence[tuple[re.Pattern[str], _Target]]
+
+    def find(self, layer: str) -> _Target | None:
+        """Return the target that has a layer: its name, or the first expression that matches."""
+        if layer in self.names:
+            return self.names[layer]
+        return next((target for pattern, target in self.patterns if pattern.match(layer)), None)
+
+
+@lru_cache(maxsize=64)  # a model has thousands of layers
+def _targets(targets: tuple[tuple[str, ...], ...], file: str) -> _Targets:
+    """Return targets by part for `find`; of equal ones the last counts.
+
+    Raises
+    ------
+    MemdescError
+        If one is not a regular expression.
+    """
+    found = {text: _Target(text, k) for k, part in enumerate(targets) for text in part}
+    patterns = []
+    for text in sorted(text for text in found if text.startswith(_PATTERN)):
+        try:
+            patterns.append((re.compile(text.removeprefix(_PATTERN)), found[text]))
+        except (re.error, RecursionError, OverflowError) as error:
+            msg = f"{file}: {short_repr(text)} is not a regular expression: {error}"
+            raise MemdescError(msg) from None
+    return _Targets(found, patterns)
 
 
 def _is_class(target: str) -> bool:
@@ -192,7 +225,7 @@ def sections_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read(folder: Path, file: str) -> list[dict[str, Any]]:
     """Return the sections in a file."""
-    text = read_if_exists(folder / file, _MAX_CONFIG)
+    text = read_if_exists(folder / file, MAX_CONFIG)
     if text is None:
         return []
     try:
@@ -247,8 +280,6 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
         kept = {key: value for key, value in options.items() if key in read_name(method)[2]}
         return Declared(file, method, kept, **common)
     declared = _read_section(file, method, section)
-    if declared.name is not None and not declared.parts:
-        return declared._replace(**common)
     what = {"awq": f", version {version}, {bits} bits", "gptq": f", checkpoint_format {form}"}
     if method in what:
         reason = f"there is no record for quant_method {short_repr(method)}{what[method]}"

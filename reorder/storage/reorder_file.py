@@ -5,16 +5,15 @@ from __future__ import annotations
 from operator import methodcaller
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.plan.plan import plan_reorder
 from reorder.storage.containers.entry import PlannedFile, Span
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
-from reorder.storage.convert.engine import run_tasks
-from reorder.storage.convert.tasks import MoveTask
-from reorder.storage.files import ONLY
-from reorder.storage.pieces.files import Place
+from reorder.storage.files import DEFAULT_NAME
+from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
+from reorder.storage.pieces.run_tasks import run_tasks
+from reorder.storage.pieces.tasks import Task
 from reorder.storage.stored import stored_layout
 
 if TYPE_CHECKING:
@@ -87,17 +86,16 @@ def reorder_file(
         left behind then.
     """
     share = max(min(PIECE_NBYTES, max_bytes // threads), 1)
-    pieces = cut(plan_reorder(given.src, given.dst, given.attr), Bound(share, max_bytes))
+    change = Reorder(given.src, given.dst, given.attr)
+    pieces = cut(change, Bound(share, max_bytes))
     if given.is_raw:
-        spans = {ONLY: Span(0, given.dst.nbytes)}
+        spans = {DEFAULT_NAME: Span(0, given.dst.nbytes)}
         files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)
     else:
-        files = plan_file(target, [stored_layout(ONLY, given.dst)], {})
+        files = plan_file(target, [stored_layout(DEFAULT_NAME, given.dst)], {})
     with Writer(target, files, overwrite=True) as writer:
-        path, span = writer.where(ONLY)
-        src = Place(given.entry.file, given.entry.offset, given.entry.nbytes)
-        dst = Place(path, span.offset, span.nbytes)
-        tasks = enumerate(MoveTask(ONLY, piece, src, dst) for piece in pieces)
+        src, dst = ((ONLY, each) for each in (given.entry.place, writer.where(DEFAULT_NAME)))
+        tasks = enumerate(Task(DEFAULT_NAME, piece, (src,), (dst,)) for piece in pieces)
         try:
             run_tasks(
                 tasks,

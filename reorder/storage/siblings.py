@@ -1,7 +1,7 @@
 """Find the tensors that form one quantised weight: codes, and what turns them into numbers.
 
 The first tensor of a saved Quantized or Record has a note that lists them. Others are recognised by
-name, as that AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
+name, as AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
 MLX, bitsandbytes, gpt-oss, onnxruntime, quanto, HQQ, torchao, ExLlama, AQLM, QuIP#, QServe,
 Nunchaku, ComfyUI, TensorRT-LLM, Mistral and Marlin name them.
 """
@@ -23,6 +23,7 @@ from memdesc import (
 )
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
+from reorder.storage.stored import BARE_ROLES, stem_of
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -50,6 +51,8 @@ _DOT = "."
 _CODE_BITS = 8
 # words of packed codes; wider integers are indices
 _WORD_BITS = 32
+# the ends of names of scales beside codes that are called `weight` elsewhere
+_BARE_SCALES = ("scale_inv", "weight_scale")
 # scales of few codes may have this many elements: kernels pad them
 _MIN_SCALES = 512
 
@@ -68,7 +71,7 @@ class Note(NamedTuple):
     def stem(self) -> str:
         """What precedes the role in the names of its tensors."""
         role, first = next(iter(self.tensors.items()))
-        return first.removesuffix(f".{role}")
+        return stem_of(first, role, str(self.facts.get("record")))
 
     def name_at(self, stem: str) -> str:
         """Return the name of the whole if its tensors had another stem."""
@@ -90,6 +93,14 @@ class Siblings(NamedTuple):
     def codes(self) -> Entry:
         """The tensor of the codes."""
         return next(iter(self.entries.values()))
+
+    @property
+    def is_dotted(self) -> bool:
+        """Whether a dot precedes the role of the codes; otherwise the weight has a name itself.
+
+        Experts of a layer in one tensor have such names.
+        """
+        return self.codes.name.startswith(f"{self.prefix}{_DOT}") or not self.prefix
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -125,7 +136,9 @@ _ROWS = (
         ".weight",
         ".scale .scales .biases .zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
         ".qscale_weight .global_scale .dequant_scale .SCB .weight_format .per_channel_scale "
-        ".weights_scaling_factor .weights_scaling_factor_2",
+        ".weights_scaling_factor .weights_scaling_factor_2 "
+        # they change the input of the layer or its output, and belong to the codes
+        ".pre_quant_scale .svdquant_lora_a .svdquant_lora_b",
     ),
     _row(".B", ".s"),
     _row(".W_q!", ".scale .zero"),
@@ -145,7 +158,7 @@ _ROWS = (
     _row(
         "",
         "_scale _scales _scale_2 _scale_inv _scale_inverse _global_scale _zero_point "
-        "_zero_points _zeros _g_idx",
+        "_zero_points _zeros _g_idx _weight_scale _weight_scale_2",
     ),
     _row(
         "!",
@@ -163,7 +176,7 @@ def find_siblings(entries: Mapping[str, Entry]) -> list[Siblings]:
     found = {
         name: siblings_of(entries, name)
         for name, entry in entries.items()
-        if entry.value is not None or _others(entries, name)
+        if entry.note is not None or _others(entries, name)
     }
     noted = {each for weight in found.values() if weight.note for each in weight.names[1:]}
     return [weight for name, weight in found.items() if name not in noted]
@@ -177,7 +190,7 @@ def note_of(entries: Mapping[str, Entry], first: str) -> Note:
     MemdescError
         If it has no note, or one that lists tensors which are not there.
     """
-    value = entries[first].value or {}
+    value = entries[first].note or {}
     name, tensors = value.get("name"), value.get("tensors")
     listed = [*tensors.values()] if isinstance(tensors, dict) else []
     is_joined = listed[:1] == [first] and len({*map(repr, listed)}) == len(listed)
@@ -197,7 +210,7 @@ def note_of(entries: Mapping[str, Entry], first: str) -> Note:
 
 def siblings_of(entries: Mapping[str, Entry], name: str) -> Siblings:
     """Return a tensor with those that turn its codes into numbers; just itself if it has none."""
-    if entries[name].value is not None:
+    if entries[name].note is not None:
         with suppress(MemdescError):  # `read_group` says that a note is damaged
             note = note_of(entries, name)
             held = {role: entries[each] for role, each in note.tensors.items()}
@@ -206,7 +219,7 @@ def siblings_of(entries: Mapping[str, Entry], name: str) -> Siblings:
     stems = [dotted.removesuffix(row.codes) for row in _rows() if dotted.endswith(row.codes)]
     prefix = min(stems, key=len).removeprefix(_DOT)
     held = {name: entries[name], **_others(entries, name)}
-    return Siblings(prefix, {_role(prefix, each): entry for each, entry in held.items()})
+    return Siblings(prefix, _roles(prefix, held))
 
 
 def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
@@ -236,8 +249,12 @@ def order_of(found: Siblings) -> Entry | None:
     return next((found.entries[name] for name in ORDERS if name in found.entries), None)
 
 
-def _role(prefix: str, name: str) -> str:
-    return name.removeprefix(prefix).lstrip("._:")
+def _roles(prefix: str, held: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return tensors by the ends of their names; codes without one are called `weight`."""
+    found = {name.removeprefix(prefix).lstrip("._:"): entry for name, entry in held.items()}
+    if "" not in found or found.keys().isdisjoint(_BARE_SCALES):
+        return found
+    return {BARE_ROLES.get(role, role): entry for role, entry in found.items()}
 
 
 def holds_codes(entry: Entry) -> bool:

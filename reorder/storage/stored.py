@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
 from memdesc.layout import memory_order
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from memdesc import Constant, Field
 
 __all__ = [
+    "BARE_ROLES",
     "IN_SHAPE",
     "ONE",
     "QUANTIZED",
+    "has_split_codes",
     "is_order_hidden",
     "joined_tensors",
+    "stem_of",
     "stored_layout",
     "stored_record",
     "written_tensors",
@@ -40,21 +43,54 @@ IN_SHAPE = ("torch_int4_cpu", "trtllm_mixed_gemm", "aiter_16x16")
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
-# words of packed codes in AutoGPTQ, AutoAWQ, vLLM and compressed-tensors; other records have bytes
-_WORDS = {"gptq": "s32", "awq": "s32", "marlin": "s32", "pack_quantized": "s32"}
-# Records of MLX and bitsandbytes -> tensors stored as words, whatever these hold, in rows, in one
-# column, or as a vector
-_MLX = {"weight": ("u32", "rows"), "scales": ("u8", "rows")}
-_BITSANDBYTES = {"weight": ("u8", "column"), "weight.absmax": ("f32", "vector")}
-_RAW = {
-    "mlx": {"weight": _MLX["weight"]},
-    "mlx_mxfp4": _MLX,
-    "mlx_mxfp8": _MLX,
-    "mlx_nvfp4": _MLX,
-    "bnb_nf4": _BITSANDBYTES,
-    "bnb_fp4": _BITSANDBYTES,
-}
 _WEIGHT = ".weight"
+
+
+class _Form(NamedTuple):
+    """How the tensors of a record are called and stored."""
+
+    # words of packed codes; None for bytes
+    words: str | None = None
+    # what stands between the prefix and the role
+    joint: str = "."
+    # how many codes have an axis of their own; 0 for none
+    split: int = 0
+    # types of scales -> those that readers expect
+    stored: tuple[tuple[str, str], ...] = ()
+    # tensors without a descriptor, whatever they hold -> their words, and the shape of these
+    raw: tuple[tuple[str, tuple[str, str]], ...] = ()
+
+
+_EXPONENTS = (("e8m0", "u8"),)
+_ROWS = ("weight", ("u32", "rows"))
+_MLX = _Form(raw=(_ROWS, ("scales", ("u8", "rows"))))
+_BITSANDBYTES = _Form(raw=(("weight", ("u8", "column")), ("weight.absmax", ("f32", "vector"))))
+_HQQ = _Form(raw=(("W_q", ("u8", "groups")), ("scale", ("", "column")), ("zero", ("", "column"))))
+# AutoGPTQ, AutoAWQ, vLLM, compressed-tensors 0.20, ModelOpt 0.47, gpt-oss, MLX, bitsandbytes, HQQ
+_FORMS = {
+    **dict.fromkeys(("gptq", "awq", "marlin", "pack_quantized"), _Form("s32")),
+    "mlx": _Form(raw=(_ROWS,)),
+    **dict.fromkeys(("mlx_mxfp4", "mlx_mxfp8", "mlx_nvfp4"), _MLX),
+    **dict.fromkeys(("bnb_nf4", "bnb_fp4"), _BITSANDBYTES),
+    "hqq": _HQQ,
+    **dict.fromkeys(("compressed_mxfp4", "modelopt_mxfp4", "mxfp8"), _Form(stored=_EXPONENTS)),
+    "gpt_oss_mxfp4": _Form(joint="_", split=32, stored=_EXPONENTS),
+}
+_USUAL = _Form()
+# endings of names beside codes whose name is the prefix, such as experts in one tensor:
+# transformers has NAME and NAME_scale_inv; ModelOpt NAME, NAME_weight_scale, NAME_weight_scale_2
+_BARE = {"weight": "", "weight_scale_inv": "_scale_inv"}
+BARE_ROLES = {"": "weight", "scale_inv": "weight_scale_inv"}
+
+
+def has_split_codes(name: str) -> bool:
+    """Whether groups of a record's codes have an axis of their own."""
+    return bool(_FORMS.get(name, _USUAL).split)
+
+
+def stem_of(name: str, role: str, record: str) -> str:
+    """Return what precedes the role in the name of a record's tensor."""
+    return name.removesuffix(_FORMS.get(record, _USUAL).joint + role)
 
 
 def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tensor:
@@ -125,25 +161,36 @@ def stored_record(name: str, desc: RecordDesc, format_name: str) -> Tensor:
     return Tensor(name, "u8", shape, desc.nbytes, desc)
 
 
-def written_tensors(prefix: str, desc: RecordDesc, format_name: str) -> dict[str, Tensor]:
-    """Return how a record is stored, by the roles of its tensors."""
+def written_tensors(
+    prefix: str, desc: RecordDesc, format_name: str, *, is_bare: bool = False
+) -> dict[str, Tensor]:
+    """Return how a record is stored, by the roles of its tensors.
+
+    With `is_bare`, names are those that stand beside codes whose name is the prefix.
+    """
     names = list(desc.tensors)
     if names == [ONE]:
-        name = prefix if prefix.endswith(_WEIGHT) else f"{prefix}{_WEIGHT}"
+        name = prefix if is_bare or prefix.endswith(_WEIGHT) else f"{prefix}{_WEIGHT}"
         return {ONE: stored_record(name, desc, format_name)}
     stem = prefix.removesuffix(_WEIGHT)
-    words = _WORDS.get(desc.name)
-    found = {each.tensor: _constant(f"{stem}.{each.tensor}", each) for each in desc.constants}
-    raw = _RAW.get(desc.name, {})
+    form = _FORMS.get(desc.name, _USUAL)
+
+    def full(role: str) -> str:
+        if is_bare and form.joint == _USUAL.joint:
+            return stem + _BARE.get(role, f"_{role}")
+        return stem + form.joint + role
+
+    found = {each.tensor: _constant(full(each.tensor), each) for each in desc.constants}
+    raw = dict(form.raw)
     for name in desc.bare.tensors:
         parts = [part for part in desc.fields if part.tensor == name]
-        full = f"{stem}.{name}"
         if name in raw:
-            found[name] = _in_words(full, parts[0].layout.dims, desc.tensors[name], raw[name])
+            found[name] = _in_words(full(name), parts[0], desc, raw[name])
         elif len(parts) == 1:
-            found[name] = _alone(full, parts[0], words, is_scalar=_is_scalar(desc, parts[0].name))
+            is_scalar = _is_scalar(desc, parts[0])
+            found[name] = _alone(full(name), parts[0], form, is_scalar=is_scalar)
         else:
-            found[name] = _joined(full, parts, desc.tensors[name])
+            found[name] = _joined(full(name), parts, desc.tensors[name])
     return {name: found[name] for name in names}
 
 
@@ -165,8 +212,8 @@ def joined_tensors(
     if len(tensors) == 1:
         return dict(tensors)
     first = next(iter(tensors))
-    value = {"name": name, **facts, "tensors": {role: each.name for role, each in tensors.items()}}
-    return {**tensors, first: tensors[first]._replace(value=value)}
+    note = {"name": name, **facts, "tensors": {role: each.name for role, each in tensors.items()}}
+    return {**tensors, first: tensors[first]._replace(note=note)}
 
 
 def _constant(name: str, constant: Constant) -> Tensor:
@@ -175,16 +222,23 @@ def _constant(name: str, constant: Constant) -> Tensor:
     return Tensor(name, constant.kind, shape, len(constant.data), memory_desc(shape, constant.kind))
 
 
-@lru_cache(maxsize=256)
-def _is_scalar(desc: RecordDesc, name: str) -> bool:
+def _is_scalar(desc: RecordDesc, part: Field) -> bool:
     """Whether a field has one element whatever the dims, rather than one group as it happens."""
-    if prod(desc.field(name).layout.dims) != 1 or not desc.name:
-        return prod(desc.field(name).layout.dims) == 1
-    large = record_desc((4096,) * len(desc.dims), desc.name, **dict(desc.options))
-    return prod(large.field(name).layout.dims) == 1
+    is_one = prod(part.layout.dims) == 1
+    if not is_one or not desc.name:
+        return is_one
+    # equal records may have different names, so a cache of records would not do
+    return part.name in _scalars(desc.name, desc.options, len(desc.dims))
 
 
-def _alone(name: str, part: Field, words: str | None, *, is_scalar: bool) -> Tensor:
+@lru_cache(maxsize=256)
+def _scalars(name: str, options: tuple[tuple[str, Any], ...], ndims: int) -> frozenset[str]:
+    """Return the fields of a record that have one element for all of a large tensor."""
+    desc = record_desc((4096,) * ndims, name, **dict(options))
+    return frozenset(part.name for part in desc.fields if prod(part.layout.dims) == 1)
+
+
+def _alone(name: str, part: Field, form: _Form, *, is_scalar: bool) -> Tensor:
     """Return how a field is stored: codes as words, scales in their dims whatever their order.
 
     That is how loaders allocate them: (groups, out) for Marlin, padded dims for scales of cuBLAS,
@@ -193,17 +247,25 @@ def _alone(name: str, part: Field, words: str | None, *, is_scalar: bool) -> Ten
     desc = part.desc
     is_code = desc.dtype.is_packed or part.kind in INTEGERS
     if is_code or prod(desc.padded_dims) * part.bits != 8 * desc.nbytes:
-        return stored_layout(name, desc, words if part.kind in INTEGERS else None)
+        made = stored_layout(name, desc, form.words if part.kind in INTEGERS else None)
+        if not form.split:
+            return made
+        groups = desc.dims[-1] // form.split
+        return made._replace(shape=(*desc.dims[:-1], groups, form.split * part.bits // 8))
     shape = (1,) if is_scalar else desc.padded_dims
-    return Tensor(name, part.kind, shape, desc.nbytes, desc)
+    kind = dict(form.stored).get(part.kind, part.kind)
+    return Tensor(name, kind, shape, desc.nbytes, desc)
 
 
-def _in_words(name: str, dims: tuple[int, ...], nbytes: int, how: tuple[str, str]) -> Tensor:
-    """Return how a field without gaps is stored: as words in rows, in a column, or as a vector."""
-    words, form = how
+def _in_words(name: str, part: Field, desc: RecordDesc, how: tuple[str, str]) -> Tensor:
+    """Return how a tensor without gaps is stored: as words of some type, in one of these shapes."""
+    words, form = how[0] or part.kind, how[1]
+    dims, nbytes = part.layout.dims, desc.tensors[part.tensor]
     count, rows = nbytes * 8 // data_type(words).bits, prod(dims[:-1])
+    group = desc.field(desc.rule.scale[0].parts[0][0]).groups[-1]
     shapes = {
         "rows": (*dims[:-1], count // rows if rows else 0),
+        "groups": (count // group, group),
         "column": (count, 1),
         "vector": (count,),
     }

@@ -18,9 +18,9 @@ from reorder.cpu import target
 from reorder.cpu.kernels.convert import _emit_row
 from reorder.cpu.kernels.copy import _copy_lines, _copy_vectors
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import I64, int64, loop
+from reorder.cpu.kernels.emit import I64, entry_address, int64, loop
 from reorder.cpu.kernels.interleave import _emit_join, _emit_split
-from reorder.cpu.kernels.loop_group import LoopGroup, Transposition, entry_address
+from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.rows import Row, vector_lanes
 from reorder.cpu.schedule.select import Kernel

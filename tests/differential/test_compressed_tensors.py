@@ -8,7 +8,6 @@ compressed-tensors to decompress them.
 from __future__ import annotations
 
 import json
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,12 +30,17 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 pytest.importorskip("compressed_tensors", reason="compressed-tensors is not installed")
 
 from compressed_tensors.compressors import BaseCompressor, ModelCompressor  # noqa: E402
+from compressed_tensors.entrypoints.convert import (  # noqa: E402
+    CompressedTensorsDequantizer,
+    convert_checkpoint,
+)
 from compressed_tensors.quantization import (  # noqa: E402
     QuantizationArgs,
     QuantizationConfig,
     QuantizationScheme,
     apply_quantization_config,
 )
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 _KINDS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 _STRATEGIES: dict[str, dict[str, Any]] = {
@@ -93,15 +97,21 @@ def _bits(values: Any) -> Any:
     return found.float().view(torch.int32)
 
 
+# compressed-tensors packs zero points of groups and channels only
+_COMBINED = [
+    (form, bits, strategy, zeros)
+    for form, bits in (("pack", 4), ("pack", 8), ("int", 8))
+    for strategy in _STRATEGIES
+    for zeros in (False, True)
+    if form == "int" or not zeros or strategy in {"group", "channel"}
+]
+
+
 @pytest.mark.parametrize("kind", _KINDS)
-@pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("strategy", _STRATEGIES)
-@pytest.mark.parametrize(("form", "bits"), [("pack", 4), ("pack", 8), ("int", 8)])
+@pytest.mark.parametrize(("form", "bits", "strategy", "zeros"), _COMBINED)
 def test_random_tensors_are_decoded_to_the_same_bits(
     form: str, bits: int, strategy: str, kind: str, *, zeros: bool
 ) -> None:
-    if form == "pack" and zeros and strategy in {"tensor", "block"}:
-        pytest.skip("compressed-tensors packs zero points of groups and channels only")
     name, options = f"{form}_quantized", {"zeros": zeros, "scales": kind, **_STEPS[strategy]}
     options |= {"bits": bits} if form == "pack" else {}
     for dims in ((32, 40), (8, 8), (4, 64), (29, 37)):
@@ -197,34 +207,124 @@ def _logits(folder: Path, **options: Any) -> Any:
         return model(torch.arange(24)[None]).logits.float()
 
 
-def _gptq(folder: Path, bits: int, *, plain: bool) -> None:
-    """Save a model with random codes over (in, out), as GPTQ has them, or with their numbers."""
+def _saved(folder: Path, name: str, *, plain: bool, **options: Any) -> None:
+    """Save a model with a record of random codes for each layer, or with their numbers."""
     model, rng = _model(), np.random.default_rng(0)
     model.save_pretrained(folder)
-    tensors: dict[str, Any] = {name: each.detach() for name, each in model.state_dict().items()}
-    for name in [name for name in tensors if name.endswith("_proj.weight")]:
-        dims = tuple(tensors.pop(name).shape)
-        desc = record_desc(dims[::-1], "gptq", group=8, bits=bits, scales="bf16")
+    tensors: dict[str, Any] = {each: value.detach() for each, value in model.state_dict().items()}
+    for each in [each for each in tensors if each.endswith("_proj.weight")]:
+        dims = tuple(tensors.pop(each).shape)
+        turns = name == "gptq"
+        desc = record_desc(dims[::-1] if turns else dims, name, **options)
         record = random_record(desc, rng)
-        points, scale = desc.field("qzeros").layout.dims, desc.field("scales")
-        record.set_field("qzeros", np.full(points, (1 << bits - 1) - 1))
+        scale = desc.field(desc.rule.scale[0].parts[0][0])
         values = rng.random(scale.layout.dims) / 64 + 1e-3
-        record.set_field("scales", values.astype(scale.desc.dtype.numpy))
-        made = reorder.dequantize(record, dtype="bf16")
-        turned = reorder.reorder(np.ascontiguousarray(made.numpy().T), "ab")
-        tensors |= {name: turned} if plain else {name.removesuffix(".weight"): record}
+        record.set_field(scale.name, values.astype(scale.desc.dtype.numpy))
+        if desc.rule.zero is None:  # codes of f8, without NaN
+            record.set_field("weight", rng.standard_normal(dims).astype("float8_e4m3fn"))
+        elif options.get("zeros") != "v2":
+            half = np.full(desc.field("qzeros").layout.dims, (1 << options["bits"] - 1) - 1)
+            record.set_field("qzeros", half)
+        made = reorder.dequantize(record, dtype="bf16" if turns else "f32").numpy()
+        numbers = reorder.reorder(np.ascontiguousarray(made.T if turns else made), "ab")
+        tensors |= {each: numbers} if plain else {each.removesuffix(".weight"): record}
     reorder.save(folder / "model.safetensors", tensors)
 
 
 @pytest.mark.parametrize("bits", [4, 8])
 def test_models_written_here_give_the_logits_of_the_numbers(tmp_path: Path, bits: int) -> None:
-    _gptq(tmp_path / "gptq", bits, plain=False)
-    _gptq(tmp_path / "plain", bits, plain=True)
+    for plain in (False, True):
+        folder = tmp_path / ("plain" if plain else "gptq")
+        _saved(folder, "gptq", plain=plain, group=8, bits=bits, scales="bf16")
+    wanted = _logits(tmp_path / "plain")
     rule = f"*: gptq(bits={bits}) -> pack_quantized"
     reorder.convert(tmp_path / "gptq", tmp_path / "packed", [rule])
     config = json.loads((tmp_path / "packed/config.json").read_text())
     assert config["quantization_config"]["format"] == "pack-quantized"
-    assert torch.equal(_logits(tmp_path / "packed"), _logits(tmp_path / "plain"))
-    shutil.rmtree(tmp_path / "plain")
+    assert torch.equal(_logits(tmp_path / "packed"), wanted)
     reorder.convert(tmp_path / "packed", tmp_path / "ints", ["*: pack_quantized -> int_quantized"])
-    assert torch.equal(_logits(tmp_path / "ints"), _logits(tmp_path / "packed"))
+    assert torch.equal(_logits(tmp_path / "ints"), wanted)
+    some = "*mlp*: pack_quantized -> int_quantized", "*attn*: pack_quantized -> pack_quantized"
+    reorder.convert(tmp_path / "packed", tmp_path / "mixed", some)
+    config = json.loads((tmp_path / "mixed/config.json").read_text())
+    assert config["quantization_config"]["format"] == "mixed-precision"
+    assert torch.equal(_logits(tmp_path / "mixed"), wanted)
+
+
+@pytest.mark.parametrize("name", ["fp8_block", "fp8_channel", "fp8_tensor"])
+def test_fp8_written_here_gives_the_logits_of_the_numbers_in_f32(tmp_path: Path, name: str) -> None:
+    # one block for most of the layers, which are smaller
+    for plain in (False, True):
+        _saved(tmp_path / ("plain" if plain else "in"), name, plain=plain)
+    config = json.loads((tmp_path / "in/config.json").read_text())
+    config["quantization_config"] = {"quant_method": "compressed-tensors"}
+    (tmp_path / "in/config.json").write_text(json.dumps(config))
+    reorder.convert(tmp_path / "in", tmp_path / "out", [f"*: {name} -> {name}"])
+    config = json.loads((tmp_path / "out/config.json").read_text())
+    assert config["quantization_config"]["format"] == "float-quantized"
+    found, wanted = (_logits(tmp_path / each, dtype=torch.float32) for each in ("out", "plain"))
+    assert torch.equal(found, wanted)
+
+
+def test_zero_points_are_dequantised_by_the_converter_of_the_producer(tmp_path: Path) -> None:
+    # transformers 5.23 refuses zero points of groups, also those of the producer
+    _saved(tmp_path / "in", "gptq", plain=False, group=8, bits=4, zeros="v2", scales="bf16")
+    rule = "*: gptq(zeros=v2) -> pack_quantized(zeros=true)"
+    reorder.convert(tmp_path / "in", tmp_path / "packed", [rule])
+    packed, made = str(tmp_path / "packed"), str(tmp_path / "theirs")
+    convert_checkpoint(packed, made, CompressedTensorsDequantizer(packed))
+    reorder.convert(packed, tmp_path / "ours", ["*: pack_quantized -> plain, bf16"])
+    with (
+        reorder.open_checkpoint(tmp_path / "theirs") as theirs,
+        reorder.open_checkpoint(tmp_path / "ours") as ours,
+    ):
+        assert {*theirs} == {*ours}
+        assert all(theirs[each].data.tobytes() == ours[each].data.tobytes() for each in ours)
+    assert torch.equal(_logits(tmp_path / "theirs"), _logits(tmp_path / "ours"))
+
+
+def test_a_mixture_of_experts_is_dequantised_as_by_the_producer(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    config = transformers.Qwen3MoeConfig(
+        hidden_size=64,
+        intermediate_size=96,
+        moe_intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        num_experts=4,
+        num_experts_per_tok=2,
+        vocab_size=96,
+        max_position_embeddings=64,
+    )
+    folder = tmp_path / "in"
+    transformers.Qwen3MoeForCausalLM(config).bfloat16().save_pretrained(folder)
+    scheme = _scheme("pack-quantized", 4, "group", zeros=True)
+    compressor = BaseCompressor.get_value_from_registry("pack-quantized")
+    rng, tensors = torch.Generator().manual_seed(1), {}
+    for name, value in load_file(folder / "model.safetensors").items():
+        layer = name.removesuffix(".weight")
+        if not layer.endswith("_proj"):
+            tensors[name] = value
+            continue
+        shape = value.shape[0], value.shape[1] // 8
+        points = torch.randint(-8, 8, shape, generator=rng).to(torch.int8)
+        scales = (torch.rand(shape, generator=rng) / 64 + 1e-3).bfloat16()
+        state = {"weight": value, "weight_scale": scales, "weight_zero_point": points}
+        made = compressor.compress(state, scheme)
+        tensors |= {f"{layer}.{role}": each.contiguous() for role, each in made.items()}
+    assert sum(name.endswith("weight_packed") for name in tensors) == 2 * (4 + 4 * 3)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    text = json.loads((folder / "config.json").read_text())
+    groups = {"g": scheme}
+    section = QuantizationConfig(config_groups=groups, ignore=["lm_head", "re:.*mlp[.]gate$"])
+    text["quantization_config"] = json.loads(section.model_dump_json())
+    (folder / "config.json").write_text(json.dumps(text))
+    convert_checkpoint(
+        str(folder), str(tmp_path / "theirs"), CompressedTensorsDequantizer(str(folder))
+    )
+    reorder.convert(folder, tmp_path / "ours", ["*: pack_quantized -> plain, bf16"])
+    theirs, ours = (load_file(tmp_path / each / "model.safetensors") for each in ("theirs", "ours"))
+    assert theirs.keys() == ours.keys()
+    assert all(torch.equal(_bits(theirs[each]), _bits(ours[each])) for each in ours)
+    assert torch.equal(_logits(tmp_path / "theirs"), _logits(tmp_path / "ours"))

@@ -26,6 +26,8 @@ pytestmark = pytest.mark.judges
 
 mx: Any = pytest.importorskip("mlx.core", reason="mlx[cpu] is not installed")
 mlx_utils: Any = pytest.importorskip("mlx.utils", reason="mlx[cpu] is not installed")
+llama: Any = pytest.importorskip("mlx_lm.models.llama", reason="mlx-lm is not installed")
+lm: Any = pytest.importorskip("mlx_lm.utils", reason="mlx-lm is not installed")
 nn: Any = pytest.importorskip("mlx.nn", reason="mlx[cpu] is not installed")
 
 _BITS = (1, 2, 3, 4, 5, 6, 8)
@@ -82,6 +84,22 @@ def test_affine_weights_are_decoded_as_by_mlx(bits: int, group: int, scales: str
     for kind, name in _FLOATS.items():
         wanted = mx.dequantize(*tensors, group, bits, dtype=getattr(mx, name))
         assert _same(reorder.dequantize(record, dtype=kind).numpy(), wanted)
+
+
+@pytest.mark.parametrize("mode", ["affine", *_MODES])
+def test_experts_in_one_tensor_are_decoded_as_by_mlx(mode: str) -> None:
+    group, bits = _MODES.get(mode, (64, 5))
+    mx.random.seed(0)
+    weight = mx.random.normal((4, 48, 256)).astype(mx.bfloat16)
+    parts = mx.quantize(weight, group, bits, mode=mode)
+    name, options = ("mlx", {"bits": bits}) if mode == "affine" else (f"mlx_{mode}", {})
+    desc = record_desc((4, 48, 256), name, **options)
+    held = {
+        role: np.array(each.view(mx.uint8)) for role, each in zip(desc.tensors, parts, strict=True)
+    }
+    made = reorder.dequantize(reorder.Record(desc, held), dtype="bf16").numpy()
+    biases = parts[2] if mode == "affine" else None
+    assert _same(made, mx.dequantize(parts[0], parts[1], biases, group, bits, mode=mode))
 
 
 @pytest.mark.parametrize("kind", ["f32", "bf16"])
@@ -180,6 +198,72 @@ def test_what_is_written_here_is_loaded_by_mlx(tmp_path: Path, bits: int, wide: 
         made = mx.quantized_matmul(x, *after, group_size=32, bits=wide)
         wanted = mx.quantized_matmul(x, *before, group_size=64, bits=bits)
         assert mx.allclose(made, wanted, rtol=1e-2, atol=1e-2)
+
+
+def _llama(folder: Path, kind: str) -> Any:
+    """Save a tiny Llama as mlx-lm quantises it, with layers of their own, and return it."""
+    config = {
+        "model_type": "llama",
+        "hidden_size": 256,
+        "intermediate_size": 512,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "rms_norm_eps": 1e-5,
+        "vocab_size": 128,
+        "tie_word_embeddings": False,
+    }
+    mx.random.seed(0)
+    model = llama.Model(llama.ModelArgs.from_dict(config))
+    model.set_dtype(getattr(mx, kind))
+    own = {"group_size": 32, "bits": 6}
+    model, config = lm.quantize_model(
+        model,
+        config,
+        64,
+        4,
+        quant_predicate=lambda name, _: own if name.endswith("down_proj") else True,
+    )
+    folder.mkdir()
+    lm.save_model(folder, model)
+    (folder / "config.json").write_text(json.dumps(config))
+    return model
+
+
+@pytest.mark.parametrize("kind", _FLOATS)
+def test_a_llama_of_mlx_lm_is_decoded_as_by_mlx_lm(tmp_path: Path, kind: str) -> None:
+    model = _llama(tmp_path / "in", _FLOATS[kind])
+    rules = [f"*: mlx -> plain, {kind}", f"*.down_proj: mlx(bits=6) -> plain, {kind}"]
+    reorder.convert(tmp_path / "in", tmp_path / "out", rules)
+    loaded, config = lm.load_model(tmp_path / "out")
+    assert "quantization" not in config
+    wanted = lm.dequantize_model(model)
+    pairs = zip(
+        sorted(mlx_utils.tree_flatten(loaded.parameters())),
+        sorted(mlx_utils.tree_flatten(wanted.parameters())),
+        strict=True,
+    )
+    for (name, one), (other_name, other) in pairs:
+        assert name == other_name
+        assert mx.array_equal(one, other)
+    tokens = mx.array([[1, 5, 7, 9]])
+    assert mx.array_equal(loaded(tokens), wanted(tokens))
+
+
+@pytest.mark.parametrize("kind", _FLOATS)
+def test_a_llama_that_is_written_here_gives_the_logits_of_the_first(
+    tmp_path: Path, kind: str
+) -> None:
+    model = _llama(tmp_path / "in", _FLOATS[kind])
+    rules = [
+        "*: mlx -> mlx(bits=8, group=32)",
+        "*.down_proj: mlx(bits=6) -> mlx(bits=8, group=32)",
+    ]
+    reorder.convert(tmp_path / "in", tmp_path / "out", rules)
+    loaded, config = lm.load_model(tmp_path / "out")
+    assert config["quantization"] == {"bits": 8, "group_size": 32, "mode": "affine"}
+    tokens = mx.array([[1, 5, 7, 9]])
+    assert mx.array_equal(loaded(tokens), model(tokens))
 
 
 @pytest.mark.parametrize(("mode", "source"), [("mxfp4", "ocp_mxfp4"), ("mxfp8", "ocp_mxfp8")])

@@ -89,3 +89,22 @@ def test_what_tvm_refuses_is_refused_here(text: str) -> None:
         s_tir.slayout(text)
     with pytest.raises(ValueError, match="is not TVM's notation"):
         from_notation(text, "tvm", (2, 17, 5, 4))
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "dims"),
+    [
+        ((8, 4), (1, 8), (32,)),
+        ((8, 4), (1, 8), (8, 4)),
+        ((2, 4, 3, 8), (96, 1, 32, 4), (8, 24)),
+        ((2, 1, 5), (5, 7, 1), (10,)),
+        ((3, 4), (16, 2), (3, 4)),
+    ],
+)
+def test_tile_layouts_place_elements_where_tvm_does(
+    shape: tuple[int, ...], strides: tuple[int, ...], dims: tuple[int, ...]
+) -> None:
+    layout = tirx.layout.TileLayout(tirx.layout.S[shape:strides] + 3)
+    desc = from_notation(str(layout), "tvm", dims)
+    for index in some_indices(dims):
+        assert int(layout.apply(*index, shape=list(dims))["m"]) == desc.offset(index)

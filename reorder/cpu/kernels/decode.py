@@ -13,9 +13,9 @@ from numba.core import cgutils
 from memdesc import DATA_TYPES
 from memdesc.record import BIT_PLANES, Codebook, Digits
 from reorder.cpu.codecs.codec import Codec
-from reorder.cpu.kernels.emit import BYTE, int64, load_fields, load_int64, loop
+from reorder.cpu.kernels.emit import BYTE, entry_address, int64, load_fields, load_int64, loop
+from reorder.cpu.kernels.interpreter import each_task
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.kernels.walk import each_task
 from reorder.cpu.schedule.record_pattern import MAX_LANES
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import BYTE_BITS, has_feature, is_x86
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.walk import WalkerCall
+    from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.schedule.record_pattern import NumberPattern, Pattern
 
 __all__ = ["DecodeHead", "DecodeKernel", "FieldHead", "emit_decode"]
@@ -56,7 +56,7 @@ class FieldHead(NamedTuple):
     advance: int
 
 
-def emit_decode(builder: Builder, call: WalkerCall, kernel: DecodeKernel) -> None:
+def emit_decode(builder: Builder, call: InterpreterCall, kernel: DecodeKernel) -> None:
     """Decode the segments of all tasks of a call to row-major memory at dst."""
     pattern, count = kernel.pattern, len(kernel.pattern.fields)
     nbytes = pattern.block * DATA_TYPES[kernel.dtype].bits // BYTE_BITS
@@ -67,7 +67,7 @@ def emit_decode(builder: Builder, call: WalkerCall, kernel: DecodeKernel) -> Non
             at = nbytes_of(DecodeHead) + index * nbytes_of(FieldHead)
             fields.append(load_fields(builder, builder.add(instruction, int64(at)), FieldHead))
         with loop(builder, task.first, task.last) as segment:
-            row = builder.add(head.starts, builder.mul(segment, int64(count * WORD_NBYTES)))
+            row = entry_address(builder, head.starts, segment, count * WORD_NBYTES)
             starts = [
                 builder.add(field.tensor, load_int64(builder, row, index))
                 for index, field in enumerate(fields)
@@ -80,7 +80,7 @@ def emit_decode(builder: Builder, call: WalkerCall, kernel: DecodeKernel) -> Non
                     for start, field in zip(starts, fields, strict=True)
                 ]
                 numbers = _Numbers(builder, pattern, addresses)
-                _decode_block(numbers, kernel, builder.add(dst, builder.mul(block, int64(nbytes))))
+                _decode_block(numbers, kernel, entry_address(builder, dst, block, nbytes))
 
 
 def _decode_block(numbers: _Numbers, kernel: DecodeKernel, dst: Value) -> None:
@@ -208,20 +208,15 @@ class _Numbers:
             parts.append(builder.shl(codes, codec.splat(codes.type, shift)) if shift else codes)
         return reduce(builder.or_, parts)
 
-    def difference(self, one: Value, other: Value) -> Value:
-        """Return the exact difference of integers, of which those of a table are f32."""
-        if one.type == other.type:
-            is_float = one.type.element == _F32
-            return (self.builder.fsub if is_float else self.builder.sub)(one, other)
-        return self.builder.fsub(self.as_float(one), self.as_float(other))
-
     def product(
-        self, numbers: tuple[NumberPattern, ...], positions: range, first: Value | None = None
+        self, numbers: tuple[NumberPattern, ...], positions: range, product: Value | None = None
     ) -> Value:
         """Return the product of numbers, from the left, after a first factor."""
-        factors = [self.as_float(self.values(number, positions)) for number in numbers]
-        factors = factors if first is None else [first, *factors]
-        return reduce(lambda one, other: self.rounded(self.builder.fmul(one, other)), factors)
+        for number in numbers:
+            factor = self.as_float(self.values(number, positions))
+            join = self.builder.fdiv if number.divides else self.builder.fmul
+            product = factor if product is None else self.rounded(join(product, factor))
+        return product
 
     def rounded(self, values: Value) -> Value:
         """Return f32 rounded to what the rule is computed in."""
@@ -229,6 +224,12 @@ class _Numbers:
             return values
         codec = Codec(self.builder, values.type.count)
         return codec.decode(codec.encode(values, "f32", self._kind), self._kind, "f32")
+
+    def difference(self, code: Value, zero: Value) -> Value:
+        """Return a code minus a zero point: of integers, or rounded."""
+        if zero.type == code.type:
+            return self.builder.sub(code, zero)
+        return self.rounded(self.builder.fsub(self.as_float(code), zero))
 
     def as_float(self, values: Value) -> Value:
         """Return values as f32."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from llvmlite import ir
 from numba.core import cgutils
 
-from reorder.cpu.tables import fields_of
+from reorder.cpu.tables import WORD_NBYTES, fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ __all__ = [
     "Builder",
     "Type",
     "Value",
+    "entry_address",
     "int64",
     "int64_pointer",
     "load_fields",
@@ -60,6 +61,11 @@ def load_fields(builder: Builder, address: Value, kind: type[_Fields]) -> _Field
 def load_int64(builder: Builder, address: Value, index: Value | int = 0) -> Value:
     """Return the int64 at an index from an address."""
     return builder.load(int64_pointer(builder, address, index))
+
+
+def entry_address(builder: Builder, table: Value, index: Value, nbytes: int = WORD_NBYTES) -> Value:
+    """Return the address of an entry of a table; entries are `nbytes` apart."""
+    return builder.add(table, builder.mul(index, int64(nbytes)))
 
 
 def int64_pointer(builder: Builder, address: Value, index: Value | int) -> Value:

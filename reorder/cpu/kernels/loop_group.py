@@ -10,20 +10,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.kernels.emit import int64, load_fields, load_int64, loop
 from reorder.cpu.schedule.program import RepeatLoop
-from reorder.cpu.tables import WORD_NBYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reorder.cpu.kernels.elements import Elements, Location
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.emit import Value
 
-__all__ = ["ColumnSpan", "LoopGroup", "TileShape", "Transposition", "entry_address"]
-
-
-def entry_address(builder: Builder, table: Value, index: Value) -> Value:
-    """Return the address of an entry of a table of int64."""
-    return builder.add(table, builder.mul(index, int64(WORD_NBYTES)))
+__all__ = ["ColumnSpan", "LoopGroup", "TileShape", "Transposition"]
 
 
 class TileShape(NamedTuple):

@@ -1,4 +1,4 @@
-"""The walker of reductions: sums of int8 elements over some dims, as compensation needs them."""
+"""The interpreter of reductions: sums of int8 elements over some dims, as for compensation."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 from numba.core import cgutils
 
-from reorder.cpu.kernels.emit import int64, load_fields, loop
+from reorder.cpu.kernels.emit import entry_address, int64, load_fields, loop
+from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_task
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task
 from reorder.cpu.schedule.reduction import GROUPS, ReductionHead
 from reorder.cpu.tables import nbytes_of
 from reorder.cpu.target import BYTE_BITS
@@ -25,7 +25,7 @@ _SUM_NBYTES = 4
 _LANES = 16
 
 
-def emit_reduction(builder: Builder, call: WalkerCall) -> None:
+def emit_reduction(builder: Builder, call: InterpreterCall) -> None:
     """Add elements of src to the sums at dst, for all steps of a call."""
     zero = int64(0)
     for task, instruction, _ in each_task(builder, call):
@@ -35,7 +35,7 @@ def emit_reduction(builder: Builder, call: WalkerCall) -> None:
         for position in loops.each_step(task.first, task.last, Position((zero, zero), zero)):
             element, index = position.offsets
             src = builder.add(call.src_at, element)
-            sums = builder.add(call.dst_at, builder.mul(index, int64(_SUM_NBYTES)))
+            sums = entry_address(builder, call.dst_at, index, _SUM_NBYTES)
             _add_rows(builder, src, sums, head)
 
 
@@ -59,9 +59,9 @@ def _add_groups(builder: Builder, src: Value, sums: Value, count: Value, size: i
     whole = builder.and_(count, int64(-_LANES))
     for start, stop, lanes in ((int64(0), whole, _LANES), (whole, count, 1)):
         with loop(builder, start, stop, lanes) as i:
-            groups = builder.add(src, builder.mul(i, int64(size)))
+            groups = entry_address(builder, src, i, size)
             found = _sum_of_groups(builder, groups, lanes, size)
-            _add(builder, builder.add(sums, builder.mul(i, int64(_SUM_NBYTES))), found)
+            _add(builder, entry_address(builder, sums, i, _SUM_NBYTES), found)
 
 
 def _add_run(builder: Builder, src: Value, sums: Value, count: Value) -> None:

@@ -1,4 +1,4 @@
-"""The walker of tiles: it runs the steps of each tile, at the offsets of the tile."""
+"""The interpreter of tiles: it runs the steps of each tile, at the offsets of the tile."""
 
 from __future__ import annotations
 
@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from numba.core import cgutils
 
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import I64, int64, load_fields, load_int64, loop
-from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task, emit_call
+from reorder.cpu.kernels.emit import I64, entry_address, int64, load_fields, load_int64, loop
+from reorder.cpu.kernels.interpreter import (
+    InterpreterCall,
+    OuterLoops,
+    Position,
+    each_task,
+    emit_call,
+)
 from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
     OPERANDS,
@@ -29,7 +35,7 @@ __all__ = ["emit_tiles"]
 class _Tile(NamedTuple):
     """What the steps of a tile share."""
 
-    call: WalkerCall
+    call: InterpreterCall
     # pointer to the offset of each operand
     offsets: Value
     # address of the slots
@@ -38,7 +44,7 @@ class _Tile(NamedTuple):
     placement: Value
 
 
-def emit_tiles(builder: Builder, call: WalkerCall, slots: Value) -> None:
+def emit_tiles(builder: Builder, call: InterpreterCall, slots: Value) -> None:
     """Run the steps of all tiles of a call."""
     offsets = cgutils.alloca_once(builder, I64, size=OPERANDS)
     placement = cgutils.alloca_once(builder, I64, size=len(Placement._fields))
@@ -59,7 +65,7 @@ def emit_tiles(builder: Builder, call: WalkerCall, slots: Value) -> None:
             for n, offset in enumerate(position.offsets):
                 builder.store(offset, builder.gep(offsets, [int64(n)]))
             with loop(builder, int64(0), head.steps) as k:
-                step_at = builder.add(steps_at, builder.mul(k, int64(nbytes_of(Step))))
+                step_at = entry_address(builder, steps_at, k, nbytes_of(Step))
                 _emit_step(builder, tile, step_at)
     # other threads see what non-temporal stores have written
     builder.fence("seq_cst")
@@ -76,7 +82,7 @@ def _emit_step(builder: Builder, tile: _Tile, step_at: Value) -> None:
     placement = Placement(src.index, dst.index, operand.address, operand.index, factor.address)
     for k, number in enumerate(placement):
         builder.store(number, builder.gep(tile.placement, [int64(k)]))
-    call = WalkerCall(
+    call = InterpreterCall(
         src.address,
         dst.address,
         step.program,
@@ -86,7 +92,7 @@ def _emit_step(builder: Builder, tile: _Tile, step_at: Value) -> None:
         points=builder.ptrtoint(tile.placement, I64),
         point_count=int64(1),
     )
-    emit_call(builder, step.walker, call)
+    emit_call(builder, step.interpreter, call)
 
 
 class _Side(NamedTuple):
@@ -100,7 +106,7 @@ class _Side(NamedTuple):
 def _locate(builder: Builder, tile: _Tile, side: _Side) -> Location:
     """Return where a side starts."""
     slot = builder.sub(side.base, int64(Base.SRC_ELEMENTS))
-    slot_at = builder.add(tile.slots, builder.mul(slot, int64(SLOT_NBYTES)))
+    slot_at = entry_address(builder, tile.slots, slot, SLOT_NBYTES)
     is_slot = builder.icmp_unsigned("<", side.base, int64(len(Base)))
     address = builder.select(is_slot, slot_at, side.base)
     for base, buffer in ((Base.SRC, tile.call.src_at), (Base.DST, tile.call.dst_at)):

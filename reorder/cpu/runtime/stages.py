@@ -1,13 +1,13 @@
-"""Compiled stages, and the walker of tiles that calls them.
+"""Compiled stages, and the interpreter of tiles that calls them.
 
 A conversion is compiled for a pair of a type and a working type, arithmetic for a working type and
-the types that it loads and stores. A stage is a walker whose program is a table, and whose point is
-a `Placement`, so the walker of tiles calls steps of any kind alike.
+the types that it loads and stores. A stage is an interpreter whose program is a table, and whose
+point is a `Placement`, so the interpreter of tiles calls steps of any kind alike.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from numba import types
@@ -16,8 +16,8 @@ from reorder.cpu.kernels.combine import CombineTypes, emit_combine
 from reorder.cpu.kernels.convert import ConvertTypes, emit_convert, emit_prefetch, emit_repeat
 from reorder.cpu.kernels.emit import int64, load_int64
 from reorder.cpu.kernels.tiles import emit_tiles
+from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.scratch import free_scratch, slots_of, take_scratch
-from reorder.cpu.runtime.walkers import as_walker
 from reorder.cpu.schedule.tile_program import TILES, TilesHead
 from reorder.cpu.tables import nbytes_of
 from reorder.values.formats import narrow_working_type
@@ -26,18 +26,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.walk import WalkerCall
+    from reorder.cpu.kernels.interpreter import InterpreterCall
 
-__all__ = ["combine_stage", "convert_stage", "prefetch_stage", "repeat_stage", "tile_walker_at"]
+__all__ = [
+    "combine_stage",
+    "convert_stage",
+    "prefetch_stage",
+    "repeat_stage",
+    "tile_interpreter_at",
+]
 
 
-@cache
-def tile_walker_at() -> int:
-    """Return the address of the compiled walker of tiles, which takes a scratch for each call."""
-    return as_walker("walker of tiles", _emit_tiles_in_scratch)
+def tile_interpreter_at() -> int:
+    """Return the address of the interpreter of tiles, which takes a scratch for each call."""
+    return compiled_interpreter("interpreter of tiles", _emit_tiles_in_scratch)
 
 
-def _emit_tiles_in_scratch(context: Any, builder: Builder, call: WalkerCall) -> None:
+def _emit_tiles_in_scratch(context: Any, builder: Builder, call: InterpreterCall) -> None:
     def run(function: Any, result: Any, *arguments: Value) -> Value:
         signature = result(*[types.int64] * len(arguments))
         return context.compile_internal(builder, function, signature, arguments)
@@ -49,7 +54,6 @@ def _emit_tiles_in_scratch(context: Any, builder: Builder, call: WalkerCall) -> 
     run(free_scratch, types.void, block, number)
 
 
-@cache
 def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) -> int:
     """Return the address of the conversion between two types, one of them the working type.
 
@@ -58,38 +62,33 @@ def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) 
     their width changes.
     """
     work = None if as_codes else narrow_working_type(src, dst, arithmetic=False)
-    key = "convert", src, dst, *["codes"] * as_codes, *_stores(streams)
-    compiled_for = ConvertTypes(src, dst, work, streams)
-    return _stage(key, lambda builder, call: emit_convert(builder, call, compiled_for))
+    key = "convert", src, dst, *["codes"] * as_codes
+    emit = partial(emit_convert, types=ConvertTypes(src, dst, work, streams))
+    return _stage(key, emit, streams=streams)
 
 
-@cache
 def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
     """Return the address of the arithmetic in a working type, from elements of one type to another.
 
     `streams` as for `convert_stage`.
     """
-    compiled_for = CombineTypes(src, dst, work, streams)
-    key = "combine", src, dst, work, *_stores(streams)
-    return _stage(key, lambda builder, call: emit_combine(builder, call, compiled_for))
+    emit = partial(emit_combine, types=CombineTypes(src, dst, work, streams))
+    return _stage(("combine", src, dst, work), emit, streams=streams)
 
 
-@cache
 def prefetch_stage() -> int:
     """Return the address of the prefetch of rows of src, for later steps."""
     return _stage(("prefetch",), emit_prefetch)
 
 
-@cache
 def repeat_stage(dtype: str) -> int:
     """Return the address of the repetition of values of a working type."""
-    return _stage(("repeat", dtype), lambda builder, call: emit_repeat(builder, call, dtype))
+    return _stage(("repeat", dtype), partial(emit_repeat, dtype=dtype))
 
 
-def _stores(streams: bool) -> tuple[str, ...]:  # noqa: FBT001 - it returns the name of this flag
-    return ("non-temporal stores",) if streams else ()
-
-
-def _stage(key: tuple[str, ...], emit: Callable[[Builder, WalkerCall], None]) -> int:
+def _stage(
+    key: tuple[str, ...], emit: Callable[[Builder, InterpreterCall], None], *, streams: bool = False
+) -> int:
     """Compile a stage."""
-    return as_walker(f"stage: {', '.join(key)}", lambda _, builder, call: emit(builder, call))
+    name = ", ".join([*key, *["non-temporal stores"] * streams])
+    return compiled_interpreter(f"stage: {name}", lambda _, builder, call: emit(builder, call))

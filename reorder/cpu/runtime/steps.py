@@ -1,4 +1,4 @@
-"""The steps of a tile, and the tables that the walker of tiles reads for them.
+"""The steps of a tile, and the tables that the interpreter of tiles reads for them.
 
 A step reads one buffer and writes another. A buffer is the tile in src or in dst, or a slot of
 scratch, in which the tile is dense, in the order of its nodes.
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import DATA_TYPES
 from reorder.cpu.machine import OWN_CACHE_NBYTES
+from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.stages import combine_stage, convert_stage, prefetch_stage, repeat_stage
-from reorder.cpu.runtime.walkers import walker_at
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
     SCALING,
@@ -42,7 +42,7 @@ from reorder.cpu.schedule.tile_program import (
     Step,
 )
 from reorder.cpu.schedule.tile_rows import (
-    OperandRows,
+    TileRows,
     dense_strides,
     gathered_operands,
     operand_period,
@@ -61,13 +61,9 @@ from reorder.values.formats import FORMATS, IntegerFormat, narrow_working_type
 
 if TYPE_CHECKING:
     from reorder.cpu.schedule.post_ops import KernelConfig, PostOp
-    from reorder.cpu.schedule.tile_rows import TileRows
     from reorder.cpu.schedule.tiles import Tile
 
-__all__ = [
-    "StepWriter",
-    "steps_of",
-]
+__all__ = ["steps_of"]
 
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
@@ -103,7 +99,7 @@ class _TileBuffer(NamedTuple):
 class _Code(NamedTuple):
     """The code that a step calls, and its arguments: fields of a `Step`."""
 
-    walker: int
+    interpreter: int
     program: int
     tasks: int = 0
     task_count: int = 1
@@ -118,7 +114,7 @@ class _StepOperand(NamedTuple):
     factor_base: int = Base.SRC
 
 
-class StepWriter:
+class _StepWriter:
     """Writes the steps of tiles of one shape.
 
     `outer_strides` has for each operand the offset of the first tile and the strides of the loops
@@ -135,9 +131,11 @@ class StepWriter:
         self.dense = dense_strides(self.nodes)
         self.steps: list[Step] = []
 
-    def reordered(self, nodes: list[Node]) -> StepWriter:
+    def reordered(self, nodes: list[Node]) -> _StepWriter:
         """Return a writer of steps for the same tiles with their inner nodes in another order."""
-        writer = StepWriter(self.config, self.tile._replace(inner=tuple(nodes)), self.outer_strides)
+        writer = _StepWriter(
+            self.config, self.tile._replace(inner=tuple(nodes)), self.outer_strides
+        )
         writer.steps = self.steps
         return writer
 
@@ -246,8 +244,8 @@ _SAME_BITS = {4: "u4", 8: "u8", 16: "bf16", 32: "f32", 64: "f64"}
 
 
 def steps_of(config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]) -> list[Step]:
-    """Return the steps for tiles of one shape; parameters as for `StepWriter`."""
-    writer = StepWriter(config, tile, outer_strides)
+    """Return the steps for tiles of one shape; parameters as for `_StepWriter`."""
+    writer = _StepWriter(config, tile, outer_strides)
     if config.moves_packed:
         src, dst = writer.in_place(Base.SRC, config.src), writer.in_place(Base.DST, config.dst)
         _move(writer, src, dst, pads=True)
@@ -269,8 +267,8 @@ def steps_of(config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ..
     return writer.steps
 
 
-def _computed(writer: StepWriter, dtype: str, *, in_place: bool) -> str:
-    """Return the type that a side's elements have while they are computed with, or moved.
+def _computed(writer: _StepWriter, dtype: str, *, in_place: bool) -> str:
+    """Return the type in which a side's elements are computed or moved.
 
     Integers of 4 bits are bytes then: unpacked before, or packed afterwards. A single conversion
     that does everything needs no bytes.
@@ -284,7 +282,7 @@ def _computed(writer: StepWriter, dtype: str, *, in_place: bool) -> str:
     return narrow_working_type(dtype, dtype, arithmetic=False)
 
 
-def _read(writer: StepWriter) -> _TileBuffer:
+def _read(writer: _StepWriter) -> _TileBuffer:
     """Return the elements of src: in place, or moved into a slot."""
     config, reads = writer.config, writer.tile.reads
     src = writer.in_place(Base.SRC, config.src)
@@ -299,7 +297,7 @@ def _read(writer: StepWriter) -> _TileBuffer:
     return _move(writer, src, slot)
 
 
-def _read_old(writer: StepWriter) -> _TileBuffer:
+def _read_old(writer: _StepWriter) -> _TileBuffer:
     """Return the values that dst holds before the reorder."""
     config = writer.config
     old = writer.in_place(Base.DST, config.dst)
@@ -310,7 +308,7 @@ def _read_old(writer: StepWriter) -> _TileBuffer:
     return _change(writer, old, writer.slot(Base.OLD_VALUES, config.work))
 
 
-def _change(writer: StepWriter, src: _TileBuffer, dst: _TileBuffer) -> _TileBuffer:
+def _change(writer: _StepWriter, src: _TileBuffer, dst: _TileBuffer) -> _TileBuffer:
     """Convert, or move if the types are equal: by whole lines if dst is streamed."""
     if src.dtype != dst.dtype:
         return writer.convert(src, dst)
@@ -320,7 +318,7 @@ def _change(writer: StepWriter, src: _TileBuffer, dst: _TileBuffer) -> _TileBuff
     return _move(writer, src, dst, pads=writer.zeroed_extent(dst) > 0)
 
 
-def _run_post_ops(writer: StepWriter, buffer: _TileBuffer, target: _TileBuffer) -> _TileBuffer:
+def _run_post_ops(writer: _StepWriter, buffer: _TileBuffer, target: _TileBuffer) -> _TileBuffer:
     """Convert to values if needed, and run all post-ops; the last one may write the target."""
     config, work = writer.config, writer.config.work
     post_ops = config.post_ops
@@ -328,7 +326,7 @@ def _run_post_ops(writer: StepWriter, buffer: _TileBuffer, target: _TileBuffer) 
     if config.subtracts_wide:
         # the difference of numbers of more than 24 bits is exact in f64 only
         buffer = _change(writer, buffer, writer.slot(Base.RESULT, config.difference))
-        buffer = _combine(writer, buffer, buffer, post_ops.pop(0), config.difference)
+        buffer = _combine(writer, _Sides(buffer, buffer, config.difference), post_ops.pop(0))
         buffer = _change(writer, buffer, writer.slot(Base.VALUES, work))
     else:
         has_values = _loads(buffer.dtype) if post_ops else config.is_direct
@@ -339,7 +337,7 @@ def _run_post_ops(writer: StepWriter, buffer: _TileBuffer, target: _TileBuffer) 
         has_stage = buffer.dtype == work or config.has_stage(buffer.dtype, target.dtype)
         stores = target.dtype == work or (_loads(target.dtype) and has_stage)
         dst = target if is_last and stores else writer.slot(Base.VALUES, work)
-        buffer = _combine(writer, buffer, dst, post_op, work, old)
+        buffer = _combine(writer, _Sides(buffer, dst, work), post_op, old)
     return buffer
 
 
@@ -355,7 +353,7 @@ _PER_BYTE = 2
 
 
 def _move(
-    writer: StepWriter, src: _TileBuffer, dst: _TileBuffer, *, pads: bool = False
+    writer: _StepWriter, src: _TileBuffer, dst: _TileBuffer, *, pads: bool = False
 ) -> _TileBuffer:
     """Move a tile; with `pads` zeros are written to its padding."""
     is_packed = any(DATA_TYPES[buffer.dtype].is_packed for buffer in (src, dst))
@@ -385,11 +383,11 @@ def _move(
     )
     tasks, _ = partition_chunks(workloads, 1)
     config.kept += [program, tasks]
-    code = _Code(walker_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
+    code = _Code(interpreter_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
     return writer.step(code, src, dst, shift=shift)
 
 
-def _fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:
+def _fits_slots_as_bytes(writer: _StepWriter, *, pads: bool) -> bool:
     """Whether a slot holds a byte for each element, and enough slots are free."""
     nodes = writer.tile.inner
     size = prod(node.extent if pads else node.valid for node in nodes)
@@ -397,7 +395,7 @@ def _fits_slots_as_bytes(writer: StepWriter, *, pads: bool) -> bool:
 
 
 def _move_as_bytes(
-    writer: StepWriter, src: _TileBuffer, dst: _TileBuffer, *, pads: bool
+    writer: _StepWriter, src: _TileBuffer, dst: _TileBuffer, *, pads: bool
 ) -> _TileBuffer:
     """Move 4-bit elements as bytes: unpacked in the order of src, packed in that of dst.
 
@@ -448,20 +446,16 @@ class _Sides(NamedTuple):
 
 
 def _combine(
-    writer: StepWriter,
-    src: _TileBuffer,
-    dst: _TileBuffer,
-    post_op: PostOp,
-    work: str,
-    old: _TileBuffer | None = None,
+    writer: _StepWriter, sides: _Sides, post_op: PostOp, old: _TileBuffer | None = None
 ) -> _TileBuffer:
     """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
-    operation, kinds = _operation_of(writer, post_op, _Sides(src, dst, work))
-    if operation not in SCALING and writer.zeroed_extent(dst):
+    operation, kinds = _operation_of(writer, post_op, sides)
+    if operation not in SCALING and writer.zeroed_extent(sides.dst):
         # a conversion or a move writes the zeros behind rows
-        dst = writer.slot(Base.VALUES, work)
+        sides = sides._replace(dst=writer.slot(Base.VALUES, sides.work))
+    src, dst, work = sides
     if post_op.role is not None:
-        rows, operand = _with_values(writer, _Sides(src, dst, work), post_op.role, kinds)
+        rows, operand = _with_values(writer, sides, post_op.role, kinds)
     elif operation is Operation.ADD_PRODUCT:
         assert old is not None  # noqa: S101 - there are values to add
         rows = operand_rows(writer.nodes, (src.strides, dst.strides, old.strides), 0)
@@ -470,18 +464,17 @@ def _combine(
     else:
         rows = operand_rows(writer.nodes, (src.strides, dst.strides, [0] * len(writer.nodes)), 0)
         operand = _StepOperand(writer.config.keep([post_op.number], work))
-    tables = rows.rows
-    distance = writer.prefetch_distance(src, tables)
-    extent = writer.masked_extent(dst, tables.columns)
-    head = CombineTable(operation, tables.rows, tables.columns, extent, rows.mask, distance)
-    program = writer.config.keep([*head, *(start for table in tables.tables for start in table)])
-    streams = writer.streams(dst, tables.columns)
+    distance = writer.prefetch_distance(src, rows)
+    extent = writer.masked_extent(dst, rows.columns)
+    head = CombineTable(operation, rows.rows, rows.columns, extent, rows.mask, distance)
+    program = writer.config.keep([*head, *(start for table in rows.tables for start in table)])
+    streams = writer.streams(dst, rows.columns)
     stage = combine_stage(src.dtype, dst.dtype, work, streams=streams)
     return writer.step(_Code(stage, program), src, dst, operand=operand)
 
 
 def _operation_of(
-    writer: StepWriter, post_op: PostOp, sides: _Sides
+    writer: _StepWriter, post_op: PostOp, sides: _Sides
 ) -> tuple[Operation, tuple[Numbers, ...]]:
     """Return the operation that runs, and what each table of its numbers holds.
 
@@ -500,8 +493,8 @@ def _operation_of(
 
 
 def _with_values(
-    writer: StepWriter, sides: _Sides, role: str, kinds: tuple[Numbers, ...]
-) -> tuple[OperandRows, _StepOperand]:
+    writer: _StepWriter, sides: _Sides, role: str, kinds: tuple[Numbers, ...]
+) -> tuple[TileRows, _StepOperand]:
     """Return the rows and the operand for the values of a role, see `_operation_of`."""
     config, nodes = writer.config, writer.nodes
     values = config.values[role]
@@ -529,12 +522,12 @@ def _with_values(
             address = config.address_of_values(role, sides.work, 0, kind)
             operand = _TileBuffer(address, sides.work, placed_by, strides)
             _gather(writer, operand, slot, gathered.times)
-        return gathered.rows, _StepOperand(Base.OPERANDS, factor_base=Base.RECIPROCALS)
+        return gathered, _StepOperand(Base.OPERANDS, factor_base=Base.RECIPROCALS)
     bases = [config.address_of_values(role, sides.work, rows.period, kind) for kind in kinds]
     return rows, _StepOperand(bases[0], placed_by, -rows.shift, bases[-1])
 
 
-def _gather(writer: StepWriter, operand: _TileBuffer, slot: Base, times: int) -> None:
+def _gather(writer: _StepWriter, operand: _TileBuffer, slot: Base, times: int) -> None:
     """Write the steps that move the operands of a tile into a slot, each `times` times."""
     kept = [k for k, stride in enumerate(operand.strides) if stride]
     parts = writer.reordered([writer.nodes[k] for k in kept])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reorder.cpu.kernels.reduce import emit_reduction
+from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_on_pool
-from reorder.cpu.runtime.walkers import as_walker
 from reorder.cpu.schedule.reduction import reduce_dims
 from reorder.memory.buffers import address_of
 
@@ -31,8 +30,11 @@ class Sums:
         # the job has addresses of its arrays
         self._reduction = reduction = reduce_dims(desc, mask, threads)
         program = address_of(reduction.program)
-        walker = _walker_at()
-        self._job = make_job(walker, program, reduction.partition, _NO_POINTS)
+        name = "interpreter of sums of 8-bit elements"
+        interpreter = compiled_interpreter(
+            name, lambda _, builder, call: emit_reduction(builder, call)
+        )
+        self._job = make_job(interpreter, program, reduction.partition, _NO_POINTS)
         self._offset = desc.offset0
 
     def __call__(self, address: int) -> NDArray[np.int32]:
@@ -40,10 +42,3 @@ class Sums:
         sums = np.zeros(self._reduction.shape, np.int32)
         run_on_pool(address + self._offset, address_of(sums), self._job)
         return sums
-
-
-@cache
-def _walker_at() -> int:
-    return as_walker(
-        "walker of sums of 8-bit elements", lambda _, builder, call: emit_reduction(builder, call)
-    )

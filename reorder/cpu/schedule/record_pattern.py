@@ -45,6 +45,7 @@ class NumberPattern(NamedTuple):
     parts: tuple[tuple[int, int], ...]
     minus: int
     table: tuple[float, ...]
+    divides: bool
     codebook: Codebook | Digits | None
     kind: str
     # how many neighbouring elements share its code: a power of two that divides the block

@@ -1,4 +1,4 @@
-"""Reductions: sums of the elements of a layout over some dims, as the program of a walker.
+"""Reductions: sums of the elements of a layout over some dims, as the program of an interpreter.
 
 Every block of a layout is a loop. Loops over dims that are kept have a stride among the sums, the
 others have 0. The innermost loops are summed as vectors: groups of 1, 2 or 4 contiguous elements
@@ -69,7 +69,7 @@ class _Vectors(NamedTuple):
 
     groups: int = 1
     group_size: int = 1
-    is_single: bool = True
+    is_single: int = 1
 
 
 def reduce_dims(desc: MemoryDesc, mask: int, threads: int) -> Reduction:
@@ -77,7 +77,7 @@ def reduce_dims(desc: MemoryDesc, mask: int, threads: int) -> Reduction:
     loops = _loops(desc, mask)
     vectors, rows, outer = _split_loops(loops)
     head = ReductionHead(*vectors, rows.extent, rows.stride, len(outer))
-    program = [*head._replace(is_single=int(vectors.is_single))]
+    program = [*head]
     for loop in outer:
         program += [*LoopHead(loop.extent, loop.extent), loop.stride, loop.sum_stride]
     # the outermost loop is divided among threads, if its steps have different sums
@@ -123,7 +123,7 @@ def _split_loops(loops: list[_Loop]) -> tuple[_Vectors, _Loop, list[_Loop]]:
         last = rest.pop()
         around = rest[-1] if rest else None
         if last.sum_stride == 1:
-            vectors = _Vectors(last.extent, 1, is_single=False)
+            vectors = _Vectors(last.extent, 1, is_single=0)
         elif last.sum_stride:
             rest.append(last)
         elif (
@@ -131,7 +131,7 @@ def _split_loops(loops: list[_Loop]) -> tuple[_Vectors, _Loop, list[_Loop]]:
             and around
             and (around.stride, around.sum_stride) == (last.extent, 1)
         ):
-            vectors = _Vectors(rest.pop().extent, last.extent, is_single=False)
+            vectors = _Vectors(rest.pop().extent, last.extent, is_single=0)
         else:
             vectors = _Vectors(last.extent, 1)
     reduced = [loop for loop in rest if not loop.sum_stride]

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Node
 
 __all__ = [
-    "Gathered",
-    "OperandRows",
     "TileRows",
     "contiguous_nodes",
     "dense_strides",
@@ -40,16 +38,36 @@ __all__ = [
 ]
 
 
-class TileRows(NamedTuple):
-    """Rows that are contiguous on all sides: a table of offsets for each side, and their length."""
+# Values of `CombineTable.operand_mask`.
+_EACH, _ONE = -1, 0
 
+
+class TileRows(NamedTuple):
+    """Rows that are contiguous on all sides, and how an element finds its value of an operand."""
+
+    # offsets of the rows on each side
     tables: list[list[int]]
     columns: int
+    # the `operand_mask` of a `CombineTable`
+    mask: int = _EACH
+    # the values are stored repeatedly in periods of this length; 0: not in periods
+    period: int = 0
+    # how often each value is stored, if they are gathered in a slot; 0: they stay where they are
+    times: int = 0
 
     @property
     def rows(self) -> int:
         """Number of rows."""
         return len(self.tables[0])
+
+    @property
+    def shift(self) -> int:
+        """Log2 of how often a period is stored: offsets of values are shifted left by it."""
+        return (2 * PERIOD // self.period).bit_length() - 1 if self.period else 0
+
+    def with_operand(self, offsets: list[int], **how: int) -> TileRows:
+        """Return the rows with a table of an operand."""
+        return self._replace(tables=[*self.tables, offsets], **how)
 
 
 def contiguous_nodes(nodes: tuple[Node, ...], strides: list[int]) -> int:
@@ -86,28 +104,11 @@ def row_offsets(nodes: tuple[Node, ...], strides: list[int], columns: int) -> li
 
 # Operands that repeat after fewer elements than this gain nothing from a repeated table.
 _MIN_PERIOD = 8
-# Values of `CombineTable.operand_mask`.
-_EACH, _ONE = -1, 0
-
-
-class OperandRows(NamedTuple):
-    """Rows of src, dst and operand, and how an element finds its value of the operand."""
-
-    rows: TileRows
-    # the `operand_mask` of a `CombineTable`
-    mask: int
-    # the values are stored repeatedly in periods of this length; 0: each is stored once
-    period: int = 0
-
-    @property
-    def shift(self) -> int:
-        """Log2 of how often a period is stored: offsets of values are shifted left by it."""
-        return (2 * PERIOD // self.period).bit_length() - 1 if self.period else 0
 
 
 def operand_rows(
     nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], period: int
-) -> OperandRows:
+) -> TileRows:
     """Return the rows of a tile, whose operand is found in one of three ways.
 
     Tried in this order, each replaces the one before it if its rows are longer: a value for each
@@ -115,19 +116,18 @@ def operand_rows(
     src, dst and operand; `period` is that of `operand_period`.
     """
     *both, strides = sides
-    found = OperandRows(tile_rows(nodes, sides), _EACH)
+    found = tile_rows(nodes, sides)
     one = tile_rows(nodes, both, _constant_nodes(nodes, strides, 1))
-    if one.columns > found.rows.columns or found.rows.columns == 1:
-        table = row_offsets(nodes, strides, one.columns)
-        found = OperandRows(one._replace(tables=[*one.tables, table]), _ONE)
+    if one.columns > found.columns or found.columns == 1:
+        found = one.with_operand(row_offsets(nodes, strides, one.columns), mask=_ONE)
     if not _MIN_PERIOD <= period <= PERIOD:
         return found
     again = tile_rows(nodes, both, _constant_nodes(nodes, strides, period))
-    if again.columns <= found.rows.columns:
+    if again.columns <= found.columns:
         return found
-    repeating = OperandRows(again, PERIOD - 1, period)
-    table = [offset << repeating.shift for offset in row_offsets(nodes, strides, again.columns)]
-    return repeating._replace(rows=again._replace(tables=[*again.tables, table]))
+    again = again._replace(mask=PERIOD - 1, period=period)
+    offsets = row_offsets(nodes, strides, again.columns)
+    return again.with_operand([offset << again.shift for offset in offsets])
 
 
 def operand_period(
@@ -166,45 +166,37 @@ _SHORT_COLUMNS = 32
 _LONG_STREAMED_COLUMNS = 256
 
 
-class Gathered(NamedTuple):
-    """Operands in a slot, and the rows of a tile that find them there."""
-
-    rows: OperandRows
-    # how often each value is stored
-    times: int
-
-
 def spread_operands(
-    nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], rows: OperandRows
-) -> OperandRows | None:
+    nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], rows: TileRows
+) -> TileRows | None:
     """Return rows with a value for each element, or None if that makes none longer."""
     src, dst, _ = sides
     found = operand_rows(nodes, (src, dst, dense_strides(nodes)), 0)
-    is_longer = rows.rows.columns < min(_SHORT_COLUMNS, found.rows.columns)
+    is_longer = rows.columns < min(_SHORT_COLUMNS, found.columns)
     return found if is_longer else None
 
 
 def gathered_operands(
     nodes: tuple[Node, ...],
     sides: tuple[list[int], list[int], list[int]],
-    rows: OperandRows,
+    rows: TileRows,
     *,
     streams: bool,
-) -> Gathered | None:
-    """Return how operands are gathered, or None if `rows`, with operands in place, are long enough.
+) -> TileRows | None:
+    """Return rows with gathered operands, or None if `rows`, with operands in place, are enough.
 
     `sides` as for `operand_rows`; `streams` says that dst is written by non-temporal stores.
     """
     src, dst, strides = sides
-    best, columns = None, rows.rows.columns
+    best, columns = None, rows.columns
     if columns >= _SHORT_COLUMNS:
         if not streams or columns >= _LONG_STREAMED_COLUMNS:
             return None
         columns = _LONG_STREAMED_COLUMNS - 1
     for times in (1, _inner_repetitions(nodes, strides)):
-        found = operand_rows(nodes, (src, dst, _dense_strides(nodes, strides, times)), 0)
-        if found.rows.columns > columns:
-            best, columns = Gathered(found, times), found.rows.columns
+        found = operand_rows(nodes, (src, dst, _gathered_strides(nodes, strides, times)), 0)
+        if found.columns > columns:
+            best, columns = found._replace(times=times), found.columns
     return best
 
 
@@ -218,7 +210,7 @@ def _inner_repetitions(nodes: tuple[Node, ...], strides: list[int]) -> int:
     return times if can_repeat(times) else 1
 
 
-def _dense_strides(nodes: tuple[Node, ...], strides: list[int], times: int) -> list[int]:
+def _gathered_strides(nodes: tuple[Node, ...], strides: list[int], times: int) -> list[int]:
     """Return the strides of operands without gaps, in the order of the nodes.
 
     Nodes along which an operand does not change have stride 0, except the innermost ones along

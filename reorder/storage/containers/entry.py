@@ -29,6 +29,7 @@ __all__ = [
     "Container",
     "Entry",
     "FileState",
+    "Place",
     "PlannedFile",
     "Span",
     "Tensor",
@@ -68,6 +69,14 @@ class FileState(NamedTuple):
             return cls.of(file.fileno())
 
 
+class Place(NamedTuple):
+    """Where a tensor is: a file, the offset of its first byte there, and its size in bytes."""
+
+    path: Path
+    start: int
+    nbytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class Entry:
     """A tensor in a container; its bytes are read when they are asked for.
@@ -93,7 +102,7 @@ class Entry:
         Why there is no `desc`.
     is_described : bool
         Whether `desc` is from the metadata.
-    value : mapping of str to object, optional
+    note : mapping of str to object, optional
         What this tensor and others are together, if it is the first of them; from the metadata.
     """
 
@@ -107,38 +116,28 @@ class Entry:
     desc: MemoryDesc | RecordDesc | None = None
     reason: str = ""
     is_described: bool = False
-    value: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
+    note: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
 
-    def read(
-        self, start: int = 0, stop: int | None = None, out: NDArray[np.uint8] | None = None
-    ) -> NDArray[np.uint8]:
-        """Read bytes with system calls: if the file shrinks, that is an error, not a signal.
+    @property
+    def place(self) -> Place:
+        """Where its bytes are."""
+        return Place(self.file, self.offset, self.nbytes)
 
-        Parameters
-        ----------
-        start, stop : int
-            The range of the tensor's bytes; by default all.
-        out : ndarray of uint8, optional
-            Where to write them: contiguous, of that many bytes.
+    def read(self) -> NDArray[np.uint8]:
+        """Read the bytes with system calls: if the file shrinks, that is an error, not a signal.
 
         Raises
         ------
         MemdescError
             If the file cannot be read, or has changed since its header was read.
         """
-        end = self.nbytes if stop is None else stop
-        data = np.empty(end - start, np.uint8) if out is None else out
-        rest = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
+        data = np.empty(self.nbytes, np.uint8)
         with open_file(self.file) as file:
-            handle = file.fileno()
-            _check_unchanged(self.file, handle, self.state)
-            at = self.offset + start
-            while rest.nbytes:
-                count = os.preadv(handle, [rest], at)
-                if not count:
-                    msg = f"{str(self.file)!r} became shorter while {self.name!r} was read"
-                    raise MemdescError(msg)
-                rest, at = rest[count:], at + count
+            _check_unchanged(self.file, file.fileno(), self.state)
+            file.seek(self.offset)
+            if file.readinto(data) < self.nbytes:  # type: ignore[attr-defined] # binary files have it
+                msg = f"{str(self.file)!r} became shorter while {self.name!r} was read"
+                raise MemdescError(msg)
         return data
 
     def check_unchanged(self) -> None:
@@ -284,8 +283,8 @@ class Tensor(NamedTuple):
 
     `dtype` and `shape` are those of the stored words, as in an `Entry`; `desc` is what they hold,
     and is written if dtype and shape do not say it. `origin` is the input tensor that this one
-    copies byte for byte; empty if it is not a copy. `value` says what several tensors are
-    together, if this is the first of them; its values are those of JSON.
+    copies byte for byte; empty if it is not a copy. `note` says what several tensors are
+    together, in values of JSON; only the first of them has it.
     """
 
     name: str
@@ -294,7 +293,7 @@ class Tensor(NamedTuple):
     nbytes: int
     desc: MemoryDesc | RecordDesc | None = None
     origin: str = ""
-    value: Mapping[str, Any] | None = None
+    note: Mapping[str, Any] | None = None
 
 
 class Span(NamedTuple):
@@ -305,16 +304,24 @@ class Span(NamedTuple):
 
 
 class PlannedFile(NamedTuple):
-    """A file of an output: its size, where its tensors go, and the bytes of everything else."""
+    """A file of an output: its size, where its tensors go, and the bytes of everything else.
+
+    Headers, indices and small files such as config.json are known before any tensor is written.
+    """
 
     # its name in the folder of the output
     name: str
     nbytes: int
-    # offset and bytes: headers, indices
-    pieces: tuple[tuple[int, bytes], ...]
+    # the bytes that are not those of tensors, each part with its offset
+    headers: tuple[tuple[int, bytes], ...]
     spans: Mapping[str, Span]
     # called with the complete file before it gets its name: writes what depends on the data
     seal: Callable[[Path], None] | None = None
+
+    def places(self, folder: Path) -> dict[str, Place]:
+        """Return where its tensors are if the file lies in a folder."""
+        path = folder / self.name
+        return {name: Place(path, *span) for name, span in self.spans.items()}
 
 
 def safe_path(folder: Path, name: object, what: str) -> Path:

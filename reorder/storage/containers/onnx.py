@@ -1,9 +1,9 @@
 """ONNX: the initializers of a graph, in the model or in files of external data.
 
-Models are read as protobuf messages, since `onnx.load` copies the whole file into memory; `onnx`
-writes them. The rest of a model stays as it is, with the initializers of inner graphs (the bodies
-of `If` and `Loop`). Nodes are written for the types and shapes of their inputs, so an initializer
-that the model refers to is copied or refused.
+`read` and `plan` are at the end of this file. Models are read as protobuf messages, since
+`onnx.load` copies the whole file into memory; `onnx` writes them. The rest of a model stays as it
+is, with the initializers of inner graphs (the bodies of `If` and `Loop`). Nodes are written for the
+types and shapes of their inputs, so an initializer that the model refers to is copied or refused.
 Source: `ExternalData.md` and `onnx.proto` of onnx 1.18.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.disk import open_file
 from memdesc.dtypes import DATA_TYPES
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers.descriptors import (
     PREFIX,
     checked_shape,
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from reorder.storage.containers.entry import Tensor
-    from reorder.storage.containers.protobuf import Part
 
 __all__ = ["NUMBERS", "plan", "read"]
 
@@ -323,12 +322,11 @@ def model_of(source: Path, name: str, tensors: Sequence[Tensor]) -> Any:
     kept = {each.name for each in tensors if _is_kept(each, held)}
     changed = sorted(((held.keys() | {each.name for each in tensors}) - kept) & _strings(model))
     if changed:
-        shown = ", ".join(map(short_repr, changed[:_SHOWN]))
-        more = f" and {len(changed) - _SHOWN} more" if len(changed) > _SHOWN else ""
+        shown = first_of(map(short_repr, changed), _SHOWN)
         other = f"{name.removesuffix('.onnx')}.safetensors"
         msg = (
             f"{name!r} would not load, or would compute something else: the model refers to "
-            f"tensors that would change, {shown}{more}; keep their names, types, layouts and "
+            f"tensors that would change, {shown}; keep their names, types, layouts and "
             f"values, or write {other!r}"
         )
         raise MemdescError(msg)

@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from memdesc.desc import MemoryDesc
-from memdesc.disk import open_file
+from memdesc.disk import naming, open_file
 from memdesc.errors import MemdescError, short_repr
 from reorder.storage.containers.descriptors import (
     checked_shape,
@@ -104,16 +104,13 @@ def read(path: Path) -> Container:
             )
             raise MemdescError(msg)
         text = file.read(length)
-    try:
+    with naming(path):
         header, metadata = _parse(text)
         texts, metadata = split_metadata(metadata)
         start = _LENGTH + length
         entries = described(
             [_entry(name, fields, (path, start, state)) for name, fields in header.items()], texts
         )
-    except MemdescError as error:
-        msg = f"{str(path)!r}: {error}"
-        raise MemdescError(msg) from None
     found = check_entries(entries)
     if start + sum(entry.nbytes for entry in entries) != state.nbytes:
         msg = (

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc.disk import check_writable
-from memdesc.errors import MemdescError, short_repr
+from memdesc.disk import check_writable, sync_folder
+from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers.partial import (
     FILES,
     OLD,
     Partial,
     cannot,
-    exchange,
     partial_folder,
     reserve,
 )
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from reorder.storage.containers.entry import PlannedFile, Span
+    from reorder.storage.containers.entry import Place, PlannedFile
 
 __all__ = ["Writer", "check_target", "partial_folder"]
 
@@ -112,10 +111,9 @@ def _check_replaced(target: Path, written: set[str]) -> None:
             if kept not in written and not is_shard(kept):
                 lost.append(kept)
     if lost:
-        named = ", ".join(map(short_repr, sorted(lost)[:_SHOWN]))
-        more = f" and {len(lost) - _SHOWN} more" if len(lost) > _SHOWN else ""
+        named = first_of(map(short_repr, sorted(lost)), _SHOWN)
         msg = (
-            f"{str(target)!r} is not replaced: it holds {named}{more}, which this conversion does "
+            f"{str(target)!r} is not replaced: it holds {named}, which this conversion does "
             "not write, and which would be lost; move them away, or write elsewhere"
         )
         raise MemdescError(msg)
@@ -156,9 +154,8 @@ class Writer:
         self.target = target
         self._files = {file.name: file for file in files}
         self._is_folder, self._overwrite = is_folder, overwrite
-        self._spans = {
-            name: (file.name, span) for file in files for name, span in file.spans.items()
-        }
+        grown = partial_folder(target) / FILES
+        self._places = {name: place for file in files for name, place in file.places(grown).items()}
         _check_name(target)
         self._partial: Partial | None = Partial(partial_folder(target))
         try:
@@ -176,7 +173,7 @@ class Writer:
                 self.open.clear()
                 self._create()
             for file in files:
-                for offset, data in file.pieces:
+                for offset, data in file.headers:
                     self.open.write_at(f"{FILES}/{file.name}", offset, np.frombuffer(data, "u1"))
         except BaseException as error:
             self.close()
@@ -209,37 +206,9 @@ class Writer:
             raise MemdescError(msg)
         return self._partial
 
-    def where(self, name: str) -> tuple[Path, Span]:
-        """Return the file that a tensor grows in, and its bytes there."""
-        file, span = self._spans[name]
-        return partial_folder(self.target) / FILES / file, span
-
-    def write(self, name: str, offset: int, data: Any) -> None:
-        """Write bytes of a tensor; threads may call this at the same time, in any order.
-
-        Parameters
-        ----------
-        name : str
-            The tensor.
-        offset : int
-            Where in the tensor to write.
-        data : ndarray or buffer
-            C-contiguous.
-
-        Raises
-        ------
-        MemdescError
-            If the bytes exceed the tensor, or cannot be written.
-        """
-        file, span = self._spans[name]
-        flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-        if not 0 <= offset <= offset + flat.nbytes <= span.nbytes:
-            msg = (
-                f"bytes {offset} to {offset + flat.nbytes} of {short_repr(name)}, which has "
-                f"{span.nbytes}"
-            )
-            raise MemdescError(msg)
-        self.open.write_at(f"{FILES}/{file}", span.offset + offset, flat)
+    def where(self, name: str) -> Place:
+        """Return where a tensor grows."""
+        return self._places[name]
 
     def sync(self) -> None:
         """Wait until all files are on disk.
@@ -285,8 +254,8 @@ class Writer:
             else:
                 for name in self._files:
                     final = self.target.parent / name
-                    os.replace(f"{FILES}/{name}", final, src_dir_fd=self.open.handle)
-            _sync_folder(self.target.parent)
+                    self.open.give_out(f"{FILES}/{name}", final)
+            sync_folder(self.target.parent)
         except OSError as error:
             raise cannot(self.target, error) from None
         self.discard()
@@ -297,17 +266,16 @@ class Writer:
         If the system cannot exchange two names, the name is free for a moment; should the process
         end then, the next one gives it back.
         """
-        handle = self.open.handle
         if not os.path.lexists(self.target):
-            os.rename(FILES, self.target, src_dir_fd=handle)
+            self.open.give_out(FILES, self.target)
             return
-        os.rename(FILES, OLD, src_dir_fd=handle, dst_dir_fd=handle)
-        if exchange(handle, OLD, self.target):
+        self.open.rename(FILES, OLD)
+        if self.open.exchange(OLD, self.target):
             return
-        os.rename(OLD, FILES, src_dir_fd=handle, dst_dir_fd=handle)
-        os.rename(self.target, OLD, dst_dir_fd=handle)
+        self.open.rename(OLD, FILES)
+        self.open.take_in(self.target, OLD)
         try:
-            os.rename(FILES, self.target, src_dir_fd=handle)
+            self.open.give_out(FILES, self.target)
         except BaseException:
             self._restore_old()
             raise
@@ -336,14 +304,14 @@ class Writer:
     def _restore_old(self) -> None:
         """Give a folder its name back if a process ended while it was replacing it."""
         if OLD in self.open.listed() and not os.path.lexists(self.target):
-            os.rename(OLD, self.target, src_dir_fd=self.open.handle)
+            self.open.give_out(OLD, self.target)
 
     def _take_back(self) -> None:
         """Take back files that already have their final names, if the target has not."""
         for name in [*self._files][:-1]:
             final = self.target.parent / name
             if _is_moved(self.target, name) and final.is_file():
-                os.rename(final, f"{FILES}/{name}", dst_dir_fd=self.open.handle)
+                self.open.take_in(final, f"{FILES}/{name}")
 
     def _is_there(self, file: PlannedFile) -> bool:
         return self.open.nbytes_of(f"{FILES}/{file.name}") == file.nbytes
@@ -351,7 +319,7 @@ class Writer:
     def _create(self) -> None:
         """Create the files in full size; one that is missing later has its final name."""
         needed = sum(file.nbytes for file in self._files.values())
-        free = shutil.disk_usage(self.open.handle).free
+        free = shutil.disk_usage(self.open.path).free
         if needed > free:
             msg = (
                 f"{str(self.target)!r} takes {needed} bytes, but its disk has {free} left; nothing "
@@ -370,11 +338,3 @@ class Writer:
             except OSError as error:
                 self.open.clear()
                 raise cannot(partial_folder(self.target) / FILES / name, error) from None
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

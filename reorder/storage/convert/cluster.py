@@ -100,7 +100,7 @@ def _address_in(path: Path) -> str:
 
 
 def worker_threads(client: object) -> int:
-    """Return the most threads that a worker has: so many tasks hold memory there at a time.
+    """Return the most threads of any worker: that many tasks hold memory there at a time.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def worker_threads(client: object) -> int:
 
 @contextmanager
 def _asked(client: Client) -> Iterator[None]:
-    """Ask a scheduler; name a client that was closed, and a scheduler that has ended."""
+    """Explain what goes wrong while the scheduler is asked: a closed client, a lost scheduler."""
     if client.status in ("closing", "closed"):
         msg = f"the Dask client is {client.status}; give one that is connected to a scheduler"
         raise MemdescError(msg)
@@ -225,7 +225,7 @@ def run_on_cluster(
     work : callable
         Called with each task on a worker; it can be pickled.
     max_bytes : int
-        Tasks of about so many bytes are given to Dask together.
+        The size of a batch: Dask is given about this many bytes of tasks at a time.
 
     Raises
     ------
@@ -262,7 +262,7 @@ def run_on_cluster(
 
 
 def _batches(tasks: Iterator[tuple[int, Any]], max_bytes: int) -> Iterator[_Batch]:
-    """Return tasks in groups of about so many bytes."""
+    """Return tasks in batches of about `max_bytes`."""
     batch: _Batch = []
     nbytes = 0
     for number, task in tasks:
@@ -312,7 +312,7 @@ def _run(data: bytes) -> None:
 
 
 def _drain(workers: _Workers, futures: list[Future]) -> None:
-    """Wait until the tasks that were handed out have run, if there is a worker to run them."""
+    """Wait until the tasks that were submitted have run, if there is a worker to run them."""
     from distributed import wait  # optional
 
     if futures and workers.threads and workers.client.status == "running":

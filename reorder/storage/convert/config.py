@@ -7,7 +7,8 @@ and vLLM 0.10, `gptq_marlin.py`, `marlin.py`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, RecordDesc
 from reorder.records.encode import number_bits
@@ -15,6 +16,8 @@ from reorder.storage.declarations import (
     DECLARATIONS,
     declaration_of,
     join_sections,
+    kept_of,
+    said_beside,
     section_of,
 )
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
@@ -22,8 +25,8 @@ from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from reorder.storage.convert.jobs import Job
     from reorder.storage.convert.plan import Plan
+    from reorder.storage.convert.steps import Step
 
 __all__ = ["loader_warnings", "moved_config", "undeclared"]
 
@@ -51,6 +54,10 @@ _WEIGHT = ".weight"
 _FLOATS = ("f32", "f16", "bf16")
 # kept of what was said before
 _KEPT = ("modules_to_not_convert", "lm_head", "dynamic")
+# What config.json calls types of floats, and the keys that say the type of a model: transformers 5
+# writes the second and reads both, earlier versions know the first.
+_DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
+_DTYPE_KEYS = ("torch_dtype", "dtype")
 
 
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
@@ -63,23 +70,16 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     """
     if not plan.moved and not plan.partial:
         return text, ""
-    try:
-        config = json.loads(text)
-        found = [*holders(config)] or [config]
-    except (ValueError, RecursionError) as error:
-        msg = f"{CONFIG} is not JSON: {error}"
-        raise MemdescError(msg) from None
-    if not isinstance(config, dict):
-        msg = f"{CONFIG} is not a JSON object"
-        raise MemdescError(msg)
+    config, found = _read(text)
     is_said = any(sections_of(found[0]))
     # descriptors and types say what records of one tensor are
-    if not is_said and all(len({*job.sources, *job.targets}) == 1 for job in plan.moved):
+    if not is_said and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
         return text, ""
     plain = _plain_layers(plan)
+    kinds = _kinds(plan.moved)
     made: dict[str | None, list[str]] = {}
-    for job in plan.moved:
-        made.setdefault(_section(job, found[0], plain), []).append(_layer(job))
+    for kind in kinds:
+        made.setdefault(_section(kind, found[0], plain, plan.method), []).extend(kind.layers)
     declared = [(json.loads(text), layers) for text, layers in made.items() if text is not None]
     joined = join_sections(declared) if len(declared) == len(made) > 1 else {}
     if plan.partial:
@@ -90,35 +90,60 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
         what = "has no way to say that records became several formats"
     if plan.partial or plan.left or (len(made) > 1 and not joined):
         return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
-    if None in made and not is_said:
+    if None in made and not is_said and plan.dtype is None:
         return text, ""
+    _set_dtype(config, plan.dtype)
     lost: list[str] = []
     for holder in found:
-        text_of = _section(plan.moved[0], holder, plain)
+        text_of = _section(kinds[0], holder, plain, plan.method)
         sections = joined or json.loads(text_of or "{}")
         before = sections_of(holder)
         for key in before:
             del holder[key]
         lost += _lost(before, sections)
         holder.update(sections)
-    told = f"{CONFIG} has no place for {', '.join(lost)} of the input" if lost else ""
-    return json.dumps(config, indent=2).encode() + b"\n", told
+    warning = f"{CONFIG} has no place for {', '.join(lost)} of the input" if lost else ""
+    return json.dumps(config, indent=2).encode() + b"\n", warning
+
+
+def _read(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """Return config.json, and the objects in it that declare quantised weights, or all of it."""
+    try:
+        config = json.loads(text)
+        found = [*holders(config)] or [config]
+    except (ValueError, RecursionError) as error:
+        msg = f"{CONFIG} is not JSON: {error}"
+        raise MemdescError(msg) from None
+    if not isinstance(config, dict):
+        msg = f"{CONFIG} is not a JSON object"
+        raise MemdescError(msg)
+    return config, found
 
 
 def _lost(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """Return the keys of sections that say nothing of weights and are not in the new ones."""
+    held, made = (
+        {key for section in each.values() for key in said_beside(section)}
+        for each in (before, after)
+    )
+    methods = [{_method(section) for section in each.values()} for each in (before, after)]
+    # another method, or plain floats, quantise no activations that they do not say
     kept = dict.fromkeys(key for row in DECLARATIONS for key in row.kept)
-    held = [section for section in before.values() if isinstance(section, dict)]
-    written = {key for section in after.values() for key in section}
-    return [key for key in kept for old in held if old.get(key) is not None and key not in written]
+    if methods[0] == methods[1]:
+        kept |= dict.fromkeys(key for row in DECLARATIONS for key in row.kept_of_each)
+    return [key for key in kept if key in held - made]
 
 
-def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
+def _method(section: Any) -> Any:
+    return section.get("quant_method") if isinstance(section, dict) else None
+
+
+def loader_warnings(steps: Sequence[Step]) -> tuple[str, ...]:
     """Return a warning for each record that becomes tensors which no known loader reads."""
     made = {
-        job.dst.name: dict(job.dst.options)
-        for job in jobs
-        if isinstance(job.dst, RecordDesc) and len(job.targets) > 1
+        step.dst.name: dict(step.dst.options)
+        for step in steps
+        if isinstance(step.dst, RecordDesc) and len(step.targets) > 1
     }
     return tuple(
         f"neither vLLM nor transformers loads {name} from a checkpoint{_REASONS.get(name, '')}"
@@ -129,8 +154,8 @@ def loader_warnings(jobs: Sequence[Job]) -> tuple[str, ...]:
 
 def undeclared(plan: Plan) -> str:
     """Return a warning if records have changed without a config.json, else an empty one."""
-    made = [job for job in plan.moved if len(job.targets) > 1]
-    names = sorted({job.dst.name for job in made if isinstance(job.dst, RecordDesc)})
+    made = [step for step in plan.moved if len(step.targets) > 1]
+    names = sorted({step.dst.name for step in made if isinstance(step.dst, RecordDesc)})
     if not names:
         return ""
     return (
@@ -139,47 +164,119 @@ def undeclared(plan: Plan) -> str:
     )
 
 
+class _Kind(NamedTuple):
+    """Records that a section declares alike: one of them, its options, and all their layers."""
+
+    step: Step
+    options: dict[str, Any]
+    layers: list[str]
+
+
+def _kinds(steps: Sequence[Step]) -> list[_Kind]:
+    """Return the kinds of records that steps make.
+
+    A layer that has as many inputs as the groups of the others has one group of that size.
+    """
+    descs = [step.dst for step in steps if isinstance(step.dst, RecordDesc)]
+    groups = {dict(desc.options).get("group") for desc in descs} - {-1, None}
+    found: dict[str, _Kind] = {}
+    for step in steps:
+        options: dict[str, Any] = {}
+        if isinstance(step.dst, RecordDesc):
+            options = dict(step.dst.options)
+            if (
+                options.get("group") == -1
+                and {step.dst.dims[step.dst.letters.index("i")]} == groups
+            ):
+                (options["group"],) = groups
+        names = [each.name for each in (step.src, step.dst) if isinstance(each, RecordDesc)]
+        kind = found.setdefault(repr((names, options)), _Kind(step, options, []))
+        kind.layers.append(_layer(step))
+    return [*found.values()]
+
+
+def _set_dtype(config: dict[str, Any], dtype: str | None) -> None:
+    """Declare the type of a model, and of its parts that had the same type."""
+    if dtype is None:
+        return
+    name = _DTYPES[dtype]
+    old = {config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()}
+    if not old:
+        config[_DTYPE_KEYS[0]] = name
+    parts: list[Any] = [config]
+    while parts:
+        part = parts.pop()
+        parts += [each for each in part.values() if isinstance(each, dict)]
+        part |= {key: name for key in _DTYPE_KEYS if part.get(key) in old}
+
+
 def _plain_layers(plan: Plan) -> list[str]:
     """Return the names of the layers whose weights are matrices that stay floats."""
     found = [
         tensor
-        for job in plan.jobs
-        if not isinstance(job.src, RecordDesc)
-        for tensor in job.targets.values()
+        for step in plan.steps
+        if not isinstance(step.src, RecordDesc)
+        for tensor in step.targets.values()
         if tensor.dtype in _FLOATS and len(tensor.shape) == len("oi")
     ]
     return [t.name.removesuffix(_WEIGHT) for t in found if t.name.endswith(_WEIGHT)]
 
 
-def _layer(job: Job) -> str:
-    """Return the name of the layer whose weight a job writes."""
-    role, tensor = next(iter(job.targets.items()))
+def _layer(step: Step) -> str:
+    """Return the name of the layer whose weight a step writes."""
+    role, tensor = next(iter(step.targets.items()))
     return tensor.name.removesuffix(role).removesuffix(".")
 
 
-def _section(job: Job, config: dict[str, Any], plain: list[str]) -> str | None:
-    """Return the sections that declare what a job makes, as JSON; None for plain numbers."""
-    if not isinstance(job.dst, RecordDesc):
+def _section(
+    kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str | None
+) -> str | None:
+    """Return the sections that declare a kind of records, as JSON; None for plain numbers.
+
+    `wanted` is the `quant_method` to declare, where several have a record.
+    """
+    src, desc, options = kind.step.src, kind.step.dst, kind.options
+    if not isinstance(desc, RecordDesc):
         return None
-    desc = job.dst
-    options = dict(desc.options)
     before = next(iter(sections_of(config).values()), None)
     held = before if isinstance(before, dict) else {}
     found = {key: held[key] for key in _KEPT if key in held}
     method = held.get("quant_method")
-    row = declaration_of(desc.name, options, method)
+    row = declaration_of(desc.name, options, wanted or method)
     if row is not None:
-        is_same = method == row.method
-        kept = {key: held[key] for key in row.kept if is_same and key in held}
+        is_same = isinstance(src, RecordDesc) and src.name == desc.name
+        kept = kept_of(row, held, is_same=is_same) if method == row.method else {}
         ignored = {row.ignored: plain} if row.ignored else {}
-        section = section_of(row, options) | kept | ignored
+        section = section_of(row, options, kept) | ignored
         return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
+    found |= _left_alone(desc.name, found, plain)
     found["bits"] = number_bits(desc, desc.rule.code)
     found |= {"group_size": options["group"]} if "group" in options else {}
     found |= _METHODS.get(desc.name, {"quant_method": desc.name})
     if options.get("zeros") == "v2":
         found["checkpoint_format"] = "gptq_v2"
-    if found["quant_method"] == "gptq" and isinstance(job.src, RecordDesc):
-        is_symmetric = job.src.rule.is_symmetric or desc.rule.is_symmetric
+    if found["quant_method"] == "gptq" and isinstance(src, RecordDesc):
+        is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
         found["sym"] = is_symmetric or bool(held.get("sym", False))
     return json.dumps({KEY: found}, sort_keys=True)
+
+
+def _left_alone(record: str, held: dict[str, Any], plain: list[str]) -> dict[str, Any]:
+    """Return how a section says which layers stay floats, where its loader does not know them.
+
+    The loader of AWQ replaces all layers but the last one, and that of GPTQ all within the repeated
+    blocks.
+    """
+    if record == "awq":
+        key = "modules_to_not_convert"
+        names = dict.fromkeys([*(held.get(key) or []), *plain])
+        return {key: [*names]} if any(map(_is_inner, names)) else {}
+    if record == "gptq":
+        rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if _is_inner(name)}
+        return {"dynamic": rules | held.get("dynamic", {})} if rules else {}
+    return {}
+
+
+def _is_inner(name: str) -> bool:
+    """Whether a layer is within the repeated blocks of a model, as their number in it shows."""
+    return any(word.isdecimal() for word in name.split("."))

@@ -1,54 +1,54 @@
 """The conversion of a checkpoint: planned, checked, cut into pieces, run, read back, and named.
 
-`rules` say which tensors become what; `plan` applies them and makes `jobs`, one for each tensor or
-record; `outputs` lays out the files. Each job is cut into pieces once. A piece with its places in
-the files is one of the `tasks`, which `engine` runs on threads and `cluster` on other machines,
-while the `journal` lists those that are done.
+`rules` say which tensors become what; `plan` applies them and makes `steps`, one for each tensor or
+record; `outputs` lays out the files. Each step is cut into pieces. A piece with its places in the
+files is a task, which threads or the workers of a `cluster` run, while the `journal` lists those
+that are done.
 """
 
 from __future__ import annotations
 
 import json
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
-from operator import index, methodcaller
+from operator import methodcaller
 from os.path import relpath
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, __version__
+from memdesc import MemdescError, MemoryDesc, RecordDesc, __version__
 from memdesc.disk import as_path, reason_of
 from memdesc.errors import short_repr
-from reorder.cores import count_cores
 from reorder.storage.containers.entry import FileState
 from reorder.storage.containers.partial import remove_left
 from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer, check_target
 from reorder.storage.convert.config import loader_warnings
-from reorder.storage.convert.engine import run_tasks
 from reorder.storage.convert.journal import Journal, facts_left
-from reorder.storage.convert.numbers import check_numbers
+from reorder.storage.convert.numbers import check_numbers, rounding_warnings
+from reorder.storage.convert.options import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.storage.convert.outputs import check_paths, output_format, plan_output
-from reorder.storage.convert.plan import plan_jobs
+from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.resume import Finished, check_left, has_grown
+from reorder.storage.convert.rounding import Largest
 from reorder.storage.convert.rules import read_rules
-from reorder.storage.convert.tasks import CopyTask, cut_bytes, cut_job, tasks_of
-from reorder.storage.pieces.files import Place
-from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
-from reorder.threads import checked_threads
+from reorder.storage.convert.targets import TargetRules, may_round, target_rules
+from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.run_tasks import run_tasks
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from distributed import Client
 
-    from reorder.storage.containers.entry import Container
-    from reorder.storage.convert.jobs import Job
+    from reorder.storage.containers.entry import Container, Place
     from reorder.storage.convert.outputs import Output
-    from reorder.storage.convert.tasks import Task, Where
-    from reorder.storage.pieces.regions import Cut
+    from reorder.storage.convert.rounding import Rounding
+    from reorder.storage.convert.rules import Rule
+    from reorder.storage.convert.steps import Step
+    from reorder.storage.pieces.tasks import Task
 
     Numbered = Iterator[tuple[int, Task]]
     # runs tasks by a function, and calls back with each that has finished
@@ -63,139 +63,9 @@ __all__ = [
     "plan_conversion",
 ]
 
-# Of a task that is verified against the definition: numpy takes some 40 bytes for each element.
-_CHECKED = 1 << 20
-# more threads are no faster anywhere, and take longer to start
-_MAX_THREADS = 256
 
-
-class ConvertOptions(NamedTuple):
-    """How `convert` runs.
-
-    Attributes
-    ----------
-    max_bytes : int
-        What all pieces together may hold in memory; on a cluster, on each worker.
-    threads : int
-        How many pieces run at a time; None stands for one for each core of the process. The workers
-        of a cluster have their own threads.
-    shard_bytes : int
-        The most bytes of tensors in a file of a folder; None keeps the files of the source.
-    verify : bool
-        Whether the output is read back and each tensor compared with its input put through its
-        rule. Whether the rules are what the model needs is not checked.
-    resume : bool
-        Whether to continue where the same conversion was interrupted.
-    overwrite : bool
-        Whether an output that exists is replaced; a folder only if no other files are lost.
-    allow_partial : bool
-        Whether codes of quantised weights may change without their scales, or scales without
-        their codes.
-    dry_run : bool
-        Whether to check everything and write nothing.
-    """
-
-    max_bytes: int = 1 << 30
-    threads: int | None = None
-    shard_bytes: int | None = None
-    verify: bool = False
-    resume: bool = False
-    overwrite: bool = False
-    allow_partial: bool = False
-    dry_run: bool = False
-
-    @property
-    def thread_count(self) -> int:
-        """How many pieces run at a time."""
-        return min(count_cores() if self.threads is None else self.threads, _MAX_THREADS)
-
-    @property
-    def bound(self) -> Bound:
-        """What a piece may hold."""
-        share = self.max_bytes // self.thread_count
-        return Bound(max(min(PIECE_NBYTES, share), 1), self.max_bytes)
-
-    def checked(self) -> ConvertOptions:
-        """Return the options with plain integers in range.
-
-        Raises
-        ------
-        MemdescError
-            If an option has the wrong type or is out of range; with its name.
-        """
-        for name in ("verify", "resume", "overwrite", "allow_partial", "dry_run"):
-            if not isinstance(getattr(self, name), bool):
-                msg = f"{name} must be True or False, not {short_repr(getattr(self, name))}"
-                raise MemdescError(msg)
-        return self._replace(
-            max_bytes=_count("max_bytes", self.max_bytes),
-            threads=None if self.threads is None else checked_threads(self.threads),
-            shard_bytes=None
-            if self.shard_bytes is None
-            else _count("shard_bytes", self.shard_bytes),
-        )
-
-
-def _count(name: str, value: Any) -> int:
-    """Return an option as an int of 1 or more."""
-    with suppress(TypeError):
-        if index(value) >= 1 and not isinstance(value, bool):
-            return index(value)
-    msg = f"{name} must be an integer of 1 or more, not {short_repr(value)}"
-    raise MemdescError(msg)
-
-
-class ConvertReport(NamedTuple):
-    """What `convert` did, or with `dry_run` would do.
-
-    Attributes
-    ----------
-    tensors : int
-        Tensors that are read.
-    converted, copied : int
-        Tensors and records that a rule changes, and those that stay unchanged.
-    bytes_in, bytes_out : int
-        Bytes of the tensors that are read, and of all files that are written.
-    files : int
-        Files that are written.
-    warnings : tuple of str
-        What a user may not expect.
-    tasks, resumed : int
-        Pieces, and how many of them an earlier call had written; 0 if it had written all.
-    would : tuple of str
-        In a dry run, what each tensor or record that a rule changes would become.
-    """
-
-    tensors: int
-    converted: int
-    copied: int
-    bytes_in: int
-    bytes_out: int
-    files: int
-    warnings: tuple[str, ...]
-    tasks: int = 0
-    resumed: int = 0
-    would: tuple[str, ...] = ()
-
-
-class ConvertProgress(NamedTuple):
-    """How far a call of `convert` is.
-
-    Attributes
-    ----------
-    stage : str
-        ``"planned"`` before anything is written, then ``"converting"`` and ``"verifying"``.
-    done, total : int
-        Bytes of tensors and copied files that this call has written or verified, and all that it
-        has to.
-    report : ConvertReport
-        What is planned, with its warnings.
-    """
-
-    stage: str
-    done: int
-    total: int
-    report: ConvertReport
+# of a piece that is measured, and how many times as much it holds when it is decoded to f32
+_MEASURED, _DECODED = 8 << 20, 5
 
 
 class Conversion(NamedTuple):
@@ -204,24 +74,21 @@ class Conversion(NamedTuple):
     source: Path
     target: Path
     container: Container
-    # what happens to each tensor or record, and the pieces of that
-    work: tuple[tuple[Job, Cut[Any]], ...]
+    # what happens to each tensor or record
+    steps: tuple[Step, ...]
     output: Output
     warnings: tuple[str, ...]
     options: ConvertOptions
-    # all files that are read, as they were when their headers were
+    # all files that are read, as they were when their headers were read
     states: Mapping[Path, FileState]
     # whether the output is to be resumed, and is whole
     is_finished: bool
-
-    @property
-    def jobs(self) -> tuple[Job, ...]:
-        """What happens to each tensor or record."""
-        return tuple(job for job, _ in self.work)
+    # records that are rounded, for which the largest error is reported
+    rounded: tuple[Step, ...] = ()
 
     @property
     def finished(self) -> Finished:
-        """The output as a whole one would be; pieces of any size write the same bytes."""
+        """What the output is when it is whole; pieces of any size write the same bytes."""
         facts = {key: value for key, value in self.facts.items() if key != "pieces"}
         return Finished(self.target, self.output, json.dumps(facts))
 
@@ -229,7 +96,7 @@ class Conversion(NamedTuple):
     def passes(self) -> int:
         """How many times all bytes are written or compared.
 
-        None if the output is whole and marked as written by this conversion.
+        0 if the output is whole and marked as written by this conversion.
         """
         if self.is_finished:
             return 1 if self.options.verify or not self.finished.is_marked else 0
@@ -238,59 +105,57 @@ class Conversion(NamedTuple):
     @property
     def report(self) -> ConvertReport:
         """What is planned."""
-        entries = [entry for job in self.jobs for entry in job.sources.values()]
-        moved = [job for job in self.jobs if not job.is_copy]
+        entries = [entry for step in self.steps for entry in step.sources.values()]
+        moved = [step for step in self.steps if not step.is_copy]
         return ConvertReport(
             tensors=len(entries),
             converted=len(moved),
-            copied=len(self.jobs) - len(moved),
+            copied=len(self.steps) - len(moved),
             bytes_in=sum(entry.nbytes for entry in entries),
             bytes_out=sum(file.nbytes for file in self.output.files),
             files=len(self.output.files),
             warnings=self.warnings,
-            would=tuple(f"{job.name}: {job}" for job in moved) if self.options.dry_run else (),
+            would=tuple(f"{step.name}: {step}" for step in moved) if self.options.dry_run else (),
         )
+
+    @property
+    def all_steps(self) -> tuple[Step, ...]:
+        """All steps, and those that copy the files beside the tensors."""
+        return *self.steps, *self.output.copied
 
     @property
     def nbytes(self) -> int:
         """Bytes that all tasks write."""
-        tensors = sum(tensor.nbytes for job in self.jobs for tensor in job.tensors)
-        return tensors + sum(nbytes for _, _, nbytes in self.output.copied)
+        return sum(step.nbytes for step in self.all_steps)
 
     @property
     def task_count(self) -> int:
         """How many tasks there are."""
-        bound = self.options.bound
-        copies = (cut_bytes(nbytes, bound) for _, _, nbytes in self.output.copied)
-        return sum(map(len, (*(pieces for _, pieces in self.work), *copies)))
+        return sum(len(step.pieces(self.options.bound)) for step in self.all_steps)
 
-    def tasks(self, where: Where, bound: Bound | None = None) -> Iterator[Task]:
-        """Return all tasks, always in the same order; another bound gives other sizes."""
-        for job, pieces in self.work:
-            yield from tasks_of(job, cut_job(job, bound) if bound else pieces, where)
-        for key, path, nbytes in self.output.copied:
-            places = Place(path, 0, nbytes), where(key)
-            for runs in cut_bytes(nbytes, bound or self.options.bound):
-                yield CopyTask(path.name, runs, *places)
+    def tasks(self, where: Callable[[str], Place]) -> Iterator[Task]:
+        """Return all tasks, always in the same order; `where` finds what is written by name."""
+        for step in self.all_steps:
+            yield from step.tasks(self.options.bound, where)
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What tells apart conversions that write different bytes or cut them differently.
+        """What distinguishes conversions that write other bytes, or cut them in other places.
 
-        A file that is read counts with its size and modification time, as in `Entry.state`, but not
-        with its folder: the input may be moved, or copied with its times.
+        A file that is read is known by its size and modification time, as in `Entry.state`, but not
+        by its folder: the input may be moved, or copied with its times.
         """
         home = self.source if self.source.is_dir() else self.source.parent
         rules = [
             (
-                [(relpath(e.file, home), e.offset, e.nbytes) for e in job.sources.values()],
-                [each[:4] for each in job.tensors],
-                repr((job.src, job.dst, job.plan and job.plan.attr, job.axes, job.groups)),
+                [(relpath(e.file, home), e.offset, e.nbytes) for e in step.sources.values()],
+                [each[:4] for each in step.tensors],
+                repr(step.change),
             )
-            for job in self.jobs
+            for step in self.steps
         ]
         files = [
-            (file.name, file.nbytes, [(at, sha256(data).hexdigest()) for at, data in file.pieces])
+            (file.name, file.nbytes, [(at, sha256(data).hexdigest()) for at, data in file.headers])
             for file in self.output.files
         ]
         return {
@@ -328,11 +193,27 @@ class Conversion(NamedTuple):
         """
         counter = _Counter(progress, self)
         run_all = execute or self._on_threads
+        report = self.report
         if self.is_finished:
             self._check_finished(counter, run_all)
-            return self.report
-        resumed = self._write(counter, run_all)
-        return self.report._replace(tasks=self.task_count, resumed=resumed)
+        else:
+            resumed = self._write(counter, run_all)
+            report = report._replace(tasks=self.task_count, resumed=resumed)
+        return report._replace(rounding=self._measure(counter))
+
+    def _measure(self, counter: _Counter) -> Rounding | None:
+        """Return the weight of the output that rounding changed most."""
+        options, largest, places = self.options, Largest(), self.finished.places()
+        bound = Bound(min(_MEASURED, options.bound.wanted), options.max_bytes)
+        tasks = (t for step in self.rounded for t in step.tasks(bound, places.__getitem__))
+        run_tasks(
+            enumerate(tasks),
+            options.thread_count,
+            options.max_bytes // _DECODED,
+            lambda _, task: counter.add("measuring", task.written),
+            largest.measure,
+        )
+        return largest.found
 
     def _on_threads(
         self,
@@ -348,7 +229,7 @@ class Conversion(NamedTuple):
         finished = self.finished
         if self.passes:
             with finished.refusing():
-                finished.check_pieces()
+                finished.check_headers()
                 self._verify(finished.places().__getitem__, counter, execute)
             finished.mark(finished.folder)
         remove_left(self.target)
@@ -365,10 +246,6 @@ class Conversion(NamedTuple):
             overwrite=options.overwrite,
         )
 
-        def where(name: str) -> Place:
-            path, span = writer.where(name)
-            return Place(path, span.offset, span.nbytes)
-
         with writer:
             with Journal(writer.open, facts, writer.sync) as journal:
                 done = frozenset(journal.done)
@@ -377,24 +254,25 @@ class Conversion(NamedTuple):
                     journal.add(number, task.written)
                     counter.add("converting", task.written)
 
-                execute(counter.without(self.tasks(where), done), finish, methodcaller("run"))
+                execute(
+                    counter.without(self.tasks(writer.where), done), finish, methodcaller("run")
+                )
                 for path, state in self.states.items():
                     if FileState.at(path) != state:
                         msg = f"{str(path)!r} has changed while it was converted; convert it again"
                         raise MemdescError(msg)
             if options.verify:
-                self._verify(where, counter, execute)
+                self._verify(writer.where, counter, execute)
             writer.finish(self.finished.mark)
         with _system_errors_named():
             for path in self.output.stale:
                 path.unlink(missing_ok=True)
         return len(done)
 
-    def _verify(self, where: Where, counter: _Counter, execute: Execute) -> None:
-        """Compare what was written with the definition."""
-        tasks = self.tasks(where, Bound(_CHECKED, self.options.max_bytes))
+    def _verify(self, where: Callable[[str], Place], counter: _Counter, execute: Execute) -> None:
+        """Read back what was written, and compare it."""
         execute(
-            enumerate(tasks),
+            enumerate(self.tasks(where)),
             lambda _, task: counter.add("verifying", task.written),
             methodcaller("check"),
         )
@@ -408,7 +286,8 @@ class _Counter:
     ) -> None:
         self._progress, self._report = progress, conversion.report
         self._lock, self._done = Lock(), 0
-        self._total = conversion.nbytes * conversion.passes
+        measured = sum(step.nbytes for step in conversion.rounded)
+        self._total = conversion.nbytes * conversion.passes + measured
 
     def add(self, stage: str, nbytes: int) -> None:
         """Count bytes, and call the callback."""
@@ -428,13 +307,15 @@ class _Counter:
                 self._total -= task.written
 
 
-def convert(
+def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    rules: Iterable[str | os.PathLike[str]] = (),
+    rules: Collection[str | os.PathLike[str]] = (),
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
     progress: Callable[[ConvertProgress], None] | None = None,
     client: Client | None = None,
+    *,
+    to: str | None = None,
 ) -> ConvertReport:
     """Move a checkpoint into other layouts, packings and types, as `memdesc convert` does.
 
@@ -450,7 +331,7 @@ def convert(
     target : path
         What to write: its ending names the container; without an ending it is a folder of
         safetensors with all other files of the source.
-    rules : iterable of str or path, optional
+    rules : list of str or path, optional
         Strings are rules, ``"PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"``, and paths are
         TOML files of rules. The last rule that matches a tensor applies; tensors without one are
         copied.
@@ -462,6 +343,10 @@ def convert(
     client : distributed.Client, optional
         Runs the pieces on the workers of a Dask cluster, which see the same files under the same
         paths.
+    to : str, optional
+        What all quantised weights of a model become: ``bf16``, ``f16``, ``fp8-block``, ``gptq``,
+        ``awq``, ``compressed-tensors`` or ``mlx``. Norms, embeddings and layers that are not
+        quantised are copied, and config.json declares the new weights. `rules` come after it.
 
     Returns
     -------
@@ -492,13 +377,12 @@ def convert(
     memory_desc((32, 20), 'bf16', 'AB16b16a')
     >>> folder.cleanup()
     """
-    given, wanted = as_path(source), as_path(target)
     if progress is not None and not callable(progress):
         msg = f"progress must be a function, not {short_repr(progress)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
+    execute = None
     if client is None:
-        made = plan_conversion(given, wanted, rules, options)
-        execute = None
+        made = plan_conversion(source, target, rules, options, to)
     else:
         from reorder.storage.convert.cluster import on_cluster, worker_threads
 
@@ -508,8 +392,7 @@ def convert(
             )
             raise MemdescError(msg)
         options = options._replace(threads=worker_threads(client))
-        # workers have other working folders
-        made = plan_conversion(given.absolute(), wanted.absolute(), rules, options)
+        made = plan_conversion(source, target, rules, options, to)
         execute = on_cluster(client, made)
     _Counter(progress, made).add("planned", 0)
     return made.report if options.dry_run else made.run(progress, execute)
@@ -518,8 +401,9 @@ def convert(
 def plan_conversion(
     source: str | os.PathLike[str],
     target: str | os.PathLike[str],
-    rules: Iterable[str | os.PathLike[str]],
+    rules: Collection[str | os.PathLike[str]],
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
+    to: str | None = None,
 ) -> Conversion:
     """Decide and check everything that a conversion does; nothing is written.
 
@@ -535,24 +419,36 @@ def plan_conversion(
         raise MemdescError(msg)
     options, found = options.checked(), read_rules(rules)
     with _system_errors_named():
-        given, wanted = as_path(source), as_path(target)
+        # a callback may change the working folder, and workers have others
+        given, wanted = as_path(source).absolute(), as_path(target).absolute()
         container = read_container(given)
         check_paths(given, container, wanted)
         name = output_format(wanted)
-        plan = plan_jobs(given, container, found, name, allow_partial=options.allow_partial)
+        whole = TargetRules() if to is None else target_rules(to, given, container)
+        every = [*whole.rules, *found]
+        plan = plan_steps(given, container, every, name, allow_partial=options.allow_partial)
+        plan = plan._replace(dtype=whole.dtype, method=whole.method)
         may_be_kept = options.resume and not options.overwrite
         is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
         output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)
-        copied = (path for _, path, _ in output.copied)
-        states = {path: FileState.at(path) for path in (*container.files, *copied)}
-        states |= {entry.file: entry.state for entry in container.entries.values()}
-        warnings = (*plan.warnings, *loader_warnings(plan.jobs), *output.warnings)
-        work = tuple((job, cut_job(job, options.bound)) for job in plan.jobs)
-        made = Conversion(
-            given, wanted, container, work, output, warnings, options, states, is_kept
+        states = {path: FileState.at(path) for path in container.files}
+        read = (entry for step in output.copied for entry in step.sources.values())
+        states |= {entry.file: entry.state for entry in (*container.entries.values(), *read)}
+        warnings = (
+            *whole.warnings,
+            *plan.warnings,
+            *loader_warnings(plan.steps),
+            *output.warnings,
         )
+        made = Conversion(
+            given, wanted, container, plan.steps, output, warnings, options, states, is_kept
+        )
+        rounded = tuple(step for step in plan.steps if _is_rounded(step, whole.rules))
+        made = made._replace(rounded=rounded)
+        for step in made.all_steps:
+            step.pieces(options.bound)
         if is_kept:
-            made.finished.check(tensor for job in plan.jobs for tensor in job.tensors)
+            made.finished.check(tensor for step in plan.steps for tensor in step.tensors)
         else:
             check_target(
                 wanted,
@@ -561,10 +457,16 @@ def plan_conversion(
                 overwrite=options.overwrite,
                 resume=options.resume,
             )
-        made = made._replace(warnings=(*warnings, *check_left(made)))
-        for job, pieces in work:
-            check_numbers(job, pieces, options.thread_count)
-        return made
+        warnings += tuple(check_left(made))
+        checked = [check_numbers(step, options) for step in plan.steps]
+        return made._replace(warnings=(*warnings, *rounding_warnings(checked)))
+
+
+def _is_rounded(step: Step, rules: Sequence[Rule]) -> bool:
+    """Whether a step decodes a record to a type that may not hold its numbers, for a target."""
+    if step.rule not in rules or not isinstance(step.src, RecordDesc):
+        return False
+    return isinstance(step.dst, MemoryDesc) and may_round(step.src, step.dst.dtype.name)
 
 
 @contextmanager

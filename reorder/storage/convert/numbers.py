@@ -1,62 +1,92 @@
-"""Numbers of records that the new format does not have, found before anything is written."""
+"""Find the numbers that a new format cannot hold, before anything is written."""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from memdesc import MemdescError, RecordDesc
 from reorder.memory.memory import Memory
-from reorder.records.convert_numbers import write_numbers
+from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
-from reorder.storage.pieces.files import Place
-from reorder.storage.pieces.move_record import convert_record
-from reorder.storage.pieces.pieces import permutation
+from reorder.storage.pieces.changes import permutation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
-    from reorder.storage.convert.jobs import Job
-    from reorder.storage.pieces.pieces import RecordPiece
-    from reorder.storage.pieces.regions import Cut
+    from memdesc import MemoryDesc
+    from reorder.storage.convert.options import ConvertOptions
+    from reorder.storage.convert.steps import Step
 
-__all__ = ["check_numbers"]
+__all__ = ["check_numbers", "rounding_warnings"]
 
 
-def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
+class _Rounded(NamedTuple):
+    """A record in which a factor becomes its reciprocal."""
+
+    step: Step
+    # the largest change of a product of scales, as a part of it
+    error: float
+
+
+def rounding_warnings(checked: Iterable[_Rounded | None]) -> tuple[str, ...]:
+    """Return what is rounded of the records that `check_numbers` has checked."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for each in checked:
+        if each is not None and isinstance(each.step.src, RecordDesc):
+            old, new = (_factors(desc) for desc in (each.step.src, each.step.dst))
+            found.setdefault((old, new), []).append(each.error)
+    return tuple(
+        f"{old} becomes {new}, with the reciprocal rounded to f32: scales change in "
+        f"{sum(error > 0 for error in errors)} of {len(errors)} weights, by at most "
+        f"{max(errors):.2g} of themselves; codes do not change"
+        for (old, new), errors in found.items()
+    )
+
+
+def _factors(desc: MemoryDesc | RecordDesc | None) -> str:
+    """Return the scale of a record, as its rule says it."""
+    return str(desc.rule).rpartition(" * ")[0] if isinstance(desc, RecordDesc) else ""
+
+
+def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
     """Refuse scales that are NaN, and numbers that the new format does not have.
+
+    Return what is rounded, if a factor becomes its reciprocal.
 
     Such numbers are zero points of 0 in GPTQ v1.
 
-    The codes, most of the bytes, are read only where they change, if a zero point of each group
-    becomes one for all or they get fewer bits, or where they share a tensor with the scales: of
-    blocks of GGUF all is converted once without being written, unless the formats alone show that
-    all numbers fit.
+    Codes, which are most of the bytes, are read only if they change (a zero point per group becomes
+    one for all, or they get fewer bits), or if they share a tensor with their scales. Blocks of
+    GGUF do, so they are converted once without being written, unless the two formats alone show
+    that every number fits.
 
     Raises
     ------
     MemdescError
         With the rule, the record, the place, and the way out.
     """
-    if not isinstance(job.src, RecordDesc) or 0 in job.src.dims:
-        return
-    src, dst = job.src.bare, job.dst
+    src, dst = step.src, step.dst
+    if not isinstance(src, RecordDesc) or 0 in src.dims:
+        return None
     codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
-    _check_scales(job, src, codes)
+    _check_scales(step, src, codes)
     if not isinstance(dst, RecordDesc):
-        return
-    dst = dst.bare
+        return None
+    dst, errors = dst.bare, list[float]()
     written = {dst.field(name).tensor for name, _ in dst.rule.code.parts}
     try:
         if codes == set(src.tensors) or written == set(dst.tensors):
-            _check_pieces(job, (src, dst), pieces, threads)
-            return
+            _check_pieces(step, (src, dst), options)
+            return None
         tensors = {
-            name: _blank(nbytes) if name in codes else job.sources[name].read()
+            name: _blank(nbytes) if name in codes else step.sources[name].read()
             for name, nbytes in src.tensors.items()
         }
         made = {
@@ -64,46 +94,47 @@ def check_numbers(job: Job, pieces: Cut[RecordPiece], threads: int) -> None:
             for name, nbytes in dst.tensors.items()
         }
         delta = write_numbers(
-            Record(src, tensors), Record(dst, made), permutation(src, dst), threads
+            Record(src, tensors),
+            Record(dst, made),
+            permutation(src, dst),
+            options.thread_count,
+            errors,
         )
         is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)
         if delta.values.any() or is_narrower:
-            _check_pieces(job, (src, dst), pieces, threads)
+            _check_pieces(step, (src, dst), options)
     except MemdescError as error:
-        msg = f"{job.name}: {str(error).removeprefix(f'{job.name}: ')}"
-        if job.rule is not None:
-            job.rule.fail(msg)
+        msg = f"{step.name}: {str(error).removeprefix(f'{step.name}: ')}"
+        if step.rule is not None:
+            step.rule.fail(msg)
         raise MemdescError(msg) from None
+    return _Rounded(step, max(errors, default=0.0)) if is_rounded(src, dst) else None
 
 
-def _check_scales(job: Job, desc: RecordDesc, codes: set[str]) -> None:
+def _check_scales(step: Step, desc: RecordDesc, codes: set[str]) -> None:
     """Refuse scales in tensors of their own that are NaN."""
     for number in desc.rule.scale:
         part = desc.field(number.parts[0][0])
         if part.tensor in codes or is_integer_number(desc, number) or number.table:
             continue
-        scales = Memory(part.desc, job.sources[part.tensor].read(), zero_pad=False).numpy()
+        scales = Memory(part.desc, step.sources[part.tensor].read(), zero_pad=False).numpy()
         wrong = np.argwhere(np.isnan(scales))
         if len(wrong):
             at = tuple(int(i) for i in wrong[0])
             msg = (
-                f"{job.name}: {part.name} of {part.kind} is NaN at {at}, and {len(wrong)} of "
+                f"{step.name}: {part.name} of {part.kind} is NaN at {at}, and {len(wrong)} of "
                 f"{prod(part.layout.dims)} scales are; the checkpoint is damaged, so get it again"
             )
             raise MemdescError(msg)
 
 
 def _check_pieces(
-    job: Job, descs: tuple[RecordDesc, RecordDesc], pieces: Cut[RecordPiece], threads: int
+    step: Step, descs: tuple[RecordDesc, RecordDesc], options: ConvertOptions
 ) -> None:
-    """Convert all pieces without writing them; only the first, if it stands for all."""
-    src, dst = descs
-    places = {
-        name: Place(entry.file, entry.offset, entry.nbytes) for name, entry in job.sources.items()
-    }
-    for piece in pieces:
-        convert_record(piece, places, job.name, threads)
-        if _fits_any(src, dst):
+    """Convert all pieces without writing them; the first one alone if all others must fit too."""
+    for task in step.tasks(options.bound):
+        task.compute()
+        if _fits_any(*descs):
             return
 
 

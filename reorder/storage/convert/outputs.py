@@ -8,13 +8,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
-from memdesc.disk import open_file, reason_of
-from memdesc.errors import short_repr
-from reorder.storage.containers.entry import FileState, PlannedFile, Span, safe_path
+from memdesc.disk import read_small, reason_of
+from memdesc.errors import first_of, short_repr
+from reorder.storage.containers.entry import (
+    Entry,
+    FileState,
+    PlannedFile,
+    Span,
+    Tensor,
+    safe_path,
+)
 from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
 from reorder.storage.convert.config import moved_config, undeclared
+from reorder.storage.convert.steps import Step
 from reorder.storage.groups import PARTIAL, partial_of
+from reorder.storage.pieces.changes import ONLY
 from reorder.storage.quantization import CONFIG, OLD_CONFIGS
 from reorder.storage.stored import is_order_hidden
 
@@ -22,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from reorder.storage.containers.entry import Container
-    from reorder.storage.convert.jobs import Job
     from reorder.storage.convert.plan import Plan
 
 __all__ = ["Output", "check_paths", "output_format", "plan_output"]
@@ -45,8 +53,8 @@ class Output(NamedTuple):
     files : tuple of PlannedFile
         All files. The span of a copied file is called by its name after a zero byte, which no
         tensor's name has.
-    copied : tuple of (str, Path, int)
-        The name of such a span, the file to copy, and its size in bytes.
+    copied : tuple of Step
+        The files that are copied, as tensors of bytes with such names.
     is_folder : bool
         Whether the files make up a folder.
     warnings : tuple of str
@@ -56,7 +64,7 @@ class Output(NamedTuple):
     """
 
     files: tuple[PlannedFile, ...]
-    copied: tuple[tuple[str, Path, int], ...]
+    copied: tuple[Step, ...]
     is_folder: bool
     warnings: tuple[str, ...]
     stale: tuple[Path, ...] = ()
@@ -126,18 +134,18 @@ def plan_output(
     """
     name = output_format(target)
     metadata = dict(container.metadata) if container.format == name else {}
-    warnings = [*_noted(metadata, container, plan, name), *_hidden_orders(plan.jobs, name)]
+    warnings = [*_noted(metadata, container, plan, name), *_hidden_orders(plan.steps, name)]
     if container.format != name or is_folder(target):
         warnings += _left_out(container)
     if not FORMATS[name].has_scalars:
-        warnings += _scalars(plan.jobs, FORMATS[name].ending)
+        warnings += _scalars(plan.steps, FORMATS[name].ending)
     if is_folder(target):
         made = _plan_folder(source, container, plan, metadata, shard_bytes)
     elif shard_bytes is not None:
         msg = f"{str(target)!r} is one file; name a folder for shards"
         raise MemdescError(msg)
     else:
-        tensors = [tensor for job in plan.jobs for tensor in job.tensors]
+        tensors = [tensor for step in plan.steps for tensor in step.tensors]
         files, stale = plan_replacement(target, tensors, metadata, is_kept=is_kept)
         _check_beside(target, files, container)
         made = Output(
@@ -164,10 +172,10 @@ def _plan_folder(
     others = [_kept(source, path) for path in found if not path.is_dir()]
     # an index keeps weights that are not tensors of this checkpoint out of it
     is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
-    tensors = [tensor for job in plan.jobs for tensor in job.tensors]
+    tensors = [tensor for step in plan.steps for tensor in step.tensors]
     files = list(plan_shards(tensors, metadata, shard_bytes, is_indexed=is_indexed))
     written = {file.name for file in files}
-    copied: list[tuple[str, Path, int]] = []
+    copied: list[Step] = []
     warnings = [
         f"{str(path)!r} is a link to a folder, which is not copied"
         for path in found
@@ -182,7 +190,7 @@ def _plan_folder(
             )
             raise MemdescError(msg)
         if name == CONFIG:
-            text, warning = moved_config(_read(path), plan)
+            text, warning = moved_config(read_small(path, _MAX_CONFIG), plan)
             warnings += [warning] if warning else []
             files.insert(0, PlannedFile(name, len(text), ((0, text),), {}))
             continue
@@ -191,10 +199,18 @@ def _plan_folder(
                 warnings.append(f"{name} is left out: it describes the input")
                 continue
             warnings.append(f"{name} is copied, although it describes the input")
-        key, nbytes = f"\0{name}", FileState.at(path).nbytes
-        files.insert(0, PlannedFile(name, nbytes, (), {key: Span(0, nbytes)}))
-        copied.append((key, path, nbytes))
+        step = _copy_of(path, f"\0{name}")
+        files.insert(0, PlannedFile(name, step.nbytes, (), {f"\0{name}": Span(0, step.nbytes)}))
+        copied.append(step)
     return Output(tuple(files), tuple(copied), is_folder=True, warnings=tuple(warnings))
+
+
+def _copy_of(path: Path, name: str) -> Step:
+    """Return the step that copies a whole file."""
+    state = FileState.at(path)
+    shape = (state.nbytes,)
+    entry = Entry(path.name, "u8", shape, path, 0, state.nbytes, state)
+    return Step(path.name, {ONLY: entry}, {ONLY: Tensor(name, "u8", shape, state.nbytes)})
 
 
 def _kept(source: Path, path: Path) -> Path:
@@ -218,7 +234,7 @@ def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str
     Notes of an earlier conversion are kept for the tensors that are copied.
     """
     notes: dict[str, list[str]] = {rule: [*names] for rule, names in plan.partial.items()}
-    copies = {job.name: job.tensors[0].name for job in plan.jobs if job.is_copy}
+    copies = {step.name: step.tensors[0].name for step in plan.steps if step.is_copy}
     for old, rule in partial_of(container).items():
         if old in copies:
             notes.setdefault(rule, []).append(copies[old])
@@ -231,11 +247,11 @@ def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str
     return []
 
 
-def _hidden_orders(jobs: Sequence[Job], format_name: str) -> tuple[str, ...]:
+def _hidden_orders(steps: Sequence[Step], format_name: str) -> tuple[str, ...]:
     """Return a warning about permuted tensors that other readers take for row-major."""
     if FORMATS[format_name].shows_order:
         return ()
-    moved = [tensor for job in jobs if not job.is_copy for tensor in job.targets.values()]
+    moved = [tensor for step in steps if not step.is_copy for tensor in step.targets.values()]
     names = [tensor.name for tensor in moved if is_order_hidden(tensor)]
     if not names:
         return ()
@@ -257,17 +273,16 @@ def _left_out(container: Container) -> tuple[str, ...]:
     return (msg,)
 
 
-def _scalars(jobs: Sequence[Job], ending: str) -> tuple[str, ...]:
+def _scalars(steps: Sequence[Step], ending: str) -> tuple[str, ...]:
     """Return a warning about scalars that get a dim."""
-    names = [tensor.name for job in jobs for tensor in job.tensors if not tensor.shape]
+    names = [tensor.name for step in steps for tensor in step.tensors if not tensor.shape]
     if not names:
         return ()
     return (f"a {ending} stores {_first(names)}, which are scalars, with shape (1,)",)
 
 
 def _first(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(map(short_repr, names[:_NAMED]))}{more}"
+    return first_of(map(short_repr, names), _NAMED)
 
 
 def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
@@ -275,11 +290,8 @@ def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
     others = _others(source, container) if source.is_dir() else []
     if not others:
         return ()
-    names = ", ".join(path.relative_to(source).as_posix() for path in others[:_NAMED])
-    more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    return (
-        f"the output is one file, without {names}{more} of the input; name a folder to keep them",
-    )
+    names = first_of((path.relative_to(source).as_posix() for path in others), _NAMED)
+    return (f"the output is one file, without {names} of the input; name a folder to keep them",)
 
 
 def _check_beside(target: Path, files: Sequence[PlannedFile], container: Container) -> None:
@@ -293,15 +305,6 @@ def _check_beside(target: Path, files: Sequence[PlannedFile], container: Contain
                 "never changed; write elsewhere"
             )
             raise MemdescError(msg)
-
-
-def _read(path: Path) -> bytes:
-    with open_file(path) as file:
-        text = file.read(_MAX_CONFIG + 1)
-    if len(text) > _MAX_CONFIG:
-        msg = f"{str(path)!r} has more than {_MAX_CONFIG} bytes"
-        raise MemdescError(msg)
-    return text
 
 
 def _others(source: Path, container: Container) -> list[Path]:

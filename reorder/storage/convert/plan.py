@@ -1,4 +1,4 @@
-"""Apply rules to the tensors of a checkpoint, which makes jobs; nothing is written.
+"""Apply rules to the tensors of a checkpoint, which makes steps; nothing is written.
 
 A rule between two records, whose pattern matches the common prefix of a record's tensors, moves
 whole records; every other rule is about single tensors. Quantised weights stay whole: codes change
@@ -15,10 +15,12 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_desc
 from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import record_fields, stored_desc
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.shards import names_beside
-from reorder.storage.convert.jobs import Job, copy_job, layout_job, record_job
 from reorder.storage.convert.rules import is_record
+from reorder.storage.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.storage.groups import Said, elsewhere, read_group, said_of, single
+from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.siblings import (
     Siblings,
     find_siblings,
@@ -27,7 +29,7 @@ from reorder.storage.siblings import (
     siblings_of,
     tensors_of,
 )
-from reorder.storage.stored import ONE, joined_tensors
+from reorder.storage.stored import ONE, joined_tensors, stem_of
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
 
-__all__ = ["Plan", "plan_jobs"]
+__all__ = ["Plan", "plan_steps"]
 
 _NARROW_BITS = 8
 # options that the tensors do not show
@@ -52,7 +54,7 @@ class Plan(NamedTuple):
 
     Attributes
     ----------
-    jobs : tuple of Job
+    steps : tuple of Step
         In the order of the source.
     warnings : tuple of str
         What the user may not have meant.
@@ -60,20 +62,26 @@ class Plan(NamedTuple):
         For each rule that changes codes or scales alone, these tensors of the output.
     left : str
         Codes of a quantised weight that are copied; empty if there are none.
+    dtype : str, optional
+        The type of floats that config.json should declare; None leaves what it says.
+    method : str, optional
+        The `quant_method` that it should declare, where several have a record.
     """
 
-    jobs: tuple[Job, ...]
+    steps: tuple[Step, ...]
     warnings: tuple[str, ...]
     partial: Mapping[str, list[str]]
     left: str
+    dtype: str | None = None
+    method: str | None = None
 
     @property
-    def moved(self) -> tuple[Job, ...]:
-        """The jobs of records, which files beside the tensors may declare."""
-        return tuple(job for job in self.jobs if isinstance(job.src, RecordDesc))
+    def moved(self) -> tuple[Step, ...]:
+        """The steps of records, which files beside the tensors may declare."""
+        return tuple(step for step in self.steps if isinstance(step.src, RecordDesc))
 
 
-def plan_jobs(
+def plan_steps(
     source: Path,
     container: Container,
     rules: Sequence[Rule],
@@ -112,43 +120,53 @@ def plan_jobs(
     ]
     has_config = weights or (rules and any(map(_is_narrow, entries.values())))
     said = said_of(source, container) if has_config else Said()
-    said = said._replace(is_partial=allow_partial, has_nodes=container.has_nodes)
+    said = said._replace(allow_partial=allow_partial, has_nodes=container.has_nodes)
     whole = [each for each in weights if entries.keys() >= {*each.names}]
     chosen, groups = _assign(entries, whole, rules)
-    jobs: list[Job] = []
+    steps: list[Step] = []
     moves = {found.codes.name: (found, rule) for found, rule in groups.values()}
     records = {
-        name: record_job(_named_group(found, rule, said), rule, format_name)
+        name: _without(record_step(_named_group(found, rule, said), rule, format_name), entries)
         for name, (found, rule) in moves.items()
     }
-    done = {each.name for job in records.values() for each in (*job.sources.values(), *job.dropped)}
+    done = {
+        each.name for step in records.values() for each in (*step.sources.values(), *step.dropped)
+    }
     for name, entry in entries.items():
         rule = chosen.get(name)
         if name in records:
-            job = records[name]
+            step = records[name]
         elif name in done:
             continue
         elif rule is None or name in groups:  # a record may leave tensors behind
-            job = copy_job(entry, name, format_name)
+            step = copy_step(entry, name, format_name)
         elif _is_single_record(rule, entry):
             found = single(siblings_of(entries, name))
             # files beside a model declare records of several tensors
             group = _named_group(found, rule, said._replace(declared=None))
-            job = record_job(group, rule, format_name)
+            step = record_step(group, rule, format_name)
         else:
-            job = layout_job(entry, rule, format_name)
-        jobs.append(job)
-    _check_names((tensor.name, job) for job in jobs for tensor in job.tensors)
-    partial = _check_whole(weights, jobs, said)
-    jobs = _with_notes(jobs, whole)
-    _check_names(_items(jobs))
+            step = layout_step(entry, rule, format_name)
+        steps.append(step)
+    _check_names((tensor.name, step) for step in steps for tensor in step.tensors)
+    partial = _check_whole(weights, steps, said)
+    steps = _with_notes(steps, weights)
+    _check_names(_items(steps))
     new = {
-        text: [t.name for job, _ in parts for t in job.tensors] for text, parts in partial.items()
+        text: [t.name for step, _ in parts for t in step.tensors] for text, parts in partial.items()
     }
     codes = {each.codes.name for each in whole}
-    copied = [entry for job in jobs if job.is_copy for entry in job.sources.values()]
+    copied = [entry for step in steps if step.is_copy for entry in step.sources.values()]
     left = next((e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc)), "")
-    return Plan(tuple(jobs), _partial_warnings(partial), new, left)
+    return Plan(tuple(steps), _partial_warnings(partial), new, left)
+
+
+def _without(step: Step, entries: Mapping[str, Entry]) -> Step:
+    """Return the step of a record; its rule may leave out tensors beside it."""
+    left_out = () if step.rule is None else step.rule.without
+    names = [f"{step.name}.{each}" for each in left_out]
+    found = tuple(entries[name] for name in names if name in entries)
+    return replace(step, dropped=(*step.dropped, *found)) if found else step
 
 
 def _named_group(found: Siblings, rule: Rule, said: Said) -> Group:
@@ -235,37 +253,37 @@ def _is_single_record(rule: Rule, entry: Entry) -> bool:
     return rule.src is not None and is_record(rule.src) and tensors_of(rule.src.name) == (ONE,)
 
 
-def _check_names(names: Iterable[tuple[str, Job]]) -> None:
+def _check_names(names: Iterable[tuple[str, Step]]) -> None:
     """Refuse a name that is given twice."""
-    homes: dict[str, Job] = {}
-    for name, job in names:
+    homes: dict[str, Step] = {}
+    for name, step in names:
         if name in homes:
             other = homes[name]
-            rule = job.rule or other.rule
-            msg = f"{other.name} and {job.name} would both be called {name}"
+            rule = step.rule or other.rule
+            msg = f"{other.name} and {step.name} would both be called {name}"
             if rule is None:
                 raise MemdescError(msg)
             rule.fail(f"{msg}; see rename=")
-        homes[name] = job
+        homes[name] = step
 
 
-def _items(jobs: Sequence[Job]) -> Iterator[tuple[str, Job]]:
+def _items(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
     """Return what `load_all` finds in the output, by name: a note names several tensors as one."""
-    notes = [tensor.value for job in jobs for tensor in job.targets.values() if tensor.value]
+    notes = [tensor.note for step in steps for tensor in step.targets.values() if tensor.note]
     listed = [note["tensors"] for note in notes if isinstance(note.get("tensors"), dict)]
     members = {str(name) for tensors in listed for name in tensors.values()}
-    for job in jobs:
-        for tensor in job.tensors:
-            name = (tensor.value or {}).get("name")
+    for step in steps:
+        for tensor in step.tensors:
+            name = (tensor.note or {}).get("name")
             if isinstance(name, str):
-                yield name, job
+                yield name, step
             elif tensor.name not in members:
-                yield tensor.name, job
+                yield tensor.name, step
 
 
 def _check_whole(
-    found: Sequence[Siblings], jobs: Sequence[Job], said: Said
-) -> dict[str, list[tuple[Job, Siblings]]]:
+    found: Sequence[Siblings], steps: Sequence[Step], said: Said
+) -> dict[str, list[tuple[Step, Siblings]]]:
     """Return the parts of quantised weights that change alone, by the text of their rule.
 
     Raises
@@ -273,47 +291,53 @@ def _check_whole(
     MemdescError
         If there are any, unless that is allowed; with the rule, the tensors and the way out.
     """
-    homes = {entry.name: job for job in jobs for entry in (*job.sources.values(), *job.dropped)}
-    renamed = _Renamed.of(jobs)
-    partial: dict[str, list[tuple[Job, Siblings]]] = {}
-    for weight in (*found, *_without_scales(found, jobs, said)):
-        for job in _changes(weight, homes, renamed):
-            if job.rule is None:  # only rules change or rename
+    homes = {
+        entry.name: step for step in steps for entry in (*step.sources.values(), *step.dropped)
+    }
+    renamed = _Renamed.of(steps)
+    partial: dict[str, list[tuple[Step, Siblings]]] = {}
+    for weight in (*found, *_without_scales(found, steps, said)):
+        for step in _changes(weight, homes, renamed):
+            if step.rule is None:  # only rules change or rename
                 continue
-            if not said.is_partial:
-                job.rule.fail(_problem(weight, job, said))
-            partial.setdefault(job.rule.text, []).append((job, weight))
+            if not said.allow_partial:
+                step.rule.fail(_problem(weight, step, said))
+            partial.setdefault(step.rule.text, []).append((step, weight))
     return partial
 
 
-def _with_notes(jobs: Sequence[Job], weights: Sequence[Siblings]) -> list[Job]:
-    """Return the jobs; what is left of a saved Quantized or Record says so in the output."""
-    homes = {entry.name: job for job in jobs for entry in job.sources.values()}
+def _with_notes(steps: Sequence[Step], weights: Sequence[Siblings]) -> list[Step]:
+    """Return the steps; what is left of a saved Quantized or Record says so in the output."""
+    homes = {entry.name: step for step in steps for entry in step.sources.values()}
     noted = {each.codes.name: each for each in weights if each.note is not None}
     found = []
-    for job in jobs:
-        weight = next((noted[e.name] for e in job.sources.values() if e.name in noted), None)
-        found.append(job if weight is None else _with_note(job, weight, homes))
+    for step in steps:
+        weight = next((noted[e.name] for e in step.sources.values() if e.name in noted), None)
+        found.append(step if weight is None else _with_note(step, weight, homes))
     return found
 
 
-def _with_note(codes: Job, weight: Siblings, homes: Mapping[str, Job]) -> Job:
-    """Return the job of the codes of a saved weight; without its note if parts changed alone."""
+def _with_note(codes: Step, weight: Siblings, homes: Mapping[str, Step]) -> Step:
+    """Return the step of the codes of a saved weight; without its note if parts changed alone."""
     note, whole = weight.note, codes.targets
     facts: Mapping[str, Any] = {}
     if isinstance(codes.dst, RecordDesc):
         facts = record_fields(codes.dst)
-    elif note is not None and all(homes[name].is_copy for name in weight.names):
+    elif note is not None and all(homes[name].is_copy for name in weight.names if name in homes):
         facts = note.facts
-        whole = {role: homes[name].targets[""] for role, name in note.tensors.items()}
+        whole = {
+            role: homes[name].targets[ONLY] if name in homes else Tensor(name, "", (), 0)
+            for role, name in note.tensors.items()
+        }
     else:
         note = None
     if note is None:
-        bare = {role: tensor._replace(value=None) for role, tensor in whole.items()}
+        bare = {role: tensor._replace(note=None) for role, tensor in codes.targets.items()}
         return replace(codes, targets=bare)
     role, first = next(iter(whole.items()))
-    joined = joined_tensors(note.name_at(first.name.removesuffix(f".{role}")), facts, whole)
-    return replace(codes, targets={"": joined[role]} if codes.is_copy else joined)
+    stem = stem_of(first.name, role, str(facts.get("record")))
+    joined = joined_tensors(note.name_at(stem), facts, whole)
+    return replace(codes, targets={ONLY: joined[role]} if codes.is_copy else joined)
 
 
 def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
@@ -327,7 +351,7 @@ def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
 
 
 def _without_scales(
-    found: Sequence[Siblings], jobs: Sequence[Job], said: Said
+    found: Sequence[Siblings], steps: Sequence[Step], said: Said
 ) -> Iterator[Siblings]:
     """Return the narrow tensors of a quantised model whose scales are not known by name.
 
@@ -336,18 +360,20 @@ def _without_scales(
     if said.declared is None and not said.has_nodes:
         return
     known = {name for weight in found for name in weight.names}
-    for job in jobs:
-        for entry in job.sources.values():
+    for step in steps:
+        for entry in step.sources.values():
             is_code = entry.name not in known and _is_narrow(entry, or_unsigned=said.has_nodes)
-            if is_code and not job.is_copy:
+            if is_code and not step.is_copy:
                 yield Siblings(entry.name, {ONE: entry})
 
 
-def _partial_warnings(partial: Mapping[str, Sequence[tuple[Job, Siblings]]]) -> tuple[str, ...]:
+def _partial_warnings(partial: Mapping[str, Sequence[tuple[Step, Siblings]]]) -> tuple[str, ...]:
     """Return a warning for each rule that changed parts of quantised weights."""
     warnings = []
     for text, changes in partial.items():
-        names = [f"{job.name} without {_others(weight, job)}" for job, weight in changes[:_SHOWN]]
+        names = [
+            f"{step.name} without {_others(weight, step)}" for step, weight in changes[:_SHOWN]
+        ]
         more = f" and {len(changes) - _SHOWN} more" if len(changes) > _SHOWN else ""
         warnings.append(
             f"rule {text!r} changes {'; '.join(names)}{more}: together they no longer mean the "
@@ -363,13 +389,14 @@ class _Renamed(NamedTuple):
     names: Mapping[str, str]
 
     @classmethod
-    def of(cls, jobs: Sequence[Job]) -> _Renamed:
+    def of(cls, steps: Sequence[Step]) -> _Renamed:
         """Return the names of single tensors."""
         found = {
-            tensor.name: job.sources[key]
-            for job in jobs
-            if not isinstance(job.src, RecordDesc)
-            for key, tensor in job.targets.items()
+            tensor.name: step.sources[key]
+            for step in steps
+            if not isinstance(step.src, RecordDesc)
+            for key, tensor in step.targets.items()
+            if key in step.sources
         }
         return cls(found, {entry.name: name for name, entry in found.items()})
 
@@ -393,8 +420,8 @@ class _Renamed(NamedTuple):
         return kept == held or (is_moved and {*kept.values()} == {*held.values()})
 
 
-def _changes(weight: Siblings, homes: Mapping[str, Job], renamed: _Renamed) -> Iterator[Job]:
-    """Return the jobs that change a weight without changing all of its tensors."""
+def _changes(weight: Siblings, homes: Mapping[str, Step], renamed: _Renamed) -> Iterator[Step]:
+    """Return the steps that change a weight without changing all of its tensors."""
     codes = homes.get(weight.codes.name)
     if codes is not None and isinstance(codes.src, RecordDesc):
         if any(homes.get(name) is not codes for name in weight.names):
@@ -402,35 +429,35 @@ def _changes(weight: Siblings, homes: Mapping[str, Job], renamed: _Renamed) -> I
         return
     held = {name: homes[name] for name in weight.names if name in homes}
     changed = [
-        job for job in held.values() if not _is_same(job) and (job is codes or not _is_wider(job))
+        step
+        for step in held.values()
+        if not _is_same(step) and (step is codes or not _is_wider(step))
     ]
     yield from changed
     if not changed and not renamed.keeps(weight):
-        yield next(job for name, job in held.items() if renamed.names.get(name) != name)
+        yield next(step for name, step in held.items() if renamed.names.get(name) != name)
 
 
-def _is_same(job: Job) -> bool:
+def _is_same(step: Step) -> bool:
     """Whether a tensor keeps its bytes, its shape and its descriptor."""
-    if not job.is_copy or job.rule is None:
-        return job.is_copy
-    (entry,), (tensor,) = job.sources.values(), job.targets.values()
+    if not step.is_copy or step.rule is None:
+        return step.is_copy
+    (entry,), (tensor,) = step.sources.values(), step.targets.values()
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
     return tensor.shape == entry.shape and desc == entry.desc
 
 
-def _is_wider(job: Job) -> bool:
+def _is_wider(step: Step) -> bool:
     """Whether floats only get a wider type, which represents all of them."""
-    src, dst = job.src, job.dst
+    src, dst = step.src, step.dst
     if not (isinstance(src, MemoryDesc) and isinstance(dst, MemoryDesc)):
         return False
-    is_float = {src.dtype.name, dst.dtype.name} <= FLOATS.keys() and (
-        job.plan is None or job.plan.attr is None
-    )
-    is_kept = not job.scales and dst == src.with_dtype(dst.dtype)
+    is_float = {src.dtype.name, dst.dtype.name} <= FLOATS.keys()
+    is_kept = step.change == Reorder(src, src.with_dtype(dst.dtype))
     return is_float and is_kept and np.can_cast(src.dtype.numpy, dst.dtype.numpy)
 
 
-def _problem(weight: Siblings, job: Job, said: Said) -> str:
+def _problem(weight: Siblings, step: Step, said: Said) -> str:
     """Return what is wrong with a change, and the way out."""
     if len(weight.names) == 1:
         why = (
@@ -440,7 +467,7 @@ def _problem(weight: Siblings, job: Job, said: Said) -> str:
             else "whose scales only the nodes of the model know"
         )
         return (
-            f"{job.name} holds codes {why}; leave it as it is, or let --allow-partial treat the "
+            f"{step.name} holds codes {why}; leave it as it is, or let --allow-partial treat the "
             "codes as numbers"
         )
     group = read_group(weight, said)
@@ -457,11 +484,12 @@ def _problem(weight: Siblings, job: Job, said: Said) -> str:
         name = f"{group.desc.name}({', '.join(options)})" if options else group.desc.name
         way = f"they are one record, which moves with its prefix: '{weight.prefix}: {name} -> ...'"
     return (
-        f"{job.name} would change without {_others(weight, job)}: {weight.codes.name} holds codes, "
-        f"which mean numbers only together with the rest; {way}; --allow-partial does it anyway"
+        f"{step.name} would change without {_others(weight, step)}: {weight.codes.name} holds "
+        f"codes, which mean numbers only together with the rest; {way}; --allow-partial does it "
+        "anyway"
     )
 
 
-def _others(weight: Siblings, job: Job) -> str:
-    moved = {entry.name for entry in (*job.sources.values(), *job.dropped)}
+def _others(weight: Siblings, step: Step) -> str:
+    moved = {entry.name for entry in (*step.sources.values(), *step.dropped)}
     return ", ".join(name for name in weight.names if name not in moved) or "its scales"

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import MemdescError
 from memdesc.disk import open_file
+from memdesc.errors import first_of
 from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.partial import FILES, is_in_use, partial_folder
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.convert.journal import facts_left
-from reorder.storage.convert.tasks import DifferentError
-from reorder.storage.pieces.files import Place
+from reorder.storage.pieces.tasks import DifferentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from reorder.storage.containers.entry import Tensor
+    from reorder.storage.containers.entry import Place, Tensor
     from reorder.storage.convert.conversion import Conversion
     from reorder.storage.convert.outputs import Output
 
@@ -55,7 +55,7 @@ class Finished(NamedTuple):
     output : Output
         What is planned.
     facts : str
-        What tells apart conversions that write different bytes.
+        What distinguishes conversions that write other bytes.
     """
 
     target: Path
@@ -91,11 +91,10 @@ class Finished(NamedTuple):
 
     def places(self) -> dict[str, Place]:
         """Return the place of each tensor, and of each file that is copied."""
-        return {
-            name: Place(self.folder / file.name, span.offset, span.nbytes)
-            for file in self.output.files
-            for name, span in file.spans.items()
-        }
+        found: dict[str, Place] = {}
+        for file in self.output.files:
+            found |= file.places(self.folder)
+        return found
 
     def check(self, tensors: Iterable[Tensor]) -> None:
         """Refuse an output that another conversion has written, judging by its headers.
@@ -122,7 +121,7 @@ class Finished(NamedTuple):
             if entry.desc != wanted or (entry.offset != place.start and tensor.nbytes):
                 self._refuse(f"{tensor.name} is {entry.desc!r}, and this one writes {wanted!r}")
 
-    def check_pieces(self) -> None:
+    def check_headers(self) -> None:
         """Compare everything but the tensors, such as headers and config.json.
 
         Raises
@@ -132,7 +131,7 @@ class Finished(NamedTuple):
         """
         for file in self.output.files:
             # headers that depend on the data are not known beforehand
-            for offset, wanted in file.pieces if file.seal is None else ():
+            for offset, wanted in file.headers if file.seal is None else ():
                 with open_file(self.folder / file.name) as opened:
                     opened.seek(offset)
                     found = opened.read(len(wanted))
@@ -205,6 +204,5 @@ def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     old, new = left.get("source"), facts["source"]
     known = old if isinstance(old, dict) else {}
     names = sorted(name for name in {*known, *new} if known.get(name) != new.get(name))
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    named = ", ".join(names[:_SHOWN]) + more
+    named = first_of(names, _SHOWN)
     return [text.format(named) for key, text in _CHANGES.items() if left.get(key) != facts[key]]

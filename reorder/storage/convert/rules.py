@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import translate
@@ -22,14 +22,24 @@ from os import PathLike, fspath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from memdesc import MemdescError, data_type, known_records
-from memdesc.disk import as_path, open_file
+from memdesc.disk import as_path, read_small
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
-__all__ = ["WHOLE", "Format", "Rule", "is_record", "parse_rule", "read_rules", "rules_of_toml"]
+__all__ = [
+    "WHOLE",
+    "FormatName",
+    "Rule",
+    "is_record",
+    "parse_rule",
+    "read_format",
+    "read_rules",
+    "rules_of_toml",
+    "stars_of",
+]
 
 _ARROW = "->"
 _SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
@@ -48,7 +58,7 @@ WHOLE = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class FormatName:
     """The name of a layout or of a record, and the options of a record."""
 
     name: str
@@ -70,7 +80,7 @@ class Rule:
     pattern : str
         Matches names of tensors, or the common prefix of a record's tensors; ``*``, ``?`` and
         ``[...]`` as in shells, except that ``*`` matches dots too.
-    src, dst : Format, optional
+    src, dst : FormatName, optional
         What the tensors hold and what they become.
     dtype : str, optional
         The data type that they become.
@@ -86,12 +96,16 @@ class Rule:
         Letters of the dims along which scales, chosen from the data, differ; or ``all``.
     groups : tuple of int, optional
         How many adjacent elements along each of the last two dims share a scale.
+    prefixes : frozenset of str, optional
+        The records that it is for, by the prefixes of their tensors, whatever the pattern.
+    without : tuple of str
+        Names of tensors beside such a record that the output does not have.
     """
 
     text: str
     pattern: str
-    src: Format | None = None
-    dst: Format | None = None
+    src: FormatName | None = None
+    dst: FormatName | None = None
     dtype: str | None = None
     rename: str | None = None
     holds: str | None = None
@@ -102,6 +116,8 @@ class Rule:
     src_zero_point: int | None = None
     scales: str | None = None
     groups: tuple[int, ...] | None = None
+    prefixes: frozenset[str] | None = None
+    without: tuple[str, ...] = ()
 
     @property
     def is_renaming(self) -> bool:
@@ -110,11 +126,13 @@ class Rule:
 
     def matches(self, name: str) -> bool:
         """Whether its pattern matches a name."""
-        return _stars(self.pattern, name) is not None
+        if self.prefixes is not None:
+            return name in self.prefixes
+        return stars_of(self.pattern, name) is not None
 
     def renamed(self, name: str) -> str:
         """Return the new name of a tensor, or of a record, that it matches."""
-        stars = _stars(self.pattern, name)
+        stars = stars_of(self.pattern, name)
         if self.rename is None or stars is None:
             return name
         new = self.rename
@@ -148,11 +166,11 @@ def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(translate(part).removesuffix(r"\Z")) for part in parts)
 
 
-def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
-    """Return what each star stands for, the first ones as much as possible; None for no match.
+def stars_of(pattern: str, name: str) -> tuple[str, ...] | None:
+    """Return the text that each star matches, or None if the pattern does not match.
 
-    The parts between stars have fixed lengths, so each is put as far right as it goes, the last one
-    first, without backtracking.
+    Earlier stars match as much as they can. The parts between stars have fixed lengths, so each is
+    placed as far right as it fits, the last one first, without backtracking.
     """
     first, *others = _parts(pattern)
     head = first.match(name)
@@ -170,12 +188,12 @@ def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
     return tuple(name[a.end() : b.start()] for a, b in pairwise([head, *reversed(places)]))
 
 
-def is_record(given: Format | None) -> bool:
+def is_record(given: FormatName | None) -> bool:
     """Whether a name in a rule is a record's; a few of these names are layouts too."""
     return given is not None and given.name.lower() in known_records()
 
 
-def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
+def read_rules(given: Collection[str | PathLike[str]]) -> list[Rule]:
     """Read rules: a string is one rule, a path is a TOML file with any number of them.
 
     Raises
@@ -185,6 +203,12 @@ def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
     """
     if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
         msg = f"rules must be a list of rules, not {short_repr(given)}; put it in brackets"
+        raise MemdescError(msg)
+    if not isinstance(given, Sized):
+        msg = (  # type: ignore[unreachable] # callers without types
+            f"rules must be a list of rules, not {short_repr(given)}: an iterator may never end; "
+            "give list(rules)"
+        )
         raise MemdescError(msg)
     if isinstance(given, AbstractSet | Mapping):
         msg = (
@@ -202,12 +226,7 @@ def read_rules(given: Iterable[str | PathLike[str]]) -> list[Rule]:
 
 
 def _rules_of_file(given: PathLike[str]) -> list[Rule]:
-    with open_file(as_path(given)) as file:
-        text = file.read(_MAX_FILE + 1)
-    shown = repr(fspath(given))
-    if len(text) > _MAX_FILE:
-        msg = f"{shown} has more than {_MAX_FILE} bytes; give a file of rules"
-        raise MemdescError(msg)
+    text, shown = read_small(as_path(given), _MAX_FILE), repr(fspath(given))
     try:
         return rules_of_toml(text.decode())
     except UnicodeDecodeError as error:
@@ -346,12 +365,13 @@ def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
     return Rule(text, pattern, **made)
 
 
-def _format(rule: Rule, key: str, value: str) -> Format:
+def read_format(rule: Rule, key: str, value: str) -> FormatName:
+    """Return the name of a layout or record, and its options, as in ``gptq(zeros=v2)``."""
     if _is_dtype(value):
         rule.fail(f"{value} is a data type, not a layout: '-> plain, {value}' has both")
     found = _OPTIONS.fullmatch(value)
     if not found:
-        return Format(value)
+        return FormatName(value)
     options: list[tuple[str, Any]] = []
     for word in found[2].split(","):
         name, equals, given = (each.strip() for each in word.partition("="))
@@ -359,7 +379,7 @@ def _format(rule: Rule, key: str, value: str) -> Format:
             rule.fail(f"{key} {value!r}: options are NAME=VALUE, joined by commas")
         number = int(given) if re.fullmatch("-?[0-9]{1,18}", given) else given
         options.append((name, {"true": True, "false": False}.get(given, number)))
-    return Format(found[1].strip(), tuple(options))
+    return FormatName(found[1].strip(), tuple(options))
 
 
 def _dtype(rule: Rule, key: str, value: str) -> str:
@@ -403,8 +423,8 @@ def _letters(rule: Rule, key: str, value: str) -> str:
 
 
 _READERS = {
-    "src": _format,
-    "dst": _format,
+    "src": read_format,
+    "dst": read_format,
     "dtype": _dtype,
     "rename": _name,
     "holds": _dtype,

@@ -9,21 +9,25 @@ import ctypes
 import os
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, NamedTuple
+from threading import local
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
 
 from memdesc import MemdescError
-from memdesc.disk import open_file, reason_of
+from memdesc.disk import open_file, read_at, reason_of, write_at
+from reorder.system import system_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import numpy as np
     from numpy.typing import NDArray
 
+    from reorder.storage.containers.entry import Place
     from reorder.storage.pieces.runs import Runs
 
-__all__ = ["Place", "open_to_read", "open_to_write", "read_runs", "write_runs"]
+__all__ = ["read_runs", "scratch", "write_runs"]
 
 _PAGE = 4096
 # The most that one call writes. Linux allocates page cache in blocks as long as the call: it finds
@@ -36,25 +40,33 @@ _WRITE = os.O_WRONLY | sum(
 )
 # what Linux calls SYNC_FILE_RANGE_WRITE
 _START_WRITING = 2
+# larger buffers are freed after each piece
+_KEPT = 256 << 20
 
 
-class Place(NamedTuple):
-    """Where a tensor is: a file, the offset of its first byte there, and its size in bytes."""
+class _Scratch(local):
+    """Buffers that a thread reuses: fresh memory costs a page fault for each page."""
 
-    path: Path
-    start: int
-    nbytes: int
+    def __init__(self) -> None:
+        self.held: dict[str, NDArray[np.uint8]] = {}
+
+    def take(self, name: str, nbytes: int) -> NDArray[np.uint8]:
+        """Return uninitialised bytes at the start of a page; large buffers are not kept."""
+        if nbytes > _KEPT:
+            return np.empty(nbytes, np.uint8)
+        held = self.held.get(name)
+        if held is None or held.nbytes < nbytes:
+            self.held.pop(name, None)
+            fresh = np.empty(nbytes + _PAGE, np.uint8)
+            held = self.held[name] = fresh[-fresh.ctypes.data % _PAGE :]
+        return held[:nbytes]
+
+
+scratch = _Scratch()
 
 
 @contextmanager
-def open_to_read(path: Path) -> Iterator[int]:
-    """Open a regular file for reading; errors are those of `open_file`."""
-    with open_file(path) as file:
-        yield file.fileno()
-
-
-@contextmanager
-def open_to_write(path: Path) -> Iterator[int]:
+def _open_to_write(path: Path) -> Iterator[int]:
     """Open a file that exists, to write parts of it.
 
     Raises
@@ -72,22 +84,26 @@ def open_to_write(path: Path) -> Iterator[int]:
         os.close(handle)
 
 
-def read_runs(handle: int, runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
-    """Read runs of bytes of a tensor in an open file, and store them back to back.
+def read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
+    """Read runs of bytes of a tensor, and store them back to back.
 
     Raises
     ------
     MemdescError
         If reading fails, or the file ends before the runs do.
     """
-    view = memoryview(into)  # type: ignore[arg-type] # arrays of bytes are buffers
+    with open_file(place.path) as file:
+        _read(file.fileno(), runs, place, memoryview(into))  # type: ignore[arg-type] # arrays of bytes are buffers
+
+
+def _read(handle: int, runs: Runs, place: Place, view: memoryview) -> None:
     for k, start in enumerate(runs.starts()):
         # the last run may be counted beyond the last element of the tensor
         part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
         at = place.start + start
         while part:
             try:
-                count = os.preadv(handle, (part,), at)
+                count = read_at(handle, part, at)
             except OSError as error:
                 raise _cannot(place.path, "read", error) from None
             if not count:
@@ -99,8 +115,8 @@ def read_runs(handle: int, runs: Runs, place: Place, into: NDArray[np.uint8]) ->
             part, at = part[count:], at + count
 
 
-def write_runs(handle: int, runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
-    """Write bytes that lie back to back to runs of a tensor in an open file.
+def write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
+    """Write bytes that lie back to back to runs of a tensor; its file exists.
 
     The system starts to bring long runs to the disk at once, while the caller goes on.
 
@@ -109,13 +125,17 @@ def write_runs(handle: int, runs: Runs, place: Place, data: NDArray[np.uint8]) -
     MemdescError
         If writing fails.
     """
-    view = memoryview(data)  # type: ignore[arg-type] # likewise
+    with _open_to_write(place.path) as handle:
+        _write(handle, runs, place, memoryview(data))  # type: ignore[arg-type] # likewise
+
+
+def _write(handle: int, runs: Runs, place: Place, view: memoryview) -> None:
     for k, start in enumerate(runs.starts()):
         part = view[k * runs.length :][: runs.length]
         at = place.start + start
         try:
             while part:
-                count = os.pwrite(handle, part[:_MOST_WRITTEN], at)
+                count = write_at(handle, part[:_MOST_WRITTEN], at)
                 part, at = part[count:], at + count
         except OSError as error:
             raise _cannot(place.path, "written", error) from None
@@ -134,11 +154,11 @@ def _start_writing(handle: int, start: int, stop: int) -> None:
 @cache
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
     """Return the function of Linux; None on other systems."""
-    found = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    found = system_function("sync_file_range")
     if found is not None:
         found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
         found.restype = ctypes.c_int
-    return found
+    return cast("Callable[[int, int, int, int], int] | None", found)
 
 
 def _cannot(path: Path, what: str, error: OSError) -> MemdescError:

@@ -1,7 +1,7 @@
 """Divide tensors into regions of bounded size, along whole blocks of every operand.
 
-Dims are halved in whole blocks until a region is small enough; each time it is the dim whose halves
-have the longest runs.
+One dim after another is halved, in whole blocks, until a region is small enough: each time the dim
+whose halves have the longest runs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 
     from reorder.storage.pieces.runs import Runs
 
-__all__ = ["PIECE_NBYTES", "Bound", "Cut", "Operand", "Sizes", "sizes_within"]
+__all__ = ["PIECE_NBYTES", "Bound", "Cut", "Operand", "Sizes", "has_long_runs", "sizes_within"]
 
-# Bytes that a piece reads and writes where memory allows: runs are long, and pieces few. Caches are
-# smaller; that is what strips are for.
+# Bytes that a piece reads and writes where memory allows, so that its runs are long.
 PIECE_NBYTES = 128 << 20
+# Shorter runs are not worth a system call each.
+_LONG = 64 << 10
 _BYTE_BITS = 8
 
 
@@ -33,14 +34,10 @@ _PieceT_co = TypeVar("_PieceT_co", covariant=True)
 
 
 class Operand(NamedTuple):
-    """A tensor that regions are read from or written to: its fields, over the dims of the region.
-
-    Regions of a tensor that is held in memory cost no extra bytes and no runs.
-    """
+    """A tensor that is read or written: its fields, over the dims of the regions."""
 
     fields: tuple[FieldLayout, ...]
     is_written: bool
-    is_held: bool = False
 
 
 class Bound(NamedTuple):
@@ -124,13 +121,20 @@ def sizes_within(
         elif best is not None and best.nbytes <= bound.most:
             break
         else:
-            need = "that cannot be told" if best is None else f"{best.nbytes} bytes"
+            need = "an unknown number of bytes" if best is None else f"{best.nbytes} bytes"
             msg = (
                 f"{what}: the smallest piece of whole blocks takes {need}, read and written, and "
                 f"max_bytes is {bound.most}; give more"
             )
             raise MemdescError(msg)
     return _grown(dims, operands, steps, best, bound.wanted).sizes
+
+
+def has_long_runs(operands: Sequence[Operand], sizes: Sizes) -> bool:
+    """Whether the first region of some sizes is read and written in long runs."""
+    first = Region(sizes, (0,) * len(sizes))
+    found = [compact(fields, first, is_written=is_written) for fields, is_written in operands]
+    return all(each is None or each[0].number == 1 or each[0].length >= _LONG for each in found)
 
 
 def _units(dims: Sizes, operands: Sequence[Operand], units: Sizes) -> Sizes:
@@ -189,14 +193,12 @@ def _candidate(dims: Sizes, operands: Sequence[Operand], sizes: Sizes) -> _Candi
     """Return the regions of some sizes; None if one of them has no runs."""
     first = Region(sizes, (0,) * len(sizes))
     nbytes, cost = 0, 0.0
-    for fields, is_written, is_held in operands:
+    for fields, is_written in operands:
         found = compact(fields, first, is_written=is_written)
         if found is None or not all(
             compact(fields, tail, is_written=is_written) for tail in _tails(dims, fields, sizes)
         ):
             return None
-        if is_held:
-            continue
         nbytes += max(_largest(dims, sizes, found[0], field) for field in fields)
         cost += found[0].number / found[0].nbytes
     return _Candidate(sizes, nbytes, cost)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from memdesc import Block, MemoryDesc
 
-__all__ = ["FieldLayout", "Region", "Runs", "compact", "window"]
+__all__ = ["FieldLayout", "Region", "Runs", "compact"]
 
 _BYTE_BITS = 8
 # A gap is read along with the elements around it unless it is longer than they are.
@@ -58,10 +58,6 @@ class Runs(NamedTuple):
     def nbytes(self) -> int:
         """Bytes of all runs."""
         return self.number * self.length
-
-    def after(self, nbytes: int) -> Runs:
-        """Return the same runs, so many bytes later."""
-        return self._replace(start=self.start + nbytes)
 
     def starts(self) -> Iterator[int]:
         """Return the first byte of each run, in the order in which they are compacted."""
@@ -128,19 +124,6 @@ def compact(
     (field,), (view,) = fields, views
     found = _runs(view, field.bits, is_exact=is_written and view is not field.layout)
     return None if found is None else (found[0], (found[1],))
-
-
-def window(field: FieldLayout, region: Region) -> tuple[Runs, Layout] | None:
-    """Return the bytes from the first to the last of a region, and its layout there.
-
-    None if they do not start at a whole byte.
-    """
-    view = field.view(region)
-    first = view.offset0 * field.bits
-    if first % _BYTE_BITS or _below(view):
-        return None
-    moved = _moved(view, 0, {})
-    return Runs(first // _BYTE_BITS, -(-(moved.last + 1) * field.bits // _BYTE_BITS)), moved
 
 
 def _runs(layout: Layout, bits: int, *, is_exact: bool) -> tuple[Runs, Layout] | None:

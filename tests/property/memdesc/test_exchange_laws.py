@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memdesc import MemdescError, UnsupportedFormatError, from_notation, to_notation
+from memdesc import (
+    MemdescError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    from_notation,
+    parse_layout,
+    to_notation,
+)
 from memdesc.errors import short_repr
 from memdesc.exchange import SYSTEMS, written
 from tests import strategies
@@ -51,6 +59,25 @@ def test_letters_of_dims_name_them_both_ways(
     assert from_notation(text, system, desc.dims, desc.dtype, letters=names) == desc
 
 
+@given(
+    desc=strategies.descs(max_ndims=5),
+    system=st.sampled_from([name for name, system in SYSTEMS.items() if system.spelling]),
+)
+@settings(max_examples=60)
+def test_what_was_written_is_read_without_naming_the_system_or_refused_as_ambiguous(
+    desc: MemoryDesc, system: str
+) -> None:
+    for text in written_or_refused(desc, system):
+        try:
+            found = parse_layout(text, desc.dims, desc.dtype, letters=desc.letters)
+        except UnknownFormatError as error:
+            found, refused = desc, str(error)
+        else:
+            refused = "is read as different layouts"
+        assert found == desc
+        assert "is read as different layouts" in refused
+
+
 _PIECES = [
     "(2,(16,2)):(32,(1,16))",
     "f32[2,17]{1,0:T(8,128)(2,1)E(4)S(1)}",
@@ -64,6 +91,10 @@ _PIECES = [
     "size=(2, 17), stride=[17, 1], storage_offset=3",
     "dim_order=(1, 0)",
     "FixedLayout('cpu', torch.float32, size=[2, 17], stride=[17, 1])",
+    "T.TileLayout(T.S[(2, 17):(17 @ Axis.m, 1)] + 3)",
+    "memref<?x17xf32, affine_map<(d0, d1) -> (d0 * 17 + d1 + 2)>>",
+    "17x1:2b@3",
+    "f32::blocked:ab::f0",
     *"(){}[]:,*T1298 ",
 ]
 
@@ -78,3 +109,6 @@ def test_any_string_is_read_or_refused(text: str) -> None:
             except MemdescError:
                 continue
             assert dims in (None, desc.dims)
+    for dims in (None, (2, 17)):
+        with suppress(MemdescError):
+            assert dims in (None, parse_layout(text, dims).dims)

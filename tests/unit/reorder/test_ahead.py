@@ -47,8 +47,8 @@ def test_kernels_that_move_are_compiled_for_all_widths() -> None:
     made = reorder.compile_kernels([], [], progress=lambda *step: steps.append(step))
     names = {kernel["kernel"] for kernel in made}
     for bits in (4, 8, 16, 32, 64):
-        assert f"walker of {bits}-bit elements" in names
-        assert (f"walker of {bits}-bit elements, non-temporal stores" in names) == (bits > 4)
+        assert f"interpreter of {bits}-bit elements" in names
+        assert (f"interpreter of {bits}-bit elements, non-temporal stores" in names) == (bits > 4)
     assert {"thread pool: job", "thread pool: worker", "thread pool: region"} <= names
     assert [done for done, _ in steps] == [*range(len(steps))]
     assert {total for _, total in steps} == {len(steps)}
@@ -79,7 +79,7 @@ def test_unknown_names_are_refused(dtypes: Any, records: Any, message: str) -> N
 @pytest.mark.campaign
 def test_later_processes_compile_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "reorder", "compile"]
+    command = [sys.executable, "-m", "reorder", "doctor", "--compile"]
     subprocess.run(command, env=environment, check=True, capture_output=True)
     ran = subprocess.run(
         [sys.executable, "-c", _LATER], env=environment, capture_output=True, text=True, check=False

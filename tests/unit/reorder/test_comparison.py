@@ -147,3 +147,65 @@ def test_bad_tolerances_are_refused(options: dict[str, Any], message: str) -> No
 def test_tensors_of_other_dims_are_refused() -> None:
     with pytest.raises(MemdescError, match=r"a has dims \(2, 3\), b has \(3, 2\)"):
         compare_values(np.zeros((2, 3)), np.zeros((3, 2)))
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f8_e4m3", "f8_e5m2", "f4_e2m1"])
+def test_values_rounded_to_a_coarser_type_are_half_a_step_of_it_away(dtype: str) -> None:
+    x = np.random.default_rng(0).uniform(-4, 4, (40, 17)).astype(np.float32)
+    rounded = reorder.reorder(x, "Ab16a", dtype=dtype)
+    for pair in ((x, rounded), (rounded, x)):
+        found = compare_values(*pair)
+        assert found.differing
+        assert 0.4 < found.max_ulp <= 0.5
+        assert compare_values(*pair, resolution=True).is_equal
+    moved = rounded.numpy().astype(np.float32) * np.float32(2.0)
+    assert not compare_values(moved, rounded, resolution=True).is_equal
+
+
+def test_the_step_is_that_of_the_type_at_the_value() -> None:
+    for value, kind in (
+        (1.0, np.float32),
+        (1000.0, np.float16),
+        (0.0, np.float16),
+        (3e-7, np.float16),
+    ):
+        a = np.array([value], kind)
+        step = float(np.spacing(a)[0])
+        b = (a.astype(np.float64) + step)[None, :]
+        found = compare_values(a[None, :], b.astype(kind))
+        assert found.max_ulp == 1.0
+        assert compare_values(a[None, :], b, resolution=True).is_equal
+        assert not compare_values(a[None, :], b + 1.5 * step, resolution=True).is_equal
+
+
+def test_the_step_of_integers_is_1_and_booleans_have_none() -> None:
+    a, b = np.array([[3, 200]], np.uint8), np.array([[4, 198]], np.int32)
+    found = compare_values(a, b)
+    assert (found.differing, found.max_ulp, found.mean_error) == (2, 2.0, 1.5)
+    assert compare_values(a, b, resolution=True).differing == 1
+    flags = np.array([True, False])
+    assert compare_values(flags, ~flags, resolution=True).differing == 2
+
+
+def test_mean_error_and_cosine_leave_out_what_is_not_finite() -> None:
+    a = np.array([3.0, 4.0, np.nan, 1.0, np.inf])
+    b = np.array([4.0, 3.0, 7.0, np.inf, np.inf])
+    found = compare_values(a, b)
+    assert found.mean_error == 1.0
+    assert found.cosine == pytest.approx(24 / 25)
+    assert compare_values(a, -a).cosine == pytest.approx(-1.0)
+    assert compare_values(np.zeros(3), np.zeros(3)).cosine == 1.0
+    assert compare_values(np.zeros(3), np.ones(3)).cosine == 0.0
+    nothing = compare_values(a[2:3], b[2:3])
+    assert all(np.isnan([nothing.max_ulp, nothing.mean_error, nothing.cosine]))
+
+
+def test_amounts_of_many_elements_are_those_of_all() -> None:
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((3, 700_001), np.float32)
+    b = a + rng.standard_normal(a.shape, np.float32) / 100
+    found = compare_values(a, b)
+    wide = [each.astype(np.float64).reshape(-1) for each in (a, b)]
+    assert found.mean_error == pytest.approx(np.abs(wide[0] - wide[1]).mean())
+    lengths = np.linalg.norm(wide[0]) * np.linalg.norm(wide[1])
+    assert found.cosine == pytest.approx(wide[0] @ wide[1] / lengths)

@@ -113,7 +113,6 @@ def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("memref<?x3xf32>", "sizes given as '\\?' are not known"),
         ("memref<2x3xf32, strided<[?, 1]>>", "numbers given as '\\?' are not known"),
         ("memref<2x3xi1>", "has the type i1"),
         ("affine_map<(d0, d1) -> ((d0, d1))>", "is not a digit"),

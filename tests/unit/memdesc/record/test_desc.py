@@ -280,11 +280,24 @@ def test_parts_are_tuples_of_names_and_bits(parts: Any) -> None:
         ({"table": ("0.5",) * 256}, "a table is a tuple of finite floats"),
         ({"table": (float("-inf"),) * 256}, "a table is a tuple of finite floats"),
         ({"table": (True,) * 256}, "a table is a tuple of finite floats"),
+        ({"divides": 1}, "divides must be True or False, not 1"),
     ],
 )
 def test_what_a_number_consists_of_is_checked(change: dict[str, Any], message: str) -> None:
     with pytest.raises(MemdescError, match=message):
         RecordDesc((2, 8), (SCALES, CODES), RULE._replace(code=RULE.code._replace(**change)))
+
+
+def test_a_factor_may_divide_those_before_it() -> None:
+    divisor = FLOATS._replace(divides=True)
+    rule = RULE._replace(scale=(FLOATS, divisor, FLOATS), offset=(FLOATS, divisor))
+    assert str(rule) == "d / d * d * q + d / d"
+    assert RecordDesc((2, 8), (SCALES, CODES), rule).rule == rule
+    for wrong in ({"code": RULE.code._replace(divides=True)}, {"scale": (divisor,)}):
+        with pytest.raises(MemdescError, match="only a factor after the first one divides"):
+            RecordDesc((2, 8), (SCALES, CODES), RULE._replace(**wrong))
+    with pytest.raises(MemdescError, match="only a factor after the first one divides"):
+        RecordDesc((2, 8), (SCALES, CODES), RULE._replace(offset=(divisor,)))
 
 
 @pytest.mark.parametrize("product", ["scale", "offset"])
@@ -300,13 +313,22 @@ def test_a_sign_is_an_integer(sign: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["f16", "u4"])
-def test_zero_points_are_integers_that_codes_are_too(kind: str) -> None:
+def test_zero_points_are_subtracted_from_integers(kind: str) -> None:
     other = Field("z", kind, memory_desc((2, 8), kind).layout, (1, 1), "z")
-    halves = tuple(code / 2 for code in range(16))
-    number = Number((("z", 0),), table=halves if kind == "u4" else ())
-    for rule in (RULE._replace(zero=number), RULE._replace(code=number, zero=RULE.code)):
-        with pytest.raises(MemdescError, match="zero points are subtracted from codes as integers"):
-            RecordDesc((2, 8), (SCALES, CODES, other), rule)
+    number = Number((("z", 0),), table=tuple(range(16)) if kind == "u4" else ())
+    with pytest.raises(MemdescError, match="zero points are subtracted from integers, and"):
+        RecordDesc((2, 8), (SCALES, CODES, other), RULE._replace(code=number, zero=RULE.code))
+    rule = RULE._replace(zero=number)
+    assert RecordDesc((2, 8), (SCALES, CODES, other), rule).rule == rule
+
+
+@pytest.mark.parametrize("kind", ["f64", "f8_e4m3", "", None, 32])
+def test_operations_are_rounded_to_a_type_that_rules_know(kind: Any) -> None:
+    with pytest.raises(MemdescError, match="a Rule is computed in f32, bf16, f16, not"):
+        RecordDesc((2, 8), (SCALES, CODES), RULE._replace(kind=kind))
+    made = RecordDesc((2, 8), (SCALES, CODES), RULE._replace(kind="bf16"))
+    assert made != RecordDesc((2, 8), (SCALES, CODES), RULE)
+    assert str(made.rule) == f"{RULE} in bf16"
 
 
 SIGNS = Codebook(2, bytes([1, 255] * 256), (0, 1))

@@ -41,7 +41,7 @@ def test_options_choose_groups_types_and_zero_points() -> None:
     kind = memory_desc((1,), "bf16").dtype
     desc = record_desc(DIMS, "gptq", group=np.int64(-1), zeros="v2", bits=8, scales=kind)
     assert repr(desc) == (
-        "record_desc((256, 512), 'gptq', group=-1, zeros='v2', bits=8, scales='bf16')"
+        "record_desc((256, 512), 'gptq', group=-1, zeros='v2', bits=8, scales='bf16', g_idx=False)"
     )
     assert str(desc.rule) == "scales * (qweight - qzeros)"
     assert desc.field("scales").desc == memory_desc((1, 512), "bf16", "ab")
@@ -117,7 +117,17 @@ def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> 
         ("fp8_tensor", DIMS, {"codes": 7}, MemdescError, "7"),
         ("fp8_tensor", DIMS, {"scales": "u8"}, MemdescError, "bf16, f16, e8m0, not u8"),
         ("fp8_tensor", DIMS, {"scale_inv": 1}, MemdescError, "must be True or False, not 1"),
-        ("fp8_tensor", (8, 8, 8), {}, MemdescError, r"fp8_tensor is for 2 dims, \(o, i\)"),
+        (
+            "fp8_tensor",
+            (8, 8, 8, 8),
+            {},
+            MemdescError,
+            r"fp8_tensor is for 2 dims, \(o, i\) or 3 dims, \(e, o, i\); not for \(8, 8, 8, 8\)",
+        ),
+        ("modelopt_nvfp4", (8, 24), {}, MemdescError, r"needs a multiple of 16 along b \(dim 1\)"),
+        ("gpt_oss_mxfp4", (2, 8, 48), {}, MemdescError, r"a multiple of 32 along c \(dim 2\)"),
+        ("mxfp8", DIMS, {"swizzled": True}, MemdescError, "no option 'swizzled'; it takes none"),
+        ("mxfp4", DIMS, {}, UnsupportedFormatError, "gpt_oss_mxfp4 .* compressed_mxfp4 .*model"),
         ("q4_0", DIMS, {"group": 32}, MemdescError, "q4_0 has no option 'group'; it takes none"),
         ("awq", DIMS, {"bits": 4}, MemdescError, "no option 'bits'; it takes group, scales"),
         ("awq", (8, 8, 8), {}, MemdescError, r"awq is for 2 dims, \(i, o\); not for \(8, 8, 8\)"),
@@ -135,6 +145,7 @@ def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> 
         ("gptq", (256, 12), {}, MemdescError, r"gptq needs a multiple of 8 along b \(dim 1\)"),
         ("gptq", DIMS, {"zeros": "v3"}, MemdescError, "zeros must be 'v1' .* or 'v2' .*, not 'v3'"),
         ("ocp_mxfp4", DIMS, {"swizzled": 1}, MemdescError, "swizzled must be True or False, not 1"),
+        ("Q8_0_R4", DIMS, {}, UnsupportedFormatError, "only ik_llama.cpp does, which nothing here"),
         ("q4_0_8x8", (4, 32), {}, MemdescError, r"q4_0_8x8 needs a multiple of 8 along a \(dim 0"),
     ],
 )

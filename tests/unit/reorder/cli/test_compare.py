@@ -26,7 +26,7 @@ def dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-_LAYOUT = ("--layout-a", "f16:b_fs_yx_fsv16:1x17x5x4:nopad")
+_LAYOUT = ("--from-a", "f16:b_fs_yx_fsv16:1x17x5x4:nopad")
 
 
 def test_compare_lists_what_differs_and_where(
@@ -35,11 +35,16 @@ def test_compare_lists_what_differs_and_where(
     assert main(["compare", dump, "ref.npy", *_LAYOUT, "--limit", "2"]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert "differing         7" in lines
+    assert lines[4:7] == [
+        "max ulp           2",
+        "mean error        0.0088495575",
+        "cosine            0.99999995",
+    ]
     places = (
         "offset 3 (byte 6) in a, 60 (byte 240) in b",
         "offset 464 (byte 928) in a, 329 (byte 1316) in b",
     )
-    assert lines[5:] == [
+    assert lines[8:] == [
         f"first             (0, 3, 0, 0): 60.0 and nan, inf apart; {places[0]}",
         f"                  (0, 16, 2, 1): 329.0 and 329.5, 0.5 apart; {places[1]}",
         "where             a (dim 0): all of 1",
@@ -77,9 +82,15 @@ def test_many_places_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[s
     [
         (["missing", "ref.npy", *_LAYOUT], "'missing' cannot be read: No such file"),
         (["ref.npy", "ref.npy", *_LAYOUT], "'ref.npy' holds float32, not f16"),
-        (["dump.bin", "ref.npy"], "raw bytes, add --layout-a TYPE:FORMAT:DIMS, such as f16:bfyx:"),
-        (["ref.npy", "dump.bin"], "raw bytes, add --layout-b TYPE:FORMAT:DIMS, such as f16:bfyx:"),
-        (["ref.npy", "ref.npy", "--layout-a", "bfyx"], "it is type, format and dims"),
+        (
+            ["dump.bin", "ref.npy"],
+            "holds raw bytes, and its name does not say which; give --from-a",
+        ),
+        (
+            ["ref.npy", "dump.bin"],
+            "holds raw bytes, and its name does not say which; give --from-b",
+        ),
+        (["ref.npy", "ref.npy", "--from-a", "(8"], "unknown format '(8'"),
         (["ref.npy", "ref.npy", "--tolerance", "-1"], "tolerance must be a finite number"),
     ],
 )
@@ -96,40 +107,41 @@ def test_bad_arguments_of_compare_are_refused(
     [
         [],
         ["--dims", "1x17x5x4", "--dtype", "f16"],
-        ["--format", "f16:b_fs_yx_fsv16:1x17x5x4:nopad"],
-        ["--like", "b_fs_yx_*,bfyx", "--dims", "1x17x5x4", "--dtype", "f16"],
+        ["--from", "f16:b_fs_yx_fsv16:1x17x5x4:nopad"],
+        ["--among", "b_fs_yx_*,bfyx", "--dims", "1x17x5x4", "--dtype", "f16"],
     ],
 )
-def test_decode_finds_the_layout_of_a_dump(dump: str, options: list[str]) -> None:
-    assert main(["decode", dump, "out.npy", *options]) == 0
+def test_reorder_finds_the_layout_of_a_dump(dump: str, options: list[str]) -> None:
+    assert main(["reorder", dump, "out.npy", *options]) == 0
     assert reorder.compare_values(reorder.load("out.npy"), np.load("same.npy")).is_equal
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--format", "bfyx"], "--format bfyx says neither sizes nor type"),
-        (["--like", "bfyx"], "--like needs --dims"),
-        (["--like", "bfyx", "--format", "bfyx", "--dims", "1x2"], "--like needs --dims"),
-        (["--like", "bfyx", "--dims", "1x17x5x4"], "1280 bytes with zero padding may be none"),
-        (["--like", "*", "--dims", "1x17x5x4"], "may be u16 aBcd16b; u16 aBdc16b; name one"),
+        (["--from", "bfyx"], "'bfyx' does not contain the sizes; give dims"),
+        (["--among", "bfyx"], "--among needs --dims"),
+        (["--among", "bfyx", "--from", "bfyx", "--dims", "1x2"], "--among needs --dims"),
+        (["--among", "bfyx", "--dims", "1x17x5x4"], "1280 bytes with zero padding may be none"),
+        (["--among", "*", "--dims", "1x17x5x4"], "may be u16 aBcd16b; u16 aBdc16b; name one"),
         (["--dims", "1x17x5x5"], "not the given"),
     ],
 )
-def test_decode_refuses_what_does_not_say_one_layout(
+def test_reorder_refuses_what_does_not_say_one_layout(
     dump: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["decode", dump, "out.npy", *options]) == 2
+    assert main(["reorder", dump, "out.npy", *options]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_decode_says_which_name_of_a_file_it_did_not_understand(
+def test_reorder_says_which_name_of_a_file_it_did_not_understand(
     dump: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert dump
-    assert main(["decode", "same.npy", "out.npy"]) == 2
-    assert "the name of the dump does not say what it holds" in capsys.readouterr().err
-    assert main(["decode", "no", "out.npy", "--like", "*", "--dims", "2x3"]) == 2
+    Path(dump).rename("dump.bin")
+    assert main(["reorder", "dump.bin", "out.npy"]) == 2
+    said = capsys.readouterr().err
+    assert "'dump.bin' holds raw bytes, and its name does not say which; give --from" in said
+    assert main(["reorder", "no", "out.npy", "--among", "*", "--dims", "2x3"]) == 2
     assert "'no' cannot be read: No such file" in capsys.readouterr().err
 
 
@@ -154,25 +166,18 @@ def test_packings_of_the_same_numbers_are_equal(
     a, b = pair
     assert packings is None
     assert main(["compare", f"{a}.safetensors", f"{b}.safetensors"]) == 0
-    layouts = [f"--layout-{side}=u4:{name}:128x64" for side, name in zip("ab", pair, strict=True)]
+    layouts = [f"--from-{side}=u4:{name}:128x64" for side, name in zip("ab", pair, strict=True)]
     assert main(["compare", f"{a}_words.npy", f"{b}_words.npy", *layouts]) == 0
     assert main(["compare", f"{a}.npz:up", f"{b}.safetensors", layouts[0]]) == 0
     assert main(["compare", f"{a}.safetensors", "plain.npy", layouts[0]]) == 0
-    assert (
-        main(
-            [
-                "compare",
-                f"{a}.safetensors",
-                f"{b}.safetensors",
-                layouts[0],
-                layouts[0].replace("-a", "-b"),
-            ]
-        )
-        == 1
-    )
+    wrong = ["compare", f"{a}_words.npy", f"{b}_words.npy", layouts[0], f"--from-b=u4:{a}:128x64"]
+    assert main(wrong) == 1
+    told = ["compare", f"{a}.safetensors", f"{b}.safetensors", f"--from-b=u4:{a}:128x64"]
+    assert main(told) == 2
+    assert "leave --from-b out" in capsys.readouterr().err
     capsys.readouterr()
     assert main(["compare", f"{a}_words.npy", "plain.npy"]) == 2
-    assert "say what they are, such as --layout-a u4:gptq:4096x4096" in capsys.readouterr().err
+    assert "say what they are, such as --from-a u4:gptq:4096x4096" in capsys.readouterr().err
 
 
 def test_a_pipe_is_not_waited_for(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -181,3 +186,28 @@ def test_a_pipe_is_not_waited_for(dump: str, capsys: pytest.CaptureFixture[str])
     assert main(["compare", dump, "pipe", *_LAYOUT]) == 2
     assert main(["check", "pipe"]) == 2
     assert capsys.readouterr().err.count("'pipe' cannot be read: it is a folder or a device") == 3
+
+
+def test_the_step_of_the_coarser_type_is_tolerated_where_it_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    x = np.random.default_rng(0).standard_normal((17, 40), np.float32)
+    np.save("x.npy", x)
+    reorder.save("half.safetensors", reorder.reorder(x, "Ab16a", dtype="bf16"))
+    assert main(["compare", "x.npy", "half.safetensors"]) == 1
+    assert main(["compare", "x.npy", "half.safetensors", "--resolution", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert 0.4 < facts["max_ulp"] <= 0.5
+    assert 0 < facts["mean_error"] < 0.01
+    assert 0.9999 < facts["cosine"] < 1
+    x[3, 4] *= 1.02
+    np.save("x.npy", x)
+    assert main(["compare", "x.npy", "half.safetensors", "--resolution"]) == 1
+    assert "differing         1\n" in capsys.readouterr().out
+
+
+def test_layouts_may_be_given_apart_from_sizes_and_type(dump: str) -> None:
+    Path(dump).rename("dump.bin")
+    told = ("--from-a", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype", "f16")
+    assert main(["compare", "dump.bin", "dump.bin", *told, "--from-b", "b_fs_yx_fsv16"]) == 0

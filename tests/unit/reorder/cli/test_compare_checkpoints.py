@@ -115,9 +115,9 @@ def test_commands_on_one_tensor_say_that_codes_are_codes(
     assert "holds codes" not in capsys.readouterr().out
     layer["qweight"].tofile("dump.bin")
     what = ["--dims", "128x256", "--dtype", "u4"]
-    assert main(["decode", "dump.bin", "z.npz", "--format", "gptq", *what]) == 0
+    assert main(["reorder", "dump.bin", "z.npz", "--from", "gptq", *what]) == 0
     assert "gptq packs codes: scales and zero points turn them" in capsys.readouterr().out
-    assert main(["decode", "dump.bin", "z.npz", "--format", "ab", *what]) == 0
+    assert main(["reorder", "dump.bin", "z.npz", "--from", "ab", *what]) == 0
     assert "packs codes" not in capsys.readouterr().out
 
 

@@ -51,3 +51,8 @@ def test_doctor_says_what_is_missing() -> None:
     assert (
         "opencl" in COMMAND.lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})[1]
     )
+
+
+def test_what_is_compiled_is_said_only_with_compile(capsys: CaptureFixture[str]) -> None:
+    assert main(["doctor", "--dtypes", "f32"]) == 2
+    assert "--dtypes and --records say what --compile compiles" in capsys.readouterr().err

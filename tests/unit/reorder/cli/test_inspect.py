@@ -136,7 +136,7 @@ def test_what_is_no_checkpoint_is_one_line(tmp_path: Path, capsys: CaptureFixtur
 def test_only_headers_are_read(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     path = tmp_path / "x.safetensors"
     (planned,) = plan_file(path, [Tensor("a", "u8", (2**42,), 2**42)], {})
-    ((_, head),) = planned.pieces
+    ((_, head),) = planned.headers
     path.write_bytes(head)
     try:
         with path.open("r+b") as file:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pytest import CaptureFixture, MonkeyPatch  # noqa: PT013 - the types of fixtures
 
 X = np.random.default_rng(0).random((2, 17, 5, 4), np.float32)
-RAW = ("--format", "abcd", "--dims", "2x17x5x4", "--dtype", "f32")
+RAW = ("--from", "abcd", "--dims", "2x17x5x4", "--dtype", "f32")
 
 
 @pytest.fixture
@@ -39,16 +39,15 @@ def folder(tmp_path: Path, monkeypatch: MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     "command",
     [
-        ("decode", "raw.bin", "raw.bin", "--raw", *RAW),
-        ("decode", "raw.bin", "link", "--raw", *RAW),
-        ("decode", "raw.bin", "link.npy", *RAW),
+        ("reorder", "raw.bin", "raw.bin", "--raw", *RAW),
+        ("reorder", "raw.bin", "link", "--raw", *RAW),
+        ("reorder", "raw.bin", "link.npy", *RAW),
         ("reorder", "b.npz", "b.npz", "--to", "nhwc"),
         ("reorder", "x.npy", "x.npy", "--to", "nhwc", "--raw"),
         ("reorder", "z.npz:a", "z.npz", "--to", "nhwc"),
-        ("pack", "z.npz:a", "z.npz", "--as", "in_out_channel"),
-        ("unpack", "b.npz", "b.npz", "--to", "nhwc"),
+        ("reorder", "z.npz:a", "z.npz", "--to", "in_out_channel"),
         (
-            *("unpack", "raw.bin", "link", "--as", "in_out_channel", "--dims", "2x17x5x4"),
+            *("reorder", "raw.bin", "link", "--from", "in_out_channel", "--dims", "2x17x5x4"),
             *("--dtype", "f32", "--raw"),
         ),
     ],
@@ -78,10 +77,10 @@ def test_an_output_whose_name_says_no_format_is_refused(
 ) -> None:
     before = {path.name for path in folder.iterdir()}
     for command in (
-        ("decode", "raw.bin", name, *RAW),
+        ("reorder", "raw.bin", name, *RAW),
         ("reorder", "x.npy", name, "--to", "nhwc"),
-        ("pack", "x.npy", name, "--as", "in_out_channel"),
-        ("unpack", "x.npy", name, "--as", "in_out_channel", "--dims", "2x17x5x4"),
+        ("reorder", "x.npy", name, "--to", "in_out_channel"),
+        ("reorder", "x.npy", name, "--from", "in_out_channel", "--dims", "2x17x5x4"),
     ):
         assert "ends neither in .safetensors nor in .npz" in refusal(capsys, *command)
     assert {path.name for path in folder.iterdir()} == before
@@ -96,8 +95,8 @@ def test_what_numpy_has_no_arrays_of_is_refused_with_the_ways_out(
         ("reorder", "x.npy", "o.npy", "--to", "nhwc"),
         ("reorder", "x.npy", "o.npy", "--to", "nhwc", "--max-bytes", "4KiB"),
         ("reorder", "x.npy", "o.npy", "--to", "plain", "--to-dtype", "bf16"),
-        ("pack", "x.npy", "o.npy", "--as", "in_out_channel"),
-        ("decode", "raw.bin", "o.npy", "--format=abcd", "--dims=2x17x5x8", "--dtype=bf16"),
+        ("reorder", "x.npy", "o.npy", "--to", "in_out_channel", "--to-dtype", "bf16"),
+        ("reorder", "raw.bin", "o.npy", "--from=abcd", "--dims=2x17x5x8", "--dtype=bf16"),
     ):
         said = refusal(capsys, *command)
         assert "has no place for" in said
@@ -113,7 +112,7 @@ def test_raw_bytes_are_those_that_a_kernel_takes(
     arguments = ("reorder", "x.npy", "o.bin", "--to", "nChw16c", "--raw", "--max-bytes", limit)
     assert facts(capsys, *arguments)["wrote"] == "o.bin"
     assert (folder / "o.bin").read_bytes() == reorder(X, "nChw16c").data.tobytes()
-    facts(capsys, "decode", "o.bin", "o.npy", "--format=nChw16c", "--dims=2x17x5x4", "--dtype=f32")
+    facts(capsys, "reorder", "o.bin", "o.npy", "--from=nChw16c", "--dims=2x17x5x4", "--dtype=f32")
     assert np.array_equal(np.load("o.npy"), X)
 
 
@@ -135,8 +134,8 @@ def test_cases_whose_dims_are_no_sizes_are_refused(word: str) -> None:
     "command",
     [
         ("match", "--dims=2x3", "--strides=3x1", f"--inner={'9' * 5000}b"),
-        ("pack", "x.npy", "o.npz", "--as=in_out_channel", f"--max-size={'9' * 5000}x1"),
-        ("pack", "x.npy", "o.npz", "--as=in_out_channel", "--max-size=²x1"),
+        ("reorder", "x.npy", "o.npz", "--to=in_out_channel", f"--max-size={'9' * 5000}x1"),
+        ("reorder", "x.npy", "o.npz", "--to=in_out_channel", "--max-size=²x1"),
         ("show", "nchw", "9" * 5000),
         ("show", "nchw", "1," * 5000 + "1"),
         ("convert", "z.npz", "o.npz", "--rules=a\0b"),
@@ -147,7 +146,7 @@ def test_cases_whose_dims_are_no_sizes_are_refused(word: str) -> None:
         ("reorder", "x.npy", "o.npy", "--to=--"),
         ("convert", "z.npz", "fifo", "--overwrite"),
         ("c" * 100_000,),
-        ("decode", "raw" * 30_000, "o.npy", *RAW),
+        ("reorder", "raw" * 30_000, "o.npy", *RAW),
         ("show", "a" * 100_000, "1x2"),
         ("show", "nchw", "1x2x3x4", "--" + "a" * 100_000),
     ],
@@ -183,19 +182,19 @@ def test_unpack_says_where_pixels_are_not_those_of_an_image_of_these_dims(
     folder: Path, capsys: CaptureFixture[str]
 ) -> None:
     np.save(folder / "c20.npy", np.random.default_rng(0).random((2, 20, 5, 4), np.float32))
-    facts(capsys, "pack", "c20.npy", "image.bin", "--as", "in_out_channel", "--raw")
+    facts(capsys, "reorder", "c20.npy", "image.bin", "--to", "in_out_channel", "--raw")
     image = image_desc((2, 20, 5, 4), "f32", "in_out_channel")
     pixels = np.fromfile("image.bin", np.float32).reshape(image.height, image.width, 4)
     np.save("pixels.npy", pixels)
     pixels.tofile("pixels.bin")
-    known = ("o.npy", "--as", "in_out_channel", "--dims")
+    known = ("o.npy", "--from", "in_out_channel", "--dims")
     for raw in (("pixels.npy",), ("pixels.bin", "--dtype", "f32")):
-        assert facts(capsys, "unpack", *raw, *known, "2x20x5x4")["padding_zero"] is True
-        found = facts(capsys, "unpack", *raw, *known, "2x17x5x4", code=1)
+        assert facts(capsys, "reorder", *raw, *known, "2x20x5x4")["padding_zero"] is True
+        found = facts(capsys, "reorder", *raw, *known, "2x17x5x4", code=1)
         assert (found["padding_zero"], len(found["places"])) == (False, 10)
     assert "the other pixels are not zero" in refusal(
-        capsys, "unpack", "pixels.npy", *known, "2x20x4x4"
+        capsys, "reorder", "pixels.npy", *known, "2x20x4x4"
     )
     assert "--row-pitch is for raw pixels" in refusal(
-        capsys, "unpack", "pixels.npy", *known, "2x20x5x4", "--row-pitch", "320"
+        capsys, "reorder", "pixels.npy", *known, "2x20x5x4", "--row-pitch", "320"
     )

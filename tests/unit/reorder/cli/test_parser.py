@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from reorder.cli.main import NAMES, main
+from reorder.cli.main import GROUPS, NAMES, main
 from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:
@@ -21,17 +21,30 @@ def test_dims_are_decimal_digits_only(dims: str, capsys: CaptureFixture[str]) ->
 def test_an_unknown_command_is_one_line_and_exit_code_2(capsys: CaptureFixture[str]) -> None:
     assert "no command 'shw'; did you mean 'show'?" in refusal(capsys, "shw")
     assert "the commands are show, " in refusal(capsys, "xyzzy")
-    assert "see memdesc --help" in refusal(capsys)
+
+
+def test_the_command_alone_prints_its_help_in_groups(capsys: CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    shown = capsys.readouterr().out
+    assert [line[:-1] for line in shown.splitlines() if line[:-1] in GROUPS] == [*GROUPS]
+    for name in NAMES:
+        assert f"\n  {name} " in shown
+    assert len(NAMES) == 14
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, shown)
 
 
 def test_a_misspelt_flag_gets_suggestions(capsys: CaptureFixture[str]) -> None:
     assert (
-        refusal(capsys, "decode", "a", "b", "--fromat", "nchw")
-        == "no flag --fromat; did you mean '--format'?; see memdesc decode --help"
+        refusal(capsys, "reorder", "a", "b", "--fromat", "nchw")
+        == "no flag --fromat; did you mean '--from'?; see memdesc reorder --help"
     )
     assert "no flag --xyz; see memdesc show" in refusal(capsys, "show", "ab", "2x3", "--xyz=1")
     # no abbreviations: --to is another flag of another command
-    assert "did you mean '--to-dtype'" in refusal(capsys, "diff", "ab", "ba", "2x3", "--to", "s8")
+    assert "did you mean '--to-dtype'" in refusal(
+        capsys, "explain", "ab", "ba", "2x3", "--to", "s8"
+    )
     assert "unrecognized arguments: c; see memdesc show" in refusal(
         capsys, "show", "ab", "2x3", "c"
     )
@@ -52,3 +65,18 @@ def test_every_help_shows_an_example_of_the_command(
     said = capsys.readouterr().out
     assert f"example: memdesc {command}" in said
     assert "--json" in said
+
+
+def test_flags_stand_anywhere_and_a_layout_may_start_with_a_minus(
+    capsys: CaptureFixture[str],
+) -> None:
+    for words in (
+        ("nChw8c", "2x17x5x4", "--dtype", "f16"),
+        ("nChw8c", "--dtype", "f16", "2x17x5x4"),
+        ("--dtype", "f16", "nChw8c", "2x17x5x4"),
+        ("--dtype", "f16", "--", "nChw8c", "2x17x5x4"),
+    ):
+        assert main(["show", *words]) == 0
+        assert "bytes             1920" in capsys.readouterr().out
+    assert main(["show", "--", "-4x1@8", "3x4"]) == 0
+    assert "offset0           8" in capsys.readouterr().out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import re
 import subprocess
 import sys
 import time
@@ -22,9 +23,30 @@ with Progress(4) as progress:
 """
 
 
-def test_a_bar_is_shown_on_terminals_only_and_wiped() -> None:
-    quiet = subprocess.run([sys.executable, "-c", _LONG_WORK], capture_output=True, check=True)
-    assert quiet.stderr == b""
+_LONGER_WORK = """
+import time
+from reorder.cli import progress as module
+module.LINE_SECONDS = 0.2
+with module.Progress(8) as progress:
+    for step in range(1, 8):
+        time.sleep(0.15)
+        progress.step(f"step {step}", 1)
+"""
+
+
+def test_long_work_shows_lines_where_there_is_no_terminal() -> None:
+    short = subprocess.run([sys.executable, "-c", _LONG_WORK], capture_output=True, check=True)
+    assert short.stderr == b""
+    ran = subprocess.run(
+        [sys.executable, "-c", _LONGER_WORK], capture_output=True, text=True, check=True
+    )
+    lines = ran.stderr.splitlines()
+    assert 2 <= len(lines) <= 5  # a busy machine sleeps longer
+    assert re.fullmatch(r"memdesc: (25|38|50|62)% step [2-5]", lines[0])
+    assert not re.search(r"[\r\033]", ran.stderr)
+
+
+def test_a_bar_is_shown_on_terminals_and_wiped() -> None:
     terminal, other_end = pty.openpty()
     try:
         subprocess.run([sys.executable, "-c", _LONG_WORK], stderr=other_end, check=True)

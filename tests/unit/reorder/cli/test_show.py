@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
+import pytest
+
 import memdesc
+from reorder.cli import main
 from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:
@@ -79,10 +82,68 @@ def test_a_picture_that_cannot_be_written_is_refused(
 def test_show_highlights_elements(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     out = tmp_path / "a.svg"
     desc = memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c")
-    marked = ["--highlight", "1,9,2,3", "--highlight", "0x1x2x3"]
+    marked = ["--at", "1,9,2,3", "--at", "0x1x2x3"]
     facts(capsys, "show", "nChw8c", "2x17x5x4", *marked, "--svg", str(out))
     svg = desc.show(highlight=[(1, 9, 2, 3), (0, 1, 2, 3)]).svg
     assert out.read_text(encoding="utf-8") == f"{svg}\n"
     assert "is not in 0 to 4" in refusal(
-        capsys, "show", "nChw8c", "2x17x5x4", "--highlight", "1,9,5,3", "--draw"
+        capsys, "show", "nChw8c", "2x17x5x4", "--at", "1,9,5,3", "--draw"
     )
+
+
+def test_an_index_and_a_byte_are_the_same_element(capsys: CaptureFixture[str]) -> None:
+    layout = ("show", "nChw8c", "2x17x5x4")
+    found = facts(capsys, *layout, "--at", "1,9,2,3", "--byte", "2918")
+    element = {"index": [1, 9, 2, 3], "offset": 729, "byte": 2916, "padding": False}
+    assert found["layout"] == repr(memdesc.memory_desc((2, 17, 5, 4), "f32", "nChw8c"))
+    assert found["elements"] == [element] * 2
+    assert main([*layout, "--at", "0x16x0x0", "--at", "0,20,0,0"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "index 0,16,0,0  offset 320  byte 1280",
+        "index 0,20,0,0  offset 324  byte 1296  padding",
+    ]
+
+
+def test_a_byte_of_four_bit_elements_is_two(capsys: CaptureFixture[str]) -> None:
+    found = facts(capsys, "show", "Ab2a", "3x5", "--dtype", "s4", "--byte", "3")
+    assert [(one["index"], one["half"]) for one in found["elements"]] == [
+        ([0, 3], "low"),
+        ([1, 3], "high"),
+    ]
+
+
+def test_an_element_of_an_image_has_a_pixel(capsys: CaptureFixture[str]) -> None:
+    (one,) = facts(capsys, "show", "in_out_channel", "1x6x2x3", "--at", "0,5,1,2")["elements"]
+    image = memdesc.image_desc((1, 6, 2, 3), "f32", "in_out_channel")
+    assert (*one["pixel"], one["lane"]) == image.pixel((0, 5, 1, 2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("ab", "2x3", "--at", "0,3"), "index 3 of b (dim 1) is not in 0 to 2"),
+        (("ab", "2x3", "--at", "0"), "must be 2 numbers"),
+        (("ab", "2x3", "--at", "0;1"), "are not integers joined by x or commas"),
+        (("ab", "2x3", "--byte", "24"), "at offset 6: offsets are 0 to 5"),
+        (("ab", "2x3", "--byte", "-1"), "at offset -1"),
+        (("4x1", "2x3", "--byte", "12"), "it lies in a gap between elements"),
+        (("ab", "2x3", "--byte", f"{2**66}"), "offset must be an integer that int64 holds"),
+        (("ab",), "'ab' does not contain the sizes; give dims"),
+    ],
+)
+def test_what_lies_nowhere_is_refused(
+    capsys: CaptureFixture[str], arguments: tuple[str, ...], reason: str
+) -> None:
+    assert reason in refusal(capsys, "show", *arguments)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        "f16:b_fs_yx_fsv16:2x17x5x4",
+        "(2,(16,2),5,4):(640,(1,320),64,16)",
+        "f32[2,17,5,4]{3,2,1,0:T(16,1,1)}",
+    ],
+)
+def test_a_notation_with_sizes_needs_no_dims(layout: str, capsys: CaptureFixture[str]) -> None:
+    assert facts(capsys, "show", layout)["layout"] == repr(memdesc.parse_layout(layout))

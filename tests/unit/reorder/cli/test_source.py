@@ -30,9 +30,9 @@ def test_source_refuses_a_language_that_it_does_not_write(capsys: CaptureFixture
 
 def test_source_to_another_layout_is_the_reorder(capsys: CaptureFixture[str]) -> None:
     command = ["source", "nchw", "2x17x5x4", "--to", "nChw16c", "--to-dtype", "s8"]
-    assert main([*command, "--name", "pack"]) == 0
+    assert main([*command, "--name", "reorder"]) == 0
     src = memdesc.memory_desc((2, 17, 5, 4), "f32", "nchw")
     dst = memdesc.memory_desc((2, 17, 5, 4), "s8", "nChw16c")
-    assert capsys.readouterr().out == reorder.plan_reorder(src, dst).source("c", "pack")
+    assert capsys.readouterr().out == reorder.plan_reorder(src, dst).source("c", "reorder")
     assert main([*command, "--letters", "nchw"]) == 2
     assert "--letters are for the dims of a layout" in capsys.readouterr().err

@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import json
 import pickle
 import zipfile
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 from reorder import load, reorder, save
 from reorder.cli import main
+from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
 
 X = np.random.default_rng(0).random((2, 17, 5, 4), np.float32)
-
-
-def facts(capsys: CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
-    assert main([*arguments, "--json"]) == code
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
-
-
-def refusal(capsys: CaptureFixture[str], *arguments: str) -> str:
-    assert main(arguments) == 2
-    return capsys.readouterr().err
 
 
 @pytest.fixture
@@ -48,7 +37,7 @@ def test_a_tensor_of_an_archive_is_read_by_its_name(
     out = str(tmp_path / "out.safetensors")
     facts(capsys, "reorder", f"{model}:b", out, "--to", "nchw")
     assert np.array_equal(load(out).numpy(), X.astype(ml_dtypes.bfloat16))
-    packed = facts(capsys, "pack", f"{model}:a.weight", out, "--as", "in_out_channel")
+    packed = facts(capsys, "reorder", f"{model}:a.weight", out, "--to", "in_out_channel")
     assert packed["dims"] == list(X.shape)
     facts(capsys, "reorder", f"{model}:b", out, "--to", "nchw", "--dtype", "bf16")
     assert "says bf16, not f32" in refusal(
@@ -76,7 +65,7 @@ def test_which_tensor_is_meant_must_be_said(model: str, capsys: CaptureFixture[s
     np.savez(model, **{f"t{k}": X for k in range(10)})  # type: ignore[arg-type] # names of arrays
     assert "t7 and 2 more" in refusal(capsys, "reorder", model, "o.npz", "--to", "ab")
     np.savez(model)
-    assert "has no tensors" in refusal(capsys, "pack", model, "o.npz", "--as", "argument")
+    assert "has no tensors" in refusal(capsys, "reorder", model, "o.npz", "--to", "argument")
     assert "has no tensors" in refusal(capsys, "check", model)
 
 
@@ -125,7 +114,7 @@ def test_pickles_are_not_read_and_the_way_out_is_named(
 def test_files_that_may_hold_raw_bytes_are_refused_with_the_command_that_reads_them(
     tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:
-    way_out = "`memdesc decode` makes a .npy of a file of raw bytes"
+    way_out = "its name does not say which; give --from with a layout, --dims and --dtype"
     raw, damaged, cut = tmp_path / "dump.bin", tmp_path / "dump.npy", tmp_path / "dump"
     for path in (raw, damaged):
         path.write_bytes(bytes(100))

@@ -7,12 +7,12 @@ from hypothesis import given
 import memdesc
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from reorder import Memory, execute_reference
-from reorder.plan.compare import COPY, NO_OP, VIEW, compare
+from reorder.plan.compare import COPY, NO_OP, VIEW, compare_layouts
 from tests.strategies import desc_pairs
 
 
 def named(dims: tuple[int, ...], a: str, b: str) -> str:
-    return compare(memory_desc(dims, "f32", a), memory_desc(dims, "f32", b)).kind
+    return compare_layouts(memory_desc(dims, "f32", a), memory_desc(dims, "f32", b)).kind
 
 
 @given(pair=desc_pairs(max_nelems=512))
@@ -20,7 +20,7 @@ def test_what_is_no_copy_lies_in_src_already_and_what_is_one_does_not(
     pair: tuple[MemoryDesc, MemoryDesc],
 ) -> None:
     src, dst = pair
-    relation = compare(src, dst)
+    relation = compare_layouts(src, dst)
     if not dst.nelems:
         assert relation.kind == NO_OP
         return
@@ -43,7 +43,7 @@ def test_what_is_no_copy_lies_in_src_already_and_what_is_one_does_not(
 @given(pair=desc_pairs(max_nelems=512))
 def test_equal_layouts_are_no_copy(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
     _, dst = pair
-    assert compare(dst, dst).kind == NO_OP
+    assert compare_layouts(dst, dst).kind == NO_OP
 
 
 def test_offsets_decide_and_not_names() -> None:
@@ -58,18 +58,18 @@ def test_offsets_decide_and_not_names() -> None:
 def test_padding_makes_a_copy_in_one_direction_only() -> None:
     plain, aligned = memory_desc((1, 5), "f32", "ab"), memory_desc((1, 5), "f32", "ab__b8")
     assert (
-        compare(plain, aligned).why
+        compare_layouts(plain, aligned).why
         == "dst has padding in b (dim 1) where src has none: zeros must be written"
     )
-    assert compare(aligned, plain).kind == NO_OP
+    assert compare_layouts(aligned, plain).kind == NO_OP
 
 
 def test_a_window_is_a_view_and_says_how_far() -> None:
     parent = memory_desc((4, 20), "f32", "ab")
     src, dst = parent.submemory((2, 5), (1, 10)), memory_desc((2, 5), "f32", strides=(20, 1))
-    assert compare(src, dst)[:2] == (VIEW, 30)
-    assert "30 elements later in src" in compare(src, dst).why
-    assert "30 elements earlier in src" in compare(dst, src).why
+    assert compare_layouts(src, dst)[:2] == (VIEW, 30)
+    assert "30 elements later in src" in compare_layouts(src, dst).why
+    assert "30 elements earlier in src" in compare_layouts(dst, src).why
 
 
 def test_parts_that_lie_further_apart_are_a_copy() -> None:
@@ -77,7 +77,7 @@ def test_parts_that_lie_further_apart_are_a_copy() -> None:
     # the boxes differ
     src = memory_desc((3, 1), "f32", strides=(8, 1), inner_blks=(2,), inner_idxs=(0,))
     dst = memory_desc((3, 1), "f32", strides=(16, 1), inner_blks=(2,), inner_idxs=(0,))
-    assert compare(src, dst).kind == COPY
+    assert compare_layouts(src, dst).kind == COPY
 
 
 def test_blocks_that_do_not_divide_each_other_are_compared_too() -> None:
@@ -92,11 +92,13 @@ def test_huge_tensors_are_compared_by_their_steps() -> None:
     src, dst = (memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab16a", "Ab64a16a"))
     assert (
         "index 16 of a (dim 0) lies 32 elements after index 0 in src, 16 in dst"
-        in compare(src, dst).why
+        in compare_layouts(src, dst).why
     )
     assert (
         "not compared one by one"
-        in compare(*(memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab48a", "Ab32a"))).why
+        in compare_layouts(
+            *(memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab48a", "Ab32a"))
+        ).why
     )
 
 
@@ -108,7 +110,7 @@ def test_dims_that_are_cut_as_one_index_on_one_side_are_compared_one_by_one() ->
     assert named((1, 2, 4, 4), "abdc", "ab(CD)16(cd)") == COPY
     assert (
         "not compared one by one"
-        in compare(
+        in compare_layouts(
             *(
                 memdesc.memory_desc((1, 1, 4096, 4096), "f32", tag)
                 for tag in ("abcd", "ab(CD)16(cd)")
@@ -119,19 +121,19 @@ def test_dims_that_are_cut_as_one_index_on_one_side_are_compared_one_by_one() ->
 
 def test_a_conversion_and_compensation_are_a_copy() -> None:
     assert (
-        compare(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "s8", "ab")).why
+        compare_layouts(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "s8", "ab")).why
         == "elements are converted from f32 to s8"
     )
     weights = memory_desc((3, 5, 1), "s8", "cba")
     compensated = weights.with_extra(memdesc.Extra(s8s8_mask=1))
-    assert compare(compensated, compensated).kind == NO_OP
-    assert "compensation" in compare(weights, compensated).why
-    assert compare(compensated, weights).kind == NO_OP
+    assert compare_layouts(compensated, compensated).kind == NO_OP
+    assert "compensation" in compare_layouts(weights, compensated).why
+    assert compare_layouts(compensated, weights).kind == NO_OP
 
 
 def test_layouts_of_other_dims_have_no_relation() -> None:
     with pytest.raises(MemdescError, match="a reorder keeps the dims"):
-        compare(memory_desc((2, 3), "f32", "ab"), memory_desc((3, 2), "f32", "ab"))
+        compare_layouts(memory_desc((2, 3), "f32", "ab"), memory_desc((3, 2), "f32", "ab"))
 
 
 def test_a_no_op_leaves_the_same_bytes() -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 RNG = np.random.default_rng(0)
 INT4 = ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
 FP8 = ("fp8_tensor", "fp8_channel", "fp8_block")
+MXFP4 = ("ocp_mxfp4", "gguf_mxfp4", "modelopt_mxfp4", "compressed_mxfp4", "gpt_oss_mxfp4")
 GROUPED = {"gptq", "awq", "marlin", *INT4}
 
 
@@ -54,7 +55,7 @@ def assert_same(one: reorder.Record, other: reorder.Record) -> None:
 
 
 # What becomes what without conditions; others depend on the numbers.
-CODES_OF_4_BITS = ("q4_0", "q4_0_4x4", "q4_0_4x8", "q4_0_8x8", "marlin")
+CODES_OF_4_BITS = ("q4_0", "q4_0_4x4", "q4_0_4x8", "q4_0_8x8", "q4_0_r8", "marlin")
 EXACT = {
     *product(CODES_OF_4_BITS, (*CODES_OF_4_BITS, "q4_1", "q5_0", "q5_1", "q8_0", "gptq", "awq")),
     *product(("awq", "gptq"), ("q4_1", "q5_0", "q5_1", "q8_0")),
@@ -64,11 +65,13 @@ EXACT = {
     ("q4_1", "q5_1"),
     ("q4_k", "q5_k"),
     ("q5_0", "q8_0"),
+    *product(("q8_0", "q8_0_r8"), ("q8_0", "q8_0_r8")),
+    *product(("iq4_nl", "iq4_nl_r4"), ("iq4_nl", "iq4_nl_r4")),
     ("tq2_0", "q4_0"),
-    ("ocp_mxfp4", "gguf_mxfp4"),
-    ("gguf_mxfp4", "ocp_mxfp4"),
-    ("ocp_mxfp4", "cublas_nvfp4"),
-    ("ocp_mxfp8", "ocp_mxfp8"),
+    *product(MXFP4, MXFP4),
+    *product(MXFP4, ("cublas_nvfp4", "modelopt_nvfp4")),
+    *product(("ocp_mxfp8", "mxfp8"), ("ocp_mxfp8", "mxfp8")),
+    *product(("cublas_nvfp4", "modelopt_nvfp4"), ("cublas_nvfp4", "modelopt_nvfp4")),
     *product(("fp8_tensor",), FP8),
     *((name, name) for name in FP8),
 }
@@ -82,6 +85,57 @@ def test_a_pair_of_records_is_exact_or_refused(source: str) -> None:
             assert_same(record, reorder.repack(record, target))
         except MemdescError:
             assert (source, target) not in EXACT
+
+
+_TURNED = [("modelopt_nvfp4", "compressed_nvfp4"), ("compressed_nvfp4", "modelopt_nvfp4")]
+
+
+@pytest.mark.parametrize(("source", "target"), _TURNED)
+def test_a_factor_becomes_its_reciprocal_if_no_number_changes_or_the_caller_allows_it(
+    source: str, target: str
+) -> None:
+    record = made(source)
+    set_field(record, "weight_scale", RNG.integers(1, 127, (256, 16)))
+    old, new = (record_desc((256, 256), name).fields[2].name for name in (source, target))
+    for value in (1.0, 2.0**-100, 2.0**20):
+        record.set_field(old, np.full((1, 1), value, np.float32))
+        found = reorder.repack(record, target)
+        assert_same(record, found)
+        assert found.field(new) == 1 / value
+        assert_same(record, reorder.repack(found, source))
+    record.set_field(old, np.full((1, 1), 1.7, np.float32))
+    with pytest.raises(MemdescError) as caught:
+        reorder.repack(record, target)
+    assert "a factor becomes its reciprocal, and " in str(caught.value)
+    assert "of 4096 scales change by up to " in str(caught.value)
+    assert str(caught.value).endswith(" of themselves; exact=False allows that")
+    found = reorder.repack(record, target, exact=False)
+    assert found.field(new) == np.float32(1) / np.float32(1.7)
+    for name in (0, 1):
+        one, other = (each.tensors[[*each.tensors][name]] for each in (record, found))
+        assert np.array_equal(one, other)
+    x, y = (dequantize_reference(each) for each in (record, found))
+    assert not np.array_equal(x, y)
+    assert np.allclose(x, y, rtol=2.0**-22, atol=0)
+    # the reciprocal has few bits
+    record.set_field(old, np.full((1, 1), 1.7 * 2.0**127, np.float32))
+    with pytest.raises(MemdescError, match="scales change beyond a rounding"):
+        reorder.repack(record, target, exact=False)
+
+
+def test_experts_are_turned_where_formats_order_their_dims_differently() -> None:
+    desc = record_desc((3, 64, 48), "modelopt_nvfp4")
+    record = plain_scales(random_record(desc, RNG), RNG)
+    record.set_field("weight_scale_2", np.full((1, 1, 1), 0.25, np.float32))
+    found = reorder.repack(record, "compressed_nvfp4")
+    assert found.desc == record_desc((3, 48, 64), "compressed_nvfp4")
+    x, y = (dequantize_reference(each) for each in (record, found))
+    assert np.array_equal(x.swapaxes(1, 2), y)
+    assert reorder.repack(found, "modelopt_nvfp4").desc == desc
+    # each expert may have a scale of its own there
+    found.set_field("weight_global_scale", np.array([[[1]], [[2]], [[4]]], np.float32))
+    with pytest.raises(MemdescError, match="scales differ within 3 neighbours along dim 0"):
+        reorder.repack(found, "modelopt_nvfp4")
 
 
 @pytest.mark.parametrize("dims", [(300, 130), (7, 200)])
@@ -143,7 +197,7 @@ def test_gptq_and_awq_are_what_their_scripts_pack(zeros: str) -> None:
 def test_the_group_and_the_type_of_scales_are_those_of_the_source() -> None:
     desc = reorder.repack(made("awq", group=-1, scales="bf16"), "gptq", zeros="v2").desc
     assert repr(desc) == (
-        "record_desc((256, 256), 'gptq', group=-1, zeros='v2', bits=4, scales='bf16')"
+        "record_desc((256, 256), 'gptq', group=-1, zeros='v2', bits=4, scales='bf16', g_idx=False)"
     )
     assert reorder.repack(made("q4_0", (64, 128)), "marlin", group=32).desc.dims == (128, 64)
 

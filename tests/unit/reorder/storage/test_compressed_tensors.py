@@ -12,6 +12,7 @@ import reorder
 from memdesc import MemdescError, record_desc
 from reorder.cli import main
 from reorder.storage.convert.conversion import plan_conversion
+from reorder.storage.stored import written_tensors
 from tests.checkpoints import write_config, write_safetensors
 from tests.records import random_record
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
@@ -175,6 +176,29 @@ def test_groups_that_become_several_are_declared_by_their_names(tmp_path: Path) 
         assert np.array_equal(made, values)
 
 
+@pytest.mark.parametrize("is_alike", [False, True])
+def test_activations_of_the_same_record_stay_declared(tmp_path: Path, *, is_alike: bool) -> None:
+    token = {"num_bits": 8, "type": "int", "strategy": "token", "dynamic": True}
+    groups = [
+        _group(8, "channel", *names) | {"input_activations": token} for names in ((), ("re:m",))
+    ]
+    groups[1]["input_activations"] = token if is_alike else None
+    layers = _layer("int_quantized") | _layer("int_quantized", "m")
+    folder = _folder(tmp_path / "in", layers, _section("int-quantized", *groups))
+    for target, wanted in (
+        ("int_quantized", token if is_alike else None),
+        ("pack_quantized", None),
+    ):
+        rule = f"*: int_quantized -> {target}(scales=f32{', bits=8' if target[0] == 'p' else ''})"
+        told = plan_conversion(folder, tmp_path / target, [rule], SMALL).warnings
+        is_told = "config.json has no place for input_activations of the input" in told
+        assert is_told == (wanted is None)
+        converted(folder, tmp_path / target, rule)
+        config = json.loads((tmp_path / target / "config.json").read_text())
+        (group,) = config["quantization_config"]["config_groups"].values()
+        assert group["input_activations"] == wanted
+
+
 def test_what_a_new_section_cannot_say_is_told(tmp_path: Path) -> None:
     section = _section("pack-quantized", _W4, kv_cache_scheme={"num_bits": 8, "type": "float"})
     folder = _folder(tmp_path / "in", _layer("pack_quantized", group=16), section)
@@ -245,7 +269,7 @@ _W4 = _group(4, "group")
         (
             _section("pack-quantized", _W4),
             {"weight_zero_point": np.zeros((4, 3), np.int32)},
-            "fc.weight_zero_point belong to fc.weight_packed",
+            "would be different; correct config.json if there are zeros",
         ),
         (
             _section("pack-quantized", _group(4, "group", symmetric=False)),
@@ -426,3 +450,14 @@ def test_inspect_shows_what_shards_there_are(
         path.unlink()
     assert main(["inspect", str(folder)]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("fp8_block", (1, 1)), ("fp8_tensor", (1,)), ("fp8_channel", (64, 1))],
+)
+def test_a_scale_of_all_and_one_block_have_the_shapes_that_readers_allocate(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    tensors = written_tensors("fc", record_desc((64, 64), name), "")
+    assert tensors["weight_scale"].shape == shape

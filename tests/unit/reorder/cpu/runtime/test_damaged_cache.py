@@ -24,7 +24,7 @@ import numpy as np, reorder
 x = np.random.default_rng(0).random((2500, 2500), np.float32)
 assert (reorder.reorder(x, "ba").numpy() == x).all()
 """
-_WALKERS = """
+_INTERPRETERS = """
 assert (reorder.reorder(x[:9].astype(np.float64), "ba").numpy() == x[:9]).all()
 assert (reorder.reorder(x[:5, :7], "ba", dtype="f64").numpy() == x[:5, :7]).all()
 """
@@ -45,7 +45,7 @@ def _run(folder: Path, *, uses_pool: bool) -> None:
         "PYTHONPATH": str(_ROOT),
     }
     ran = subprocess.run(
-        [sys.executable, "-c", (_LARGE + _WALKERS) * uses_pool + _KERNELS],
+        [sys.executable, "-c", (_LARGE + _INTERPRETERS) * uses_pool + _KERNELS],
         env=environment,
         capture_output=True,
         text=True,
@@ -96,7 +96,7 @@ def test_a_damaged_file_is_as_if_it_were_not_there(
         assert cache.load("key") is None
 
 
-# a campaign has thirty rounds in three parts, with walkers and the code of the pool
+# a campaign has thirty rounds in three parts, with interpreters and the code of the pool
 @pytest.mark.parametrize(
     ("rounds", "seed"),
     [(1, 0), *(pytest.param(10, part, marks=pytest.mark.campaign) for part in range(1, 4))],

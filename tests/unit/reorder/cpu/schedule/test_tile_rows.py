@@ -90,10 +90,10 @@ def test_operands_of_rows(
     dense = dense_strides(nodes)
     period = operand_period(nodes, strides, (0,))
     found = operand_rows(nodes, (dense, dense, strides), period)
-    assert (found.mask, found.rows.columns) == (mask, columns)
+    assert (found.mask, found.columns) == (mask, columns)
     # each element gets its own operand
     position = np.arange(columns) & mask
-    stored = np.array(found.rows.tables[2])[:, None] + position
+    stored = np.array(found.tables[2])[:, None] + position
     if found.period:
         assert found.period == 16
         times = 1 << found.shift
@@ -128,11 +128,11 @@ def test_operands_of_short_rows_are_gathered(
     sides = dense, dense, strides
     found = gathered_operands(nodes, sides, operand_rows(nodes, sides, 0), streams=False)
     assert found is not None
-    assert (found.times, found.rows.rows.columns) == (times, columns)
+    assert (found.times, found.columns) == (times, columns)
     # each element finds its own value among those gathered in the order of the tile
     kept = [(extent, stride) for extent, stride in zip(extents, strides, strict=True) if stride]
     slot = np.repeat(_offsets(*zip(*kept, strict=True)), times)  # type: ignore[arg-type] # pairs
-    rows, mask = found.rows.rows, found.rows.mask
+    rows, mask = found, found.mask
     places = np.array(rows.tables[2])[:, None] + (np.arange(columns) & mask)
     assert np.array_equal(slot[places].ravel(), _offsets(extents, strides))
 
@@ -150,7 +150,7 @@ def test_rows_are_as_long_as_the_tile_where_they_are_streamed() -> None:
     rows = operand_rows(nodes, sides, 0)
     found = gathered_operands(nodes, sides, rows, streams=True)
     assert found is not None
-    assert (rows.rows.columns, found.rows.rows.columns, found.times) == (32, 64 * 32, 32)
+    assert (rows.columns, found.columns, found.times) == (32, 64 * 32, 32)
     # elements of dst are no neighbours there: gathering makes no row longer
     sides = dense_strides(nodes), [1, 64], [1, 0]
     assert gathered_operands(nodes, sides, rows, streams=True) is None

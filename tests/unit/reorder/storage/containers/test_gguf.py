@@ -13,6 +13,7 @@ from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.gguf import SCALARS, TYPES, GgufValue, plan, read
 from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer
+from tests.writers import write_part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,7 +88,7 @@ def test_what_is_copied_is_read_by_the_package(tmp_path: Path) -> None:
     ]
     with Writer(tmp_path / "y.gguf", plan("y.gguf", tensors, found.metadata)) as writer:
         for entry in found.entries.values():
-            writer.write(entry.name, 0, entry.read())
+            write_part(writer, entry.name, 0, entry.read())
         writer.finish()
     old, new = (gguf.GGUFReader(tmp_path / f"{name}.gguf") for name in "xy")
     for one, other in zip(old.tensors, new.tensors, strict=False):
@@ -213,7 +214,7 @@ def test_more_dims_than_gguf_has_are_in_the_descriptor(tmp_path: Path) -> None:
         Tensor("b", "f16", (3, 1, 3, 3, 8, 8), blocks.nbytes, blocks),
     ]
     with Writer(tmp_path / "x.gguf", plan("x.gguf", tensors, {})) as writer:
-        writer.write("b", 0, x)
+        write_part(writer, "b", 0, x)
         writer.finish()
     found = read(tmp_path / "x.gguf").entries
     assert found["a"].desc == memory_desc((2, 3, 1, 5, 4), "f32")

@@ -12,6 +12,7 @@ from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.table import plan_file, read_container
 from reorder.storage.containers.writer import Writer
 from reorder.storage.stored import stored_layout
+from tests.writers import write_part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,7 @@ def test_numpy_reads_what_is_written_in_pieces(tmp_path: Path, tag: str) -> None
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
     m = reorder.reorder(x, tag)
     with Writer(path, plan_file(path, [stored_layout("w", m.desc)], {})) as writer:
-        writer.write("w", 0, m.data)
+        write_part(writer, "w", 0, m.data)
         writer.finish()
     assert [each.name for each in tmp_path.iterdir()] == ["w.npy"]
     assert np.array_equal(np.load(path), x)

@@ -15,6 +15,7 @@ from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.table import plan_file, read_container
 from reorder.storage.containers.writer import Writer
 from reorder.storage.stored import stored_layout
+from tests.writers import write_part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ def test_what_is_written_in_pieces_is_read_by_numpy_and_load_all(tmp_path: Path)
     tensors.append(Tensor("plain", "f16", (2, 3), 12))
     with Writer(path, plan_file(path, tensors, {})) as writer:
         for name, m in saved.items():
-            writer.write(name, 0, m.data)
+            write_part(writer, name, 0, m.data)
         writer.finish()
     loaded = reorder.load_all(path)
     assert all((loaded[name].data == m.data).all() for name, m in saved.items())
@@ -86,8 +87,8 @@ def test_words_and_shapes_of_what_is_written_are_kept(tmp_path: Path) -> None:
         Tensor("one", "bf16", (), 2),
     ]
     with Writer(path, plan_file(path, tensors, {})) as writer:
-        writer.write("codes", 0, codes.data)
-        writer.write("blocks", 0, blocks.data)
+        write_part(writer, "codes", 0, codes.data)
+        write_part(writer, "blocks", 0, blocks.data)
         writer.finish()
     with np.load(path) as arrays:
         assert arrays["codes"].tobytes() == codes.data.tobytes()

@@ -11,6 +11,7 @@ from reorder.storage.containers.onnx import NUMBERS, plan, read
 from reorder.storage.containers.protobuf import message_field
 from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer
+from tests.writers import write_part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -218,7 +219,7 @@ def test_models_of_the_package_compute_the_same_when_copied(
     ]
     with Writer(out, plan(out.name, tensors, found.metadata)) as writer:
         for entry in found.entries.values():
-            writer.write(entry.name, 0, entry.read())
+            write_part(writer, entry.name, 0, entry.read())
         writer.finish()
     onnx.checker.check_model(onnx.load(out), full_check=True)
     assert (tmp_path / "y.onnx.data").stat().st_size == w.nbytes
@@ -240,7 +241,7 @@ def test_a_model_of_tensors_alone_is_read_by_the_package(tmp_path: Path) -> None
     ]
     with Writer(out, plan(out.name, tensors, {"author": "me"})) as writer:
         for tensor in tensors:
-            writer.write(tensor.name, 0, np.full(tensor.nbytes, 17, np.uint8))
+            write_part(writer, tensor.name, 0, np.full(tensor.nbytes, 17, np.uint8))
         writer.finish()
     model = onnx.load(out)
     arrays = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}

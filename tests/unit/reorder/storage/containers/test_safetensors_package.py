@@ -13,6 +13,7 @@ from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.safetensors import plan
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.writer import Writer
+from tests.writers import write_part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ def test_every_type_of_the_package_is_read_and_written(tmp_path: Path) -> None:
         target = tmp_path / "y.safetensors"
         with Writer(target, plan(target.name, planned, checkpoint.metadata)) as writer:
             for kind in tensors:
-                writer.write(kind, 0, checkpoint[kind].data)
+                write_part(writer, kind, 0, checkpoint[kind].data)
             writer.finish()
     again = load_file(target)
     for kind, tensor in tensors.items():
@@ -76,7 +77,7 @@ def test_shards_and_descriptors_are_read_by_the_package(tmp_path: Path) -> None:
     files = plan_shards(tensors, {"format": "pt"}, 2 * m.nbytes)
     with Writer(tmp_path / "model", files, is_folder=True) as writer:
         for name in "abc":
-            writer.write(name, 0, m.data)
+            write_part(writer, name, 0, m.data)
         writer.finish()
     with safe_open(tmp_path / "model" / "model-00001-of-00002.safetensors", "np") as file:
         assert sorted(file.keys()) == ["a", "b"]

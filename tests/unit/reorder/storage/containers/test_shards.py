@@ -104,7 +104,7 @@ def test_folders_without_a_checkpoint_are_refused(tmp_path: Path) -> None:
 def test_one_shard_has_no_index() -> None:
     tensors = [Tensor("a", "u8", (1000,), 1000)]
     assert [file.name for file in plan_shards(tensors, {}, 10)] == ["model.safetensors"]
-    with pytest.raises(MemdescError, match="one name"):
+    with pytest.raises(MemdescError, match="the same name"):
         plan_shards(tensors * 2, {}, 10)
 
 

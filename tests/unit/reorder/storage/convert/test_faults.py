@@ -162,8 +162,8 @@ def test_an_output_that_is_whole_is_compared_with_what_is_planned(tmp_path: Path
     resumed = _SMALL._replace(resume=True)
     for rules, problem in {
         _RULES[:2]: "this one writes",
-        (*_RULES[:2], "lm_head.weight: BA4a4b, f32"): "lm_head.weight is memory_desc(",
-        (*_RULES, "*.norm.weight: rename=x"): "this one writes",
+        (_RULES[0], "conv.weight: OIhw16o16i", _RULES[2]): "conv.weight is memory_desc(",
+        (*_RULES, "*.norm.weight: rename=x"): "it has no x of 64 bytes in its place",
     }.items():
         with pytest.raises(MemdescError, match="another conversion has written it") as caught:
             plan_conversion(source, target, rules, resumed)

@@ -190,19 +190,26 @@ def test_the_type_of_scales_is_declared(tmp_path: Path, kind: str, form: str) ->
     }
 
 
-@pytest.mark.parametrize(("algorithm", "agrees"), [("FP8", True), ("NVFP4", False)])
-def test_two_files_of_modelopt_must_agree(tmp_path: Path, algorithm: str, *, agrees: bool) -> None:
+@pytest.mark.parametrize(
+    ("algorithm", "problem"),
+    [
+        ("FP8", ""),
+        ("NVFP4", "hf_quant_config.json modelopt_nvfp4"),
+        ("W4A16_AWQ", "quant_algo is 'W4A16_AWQ', not FP8"),
+    ],
+)
+def test_two_files_of_modelopt_must_agree(tmp_path: Path, algorithm: str, problem: str) -> None:
     layer = _layer(())
     folder = _folder(tmp_path / "in", layer, quant_method="modelopt", quant_algo="FP8")
     old = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": algorithm}}
     (folder / "hf_quant_config.json").write_text(json.dumps(old))
-    if agrees:
+    if not problem:
         with reorder.open_checkpoint(folder) as checkpoint:
             assert checkpoint.record("fc").desc.name == "fp8_tensor"
     else:
         said = _said(folder)
         assert "declares fp8_tensor" in said
-        assert "quant_algo is 'NVFP4', not FP8" in said
+        assert problem in said
 
 
 def _said(folder: Path) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import time
+from itertools import repeat
+from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,9 +17,6 @@ import reorder
 from memdesc import MemdescError
 from reorder.storage.containers.partial import partial_folder
 from tests.checkpoints import write_safetensors
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 # copies, a layout, a record, numbers of a record, scales from the data, a file beside the tensors
 _RULES = (
@@ -110,6 +109,7 @@ def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
         ([b"conv.weight: ohwi"], "a rule is a string, or the path of a file of rules"),
         ({"conv.weight: ohwi"}, "the last one that matches applies, so their order counts"),
         ({"conv.weight: ohwi": 1}, "the last one that matches applies, so their order counts"),
+        (repeat("conv.weight: ohwi"), "an iterator may never end; give list(rules)"),
         (["nothing: ohwi"], "no tensor and no record is called 'nothing'"),
     ],
 )
@@ -180,6 +180,19 @@ def test_what_a_callback_raises_comes_back_as_it_is(
     assert caught.value is error
     assert not (tmp_path / "out").exists()
     assert reorder.convert(model, tmp_path / "out", _RULES, options._replace(resume=True))
+
+
+def test_a_callback_may_change_the_working_folder(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "rules.toml").write_text('[[map]]\nmatch = "*.norm.weight"\ndtype = "f32"\n')
+    monkeypatch.chdir(tmp_path)
+    rules: list[str | Path] = [Path("rules.toml"), *_RULES]
+    options = _SMALL._replace(verify=True)
+    reorder.convert(model.name, "out", rules, options, lambda _: os.chdir(tmp_path / "elsewhere"))
+    reorder.convert(model, tmp_path / "wanted", [tmp_path / "rules.toml", *_RULES], options)
+    assert _contents(tmp_path / "out") == _contents(tmp_path / "wanted")
 
 
 def test_a_callback_may_convert_something_else_but_not_the_same(

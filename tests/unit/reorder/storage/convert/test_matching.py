@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memdesc import MemdescError
 from reorder.storage.convert.rules import Rule, parse_rule, rules_of_toml
-
-_SECONDS = 5.0
+from tests.work import hangs_fail
 
 
 @given(
@@ -33,27 +30,26 @@ def test_first_stars_stand_for_as_much_as_they_can(pattern: str, name: str) -> N
 
 
 def test_many_stars_and_long_names_take_no_time() -> None:
-    start = time.process_time()
     name = "a" * 65_000
-    assert not Rule("", "*a" * 200 + "*b").matches(name)
-    assert Rule("", "*a" * 200 + "*").matches(name)
-    assert not Rule("", "*" + "a" * 1000 + "b*").matches(name)
-    with pytest.raises(MemdescError, match="no tensor and no record is called"):
-        Rule("", "ab" * 2000).fail_unmatched(["ba" * 30_000] * 3)
-    assert time.process_time() - start < _SECONDS
+    with hangs_fail():
+        assert not Rule("", "*a" * 200 + "*b").matches(name)
+        assert Rule("", "*a" * 200 + "*").matches(name)
+        assert not Rule("", "*" + "a" * 1000 + "b*").matches(name)
+        with pytest.raises(MemdescError, match="no tensor and no record is called"):
+            Rule("", "ab" * 2000).fail_unmatched(["ba" * 30_000] * 3)
 
 
 @pytest.mark.parametrize("piece", ["=", "a=", "a(", ",", ", ", "*", "[", "(=", "->", " ", "\t"])
 def test_long_rules_take_linear_time_or_are_refused(piece: str) -> None:
-    start = time.process_time()
-    for length in (4000, 500_000):
-        for text in (f"*: awq({piece * (length // len(piece))}", piece * (length // len(piece))):
-            try:
-                rule = parse_rule(text)
-            except MemdescError:
-                continue
-            rule.matches("model.layers.0.weight")
-    assert time.process_time() - start < _SECONDS
+    with hangs_fail():
+        for length in (4000, 500_000):
+            many = piece * (length // len(piece))
+            for text in (f"*: awq({many}", many):
+                try:
+                    rule = parse_rule(text)
+                except MemdescError:
+                    continue
+                rule.matches("model.layers.0.weight")
     with pytest.raises(MemdescError, match="a rule has at most 4096 characters"):
         parse_rule("*: nchw" + " " * 5000)
 

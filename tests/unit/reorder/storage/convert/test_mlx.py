@@ -182,6 +182,22 @@ def test_what_files_and_tensors_contradict_is_refused(
         refused(folder, tmp_path / "out", "*: mlx -> plain, bf16")
 
 
+@pytest.mark.parametrize(("bits", "group"), [(3, 64), (4, 32), (8, 128)])
+def test_experts_of_a_layer_share_a_tensor(tmp_path: Path, bits: int, group: int) -> None:
+    each = [_layer(bits, group, seed=seed) for seed in range(3)]
+    layer = {name: np.stack([tensors[name] for tensors, _ in each]) for name in each[0][0]}
+    folder = _folder(tmp_path / "in", {"fc": layer}, quantization=_section(bits, group))
+    with reorder.open_checkpoint(folder) as checkpoint:
+        record = checkpoint.record("fc")
+    assert record.desc == record_desc((3, *_DIMS), "mlx", bits=bits, group=group)
+    assert record.desc.letters == "eoi"
+    found = converted(folder, tmp_path / "out", f"*: mlx(bits={bits}) -> plain, bf16")
+    assert found["fc.weight"].tobytes() == b"".join(numbers.tobytes() for _, numbers in each)
+    wide = converted(folder, tmp_path / "wide", f"*: mlx(bits={bits}) -> mlx(bits=8, group=32)")
+    assert wide["fc.weight"].shape == (3, 24, 64)
+    assert wide["fc.scales"].shape == (3, 24, 8)
+
+
 def test_bits_that_a_rule_leaves_out_are_told(tmp_path: Path) -> None:
     folder = _folder(tmp_path / "in", {"fc": _layer(8)[0]}, quantization=_section(8))
     said = refused(folder, tmp_path / "out", "*: mlx -> plain, bf16")

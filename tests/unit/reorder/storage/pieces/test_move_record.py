@@ -1,4 +1,4 @@
-"""Pieces of records on files: codes that move in strips, and codes that change."""
+"""Pieces of records on files: codes that move as they are, and codes that change."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, RecordDesc, record_desc
-from reorder.storage.pieces.files import Place
-from reorder.storage.pieces.move_record import move_record
-from reorder.storage.pieces.pieces import cut_record
+from reorder.storage.containers.entry import Place
+from reorder.storage.pieces.changes import Repack
+from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.tasks import Task
 from tests.checkpoints import awq_layer
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_DIMS = (1024, 4096)  # 2 MB of codes: several strips
+_DIMS = (1024, 4096)
 
 
 def moved(
@@ -31,8 +32,9 @@ def moved(
     made = {name: Place(folder / f"new {name}", 5, n) for name, n in dst.tensors.items()}
     for place in made.values():
         place.path.write_bytes(b"x" * (place.nbytes + 9))
-    for piece in cut_record(record.desc, dst, Bound(bound, bound)):
-        move_record(piece, src, made, "layer", threads=1)
+    places = tuple(src.items()), tuple(made.items())
+    for piece in cut(Repack(record.desc, dst), Bound(bound, bound)):
+        Task("layer", piece, *places).run()
     found = {}
     for name, place in made.items():
         data = place.path.read_bytes()

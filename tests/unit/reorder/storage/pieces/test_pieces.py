@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,38 +12,54 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
-from reorder.storage.pieces.files import Place
-from reorder.storage.pieces.move import move_piece
+from reorder.storage.containers.entry import Place
+from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.pieces.pieces import Piece, cut
 from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.tasks import DifferentError, Task
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from reorder.storage.pieces.changes import Bytes
+    from reorder.storage.pieces.runs import Runs
 
 
 def pieces_of(
     dims: tuple[int, ...], dtype: str, tags: tuple[str, str], max_bytes: int
 ) -> list[Piece]:
     src, dst = (memory_desc(dims, dtype, tag) for tag in tags)
-    return list(cut(reorder.plan_reorder(src, dst), Bound(max_bytes, max_bytes)))
+    return list(cut(Reorder(src, dst), Bound(max_bytes, max_bytes)))
+
+
+def reads_of(piece: Piece) -> Runs:
+    return piece.reads[0][1]
+
+
+def writes_of(piece: Piece) -> Runs:
+    return piece.writes[0][1]
+
+
+def run(piece: Piece, src: Place, dst: Place) -> None:
+    Task("x", piece, ((ONLY, src),), ((ONLY, dst),)).run()
 
 
 def test_dims_that_are_outermost_on_both_sides_are_cut_into_contiguous_pieces() -> None:
     pieces = pieces_of((4096, 64, 3, 3), "f16", ("oihw", "OIhw16i16o"), 1 << 20)
     assert len(pieces) == 10
-    assert all(piece.reads.loops == piece.writes.loops == () for piece in pieces)
+    assert all(reads_of(piece).loops == writes_of(piece).loops == () for piece in pieces)
 
 
 def test_a_transposition_is_cut_into_tiles_with_runs_on_both_sides() -> None:
     pieces = pieces_of((4096, 4096), "f32", ("ab", "ba"), 1 << 20)
-    assert len({piece.src for piece in pieces}) == 1  # one plan serves all
-    lengths = {(piece.reads.length, piece.writes.length) for piece in pieces}
+    assert len({piece.change for piece in pieces}) == 1  # one plan serves all
+    lengths = {(reads_of(piece).length, writes_of(piece).length) for piece in pieces}
     assert lengths < {(2048, 1024), (1024, 2048)}
 
 
 def test_packed_elements_are_cut_at_whole_bytes() -> None:
     pieces = pieces_of((10, 5), "u4", ("ab", "ab"), 14)
-    assert [piece.reads.start for piece in pieces] == [0, 5, 10, 15, 20]
+    assert [reads_of(piece).start for piece in pieces] == [0, 5, 10, 15, 20]
 
 
 def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> None:
@@ -49,12 +67,15 @@ def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> No
     dims, tags = (5, 17, 3, 5), ("abcd", "AcdB16a4b")
     with pytest.raises(MemdescError, match="smallest piece of whole blocks takes 3038 bytes"):
         pieces_of(dims, "u4", tags, 3000)
-    assert sum(piece.src.nelems for piece in pieces_of(dims, "u4", tags, 3038)) == 5 * 17 * 3 * 5
+    assert (
+        sum(prod(piece.change.dims) for piece in pieces_of(dims, "u4", tags, 3038))
+        == 5 * 17 * 3 * 5
+    )
 
 
 def test_pieces_share_their_plan_and_travel() -> None:
     (first, *others) = pieces_of((4096, 64), "bf16", ("ab", "Ab16a"), 1 << 16)
-    assert {(piece.src, piece.dst) for piece in others} == {(first.src, first.dst)}
+    assert {piece.change for piece in others} == {first.change}
     assert pickle.loads(pickle.dumps(first)) == first  # noqa: S301 - made here
 
 
@@ -68,7 +89,7 @@ def test_a_bound_below_one_block_is_refused_with_what_it_takes() -> None:
 def test_accumulation_is_refused() -> None:
     desc = memory_desc((4, 4), "f32")
     with pytest.raises(MemdescError, match=r"beta 0\.5 adds"):
-        cut(reorder.plan_reorder(desc, desc, reorder.Attr(beta=0.5)), Bound(1 << 20, 1 << 20))
+        Reorder(desc, desc, reorder.Attr(beta=0.5))
 
 
 def test_a_negative_stride_is_refused_before_the_first_piece() -> None:
@@ -76,7 +97,7 @@ def test_a_negative_stride_is_refused_before_the_first_piece() -> None:
     turned = memory_desc((2, 2), "f32", strides=(-2, 1), padded_dims=(3, 2), offset0=4)
     for pair in ((turned, desc), (desc, turned)):
         with pytest.raises(MemdescError, match=r"has the negative stride -2; .* as a whole"):
-            cut(reorder.plan_reorder(*pair), Bound(1 << 20, 1 << 20))
+            Reorder(*pair)
 
 
 def test_no_elements_are_no_pieces() -> None:
@@ -106,10 +127,10 @@ def test_scales_and_zero_points_go_with_their_elements(tmp_path: Path) -> None:
     )
     src, dst = memory_desc(x.shape, "f32"), memory_desc(x.shape, "s8", "BA16a16b")
     places = on_files(tmp_path, x, src, dst)
-    pieces = list(cut(reorder.plan_reorder(src, dst, attr), Bound(2048, 2048)))
+    pieces = list(cut(Reorder(src, dst, attr), Bound(2048, 2048)))
     assert len(pieces) > 4
     for piece in pieces:
-        move_piece(piece, *places)
+        run(piece, *places)
     wanted = reorder.reorder(x, dst, attr=attr).data
     assert (tmp_path / "out").read_bytes() == wanted.tobytes()
 
@@ -118,19 +139,95 @@ def test_a_source_that_was_shortened_is_an_error_and_no_signal(tmp_path: Path) -
     x = np.arange(4096, dtype=np.float32).reshape(64, 64)
     src, dst = memory_desc(x.shape, "f32", "ab"), memory_desc(x.shape, "f32", "ba")
     places = on_files(tmp_path, x, src, dst)
-    (*_, last) = cut(reorder.plan_reorder(src, dst), Bound(8192, 8192))
+    (*_, last) = cut(Reorder(src, dst), Bound(8192, 8192))
     with places[0].path.open("r+b") as file:
         file.truncate(5000)
     with pytest.raises(MemdescError, match=r"in' has 5000 bytes, but a tensor in it ends at"):
-        move_piece(last, *places)
+        run(last, *places)
 
 
 def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
     x = np.zeros((4, 4), np.float32)
     desc = memory_desc(x.shape, "f32")
     source, target = on_files(tmp_path, x, desc, desc)
-    (piece,) = cut(reorder.plan_reorder(desc, desc), Bound(1 << 20, 1 << 20))
+    (piece,) = cut(Reorder(desc, desc), Bound(1 << 20, 1 << 20))
     with pytest.raises(MemdescError, match=r"none' cannot be read: No such file"):
-        move_piece(piece, source._replace(path=tmp_path / "none"), target)
+        run(piece, source._replace(path=tmp_path / "none"), target)
     with pytest.raises(MemdescError, match=r"none' cannot be written: No such file"):
-        move_piece(piece, source, target._replace(path=tmp_path / "none"))
+        run(piece, source, target._replace(path=tmp_path / "none"))
+
+
+class _Wrong(Reorder):
+    """A reorder whose code has a fault, the same in each call."""
+
+    def apply(self, read: Bytes) -> Bytes:
+        made = super().apply(read)
+        made[ONLY][-1] ^= 1
+        return made
+
+
+@pytest.mark.parametrize(("dtype", "tag"), [("s8", "ba"), ("f16", "AB16b16a")])
+def test_code_that_is_wrong_each_time_differs_from_the_definition(
+    tmp_path: Path, dtype: str, tag: str
+) -> None:
+    x = np.arange(64 * 48, dtype=np.float32).reshape(64, 48) / 64
+    src, dst = memory_desc(x.shape, "f32"), memory_desc(x.shape, dtype, tag)
+    places = on_files(tmp_path, x, src, dst)
+    for kind, is_right in ((Reorder, True), (_Wrong, False)):
+        (piece,) = cut(kind(src, dst), Bound(1 << 20, 1 << 20))
+        task = Task("x", piece, *(((ONLY, place),) for place in places))
+        task.run()
+        if is_right:
+            task.check()
+        else:
+            with pytest.raises(DifferentError, match="x: what was written differs"):
+                task.check()
+
+
+@pytest.mark.parametrize("attr", [None, reorder.Attr(dst_scale=2.0)])
+def test_a_byte_that_is_damaged_anywhere_is_found(
+    tmp_path: Path, attr: reorder.Attr | None
+) -> None:
+    x = np.arange(512 * 512, dtype=np.float32).reshape(512, 512)
+    desc = memory_desc(x.shape, "f32")
+    places = on_files(tmp_path, x, desc, desc)
+    (piece,) = cut(Reorder(desc, desc, attr), Bound(1 << 24, 1 << 24))
+    task = Task("x", piece, *(((ONLY, place),) for place in places))
+    task.run()
+    task.check()
+    with places[1].path.open("r+b") as file:
+        file.seek(-2, os.SEEK_END)
+        file.write(b"\1")
+    with pytest.raises(DifferentError, match="in 1 places of a piece"):
+        task.check()
+
+
+def test_pieces_are_large_only_where_runs_are_short() -> None:
+    bound = Bound(128 << 20, 1 << 30)
+    src, dst = (memory_desc((8192, 8192), "f16", tag) for tag in ("ab", "ba"))
+    in_rows, across = (next(iter(cut(Reorder(src, to), bound))) for to in (src, dst))
+    assert in_rows.nbytes <= 16 << 20
+    assert 64 << 20 <= across.nbytes <= 128 << 20
+    assert min(reads_of(across).length, writes_of(across).length) >= 8192
+
+
+@pytest.mark.parametrize(
+    ("dims", "dtype", "strides"), [((3, 5), "u4", None), ((4, 5), "s8", (8, 1))]
+)
+def test_gaps_hold_zeros_whatever_a_thread_wrote_before(
+    tmp_path: Path, dims: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None
+) -> None:
+    src, dst = memory_desc(dims, dtype), memory_desc(dims, dtype, strides=strides)
+    ones = memory_desc((64,), "u8")
+    given = on_files(tmp_path, np.full(64, 255, np.uint8), ones, memory_desc((64,), "u8", "a"))
+    for change, room in (
+        (Reorder(ones, ones, reorder.Attr(dst_scale=1.0)), 64),
+        (Reorder(src, dst), dst.nbytes),
+    ):
+        given[1].path.write_bytes(bytes(room))
+        (piece,) = cut(change, Bound(1 << 20, 1 << 20))
+        run(piece, given[0], given[1]._replace(nbytes=room))
+    found = np.frombuffer(given[1].path.read_bytes(), np.uint8)
+    wanted = np.zeros(dst.nbytes, np.uint8)
+    reorder.execute(reorder.plan_reorder(src, dst), np.full(src.nbytes, 255, np.uint8), wanted)
+    assert np.array_equal(found, wanted)

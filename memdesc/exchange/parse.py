@@ -1,0 +1,153 @@
+"""Read a layout in any notation: a name of a vocabulary, strides, or a string of another system."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from memdesc.create import memory_desc
+from memdesc.errors import (
+    MemdescError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    excerpt,
+    short_repr,
+)
+from memdesc.exchange.system import given_of
+from memdesc.exchange.table import SYSTEMS, read_with
+from memdesc.image import image_desc
+from memdesc.names import expand_meta_tag, is_image, resolve
+from memdesc.names.registry import parse_name
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from memdesc.desc import MemoryDesc
+    from memdesc.exchange.system import Given, System
+    from memdesc.image import ImageDesc
+
+_DEFAULT_BITS = 32
+
+
+def parse_layout(
+    text: str,
+    dims: Iterable[int] | None = None,
+    dtype: object = None,
+    *,
+    letters: str | None = None,
+    default: object = "f32",
+) -> MemoryDesc | ImageDesc:
+    """Read a layout in any notation that memdesc knows.
+
+    A name of a vocabulary or an image type wins. Other strings are tried in each notation that they
+    look like: strides (``340x20x4x1``, with inner blocks and an offset ``480x160x32x8:8b@16``),
+    CuTe, XLA, PyTorch, TVM, MLIR, OpenVINO's ``f16:b_fs_yx_fsv16:1x17x5x4``, and the strings of
+    oneDNN's logs. A prefix such as ``cute:`` chooses one of `SYSTEMS`.
+
+    Parameters
+    ----------
+    text : str
+        The layout.
+    dims : iterable of int, optional
+        The logical sizes, in elements; needed if the string does not contain them.
+    dtype : DataType, str or numpy dtype, optional
+        By default the one in the string.
+    letters : str, optional
+        The logical dims in order, such as ``nchw``, for notations that name dims by letters but do
+        not give their order.
+    default : DataType, str, numpy dtype or None
+        The data type if neither the string nor `dtype` gives one; with None that is an error.
+
+    Returns
+    -------
+    MemoryDesc or ImageDesc
+        The latter for an image type.
+
+    Raises
+    ------
+    UnknownFormatError
+        If no notation reads the string, two read it as different layouts, or it contradicts the
+        dims or the data type; for a misspelt name with similar names.
+    UnsupportedFormatError
+        If no descriptor can describe the layout; with the reason.
+    MemdescError
+        If the layout is illegal for the dims.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> memdesc.parse_layout("nChw16c", (2, 17, 5, 4), "f16")
+    memory_desc((2, 17, 5, 4), 'f16', 'aBcd16b')
+    >>> memdesc.parse_layout("bf16[64,32]{1,0:T(8,128)(2,1)}")
+    memory_desc((64, 32), 'bf16', 'AB4a128b2a')
+    >>> memdesc.parse_layout("f32::blocked:acdb::f0", (2, 3, 5, 4)).strides
+    (60, 1, 12, 3)
+    >>> memdesc.parse_layout("(8,4):(1,8)", (32,))  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+        ...
+    memdesc.errors.UnknownFormatError: '(8,4):(1,8)' is read as different layouts: ...
+    """
+    given = given_of(text, dims, dtype, letters, default)
+    system, _, rest = text.partition(":")
+    if system in SYSTEMS:
+        return read_with(SYSTEMS[system], given._replace(text=rest))
+    name = text.strip()
+    if is_image(name):
+        return image_desc(given.sizes(), given.type(), name)
+    if not _is_name(given._replace(text=name)):
+        found = _readings(given)
+        if found:
+            return found
+        resolve(name, given.dims or (), _bits(given))
+    return memory_desc(given.sizes(), given.type(), name)
+
+
+def _is_name(given: Given) -> bool:
+    """Whether a vocabulary has a name, be it of a layout or not."""
+    name = expand_meta_tag(given.text, len(given.dims or ()) or 1)
+    try:
+        parse_name(name, _bits(given))
+    except UnsupportedFormatError:
+        return True
+    except MemdescError:
+        return False
+    return True
+
+
+def _bits(given: Given) -> int:
+    return given.dtype.bits if given.dtype else _DEFAULT_BITS
+
+
+def _readings(given: Given) -> MemoryDesc | None:
+    """Return what the notations that a string looks like read; None if it looks like none.
+
+    Raises
+    ------
+    UnknownFormatError
+        If they read different layouts.
+    MemdescError
+        If none of them reads it: the error of the first, or one with a reason.
+    """
+    found: dict[MemoryDesc, list[System]] = {}
+    refused: list[MemdescError] = []
+    for system in SYSTEMS.values():
+        if system.spelling and re.fullmatch(system.spelling, given.text, re.DOTALL):
+            try:
+                found.setdefault(read_with(system, given), []).append(system)
+            except MemdescError as error:
+                refused.append(error)
+    if len(found) > 1:
+        readings = "; ".join(
+            f"{desc!r} by {' and '.join(system.name for system in systems)}"
+            for desc, systems in found.items()
+        )
+        first = next(iter(found.values()))[0].name
+        msg = (
+            f"{short_repr(given.text)} is read as different layouts: {readings}; choose one by its "
+            f"prefix, such as {first}:{excerpt(given.text)[1:-1]}"
+        )
+        raise UnknownFormatError(msg)
+    if refused and not found:
+        refused.sort(key=lambda error: not isinstance(error, UnsupportedFormatError))
+        raise refused[0]
+    return next(iter(found), None)

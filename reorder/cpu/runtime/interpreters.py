@@ -1,0 +1,85 @@
+"""Compile interpreters of programs: C functions with the parameters of `InterpreterCall`.
+
+A job has the address of its interpreter, so that the code of the pool is compiled once, not for
+each interpreter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from reorder.cpu.kernels.boxes import emit_boxes
+from reorder.cpu.kernels.interpreter import InterpreterCall
+from reorder.cpu.runtime.intrinsics import INTERPRETER
+from reorder.cpu.runtime.jit import compile_callback
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from numba.core.typing.templates import Signature
+
+    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.schedule.select import Kernel
+
+__all__ = ["compiled_interpreter", "interpreter_at"]
+
+# What emits the body of an interpreter: it takes numba's context, the builder and the parameters.
+_Emit: TypeAlias = "Callable[[Any, Builder, InterpreterCall], None]"
+
+# by the number that stands for each in compiled code and in the files of the cache
+_emitters: dict[int, _Emit] = {}
+# addresses of compiled interpreters, by name
+_addresses: dict[str, int] = {}
+
+
+def compiled_interpreter(name: str, emit: _Emit) -> int:
+    """Return the address of an interpreter whose body `emit` writes, compiled or loaded once.
+
+    The name identifies the code, on disk too.
+    """
+    if name in _addresses:
+        return _addresses[name]
+    # hashes of Python differ between processes
+    key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
+    _emitters[key] = emit
+
+    def walk(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
+        src_at: int,
+        dst_at: int,
+        program: int,
+        tasks: int,
+        begin: int,
+        end: int,
+        points: int,
+        point_count: int,
+    ) -> None:
+        _run((src_at, dst_at, program, tasks, begin, end, points, point_count), key)
+
+    # numba names the files of the cache after it
+    walk.__qualname__ = f"interpreter_{key:x}"
+    _addresses[name] = int(compile_callback(walk, INTERPRETER, name).address)
+    return _addresses[name]
+
+
+@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
+def _run(_context: Any, call: Any, key: Any) -> tuple[Signature, Any]:
+    """Emit the body of an interpreter; its number is known when it is compiled."""
+    emit = _emitters[key.literal_value]
+
+    def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
+        emit(context, builder, InterpreterCall(*cgutils.unpack_tuple(builder, args[0])))
+        return context.get_dummy_value()
+
+    return types.void(call, key), build
+
+
+def interpreter_at(kernel: Kernel) -> int:
+    """Return the address of the compiled interpreter of boxes whose elements a kernel moves."""
+    return compiled_interpreter(
+        f"interpreter of {kernel}", lambda _, builder, call: emit_boxes(builder, call, kernel)
+    )

@@ -1,0 +1,173 @@
+"""What a caller gives `convert`, and what it gets back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc.int64 import checked_count, checked_flag
+from reorder.cores import count_cores
+from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
+
+if TYPE_CHECKING:
+    from reorder.storage.convert.rounding import Rounding
+
+__all__ = ["ConvertOptions", "ConvertProgress", "ConvertReport"]
+
+# more threads are no faster anywhere, and take longer to start
+_MAX_THREADS = 256
+
+
+class ConvertOptions(NamedTuple):
+    """How `convert` runs.
+
+    Attributes
+    ----------
+    max_bytes : int
+        What all pieces together may hold in memory; on a cluster, on each worker.
+    threads : int
+        How many pieces run at a time; None means one per core of the process. The workers of a
+        cluster have their own threads.
+    shard_bytes : int
+        The most bytes of tensors in a file of a folder; None keeps the files of the source.
+    verify : bool
+        Whether the output is read back and compared with what the rules make of the input: all
+        bytes with compiled code, and a part of each piece with the definition in numpy. Whether
+        the rules are what the model needs is not checked.
+    resume : bool
+        Whether to continue where the same conversion was interrupted.
+    overwrite : bool
+        Whether an output that exists is replaced; a folder only if no other files are lost.
+    allow_partial : bool
+        Whether codes of quantised weights may change without their scales, or scales without
+        their codes.
+    dry_run : bool
+        Whether to check everything and write nothing.
+
+    Examples
+    --------
+    >>> import reorder
+    >>> options = reorder.ConvertOptions(max_bytes=1 << 28, verify=True)
+    >>> options.max_bytes, options.verify, options.overwrite
+    (268435456, True, False)
+    """
+
+    max_bytes: int = 1 << 30
+    threads: int | None = None
+    shard_bytes: int | None = None
+    verify: bool = False
+    resume: bool = False
+    overwrite: bool = False
+    allow_partial: bool = False
+    dry_run: bool = False
+
+    @property
+    def thread_count(self) -> int:
+        """How many pieces run at a time."""
+        return min(count_cores() if self.threads is None else self.threads, _MAX_THREADS)
+
+    @property
+    def bound(self) -> Bound:
+        """What a piece may hold."""
+        share = self.max_bytes // self.thread_count
+        return Bound(max(min(PIECE_NBYTES, share), 1), self.max_bytes)
+
+    def checked(self) -> ConvertOptions:
+        """Return the options with plain integers in range.
+
+        Raises
+        ------
+        MemdescError
+            If an option has the wrong type or is out of range; with its name.
+        """
+        flags = ("verify", "resume", "overwrite", "allow_partial", "dry_run")
+        shards = self.shard_bytes
+        return self._replace(
+            **{name: checked_flag(name, getattr(self, name)) for name in flags},
+            max_bytes=checked_count("max_bytes", self.max_bytes),
+            threads=None if self.threads is None else checked_count("threads", self.threads),
+            shard_bytes=None if shards is None else checked_count("shard_bytes", shards),
+        )
+
+
+class ConvertReport(NamedTuple):
+    """What `convert` did, or with `dry_run` would do.
+
+    Attributes
+    ----------
+    tensors : int
+        Tensors that are read.
+    converted, copied : int
+        Tensors and records that a rule changes, and those that stay unchanged.
+    bytes_in, bytes_out : int
+        Bytes of the tensors that are read, and of all files that are written.
+    files : int
+        Files that are written.
+    warnings : tuple of str
+        What a user might not expect.
+    tasks, resumed : int
+        Pieces, and how many of them an earlier call had written; 0 if it had written all.
+    would : tuple of str
+        In a dry run, what each tensor or record that a rule changes would become.
+    rounding : Rounding, optional
+        With `to`, the weight that rounding changed most; None if the formats show that none is.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, reorder
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> source, target = f"{folder.name}/x.npz", f"{folder.name}/y.npz"
+    >>> np.savez(source, w=np.ones((4, 8), np.float32), b=np.ones(4, np.float32))
+    >>> options = reorder.ConvertOptions(dry_run=True)
+    >>> report = reorder.convert(source, target, ["w: ba"], options)
+    >>> report.tensors, report.converted, report.copied, report.bytes_in
+    (2, 1, 1, 144)
+    >>> report.would
+    ("w: memory_desc((4, 8), 'f32', 'ab') -> memory_desc((4, 8), 'f32', 'ba')",)
+    >>> folder.cleanup()
+    """
+
+    tensors: int
+    converted: int
+    copied: int
+    bytes_in: int
+    bytes_out: int
+    files: int
+    warnings: tuple[str, ...]
+    tasks: int = 0
+    resumed: int = 0
+    would: tuple[str, ...] = ()
+    rounding: Rounding | None = None
+
+
+class ConvertProgress(NamedTuple):
+    """How far a call of `convert` is.
+
+    Attributes
+    ----------
+    stage : str
+        ``"planned"`` before anything is written, then ``"converting"``, ``"verifying"`` and
+        ``"measuring"``.
+    done, total : int
+        Bytes of tensors and copied files that this call has written or verified, and how many
+        there are in all.
+    report : ConvertReport
+        What is planned, with its warnings.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, reorder
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> source, target = f"{folder.name}/x.npz", f"{folder.name}/y.npz"
+    >>> np.savez(source, w=np.ones((4, 8), np.float32))
+    >>> def show(now: reorder.ConvertProgress) -> None:
+    ...     print(now.stage, now.done, "of", now.total)
+    >>> report = reorder.convert(source, target, progress=show)
+    planned 0 of 128
+    converting 128 of 128
+    >>> folder.cleanup()
+    """
+
+    stage: str
+    done: int
+    total: int
+    report: ConvertReport

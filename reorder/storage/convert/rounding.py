@@ -1,0 +1,92 @@
+"""How far the weights of a conversion are from those of its source, where it rounds them."""
+
+from __future__ import annotations
+
+from threading import Lock
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from memdesc import MemoryDesc, RecordDesc, memory_desc
+from reorder.api import reorder
+from reorder.memory.memory import Memory
+from reorder.records.decode import dequantize_record
+from reorder.records.record import Record
+from reorder.storage.pieces.files import read_runs
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reorder.storage.pieces.tasks import Task
+
+__all__ = ["Largest", "Rounding"]
+
+
+class Rounding(NamedTuple):
+    """The weight that rounding changed most.
+
+    Attributes
+    ----------
+    error : float
+        How far what was written is from it; inf if the type overflows.
+    weight : float
+        Its value in f32.
+    name : str
+        The record that it is in.
+    """
+
+    error: float
+    weight: float
+    name: str
+
+    def __str__(self) -> str:
+        return f"at most {self.error:.6g}, at a weight of {self.weight:.6g} in {self.name}"
+
+
+class Largest:
+    """The largest of the roundings that threads find."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.found: Rounding | None = None
+
+    def measure(self, task: Task) -> None:
+        """Compare a piece of a record that was decoded with what was written."""
+        found = _largest_of(task)
+        with self._lock:
+            # of equal ones the first by name, so that threads change nothing
+            key = (-found.error, found.name, found.weight)
+            old = self.found
+            if old is None or key < (-old.error, old.name, old.weight):
+                self.found = found
+
+
+def _largest_of(task: Task) -> Rounding:
+    src = task.piece.change.src
+    assert isinstance(src, RecordDesc)  # noqa: S101 - only records are decoded
+    read = task.read()
+    record = Record(src, {name: read[name][:nbytes] for name, nbytes in src.tensors.items()})
+    wanted = dequantize_record(record, "f32", None, 1).numpy()
+    error = _written(task)
+    with np.errstate(invalid="ignore", over="ignore"):
+        np.abs(np.subtract(wanted, error, out=error), out=error)
+    if np.isnan(error.max(initial=0)):
+        # two NaNs and two equal infinities are as they should be
+        found = _written(task)
+        same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
+        error = np.where(np.isnan(error), np.where(same, 0, np.inf), error)
+    if not error.size:
+        return Rounding(0.0, 0.0, task.name)
+    at = int(error.argmax())
+    return Rounding(float(error.flat[at]), float(wanted.flat[at]), task.name)
+
+
+def _written(task: Task) -> NDArray[np.float32]:
+    """Return what a task wrote, in f32."""
+    (role, runs), desc = task.piece.writes[0], task.piece.change.dst
+    assert isinstance(desc, MemoryDesc)  # noqa: S101 - likewise
+    data = np.zeros(max(runs.nbytes, desc.nbytes), np.uint8)
+    read_runs(runs, dict(task.dst)[role], data)
+    held = Memory(desc, data[: desc.nbytes], zero_pad=False)
+    found: NDArray[np.float32] = reorder(held, memory_desc(desc.dims, "f32"), threads=1).numpy()
+    return found

@@ -1,0 +1,422 @@
+"""Steps: what happens to each tensor or record of a checkpoint, decided before anything is read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from memdesc import (
+    MemdescError,
+    MemoryDesc,
+    RecordDesc,
+    UnsupportedFormatError,
+    data_type,
+    memory_desc,
+)
+from memdesc.names import expand_meta_tag, resolve
+from memdesc.tags import LETTERS
+from reorder.records.repack import target_desc
+from reorder.storage.containers.descriptors import record_fields, stored_desc
+from reorder.storage.containers.entry import Tensor
+from reorder.storage.convert.rules import WHOLE, is_record
+from reorder.storage.pieces.changes import ONLY, Quantize, Reorder, Repack, copied
+from reorder.storage.pieces.pieces import cut
+from reorder.storage.pieces.tasks import Task
+from reorder.storage.siblings import order_of, tensors_of
+from reorder.storage.stored import (
+    IN_SHAPE,
+    QUANTIZED,
+    joined_tensors,
+    stored_layout,
+    stored_record,
+    written_tensors,
+)
+from reorder.values.attr import Attr
+from reorder.values.formats import FLOATS, INTEGERS
+from reorder.values.scales import check_types, split_dims
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from memdesc import FormatTag
+    from reorder.storage.containers.entry import Entry, Place
+    from reorder.storage.convert.rules import Rule
+    from reorder.storage.groups import Group
+    from reorder.storage.pieces.pieces import Piece
+    from reorder.storage.pieces.regions import Bound, Cut
+
+__all__ = ["Step", "copy_step", "layout_step", "record_step"]
+
+# scales are chosen and stored in f32
+_MAX_BITS = 32
+
+
+@dataclass(frozen=True)
+class Step:
+    """What a tensor, or the tensors of a record, become.
+
+    Attributes
+    ----------
+    name : str
+        What is converted, for messages.
+    sources : mapping of str to Entry
+        What is read: the tensors of a record by their names in it, or one tensor called ``""``.
+    targets : mapping of str to Tensor
+        What is written, named likewise; beside codes also ``scales`` and ``zero_points`` that are
+        chosen from the data.
+    change : Change, optional
+        What becomes of the bytes; None if they are copied.
+    rule : Rule, optional
+        The rule that asks for it.
+    dropped : tuple of Entry
+        Tensors that the output does not need, such as a `g_idx` that keeps the order of inputs.
+    """
+
+    name: str
+    sources: Mapping[str, Entry]
+    targets: Mapping[str, Tensor]
+    change: Reorder | Repack | None = None
+    rule: Rule | None = None
+    dropped: tuple[Entry, ...] = ()
+
+    @property
+    def src(self) -> MemoryDesc | RecordDesc | None:
+        """What the sources hold; None if their bytes are copied."""
+        return None if self.change is None else self.change.src
+
+    @property
+    def dst(self) -> MemoryDesc | RecordDesc | None:
+        """What the targets hold; None if their bytes are copied."""
+        return None if self.change is None else self.change.dst
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All tensors that are written."""
+        return tuple(self.targets.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors that are written."""
+        return sum(tensor.nbytes for tensor in self.tensors)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the bytes are copied."""
+        return self.change is None
+
+    def __str__(self) -> str:
+        return "copied" if self.change is None else str(self.change)
+
+    def pieces(self, bound: Bound) -> Cut[Piece]:
+        """Cut it into pieces.
+
+        Raises
+        ------
+        MemdescError
+            If the blocks are too large for any piece to fit; with the tensor.
+        """
+        try:
+            return cut(self.change or copied(self.nbytes), bound)
+        except MemdescError as error:
+            msg = f"{self.name}: {error}"
+            raise MemdescError(msg) from None
+
+    def tasks(self, bound: Bound, where: Callable[[str], Place] | None = None) -> Iterator[Task]:
+        """Return its pieces with their places; without those of the targets, they only read."""
+        sources = tuple((role, entry.place) for role, entry in self.sources.items())
+        targets = tuple((role, where(each.name)) for role, each in self.targets.items() if where)
+        return (Task(self.name, piece, sources, targets) for piece in self.pieces(bound))
+
+
+def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
+    """Return the step of a tensor that no rule changes.
+
+    numpy's arrays in Fortran order become row-major, because other containers have no such order.
+    """
+    if isinstance(entry.desc, MemoryDesc) and not entry.is_described:
+        plain = memory_desc(entry.desc.dims, entry.desc.dtype)
+        if plain != entry.desc:
+            target = {ONLY: stored_layout(name, plain)}
+            return Step(entry.name, {ONLY: entry}, target, Reorder(entry.desc, plain), rule)
+    if isinstance(entry.desc, RecordDesc):
+        tensor = stored_record(name, entry.desc, format_name)
+    else:
+        desc, dtype = entry.desc if entry.is_described else None, entry.dtype
+        if isinstance(desc, MemoryDesc) and not desc.dtype.is_packed:
+            # a type that its container does not have, such as bf16 in archives of numpy
+            is_plain = desc == stored_desc(desc.dtype.name, entry.shape)[0]
+            dtype = desc.dtype.name if is_plain else dtype
+        tensor = Tensor(name, dtype, entry.shape, entry.nbytes, desc)
+    return _copied(entry, tensor, rule)
+
+
+def _copied(entry: Entry, target: Tensor, rule: Rule | None) -> Step:
+    noted = target._replace(origin=entry.name, note=entry.note)
+    return Step(entry.name, {ONLY: entry}, {ONLY: noted}, rule=rule)
+
+
+def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
+    """Return the step of a tensor whose layout or type a rule changes.
+
+    Raises
+    ------
+    MemdescError
+        If that is not possible; with the rule and the tensor.
+    """
+    name = rule.renamed(entry.name)
+    if rule.is_renaming:
+        return copy_step(entry, name, format_name, rule)
+    src = _held_layout(entry, rule)
+    try:
+        dst = _layout(src, rule)
+        if rule.scales is not None:
+            return _quantize_step(entry, rule, src, dst)
+        change = Reorder(src, dst, _attr(rule, src, dst))
+    except MemdescError as error:
+        hint = ""
+        if is_record(rule.dst):
+            hint = (
+                "; a record is moved by a pattern of what stands before the names of its tensors"
+                if is_record(rule.src)
+                else "; plain numbers do not become records: give a data type and scales=, such "
+                "as 'u4, scales=ab, groups=1x32'"
+            )
+        rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
+    if src == dst and change.attr is None:
+        return _copied(entry, stored_layout(name, dst, entry.dtype), rule)
+    words = entry.dtype if data_type(entry.dtype).bits > src.dtype.bits else None
+    target = stored_layout(name, dst, words if src.dtype == dst.dtype else None)
+    return Step(entry.name, {ONLY: entry}, {ONLY: target}, change, rule)
+
+
+def _layout(src: MemoryDesc, rule: Rule) -> MemoryDesc:
+    dtype = src.dtype if rule.dtype is None else data_type(rule.dtype)
+    if rule.dst is None:
+        return src.with_extra(None).with_dtype(dtype)
+    return memory_desc(src.dims, dtype, str(rule.dst))
+
+
+def _attr(rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Attr | None:
+    given = {
+        "dst_scale": rule.scale,
+        "dst_zero_point": rule.zero_point,
+        "src_scale": rule.src_scale,
+        "src_zero_point": rule.src_zero_point,
+    }
+    named = {role: value for role, value in given.items() if value is not None}
+    if not named:
+        is_narrow = src.dtype.name in FLOATS and dst.dtype.name in INTEGERS
+        if is_narrow:
+            msg = (
+                f"{src.dtype} becomes {dst.dtype} by scales; give scale=, or scales= to choose "
+                "them from the data, or scale=1 to round"
+            )
+            raise MemdescError(msg)
+        return None
+    return Attr(**named, saturate=True)  # type: ignore[arg-type] # by role
+
+
+def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -> Step:
+    letters = "" if rule.scales in (None, WHOLE) else str(rule.scales)
+    axes = tuple(sorted({LETTERS.index(letter) for letter in letters}))
+    if any(dim >= src.ndims for dim in axes):
+        msg = f"scales={letters} name a dim that {src.dims} do not have"
+        raise MemdescError(msg)
+    groups = rule.groups or ()
+    check_types(src.dtype, dst.dtype)
+    if src.dtype.bits > _MAX_BITS:
+        msg = f"scales are chosen and stored in f32, for floats of 16 or 32 bits, not {src.dtype}"
+        raise MemdescError(msg)
+    split_dims(src.dims, axes, groups)
+    change = Quantize(src, dst, axes=axes, groups=groups)
+    name = rule.renamed(entry.name)
+    tensors = {"memory": stored_layout(name, dst)}
+    for role, desc in change.scales.items():
+        shape = tuple(desc.dims[dim] for dim in axes) or (1,)
+        plain = memory_desc(shape, desc.dtype)
+        tensors[role] = stored_layout(f"{name}{QUANTIZED[role]}", plain)
+    facts = {"quantized": {"axis": axes, "groups": groups}}
+    codes, *rest = joined_tensors(name, facts, tensors).items()
+    return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
+
+
+def record_step(group: Group, rule: Rule, format_name: str) -> Step:
+    """Return the step of a record: another record, or plain numbers.
+
+    Raises
+    ------
+    MemdescError
+        If it cannot become that: with the rule and the prefix.
+    """
+    src = group.desc
+    if src is None:
+        rule.fail(f"{group.prefix}: {group.reason}")
+    prefix = rule.renamed(group.prefix)
+    is_bare = len(group.tensors) > 1 and not group.found.is_dotted
+    dst: MemoryDesc | RecordDesc
+    try:
+        if rule.dst is None or not is_record(rule.dst):
+            dst, plain = _decoded(src, rule)
+            is_named = len(group.tensors) == 1 or is_bare
+            stem = prefix if is_named else f"{prefix}.weight".removeprefix(".")
+            targets = {ONLY: stored_layout(stem, plain)}
+        else:
+            dst = _target(src, rule)
+            written = written_tensors(prefix, dst, format_name, is_bare=is_bare)
+            targets = joined_tensors(prefix, record_fields(dst), written)
+    except MemdescError as error:
+        rule.fail(f"{group.prefix}: {error}")
+    order = order_of(group.found)
+    dropped = () if order is None or order in group.tensors.values() else (order,)
+    return Step(group.prefix, group.tensors, targets, Repack(src.bare, dst), rule, dropped)
+
+
+def _decoded(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
+    """Return the layout that a record is decoded to, and the same bytes as they are stored.
+
+    `plain(axes=oi)` is row-major over the dims in another order, by the letters of the record.
+    """
+    dtype = rule.dtype or "f32"
+    options = {} if rule.dst is None else dict(rule.dst.options)
+    if rule.dst is None or options.keys() != {"axes"}:
+        found = memory_desc(src.dims, dtype, None if rule.dst is None else str(rule.dst))
+        return found, found
+    axes = str(options["axes"])
+    if rule.dst.name != "plain" or sorted(axes) != sorted(src.letters):
+        msg = f"axes= goes with plain, and are {src.letters} in some order, not {axes}"
+        raise MemdescError(msg)
+    order = [src.letters.index(letter) for letter in axes]
+    tag = "".join(LETTERS[dim] for dim in order)
+    stored = memory_desc(tuple(src.dims[dim] for dim in order), dtype)
+    return memory_desc(src.dims, dtype, tag), stored
+
+
+def _target(src: RecordDesc, rule: Rule) -> RecordDesc:
+    """Return the record that a rule asks for; its group and scales default to those of src."""
+    if rule.dst is None or rule.dtype is not None:
+        msg = f"records keep their types; {rule.dtype} goes with a layout, such as 'ab, f16'"
+        raise MemdescError(msg)
+    return target_desc(src, rule.dst.name, dict(rule.dst.options))
+
+
+def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
+    """Return the layout of an entry, from its descriptor or from a rule.
+
+    Raises
+    ------
+    MemdescError
+        If the two contradict each other or the bytes, or neither names a layout.
+    """
+    if rule.src is None and rule.holds is None and rule.dims is None:
+        if isinstance(entry.desc, MemoryDesc):
+            return entry.desc
+        rule.fail(f"{entry.name}: {entry.reason or f'it holds {entry.desc!r}'}")
+    name = "plain" if rule.src is None else str(rule.src)
+    try:
+        found = _by_rule(entry, rule, name)
+    except MemdescError as error:
+        hint = ""
+        if rule.src is not None and is_record(rule.src):
+            parts = ", ".join(tensors_of(rule.src.name.lower()))
+            hint = f"; no weight that it matches has all tensors of the record {name}, {parts}"
+        rule.fail(f"{entry.name} of {entry.dtype} and shape {entry.shape}: {error}{hint}")
+    if found.nbytes != entry.nbytes:
+        rule.fail(
+            f"{entry.name} has {entry.nbytes} bytes, but {found!r} takes {found.nbytes}; its dims "
+            "are given as dims="
+        )
+    if entry.is_described and found != entry.desc:
+        rule.fail(
+            f"{entry.name} holds {entry.desc!r}, as its descriptor says, not {name}; leave "
+            f"'{name} ->' out"
+        )
+    return found
+
+
+def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
+    """Return the layout that a rule names, with dims from the shape."""
+    words = data_type(entry.dtype)
+    dtype = words if rule.holds is None else data_type(rule.holds)
+    if rule.dims is not None:
+        return memory_desc(rule.dims, _element(name, dtype.name, dtype.bits), name)
+    if entry.is_described and isinstance(entry.desc, MemoryDesc):
+        return memory_desc(entry.desc.dims, entry.desc.dtype, name)
+    kind = _element(name, dtype.name, dtype.bits)
+    bits = data_type(kind).bits
+    ndims = len(entry.shape) if bits < words.bits else _ndims(name, entry.shape)
+    tag = resolve(expand_meta_tag(name, ndims), (), bits)
+    if bits < words.bits:
+        if words.name not in INTEGERS:
+            msg = f"{name} lies in words of integers, not of {words}"
+            raise MemdescError(msg)
+        dims = _dims_of_words(entry.shape, tag, words.bits // bits, name)
+    else:
+        dims = _dims_of_blocks(entry.shape, tag)
+    return memory_desc(dims, kind, name)
+
+
+def _ndims(name: str, shape: tuple[int, ...]) -> int:
+    """Return how many dims a name has that fits any number; a block adds an axis to the shape."""
+    return len(shape) - len(re.findall("[0-9]+[a-z]", name))
+
+
+def _element(name: str, dtype: str, bits: int) -> str:
+    """Return the type of the elements under a name; packings exist for a few widths only."""
+    try:
+        resolve(name, (), bits)
+    except UnsupportedFormatError:
+        for narrow in (4, 8):
+            try:
+                resolve(name, (), narrow)
+            except MemdescError:
+                continue
+            return f"u{narrow}"
+        raise
+    except MemdescError:  # a name for any number of dims, or none: the caller finds out
+        return dtype
+    return dtype
+
+
+def _dims_of_words(
+    shape: tuple[int, ...], tag: FormatTag, count: int, name: str
+) -> tuple[int, ...]:
+    """Return logical sizes from a shape of words of `count` elements.
+
+    Raises
+    ------
+    MemdescError
+        If the shape does not say them.
+    """
+    if len(shape) != tag.ndims:
+        msg = f"{name} has {tag.ndims} dims, and so has the shape of its words; else give dims="
+        raise MemdescError(msg)
+    if name.removesuffix("_experts").startswith(IN_SHAPE):
+        return (*shape[:-1], shape[-1] * count)
+    sizes = [0] * tag.ndims
+    for digit, size in zip(tag.digits[: tag.ndims - 1], shape, strict=False):
+        if digit.extent or len(tag.axes[digit.axis]) > 1 or sizes[tag.axes[digit.axis][0]]:
+            msg = f"the shape does not say the sizes of {name}; give dims="
+            raise MemdescError(msg)
+        sizes[tag.axes[digit.axis][0]] = size * digit.step
+    last = sizes.index(0) if 0 in sizes else 0
+    others = prod(size for dim, size in enumerate(sizes) if dim != last)
+    sizes[last] = prod(shape) * count // others if others else 0
+    return tuple(sizes)
+
+
+def _dims_of_blocks(shape: tuple[int, ...], tag: FormatTag) -> tuple[int, ...]:
+    """Return logical sizes from a shape with an axis for each block in memory, or for each dim."""
+    if len(shape) == tag.ndims != len(tag.digits):
+        return shape
+    if len(shape) != len(tag.digits) or any(len(axis) > 1 for axis in tag.axes):
+        msg = f"{tag} has {len(tag.digits)} axes in memory; give its logical sizes as dims="
+        raise MemdescError(msg)
+    sizes = [1] * tag.ndims
+    for digit, size in zip(tag.digits, shape, strict=True):
+        if digit.extent and digit.extent != size:
+            msg = f"{tag} has a block of {digit.extent}, but the axis of the shape has {size}"
+            raise MemdescError(msg)
+        sizes[tag.axes[digit.axis][0]] *= size
+    return tuple(sizes)

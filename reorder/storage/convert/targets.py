@@ -1,0 +1,349 @@
+"""Targets of whole models: which record each quantised weight becomes, as rules.
+
+A target is rows of `TARGETS`: from records that can be moved exactly to the one that the target's
+loader reads, or a type of floats. Sources: the loaders of transformers 5.23, vLLM 0.10,
+GPTQModel 2 (version 2 of `qzeros`), AutoAWQ 0.2, and `fp8_cast_bf16.py` of DeepSeek-V3.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from memdesc import MemdescError, RecordDesc
+from memdesc.disk import read_if_exists
+from memdesc.errors import short_repr
+from reorder.records.encode import is_integer_number, number_bits
+from reorder.storage.convert.rules import FormatName, Rule
+from reorder.storage.groups import find_groups
+from reorder.storage.quantization import CONFIG, MAX_CONFIG, holders, sections_of
+from reorder.storage.siblings import holds_codes
+from reorder.values.formats import FLOATS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from memdesc.record import Number
+    from reorder.storage.containers.entry import Container
+    from reorder.storage.groups import Group
+
+__all__ = ["TARGETS", "Target", "TargetRules", "Way", "may_round", "target_rules"]
+
+
+class Way(NamedTuple):
+    """From some records to one.
+
+    Attributes
+    ----------
+    sources : tuple of str
+        Records whose numbers the other one holds, as far as the formats say.
+    record : str
+        What they become.
+    options : mapping of str to object
+        Options of that record that the target's loader expects.
+    kept : tuple of str
+        Options that it takes from the source.
+    is_symmetric : bool, optional
+        Whether the source has neither zero points nor offsets; None for either.
+    groups : tuple of int
+        How many inputs may share a scale, the most first; empty for any number. Scales of larger
+        groups are repeated.
+    warning : str
+        Which loader does not read the result.
+    """
+
+    sources: tuple[str, ...]
+    record: str
+    options: Mapping[str, Any] = {}
+    kept: tuple[str, ...] = ()
+    is_symmetric: bool | None = None
+    groups: tuple[int, ...] = ()
+    warning: str = ""
+
+    def takes(self, desc: RecordDesc) -> bool:
+        """Whether it is for a record."""
+        fits = self.is_symmetric in (None, desc.rule.is_symmetric)
+        return desc.name in self.sources and fits
+
+    def made(self, desc: RecordDesc) -> FormatName:
+        """Return what a record becomes."""
+        options = {**self.options, **{key: dict(desc.options)[key] for key in self.kept}}
+        if self.groups:
+            scale = desc.field(desc.rule.scale[0].parts[0][0])
+            held = scale.groups[desc.letters.index("i")]
+            options["group"] = next((size for size in self.groups if not held % size), held)
+        return FormatName(self.record, (*options.items(),))
+
+
+class Target(NamedTuple):
+    """What the weights of a model become.
+
+    Attributes
+    ----------
+    ways : tuple of Way
+        The first one that takes a record applies.
+    dtype : str, optional
+        The type of floats that all records are decoded to instead.
+    method : str, optional
+        The `quant_method` of config.json.
+    """
+
+    ways: tuple[Way, ...] = ()
+    dtype: str | None = None
+    method: str | None = None
+
+
+# integers with a scale for each group of inputs
+_INTEGERS = ("gptq", "awq", "marlin", "pack_quantized")
+_BYTES = ("int_quantized",)
+_E4M3 = {"codes": "f8_e4m3"}
+_ZERO_POINTS = (
+    "transformers 5.23 with compressed-tensors 0.20 does not load zero points of pack-quantized, "
+    "not even those that it wrote; vLLM does"
+)
+_VERSION_2 = (
+    "zero points are stored as version 2 of GPTQ has them, which GPTQModel and newer versions of "
+    "vLLM read; vLLM 0.10 takes them for version 1"
+)
+# f32 holds the products of scales and zero points that MLX has as biases
+_MLX = {"scales": "f32"}
+_MLX_GROUPS = (128, 64, 32)
+TARGETS = {
+    "bf16": Target(dtype="bf16"),
+    "f16": Target(dtype="f16"),
+    "fp8-block": Target(
+        (
+            Way(("fp8_block",), "fp8_block", {"scale_inv": True}, ("block",)),
+            Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}),
+        ),
+        method="fp8",
+    ),
+    "gptq": Target(
+        (
+            # the loader of GPTQModel needs g_idx
+            Way(("gptq",), "gptq", {"g_idx": True}, ("zeros",)),
+            # version 1 stores zero points less 1, so it does not have 0
+            Way(_INTEGERS, "gptq", {"zeros": "v1", "g_idx": True}, is_symmetric=True),
+            Way(_INTEGERS, "gptq", {"zeros": "v2", "g_idx": True}, warning=_VERSION_2),
+            Way(_BYTES, "gptq", {"zeros": "v1", "g_idx": True, "bits": 8}, is_symmetric=True),
+            Way(_BYTES, "gptq", {"zeros": "v2", "g_idx": True, "bits": 8}, warning=_VERSION_2),
+        )
+    ),
+    "awq": Target((Way(_INTEGERS, "awq"),)),
+    "compressed-tensors": Target(
+        (
+            Way(_BYTES, "int_quantized", {}, ("zeros",)),
+            Way(_INTEGERS, "pack_quantized", {"zeros": False}, is_symmetric=True),
+            Way(_INTEGERS, "pack_quantized", {"zeros": True}, warning=_ZERO_POINTS),
+            Way(("modelopt_nvfp4", "compressed_nvfp4"), "compressed_nvfp4"),
+            Way(("modelopt_mxfp4", "compressed_mxfp4"), "compressed_mxfp4"),
+            Way(("mxfp8",), "mxfp8"),
+            *(
+                Way((name,), name, {"scale_inv": False, **_E4M3}, kept)
+                for name, kept in (
+                    ("fp8_tensor", ()),
+                    ("fp8_channel", ()),
+                    ("fp8_block", ("block",)),
+                )
+            ),
+        ),
+        method="compressed-tensors",
+    ),
+    "mlx": Target(
+        (
+            Way(_INTEGERS, "mlx", _MLX, groups=_MLX_GROUPS),
+            Way(_BYTES, "mlx", {**_MLX, "bits": 8}, groups=_MLX_GROUPS),
+            Way(("modelopt_mxfp4", "compressed_mxfp4"), "mlx_mxfp4"),
+            Way(("mxfp8",), "mlx_mxfp8"),
+        )
+    ),
+}
+# records and the letters of their dims -> the order in which models have the dims of floats
+_AXES = {("", "io"): "oi", ("gpt_oss_mxfp4", "eoi"): "eio"}
+# tensors beside a weight that scale activations, for which the outputs have no section
+_ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")
+# how many tensors a message names
+_SHOWN = 3
+
+
+class TargetRules(NamedTuple):
+    """How a checkpoint becomes a target.
+
+    Attributes
+    ----------
+    rules : tuple of Rule
+        One for each kind of record that changes.
+    dtype, method : str, optional
+        The type of floats that all records become, and the `quant_method`, which config.json
+        declares.
+    warnings : tuple of str
+        What is rounded, and what is left out.
+    """
+
+    rules: tuple[Rule, ...] = ()
+    dtype: str | None = None
+    method: str | None = None
+    warnings: tuple[str, ...] = ()
+
+
+def target_rules(name: str, source: Path, container: Container) -> TargetRules:
+    """Return the rules that turn the quantised weights of a model into a target.
+
+    Everything else, such as norms and embeddings, has no rule, so it is copied.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such target, a weight is not known, or the target does not have its numbers;
+        with the weight and the way out.
+    """
+    if not isinstance(name, str) or name not in TARGETS:
+        msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}"
+        raise MemdescError(msg)
+    target = TARGETS[name]
+    groups = find_groups(source, container)
+    _check_known(name, container, groups)
+    has_method = target.method is not None and bool(groups)
+    is_declared = not has_method or target.method in _methods(source)
+    moved: dict[tuple[FormatName, FormatName], list[Group]] = {}
+    told: dict[str, None] = {}
+    for group in groups:
+        if group.desc is not None:
+            src = FormatName(group.desc.name, group.desc.options)
+            dst, warning = _made(name, group.prefix, group.desc)
+            if not (_is_same(src, dst) and is_declared):
+                moved.setdefault((src, dst), []).append(group)
+                told[warning] = None
+    if not moved:
+        blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
+        why = (
+            f"they are {name} already; copy it"
+            if groups
+            else f"they are blocks of {blocks[0]}, in tensors that llama.cpp names; --map "
+            "'PATTERN: TYPE' decodes them"
+            if blocks
+            else "none is quantised; --map 'PATTERN: TYPE' changes the type of floats"
+        )
+        msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"
+        raise MemdescError(msg)
+    rules = tuple(
+        Rule(
+            f"--to {name}: {src.name} -> {dst}{f', {target.dtype}' if target.dtype else ''}",
+            "*",
+            src,
+            dst,
+            target.dtype,
+            prefixes=frozenset(group.prefix for group in found),
+            without=_ACTIVATIONS,
+        )
+        for (src, dst), found in moved.items()
+    )
+    every = [group for found in moved.values() for group in found]
+    beside = [f"{group.prefix}.{each}" for group in every for each in _ACTIVATIONS]
+    warnings = (
+        *filter(None, told),
+        *_rounded(target, every),
+        *_left_out([each for each in beside if each in container.entries]),
+    )
+    return TargetRules(rules, target.dtype, target.method, warnings)
+
+
+def _methods(source: Path) -> set[Any]:
+    """Return each `quant_method` that config.json declares."""
+    folder = source if source.is_dir() else source.parent
+    text = read_if_exists(folder / CONFIG, MAX_CONFIG) or b"{}"
+    sections = [each for part in holders(json.loads(text)) for each in sections_of(part).values()]
+    return {each.get("quant_method") for each in sections if isinstance(each, dict)}
+
+
+def _check_known(name: str, container: Container, groups: Sequence[Group]) -> None:
+    """Refuse weights that are not known, and codes whose scales are missing."""
+    unknown = [group for group in groups if group.desc is None]
+    if unknown:
+        count = len(unknown) - 1
+        more = f"; nor {'is 1 other' if count == 1 else f'are {count} others'}" if count else ""
+        msg = (
+            f"--to {name}: {unknown[0].prefix} is not known: {unknown[0].reason}{more}; --map "
+            "converts the weights that its rules name"
+        )
+        raise MemdescError(msg)
+    known = {each for group in groups for each in group.found.names}
+    codes = {f".{next(iter(group.tensors))}" for group in groups}
+    for each, entry in container.entries.items():
+        if each not in known and holds_codes(entry) and f".{each.rpartition('.')[2]}" in codes:
+            msg = (
+                f"--to {name}: {each} of {entry.dtype} holds codes, as other tensors of that name "
+                "do, but nothing beside it scales them; get the checkpoint again"
+            )
+            raise MemdescError(msg)
+
+
+def _made(name: str, prefix: str, desc: RecordDesc) -> tuple[FormatName, str]:
+    """Return what a record becomes in a target, and a warning, which may be empty."""
+    target = TARGETS[name]
+    if target.dtype is not None:
+        axes = _AXES.get((desc.name, desc.letters), _AXES.get(("", desc.letters)))
+        return FormatName("plain", () if axes is None else (("axes", axes),)), ""
+    for way in target.ways:
+        if way.takes(desc):
+            return way.made(desc), way.warning
+    taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
+    decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
+    msg = (
+        f"--to {name}: {prefix} is {desc.name}, whose numbers {name} does not hold exactly; it "
+        f"takes {taken}, and {decoded} decode any"
+    )
+    raise MemdescError(msg)
+
+
+def _is_same(src: FormatName, dst: FormatName) -> bool:
+    """Whether a record stays what it is."""
+    return src.name == dst.name and {*dst.options} <= {*src.options}
+
+
+def _rounded(target: Target, groups: Sequence[Group]) -> Iterator[str]:
+    """Return a warning if numbers are rounded."""
+    if target.dtype is None:
+        return
+    descs = dict.fromkeys(group.desc for group in groups if group.desc is not None)
+    names = dict.fromkeys(desc.name for desc in descs if may_round(desc, target.dtype))
+    if names:
+        yield (
+            f"weights of {', '.join(names)} are rounded to {target.dtype}, which does not hold all "
+            "their numbers; the largest error is reported at the end"
+        )
+
+
+def _left_out(names: Sequence[str]) -> Iterator[str]:
+    """Return a warning about tensors that the output does not have."""
+    if names:
+        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+        yield (
+            f"{', '.join(names[:_SHOWN])}{more} are left out: they scale activations, which the "
+            "config.json of the output does not quantise in advance"
+        )
+
+
+def may_round(desc: RecordDesc, dtype: str) -> bool:
+    """Whether a type of floats may not hold all numbers of a record, judging by the formats.
+
+    A product has as many significant bits as its factors together. The exponents of bf16 are those
+    of f32, in which the numbers are computed; other types may not have them.
+    """
+    if desc.rule.kind != "f32":  # each operation is rounded to that type already
+        return dtype not in (desc.rule.kind, "f32")
+    numbers = (desc.rule.code, *desc.rule.scale)
+    bits = sum(_significant(desc, number) for number in numbers)
+    has_range = FLOATS[dtype].exponent == FLOATS["f32"].exponent
+    return not has_range or bool(desc.rule.offset) or bits > FLOATS[dtype].mantissa + 1
+
+
+def _significant(desc: RecordDesc, number: Number) -> int:
+    """Return how many significant bits a number has at most."""
+    kind = desc.field(number.parts[0][0]).kind
+    if is_integer_number(desc, number):
+        return number_bits(desc, number)
+    if number.table or kind not in FLOATS:
+        return 1 if kind == "e8m0" and not number.table else FLOATS["f32"].mantissa + 1
+    return FLOATS[kind].mantissa + 1

@@ -1,0 +1,425 @@
+"""Changes: what becomes of the bytes of a tensor or a record, and of each region of it.
+
+A region of a change is a change itself, over the bytes of that region alone. Each change is made by
+compiled code, and can be compared with its definition in numpy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import lcm
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
+from memdesc.views import permute_axes
+from reorder.api import prepare
+from reorder.memory.memory import Memory
+from reorder.memory.reference import execute_reference
+from reorder.plan.plan import plan_reorder
+from reorder.quantize import quantize
+from reorder.records.convert_numbers import convert_numbers, is_rounded
+from reorder.records.decode import dequantize_record
+from reorder.records.fields import dequantize_reference
+from reorder.records.record import Record, fill_constants
+from reorder.records.repack import dim_order
+from reorder.storage.pieces.files import scratch
+from reorder.storage.pieces.runs import FieldLayout
+from reorder.values.attr import Attr
+from reorder.values.formats import INTEGERS
+from reorder.values.parameter import GROUPED_DIMS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+    from numpy.typing import NDArray
+
+    from memdesc import Layout
+    from reorder.storage.pieces.runs import Region
+
+    Desc = RecordDesc | MemoryDesc
+    # of each tensor of one side, by its role
+    Bytes = Mapping[str, NDArray[np.uint8]]
+    Fields = Mapping[str, tuple[FieldLayout, ...]]
+    Layouts = Mapping[str, tuple[Layout, ...]]
+
+__all__ = ["ONLY", "Change", "Quantize", "Reorder", "Repack", "copied", "permutation"]
+
+# the role of a tensor that is not part of a record
+ONLY = ""
+
+
+@dataclass(frozen=True)
+class Change(ABC):
+    """What becomes of some tensors: `src` becomes `dst`, whose order of dims all regions have."""
+
+    src: Desc
+    dst: Desc
+
+    # bytes of memory for each byte that is read or written
+    working: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        return f"{self.src!r} -> {self.dst!r}"
+
+    @property
+    def dims(self) -> tuple[int, ...]:
+        """The logical sizes of the target."""
+        return self.dst.dims
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """Sizes and offsets of regions are multiples of these."""
+        return (1,) * len(self.dims)
+
+    @property
+    def reads(self) -> Fields:
+        """The fields of each tensor that is read."""
+        return _fields(self.src, permutation(self.src, self.dst))
+
+    @property
+    def writes(self) -> Fields:
+        """The fields of each tensor that is written."""
+        return _fields(self.dst, permutation(self.dst, self.dst))
+
+    @property
+    def read_sizes(self) -> Mapping[str, int]:
+        """The bytes of each tensor that is read, if it is read as a whole."""
+        return _sizes(self.src)
+
+    @property
+    def write_sizes(self) -> Mapping[str, int]:
+        """The bytes of each tensor that is written, if it is written as a whole."""
+        return _sizes(self.dst)
+
+    @property
+    def constants(self) -> Mapping[str, int]:
+        """The bytes of tensors without fields, which the first region writes as a whole."""
+        return {}
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether the bytes that are written are those that are read."""
+        return False
+
+    def part(self, region: Region, read: Layouts, written: Layouts) -> Self:
+        """Return the change of a region, whose fields have these layouts."""
+        return replace(
+            self,
+            src=_desc_of(self.src, permutation(self.src, self.dst), region, read),
+            dst=_desc_of(self.dst, permutation(self.dst, self.dst), region, written),
+            **self._others_of(region),
+        )
+
+    def _others_of(self, region: Region) -> dict[str, Any]:
+        """Return what else a region has of its own."""
+        del region
+        return {}
+
+    @abstractmethod
+    def apply(self, read: Bytes) -> Bytes:
+        """Return the bytes that are written; they last until the thread makes others.
+
+        Raises
+        ------
+        MemdescError
+            If the target does not have a number.
+        """
+
+    def with_chosen(self, written: Bytes) -> Change:
+        """Return the change by what was chosen from the data and written beside it."""
+        del written
+        return self
+
+    @abstractmethod
+    def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Return what the definition makes of what was read, and the same of what was written."""
+
+
+@dataclass(frozen=True)
+class Reorder(Change):
+    """A reorder of one tensor, without accumulation: a piece may run twice.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such reorder, or it cannot be made region by region.
+    """
+
+    src: MemoryDesc
+    dst: MemoryDesc
+    attr: Attr | None = None
+
+    def __post_init__(self) -> None:
+        beta = plan_reorder(self.src, self.dst, self.attr).bound_attr.beta
+        if beta:
+            msg = f"beta {beta} adds to what dst holds; pieces are written, not added"
+            raise MemdescError(msg)
+        for desc in (self.src, self.dst):
+            _refuse_negative_strides(desc)
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """Groups that share a scale."""
+        if self.src.extra is not None or self.dst.extra is not None:
+            return self.dims  # compensation belongs to all elements
+        units = [1] * len(self.dims)
+        for parameter in () if self.attr is None else self.attr.parameters:
+            for dim, group in enumerate(parameter.groups, len(units) - GROUPED_DIMS):
+                units[dim] = lcm(units[dim], group)
+        return tuple(units)
+
+    @property
+    def is_copy(self) -> bool:
+        """Whether it leaves all bytes as they are."""
+        is_full = not _has_gaps(self.dst) and self.dst.padded_nelems == self.dst.nelems
+        return is_full and self.src == self.dst and self.attr is None
+
+    def apply(self, read: Bytes) -> Bytes:
+        """Reorder."""
+        data = scratch.take("made", self.dst.min_nbytes)
+        if _has_gaps(self.dst):
+            data[:] = 0
+        prepare(plan_reorder(self.src, self.dst, self.attr), 1)(read[ONLY], data)
+        return {ONLY: data}
+
+    def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Reorder by definition."""
+        data, found = _padded(read[ONLY], self.src.min_nbytes), written[ONLY]
+        wanted = np.zeros(max(len(found), self.dst.min_nbytes), np.uint8)
+        execute_reference(self.src, self.dst, data, wanted, self.attr)
+        return wanted[: len(found)], found
+
+    def _others_of(self, region: Region) -> dict[str, Any]:
+        """Return the scales and zero points of the elements of a region."""
+        if self.attr is None or not self.attr.parameters:
+            return {}
+        bound = plan_reorder(self.src, self.dst, self.attr).bound_attr
+        operands = {operand.role: operand for operand in bound.operands}
+        given: dict[str, Any] = {}
+        for parameter in self.attr.parameters:
+            role, operand = parameter.role, operands[parameter.role]
+            along = [
+                slice(at // group, (at + size) // group) if operand.mask >> dim & 1 else slice(None)
+                for dim, (at, size, group) in enumerate(
+                    zip(region.offsets, region.sizes, operand.groups, strict=True)
+                )
+            ]
+            values = parameter.values.reshape(operand.sizes)[tuple(along)]
+            given[role] = values.reshape(-1) if parameter.mask else parameter.values
+            given[f"{role}_mask"] = parameter.mask
+            given[f"{role}_groups"] = parameter.groups
+        given |= {"saturate": self.attr.saturate, "f8_rounding": self.attr.f8_rounding}
+        return {"attr": Attr(**given)}
+
+
+@lru_cache(maxsize=1024)  # the layers of a model are alike
+def copied(nbytes: int) -> Reorder:
+    """Return the change of bytes that are copied."""
+    desc = memory_desc((nbytes,), "u8")
+    return Reorder(desc, desc)
+
+
+@dataclass(frozen=True)
+class Quantize(Reorder):
+    """A reorder of floats by scales that are chosen from the data, and written beside the codes.
+
+    `axes` and `groups` are those of `reorder.quantize`. All elements that share a scale are in one
+    region.
+    """
+
+    axes: tuple[int, ...] = ()
+    groups: tuple[int, ...] = ()
+
+    working: ClassVar[int] = 4  # numpy finds the largest values in f32
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """All elements that share a scale."""
+        groups = (*(1,) * (len(self.dims) - len(self.groups)), *self.groups)
+        return tuple(
+            groups[dim] if dim in self.axes else max(size, 1) for dim, size in enumerate(self.dims)
+        )
+
+    @property
+    def scales(self) -> dict[str, MemoryDesc]:
+        """The layouts of scales, and for unsigned integers of zero points, over all dims."""
+        counts = [
+            size // unit if dim in self.axes else 1
+            for dim, (size, unit) in enumerate(zip(self.dims, self.units, strict=True))
+        ]
+        integers = INTEGERS.get(self.dst.dtype.name)
+        types = {"scales": "f32"}
+        types |= {"zero_points": "s32"} if integers and integers.low == 0 else {}
+        return {role: memory_desc(counts, dtype) for role, dtype in types.items()}
+
+    @property
+    def writes(self) -> Fields:
+        """Codes, scales and zero points."""
+        scales = self.scales.items()
+        fields = {
+            role: (FieldLayout.of(desc)._replace(groups=self.units),) for role, desc in scales
+        }
+        return {**super().writes, **fields}
+
+    @property
+    def write_sizes(self) -> Mapping[str, int]:
+        """The bytes of codes, scales and zero points."""
+        scales = self.scales.items()
+        return {**super().write_sizes, **{role: desc.nbytes for role, desc in scales}}
+
+    @property
+    def is_copy(self) -> bool:
+        """Never."""
+        return False
+
+    def apply(self, read: Bytes) -> Bytes:
+        """Choose scales, and convert."""
+        codes, scales, points = quantize(
+            Memory(self.src, read[ONLY], zero_pad=False),
+            self.dst.dtype,
+            self.axes,
+            self.dst,
+            groups=self.groups,
+            threads=1,
+        )
+        made = {ONLY: codes.data, "scales": _bytes_of(scales), "zero_points": _bytes_of(points)}
+        return {role: made[role] for role in self.write_sizes}
+
+    def with_chosen(self, written: Bytes) -> Change:
+        """Return the reorder by the scales that were written."""
+        mask = sum(1 << dim for dim in self.axes)
+        given: dict[str, Any] = {"dst_scale": written["scales"].view(np.float32)}
+        if "zero_points" in written:
+            given["dst_zero_point"] = written["zero_points"].view(np.int32)
+        for role in [*given]:
+            given |= {f"{role}_mask": mask, f"{role}_groups": self.groups}
+        return Reorder(self.src, self.dst, Attr(**given, saturate=True))
+
+
+@dataclass(frozen=True)
+class Repack(Change):
+    """A record without constants that becomes another record, or a tensor of plain numbers."""
+
+    src: RecordDesc
+
+    @property
+    def constants(self) -> Mapping[str, int]:
+        """Those of the target."""
+        held = () if isinstance(self.dst, MemoryDesc) else self.dst.constants
+        return {each.tensor: len(each.data) for each in held}
+
+    def part(self, region: Region, read: Layouts, written: Layouts) -> Self:
+        """Return the change of a region; the first one has the constants."""
+        made = super().part(region, read, written)
+        if isinstance(made.dst, MemoryDesc) or not any(region.offsets):
+            return made
+        return replace(made, dst=made.dst.bare)
+
+    def apply(self, read: Bytes) -> Bytes:
+        """Decode, or write the same numbers in another format."""
+        record = Record(self.src, {name: read[name][:n] for name, n in self.src.tensors.items()})
+        if isinstance(self.dst, MemoryDesc):
+            return {ONLY: dequantize_record(record, self.dst.dtype, self.dst, 1).data}
+        made = {name: scratch.take(f"made {name}", n) for name, n in self.dst.tensors.items()}
+        held = sum(part.layout.nelems * part.bits for part in self.dst.fields)
+        if held != 8 * self.dst.bare.nbytes:
+            for data in made.values():
+                data[:] = 0  # in gaps between fields
+        fill_constants(self.dst, made)
+        # `check_numbers` has reported what is rounded
+        convert_numbers(record, Record(self.dst, made), permutation(self.src, self.dst), 1, [])
+        return made
+
+    def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Decode both sides, or the one that is a record, by definition."""
+        values = _values(self.src, read)
+        if isinstance(self.dst, MemoryDesc):
+            plain = Reorder(memory_desc(self.dst.dims, "f32"), self.dst)
+            return plain.definition({ONLY: _bytes_of(values)}, written)
+        order = np.argsort(permutation(self.src, self.dst))
+        # -0 and 0 are one number
+        wanted, found = values.transpose(order) + 0.0, _values(self.dst, written) + 0.0
+        return wanted, _rounded_alike(wanted, found) if is_rounded(self.src, self.dst) else found
+
+
+def permutation(src: Desc, dst: Desc) -> tuple[int, ...]:
+    """Return which dim of dst each dim of src is, by the letters of two records."""
+    if isinstance(src, RecordDesc):
+        return dim_order(src, dst.letters if isinstance(dst, RecordDesc) else src.letters)
+    return tuple(range(len(src.dims)))
+
+
+def _has_gaps(desc: MemoryDesc) -> bool:
+    """Whether a reorder leaves bits as they are: gaps, or half of the last byte."""
+    return not desc.is_dense or bool(desc.padded_nelems * desc.dtype.bits % 8)
+
+
+def _refuse_negative_strides(desc: MemoryDesc) -> None:
+    strides = [block.stride for block in desc.layout.blocks if block.extent > 1]
+    if desc.nelems and min(strides, default=0) < 0:
+        msg = (
+            f"{desc!r} has the negative stride {min(strides)}; pieces are read and written in the "
+            "order of bytes, so reorder it as a whole"
+        )
+        raise MemdescError(msg)
+
+
+def _bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
+
+
+def _padded(data: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
+    """Return the bytes, and zeros behind them if their last element is cut off."""
+    missing = nbytes - len(data)
+    return np.concatenate([data, np.zeros(missing, np.uint8)]) if missing > 0 else data
+
+
+def _rounded_alike(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the numbers found, but those within two roundings to f32 as they are wanted."""
+    with np.errstate(all="ignore"):
+        wide = wanted.astype(np.float64), found.astype(np.float64)
+        is_close = abs(wide[0] - wide[1]) <= 2.0**-22 * abs(wide[0])
+    return np.where(is_close, wanted, found)
+
+
+def _values(desc: RecordDesc, data: Bytes) -> NDArray[np.float32]:
+    sizes = desc.tensors.items()
+    return dequantize_reference(
+        Record(desc, {name: _padded(data[name], nbytes)[:nbytes] for name, nbytes in sizes})
+    )
+
+
+def _sizes(desc: Desc) -> Mapping[str, int]:
+    return desc.tensors if isinstance(desc, RecordDesc) else {ONLY: desc.min_nbytes}
+
+
+def _fields(desc: Desc, perm: tuple[int, ...]) -> Fields:
+    """Return the fields of each tensor; dim k of the descriptor is dim `perm[k]` of the change."""
+    if isinstance(desc, MemoryDesc):
+        return {ONLY: (FieldLayout.of(desc),)}
+    found: dict[str, tuple[FieldLayout, ...]] = {}
+    for field in desc.fields:
+        groups, counts = [0] * len(perm), [0] * len(perm)
+        for dim, group, count in zip(perm, field.groups, field.counts, strict=True):
+            groups[dim], counts[dim] = group, count
+        layout = permute_axes(field.layout, perm)
+        made = FieldLayout(layout, field.bits, tuple(groups), tuple(counts))
+        found[field.tensor] = (*found.get(field.tensor, ()), made)
+    return found
+
+
+def _desc_of(desc: Desc, perm: tuple[int, ...], region: Region, layouts: Layouts) -> Desc:
+    """Return the descriptor of a region, with new layouts of the fields of each tensor."""
+    if isinstance(desc, MemoryDesc):
+        return MemoryDesc(desc.dtype, layouts[ONLY][0])
+    back = tuple(perm.index(dim) for dim in range(len(perm)))
+    rest = {tensor: iter(found) for tensor, found in layouts.items()}
+    fields = tuple(
+        replace(field, layout=permute_axes(next(rest[field.tensor]), back)) for field in desc.fields
+    )
+    return replace(desc, dims=tuple(region.sizes[dim] for dim in perm), fields=fields)

@@ -1,0 +1,145 @@
+"""Tasks: pieces with their places in files, small values that run on any machine.
+
+A task reads places in files and writes others. It may run again with the same result, and no two
+tasks of a conversion write the same bytes, unless they write the same values.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from memdesc import MemdescError
+from reorder.storage.containers.entry import Place
+from reorder.storage.pieces.files import read_runs, scratch, write_runs
+from reorder.storage.pieces.pieces import Piece, cut
+from reorder.storage.pieces.regions import Bound
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reorder.storage.pieces.changes import Bytes
+    from reorder.storage.pieces.runs import Runs
+
+__all__ = ["DifferentError", "Places", "Task"]
+
+Places = tuple[tuple[str, Place], ...]
+# What is compared with the definition of a piece: numpy takes some 10 ms for each MiB.
+_SAMPLE = Bound(1 << 16, 1 << 62)
+
+
+class DifferentError(MemdescError):
+    """The bytes in a file differ from those that a task writes."""
+
+
+class Task(NamedTuple):
+    """A piece, what it belongs to, and the places of the tensors that it reads and writes."""
+
+    name: str
+    piece: Piece
+    src: Places
+    dst: Places = ()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that it needs in memory."""
+        return self.piece.nbytes
+
+    @property
+    def written(self) -> int:
+        """Bytes that it writes."""
+        return self.piece.written
+
+    def run(self) -> None:
+        """Read, make, write.
+
+        Raises
+        ------
+        MemdescError
+            If a file cannot be read or written, or the target does not have a number.
+        """
+        made, places = self.compute(), dict(self.dst)
+        for role, runs in self.piece.writes:
+            write_runs(runs, places[role], made[role])
+
+    def compute(self) -> Bytes:
+        """Return what is written, without writing it.
+
+        Raises
+        ------
+        MemdescError
+            As for `run`.
+        """
+        return self._apply(self.read())
+
+    def check(self) -> None:
+        """Read back what `run` wrote, and compare all of it with what the task makes now.
+
+        A part of some 64 KiB is compared with the definition too.
+
+        Raises
+        ------
+        DifferentError
+            If a byte differs.
+        MemdescError
+            As for `run`.
+        """
+        read, places = self.read(), dict(self.dst)
+        made, written = self._apply(read), {}
+        for role, runs in self.piece.writes:
+            written[role] = scratch.take(f"written {role}", runs.nbytes)
+            read_runs(runs, places[role], written[role])
+            self._compare(made[role][: runs.nbytes], written[role][: len(made[role])])
+        change = self.piece.change.with_chosen(written)
+        for part in islice(cut(change, _SAMPLE), 1):
+            given, kept = _taken(part.reads, read), _taken(part.writes, written)
+            self._compare(*part.change.definition(given, kept))
+
+    def read(self) -> Bytes:
+        """Return the bytes of each tensor; buffers may be larger than what is read into them."""
+        change, reads, _ = self.piece
+        places, sizes, found = dict(self.src), change.read_sizes, {}
+        for role, runs in reads:
+            found[role] = scratch.take(f"read {role}", max(runs.nbytes, sizes[role]))
+            read_runs(runs, places[role], found[role])
+        return found
+
+    def _apply(self, read: Bytes) -> Bytes:
+        change = self.piece.change
+        if change.is_copy:
+            return read
+        try:
+            return change.apply(read)
+        except MemdescError as error:
+            msg = f"{self.name}: {error}"
+            raise MemdescError(msg) from None
+
+    def _compare(self, wanted: NDArray[np.generic], found: NDArray[np.generic]) -> None:
+        """Refuse arrays that differ in a bit; NaN equals NaN."""
+        if _are_equal(wanted, found):
+            return
+        differ = np.argwhere(wanted != found)
+        at = tuple(int(i) for i in differ[0])
+        msg = (
+            f"{self.name}: what was written differs from the definition, in {len(differ)} places "
+            f"of a piece, first at {at}: {found[at]} instead of {wanted[at]}"
+        )
+        raise DifferentError(msg)
+
+
+def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
+    if one.dtype != np.uint8:
+        return np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+    whole = len(one) // 8 * 8  # words of 8 bytes are compared several times as fast
+    words, others = (each[:whole].view(np.uint64) for each in (one, other))
+    return np.array_equal(words, others) and np.array_equal(one[whole:], other[whole:])
+
+
+def _taken(each: tuple[tuple[str, Runs], ...], data: Bytes) -> Bytes:
+    """Return runs of bytes of each tensor, back to back."""
+    return {
+        role: np.concatenate([data[role][at : at + runs.length] for at in runs.starts()])
+        for role, runs in each
+    }

@@ -1,0 +1,168 @@
+"""Damaged groups of compressed-tensors: config.json or a tensor changes, and nothing is misread.
+
+The tensors decide every number, so a group whose sources still agree has the numbers that it had.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from functools import lru_cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import reorder
+from memdesc import MemdescError, record_desc
+from reorder.records.fields import dequantize_reference
+from tests.checkpoints import write_safetensors
+from tests.files import json_mutations
+from tests.records import bits_of, plain_scales, random_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+_DIMS = (30, 48)
+_MAX_MESSAGE = 1000
+_STRATEGIES: dict[str, dict[str, Any]] = {
+    "group": {"strategy": "group", "group_size": 16},
+    "channel": {"strategy": "channel"},
+    "block": {"strategy": "block", "block_structure": [10, 16]},
+}
+_STEPS = {"group": {"group": 16}, "channel": {"group": -1}, "block": {"rows": 10, "group": 16}}
+_KINDS = [
+    (form, strategy, bits, zeros)
+    for form, bits in (("pack", 4), ("pack", 8), ("int", 8))
+    for strategy in _STRATEGIES
+    for zeros in (False, True)
+    if form == "int" or strategy != "block" or not zeros
+]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    with TemporaryDirectory() as path:
+        yield Path(path)
+
+
+@lru_cache(maxsize=32)
+def _whole(
+    kind: tuple[str, str, int, bool],
+) -> tuple[dict[str, NDArray[Any]], str, NDArray[np.float32]]:
+    """Return the tensors of a group, the section that declares it, and its numbers."""
+    form, strategy, bits, zeros = kind
+    options: dict[str, Any] = {"zeros": zeros, "scales": "f32", **_STEPS[strategy]}
+    options |= {"bits": bits} if form == "pack" else {}
+    desc = record_desc(_DIMS, f"{form}_quantized", **options)
+    record = plain_scales(random_record(desc, np.random.default_rng(0)), np.random.default_rng(1))
+    scales = desc.field("weight_scale").layout.dims
+    words = np.int32 if form == "pack" else np.int8
+    forms: dict[str, tuple[Any, tuple[int, ...]]] = {
+        "weight_packed": (np.int32, (_DIMS[0], -1)),
+        "weight": (np.int8, _DIMS),
+        "weight_scale": (np.float32, scales),
+        "weight_zero_point": (words, (-1, scales[1])),
+        "weight_shape": (np.int64, (2,)),
+    }
+    tensors = {
+        f"fc.{role}": data.view(forms[role][0]).reshape(forms[role][1])
+        for role, data in record.tensors.items()
+    }
+    weights = {"type": "int", "num_bits": bits, "symmetric": not zeros, **_STRATEGIES[strategy]}
+    section = {
+        "quant_method": "compressed-tensors",
+        "format": f"{form}-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+        "ignore": ["lm_head"],
+    }
+    return tensors, json.dumps(section), dequantize_reference(record)
+
+
+def _damaged(tensors: dict[str, NDArray[Any]], data: st.DataObject) -> dict[str, NDArray[Any]]:
+    """Return tensors of which one is gone, has another type or shape, or belongs to none."""
+    name = data.draw(st.sampled_from(sorted(tensors)))
+    array, found = tensors[name], dict(tensors)
+    match data.draw(st.sampled_from(["gone", "type", "shape", "size", "more", "dims", "renamed"])):
+        case "gone":
+            del found[name]
+        case "type":
+            kinds = [np.int32, np.int8, np.uint8, np.float16, np.float32, np.int64]
+            kind = np.dtype(data.draw(st.sampled_from(kinds)))
+            row = array.shape[-1] * array.itemsize
+            found[name] = array if row % kind.itemsize else np.ascontiguousarray(array).view(kind)
+        case "shape":
+            shapes = [(-1,), array.shape[::-1], (1, *array.shape), (*array.shape, 1)]
+            shape = data.draw(st.sampled_from(shapes))
+            found[name] = array.reshape(shape)
+        case "size":
+            axis = data.draw(st.integers(0, array.ndim - 1))
+            step = data.draw(st.sampled_from([0, 1, 2, -1]))
+            sizes = [array.shape[axis] * step] if step >= 0 else [max(array.shape[axis] - 1, 0)]
+            found[name] = np.resize(
+                array, (*array.shape[:axis], *sizes, *array.shape[axis + 1 :])
+            ).astype(array.dtype)
+        case "more":
+            roles = ["weight_g_idx", "weight_zero_point", "weight_global_scale", "weight_shape"]
+            role = data.draw(st.sampled_from([*roles, "qzeros", "weight", "weight_packed"]))
+            found.setdefault(f"fc.{role}", np.zeros(data.draw(st.sampled_from([2, 48])), np.int32))
+        case "dims":
+            sizes = [data.draw(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 99)) for _ in "oi"]
+            found |= {"fc.weight_shape": np.array(sizes)} if "fc.weight_shape" in found else {}
+        case _:
+            found[f"{name}s"] = found.pop(name)
+    return found
+
+
+def _check(folder: Path, data: st.DataObject) -> str:
+    """Damage one source of a group; return whether it is read, with the numbers it had."""
+    tensors, section, numbers = _whole(data.draw(st.sampled_from(_KINDS)))
+    text = b'{"quantization_config": ' + section.encode() + b"}"
+    if data.draw(st.booleans()):
+        text = data.draw(json_mutations(json.loads(text)))
+        what = "config"
+    else:
+        tensors, what = _damaged(tensors, data), "tensors"
+    write_safetensors(folder / "model.safetensors", tensors)
+    (folder / "config.json").write_bytes(text)
+    with reorder.open_checkpoint(folder) as checkpoint:
+        try:
+            record = checkpoint.record("fc")
+        except MemdescError as error:
+            assert len(str(error)) < _MAX_MESSAGE  # noqa: PT017 - it may or may not be raised
+            return f"{what} refused"
+        if record.desc.dims != _DIMS:
+            # a scale for a row or a block does not say how long its rows are
+            assert record.desc.name == "int_quantized"
+            return f"{what} read"
+        assert np.array_equal(bits_of(dequantize_reference(record)), bits_of(numbers))
+    return f"{what} read"
+
+
+@given(data=st.data())
+def test_a_damaged_group_is_refused_or_has_the_numbers_it_had(
+    folder: Path, data: st.DataObject
+) -> None:
+    _check(folder, data)
+
+
+@pytest.mark.campaign
+def test_thirty_thousand_damaged_groups(folder: Path) -> None:
+    found: Counter[str] = Counter()
+
+    @settings(max_examples=30_000)
+    @given(st.data())
+    def check(data: st.DataObject) -> None:
+        found[_check(folder, data)] += 1
+
+    check()
+    sys.stdout.write(f"groups: {dict(found)}\n")
+    assert len(found) == 4
+    assert min(found.values()) > 1000

@@ -1,0 +1,167 @@
+"""`parse_layout`: any notation, without being told which."""
+
+from __future__ import annotations
+
+import pytest
+
+from memdesc import (
+    MemdescError,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    from_notation,
+    image_desc,
+    memory_desc,
+    parse_layout,
+)
+from memdesc.exchange import SYSTEMS, written
+
+_DIMS = (2, 17, 5, 4)
+
+
+@pytest.mark.parametrize("tag", ["nChw16c", "nhwc", "aBcd8b", "ABcd4b16a4b", "plain", "a4bBcd"])
+def test_what_any_system_writes_is_read_without_naming_the_system(tag: str) -> None:
+    desc = memory_desc(_DIMS, "f32", tag)
+    for system in SYSTEMS:
+        try:
+            texts = written(desc, system)
+        except UnsupportedFormatError:
+            continue
+        for text in texts:
+            assert parse_layout(text, _DIMS, "f32") == desc, (system, text)
+            assert parse_layout(f"{system}:{text}", _DIMS, "f32") == desc
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "layout"),
+    [
+        ("480x160x32x8:8b@16", _DIMS, {"inner": (8, 1), "offset0": 16}),
+        ("340,20,4,1", _DIMS, "abcd"),
+        ("channels_last", _DIMS, "acdb"),
+        ("NHWC", _DIMS, "acdb"),
+        ("NCHW16c", _DIMS, "aBcd16b"),
+        ("abx", _DIMS, "abcd"),
+        ("4:1", (4,), "a"),
+        ("f32:p:blocked:aBcd16b::f0", _DIMS, "aBcd16b"),
+        ("memref<3x4xf32, affine_map<(d0, d1) -> (d1, d0)>>", None, "ba"),
+        ("memref<?x4xf32>", (3, 4), "ab"),
+        ("T.TileLayout(T.S[(4, 8):(1, 4)])", None, "ba"),
+    ],
+)
+def test_each_notation_is_found_by_its_spelling(
+    text: str, dims: tuple[int, ...] | None, layout: object
+) -> None:
+    found = parse_layout(text, dims)
+    if isinstance(layout, str):
+        assert found == memory_desc(found.dims, "f32", layout)
+    else:
+        strides = (480, 160, 32, 8)
+        assert found == memory_desc(
+            _DIMS, "f32", strides=strides, inner_blks=(8,), inner_idxs=(1,), offset0=16
+        )
+
+
+def test_names_win_and_image_types_are_images() -> None:
+    assert parse_layout("in_out_channel", (1, 6, 2, 3), "f16") == image_desc(
+        (1, 6, 2, 3), "f16", "in_out_channel"
+    )
+    # TVM would need letters for these
+    assert parse_layout("bfyx", _DIMS) == memory_desc(_DIMS, "f32", "abcd")
+    with pytest.raises(UnsupportedFormatError, match="transformed input tiles"):
+        parse_layout("winograd_2x3_s1_data", _DIMS)
+
+
+def test_what_two_systems_read_differently_is_refused_with_both_readings() -> None:
+    with pytest.raises(UnknownFormatError) as refused:
+        parse_layout("(8,4):(1,8)", (32,))
+    for part in ("'A8a') by cute", "'4a/1A') by tvm", "its prefix, such as cute:(8,4):(1,8)"):
+        assert part in str(refused.value)
+    assert parse_layout("cute:(8,4):(1,8)", (32,)) == memory_desc((32,), "f32", "A8a")
+    assert parse_layout("tvm:(8,4):(1,8)", (32,)) == memory_desc((32,), "f32", "4a/1A")
+    assert parse_layout("(8,4):(1,8)") == memory_desc((8, 4), "f32", "ba")
+
+
+@pytest.mark.parametrize(
+    ("text", "dims", "reason"),
+    [
+        ("nchw", None, "does not contain the sizes; give dims"),
+        ("nChw8d", _DIMS, "did you mean 'nChw8c'"),
+        ("row_major", _DIMS, "it is 'plain' here"),
+        ("(8,4):(1", None, "is not CuTe's notation"),
+        ("4x1@a", (3, 4), "are not integers joined by x or commas"),
+        ("4x1x1", (3, 4), "must be 2 numbers"),
+        ("channels_last", (2, 3, 4), "it is for 4 dims, not 3"),
+        ("f32::blocked:*::f0", (3, 4), "it is known only at execution"),
+        ("memref<?x4xf32>", (3, 5), "not the given"),
+        ("memref<?x4xf32>", None, "sizes given as '?' are not known"),
+        ("", _DIMS, "a tag starts with the letters"),
+        ("x" * 9000, _DIMS, "at most 8192 characters"),
+        (3, _DIMS, "a notation is a string, not 3"),
+    ],
+)
+def test_the_refusal_is_that_of_the_notation_that_was_meant(
+    text: str, dims: tuple[int, ...] | None, reason: str
+) -> None:
+    with pytest.raises(MemdescError) as refused:
+        parse_layout(text, dims)
+    assert reason in str(refused.value)
+
+
+def test_the_data_type_is_that_of_the_string_the_given_one_or_the_default() -> None:
+    assert parse_layout("f16:bfyx:1x2x3x4").dtype.name == "f16"
+    assert parse_layout("nchw", _DIMS, "s8").dtype.name == "s8"
+    with pytest.raises(UnknownFormatError, match="has data type f16, not the given s8"):
+        parse_layout("f16:bfyx:1x2x3x4", dtype="s8")
+    with pytest.raises(UnknownFormatError, match="does not contain the data type; give dtype"):
+        parse_layout("nchw", _DIMS, default=None)
+    assert parse_layout("f16:bfyx:1x2x3x4", default=None).dtype.name == "f16"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("S[(8, 4):(4 @ Axis.laneid, 1)]", "4 @ Axis.laneid is not a stride in memory"),
+        ("T.TileLayout(T.S[(8, 4):(4, 1)] + T.R[2:32])", "T.R[2:32] are copies of each element"),
+        ("ComposeLayout(T.TileLayout(T.S[8:1]))", "mixes the digits"),
+        ("S[(8, 4):(4,)]", "it has 2 extents, but 1 strides"),
+        ("S[(0, 4):(4, 1)]", "must be 1 or more"),
+        ("TileLayout(x)", "a tile layout is T.TileLayout(T.S[(8, 4):(1, 8)])"),
+    ],
+)
+def test_tile_layouts_that_are_not_one_memory_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(MemdescError) as refused:
+        parse_layout(text)
+    assert reason in str(refused.value)
+
+
+def test_extents_of_a_tile_layout_are_digits_of_the_dims_that_are_given() -> None:
+    text = "S[(2, 4, 3, 8):(96, 1 @ Axis.m, 32, 4)] + 5"
+    desc = from_notation(text, "tvm", (8, 24))
+    for i, j in ((0, 0), (3, 7), (5, 23), (7, 9)):
+        place = 5 + i // 4 * 96 + i % 4 + j // 8 * 32 + j % 8 * 4
+        assert desc.offset((i, j)) == place
+    with pytest.raises(UnknownFormatError, match="do not multiply to the sizes"):
+        from_notation(text, "tvm", (6, 32))
+
+
+@pytest.mark.parametrize(
+    ("text", "strides", "offset0"),
+    [
+        ("memref<3x4xf32, affine_map<(d0, d1) -> (d0 * 8 + d1)>>", (8, 1), 0),
+        ("memref<3x4xf32, affine_map<(d0, d1) -> (2 * d1 + d0 * 8 + 3)>>", (8, 2), 3),
+        ("memref<3x4xf32, affine_map<(d0, d1) -> (d0 * -4 + d1 + 8)>>", (-4, 1), 8),
+        ("memref<3xi8, affine_map<(d0) -> (d0)>>", (1,), 0),
+    ],
+)
+def test_the_map_of_a_memref_to_one_number_gives_strides(
+    text: str, strides: tuple[int, ...], offset0: int
+) -> None:
+    desc = from_notation(text, "mlir")
+    assert (desc.strides, desc.offset0) == (strides, offset0)
+
+
+@pytest.mark.parametrize(
+    "output", ["d0 - d1", "d0 * d1", "d0 floordiv 2", "d0 + s0", "d0 * 1 * d1"]
+)
+def test_other_maps_of_a_memref_to_one_number_are_refused(output: str) -> None:
+    with pytest.raises(UnsupportedFormatError, match="is not an index times a stride"):
+        from_notation(f"memref<3x4xf32, affine_map<(d0, d1) -> ({output})>>", "mlir")

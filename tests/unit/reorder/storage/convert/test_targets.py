@@ -1,0 +1,479 @@
+"""Whole models that become another format: their tensors, config.json, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import DATA_TYPES, MemdescError, record_desc
+from reorder.storage.containers.table import read_container
+from reorder.storage.convert.targets import TARGETS, may_round
+from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
+from tests.unit.reorder.storage.convert.results import SMALL
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Tensors = dict[str, NDArray[Any]]
+
+_BF16 = ml_dtypes.bfloat16
+_FP8 = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
+_AWQ = {"quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm"}
+_GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64, "desc_act": False}
+_BESIDE: Tensors = {
+    "model.embed_tokens.weight": np.full((8, 128), 0.1, _BF16),
+    "model.layers.0.input_layernorm.weight": np.full(128, 3e38, np.float32),
+    "lm_head.weight": np.full((8, 128), -0.7, _BF16),
+}
+
+
+def _model(
+    folder: Path,
+    layer: Tensors,
+    section: dict[str, Any] | None,
+    beside: Tensors = _BESIDE,
+    **config: Any,
+) -> Path:
+    """Write a model of two quantised layers and what stands beside them."""
+    folder.mkdir()
+    tensors = {f"model.layers.{k}.mlp.{n}": x for k in range(2) for n, x in layer.items()}
+    write_safetensors(folder / "model.safetensors", tensors | beside, {"format": "pt"})
+    if section is not None:
+        config["quantization_config"] = section
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").write_text('{"a": 1}')
+    (folder / "generation_config.json").write_text("{}")
+    return folder
+
+
+def _made(
+    source: Path, target: Path, to: str, *rules: str, settings: reorder.ConvertOptions = SMALL
+) -> tuple[Tensors, dict[str, Any], reorder.ConvertReport]:
+    """Convert; returns the words of all tensors, config.json and the report."""
+    report = reorder.convert(source, target, rules, settings, to=to)
+    words = {
+        name: entry.read().view(DATA_TYPES[entry.dtype].numpy).reshape(entry.shape)
+        for name, entry in read_container(target).entries.items()
+    }
+    return words, json.loads((target / "config.json").read_text()), report
+
+
+def _refused(source: Path, to: Any, *rules: str, target: str = "out") -> str:
+    before = sorted(source.parent.rglob("*"))
+    with pytest.raises(MemdescError) as caught:
+        reorder.convert(source, source.parent / target, rules, SMALL, to=to)
+    assert sorted(source.parent.rglob("*")) == before
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def _numbers(folder: Path, prefix: str) -> NDArray[Any]:
+    with reorder.open_checkpoint(folder) as checkpoint:
+        return reorder.dequantize(checkpoint.record(prefix)).numpy()
+
+
+def _of_blocks(layer: Tensors, size: int = 128) -> NDArray[np.float32]:
+    """Return the numbers of FP8 blocks as DeepSeek's script computes them, in f32."""
+    weight, scale = (x.astype(np.float32) for x in layer.values())
+    each = scale.repeat(size, 0).repeat(size, 1)[: weight.shape[0], : weight.shape[1]]
+    found: NDArray[np.float32] = weight * each
+    return found
+
+
+@pytest.mark.parametrize(("to", "kind"), [("bf16", _BF16), ("f16", np.float16)])
+def test_blocks_of_fp8_become_floats_as_deepseek_casts_them(
+    tmp_path: Path, to: str, kind: Any
+) -> None:
+    layer = fp8_layer()
+    source = _model(tmp_path / "in", layer, _FP8, torch_dtype="bfloat16", model_type="some")
+    wanted = _of_blocks(layer)
+    found, config, report = _made(source, tmp_path / "out", to)
+    assert {*found} == {*_BESIDE, "model.layers.0.mlp.weight", "model.layers.1.mlp.weight"}
+    for k in range(2):
+        made = found[f"model.layers.{k}.mlp.weight"]
+        assert made.dtype == kind
+        assert made.tobytes() == wanted.astype(kind).tobytes()
+    for name, array in _BESIDE.items():
+        assert found[name].tobytes() == array.tobytes()
+    long = "bfloat16" if to == "bf16" else "float16"
+    assert config == {"torch_dtype": long, "model_type": "some"}
+    for name in ("tokenizer.json", "generation_config.json"):
+        assert (tmp_path / "out" / name).read_bytes() == (source / name).read_bytes()
+    error = abs(wanted - wanted.astype(kind).astype(np.float32))
+    assert report.rounding is not None
+    assert report.rounding.error == error.max()
+    assert report.rounding.weight in wanted[error == error.max()]
+    assert report.rounding.name == "model.layers.0.mlp"
+    (warning,) = report.warnings
+    assert warning.startswith(f"weights of fp8_block are rounded to {to}, which does not hold all")
+
+
+def test_a_matrix_of_inputs_and_outputs_becomes_the_weight_of_a_layer(tmp_path: Path) -> None:
+    layer, values = gptq_layer(dims=(128, 128))  # nothing shows that a square matrix is transposed
+    source = _model(tmp_path / "in", layer, _GPTQ, dtype="float16")
+    found, config, report = _made(source, tmp_path / "out", "f16")
+    made = found["model.layers.0.mlp.weight"]
+    assert made.tobytes() == values.T.astype(np.float16).tobytes()
+    assert config == {"dtype": "float16"}
+    entry = read_container(tmp_path / "out").entries["model.layers.0.mlp.weight"]
+    assert not entry.is_described
+    assert len(report.warnings) == 1
+
+
+def test_nothing_is_rounded_where_the_formats_show_it(tmp_path: Path) -> None:
+    assert may_round(record_desc((256, 256), "gptq"), "bf16")
+    assert may_round(record_desc((256, 256), "fp8_block"), "bf16")
+    assert may_round(record_desc((256, 256), "fp8_block", scales="e8m0"), "f16")  # exponents
+    assert not may_round(record_desc((256, 256), "fp8_block", scales="e8m0"), "bf16")
+    assert may_round(record_desc((256, 256), "q4_1"), "bf16")  # offsets
+    layer = fp8_layer()
+    layer["weight_scale_inv"] = (2.0 ** -np.arange(2))[:, None].astype(np.float32)
+    source = _model(tmp_path / "in", layer, _FP8)
+    found, config, report = _made(source, tmp_path / "out", "bf16")
+    assert found["model.layers.0.mlp.weight"].astype(np.float32).tobytes() == (
+        _of_blocks(layer).tobytes()
+    )
+    assert config == {"torch_dtype": "bfloat16"}
+    assert report.rounding is not None
+    assert report.rounding.error == 0
+
+
+def test_an_overflow_is_an_infinite_error(tmp_path: Path) -> None:
+    layer = fp8_layer()
+    layer["weight_scale_inv"] *= 1e6
+    source = _model(tmp_path / "in", layer, _FP8)
+    found, _, report = _made(source, tmp_path / "out", "f16")
+    assert np.isinf(found["model.layers.0.mlp.weight"]).any()
+    assert report.rounding is not None
+    assert report.rounding.error == np.inf
+
+
+@pytest.mark.parametrize(("zeros", "version"), [((0, 16), "gptq_v2"), ((1, 9), "gptq_v2")])
+def test_awq_becomes_gptq_and_awq_again(
+    tmp_path: Path, zeros: tuple[int, int], version: str
+) -> None:
+    layer = awq_layer(zeros=zeros)
+    source = _model(tmp_path / "in", layer, _AWQ)
+    found, config, report = _made(source, tmp_path / "out", "gptq")
+    assert report.rounding is None
+    (warning,) = report.warnings
+    assert warning.startswith("zero points are stored as version 2 of GPTQ has them")
+    assert config["quantization_config"] == {
+        "quant_method": "gptq",
+        "checkpoint_format": version,
+        "bits": 4,
+        "group_size": 64,
+        "desc_act": False,
+        "sym": False,
+    }
+    assert found["model.layers.0.mlp.g_idx"].tolist() == [k // 64 for k in range(128)]
+    wanted = _numbers(source, "model.layers.1.mlp")
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
+    back, config, _ = _made(tmp_path / "out", tmp_path / "back", "awq")
+    assert {*back} == {*read_container(source).entries}
+    for name, array in layer.items():
+        assert back[f"model.layers.0.mlp.{name}"].tobytes() == array.tobytes()
+    assert config["quantization_config"] == _AWQ | {"zero_point": True}
+
+
+def test_weights_without_zero_points_become_version_1_of_gptq(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", awq_layer(zeros=(8, 9)), _AWQ)
+    reorder.convert(source, tmp_path / "marlin", ["*: awq -> marlin(zeros=false)"], SMALL)
+    _, config, _ = _made(tmp_path / "marlin", tmp_path / "out", "gptq")
+    section = config["quantization_config"]
+    assert (section["checkpoint_format"], section["sym"]) == ("gptq", True)
+    wanted = _numbers(source, "model.layers.1.mlp")
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
+
+
+def _compressed(strategy: str, **more: Any) -> dict[str, Any]:
+    weights = {"type": "float", "num_bits": 8, "strategy": strategy, **more}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": "float-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("section", "shape", "size"),
+    [
+        (_compressed("block", block_structure=[128, 128]), (2, 1), 128),
+        (_compressed("block", block_structure=[64, 64]), (4, 2), 64),
+        (_compressed("tensor"), (1,), 128),
+    ],
+)
+def test_fp8_becomes_the_blocks_that_transformers_reads(
+    tmp_path: Path, section: dict[str, Any], shape: tuple[int, ...], size: int
+) -> None:
+    codes = fp8_layer()["weight"]
+    scale = np.random.default_rng(0).random(shape).astype(np.float32)
+    layer = {"weight": codes, "weight_scale": scale, "input_scale": np.ones(1, np.float32)}
+    source = _model(tmp_path / "in", layer, section)
+    found, config, report = _made(source, tmp_path / "out", "fp8-block")
+    assert found["model.layers.0.mlp.weight"].tobytes() == codes.tobytes()
+    made = found["model.layers.0.mlp.weight_scale_inv"]
+    assert np.array_equal(made, np.broadcast_to(scale, made.shape))
+    assert config["quantization_config"] == {
+        "quant_method": "fp8",
+        "fmt": "e4m3",
+        "activation_scheme": "dynamic",
+        "scale_fmt": "float",
+        "weight_block_size": [size, size],
+        "modules_to_not_convert": ["model.embed_tokens", "lm_head"],
+    }
+    assert "model.layers.0.mlp.input_scale" not in found
+    (warning,) = report.warnings
+    assert "mlp.input_scale, model.layers.1.mlp.input_scale are left out: they scale act" in warning
+
+
+def test_the_same_tensors_may_be_declared_by_another_method(tmp_path: Path) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((), np.float32)}
+    section = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}
+    source = _model(tmp_path / "in", layer, section)
+    found, config, _ = _made(source, tmp_path / "out", "compressed-tensors")
+    section = config["quantization_config"]
+    assert (section["quant_method"], section["format"]) == ("compressed-tensors", "float-quantized")
+    assert section["config_groups"]["group_0"]["weights"]["strategy"] == "tensor"
+    for name, array in layer.items():
+        assert found[f"model.layers.0.mlp.{name}"].tobytes() == array.tobytes()
+    said = _refused(tmp_path / "out", "compressed-tensors", target="other")
+    assert "are compressed-tensors already; copy it" in said
+
+
+@pytest.mark.parametrize("zeros", [True, False])
+def test_integers_become_those_of_compressed_tensors(tmp_path: Path, *, zeros: bool) -> None:
+    source = _model(tmp_path / "in", awq_layer(zeros=(0, 16) if zeros else (8, 9)), _AWQ)
+    if not zeros:
+        reorder.convert(source, tmp_path / "marlin", ["*: awq -> marlin(zeros=false)"], SMALL)
+        source = tmp_path / "marlin"
+    found, config, report = _made(source, tmp_path / "out", "compressed-tensors")
+    section = config["quantization_config"]
+    assert (section["quant_method"], section["format"]) == ("compressed-tensors", "pack-quantized")
+    assert section["ignore"] == ["model.embed_tokens", "lm_head"]
+    weights = section["config_groups"]["group_0"]["weights"]
+    assert (weights["num_bits"], weights["group_size"]) == (4, 64)
+    assert weights["symmetric"] is not zeros
+    assert ("model.layers.0.mlp.weight_zero_point" in found) is zeros
+    assert found["model.layers.0.mlp.weight_shape"].tolist() == [256, 128]
+    assert any("does not load zero points" in each for each in report.warnings) is zeros
+    wanted = _numbers(tmp_path / "in", "model.layers.1.mlp").T
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
+    _, config, _ = _made(tmp_path / "out", tmp_path / "gptq", "gptq")
+    section = config["quantization_config"]
+    assert (section["checkpoint_format"], section["sym"]) == (
+        ("gptq_v2", False) if zeros else ("gptq", True)
+    )
+    assert np.array_equal(_numbers(tmp_path / "gptq", "model.layers.1.mlp"), wanted.T)
+
+
+@pytest.mark.parametrize(("group", "made"), [(32, 32), (64, 64), (-1, 128)])
+def test_integers_become_those_of_mlx_in_groups_that_it_has(
+    tmp_path: Path, group: int, made: int
+) -> None:
+    layer = awq_layer(dims=(256, 128), group=256 if group == -1 else group)
+    source = _model(tmp_path / "in", layer, _AWQ | {"group_size": group})
+    found, config, report = _made(source, tmp_path / "out", "mlx")
+    assert config["quantization"] == {"bits": 4, "group_size": made, "mode": "affine"}
+    assert config["quantization_config"] == config["quantization"]
+    assert {found[f"model.layers.0.mlp.{each}"].dtype.name for each in ("scales", "biases")} == {
+        "float32"
+    }
+    assert (report.rounding, report.warnings) == (None, ())
+    wanted = _numbers(source, "model.layers.1.mlp").T
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
+
+
+def test_experts_of_gpt_oss_become_the_parameters_of_transformers(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    layer = {
+        "down_proj_blocks": rng.integers(0, 256, (3, 40, 2, 16), np.uint8),
+        "down_proj_scales": rng.integers(120, 130, (3, 40, 2), np.uint8),
+    }
+    source = _model(tmp_path / "in", layer, {"quant_method": "mxfp4"})
+    found, config, report = _made(source, tmp_path / "out", "bf16")
+    made = found["model.layers.0.mlp.down_proj"]
+    wanted = _numbers(source, "model.layers.0.mlp.down_proj").transpose(0, 2, 1)
+    assert made.shape == (3, 64, 40)
+    assert np.array_equal(made, wanted.astype(_BF16))
+    # an exponent and a code of two significant bits
+    assert (config, report.rounding, report.warnings) == ({"torch_dtype": "bfloat16"}, None, ())
+
+
+def test_groups_that_a_target_does_not_have_are_refused(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", awq_layer(group=16), _AWQ | {"group_size": 16})
+    said = _refused(source, "mlx")
+    assert "--to mlx: awq -> mlx(scales=f32, group=16)" in said
+    assert "group must be 32, 64 or 128, not 16" in said
+
+
+def test_bytes_of_compressed_tensors_become_gptq_of_8_bits(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    layer = {
+        "weight": rng.integers(-128, 128, (256, 128)).astype(np.int8),
+        "weight_scale": rng.random((256, 1)).astype(_BF16),
+    }
+    weights = {"type": "int", "num_bits": 8, "strategy": "channel", "symmetric": True}
+    groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
+    section = {"quant_method": "compressed-tensors", "format": "int-quantized"}
+    source = _model(tmp_path / "in", layer, section | {"config_groups": groups})
+    _, config, report = _made(source, tmp_path / "out", "gptq")
+    assert report.rounding is None
+    section = config["quantization_config"]
+    assert (section["bits"], section["group_size"], section["sym"]) == (8, -1, True)
+    wanted = _numbers(source, "model.layers.1.mlp").T
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
+    found, _, report = _made(source, tmp_path / "bf16", "bf16")
+    assert report.rounding is not None
+    assert np.array_equal(found["model.layers.1.mlp.weight"].T, wanted.astype(_BF16))
+
+
+def test_layers_that_stay_floats_are_declared_where_the_loader_does_not_know_them(
+    tmp_path: Path,
+) -> None:
+    gate: Tensors = {"model.layers.0.mlp.gate.weight": np.ones((4, 128), np.float16)}
+    plain = [*(name.removesuffix(".weight") for name in gate), "model.embed_tokens", "lm_head"]
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, gate | _BESIDE)
+    _, config, _ = _made(source, tmp_path / "gptq", "gptq")
+    rule = r"-:^model\.layers\.0\.mlp\.gate$"
+    assert config["quantization_config"]["dynamic"] == {rule: {}}
+    _, config, _ = _made(tmp_path / "gptq", tmp_path / "awq", "awq")
+    assert config["quantization_config"]["modules_to_not_convert"] == plain
+
+
+def test_one_group_of_all_inputs_is_that_of_the_other_layers(tmp_path: Path) -> None:
+    small = {f"model.layers.0.up.{n}": x for n, x in awq_layer(3, (64, 128)).items()}
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, small | _BESIDE)
+    _, config, report = _made(source, tmp_path / "out", "gptq")
+    assert len(report.warnings) == 1
+    section = config["quantization_config"]
+    assert (section["quant_method"], section["group_size"]) == ("gptq", 64)
+    wanted = _numbers(source, "model.layers.0.up")
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.0.up"), wanted)
+
+
+def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
+    parts: dict[str, Any] = {
+        "text_config": {"torch_dtype": "bfloat16", "dtype": "int8"},
+        "vision_config": {"dtype": "float32"},
+    }
+    source = _model(tmp_path / "in", fp8_layer(), _FP8, torch_dtype="bfloat16", **parts)
+    _, config, _ = _made(source, tmp_path / "out", "f16")
+    assert config == {
+        "torch_dtype": "float16",
+        "text_config": {"torch_dtype": "float16", "dtype": "int8"},
+        "vision_config": {"dtype": "float32"},
+    }
+
+
+def test_rules_come_after_the_target(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8)
+    found, *_ = _made(
+        source,
+        tmp_path / "out",
+        "bf16",
+        "*.1.mlp: fp8_block(scale_inv=true) -> plain, f32",
+        "lm_head.weight: f32",
+    )
+    kinds = {name: found[name].dtype.name for name in found if "norm" not in name}
+    assert kinds == {
+        "model.layers.0.mlp.weight": "bfloat16",
+        "model.layers.1.mlp.weight": "float32",
+        "model.embed_tokens.weight": "bfloat16",
+        "lm_head.weight": "float32",
+    }
+
+
+def test_shards_have_an_index_and_an_interrupted_call_is_resumed(tmp_path: Path) -> None:
+    layer = fp8_layer()
+    source = _model(tmp_path / "in", layer, _FP8)
+    settings = SMALL._replace(shard_bytes=70_000, max_bytes=1 << 16)
+
+    class Stopped(Exception):  # noqa: N818 - what ends a call
+        pass
+
+    def stop(now: reorder.ConvertProgress) -> None:
+        if now.done > 40_000:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        reorder.convert(source, tmp_path / "out", (), settings, stop, to="bf16")
+    assert not (tmp_path / "out").exists()
+    again = settings._replace(resume=True)
+    found, _, report = _made(source, tmp_path / "out", "bf16", settings=again)
+    assert report.rounding is not None
+    wanted = _of_blocks(layer).astype(_BF16)
+    assert found["model.layers.1.mlp.weight"].tobytes() == wanted.tobytes()
+    index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
+    assert {*index["weight_map"]} == {*found}
+    assert len({*index["weight_map"].values()}) > 1
+    assert index["metadata"]["total_size"] == sum(x.nbytes for x in found.values())
+    # a whole output is left alone, and its error is reported again
+    _, _, other = _made(source, tmp_path / "out", "bf16", settings=again)
+    assert other.rounding == report.rounding
+
+
+def test_a_dry_run_checks_and_writes_nothing(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8)
+    report = reorder.convert(source, tmp_path / "out", (), SMALL._replace(dry_run=True), to="bf16")
+    assert (report.converted, report.copied, report.rounding) == (2, 3, None)
+    assert "rounded to bf16" in report.warnings[0]
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
+    fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
+    awq = _model(tmp_path / "awq", awq_layer(zeros=(0, 2)), _AWQ)
+    said = _refused(awq, "fp8-block")
+    assert "--to fp8-block: model.layers.0.mlp is awq, whose numbers fp8-block does not" in said
+    assert "it takes fp8_block, fp8_tensor, and --to bf16, --to f16 decode any" in said
+    assert "is fp8_block, whose numbers gptq does not hold" in _refused(fp8, "gptq")
+    assert "are fp8-block already; copy it" in _refused(fp8, "fp8-block")
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
+    channel = _model(tmp_path / "channel", layer, _compressed("channel"))
+    assert "is fp8_channel, whose numbers fp8-block does not" in _refused(channel, "fp8-block")
+    eight = {"quant_method": "gptq", "bits": 8, "group_size": 64}
+    words = gptq_layer(dims=(128, 256))[0] | {
+        "qweight": np.full((32, 256), -1, np.int32),
+        "qzeros": np.zeros((2, 64), np.int32),
+    }
+    gptq = _model(tmp_path / "gptq8", words, eight)
+    assert "--to awq: gptq -> awq" in _refused(gptq, "awq")
+
+
+def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
+    fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
+    assert "no target 'fp4'; the targets are bf16, f16, fp8-block" in _refused(fp8, "fp4")
+    assert "there is no target 3" in _refused(fp8, 3)
+    bare = _model(tmp_path / "bare", fp8_layer(), None)
+    said = _refused(bare, "bf16")
+    assert "--to bf16: model.layers.0.mlp is not known: nothing declares what" in said
+    assert "; nor is 1 other; --map" in said
+    plain = _model(tmp_path / "plain", {"weight": np.ones((4, 4), np.float32)}, None)
+    assert "none is quantised; --map 'PATTERN: TYPE' changes" in _refused(plain, "f16")
+    blocks = reorder.Record(record_desc((8, 64), "q4_0"), np.zeros((8, 2, 18), np.uint8))
+    reorder.save(tmp_path / "x.npz", {"blk.0.ffn_up.weight": blocks})
+    reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf")
+    said = _refused(tmp_path / "x.gguf", "bf16")
+    assert "they are blocks of q4_0, in tensors that llama.cpp names; --map" in said
+    (plain / "config.json").write_text("{")
+    assert "has no weights to convert: none is quantised" in _refused(plain, "fp8-block")
+    orphan = {"model.layers.2.mlp.weight": fp8_layer()["weight"]}
+    lost = _model(tmp_path / "lost", fp8_layer(), _FP8, orphan | _BESIDE)
+    said = _refused(lost, "bf16")
+    assert "model.layers.2.mlp.weight of f8_e4m3 holds codes, as other tensors of that name" in said
+    order = {"model.layers.0.mlp.g_idx": np.arange(128, dtype=np.int32)[::-1] // 64}
+    ordered = _model(tmp_path / "order", gptq_layer()[0], _GPTQ, order | _BESIDE)
+    assert "(act-order), which is a gather" in _refused(ordered, "f16")
+
+
+def test_every_target_is_named_in_the_docstring() -> None:
+    text = " ".join((reorder.convert.__doc__ or "").split())
+    assert all(f"``{name}``" in text for name in TARGETS)
