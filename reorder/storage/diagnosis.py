@@ -30,6 +30,8 @@ __all__ = ["PIECE", "Part", "find_causes", "is_equal_bytes", "parts_of_memory", 
 
 # bytes compared at a time
 PIECE = 1 << 24
+# bytes of the first piece in which a cause is refuted; whole words
+_FIRST = 4096
 _NIBBLE = 4
 # sizes of the words whose bytes some machine may store in reverse
 _WORDS = (2, 4, 8)
@@ -217,6 +219,14 @@ def _sizes(parts: list[Part], dim: int) -> list[int]:
     return sorted((each for each in found if not each % 2), reverse=True)
 
 
+def _pieces(size: int, first: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges that grow: most causes are refuted by the first elements."""
+    start, step = 0, first
+    while start < size:
+        yield start, min(start + step, size)
+        start, step = start + step, min(2 * step, most)
+
+
 # Orders of elements along a dim.
 
 
@@ -249,10 +259,9 @@ def _taken(
         starts = np.arange(0, extent, count)[:, None]
         at = (starts + order(count)).reshape(-1)
         found, wanted = (np.moveaxis(each, dim, 0) for each in (part.elements, part.expected))
-        step = max(1, PIECE // max(1, found[:1].nbytes))
+        most = max(1, PIECE // max(1, found[:1].nbytes))
         return all(
-            np.array_equal(found[k : k + step], wanted[at[k : k + step]])
-            for k in range(0, extent, step)
+            np.array_equal(found[k:end], wanted[at[k:end]]) for k, end in _pieces(extent, 1, most)
         )
 
     return explains
@@ -282,8 +291,8 @@ def _mapped(change: _Change, word: int) -> Callable[[Part], bool]:
         if len(found) != len(wanted):
             return False
         if not len(found) % word and all(
-            np.array_equal(found[at : at + PIECE], change(wanted[at : at + PIECE]))
-            for at in range(0, len(found), PIECE)
+            np.array_equal(found[k:end], change(wanted[k:end]))
+            for k, end in _pieces(len(found), _FIRST, PIECE)
         ):
             return True
         return _is_code_mapped(part, change, word)
