@@ -153,14 +153,14 @@ def test_forms_that_teach_mark_both_sides_and_write_the_arithmetic(
     browser.open(f"{address}/learn.html")
     assert browser.complaints() == []
     assert browser.run("return [...document.querySelectorAll('.lesson-error')].length") >= 12
-    assert (
-        browser.run(
-            "return [...document.querySelectorAll('.lesson-error')].map(e => e.textContent).join('')"
-            " + [...document.querySelectorAll('.memdesc-lesson')].filter("
-            "e => !e.querySelector('.total')).length"
-        )
-        == "0"
+    errors, undrawn = browser.run(
+        """
+        const all = [...document.querySelectorAll('.memdesc-lesson')];
+        return [all.map(e => e.querySelector('.lesson-error').textContent).join(''),
+                all.filter(e => !e.querySelector('.total')).length];
+        """
     )
+    assert (errors, undrawn) == ("", 0)
     sizes = browser.run(
         "return [...document.querySelectorAll('.memdesc-lesson *')].filter(e => e.textContent)"
         ".map(e => parseFloat(getComputedStyle(e).fontSize))"
