@@ -21,10 +21,7 @@
   const TOKEN = /([0-9]{0,15})([A-Za-z]|\([A-Za-z]+\))(?:\/([0-9]{1,15})\.?)?/y;
   const gcd = (a, b) => (b ? gcd(b, a % b) : a);
   const product = (numbers) => numbers.reduce((a, b) => a * b, 1);
-  const compare = (a, b) => {
-    for (let k = 0; k < Math.min(a.length, b.length); k++) if (a[k] !== b[k]) return a[k] - b[k];
-    return a.length - b.length;
-  };
+  const fail = (message) => { throw new Error(message); };
 
   // The letters that a tag uses for dims 0, 1, 2, ...: those of a family such as nchw, else a to l.
   function lettersOf(text) {
@@ -37,16 +34,15 @@
     for (let at = 0; at < text.length; at = TOKEN.lastIndex) {
       TOKEN.lastIndex = at;
       const match = TOKEN.exec(text);
-      if (!match) throw new Error(`expected a letter or a block such as 16b, found '${text.slice(at)}'`);
+      if (!match) fail(`expected a letter or a block such as 16b, found '${text.slice(at)}'`);
       const [all, extent, name, step] = match;
       const lower = name.toLowerCase();
       const dims = [...lower.replace(/[()]/g, "")].map((letter) => letters.indexOf(letter));
-      if (dims.includes(-1))
-        throw new Error(`'${all}' names no dim; the dims are ${[...letters].join(", ")}`);
-      if (extent && name !== lower) throw new Error(`write the block ${all} in lower case: ${all.toLowerCase()}`);
-      if (extent && (!+extent || (step && !+step))) throw new Error(`block ${all} has a size of zero`);
-      if (step && !extent) throw new Error(`'${all}' gives a step to an outer letter`);
-      if (name !== lower && name !== name.toUpperCase()) throw new Error(`'${name}' mixes upper and lower case`);
+      if (dims.includes(-1)) fail(`'${all}' names no dim; the dims are ${[...letters].join(", ")}`);
+      if (extent && name !== lower) fail(`write the block ${all} in lower case: ${all.toLowerCase()}`);
+      if (extent && (!+extent || (step && !+step))) fail(`block ${all} has a size of zero`);
+      if (step && !extent) fail(`'${all}' gives a step to an outer letter`);
+      if (name !== lower && name !== name.toUpperCase()) fail(`'${name}' mixes upper and lower case`);
       found.push({ dims, key: String(dims), text: all, upper: name !== lower,
                    extent: extent ? +extent : 0, step: step ? +step : 0 });
     }
@@ -57,37 +53,30 @@
   function parseTag(text) {
     const [letters, parts] = NAMES[text] || [null, text];
     const bars = parts.split("|");
-    if (bars.length !== 1 && bars.length !== 3) throw new Error("an image is rows|columns|lane, such as ac|Bd|4b");
+    if (bars.length !== 1 && bars.length !== 3) fail("an image is rows|columns|lane, such as ac|Bd|4b");
     const whole = bars.map((part, k) => (k < bars.length - 1 && /[0-9]$/.test(part) ? part + "." : part)).join("");
-    const cut = whole.indexOf("__");
-    const body = cut < 0 ? whole : whole.slice(0, cut);
+    const [body, ...rounded] = whole.split("__");
     const known = letters || bars.length > 1 ? "abcdefghijkl" : lettersOf(body);
     const all = tokens(body, known);
-    const outer = all.filter((token) => !token.extent);
-    const used = outer.flatMap((token) => token.dims);
-    if (!used.length) throw new Error("a tag starts with the letters of its dims, such as abcd");
-    used.forEach((dim, k) => {
-      if (used.indexOf(dim) < k) throw new Error(`dim ${known[dim]} appears twice among the outer letters`);
-    });
+    const outer = all.filter((token) => !token.extent), used = outer.flatMap((token) => token.dims);
+    if (!used.length) fail("a tag starts with the letters of its dims, such as abcd");
+    const twice = used.find((dim, k) => used.indexOf(dim) < k);
+    if (twice !== undefined) fail(`dim ${known[twice]} appears twice among the outer letters`);
     const ndims = Math.max(...used) + 1;
-    if (used.length < ndims)
-      throw new Error(`dim ${[...known].find((_, dim) => !used.includes(dim))} is missing`);
+    if (used.length < ndims) fail(`dim ${[...known].find((_, dim) => !used.includes(dim))} is missing`);
     for (const block of all.filter((token) => token.extent)) {
       const owner = outer.find((token) => token.key === block.key);
-      if (!owner) throw new Error(`block ${block.text} has no outer letter`);
-      if (!owner.upper) throw new Error(`block ${block.text} needs the outer letter ${owner.text.toUpperCase()} in upper case`);
+      if (!owner) fail(`block ${block.text} has no outer letter`);
+      if (!owner.upper) fail(`block ${block.text} needs the outer letter ${owner.text.toUpperCase()} in upper case`);
     }
-    const axes = outer.map((token) => token.dims).sort(compare);
+    const axes = outer.map((token) => token.dims).sort((a, b) => a[0] - b[0]);
     for (const token of outer) setSteps(token, all);
-    const align = axes.map(() => 1);
-    const aligned = new Set();
-    for (const part of cut < 0 ? [] : whole.slice(cut + 2).split("__")) {
+    const align = axes.map(() => 0);
+    for (const part of rounded) {
       const match = /^([a-z]|\([a-z]+\))([0-9]{1,15})$/.exec(part);
       const dims = match && [...match[1].replace(/[()]/g, "")].map((letter) => known.indexOf(letter));
       const axis = axes.findIndex((other) => String(other) === String(dims));
-      if (axis < 0 || aligned.has(axis) || !+match[2])
-        throw new Error(`expected an alignment such as __b8, once for each axis, found '__${part}'`);
-      aligned.add(axis);
+      if (axis < 0 || align[axis] || !+match[2]) fail(`expected an alignment such as __b8, once for each axis, found '__${part}'`);
       align[axis] = +match[2];
     }
     const count = (part) => tokens(part, known).filter((token) => token.extent !== 1).length;
@@ -95,22 +84,20 @@
     const digits = all.filter((token) => token.extent !== 1).map((token) => ({
       axis: axes.findIndex((dims) => String(dims) === token.key), step: token.step, extent: token.extent,
     }));
-    if (split && digits.slice(split[1]).some((digit, k) => k || digit.extent !== 4))
-      throw new Error("the lane of an image is empty or one block of 4, such as 4b");
-    return { axes, digits, align, split, letters: (letters || known).slice(0, ndims) };
+    if (split && digits.slice(split[1]).some((digit, k) => k || digit.extent !== 4)) fail("the lane of an image is empty or one block of 4, such as 4b");
+    return { axes, digits, align: align.map((count) => count || 1), split, letters: (letters || known).slice(0, ndims) };
   }
 
   // The step of a block is the product of the blocks inside it.
   function setSteps(outer, all) {
     const blocks = all.filter((token) => token.extent && token.key === outer.key);
     const written = blocks.filter((token) => token.step);
-    if (outer.upper && !blocks.length) throw new Error(`${outer.text} is in upper case, but no block of it follows`);
-    if (written.length && written.length < blocks.length)
-      throw new Error(`some blocks of ${outer.text} give a step and some do not`);
+    if (outer.upper && !blocks.length) fail(`${outer.text} is in upper case, but no block of it follows`);
+    if (written.length && written.length < blocks.length) fail(`some blocks of ${outer.text} give a step and some do not`);
     if (written.length) blocks.sort((a, b) => b.step - a.step || b.extent - a.extent);
     let step = 1;
     for (const block of blocks.reverse()) {
-      if (block.step && block.step !== step) throw new Error(`step ${block.step} of ${block.text}: the blocks inside make ${step}`);
+      if (block.step && block.step !== step) fail(`step ${block.step} of ${block.text}: the blocks inside make ${step}`);
       block.step = step;
       step *= block.extent;
     }
@@ -119,12 +106,10 @@
 
   // The layout of a tag or of strides ("strides 8 1") for dims; blocks are outermost first.
   function layoutOf(text, dims) {
-    if (!dims.length || !dims.every((size) => Number.isInteger(size) && size >= 0))
-      throw new Error("dims are numbers such as 1x5x2x3");
+    if (!dims.length || !dims.every((size) => Number.isInteger(size) && size >= 0)) fail("dims are numbers such as 1x5x2x3");
     if (/^strides /.test(text)) return byStrides(text.slice(8), dims);
     const tag = parseTag(text);
-    if (tag.letters.length !== dims.length)
-      throw new Error(`'${text}' is for ${tag.letters.length} dims (${[...tag.letters].join(", ")}), not ${dims.length}`);
+    if (tag.letters.length !== dims.length) fail(`'${text}' is for ${tag.letters.length} dims (${[...tag.letters].join(", ")}), not ${dims.length}`);
     const axes = tag.axes.map((own, k) => {
       const size = product(tag.digits.filter((digit) => digit.axis === k).map((digit) => digit.extent || 1));
       const whole = (size * tag.align[k]) / gcd(size, tag.align[k]);
@@ -147,11 +132,10 @@
 
   function byStrides(text, dims) {
     const strides = text.trim().split(/[ ,x]+/).map(Number);
-    if (strides.length !== dims.length || !strides.every((stride) => Number.isInteger(stride) && stride >= 0))
-      throw new Error(`give one stride for each of the ${dims.length} dims, such as strides ${dims.map(() => 1).join(" ")}`);
+    if (strides.length !== dims.length || !strides.every((stride) => Number.isInteger(stride) && stride >= 0)) fail(`give one stride for each of the ${dims.length} dims, such as strides ${dims.map(() => 1).join(" ")}`);
     const axes = dims.map((extent, dim) => ({ dims: [dim], extent, padded: extent }));
-    const blocks = dims.map((extent, axis) => ({ axis, step: 1, extent, stride: strides[axis], outer: true }));
-    blocks.sort((a, b) => b.stride - a.stride);
+    const blocks = dims.map((extent, axis) => ({ axis, step: 1, extent, stride: strides[axis], outer: true }))
+      .sort((a, b) => b.stride - a.stride);
     const last = dims.reduce((sum, extent, dim) => sum + (extent - 1) * strides[dim], 0);
     return { dims, letters: "abcdefghijkl".slice(0, dims.length), axes, blocks, size: dims.includes(0) ? 0 : last + 1, image: null };
   }
@@ -173,23 +157,19 @@
   // All elements and padding: {at: index of each axis, offset, index: of each dim, null in padding}.
   function elements(layout) {
     let all = [[]];
-    for (const axis of layout.axes)
-      all = all.flatMap((at) => Array.from({ length: axis.padded }, (_, k) => [...at, k]));
+    for (const { padded } of layout.axes) all = all.flatMap((at) => Array.from({ length: padded }, (_, k) => [...at, k]));
     return all.map((at) => {
-      const index = layout.dims.map(() => 0);
-      layout.axes.forEach((axis, k) => {
-        let rest = at[k];
-        for (const dim of axis.dims.slice().reverse()) {
-          index[dim] = axis.dims.length > 1 ? rest % layout.dims[dim] : rest;
-          rest = axis.dims.length > 1 ? Math.floor(rest / layout.dims[dim]) : 0;
-        }
-      });
+      const index = [];
       const inside = layout.axes.every((axis, k) => at[k] < axis.extent);
+      layout.axes.forEach((axis, k) => axis.dims.slice().reverse().reduce((rest, dim) => {
+        index[dim] = rest % layout.dims[dim];
+        return Math.floor(rest / layout.dims[dim]);
+      }, at[k]));
       return { at, offset: offsetAt(layout, at), index: inside ? index : null };
     });
   }
 
-  const api = { NAMES, parseTag, layoutOf, offsetOf, axisIndices, terms, elements, product };
+  const api = { layoutOf, offsetOf, terms, elements, product };
   if (typeof module !== "undefined") module.exports = api;
   else root.memdescLayout = api;
 })(this);

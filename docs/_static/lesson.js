@@ -2,9 +2,7 @@
 "use strict";
 (function () {
   const { layoutOf, terms, elements, product } = memdescLayout;
-  const MOST = 640;
-  const LINE = 512; // bits of a cache line
-
+  const MOST = 640, LINE = 512; // elements that are drawn, bits of a cache line
   const make = (tag, name, text) => {
     const node = document.createElement(tag);
     if (name) node.className = name;
@@ -15,8 +13,7 @@
 
   // A digit of an index as Python writes it: c, c // 4, c % 4, c // 4 % 2.
   function digitOf(block, name) {
-    const divided = block.step > 1 ? `${name} // ${block.step}` : name;
-    return block.outer ? divided : `${divided} % ${block.extent}`;
+    return name + (block.step > 1 ? ` // ${block.step}` : "") + (block.outer ? "" : ` % ${block.extent}`);
   }
 
   // How many elements of memory make a row of the picture: the innermost blocks, up to 16.
@@ -41,24 +38,19 @@
       for (const bits of [4, 8, 16, 32, 64]) this.bits.append(new Option(bits, bits, false, String(bits) === holder.dataset.bits));
       this.walk = this.field(form, "Mark along", "select");
       this.group = holder.dataset.group;
-      this.error = make("p", "lesson-error");
-      this.error.setAttribute("role", "alert");
+      this.error = Object.assign(make("p", "lesson-error"), { role: "alert" });
       this.halves = make("div", "lesson-halves");
-      this.halves.tabIndex = 0;
-      this.halves.setAttribute("role", "group");
-      this.halves.setAttribute("aria-label", "Layout: arrow keys move through memory");
-      this.sum = make("div", "lesson-sum");
-      this.sum.setAttribute("aria-live", "polite");
+      Object.assign(this.halves, { tabIndex: 0, role: "group", ariaLabel: "Layout: arrow keys move through memory" });
+      this.sum = Object.assign(make("div", "lesson-sum"), { ariaLive: "polite" });
       holder.replaceChildren(form, this.error, this.halves, this.sum);
       form.addEventListener("submit", (event) => event.preventDefault());
       form.addEventListener("input", (event) => this.draw(event.target === this.tag || event.target === this.dims));
-      const cell = (event) => event.target.closest && event.target.closest("[data-k]");
-      this.halves.addEventListener("pointerover", (event) => {
-        if (cell(event) && this.kept === null) this.mark(+cell(event).dataset.k);
+      const onCell = (type, act) => this.halves.addEventListener(type, (event) => {
+        const cell = event.target.closest("[data-k]");
+        if (cell) act(+cell.dataset.k);
       });
-      this.halves.addEventListener("click", (event) => {
-        if (!cell(event)) return;
-        const k = +cell(event).dataset.k;
+      onCell("pointerover", (k) => this.kept === null && this.mark(k));
+      onCell("click", (k) => {
         this.kept = this.kept === k ? null : k;
         this.mark(k);
       });
@@ -69,11 +61,6 @@
         if (by) event.preventDefault();
       });
       this.draw(true, +holder.dataset.mark);
-      let width = holder.clientWidth;
-      new ResizeObserver(() => {
-        if (holder.clientWidth !== width) this.draw(false);
-        width = holder.clientWidth;
-      }).observe(holder);
     }
 
     field(form, text, kind, value) {
@@ -90,9 +77,9 @@
       try {
         layout = layoutOf(this.tag.value.trim(), numbers(this.dims.value));
         const count = Math.max(layout.size, product(layout.axes.map((axis) => axis.padded)));
-        if (!count) throw new Error("a dim of 0 leaves nothing to draw");
+        if (!count) throw Error("a dim of 0 leaves nothing to draw");
         if (count > MOST)
-          throw new Error(`${count} elements with padding: this form draws up to ${MOST}, memdesc show any number`);
+          throw Error(`${count} elements with padding: this form draws up to ${MOST}, memdesc show any number`);
       } catch (error) {
         this.error.textContent = error.message;
         return;
@@ -100,13 +87,9 @@
       this.error.textContent = "";
       if (isNew) this.renew(layout);
       this.row = rowOf(layout);
-      const grid = this.grid();
-      this.halves.replaceChildren(grid, this.memory());
-      if (isNew) {
-        const wanted = this.all.findIndex((element) => element.offset === offset);
-        this.marked = wanted < 0 ? this.order[0] : wanted;
-      }
-      this.mark(this.marked);
+      this.halves.replaceChildren(this.grid(), this.memory());
+      const wanted = this.all.findIndex((element) => element.offset === offset);
+      this.mark(!isNew ? this.marked : wanted < 0 ? this.order[0] : wanted);
     }
 
     renew(layout) {
@@ -114,12 +97,12 @@
       this.all = elements(layout);
       this.order = this.all.map((_, k) => k).sort((a, b) => this.all[a].offset - this.all[b].offset);
       this.kept = null;
-      const chosen = this.walk.value;
       const along = [...layout.letters].filter((_, dim) => layout.dims[dim] > 1);
+      this.chosen = this.walk.value;
       const isGrouped = this.group && this.group.split("x").length === layout.dims.length;
       this.walk.replaceChildren(new Option("nothing", ""), ...along.map((letter) => new Option(letter, letter)));
       if (isGrouped) this.walk.append(new Option(`its group (${this.group})`, "group"));
-      const start = chosen || (isGrouped ? "group" : this.holder.dataset.along || "");
+      const start = this.chosen || (isGrouped ? "group" : this.holder.dataset.along || "");
       if ([...this.walk.options].some((option) => option.value === start)) this.walk.value = start;
     }
 
@@ -133,8 +116,7 @@
     }
 
     half(title, tables) {
-      const half = make("div", "lesson-half");
-      const scroll = make("div", "lesson-scroll");
+      const half = make("div", "lesson-half"), scroll = make("div", "lesson-scroll");
       scroll.append(...tables);
       half.append(make("p", "lesson-title", title), scroll);
       return half;
@@ -147,10 +129,8 @@
       const extents = layout.dims.slice();
       layout.axes.forEach((axis) => axis.dims.length > 1 || (extents[axis.dims[0]] = axis.padded));
       const owner = layout.dims.map((_, dim) => layout.axes.findIndex((axis) => axis.dims.includes(dim)));
-      const at = new Map(this.all.map((element, k) => {
-        const place = (a, dim) => (layout.axes[a].dims.length > 1 ? NaN : element.at[a]);
-        return [String(element.index || owner.map(place)), k];
-      }));
+      const place = ({ at }) => owner.map((a) => (layout.axes[a].dims.length > 1 ? NaN : at[a]));
+      const at = new Map(this.all.map((element, k) => [String(element.index || place(element)), k]));
       const [rows, columns] = ndims > 1 ? extents.slice(-2) : [1, extents[0]];
       let leads = [[]];
       for (const extent of extents.slice(0, -2)) leads = leads.flatMap((lead) => Array.from({ length: extent }, (_, k) => [...lead, k]));
