@@ -61,6 +61,7 @@ __all__ = [
     "taken_lock",
     "team_words",
     "thread_words",
+    "write_functions",
 ]
 
 # Whether teams of OpenMP are found: clocks of other threads are known on Linux.
@@ -206,10 +207,9 @@ def allocate_block() -> int:
     return -(-address_of(buffer) // SHARED_NBYTES) * SHARED_NBYTES
 
 
-def _write_functions() -> None:
-    """Write the addresses of the functions that workers call."""
+def write_functions(words: Any) -> None:
+    """Write the addresses of the functions that workers call to the words of a block."""
     python = ctypes.pythonapi
-    words = pool_words()
     # a system that cannot yield a core gets a function that does nothing: its threads sleep sooner
     words[POOL.yield_at] = function_at(system_function("sched_yield") or python.Py_IsInitialized)
     words[POOL.sleep_at] = function_at(python.PyThread_acquire_lock_timed)
@@ -257,4 +257,4 @@ def compile_publish() -> Any:
 
 
 ADDRESS = allocate_block()
-_write_functions()
+write_functions(pool_words())

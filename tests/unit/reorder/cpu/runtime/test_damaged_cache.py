@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import random
 import subprocess
@@ -74,6 +75,11 @@ def _flip(data: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
+def _of_another_numba(_data: bytes, _rng: random.Random) -> bytes:
+    content = b"cnumba.core.types.of_another_version\nType\n."
+    return hashlib.sha256(content).digest() + content
+
+
 def _exchange(files: list[Path]) -> None:
     """Exchange the code of files, as two processes that compile at the same time may."""
     contents = [file.read_bytes() for file in files]
@@ -81,7 +87,7 @@ def _exchange(files: list[Path]) -> None:
         file.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [_truncate, _flip])
+@pytest.mark.parametrize("damage", [_truncate, _flip, _of_another_numba])
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
 def test_a_damaged_file_is_as_if_it_were_not_there(
     damage: Callable[[bytes, random.Random], bytes], suffix: str, tmp_path: Path
