@@ -27,12 +27,15 @@ __all__ = [
     "declaration_of",
     "join_sections",
     "kept_of",
+    "plain_layers",
     "read_section",
     "said_beside",
     "section_of",
     "split_section",
 ]
 
+# the usual key of the layers that are not quantised
+_IGNORED = "modules_to_not_convert"
 # what declares inputs that belong to groups in an arbitrary order; no option of a record
 ACT_ORDER = "act_order"
 
@@ -84,7 +87,7 @@ class Declaration(NamedTuple):
     form: Mapping[str, Any] = {}
     fixed: Mapping[str, Any] = {}
     written: Mapping[str, Any] = {}
-    ignored: str | None = "modules_to_not_convert"
+    ignored: str | None = _IGNORED
     kept: tuple[str, ...] = ()
     kept_of_each: tuple[str, ...] = ()
     keys: tuple[str, ...] = ("quantization_config",)
@@ -242,6 +245,13 @@ def split_section(method: str, section: Mapping[str, Any]) -> tuple[list[Layers]
     """
     split = _SPLITS.get(method)
     return ([], ()) if split is None else split(section)
+
+
+def plain_layers(method: str, section: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the layers that a section says are not quantised, where it declares no groups."""
+    keys = {row.ignored or "" for row in DECLARATIONS if row.method == method} or {_IGNORED}
+    inside = _inside(method, section)
+    return tuple(name for key in sorted(keys) for name in _names(inside.get(key)))
 
 
 def _split_compressed(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:

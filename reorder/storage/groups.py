@@ -312,6 +312,12 @@ def _noted(found: Siblings) -> RecordDesc | dict[str, Any] | None:
 def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, dict[str, Any]]:
     """Return the name and the options of the record that the sources name."""
     declared = said.declared
+    if declared is not None and declared.is_ignored:
+        msg = (
+            f"{declared.reason}, but its tensors are quantised: correct {declared.file} if it is "
+            "wrong; a conversion can leave them as they are, with a rule that does not match them"
+        )
+        raise MemdescError(msg)
     given = said.name if said.name is not None else noted.name if noted is not None else None
     if given is not None:
         name = read_name(given)[0]

@@ -15,7 +15,7 @@ from memdesc import MemdescError, known_records
 from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
-from reorder.storage.declarations import ACT_ORDER, read_section, split_section
+from reorder.storage.declarations import ACT_ORDER, plain_layers, read_section, split_section
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -74,6 +74,11 @@ class Declared(NamedTuple):
         What groups of layers have, if the file declares them by their names or classes.
     ignored : tuple of str
         Layers that belong to no group, whatever their class; named like `targets`.
+    plain : tuple of str
+        Layers that are not quantised: the first or the last parts of their names, where ``*``
+        stands for one part.
+    is_ignored : bool
+        Whether this is what the file says of a layer that it ignores.
     """
 
     file: str
@@ -85,6 +90,8 @@ class Declared(NamedTuple):
     targets: tuple[str, ...] = ()
     parts: tuple[Declared, ...] = ()
     ignored: tuple[str, ...] = ()
+    plain: tuple[str, ...] = ()
+    is_ignored: bool = False
 
     def at(self, layer: str) -> tuple[Declared, ...]:
         """Return what is declared of a layer.
@@ -98,11 +105,12 @@ class Declared(NamedTuple):
         MemdescError
             If something is not a regular expression.
         """
+        by = self._ignores(layer)
+        if by is not None:
+            reason = f"{self.file} ignores {layer}" + ("" if by == layer else f", by {by!r}")
+            return (self._without(reason)._replace(is_ignored=True),)
         if not self.parts:
             return (self,)
-        by = _targets((self.ignored,), self.file).find(layer)
-        if by is not None:
-            return (self._without(f"{self.file} ignores {layer}, by {by.text!r}"),)
         named = self.named(layer)
         if named is not None:
             return (named,)
@@ -119,10 +127,17 @@ class Declared(NamedTuple):
         MemdescError
             As for `at`.
         """
-        if _targets((self.ignored,), self.file).find(layer) is not None:
+        if self._ignores(layer) is not None:
             return None
         found = _targets(tuple(part.targets for part in self.parts), self.file).find(layer)
         return None if found is None else self.parts[found.part]
+
+    def _ignores(self, layer: str) -> str | None:
+        """Return what says that a layer is not quantised; None if nothing does."""
+        by = _targets((self.ignored,), self.file).find(layer)
+        if by is not None:
+            return by.text
+        return next((text for text in self.plain if _is_part(text, layer)), None)
 
     def _without(self, reason: str) -> Declared:
         return Declared(self.file, None, reason=reason)
@@ -173,6 +188,19 @@ def _is_class(target: str) -> bool:
     return target.isidentifier() and target[0].isupper()
 
 
+def _is_part(text: str, layer: str) -> bool:
+    """Whether a text is the first or the last parts of a layer's name.
+
+    Source: transformers 5.23, `should_convert_module`, without its regular expressions.
+    """
+    parts, names = text.split("."), layer.split(".")
+    count = len(parts)
+    return count <= len(names) and any(
+        all(part in {"*", name} for part, name in zip(parts, run, strict=True))
+        for run in (names[:count], names[-count:])
+    )
+
+
 def declared_record(folder: Path) -> Declared | None:
     """Return what the config files of a model declare; None if they declare nothing.
 
@@ -203,7 +231,7 @@ def declared_record(folder: Path) -> Declared | None:
 def _parts_of(declared: Declared) -> tuple[Any, ...]:
     """Return what a file declares of groups of layers."""
     parts = [(part.targets, part.name, part.options) for part in declared.parts]
-    return (*parts, declared.ignored)
+    return (*parts, declared.ignored)  # not `plain`, which older files leave out
 
 
 def holders(config: Any) -> Iterator[dict[str, Any]]:
@@ -245,6 +273,13 @@ def _read(folder: Path, file: str) -> list[dict[str, Any]]:
 
 
 def _declared(file: str, section: Mapping[str, Any]) -> Declared:
+    method, declared = _declared_whole(file, section)
+    is_split = declared.parts or declared.ignored
+    return declared if is_split else declared._replace(plain=plain_layers(method, section))
+
+
+def _declared_whole(file: str, section: Mapping[str, Any]) -> tuple[str, Declared]:
+    """Return the method of a section, and what it declares of all layers that it does not list."""
     config = {_OLD_KEYS.get(key, key): value for key, value in section.items()}
 
     def value(key: str, kind: type, default: Any = None) -> Any:
@@ -268,23 +303,23 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
         form = "marlin"
     common = {"group": group, "is_ordered": value("desc_act", bool, default=False)}
     if method == "awq" and version == "gemm" and bits in (None, 4):
-        return Declared(file, "awq", {}, **common)
+        return method, Declared(file, "awq", {}, **common)
     if method == "gptq" and form in {"gptq", "gptq_v2"}:
         if "checkpoint_format" in config or file == CONFIG:
             options["zeros"] = "v2" if form == "gptq_v2" else "v1"
-        return Declared(file, "gptq", options, **common)
+        return method, Declared(file, "gptq", options, **common)
     if (method, version) == ("awq", "marlin") or (method, form) == ("gptq", "marlin"):
-        return Declared(file, "marlin", options, **common)
+        return method, Declared(file, "marlin", options, **common)
     if method in known_records() and method not in {"awq", "gptq", _MLX}:
         # as outputs have it of records that other programs do not declare
         kept = {key: value for key, value in options.items() if key in read_name(method)[2]}
-        return Declared(file, method, kept, **common)
+        return method, Declared(file, method, kept, **common)
     declared = _read_section(file, method, section)
     what = {"awq": f", version {version}, {bits} bits", "gptq": f", checkpoint_format {form}"}
     if method in what:
         reason = f"there is no record for quant_method {short_repr(method)}{what[method]}"
         declared = Declared(file, None, reason=f"{file}: {reason}")
-    return declared
+    return method, declared
 
 
 def _usual_method(file: str, config: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from memdesc.disk import naming, read_if_exists, read_small
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers import safetensors
 from reorder.storage.containers.entry import Container, PlannedFile, Unread, safe_path
 
@@ -50,7 +50,7 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     Raises
     ------
     MemdescError
-        If there is none, or more than one index.
+        If there is none, or more than one index, or a shard is missing.
     """
     try:
         names = sorted(path.name for path in folder.iterdir())
@@ -73,7 +73,15 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
         if pickles:
             msg += f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code"
         raise MemdescError(msg)
-    absent = _absent(shards) if skip_unreadable else []
+    absent = _absent(shards)
+    if absent and not skip_unreadable:
+        is_are = "is" if len(absent) == 1 else "are"
+        msg = (
+            f"{str(folder)!r} has {len(shards)} files {_ENDING}, and by the numbers in their names "
+            f"{first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or name one file "
+            f"to read that alone: {str(folder / shards[0])!r}"
+        )
+        raise MemdescError(msg)
     found, unread = _read_shards(folder, [*shards, *absent], skip_unreadable=skip_unreadable)
     return _joined(folder, [*found.values()])._replace(unread=unread)
 

@@ -357,6 +357,28 @@ def test_pieces_write_what_the_whole_is(tmp_path: Path, target: str) -> None:
     assert np.array_equal(found.T if target == "gptq" else found, wanted)
 
 
+@pytest.mark.parametrize(
+    ("ignored", "by"),
+    [("fc", ""), ("re:.*fc$", ", by 're:.*fc$'")],
+)
+def test_a_rule_does_not_convert_a_quantised_layer_that_the_config_ignores(
+    tmp_path: Path, capsys: CaptureFixture[str], ignored: str, by: str
+) -> None:
+    tensors = _layer("pack_quantized", group=16) | _layer("pack_quantized", "m.up", group=16)
+    section = _section("pack-quantized", _W4, ignore=[ignored])
+    folder = _folder(tmp_path / "in", tensors, section)
+    problem = f"config.json ignores fc{by}, but its tensors are quantised"
+    for rule in ("*: pack_quantized -> gptq", "*: pack_quantized -> plain, f32"):
+        assert problem in refused(folder, tmp_path / "out", rule)
+    with (
+        reorder.open_checkpoint(folder) as checkpoint,
+        pytest.raises(MemdescError, match=r"config\.json ignores fc"),
+    ):
+        checkpoint.record("fc", "pack_quantized")
+    (note,) = _inspected(folder, capsys)["notes"]
+    assert problem in note
+
+
 def _inspected(folder: Path, capsys: CaptureFixture[str], code: int = 0) -> dict[str, Any]:
     assert main(["inspect", str(folder), "--json"]) == code
     found: dict[str, Any] = json.loads(capsys.readouterr().out)

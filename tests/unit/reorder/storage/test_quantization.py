@@ -42,3 +42,28 @@ def test_files_that_disagree_are_named_with_what_each_says(tmp_path: Path) -> No
         ),
     ):
         declared_record(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("section", "ignored"),
+    [
+        ({"quant_method": "fp8"}, "modules_to_not_convert"),
+        ({"quant_method": "awq", "bits": 4}, "modules_to_not_convert"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "llm_int8_skip_modules"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "ignore"),
+    ],
+)
+def test_layers_that_a_file_leaves_plain_have_no_record(
+    tmp_path: Path, section: dict[str, Any], ignored: str
+) -> None:
+    section |= {ignored: ["lm_head", "model.layers.*.mlp.gate", "visual", 7]}
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": section}))
+    found = declared_record(tmp_path)
+    assert found is not None
+    for layer in ("lm_head", "model.lm_head", "model.layers.3.mlp.gate", "visual.blocks.0.fc"):
+        (one,) = found.at(layer)
+        assert one.is_ignored
+        assert one.name is None
+        assert found.named(layer) is None
+    for layer in ("model.layers.3.mlp.gate_proj", "model.layers.3", "head", "a.visual.b"):
+        assert found.at(layer) == (found,)

@@ -11,6 +11,7 @@ from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import format_of, plan_file, read_container
 from reorder.storage.containers.writer import Writer
+from reorder.storage.convert.conversion import convert
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,6 +36,25 @@ def test_a_folder_without_an_index_is_all_its_files(tmp_path: Path) -> None:
     assert [*read_container(tmp_path).entries] == ["a", "b"]
     _file(tmp_path / "c.safetensors", "b")
     with pytest.raises(MemdescError, match=r"'b' is in 'b.safetensors' and in 'c.safetensors'"):
+        read_container(tmp_path)
+
+
+def test_a_folder_with_a_shard_missing_is_refused(tmp_path: Path) -> None:
+    names = [f"model-{k:05}-of-00003.safetensors" for k in (1, 2, 3)]
+    for k, name in enumerate(names):
+        _file(tmp_path / name, f"t{k}")
+    assert [*read_container(tmp_path).entries] == ["t0", "t1", "t2"]
+    (tmp_path / names[1]).unlink()
+    problem = rf"has 2 files .*{names[1]} is missing.*name one file .*{names[0]}"
+    with pytest.raises(MemdescError, match=problem):
+        read_container(tmp_path)
+    with pytest.raises(MemdescError, match=f"{names[1]} is missing"):
+        convert(tmp_path, tmp_path.with_name("out"), ["*: plain, u8"])
+    assert not tmp_path.with_name("out").exists()
+    assert [*read_container(tmp_path / names[2]).entries] == ["t2"]
+    assert [*read_container(tmp_path, is_partial=True).unread] == [names[1]]
+    (tmp_path / names[2]).unlink()
+    with pytest.raises(MemdescError, match=f"{names[1]}.*{names[2]} are missing"):
         read_container(tmp_path)
 
 

@@ -155,7 +155,7 @@ def test_modes_of_floats_are_read_and_written_as_words_and_bytes(tmp_path: Path,
             {"quantization": _section(4, 32, mode="mxfp4")},
             "'fc.scales' of bf16 has the shape (24, 4)",
         ),
-        ({"quantization": _section(fc=False)}, "config.json ignores fc, by 'fc'"),
+        ({"quantization": _section(fc=False)}, "config.json ignores fc, but its tensors"),
         ({"quantization": _section(fc={"bits": 8, "mode": 3})}, "mode is 3, not affine or null"),
         (
             {"quantization": _section(), "quantization_config": _section(8)},
