@@ -119,9 +119,8 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
         If it is neither, or exceeds int64.
     """
     with suppress(TypeError):
-        # a bool goes to checked_int as it is, which refuses it; numpy before 2.3 makes it 0 or 1
-        is_bool = isinstance(values, bool | np.bool)
-        return checked_int(name, bool(values) if is_bool else to_int(values))  # type: ignore[arg-type] # suppressed
+        # a bool goes to checked_int as it is, which refuses it
+        return checked_int(name, values if isinstance(values, bool) else to_int(values))  # type: ignore[arg-type] # suppressed
     try:
         array = np.asarray(values)
     except (ValueError, MemoryError):  # lists of different lengths, or too much for an array
