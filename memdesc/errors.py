@@ -5,6 +5,7 @@ There is one base class, and a subclass only where a caller would branch on it.
 
 from __future__ import annotations
 
+import re
 from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -18,6 +19,8 @@ R = TypeVar("R")
 _MAX_REPR = 120
 # Characters of the wrong part of a string.
 _MAX_EXCERPT = 24
+# numbers between dots
+_NUMBERS = re.compile(r"(?<![^.])[0-9]+(?![^.])")
 
 
 class MemdescError(ValueError):
@@ -186,6 +189,15 @@ def first_of(names: Iterable[str], count: int) -> str:
     listed = [*names]
     more = f" and {len(listed) - count} more" if len(listed) > count else ""
     return ", ".join(listed[:count]) + more
+
+
+def starred(name: str) -> str:
+    """Return the name of a tensor with a star for each number in it, which groups equal layers.
+
+    >>> starred("model.layers.17.mlp.w1")
+    'model.layers.*.mlp.w1'
+    """
+    return _NUMBERS.sub("*", name)
 
 
 def excerpt(text: str) -> str:

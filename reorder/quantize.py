@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -91,6 +92,12 @@ class Quantized(_Values, Checked):
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, axis={self.axis}, groups={self.groups})"
+
+    def _repr_html_(self) -> str:
+        shapes = f"scales: {self.scales.dtype} {self.scales.shape}, zero points: "
+        shapes += f"{self.zero_points.dtype} {self.zero_points.shape}"
+        told = f"Quantized, axis {self.axis}, groups {self.groups}; {shapes}"
+        return f"<p>{escape(told)}</p>{self.memory._repr_html_()}"
 
     def _replace(self, **changes: Any) -> Self:
         return type(self)(**self._asdict() | vars(self) | changes)

@@ -8,6 +8,7 @@ from pages import drawing, table
 from sphinx.util.docutils import SphinxDirective
 
 import memdesc
+from memdesc.record.names import unjudged_by
 
 if TYPE_CHECKING:
     from docutils import nodes
@@ -35,8 +36,10 @@ class Records(SphinxDirective):
             desc = memdesc.record_desc((256, 256), name)
             fields = [f"{part.name}: {part.kind}" for part in desc.fields]
             bits = f"{desc.bits_per_element:.4g}"
-            rows.append(([name], fields, [str(desc.rule)], bits, [", ".join(desc.tensors)]))
-        return [table(("record", "fields", "rule", "bits each", "tensors"), rows)]
+            tensors = ", ".join(desc.tensors)
+            rows.append(([name], fields, [str(desc.rule)], bits, [tensors], unjudged_by(name)))
+        head = ("record", "fields", "rule", "bits each", "tensors", "not compared with")
+        return [table(head, rows)]
 
 
 def setup(app: Sphinx) -> dict[str, object]:

@@ -35,6 +35,8 @@ class _Format(NamedTuple):
     options: tuple[tuple[str, Any], ...] = ()
     # names of the dims of stacked matrices, such as the experts of a layer; empty if there are none
     experts: str = ""
+    # the library that uses it, where no test compares the two
+    unjudged: str = ""
 
 
 _FORMATS = {
@@ -185,6 +187,11 @@ def experts_of(name: str) -> str:
     return _FORMATS[name].experts
 
 
+def unjudged_by(name: str) -> str:
+    """Return the library that uses a record where no test compares the two; else nothing."""
+    return _FORMATS[name].unjudged if name in _FORMATS else ""
+
+
 def _plain(value: Any) -> Any:
     """Return a numpy scalar as Python's, and a data type as its name, for a readable repr."""
     if isinstance(value, np.integer | np.bool_):
@@ -200,12 +207,12 @@ def _made(
     options: tuple[tuple[str, Any], ...],
     _kinds: tuple[type, ...],
 ) -> RecordDesc:
-    make, letters, _, experts = _FORMATS[name]
-    legal = [each for each in (letters, experts) if each]
+    form = _FORMATS[name]
+    legal = [each for each in (form.letters, form.experts) if each]
     if legal and len(dims) not in map(len, legal):
         told = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
         msg = f"{name} is for {told}; not for {dims}"
         raise MemdescError(msg)
-    fields, rule, *constants = make(dims, **dict(options))
+    fields, rule, *constants = form.make(dims, **dict(options))
     letters = read_name(name, len(dims))[1]
     return RecordDesc(dims, fields, rule, name, letters, options, *constants)

@@ -179,6 +179,8 @@ class _Blocks(NamedTuple):
     divides: bool = False
     # whether stacked matrices are (in, out), and one scale is for all of them
     is_turned: bool = False
+    # what no test compares it with
+    unjudged: str = ""
 
 
 def _block_scaled(
@@ -454,8 +456,11 @@ _DATA, _MLX = ("data", "scales"), ("weight", "scales")
 _BLOCK_SCALED = {
     "ocp_mxfp4": (_Blocks("f4_e2m1", "e8m0", 32, _DATA), _SWIZZLE),
     "ocp_mxfp8": (_Blocks("f8_e4m3", "e8m0", 32, _DATA), _SWIZZLE),
-    "ocp_mxfp8_e5m2": (_Blocks("f8_e5m2", "e8m0", 32, _DATA), _SWIZZLE),
-    "cublas_nvfp4": (_Blocks("f4_e2m1", "f8_e4m3", 16, (*_DATA, "global_scale")), _SWIZZLE),
+    "ocp_mxfp8_e5m2": (_Blocks("f8_e5m2", "e8m0", 32, _DATA, unjudged="any library"), _SWIZZLE),
+    "cublas_nvfp4": (
+        _Blocks("f4_e2m1", "f8_e4m3", 16, (*_DATA, "global_scale"), unjudged="cuBLAS"),
+        _SWIZZLE,
+    ),
     "modelopt_nvfp4": (
         _Blocks("f4_e2m1", "f8_e4m3", 16, (*_WEIGHT, "weight_scale_2"), is_turned=True),
         (),
@@ -473,12 +478,12 @@ _BLOCK_SCALED = {
     "mlx_nvfp4": (_Blocks("f4_e2m1", "f8_e4m3", 16, _MLX), ()),
 }
 
-# name -> the function that makes it, names of its dims, options with their defaults, and names of
-# the dims of stacked matrices
+# name -> the function that makes it, names of its dims, options with their defaults, names of the
+# dims of stacked matrices, and the library that uses it where no test compares the two
 TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
     "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16, ("g_idx", False))),
     "awq": (_awq, "io", (_GROUP, _F16)),
-    "marlin": (_marlin, "io", (_GROUP, ("zeros", False), _FOUR, _F16)),
+    "marlin": (_marlin, "io", (_GROUP, ("zeros", False), _FOUR, _F16), "", "vLLM"),
     **{
         name: (partial(_torch_int4, name=name), "oi", (_GROUP, _BF16))
         for name in ("torch_int4_cpu", "torch_int4_cpu_avx2", "torch_int4_cpu_default")
@@ -489,6 +494,7 @@ TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
             "oi",
             options,
             "eio" if blocks.is_turned else "eoi",
+            blocks.unjudged,
         )
         for name, (blocks, options) in _BLOCK_SCALED.items()
     },
@@ -509,7 +515,13 @@ TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
         for name in ("bnb_nf4", "bnb_fp4")
     },
     **{
-        name: (partial(_interleaved, name=name, blocks=blocks), "oi", ())
+        name: (
+            partial(_interleaved, name=name, blocks=blocks),
+            "oi",
+            (),
+            "",
+            "ik_llama.cpp" if "_r" in name else "llama.cpp",
+        )
         for name, blocks in _INTERLEAVED.items()
     },
 }

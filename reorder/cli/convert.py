@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.disk import as_path
+from memdesc.errors import starred
 from reorder.cli.command import Command, Facts, add_max_bytes, bytes_of, one_line, threads_of
 from reorder.cli.progress import Progress
 from reorder.storage.containers.partial import InUseError, partial_folder
@@ -34,7 +35,7 @@ _SAMPLE = 64 << 20
 # steps of the bar, and seconds between two
 _PERCENT = 100
 _INTERVAL = 0.1
-# changes that a dry run lists
+# lines of a dry run
 _LISTED = 40
 # what --verify has found
 _VERIFIED = "each tensor equals its input put through its rule"
@@ -205,9 +206,19 @@ def _facts(report: ConvertReport) -> Facts:
 
 
 def _listed(report: ConvertReport) -> list[str]:
-    """Return what a dry run says of the tensors and records that a rule changes."""
-    more = len(report.would) - _LISTED
-    lines = [one_line(line) for line in report.would[:_LISTED]]
+    """Return what a dry run says of the tensors and records that a rule changes.
+
+    Those that differ only in the numbers of their names share a line.
+    """
+    groups: dict[str, list[str]] = {}
+    for line in report.would:
+        name, colon, what = line.partition(": ")
+        groups.setdefault(starred(name) + colon + starred(what), []).append(line)
+    lines = [
+        lines[0] if len(lines) == 1 else f"{len(lines)} x {key}" for key, lines in groups.items()
+    ]
+    more = len(lines) - _LISTED
+    lines = [one_line(line) for line in lines[:_LISTED]]
     return [*lines, *([f"... and {more} more"] if more > 0 else [])]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from functools import lru_cache
 from math import prod
@@ -10,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemoryDesc, RecordDesc, memory_desc
 from memdesc.disk import as_path
+from memdesc.errors import starred
 from memdesc.record import BIT_PLANES, Field
+from memdesc.record.names import unjudged_by
 from reorder.cli.command import Command, Facts, arguments, is_wanted, one_line, table, value
 from reorder.records.encode import number_bits
 from reorder.storage.containers.table import read_container
@@ -129,6 +130,8 @@ def _layers(weights: Iterable[_Weight], shown: set[str]) -> Facts:
         else:
             bits, scales, elements = _bits(desc), _scales(desc), prod(desc.dims)
             facts = {"record": desc.name, "bits": bits, "scales": scales, "layers": []}
+            unjudged = unjudged_by(desc.name)
+            facts |= {"not_compared_with": unjudged} if unjudged else {}
             kind = kinds.setdefault((desc.name, bits, scales), facts | {"bytes": 0, "weights": 0})
             kind["weights"] += elements
         kind["layers"].append(layer)
@@ -287,12 +290,14 @@ def _kind_line(kind: Facts) -> str:
     each = 8 * kind["bytes"] / max(kind["weights"], 1)
     scales = f", {kind['scales']}" if kind["scales"] else ""
     head = f"{kind['record']}, {kind['bits']} bits{scales}, {each:.4g} bits per weight"
+    if "not_compared_with" in kind:
+        head += f", not compared with {kind['not_compared_with']}"
     return f"{head}: {_patterns(kind['layers'])}"
 
 
 def _patterns(layers: Sequence[str]) -> str:
     """Return the names of layers with a star for each number, and how many there are of each."""
-    counts = Counter(re.sub(r"(?<![^.])[0-9]+(?![^.])", "*", layer) for layer in layers)
+    counts = Counter(map(starred, layers))
     shown = [
         (name if name.isprintable() else repr(name)) + (f" ({count})" if "*" in name else "")
         for name, count in counts.items()

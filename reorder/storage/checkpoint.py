@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,7 +12,7 @@ import numpy as np
 from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.disk import as_path
-from memdesc.errors import short_repr
+from memdesc.errors import short_repr, starred
 from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.storage.containers.entry import Entry, map_file
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import FileState
 
 __all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
+
+# of the table that a notebook shows
+_ROWS = 100
 
 
 class StoredTensor(Checked):
@@ -301,6 +305,20 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
     def __repr__(self) -> str:
         return f"Checkpoint({str(self._path)!r}, {self.format}, {len(self)} tensors)"
+
+    def _repr_html_(self) -> str:
+        """Return a table for a notebook; tensors that only numbers tell apart share a row."""
+        kinds: dict[tuple[str, str], tuple[int, int]] = {}
+        for name, entry in self._container.entries.items():
+            kind = starred(name), str(entry.desc or f"{entry.dtype} {entry.shape}")
+            count, nbytes = kinds.get(kind, (0, 0))
+            kinds[kind] = count + 1, nbytes + entry.nbytes
+        rows = [(*kind, *map(str, totals)) for kind, totals in kinds.items()]
+        more = f"<p>... and {len(rows) - _ROWS} more</p>" if len(rows) > _ROWS else ""
+        cells = ("".join(f"<td>{escape(cell)}</td>" for cell in row) for row in rows[:_ROWS])
+        body = "".join(f"<tr>{each}</tr>" for each in cells)
+        head = "".join(f"<th>{each}</th>" for each in ("name", "descriptor", "tensors", "bytes"))
+        return f"<p>{escape(repr(self))}</p><table><tr>{head}</tr>{body}</table>{more}"
 
 
 def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:

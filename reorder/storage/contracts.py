@@ -88,6 +88,15 @@ class Breach(NamedTuple):
         The pattern of the rule; empty if there is none.
     causes : tuple of str
         For ``values``: what explains every byte that differs; several if they predict the same.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, reorder, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "a.safetensors"
+    >>> reorder.save(path, {"w": np.zeros((3, 4), np.float32)})
+    >>> breach = reorder.check(path, {"w": {"dims": [4, 3]}}).breaches[0]
+    >>> breach.name, breach.key, breach.rule
+    ('w', 'dims', 'w')
     """
 
     name: str
@@ -113,6 +122,15 @@ class CheckReport(NamedTuple):
         A reference tells more.
     compared : tuple of str
         Tensors and records whose values were compared with the reference.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, reorder, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "a.safetensors"
+    >>> reorder.save(path, {"w": np.zeros((3, 4), np.float32)})
+    >>> report = reorder.check(path, {"w": {"dims": [3, 4]}})
+    >>> report.holds, report.checked
+    (True, ('w',))
     """
 
     breaches: tuple[Breach, ...]

@@ -310,15 +310,20 @@ _SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[st
 
 def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | str:
     """Return the record that a section declares and its options, or why it declares none."""
-    problems = []
+    # what the section says -> what rows want instead
+    problems: dict[str, list[str]] = {}
     for row in DECLARATIONS:
         if row.method == method:
             options = dict(row.fixed)
             problem = _read(row.form, _inside(method, section), "", options)
             if not problem:
                 return row.record, options
-            problems.append(problem)
-    return "; ".join(dict.fromkeys(problems))
+            said, _, wanted = problem.partition(", not ")
+            problems.setdefault(said, []).append(wanted)
+    return "; ".join(
+        ", not ".join((said, *filter(None, [" or ".join(dict.fromkeys(wanted))])))
+        for said, wanted in problems.items()
+    )
 
 
 def _read(form: Any, value: Any, path: str, options: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ their earlier versions, and `hf_quant_config.json` of ModelOpt 0.47.
 from __future__ import annotations
 
 import json
-import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,6 +15,7 @@ from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
 from reorder.storage.declarations import ACT_ORDER, plain_layers, read_section, split_section
+from reorder.storage.patterns import Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -103,7 +103,7 @@ class Declared(NamedTuple):
         Raises
         ------
         MemdescError
-            If something is not a regular expression.
+            If a target is not a regular expression, or one that `Pattern` refuses.
         """
         by = self._ignores(layer)
         if by is not None:
@@ -154,13 +154,13 @@ class _Targets(NamedTuple):
     """Targets of several parts: names, and regular expressions in their order."""
 
     names: Mapping[str, _Target]
-    patterns: Sequence[tuple[re.Pattern[str], _Target]]
+    patterns: Sequence[tuple[Pattern, _Target]]
 
     def find(self, layer: str) -> _Target | None:
         """Return the target that has a layer: its name, or the first expression that matches."""
         if layer in self.names:
             return self.names[layer]
-        return next((target for pattern, target in self.patterns if pattern.match(layer)), None)
+        return next((target for pattern, target in self.patterns if pattern.matches(layer)), None)
 
 
 @lru_cache(maxsize=64)  # a model has thousands of layers
@@ -170,15 +170,15 @@ def _targets(targets: tuple[tuple[str, ...], ...], file: str) -> _Targets:
     Raises
     ------
     MemdescError
-        If one is not a regular expression.
+        If one is not a regular expression, or one that `Pattern` refuses.
     """
     found = {text: _Target(text, k) for k, part in enumerate(targets) for text in part}
     patterns = []
     for text in sorted(text for text in found if text.startswith(_PATTERN)):
         try:
-            patterns.append((re.compile(text.removeprefix(_PATTERN)), found[text]))
-        except (re.error, RecursionError, OverflowError) as error:
-            msg = f"{file}: {short_repr(text)} is not a regular expression: {error}"
+            patterns.append((Pattern(text.removeprefix(_PATTERN)), found[text]))
+        except MemdescError as error:
+            msg = f"{file}: {error}"
             raise MemdescError(msg) from None
     return _Targets(found, patterns)
 

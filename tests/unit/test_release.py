@@ -60,7 +60,6 @@ def test_this_tree_has_the_version_that_the_check_reads() -> None:
     assert not any("tag" in line for line in problems(_ROOT, f"v{memdesc.__version__}"))
 
 
-@pytest.mark.xfail(reason="the links are relative until README is rewritten", strict=True)
 def test_no_link_of_the_readme_is_relative() -> None:
     text = (_ROOT / "README.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)\s]+)", text) + re.findall(r'(?:href|src)="([^"]+)"', text)

@@ -233,3 +233,10 @@ def test_tensors_without_elements_are_quantised_and_back(
     q = reorder.quantize(np.zeros(dims, np.float32), dtype, axis, groups=groups)
     assert q.scales.shape == q.zero_points.shape == count
     assert reorder.dequantize(q).numpy().shape == dims
+
+
+def test_notebooks_show_the_codes_and_what_scales_them() -> None:
+    q = reorder.quantize(np.ones((4, 8), np.float32), "s8", axis=0)
+    html = q._repr_html_()
+    assert html.endswith(q.memory._repr_html_())
+    assert html.startswith("<p>Quantized, axis (0,), groups (); scales: float32 (4,), zero points")

@@ -46,6 +46,18 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_dry_run_lists_equal_layers_once(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+    names = [f"m.{k}.{part}" for k in range(30) for part in ("up", "down.2")]
+    source = tmp_path / "in.safetensors"
+    write_safetensors(source, {name: np.ones((4, 4), np.float32) for name in [*names, "head"]})
+    out = str(tmp_path / "out.safetensors")
+    found = facts(capsys, str(source), out, "--map", "*: ba", "--dry-run")
+    assert found["converted"] == 61
+    what = "memory_desc((4, 4), 'f32', 'ab') -> memory_desc((4, 4), 'f32', 'ba')"
+    listed = ["head: ", "30 x m.*.down.*: ", "30 x m.*.up: "]
+    assert sorted(found["would"]) == sorted(f"{each}{what}" for each in listed)
+
+
 def test_an_output_that_another_process_writes_is_waited_for_and_not_resumed(
     model: str, tmp_path: Path, capsys: CaptureFixture[str]
 ) -> None:

@@ -171,3 +171,20 @@ def test_tensors_that_were_changed_without_their_scales_are_noted(
         "fc.weight: an earlier conversion changed it alone, by the rule 'fc.weight: bf16'; it and "
         "what belongs to it no longer mean the same numbers"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "library"), [("marlin", "vLLM"), ("q4_0_4x4", "llama.cpp"), ("awq", ""), ("q4_0", "")]
+)
+def test_records_that_no_test_compares_are_told(
+    tmp_path: Path, capsys: CaptureFixture[str], name: str, library: str
+) -> None:
+    path = tmp_path / "x.safetensors"
+    reorder.save(path, {"fc": reorder.Record(record_desc((256, 256), name))})
+    assert main(["inspect", str(path), "--json"]) == 0
+    (kind,) = json.loads(capsys.readouterr().out)["quantised"]
+    assert kind.get("not_compared_with", "") == library
+    assert main(["inspect", str(path)]) == 0
+    shown = capsys.readouterr().out.splitlines()[-1]
+    told = f" bits per weight, not compared with {library}: fc" if library else " bits per weight: "
+    assert told in shown

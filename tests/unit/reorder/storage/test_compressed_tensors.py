@@ -254,7 +254,11 @@ _W4 = _group(4, "group")
             "config.json ignores fc, by 're:fc'",
         ),
         (_section("pack-quantized", _group(4, "group", "re:.*proj")), {}, "none of which is fc"),
-        (_section("pack-quantized", _group(4, "group", "re:(")), {}, "'re:(' is not a regular"),
+        (
+            _section("pack-quantized", _group(4, "group", "re:(")),
+            {},
+            "config.json: '(' is not a regular",
+        ),
         (_section("pack-quantized", _W4 | {"targets": None}), {}, "declares no layers"),
         (
             _section("pack-quantized", _group(4, "group", actorder="group")),

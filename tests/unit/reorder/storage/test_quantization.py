@@ -9,6 +9,7 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.storage.quantization import declared_record
+from tests.work import hangs_fail
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,3 +68,16 @@ def test_layers_that_a_file_leaves_plain_have_no_record(
         assert found.named(layer) is None
     for layer in ("model.layers.3.mlp.gate_proj", "model.layers.3", "head", "a.visual.b"):
         assert found.at(layer) == (found,)
+
+
+@pytest.mark.parametrize("key", ["ignore", "targets"])
+def test_hostile_patterns_of_a_config_do_not_hang(tmp_path: Path, key: str) -> None:
+    hostile = ["re:(.*.*)*x", "re:(a|aa)+$"]
+    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}
+    section: dict[str, Any] = {"quant_method": "compressed-tensors", "config_groups": {"g": group}}
+    (group if key == "targets" else section)[key] = hostile
+    (tmp_path / "config.json").write_text(json.dumps({"quantization_config": section}))
+    found = declared_record(tmp_path)
+    assert found is not None
+    with hangs_fail():
+        assert found.named("a" * 100 + "b") is None
