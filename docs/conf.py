@@ -44,3 +44,5 @@ html_copy_source = False
 html_favicon = "_static/icon.svg"
 html_static_path = ["_static"]
 html_css_files = ["memdesc.css"]
+# the forms of the chapter that teaches; on other pages they find nothing to do
+html_js_files = [("layout.js", {"defer": "defer"}), ("lesson.js", {"defer": "defer"})]

@@ -37,7 +37,17 @@ from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.exchange import from_notation, parse_layout, to_notation
-    from memdesc.record import Constant, Field, Number, RecordDesc, Rule, known_records, record_desc
+    from memdesc.record import (
+        Codebook,
+        Constant,
+        Digits,
+        Field,
+        Number,
+        RecordDesc,
+        Rule,
+        known_records,
+        record_desc,
+    )
     from memdesc.verbose import from_verbose, read_verbose, to_verbose
 
 __all__ = [
@@ -45,9 +55,11 @@ __all__ = [
     "RUNTIME",
     "Axis",
     "Block",
+    "Codebook",
     "Constant",
     "DataType",
     "Digit",
+    "Digits",
     "Extra",
     "Field",
     "FormatTag",
@@ -99,7 +111,9 @@ def __dir__() -> list[str]:
 
 # Names that most programs do not need; their packages are loaded on first use.
 _PACKAGES = {
+    "Codebook": "memdesc.record",
     "Constant": "memdesc.record",
+    "Digits": "memdesc.record",
     "Field": "memdesc.record",
     "Number": "memdesc.record",
     "RecordDesc": "memdesc.record",

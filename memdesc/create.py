@@ -215,6 +215,11 @@ def array_desc(array: NDArray[Any]) -> MemoryDesc:
     Element 0 of the described buffer is the lowest address that the array touches,
     so `offset0` is not 0 if a stride is negative.
 
+    Parameters
+    ----------
+    array : ndarray
+        Of any shape and strides.
+
     Raises
     ------
     MemdescError

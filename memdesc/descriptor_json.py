@@ -26,6 +26,11 @@ def to_json(desc: MemoryDesc) -> str:
     unknown keys, and a form that older readers would misread gets a new number.
     `docs/descriptor.schema.json` is its JSON Schema.
 
+    Parameters
+    ----------
+    desc : MemoryDesc
+        The descriptor to write.
+
     Examples
     --------
     >>> import memdesc
@@ -62,6 +67,11 @@ def from_json(text: str) -> MemoryDesc:
     """Read a descriptor that `to_json` wrote.
 
     *Law*: `from_json(to_json(d)) == d`.
+
+    Parameters
+    ----------
+    text : str
+        One JSON object.
 
     Raises
     ------

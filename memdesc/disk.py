@@ -9,6 +9,7 @@ import os
 import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, short_repr
@@ -22,15 +23,24 @@ __all__ = [
     "check_writable",
     "naming",
     "open_file",
+    "read_at",
     "read_if_exists",
     "read_small",
     "reason_of",
+    "sync_folder",
+    "write_at",
     "write_file",
 ]
 
 # neither exists on every system
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _PERMISSIONS = 0o777
+# whether one call reads or writes at an offset, and folders can be opened: not on Windows
+_HAS_OFFSETS = hasattr(os, "preadv") and hasattr(os, "pwrite")
+_OPENS_FOLDERS = os.name == "posix"
+# without such calls: one thread at a time moves the position, and reads so many bytes at most
+_seeking = Lock()
+_MOST_READ = 1 << 20
 
 
 def as_path(path: object) -> Path:
@@ -142,7 +152,8 @@ def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:
                 grown.chmod(real.stat().st_mode & _PERMISSIONS)
             os.fsync(file.fileno())
         os.replace(grown, real)  # noqa: PTH105 - the call that tests record
-        _sync_folder(real.parent)
+        with suppress(OSError):
+            sync_folder(real.parent)
     except OSError as error:
         msg = f"{str(target)!r} cannot be written: {reason_of(error)}"
         raise MemdescError(msg) from None
@@ -151,14 +162,38 @@ def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:
             grown.unlink()
 
 
-def _sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on disk, where the system supports that."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on disk, where the system can open folders."""
+    if not _OPENS_FOLDERS:
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_at(handle: int, into: memoryview, offset: int) -> int:
+    """Read bytes at an offset of an open file; return how many, 0 at its end.
+
+    Threads may share the handle, if all of them use this function and `write_at`.
+    """
+    if _HAS_OFFSETS:
+        return os.preadv(handle, (into,), offset)
+    with _seeking:
+        os.lseek(handle, offset, os.SEEK_SET)
+        found = os.read(handle, min(len(into), _MOST_READ))
+    into[: len(found)] = found
+    return len(found)
+
+
+def write_at(handle: int, data: memoryview, offset: int) -> int:
+    """Write bytes at an offset of an open file; return how many. Threads may share the handle."""
+    if _HAS_OFFSETS:
+        return os.pwrite(handle, data, offset)
+    with _seeking:
+        os.lseek(handle, offset, os.SEEK_SET)
+        return os.write(handle, data)
 
 
 def check_writable(target: Path) -> None:

@@ -24,35 +24,119 @@ _NUMBERS = re.compile(r"(?<![^.])[0-9]+(?![^.])")
 
 
 class MemdescError(ValueError):
-    """Base class of all errors that memdesc and reorder raise for bad input."""
+    """Base class of all errors that memdesc and reorder raise for bad input.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> try:
+    ...     memdesc.memory_desc((2, -1), "f32", "ab")
+    ... except memdesc.MemdescError as error:
+    ...     print(error)
+    dim b (dim 1) has size -1; sizes are 0 to 9223372036854775807
+    """
 
 
 class UnknownFormatError(MemdescError):
-    """A string is not a format name in any vocabulary."""
+    """A string is not a format name in any vocabulary.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> try:
+    ...     memdesc.memory_desc((2, 3), "f32", "aB")
+    ... except memdesc.UnknownFormatError as error:
+    ...     print(str(error).split(";")[0])
+    unknown format 'aB', at character 2: dim b is upper-case, but no block of it follows
+    """
 
 
 class UnsupportedFormatError(MemdescError):
-    """A name is known, but does not name a layout of elements."""
+    """A name is known, but does not name a layout of elements.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> try:
+    ...     memdesc.memory_desc((1, 3, 4, 4), "f32", "nv12")
+    ... except memdesc.UnsupportedFormatError as error:
+    ...     print(str(error).split(":")[0])
+    'nv12' cannot be described
+    """
 
 
 class NotBlockedError(MemdescError):
-    """One of oneDNN's fields was requested for a layout that these fields cannot describe."""
+    """One of oneDNN's fields was requested for a layout that these fields cannot describe.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> fused = memdesc.memory_desc((1, 3, 5, 5), "f32", "bf8_xy16")
+    >>> try:
+    ...     fused.strides
+    ... except memdesc.NotBlockedError as error:
+    ...     print(error)
+    dims c (dim 2), d (dim 3) are fused into one index, so they have no strides; see .blocks
+    """
 
 
 class OutOfRangeError(MemdescError, IndexError):
-    """An index is out of range; also an IndexError, which ends iteration over a sequence."""
+    """An index is out of range; also an IndexError, which ends iteration over a sequence.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> try:
+    ...     memdesc.memory_desc((2, 3), "f32", "ab").offset((2, 0))
+    ... except IndexError as error:
+    ...     print(type(error).__name__)
+    OutOfRangeError
+    """
 
 
 class OutOfMemoryError(MemdescError, MemoryError):
-    """The request needs more memory than is available."""
+    """The request needs more memory than is available.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> try:
+    ...     reorder.Memory(memdesc.memory_desc((1 << 60,), "u8", "a"))
+    ... except MemoryError as error:
+    ...     print(type(error).__name__)
+    OutOfMemoryError
+    """
 
 
 class OverlapError(MemdescError):
-    """Two elements, or two buffers, share bytes."""
+    """Two elements, or two buffers, share bytes.
+
+    Examples
+    --------
+    >>> import memdesc, numpy as np, reorder
+    >>> rows, columns = (memdesc.memory_desc((2, 3), "u8", tag) for tag in ("ab", "ba"))
+    >>> buffer = np.zeros(8, np.uint8)
+    >>> try:
+    ...     reorder.execute(reorder.plan_reorder(rows, columns), buffer[:6], buffer[2:])
+    ... except memdesc.OverlapError as error:
+    ...     print(type(error).__name__)
+    OverlapError
+    """
 
 
 class PaddingError(MemdescError):
-    """The padding of a buffer holds something other than zeros."""
+    """The padding of a buffer holds something other than zeros.
+
+    Examples
+    --------
+    >>> import memdesc, numpy as np, reorder
+    >>> desc = memdesc.memory_desc((3,), "u8", "A4a")
+    >>> try:
+    ...     reorder.Memory(desc, np.ones(4, np.uint8), zero_pad=False).check_padding()
+    ... except memdesc.PaddingError as error:
+    ...     print(str(error).split(":")[0])
+    padding of memory_desc((3,), 'u8', 'A4a') is not zero at (3,), byte 3
+    """
 
 
 def allocates(function: Callable[P, R]) -> Callable[P, R]:

@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 class Axis(NamedTuple):
     """Dims indexed as one, row-major over them, and their padded extent.
 
+    Parameters
+    ----------
+    dims : tuple of int
+        The logical dims, nearly always one.
+    padded : int
+        The extent including padding, in elements.
+
     Examples
     --------
     >>> import memdesc
@@ -48,6 +55,17 @@ class Block(NamedTuple):
     """One loop of a layout: index i of `axis` adds (i // step) % extent * stride to the offset.
 
     A negative stride reverses the elements of a block, such as two codes of a byte.
+
+    Parameters
+    ----------
+    axis : int
+        Which of the layout's axes.
+    step : int
+        How many elements of the axis one step covers.
+    extent : int
+        Number of steps.
+    stride : int
+        Elements of memory from one step to the next.
 
     Examples
     --------

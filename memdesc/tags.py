@@ -33,6 +33,15 @@ class Digit(NamedTuple):
 
     The outer digit, which counts whole blocks, is unbounded: its extent is 0.
 
+    Parameters
+    ----------
+    axis : int
+        Which of the tag's axes.
+    step : int
+        How many elements of the axis one step of this digit covers.
+    extent : int
+        How many values the digit has; 0 for the outer digit, which is unbounded.
+
     Examples
     --------
     >>> import memdesc

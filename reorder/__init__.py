@@ -21,10 +21,18 @@ if TYPE_CHECKING:
     from reorder.comparison import Difference, ValueComparison, compare_values
     from reorder.identification.identify import Candidate, Identification, identify
     from reorder.plan.compare import Relation, compare_layouts
+    from reorder.records.gguf import dequantize_gguf
     from reorder.records.record import Record
     from reorder.records.repack import repack
     from reorder.runtime_dims import RuntimePlan, plan_runtime
     from reorder.storage.checkpoint import Checkpoint, StoredTensor, open_checkpoint
+    from reorder.storage.contracts import (
+        Breach,
+        CheckReport,
+        check,
+        contract_of,
+        contract_to_toml,
+    )
     from reorder.storage.convert.conversion import (
         ConvertOptions,
         ConvertProgress,
@@ -36,7 +44,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Attr",
     "Box",
+    "Breach",
     "Candidate",
+    "CheckReport",
     "Checkpoint",
     "ConvertOptions",
     "ConvertProgress",
@@ -53,11 +63,15 @@ __all__ = [
     "RuntimePlan",
     "StoredTensor",
     "ValueComparison",
+    "check",
     "compare_layouts",
     "compare_values",
     "compile_kernels",
+    "contract_of",
+    "contract_to_toml",
     "convert",
     "dequantize",
+    "dequantize_gguf",
     "execute",
     "execute_reference",
     "identify",
@@ -84,7 +98,9 @@ def __dir__() -> list[str]:
 
 # Names that most programs do not use, and the modules that are loaded at their first use.
 _MODULES = {
+    "Breach": "reorder.storage.contracts",
     "Candidate": "reorder.identification.identify",
+    "CheckReport": "reorder.storage.contracts",
     "Checkpoint": "reorder.storage.checkpoint",
     "ConvertOptions": "reorder.storage.convert.conversion",
     "ConvertProgress": "reorder.storage.convert.conversion",
@@ -96,10 +112,14 @@ _MODULES = {
     "RuntimePlan": "reorder.runtime_dims",
     "StoredTensor": "reorder.storage.checkpoint",
     "ValueComparison": "reorder.comparison",
+    "check": "reorder.storage.contracts",
     "compare_layouts": "reorder.plan.compare",
     "compare_values": "reorder.comparison",
     "compile_kernels": "reorder.ahead",
+    "contract_of": "reorder.storage.contracts",
+    "contract_to_toml": "reorder.storage.contracts",
     "convert": "reorder.storage.convert.conversion",
+    "dequantize_gguf": "reorder.records.gguf",
     "identify": "reorder.identification.identify",
     "load": "reorder.storage.files",
     "load_all": "reorder.storage.files",

@@ -11,12 +11,12 @@ import numpy as np
 from memdesc import DATA_TYPES, MemdescError, data_type, known_records, memory_desc, record_desc
 from memdesc.errors import short_repr
 from reorder.api import prepare
-from reorder.cpu.runtime.batch import joined_walker_at
+from reorder.cpu.runtime.batch import joined_interpreter_at
 from reorder.cpu.runtime.fast_call import fast_call
+from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.jit import cache_folder, compiled_kernels
 from reorder.cpu.runtime.pool import compile_pool
-from reorder.cpu.runtime.stages import repeat_stage, tile_walker_at
-from reorder.cpu.runtime.walkers import walker_at
+from reorder.cpu.runtime.stages import repeat_stage, tile_interpreter_at
 from reorder.cpu.schedule.select import Kernel
 from reorder.plan.plan import plan_reorder
 from reorder.records.decode import dequantize_record
@@ -93,7 +93,7 @@ def compile_kernels(
     >>> import reorder
     >>> made = reorder.compile_kernels(dtypes=[], records=[])
     >>> [kernel["kernel"] for kernel in made if "32-bit" in kernel["kernel"]]
-    ['walker of 32-bit elements', 'walker of 32-bit elements, non-temporal stores']
+    ['interpreter of 32-bit elements', 'interpreter of 32-bit elements, non-temporal stores']
     """
     names = [*DATA_TYPES] if dtypes is None else _checked_types(dtypes)
     kinds = known_records() if records is None else _checked_records(records)
@@ -134,12 +134,12 @@ def _checked_records(records: Iterable[str]) -> list[str]:
 def _moves() -> Iterator[Callable[[], object]]:
     yield compile_pool
     yield fast_call
-    yield joined_walker_at
+    yield joined_interpreter_at
     for bits in _BITS:
-        yield partial(walker_at, Kernel(bits))
+        yield partial(interpreter_at, Kernel(bits))
         if not Kernel(bits).is_packed:
-            yield partial(walker_at, Kernel(bits, streams=True))
-    yield tile_walker_at
+            yield partial(interpreter_at, Kernel(bits, streams=True))
+    yield tile_interpreter_at
 
 
 def _conversions(names: list[str]) -> Iterator[Callable[[], object]]:

@@ -48,6 +48,15 @@ class Difference(NamedTuple):
         Where it lies, in elements.
     byte_a, byte_b : int
         Its first byte, or the byte that it shares with another element.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> a = np.arange(6, dtype=np.float32).reshape(2, 3)
+    >>> b = reorder.reorder(np.array([[0, 1, 2], [3, 4, 7]], np.float32), "ba")
+    >>> reorder.compare_values(a, b).worst  # doctest: +NORMALIZE_WHITESPACE
+    Difference(at=(1, 2), a=5.0, b=7.0, difference=2.0,
+               offset_a=5, offset_b=5, byte_a=20, byte_b=20)
     """
 
     at: tuple[int, ...]

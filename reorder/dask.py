@@ -49,8 +49,8 @@ def reorder(
 ) -> Array:
     """Move an array of Dask into another layout: an array of its physical blocks, chunk by chunk.
 
-    Blocks are what `Memory.blocks` returns: one axis for each, in memory order. Of types of 4 bits
-    they are bytes, with two elements along the last axis in each.
+    Blocks are what `Memory.blocks` returns: one axis for each, in memory order. For 4-bit
+    types they are bytes, each of two elements along the last axis.
 
     *Law*: computed, it is the array of blocks of the reorder of the whole array.
 
@@ -70,7 +70,7 @@ def reorder(
     Returns
     -------
     dask.array.Array
-        Nothing is computed yet. A chunk of x is one chunk of it.
+        Nothing is computed yet. It has a chunk for each chunk of x.
 
     Raises
     ------
@@ -113,16 +113,18 @@ def reorder(
     for desc in (source, target):
         _check_whole(desc)
     # an array over the dims has an element of 4 bits in each byte
-    given = _dims_of(source) if src is None else _axes_of(source)
+    src_axes = _dims_of(source) if src is None else _axes_of(source)
     if src is not None:
-        _check_blocks(x, source, given)
-    sizes = _chunk_sizes(x, source, given)
-    axes = _axes_of(target)
-    for axis in axes:
-        _check_cuts(x, given, sizes, axis, target)
-    carried = [dim for dim in range(source.ndims) if _carries(given, axes, dim)]
-    _check_single(x, given, carried, target)
-    return _blockwise(x, _Job(source, target, src is None, threads), given, axes, carried, sizes)
+        _check_blocks(x, source, src_axes)
+    sizes = _chunk_sizes(x, source, src_axes)
+    dst_axes = _axes_of(target)
+    for axis in dst_axes:
+        _check_cuts(x, src_axes, sizes, axis, target)
+    carried = [dim for dim in range(source.ndims) if _carries(src_axes, dst_axes, dim)]
+    _check_single(x, src_axes, carried, target)
+    return _blockwise(
+        x, _Job(source, target, src is None, threads), src_axes, dst_axes, carried, sizes
+    )
 
 
 class _Job(NamedTuple):
@@ -134,16 +136,16 @@ class _Job(NamedTuple):
     threads: int
 
 
-def _carries(given: list[_ArrayAxis], axes: list[_ArrayAxis], dim: int) -> bool:
+def _carries(src_axes: list[_ArrayAxis], dst_axes: list[_ArrayAxis], dim: int) -> bool:
     """Whether chunks along a dim of the source are chunks of the target."""
-    return all(any(axis.dim == dim for axis in side) for side in (given, axes))
+    return all(any(axis.dim == dim for axis in side) for side in (src_axes, dst_axes))
 
 
 def _blockwise(
     x: Array,
     job: _Job,
-    given: list[_ArrayAxis],
-    axes: list[_ArrayAxis],
+    src_axes: list[_ArrayAxis],
+    dst_axes: list[_ArrayAxis],
     carried: list[int],
     sizes: dict[int, tuple[int, ...]],
 ) -> Array:
@@ -153,7 +155,7 @@ def _blockwise(
     first = job.dst.ndims
     new: dict[int, int] = {}
     out, chunks = [], {}
-    for k, axis in enumerate(axes, first):
+    for k, axis in enumerate(dst_axes, first):
         label = axis.dim if axis.dim is not None and axis.dim in carried else k
         out.append(label)
         if label == k:
@@ -163,14 +165,14 @@ def _blockwise(
         chunks[label] = tuple(
             end - start for start, end in zip(starts, (*starts[1:], axis.extent), strict=True)
         )
-    first += len(axes)
-    labels = [axis.dim if axis.dim in carried else k for k, axis in enumerate(given, first)]
+    first += len(dst_axes)
+    labels = [axis.dim if axis.dim in carried else k for k, axis in enumerate(src_axes, first)]
     cut = tuple(dim for dim in carried if len(sizes[dim]) > 1)
     places: list[Any] = []
     for dim in cut:
         ends = list(accumulate(sizes[dim]))
         pairs = np.array(list(zip([0, *ends[:-1]], sizes[dim], strict=True)), np.int64)
-        pair = first + len(given)  # an index of its own
+        pair = first + len(src_axes)  # an index of its own
         places += [da.from_array(pairs, chunks=(1, 2)), (dim, pair)]
     return da.blockwise(
         _reorder_chunk,
@@ -258,8 +260,8 @@ def _chunk_desc(
     return MemoryDesc(desc.dtype, layout), extents
 
 
-# Of layouts: descriptors are equal where strides of dims of size 1 differ, and so may the order of
-# their blocks.
+# Cached by layout: descriptors that differ only in strides of dims of size 1 are equal, although
+# their blocks may be in different orders.
 @lru_cache(maxsize=256)
 def _chunk_layout(
     whole: Layout, at: tuple[tuple[int, int, int], ...]
@@ -289,7 +291,7 @@ def _chunk_layout(
 
 
 def _check_whole(desc: MemoryDesc) -> None:
-    """Refuse layouts that have no array of blocks, or are not the sum of their chunks."""
+    """Refuse layouts that have no array of blocks, or that chunks cannot make independently."""
     if desc.layout.has_partial_blocks:
         msg = f"{desc!r} ends inside a block, so its blocks are not an n-d array"
         raise NotBlockedError(msg)
@@ -333,7 +335,7 @@ def _chunk_sizes(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> dict[int
 
 def _check_cuts(
     x: Array,
-    given: list[_ArrayAxis],
+    src_axes: list[_ArrayAxis],
     sizes: dict[int, tuple[int, ...]],
     axis: _ArrayAxis,
     dst: MemoryDesc,
@@ -342,7 +344,7 @@ def _check_cuts(
     parts = sizes.get(axis.dim, ()) if axis.dim is not None else ()
     if all(size % axis.step == 0 for size in parts[:-1]):
         return
-    k, unit = next((k, each.step) for k, each in enumerate(given) if each.dim == axis.dim)
+    k, unit = next((k, each.step) for k, each in enumerate(src_axes) if each.dim == axis.dim)
     wanted = lcm(axis.step, unit)
     fitting = -(-max(parts) // wanted) * wanted // unit
     msg = (
@@ -352,9 +354,11 @@ def _check_cuts(
     raise MemdescError(msg)
 
 
-def _check_single(x: Array, given: list[_ArrayAxis], carried: list[int], dst: MemoryDesc) -> None:
+def _check_single(
+    x: Array, src_axes: list[_ArrayAxis], carried: list[int], dst: MemoryDesc
+) -> None:
     """Refuse chunks along axes that cannot be cut."""
-    for k, (axis, chunks) in enumerate(zip(given, x.chunks, strict=True)):
+    for k, (axis, chunks) in enumerate(zip(src_axes, x.chunks, strict=True)):
         if len(chunks) > 1 and axis.dim not in carried:
             msg = (
                 f"x has {len(chunks)} chunks along axis {k}, which {dst!r} or its own layout "

@@ -49,6 +49,19 @@ class Quantized(_Values, Checked):
     A tuple of `memory`, `scales` and `zero_points`. Scales and zero points are arrays over the dims
     of `axis`, divided by `groups` (two further attributes); without axes their shape is ().
 
+    Parameters
+    ----------
+    memory : Memory
+        The codes, in any layout.
+    scales : ndarray
+        The scales, over the dims of `axis`.
+    zero_points : ndarray of int32
+        The zero points, likewise.
+    axis : int or iterable of int, optional
+        The dims along which scales differ.
+    groups : tuple of int, optional
+        How many adjacent elements along each dim of `axis` share a scale.
+
     Examples
     --------
     >>> import numpy as np, reorder

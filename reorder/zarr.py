@@ -170,8 +170,9 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
             msg = f"{self.layout} has a type of its own; leave dtype={self.dtype!r} out"
             raise MemdescError(msg)
         # a block of the largest record shows how many neighbours share an element
-        groups = record_desc((_BLOCK,) * len(shape), record).field(name).groups
-        dims = tuple(size * group for size, group in zip(shape, groups, strict=True))
+        part = record_desc((_BLOCK,) * len(shape), record).field(name)
+        each = zip(shape, part.groups, part.counts, strict=True)
+        dims = tuple(size // count * group for size, group, count in each)
         return record_desc(dims, record).field(name).dense
 
     def validate(self, *, shape: tuple[int, ...], dtype: Any, chunk_grid: Any) -> None:

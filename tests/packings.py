@@ -199,6 +199,116 @@ def aiter_scales(q: Elements) -> Elements:
     return padded.reshape(m // 32, 2, 16, n // 8, 2, 4).transpose(0, 3, 5, 2, 4, 1).reshape(-1)
 
 
+def aiter_int4(q: Elements) -> Elements:
+    """8-bit elements in tiles of 16 x 16; in each word the elements 0 4 1 5 2 6 3 7."""
+    return by_table([0, 4, 1, 5, 2, 6, 3, 7])(aiter_16x16(8)(q))
+
+
+def aiter_a16w4_gated(q: Elements) -> Elements:
+    """16 rows of one half, then those of the other; 16 bytes of each row in turn."""
+    halves, n, k = q.shape
+    view = q.reshape(halves, n // 16, 16, k // 128, 4, 32)
+    return view.transpose(1, 0, 3, 4, 2, 5).reshape(-1)
+
+
+def aiter_a16w4_separate(q: Elements) -> Elements:
+    """16 rows; of 64 bytes of each, four words 16 bytes apart side by side."""
+    n, k = q.shape
+    return q.reshape(n // 16, 16, k // 128, 4, 4, 8).transpose(0, 2, 1, 4, 3, 5).reshape(-1)
+
+
+def aiter_a16w4_scales(*order: int) -> Formula:
+    """Two packs of 16 rows, two of 4 columns; `order`: rows, pack, lane, columns, pack, lane."""
+
+    def pack(q: Elements) -> Elements:
+        n, k = q.shape
+        return q.reshape(n // 32, 2, 16, k // 8, 2, 4).transpose(order).reshape(-1)
+
+    return pack
+
+
+def aiter_a16w4_scales_gated(q: Elements) -> Elements:
+    """The two halves in place of the two packs of rows."""
+    halves, n, k = q.shape
+    view = q.reshape(halves, n // 16, 16, k // 8, 2, 4)
+    return view.transpose(1, 3, 5, 2, 4, 0).reshape(-1)
+
+
+# Where the rows of a block go, as FlashInfer states it (srcToDstBlk16RowMap, srcToDstBlk32RowMap).
+ROW_MAPS = {
+    16: [0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15],
+    32: [first + 8 * k for first in range(8) for k in range(4)],
+}
+
+
+def trtllm(
+    shuffle: int = 0,
+    *,
+    gated: bool = False,
+    bits: int | None = None,
+    then: Formula | None = None,
+) -> Formula:
+    """Alternate the rows of two halves, shuffle the rows in blocks, cut columns of 128 bytes."""
+
+    def pack(q: Elements) -> Elements:
+        rows = q
+        if gated:
+            rows = np.empty((2 * q.shape[1], q.shape[2]), q.dtype)
+            rows[0::2], rows[1::2] = q
+        if shuffle:
+            moved = np.empty_like(rows)
+            at = np.arange(len(rows))
+            moved[at // shuffle * shuffle + np.array(ROW_MAPS[shuffle])[at % shuffle]] = rows
+            rows = moved
+        if bits:
+            rows = rows.reshape(len(rows), -1, 1024 // bits).swapaxes(0, 1)
+        return then(rows) if then else rows.reshape(-1)
+
+    return pack
+
+
+def deepgemm_scales(columns: int) -> Formula:
+    """The rows padded to 4; words of columns, those of neighbouring rows side by side."""
+
+    def pack(q: Elements) -> Elements:
+        padded = _padded(q, 4, columns)
+        return padded.reshape(len(padded), -1, columns).swapaxes(0, 1).reshape(-1)
+
+    return pack
+
+
+def sm90_mixed_gemm(q: Elements) -> Elements:
+    """Each lane's 4 elements of rows 8 apart, to columns 8 apart: what the kernel's lanes write."""
+    n, k = q.shape
+    found = np.empty((n, k // 4, 4), q.dtype)
+    for block in range(n // 2):
+        row = block // 8 * 16 + block % 8
+        for lane in range(k // 4):
+            at = lane // 16 * 16 + lane % 16 // 8 * 8 + lane % 4 * 2
+            to = row + lane % 8 // 4 * 8
+            found[to, at] = q[row, 4 * lane : 4 * lane + 4]
+            found[to, at + 1] = q[row + 8, 4 * lane : 4 * lane + 4]
+    return found.reshape(-1)
+
+
+def sm90_mixed_gemm_scales(slices: int) -> Formula:
+    """64 rows folded into slices: 16 bytes hold the scales of one row of each."""
+
+    def pack(q: Elements) -> Elements:
+        n, groups = q.shape
+        each = 16 // slices if slices < 8 else 1
+        view = q.reshape(n // 64, slices, 64 // slices, groups // each, each)
+        return view.transpose(0, 3, 2, 1, 4).reshape(-1)
+
+    return pack
+
+
+def bf16_r16(q: Elements) -> Elements:
+    """Pairs along in of 16 rows in turn."""
+    n, k = q.shape
+    return q.reshape(n // 16, 16, k // 2, 2).swapaxes(1, 2).reshape(-1)
+
+
 def by_offset(rows: int, columns: int, offset: Callable[[Any, Any, int], Any]) -> Formula:
     """A matrix padded to whole tiles, each element at the offset that a formula gives."""
 
@@ -301,6 +411,33 @@ FORMULAS: dict[tuple[str, int], Formula] = {
     ("aiter_16x16", 8): aiter_16x16(8),
     ("aiter_16x16", 16): aiter_16x16(16),
     ("aiter_scales", 8): aiter_scales,
+    ("aiter_int4", 4): aiter_int4,
+    ("aiter_a16w4_gated", 4): aiter_a16w4_gated,
+    ("aiter_a16w4_separate", 4): aiter_a16w4_separate,
+    ("aiter_a16w4_scales", 8): aiter_a16w4_scales(0, 3, 5, 2, 4, 1),
+    ("aiter_a16w4_scales_separate", 8): aiter_a16w4_scales(0, 3, 2, 5, 4, 1),
+    ("aiter_a16w4_scales_gated", 8): aiter_a16w4_scales_gated,
+    ("trtllm_gated", 0): trtllm(gated=True),
+    **{("trtllm_block_major_k", bits): trtllm(bits=bits) for bits in (4, 8, 16)},
+    **{
+        (f"trtllm_shuffled{n}{'_gated' * gated}{'_block_major_k' * bool(bits)}", bits): trtllm(
+            n, gated=gated, bits=bits
+        )
+        for n in (16, 32)
+        for gated in (False, True)
+        for bits in (0, 4, 8, 16)
+    },
+    **{
+        (f"trtllm_scales{n}{'_gated' * gated}", 8): trtllm(n, gated=gated, then=nvfp4_scales)
+        for n in (16, 32)
+        for gated in (False, True)
+    },
+    ("deepgemm_scales", 8): deepgemm_scales(4),
+    ("deepgemm_scales", 32): deepgemm_scales(1),
+    ("sm90_mixed_gemm", 4): sm90_mixed_gemm,
+    ("sm90_mixed_gemm_scales", 8): sm90_mixed_gemm_scales(4),
+    ("sm90_mixed_gemm_scales", 16): sm90_mixed_gemm_scales(8),
+    ("bf16_r16", 16): bf16_r16,
     ("nvfp4_scales", 8): nvfp4_scales,
     ("nvfp4_scales_8x4", 8): nvfp4_scales_8x4,
     ("CUBLASLT_ORDER_COL32", 0): column_interleaved(32),

@@ -28,8 +28,9 @@ def _families() -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in PACKINGS:
         if not name.endswith(EXPERTS):
-            sized = "<" in name or name.startswith("mlas")
-            found.setdefault(re.sub("[0-9]+>?$", "", name) if sized else name, []).append(name)
+            sized = "<" in name or name.startswith(("mlas", "trtllm_s"))
+            family = re.sub("[0-9]+>?(?=_|$)", "", name) if sized else name
+            found.setdefault(family, []).append(name)
     return found
 
 

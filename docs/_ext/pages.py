@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -41,8 +42,8 @@ _KINDS = {"added": "Added", "changed": "Changed", "fixed": "Fixed", "removed": "
 
 def drawing(picture: Picture) -> list[nodes.Node]:
     """Return a picture as part of a page."""
-    html = f'<div class="memdesc-picture">{picture.fragment}</div>'
-    return [nodes.raw("", html, format="html")]
+    text = f'<div class="memdesc-picture">{picture.fragment}</div>'
+    return [nodes.raw("", text, format="html")]
 
 
 class LayoutPicture(SphinxDirective):
@@ -70,6 +71,29 @@ class PlanPicture(SphinxDirective):
         dims = tuple(map(int, sizes.split("x")))
         src, dst = (memdesc.memory_desc(dims, dtype, name) for name in names)
         return drawing(reorder.plan_reorder(src, dst).show())
+
+
+class Lesson(SphinxDirective):
+    """`{lesson} nChw4c 1x5x2x3`: a form that draws a tag, which `_static/lesson.js` fills."""
+
+    required_arguments = 2
+    final_argument_whitespace = False
+    option_spec: ClassVar = {
+        "bits": directives.unchanged,
+        "mark": directives.unchanged,
+        "along": directives.unchanged,
+        "group": directives.unchanged,
+    }
+
+    def run(self) -> list[nodes.Node]:
+        """Write what the script reads."""
+        tag, dims = self.arguments
+        fields = {"bits": "32", "mark": "0", **self.options}
+        fields |= {"tag": tag.replace("_strides_", "strides ").replace(",", " "), "dims": dims}
+        data = " ".join(f'data-{key}="{html.escape(fields[key])}"' for key in sorted(fields))
+        without = f"This form needs JavaScript. <code>memdesc show {html.escape(tag)} {dims}</code>"
+        text = f'<div class="memdesc-lesson" {data}><p>{without} prints the same.</p></div>'
+        return [nodes.raw("", text, format="html")]
 
 
 class Vocabulary(SphinxDirective):
@@ -268,6 +292,7 @@ def setup(app: Sphinx) -> dict[str, object]:
     for name, directive in (
         ("layout", LayoutPicture),
         ("plan", PlanPicture),
+        ("lesson", Lesson),
         ("vocabulary", Vocabulary),
         ("systems", SystemNames),
         ("images", Images),

@@ -110,6 +110,14 @@ class System:
     spelling : str
         A regular expression for strings that look like this notation, so that a reader who is not
         told the system tries it; none for names.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> from memdesc.exchange import SYSTEMS
+    >>> desc = memdesc.memory_desc((3, 4), "f32", "ba")
+    >>> SYSTEMS["xla"].name, SYSTEMS["xla"].write(desc, None)[0]
+    ('xla', 'f32[3,4]{0,1}')
     """
 
     name: str

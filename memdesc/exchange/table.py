@@ -128,7 +128,16 @@ def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) ->
 def written(desc: MemoryDesc, system: str, *, letters: str | None = None) -> tuple[str, ...]:
     """Return every string of a layout in the notation of a system, the best one first.
 
-    Parameters and errors are those of `to_notation`, which returns the first string.
+    `to_notation` returns the first of them, and raises the same errors.
+
+    Parameters
+    ----------
+    desc : MemoryDesc
+        The layout.
+    system : str
+        One of `SYSTEMS`.
+    letters : str, optional
+        What the dims are called; by default as in the name that made the descriptor.
 
     Examples
     --------

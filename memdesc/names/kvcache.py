@@ -12,16 +12,9 @@ name before the last `X` counts the tensors, and the rest spells the order in on
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from memdesc.errors import UnsupportedFormatError
 from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
 
-if TYPE_CHECKING:
-    from memdesc.tags import FormatTag
-
 _DOMAIN = "kv cache"
-_K_AND_V = 2
 _LOGICAL = "lbthnc"
 _DIMS = {"l": "layers", "b": "blocks", "t": "K and V", "h": "heads", "n": "tokens", "c": "channels"}
 _VLLM = ("LBHNC", "LBNHC", "LHBNC", "BLHNC", "BLNHC", "BHLNC")
@@ -64,23 +57,6 @@ _REFUSED = {
         "two a descriptor of its own, the scales with an offset0"
     )
 }
-_TABLE = Table("order of KV caches", _ROWS, refused=_REFUSED, dims=_DIMS)
-
-
-def _check_dims(name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
-    """Refuse a dim of K and V that is not 2."""
-    letters = _TABLE.letters(name)
-    if "t" in letters and dims[letters.index("t")] != _K_AND_V:
-        msg = (
-            f"{name!r} with dims {dims}: dim {letters.index('t')} is K and V, so its size is 2; "
-            f"the dims are {', '.join(_DIMS[letter] for letter in letters)}"
-        )
-        raise UnsupportedFormatError(msg)
-    _TABLE.check_dims(name, dims, tag)
-
-
-VOCABULARY = _TABLE.vocabulary(
-    "kvcache",
-    lambda name: name.startswith(("NL_", "NB_", "TWO_X", "vllm_paged")),
-    _check_dims,
-)
+VOCABULARY = Table(
+    "order of KV caches", _ROWS, refused=_REFUSED, dims=_DIMS, fixed={"t": 2}
+).vocabulary("kvcache", lambda name: name.startswith(("NL_", "NB_", "TWO_X", "vllm_paged")))

@@ -95,6 +95,8 @@ class Table:
         Names that are not layouts, with the reason.
     dims : mapping of str to str
         What letters of dims stand for, in messages.
+    fixed : mapping of str to int
+        The size that dims of a letter must have.
     """
 
     noun: str
@@ -102,6 +104,7 @@ class Table:
     aliases: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
     dims: Mapping[str, str] = field(default_factory=dict)
+    fixed: Mapping[str, int] = field(default_factory=dict)
 
     def vocabulary(
         self,
@@ -160,14 +163,23 @@ class Table:
         return parse_tag(row.tags[ANY_WIDTH])
 
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
-        """Refuse sizes, one for each dim, that must be whole blocks and are not.
+        """Refuse sizes, one for each dim, that the name does not allow.
 
         Raises
         ------
         UnsupportedFormatError
-            With the next larger sizes that are.
+            If a dim must have another size, or must be whole blocks and is not; with the sizes
+            that are allowed.
         """
         row = self.rows[self.aliases.get(name, name)]
+        for dim, letter in enumerate(row.letters):
+            if dims[dim] != self.fixed.get(letter, dims[dim]):
+                msg = (
+                    f"{name!r} with dims {dims}: dim {dim} is {self.dims[letter]}, so its size is "
+                    f"{self.fixed[letter]}; "
+                    f"the dims are {', '.join(self.dims[each] for each in row.letters)}"
+                )
+                raise UnsupportedFormatError(msg)
         if not row.whole:
             return
         sizes = dict(zip(row.letters, zip(dims, tag.block_sizes, strict=True), strict=True))

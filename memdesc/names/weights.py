@@ -3,8 +3,11 @@
 A packing permutes whole elements and may pad them, so it is a tag. It exists only for elements of
 some widths, because kernels read words, and many packings need whole blocks. Which scales and zero
 points belong to the elements, and by which rule, is not part of a layout. Each row gives its
-source; for TensorRT-LLM, Marlin, cuBLASLt and aiter these are formulas, which the tests state
-separately.
+source; for TensorRT-LLM, Marlin, cuBLASLt, aiter and ik_llama.cpp these are formulas, which the
+tests state separately.
+
+A packing that interleaves the gate with the up projection depends on where the second half of the
+rows starts. It has a dim of size 2 for the halves, so that its tag does not depend on sizes.
 """
 
 from __future__ import annotations
@@ -18,14 +21,37 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 # What the letters of dims stand for.
-DIMS = {"e": "expert", "i": "in", "o": "out", "g": "group", "r": "row", "c": "column"}
+DIMS = {
+    "e": "expert",
+    "t": "gate and up",
+    "i": "in",
+    "o": "out",
+    "g": "group",
+    "r": "row",
+    "c": "column",
+}
 
 _MARLIN = "vLLM, marlin_utils.py"
 _TORCH_CPU = "torch 2.13, _convert_weight_to_int4pack_for_cpu"
 _TORCH_CUDA = "torch 2.11, _convert_weight_to_int4pack on an NVIDIA GPU"
 _AITER = "ROCm aiter, shuffle.py"
+_FLASHINFER = "FlashInfer 0.7.2"
+_SM90 = f"{_FLASHINFER}, interleave_moe_"
 _CUBLASLT = "cuBLASLt, cublasLtOrder_t; FasterTransformer, quantize_weight.cu"
 _MLAS = "onnxruntime 1.31, MLAS"
+
+_SHUFFLED16 = f"{_FLASHINFER}, shuffle_matrix_a, epilogue_tile_m=64"
+_SHUFFLED32 = f"{_FLASHINFER}, shuffle_matrix_a, epilogue_tile_m=128"
+_SCALES16 = f"{_FLASHINFER}, shuffle_matrix_sf_a, epilogue_tile_m=64"
+_SCALES32 = f"{_FLASHINFER}, shuffle_matrix_sf_a, epilogue_tile_m=128"
+_GATED = "after reorder_rows_for_gated_act_gemm"
+_BLOCKS = "then convert_to_block_layout, 128 bytes"
+
+
+def _of_128_bytes(tag: str) -> dict[int, str]:
+    """Return for each width a tag whose block {n} has 128 bytes."""
+    return {bits: tag.format(n=1024 // bits) for bits in (16, 8, 4)}
+
 
 # fmt: off
 _ROWS = {
@@ -65,8 +91,65 @@ _ROWS = {
     "aiter_16x16": Row(
         "oi", "weights", {4: "AB2b16a32b", 8: "AB2b16a16b", 16: "AB4b16a8b"}, "oi",
         f"{_AITER}: shuffle_weight, layout (16, 16)"),
+    "aiter_int4": Row(
+        "oi", "weights", {4: "AB2b/16.16a2b/8.4b/1.2b/4"}, "oi",
+        f"{_AITER}: shuffle_weight of 8-bit elements, then pack_int8_to_packed_int4"),
+    "aiter_a16w4_gated": Row(
+        "toi", "weights", {4: "BaC4c16b32c"}, "oi",
+        f"{_AITER}: shuffle_weight_a16w4, 16 lanes, gate_up"),
+    "aiter_a16w4_separate": Row(
+        "oi", "weights", {4: "AB16a4b/8.4b/32.8b/1"}, "oi",
+        f"{_AITER}: shuffle_weight_a16w4_sep_fp4"),
     "aiter_scales": Row(
         "rc", "scales", {8: "AB4b/1.16a/1.2b/4.2a/16__a256"}, "", "ROCm aiter: e8m0_shuffle"),
+    "aiter_a16w4_scales": Row(
+        "rc", "scales", {8: "AB4b/1.16a/1.2b/4.2a/16"}, "rc", f"{_AITER}: shuffle_scale_a16w4"),
+    "aiter_a16w4_scales_gated": Row(
+        "trc", "scales", {8: "BC4c/1.16b2c/4a"}, "rc",
+        f"{_AITER}: shuffle_scale_a16w4, gate_up"),
+    "aiter_a16w4_scales_separate": Row(
+        "rc", "scales", {8: "AB16a/1.4b/1.2b/4.2a/16"}, "rc",
+        f"{_AITER}: shuffle_scale_a16w4_sep_fp4"),
+    "trtllm_gated": Row(
+        "toi", "weights", {ANY_WIDTH: "bac"}, "",
+        f"{_FLASHINFER}, reorder_rows_for_gated_act_gemm"),
+    "trtllm_block_major_k": Row(
+        "oi", "weights", _of_128_bytes("Ba{n}b"), "i",
+        f"{_FLASHINFER}, convert_to_block_layout, 128 bytes"),
+    "trtllm_shuffled16": Row("oi", "weights", {ANY_WIDTH: "A2a/1.8a/2b"}, "o", _SHUFFLED16),
+    "trtllm_shuffled32": Row("oi", "weights", {ANY_WIDTH: "A4a/1.8a/4b"}, "o", _SHUFFLED32),
+    "trtllm_shuffled16_gated": Row(
+        "toi", "weights", {ANY_WIDTH: "Ba8bc"}, "o", f"{_SHUFFLED16}, {_GATED}"),
+    "trtllm_shuffled32_gated": Row(
+        "toi", "weights", {ANY_WIDTH: "B2b/1a8b/2c"}, "o", f"{_SHUFFLED32}, {_GATED}"),
+    "trtllm_shuffled16_block_major_k": Row(
+        "oi", "weights", _of_128_bytes("BA2a/1.8a/2.{n}b"), "oi", f"{_SHUFFLED16}, {_BLOCKS}"),
+    "trtllm_shuffled32_block_major_k": Row(
+        "oi", "weights", _of_128_bytes("BA4a/1.8a/4.{n}b"), "oi", f"{_SHUFFLED32}, {_BLOCKS}"),
+    "trtllm_shuffled16_gated_block_major_k": Row(
+        "toi", "weights", _of_128_bytes("CBa8b{n}c"), "oi",
+        f"{_SHUFFLED16}, {_GATED}, {_BLOCKS}"),
+    "trtllm_shuffled32_gated_block_major_k": Row(
+        "toi", "weights", _of_128_bytes("CB2b/1a8b/2.{n}c"), "oi",
+        f"{_SHUFFLED32}, {_GATED}, {_BLOCKS}"),
+    "trtllm_scales16": Row(
+        "rc", "scales", {8: "AB2a/16.2a/1.8a/2.4a/32.4b"}, "r", _SCALES16),
+    "trtllm_scales32": Row("rc", "scales", {8: "AB4a/1.8a/4.4a/32.4b"}, "r", _SCALES32),
+    "trtllm_scales16_gated": Row(
+        "trc", "scales", {8: "BC2b/8a8b/1.4b/16.4c"}, "r", f"{_SCALES16}, {_GATED}"),
+    "trtllm_scales32_gated": Row(
+        "trc", "scales", {8: "BC2b/1a8b/2.4b/16.4c"}, "r", f"{_SCALES32}, {_GATED}"),
+    "deepgemm_scales": Row(
+        "rc", "scales", {8: "Ba4b__a4", 32: "ba__a4"}, "",
+        "DeepGEMM, get_mn_major_tma_aligned_packed_ue8m0_tensor and, of f32, "
+        "get_mn_major_tma_aligned_tensor"),
+    "sm90_mixed_gemm": Row(
+        "oi", "weights", {4: "A2b/16.8a/1B2b/32.4b/4.2a/8.4b/1"}, "oi",
+        f"{_SM90}weights_for_sm90_mixed_gemm, int4; TensorRT-LLM"),
+    "sm90_mixed_gemm_scales": Row(
+        "rc", "scales", {8: "AB16a/1.4a/16.4b", 16: "Ab8a/1.8a/8"}, "rc",
+        f"{_SM90}scales_for_sm90_mixed_gemm, groups of 32 and of 128"),
+    "bf16_r16": Row("oi", "weights", {16: "AB16a2b"}, "oi", "ik_llama.cpp, repack_bf16"),
     "nvfp4_scales": Row(
         "rc", "scales", {8: "AB32a/1.4a/32.4b"}, "", "torchao 0.18, to_blocked; cuBLASLt; CUTLASS"),
     "nvfp4_scales_8x4": Row(
@@ -99,8 +182,11 @@ _WITH_EXPERTS = (
     "marlin_scales",
     "marlin_zeros",
     "trtllm_mixed_gemm",
-    "aiter_16x16",
     "nvfp4_scales",
+    "deepgemm_scales",
+    *(name for name in _ROWS if name.startswith(("aiter", "trtllm_s", "trtllm_g", "trtllm_b"))),
+    "sm90_mixed_gemm",
+    "sm90_mixed_gemm_scales",
 )
 
 
@@ -136,6 +222,7 @@ ALIASES = {
     "SWIZZLE_32_4_4": "nvfp4_scales",
     "layout_128x4": "nvfp4_scales",
     "layout_8x4": "nvfp4_scales_8x4",
+    "BlockMajorK": "trtllm_block_major_k",
     "torch_int4_cuda": "tinygemm_k8",
     "col32": "CUBLASLT_ORDER_COL32",
     "col_turing": "CUBLASLT_ORDER_COL4_4R2_8C",
@@ -159,6 +246,10 @@ _SPARSE = (
     "it keeps two of every four values and their positions (2:4 sparsity), which depend on "
     "the data; expand it first"
 )
+_BITS_APART = (
+    "it moves the sign of an element apart from its other bits; describe weights that are not yet "
+    "interleaved, and interleave them with FlashInfer's interleave_moe_weights_for_sm90_mixed_gemm"
+)
 # Names that are not layouts -> the reason.
 _REFUSED = {
     "g_idx": _ACT_ORDER,
@@ -167,6 +258,8 @@ _REFUSED = {
     "sparse_24": _SPARSE,
     "bitsandbytes_nf4": _NF4,
     "bitsandbytes_fp4": f"its first element is in the high half of a byte; {_HIGH_FIRST}",
+    "sm90_mixed_gemm_fp4": _BITS_APART,
+    "sm90_mixed_gemm_fp4_fp8": _BITS_APART,
     "hqq": (
         "its bytes hold two rows half a matrix apart, the first in the high half; unpack it first"
     ),
@@ -198,6 +291,6 @@ def _is_spelled_like(name: str) -> bool:
     return name.startswith(_STEMS)
 
 
-VOCABULARY = Table("packing of weights", PACKINGS, ALIASES, _REFUSED, DIMS).vocabulary(
-    "weights", _is_spelled_like
-)
+VOCABULARY = Table(
+    "packing of weights", PACKINGS, ALIASES, _REFUSED, DIMS, fixed={"t": 2}
+).vocabulary("weights", _is_spelled_like)

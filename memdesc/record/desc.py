@@ -8,7 +8,9 @@ may be missing::
 Products are taken from the left. Each operation is rounded to f32, or to the narrower `kind`; code
 and zero are integers, whose difference is exact, or zero is a float that is subtracted first.
 `sign` is -1 if the offset is subtracted. A factor with `divides` is divided by instead: that is
-rounded otherwise than a product with its reciprocal.
+rounded otherwise than a product with its reciprocal. The integer that some fields store stands for
+itself, for a number of a table, for a float, or for several numbers, of which each element takes
+one: see `Number`.
 """
 
 from __future__ import annotations
@@ -32,6 +34,8 @@ from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from memdesc.picture import Limits, Picture
 
 # Bits of the unsigned elements that are narrower than any data type.
@@ -55,11 +59,15 @@ class Field(Checked):
         How many adjacent elements of the record, along each dim, share an element of this field.
     tensor : str
         The tensor of the record in which it is stored.
+    index : tuple of int
+        For fields with several elements for a group along the last dim: which of them each element
+        of the group uses. Empty if a group shares one.
 
     Raises
     ------
     MemdescError
-        If there is no such kind, a group is below 1, or two elements overlap.
+        If there is no such kind, a group is below 1, two elements overlap, or the index does not
+        fit the group.
 
     Examples
     --------
@@ -74,6 +82,7 @@ class Field(Checked):
     layout: Layout
     groups: tuple[int, ...]
     tensor: str
+    index: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name and isinstance(self.tensor, str)):
@@ -96,7 +105,38 @@ class Field(Checked):
                 "1 or more, one for each dim"
             )
             raise MemdescError(msg)
+        object.__setattr__(self, "index", exact_ints("index", self.index))
+        if self.index and (len(self.index) != self.groups[-1] or min(self.index) < 0):
+            msg = (
+                f"field {self.name}: an index has a number of 0 or more for each of the "
+                f"{self.groups[-1]} elements of a group, not {short_repr(self.index)}"
+            )
+            raise MemdescError(msg)
         check_overlap(self.layout)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many elements of the field belong to a group along each dim: 1 without an index."""
+        last = max(self.index) + 1 if self.index else 1
+        return (*(1,) * (len(self.groups) - 1), last)
+
+    def along_last(self, size: int) -> NDArray[np.int64]:
+        """Return which element of the field each of `size` elements along the last dim uses.
+
+        Examples
+        --------
+        >>> import memdesc
+        >>> memdesc.record_desc((1, 64), "q4_0").field("d").along_last(64)[30:34].tolist()
+        [0, 0, 1, 1]
+        >>> memdesc.record_desc((1, 256), "tq1_0").field("qs").along_last(256)[30:34].tolist()
+        [30, 31, 0, 1]
+        """
+        elements = np.arange(size)
+        if not self.index:
+            return elements // self.groups[-1]
+        group, place = np.divmod(elements, self.groups[-1])
+        found: NDArray[np.int64] = group * self.counts[-1] + np.array(self.index)[place]
+        return found
 
     @property
     def bits(self) -> int:
@@ -177,6 +217,67 @@ class Constant(NamedTuple):
 _MAX_MINUS = 1 << 24
 _MAX_SHIFT = 24
 _LARGEST = 3.4028234663852886e38
+# what a code of digits is a fraction of; digits that 32 bits compute exactly, by base
+_FRACTION = 256
+_MAX_DIGITS = {3: 5, 5: 3, 6: 3, 7: 2}
+# numbers of a vector; bits of a code that selects one
+_MAX_VECTOR, _MAX_VECTOR_BITS = 16, 12
+# what joined integers may be the bits of
+_JOINED_KINDS = {"": 0, "f16": 16, "bf16": 16}
+
+
+class Codebook(NamedTuple):
+    """A vector of small integers for each code, of which each element takes one number.
+
+    Parameters
+    ----------
+    size : int
+        Numbers of a vector.
+    values : bytes
+        The vectors one after the other, as s8.
+    lanes : tuple of int
+        Which number of the vector each element takes, for elements along the last dim that repeat
+        with this period.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> signs = memdesc.record_desc((1, 256), "iq2_xs").rule.scale[-1].codebook
+    >>> signs.size, signs.lanes, list(signs.values[:8]), list(signs.values[8:16])
+    (8, (0, 1, 2, 3, 4, 5, 6, 7), [1, 1, 1, 1, 1, 1, 1, 1], [255, 1, 1, 1, 1, 1, 1, 255])
+    """
+
+    size: int
+    values: bytes
+    lanes: tuple[int, ...]
+
+
+class Digits(NamedTuple):
+    """Digits after the point of the fraction code / 256, of which each element takes one.
+
+    Parameters
+    ----------
+    base : int
+        Of the digits.
+    lanes : tuple of int
+        Which digit each element takes, counted from 0 after the point, for elements along the last
+        dim that repeat with this period.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> digits = memdesc.record_desc((1, 256), "tq1_0").rule.code.codebook
+    >>> digits.base, digits.lanes[::32]
+    (3, (0, 1, 2, 3, 4, 0, 2, 4))
+    """
+
+    base: int
+    lanes: tuple[int, ...]
+
+    def of(self, codes: NDArray[np.int64], lanes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return a digit of each code."""
+        rest: NDArray[np.int64] = codes * self.base**lanes % _FRACTION
+        return rest * self.base // _FRACTION
 
 
 class Number(NamedTuple):
@@ -194,24 +295,43 @@ class Number(NamedTuple):
         if the code is the value.
     divides : bool
         Whether a product is divided by it, which only a factor after the first one may say.
+    codebook : Codebook or Digits, optional
+        What each code stands for, if it stands for several numbers.
+    kind : str
+        ``f16`` or ``bf16`` if the joined integer is the bits of a float; empty otherwise. It needs
+        no `minus`, no table and no codebook.
 
     Examples
     --------
     >>> import memdesc
-    >>> memdesc.record_desc((1, 32), "q5_0").rule.code
-    Number(parts=(('qs', 0), ('qh', 4)), minus=16, table=(), divides=False)
+    >>> code = memdesc.record_desc((1, 32), "q5_0").rule.code
+    >>> code.parts, code.minus
+    ((('qs', 0), ('qh', 4)), 16)
     """
 
     parts: tuple[tuple[str, int], ...]
     minus: int = 0
     table: tuple[float, ...] = ()
     divides: bool = False
+    codebook: Codebook | Digits | None = None
+    kind: str = ""
+
+    @property
+    def is_looked_up(self) -> bool:
+        """Whether what the fields store stands for something else than an integer or a float."""
+        return bool(self.table or self.codebook or self.kind)
 
     def __str__(self) -> str:
         text = " | ".join(f"{name} << {shift}" if shift else name for name, shift in self.parts)
         if self.table:
             return f"table[{text}]"
-        if len(self.parts) > 1:
+        if isinstance(self.codebook, Codebook):
+            return f"codebook[{text}]"
+        if self.kind:
+            return f"{self.kind}({text})"
+        if isinstance(self.codebook, Digits):
+            text = f"digit{self.codebook.base}({text})"
+        elif len(self.parts) > 1:
             text = f"({text})"
         if not self.minus:
             return text
@@ -315,7 +435,7 @@ def check_number(number: Number) -> None:
     MemdescError
         With the part.
     """
-    parts, minus, table, divides = number
+    parts, minus, table, divides, codebook, kind = number
     if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
         msg = (
             f"parts of a Number are a tuple of pairs of a field name and a bit of 0 to "
@@ -331,6 +451,40 @@ def check_number(number: Number) -> None:
     is_table = isinstance(table, tuple) and all(type(value) in (int, float) for value in table)
     if not is_table or any(not abs(value) <= _LARGEST for value in table):
         msg = f"a table is a tuple of finite floats, not {short_repr(table)}"
+        raise MemdescError(msg)
+    if codebook is not None:
+        _check_codebook(codebook)
+    if not isinstance(kind, str) or kind not in _JOINED_KINDS:
+        msg = f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}"
+        raise MemdescError(msg)
+    one_of = [name for name in ("table", "codebook", "kind") if getattr(number, name)]
+    if len(one_of) > 1 or (minus and one_of and not isinstance(codebook, Digits)):
+        what = [*(["minus"] if minus else []), *one_of]
+        msg = f"a Number has one of table, codebook and kind, not {' and '.join(what)}"
+        raise MemdescError(msg)
+
+
+def _check_codebook(codebook: Codebook | Digits) -> None:
+    """Refuse a codebook with parts of the wrong types or numbers.
+
+    Raises
+    ------
+    MemdescError
+        With the part.
+    """
+    count = 0
+    lanes: tuple[int, ...] = ()
+    match codebook:
+        case Codebook(int() as size, bytes() as values, tuple() as lanes) if values:
+            count = size if size <= _MAX_VECTOR else 0
+        case Digits(int() as base, tuple() as lanes):
+            count = _MAX_DIGITS.get(base, 0)
+    if not lanes or not all(type(lane) is int and 0 <= lane < count for lane in lanes):
+        msg = (
+            f"a codebook is a Codebook of vectors of at most {_MAX_VECTOR} numbers or Digits of "
+            f"base {', '.join(map(str, _MAX_DIGITS))}, with lanes that they have; not "
+            f"{short_repr(codebook)}"
+        )
         raise MemdescError(msg)
 
 
@@ -471,21 +625,23 @@ class RecordDesc(Checked):
             raise MemdescError(msg)
         sizes = zip(self.dims, part.groups, part.layout.dims, strict=True)
         for dim, (size, group, given) in enumerate(sizes):
-            if given != -(-size // group):
+            wanted = -(-size // group) * part.counts[dim]
+            if given != wanted:
+                each = f" with {part.counts[dim]} each" if part.counts[dim] > 1 else ""
                 msg = (
                     f"field {part.name} has {given} along {dim_name(dim)}, but {size} elements in "
-                    f"groups of {group} are {-(-size // group)}"
+                    f"groups of {group}{each} are {wanted}"
                 )
                 raise MemdescError(msg)
 
     def _check_number(self, number: Number) -> None:
         check_number(number)
         parts = [self.field(name) for name, _ in number.parts]
-        joined = len(parts) > 1 or number.minus or number.table or number.parts[0][1]
+        joined = len(parts) > 1 or number.minus or number.is_looked_up or number.parts[0][1]
         if joined and not all(_is_integer(part.kind) for part in parts):
             msg = f"{number}: only integers are joined, shifted and looked up; floats stand alone"
             raise MemdescError(msg)
-        if len({part.groups for part in parts}) > 1:
+        if len({(part.groups, part.index) for part in parts}) > 1:
             msg = f"{number}: the fields of one number must have the same groups"
             raise MemdescError(msg)
         width = max(shift + self.field(name).bits for name, shift in number.parts)
@@ -498,20 +654,36 @@ class RecordDesc(Checked):
                 f"need {1 << width}; at most {_MAX_TABLE} bits are looked up"
             )
             raise MemdescError(msg)
+        self._check_vectors(number, width)
+
+    def _check_vectors(self, number: Number, width: int) -> None:
+        """Refuse a codebook, or a float of joined bits, that does not fit the bits of the codes."""
+        book = number.codebook
+        if isinstance(book, Codebook):
+            wanted = book.size << width
+            if width > _MAX_VECTOR_BITS or len(book.values) != wanted:
+                msg = (
+                    f"{number}: the codebook has {len(book.values)} numbers, but codes of {width} "
+                    f"bits need {wanted}; at most {_MAX_VECTOR_BITS} bits are looked up"
+                )
+                raise MemdescError(msg)
+        elif book is not None and width != _FRACTION.bit_length() - 1:
+            msg = f"{number}: a code with digits has 8 bits, not {width}"
+            raise MemdescError(msg)
+        if number.kind and width != _JOINED_KINDS[number.kind]:
+            msg = f"{number}: {number.kind} has {_JOINED_KINDS[number.kind]} bits, not {width}"
+            raise MemdescError(msg)
 
     def _check_zero(self) -> None:
-        """Refuse a zero point of codes that are not integers, or one that is looked up."""
+        """Refuse a zero point of codes that are not integers."""
         if self.rule.zero is None:
             return
         code = self.rule.code
-        if code.table or not _is_integer(self.field(code.parts[0][0]).kind):
+        if code.table or code.kind or not _is_integer(self.field(code.parts[0][0]).kind):
             msg = (
                 f"zero points are subtracted from integers, and {code} is not one; subtract from "
                 "floats as an offset, with sign=-1"
             )
-            raise MemdescError(msg)
-        if self.rule.zero.table:
-            msg = f"zero points are not looked up, as {self.rule.zero} would be"
             raise MemdescError(msg)
 
     def __repr__(self) -> str:
@@ -568,6 +740,7 @@ class RecordDesc(Checked):
             f"{prod(self.dims)} elements in {self.nbytes} bytes, {bits:.4g} bits each: {self.rule}",
             *(
                 f"{part.name}: {part.kind}, dims {part.layout.dims}, groups {part.groups}"
+                + (f" with {part.counts[-1]} each" if part.index else "")
                 for part in self.fields
             ),
             *(f"{each.tensor}: {each.kind}, {each.values}" for each in self.constants),

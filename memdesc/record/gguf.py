@@ -1,18 +1,27 @@
 """The block types of GGUF as rows of a table: the fields of a block, and the rule.
 
 Source: `ggml-common.h` (the structs) and `gguf/quants.py` (order of operations) of
-llama.cpp, as in the package gguf 0.19.
+llama.cpp, as in the package gguf 0.19; `dequantize_row_q1_0` and `dequantize_row_q2_0` of its
+`ggml-quants.c`, with blocks of 64 for q2_0.
+
+`gguf_codebooks.bin` has the numbers of `iq2xxs_grid`, `iq2xs_grid`, `iq2s_grid`, `iq3xxs_grid`,
+`iq3s_grid` and `iq1s_grid` of the same `ggml-common.h` (MIT licence, copyright 2023-2026 The ggml
+authors), one after the other: for each number its place among the few that the codebook has, in 2
+or 3 bits, from the lowest bit on.
 """
 
 from __future__ import annotations
 
 from math import prod
+from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError
 from memdesc.layout import Axis, Block, Layout, dim_name
-from memdesc.record.desc import BIT_PLANES, Field, Number, Rule
+from memdesc.record.desc import BIT_PLANES, Codebook, Digits, Field, Number, Rule
 
 TENSOR = "data"
 
@@ -28,6 +37,8 @@ class _BlockField(NamedTuple):
     first: int
     # extents and strides of the loops over its elements in a block, slowest first
     digits: tuple[tuple[int, int], ...] = ()
+    # the index of `Field`
+    places: tuple[int, ...] = ()
 
 
 class _BlockType(NamedTuple):
@@ -37,16 +48,22 @@ class _BlockType(NamedTuple):
     block: int
     fields: tuple[_BlockField, ...]
     rule: Rule
+    # what no test compares it with
+    unjudged: str = ""
 
 
 def _number(*names: str, minus: int = 0, table: tuple[float, ...] = ()) -> Number:
     """Return the number made of some fields, lowest bits first; `name:bits` says how many bits."""
+    return Number(_joined(*names), minus, table)
+
+
+def _joined(*names: str) -> tuple[tuple[str, int], ...]:
     parts, shift = [], 0
     for name in names:
         field, _, bits = name.partition(":")
         parts.append((field, shift))
         shift += int(bits or 0)
-    return Number(tuple(parts), minus, table)
+    return tuple(parts)
 
 
 _D, _M = _number("d"), _number("m")
@@ -90,6 +107,68 @@ def _half_e4m3(code: int) -> float:
 
 
 _HALF_E4M3 = tuple(map(_half_e4m3, range(256)))
+
+
+def _codebooks(*rows: tuple[int, int, tuple[int, ...]]) -> list[Codebook]:
+    """Read codebooks: how many vectors of how many numbers, and which numbers there are."""
+    data = np.frombuffer(Path(__file__).with_name("gguf_codebooks.bin").read_bytes(), np.uint8)
+    planes, made = np.unpackbits(data, bitorder="little"), []
+    for count, size, numbers in rows:
+        bits = (len(numbers) - 1).bit_length()
+        here, planes = np.split(planes, [count * size * bits])
+        places = here.reshape(-1, bits) @ (1 << np.arange(bits))
+        made.append(
+            Codebook(size, np.array(numbers, np.int8)[places].tobytes(), tuple(range(size)))
+        )
+    return made
+
+
+# those of iq1 are multiplied by 8, because 1/8 is added to them or subtracted
+_IQ2_XXS, _IQ2_XS, _IQ2_S, _IQ3_XXS, _IQ3_S, _IQ1 = _codebooks(
+    (256, 8, (8, 25, 43)),
+    (512, 8, (8, 25, 43)),
+    (1024, 8, (8, 25, 43)),
+    (256, 4, (4, 12, 20, 28, 36, 44, 52, 62)),
+    (512, 4, (1, 3, 5, 7, 9, 11, 13, 15)),
+    (2048, 8, (-8, 0, 8)),
+)
+
+
+def _seven_signs(*names: str) -> Number:
+    """Return the signs of 8 elements, from 7 bits; the number of minus signs is even."""
+    codes = np.arange(128)[:, None] >> np.arange(7) & 1
+    minus = np.hstack([codes, codes.sum(1, keepdims=True) & 1])
+    book = Codebook(8, (1 - 2 * minus).astype(np.int8).tobytes(), tuple(range(8)))
+    return Number(_joined(*names), codebook=book)
+
+
+def _looked_up(book: Codebook, *names: str) -> Number:
+    """Return the number of a codebook."""
+    return Number(_joined(*names), codebook=book)
+
+
+def _planes(
+    name: str, count: int, group: int, first: int, digits: tuple[tuple[int, int], ...]
+) -> tuple[_BlockField, ...]:
+    """Return the bits of codes of some width, one field for each, where codes cross bytes."""
+    return tuple(_BlockField(f"{name}_{k}", "u1", group, first + k, digits) for k in range(count))
+
+
+_SEVEN = tuple(f"signs_{k}:1" for k in range(7))
+_SIGN = _number("signs", table=(1, -1))
+# what 1/8 is subtracted as, times 8
+_DELTA = _number("delta", table=(-1, 1))
+# (sc + 1/2) / 4, (sc + 1/2) / 2, 2 sc + 1 and (2 sc + 1) / 8: exact, as are their products with d
+_QUARTERS = tuple((2 * code + 1) / 8 for code in range(16))
+_HALF_ODD = tuple((2 * code + 1) / 4 for code in range(16))
+_ODD = tuple(2.0 * code + 1 for code in range(16))
+# Five ternary digits in a byte: those of codes j, j + 32, ... in 32 bytes and of j, j + 16, ... in
+# 16 bytes; four, of j, j + 4, ..., in the last 4 bytes.
+_TERNARY = [
+    (start + k % width, k // width)
+    for start, width, count in ((0, 32, 160), (32, 16, 80), (48, 4, 16))
+    for k in range(count)
+]
 
 GGUF_TYPES: dict[str, _BlockType] = {
     "q4_0": _BlockType(
@@ -193,11 +272,153 @@ GGUF_TYPES: dict[str, _BlockType] = {
         ),
         Rule(_number("ql:4", "qh", minus=32), (_D, _number("sc"))),
     ),
+    "q1_0": _BlockType(
+        18,
+        128,
+        (_BlockField("d", "f16", 128, 0), _BlockField("qs", "u1", 1, 16, ((128, 1),))),
+        Rule(_number("qs", table=(-1, 1)), (_D,)),
+        "llama.cpp",
+    ),
+    "q2_0": _BlockType(
+        18,
+        64,
+        (_BlockField("d", "f16", 64, 0), _BlockField("qs", "u2", 1, 8, ((64, 1),))),
+        Rule(_number("qs", minus=1), (_D,)),
+        "llama.cpp",
+    ),
+    "tq1_0": _BlockType(
+        54,
+        256,
+        (
+            _BlockField("qs", "u8", 256, 0, ((52, 1),), tuple(byte for byte, _ in _TERNARY)),
+            _BlockField("d", "f16", 256, 26),
+        ),
+        Rule(
+            Number(_joined("qs"), 1, codebook=Digits(3, tuple(digit for _, digit in _TERNARY))),
+            (_D,),
+        ),
+    ),
     "tq2_0": _BlockType(
         66,
         256,
         (_BlockField("qs", "u2", 1, 0, _PAIRS_32), _BlockField("d", "f16", 256, 32)),
         Rule(_number("qs", minus=1), (_D,)),
+    ),
+    "iq1_s": _BlockType(
+        50,
+        256,
+        (
+            _BlockField("d", "f16", 256, 0),
+            _BlockField("qs", "u8", 8, 2, ((32, 1),)),
+            *_planes("qh", 3, 8, 272, ((8, 16), (4, 3))),
+            _BlockField("sc_low", "u2", 32, 142, ((8, 8),)),
+            _BlockField("sc_high", "u1", 32, 286, ((8, 16),)),
+            _BlockField("delta", "u1", 32, 287, ((8, 16),)),
+        ),
+        Rule(
+            _looked_up(_IQ1, "qs:8", "qh_0:1", "qh_1:1", "qh_2"),
+            (_D, _number("sc_low:2", "sc_high", table=_QUARTERS[:8])),
+            _DELTA,
+        ),
+    ),
+    "iq1_m": _BlockType(
+        56,
+        256,
+        (
+            _BlockField("qs", "u8", 8, 0, ((32, 1),)),
+            _BlockField("qh_low", "u2", 8, 128, ((32, 2),)),
+            _BlockField("qh_high", "u1", 8, 258, ((32, 4),)),
+            _BlockField("delta", "u1", 8, 259, ((32, 4),)),
+            *_planes("sc", 3, 16, 384, ((4, 16), (4, 3))),
+            *(_BlockField(f"d_{k}", "u4", 256, 99 + 4 * k) for k in range(4)),
+        ),
+        Rule(
+            _looked_up(_IQ1, "qs:8", "qh_low:2", "qh_high"),
+            (
+                Number(_joined("d_0:4", "d_1:4", "d_2:4", "d_3"), kind="f16"),
+                _number("sc_0:1", "sc_1:1", "sc_2", table=_QUARTERS[:8]),
+            ),
+            _DELTA,
+        ),
+    ),
+    "iq2_xxs": _BlockType(
+        66,
+        256,
+        (
+            _BlockField("d", "f16", 256, 0),
+            _BlockField("qs", "u8", 8, 2, ((8, 8), (4, 1))),
+            *_planes("signs", 7, 8, 48, ((8, 64), (4, 7))),
+            _BlockField("sc", "u4", 32, 19, ((8, 16),)),
+        ),
+        Rule(
+            _looked_up(_IQ2_XXS, "qs"),
+            (_D, _number("sc", table=_QUARTERS), _seven_signs(*_SEVEN)),
+        ),
+    ),
+    "iq2_xs": _BlockType(
+        74,
+        256,
+        (
+            _BlockField("d", "f16", 256, 0),
+            _BlockField("qs_low", "u8", 8, 2, ((32, 2),)),
+            _BlockField("qs_high", "u1", 8, 24, ((32, 16),)),
+            _BlockField("signs_low", "u1", 8, 25, ((32, 16),)),
+            _BlockField("signs_mid", "u2", 8, 13, ((32, 8),)),
+            _BlockField("signs_high", "u4", 8, 7, ((32, 4),)),
+            _BlockField("sc", "u4", 16, 132, ((16, 1),)),
+        ),
+        Rule(
+            _looked_up(_IQ2_XS, "qs_low:8", "qs_high"),
+            (
+                _D,
+                _number("sc", table=_QUARTERS),
+                _seven_signs("signs_low:1", "signs_mid:2", "signs_high"),
+            ),
+        ),
+    ),
+    "iq2_s": _BlockType(
+        82,
+        256,
+        (
+            _BlockField("d", "f16", 256, 0),
+            _BlockField("qs", "u8", 8, 2, ((32, 1),)),
+            _BlockField("signs", "u1", 1, 272, ((256, 1),)),
+            _BlockField("qh", "u2", 8, 264, ((32, 1),)),
+            _BlockField("sc", "u4", 16, 148, ((16, 1),)),
+        ),
+        Rule(
+            _looked_up(_IQ2_S, "qs:8", "qh"),
+            (_D, _number("sc", table=_QUARTERS), _SIGN),
+        ),
+    ),
+    "iq3_xxs": _BlockType(
+        98,
+        256,
+        (
+            _BlockField("d", "f16", 256, 0),
+            _BlockField("qs", "u8", 4, 2, ((64, 1),)),
+            *_planes("signs", 7, 8, 528, ((8, 32), (4, 7))),
+            _BlockField("sc", "u4", 32, 139, ((8, 8),)),
+        ),
+        Rule(
+            _looked_up(_IQ3_XXS, "qs"),
+            (_D, _number("sc", table=_HALF_ODD), _seven_signs(*_SEVEN)),
+        ),
+    ),
+    "iq3_s": _BlockType(
+        110,
+        256,
+        (
+            _BlockField("d", "f16", 256, 0),
+            _BlockField("qs", "u8", 4, 2, ((64, 1),)),
+            _BlockField("qh", "u1", 4, 528, ((64, 1),)),
+            _BlockField("signs", "u1", 1, 592, ((256, 1),)),
+            _BlockField("sc", "u4", 32, 212, ((8, 1),)),
+        ),
+        Rule(
+            _looked_up(_IQ3_S, "qs:8", "qh"),
+            (_D, _number("sc", table=_ODD), _SIGN),
+        ),
     ),
     "iq4_nl": _BlockType(
         18,
@@ -233,6 +454,43 @@ GGUF_TYPES: dict[str, _BlockType] = {
     ),
 }
 
+# Numbers of GGUF's types, with the names of data types and records here. Number 42 is q2_0 in
+# llama.cpp, and a type with blocks of 128 elements in files of its forks, so it is not listed.
+GGUF_NUMBERS: dict[int, str] = {
+    0: "f32",
+    1: "f16",
+    2: "q4_0",
+    3: "q4_1",
+    6: "q5_0",
+    7: "q5_1",
+    8: "q8_0",
+    10: "q2_k",
+    11: "q3_k",
+    12: "q4_k",
+    13: "q5_k",
+    14: "q6_k",
+    16: "iq2_xxs",
+    17: "iq2_xs",
+    18: "iq3_xxs",
+    19: "iq1_s",
+    20: "iq4_nl",
+    21: "iq3_s",
+    22: "iq2_s",
+    23: "iq4_xs",
+    24: "s8",
+    25: "s16",
+    26: "s32",
+    27: "s64",
+    28: "f64",
+    29: "iq1_m",
+    30: "bf16",
+    34: "tq1_0",
+    35: "tq2_0",
+    39: "gguf_mxfp4",
+    40: "gguf_nvfp4",
+    41: "q1_0",
+}
+
 
 def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Rule]:
     """Return the fields and the rule of a block type for some dims, with blocks along the last one.
@@ -255,7 +513,8 @@ def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Ru
 def _field(part: _BlockField, row: _BlockType, dims: tuple[int, ...]) -> Field:
     bits = BIT_PLANES.get(part.kind) or DATA_TYPES[part.kind].bits
     last = len(dims) - 1
-    step = row.block // part.group
+    count = max(part.places) + 1 if part.places else 1
+    step = row.block // part.group * count
     stride = row.nbytes * 8 // bits
     blocks = [Block(last, step, dims[-1] // row.block, stride)]
     for extent, inner in part.digits:
@@ -265,7 +524,7 @@ def _field(part: _BlockField, row: _BlockType, dims: tuple[int, ...]) -> Field:
         Block(dim, 1, size, stride * (dims[-1] // row.block) * prod(dims[dim + 1 : -1]))
         for dim, size in enumerate(dims[:-1])
     ]
-    sizes = (*dims[:-1], dims[-1] // part.group)
+    sizes = (*dims[:-1], dims[-1] // part.group * count)
     axes = tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
     layout = Layout(sizes, axes, (*outer, *blocks), part.first)
-    return Field(part.name, part.kind, layout, (*[1] * last, part.group), TENSOR)
+    return Field(part.name, part.kind, layout, (*[1] * last, part.group), TENSOR, part.places)

@@ -40,21 +40,29 @@ class _Format(NamedTuple):
 
 
 _FORMATS = {
-    **{name: _Format(partial(gguf_record, name)) for name in GGUF_TYPES},
+    **{
+        name: _Format(partial(gguf_record, name), unjudged=row.unjudged)
+        for name, row in GGUF_TYPES.items()
+    },
     **{name: _Format(*row) for name, row in TENSOR_FORMATS.items()},
 }
 
 # the dims of a matrix with blocks along the last one: outputs and inputs
 _MATRIX = "oi"
 
-_CODEBOOK = (
-    "its codes are indices of vectors of 8 or 4 numbers, so an element has no bits of its own"
+_IK_LLAMA = (
+    "rows are interleaved as only ik_llama.cpp does, which nothing here compares with; its "
+    "llama-quantize also writes the types without the ending; q4_0_r8, q8_0_r8 and iq4_nl_r4 are "
+    "records"
 )
 _REFUSED = {
     **dict.fromkeys(
-        ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"), _CODEBOOK
+        (
+            *("q4_0_r4", "q8_0_r4", "q5_0_r4", "q6_0_r4", "q4_k_r4", "q5_k_r4", "q6_k_r4"),
+            *("q8_k_r8", "iq4_xs_r4", "iq4_xs_r8", "iq2_bn_r4", "iq2_k_r4", "iq3_k_r4", "iq5_k_r4"),
+        ),
+        _IK_LLAMA,
     ),
-    "tq1_0": "five numbers share a byte in base 3, so an element has no bits of its own",
     "gptq_act_order": (
         "g_idx, which is data, gives the group of each input channel; sort the channels by group "
         "first"

@@ -3,7 +3,8 @@
 The layouts are those of the vocabulary of weights. Sources of the rules: AutoGPTQ and GPTQModel
 (version 1 of `qzeros` stores zero points minus 1), AutoAWQ, PyTorch 2.13
 (`_weight_int4pack_mm_for_cpu`), vLLM (`marlin_utils.py`), OCP's MX 1.0, cuBLAS 12.9 (block-scaled
-products), llama.cpp (`ggml-cpu/repack.cpp`), DeepSeek-V3 (`inference/kernel.py`, `weight_dequant`),
+products), llama.cpp (`ggml-cpu/repack.cpp`), ik_llama.cpp (`iqk_quantize.cpp`, of files: some
+processors change the codes in memory again), DeepSeek-V3 (`inference/kernel.py`, `weight_dequant`),
 transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), compressed-tensors 0.20
 (`quantization/lifecycle/forward.py`, `dequantize`; `compressors/pack_quantized/helpers.py`,
 `pack_to_int32`, for 4 and 8 bits; `compressors/naive_quantized/base.py`), MLX 0.32
@@ -24,6 +25,7 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.layout import Axis, Block, Layout, dim_name
 from memdesc.record.desc import Constant, Field, Number, Rule
+from memdesc.record.gguf import GGUF_TYPES
 
 # fields, the rule, and constants if there are any
 _Made = tuple[tuple[Field, ...], Rule] | tuple[tuple[Field, ...], Rule, tuple[Constant, ...]]
@@ -373,38 +375,69 @@ def _by_rows(name: str, dims: tuple[int, ...], *, group: Any, rows: Any, scales:
     return _by_tag("weight_scale", kind, "ab", dims, (outputs, inputs))
 
 
-def _interleaved(dims: tuple[int, ...], *, name: str, rows: int, run: int) -> _Made:
-    """Return Q4_0 with interleaved rows: the scales of some, then `run` bytes of each in turn."""
+class _Interleaved(NamedTuple):
+    """Blocks of 32 columns and some rows: the scales of the rows, then the codes of all of them."""
+
+    rows: int
+    codes: str
+    row_stride: int
+    """In codes."""
+    digits: tuple[tuple[int, int, int], ...]
+    """The steps, extents and strides of the digits of a column in its block."""
+    code: Number
+
+
+def _interleaved(dims: tuple[int, ...], *, name: str, blocks: _Interleaved) -> _Made:
+    """Return a record with interleaved rows."""
+    rows = blocks.rows
     _check_multiples(name, dims, (rows, 32))
     count, columns = dims[0] // rows, dims[1] // 32
+    per_scale = 16 // data_type(blocks.codes).bits
+    size = rows * (per_scale + 32)
     scales = Layout(
         (dims[0], columns),
         (Axis((0,), dims[0]), Axis((1,), columns)),
         (
-            Block(0, rows, count, 9 * rows * columns),
+            Block(0, rows, count, size // per_scale * columns),
             Block(0, 1, rows, 1),
-            Block(1, 1, columns, 9 * rows),
+            Block(1, 1, columns, size // per_scale),
         ),
     )
     codes = Layout(
         dims,
         (Axis((0,), dims[0]), Axis((1,), dims[1])),
         (
-            Block(0, rows, count, 36 * rows * columns),
-            Block(0, 1, rows, 2 * run),
-            Block(1, 32, columns, 36 * rows),
-            Block(1, 16, 2, 1),
-            Block(1, run, 16 // run, 2 * run * rows),
-            Block(1, 1, run, 2),
+            Block(0, rows, count, size * columns),
+            Block(0, 1, rows, blocks.row_stride),
+            Block(1, 32, columns, size),
+            *(Block(1, *digit) for digit in blocks.digits),
         ),
-        4 * rows,
+        per_scale * rows,
     )
     fields = (
         Field("d", "f16", scales, (1, 32), "data"),
-        Field("qs", "s4", codes, (1, 1), "data"),
+        Field("qs", blocks.codes, codes, (1, 1), "data"),
     )
-    return fields, Rule(_number("qs"), (_number("d"),))
+    return fields, Rule(blocks.code, (_number("d"),))
 
+
+def _in_runs(rows: int, run: int, codes: str, minus: int = 0) -> _Interleaved:
+    """Return 4-bit codes: `run` bytes of each row in turn, each with the columns j and j + 16."""
+    digits = ((16, 2, 1), (run, 16 // run, 2 * run * rows), (1, run, 2))
+    return _Interleaved(rows, codes, 2 * run, digits, _number("qs", minus))
+
+
+# of llama.cpp, whose codes are s4, and of ik_llama.cpp
+_INTERLEAVED = {
+    "q4_0_4x4": _in_runs(4, 4, "s4"),
+    "q4_0_4x8": _in_runs(4, 8, "s4"),
+    "q4_0_8x8": _in_runs(8, 8, "s4"),
+    "q4_0_r8": _in_runs(8, 4, "u4", minus=8),
+    "q8_0_r8": _Interleaved(8, "s8", 4, ((4, 8, 32), (1, 4, 1)), _number("qs")),
+    "iq4_nl_r4": _Interleaved(
+        4, "u4", 8, ((16, 2, 32), (8, 2, 1), (4, 2, 64), (1, 4, 2)), GGUF_TYPES["iq4_nl"].rule.code
+    ),
+}
 
 _GROUP, _FOUR = ("group", 128), ("bits", 4)
 _F16, _BF16 = ("scales", "f16"), ("scales", "bf16")
@@ -482,14 +515,14 @@ TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
         for name in ("bnb_nf4", "bnb_fp4")
     },
     **{
-        f"q4_0_{rows}x{run}": (
-            partial(_interleaved, name=f"q4_0_{rows}x{run}", rows=rows, run=run),
+        name: (
+            partial(_interleaved, name=name, blocks=blocks),
             "oi",
             (),
             "",
-            "llama.cpp",
+            "ik_llama.cpp" if "_r" in name else "llama.cpp",
         )
-        for rows, run in ((4, 4), (4, 8), (8, 8))
+        for name, blocks in _INTERLEAVED.items()
     },
 }
 

@@ -1,7 +1,7 @@
 """oneDNN's verbose mode: strings that describe memory, and logs."""
 
 from memdesc.verbose.descriptor import from_verbose, to_verbose
-from memdesc.verbose.log import VerboseEntry, VerboseLog, read_verbose
+from memdesc.verbose.log import PassedOver, VerboseEntry, VerboseLog, read_verbose
 from memdesc.verbose.primitive import (
     PostOp,
     Problem,
@@ -12,6 +12,7 @@ from memdesc.verbose.primitive import (
 )
 
 __all__ = [
+    "PassedOver",
     "PostOp",
     "Problem",
     "QuantizationParameter",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -29,10 +29,16 @@ _LINE = re.compile(
     r"(?:(?P<component>primitive|graph|ukernel|common),)?(?P<rest>.*)"
 )
 _VERSION = re.compile(r"oneDNN v([0-9.]+)")
-# events with a duration; create:dispatch, create:check and others say why something was not done
+# events with a duration; create:check, exec:check and others have none
 _PROFILED = re.compile("exec|create(_nested)?(:cache_(hit|miss))?")
 # engine, primitive, implementation, prop_kind, descriptors, attributes, auxiliary, problem
 _FIELDS = 8
+_DISPATCH = "create:dispatch"
+# the primitive; its fields, if oneDNN knew them; the reason, which may contain commas; the source
+_PASSED_OVER = re.compile(
+    r"(?P<kind>[a-z_]+),(?:(?P<fields>[a-z0-9:]+,(?P=kind)(?:,[^,]*){6}),)?(?P<reason>.*),"
+    r"(?P<where>[^,]*:[0-9]+)"
+)
 # how many of the lines that could not be read are kept with their text
 _KEPT = 20
 
@@ -52,6 +58,15 @@ class VerboseEntry(NamedTuple):
         How long it took.
     timestamp : float or None
         When it started, in milliseconds, if the log has timestamps.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> entry = memdesc.read_verbose([line]).entries[0]
+    >>> entry.line, entry.event, entry.milliseconds
+    (1, 'exec', 0.25)
     """
 
     line: int
@@ -66,6 +81,34 @@ class VerboseEntry(NamedTuple):
         return self.event == "exec"
 
 
+class PassedOver(NamedTuple):
+    """An implementation that oneDNN did not choose for a primitive.
+
+    Parameters
+    ----------
+    line : int
+        Its line in the log, counted from 1.
+    kind : str
+        The primitive: ``convolution``, ``reorder``, ...
+    implementation : str
+        The implementation, such as ``jit_direct_copy:uni``; empty if the line does not name it.
+    reason : str
+        Why it was not chosen: ``unsupported format tag``.
+    where : str
+        File and line of oneDNN that gave the reason.
+    primitive : VerbosePrimitive or None
+        What was created instead: the next primitive of this kind in the log; None if none follows,
+        or if it has other sizes.
+    """
+
+    line: int
+    kind: str
+    implementation: str
+    reason: str
+    where: str
+    primitive: VerbosePrimitive | None = None
+
+
 class VerboseLog(NamedTuple):
     """What a log contains.
 
@@ -78,12 +121,21 @@ class VerboseLog(NamedTuple):
     info : tuple of str
         What oneDNN printed about itself and the machine, one string per line.
     skipped : dict
-        How many lines of oneDNN are not entries, by kind: ``graph``, ``create:dispatch``,
-        ``error``, ...; ``unread`` counts lines of an unknown form.
+        How many lines of oneDNN were not read, by kind: ``graph``, ``exec:check``, ``error``, ...;
+        ``unread`` counts lines of an unknown form.
     unread : tuple of (int, str)
         Line number and text of the first of these.
     other_lines : int
         Lines that are not oneDNN's.
+    passed_over : tuple of PassedOver
+        Implementations that were not chosen, if the program ran with ``ONEDNN_VERBOSE=all``.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> log = memdesc.read_verbose(["onednn_verbose,v1,info,oneDNN v3.13.2", "of another program"])
+    >>> len(log.entries), log.versions, log.other_lines
+    (0, ('3.13.2',), 1)
     """
 
     entries: tuple[VerboseEntry, ...]
@@ -92,6 +144,7 @@ class VerboseLog(NamedTuple):
     skipped: dict[str, int]
     unread: tuple[tuple[int, str], ...]
     other_lines: int
+    passed_over: tuple[PassedOver, ...] = ()
 
     @property
     def executions(self) -> tuple[VerboseEntry, ...]:
@@ -139,6 +192,7 @@ def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
         dict(reader.skipped),
         tuple(reader.unread),
         reader.other_lines,
+        tuple(reader.passed_over),
     )
 
 
@@ -152,7 +206,10 @@ class _Reader:
         self.skipped: Counter[str] = Counter()
         self.unread: list[tuple[int, str]] = []
         self.other_lines = 0
+        self.passed_over: list[PassedOver] = []
         self._primitives: dict[str, VerbosePrimitive] = {}
+        # by kind: which of `passed_over` wait for their primitive, and its sizes if known
+        self._waiting: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
 
     def read(self, number: int, line: str) -> None:
         """Read one line."""
@@ -166,16 +223,32 @@ class _Reader:
             self.versions += _VERSION.findall(rest)
         elif match["component"] not in {None, "primitive"}:
             self.skipped[match["component"]] += 1
+        elif operation == _DISPATCH and (passed := _PASSED_OVER.fullmatch(rest)):
+            self._pass_over(number, passed)
         elif operation and not _PROFILED.fullmatch(operation):
             self.skipped[operation] += 1
         elif (found := self._entry(rest)) is not None:
             primitive, milliseconds = found
             stamp = float(match["stamp"]) if match["stamp"] else None
             self.entries.append(VerboseEntry(number, operation, primitive, milliseconds, stamp))
+            if not operation.endswith("cache_hit"):
+                self._choose(primitive)
         else:
             self.skipped["unread"] += 1
             if len(self.unread) < _KEPT:
                 self.unread.append((number, line.strip()))
+
+    def _pass_over(self, number: int, match: re.Match[str]) -> None:
+        fields = (match["fields"] or ",,,").split(",")
+        self._waiting[match["kind"]].append((len(self.passed_over), fields[-1]))
+        self.passed_over.append(
+            PassedOver(number, match["kind"], fields[2], match["reason"], match["where"])
+        )
+
+    def _choose(self, primitive: VerbosePrimitive) -> None:
+        for at, problem in self._waiting.pop(primitive.kind, ()):
+            if problem in {"", primitive.problem}:
+                self.passed_over[at] = self.passed_over[at]._replace(primitive=primitive)
 
     def _entry(self, rest: str) -> tuple[VerbosePrimitive, float] | None:
         described, _, duration = rest.rpartition(",")

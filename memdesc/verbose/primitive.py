@@ -53,6 +53,13 @@ class QuantizationParameter(NamedTuple):
         How many adjacent elements along each of the last dims share a value; empty without groups.
     value : float or None
         The value, if the line has it.
+
+    Examples
+    --------
+    >>> from memdesc.verbose import QuantizationParameter
+    >>> per_channel = QuantizationParameter("wei", 1, "f32", (), None)
+    >>> per_channel.argument, per_channel.mask
+    ('wei', 1)
     """
 
     argument: str
@@ -63,7 +70,21 @@ class QuantizationParameter(NamedTuple):
 
 
 class PostOp(NamedTuple):
-    """A post-op: its kind, such as ``sum`` or ``eltwise_relu``, and its parameters as printed."""
+    """A post-op: its kind, such as ``sum`` or ``eltwise_relu``, and its parameters as printed.
+
+    Parameters
+    ----------
+    kind : str
+        Such as ``sum`` or ``eltwise_relu``.
+    parameters : tuple of str
+        As printed.
+
+    Examples
+    --------
+    >>> from memdesc.verbose import PostOp
+    >>> PostOp("eltwise_clip", ("0", "6")).parameters
+    ('0', '6')
+    """
 
     kind: str
     parameters: tuple[str, ...] = ()
@@ -80,6 +101,12 @@ class VerboseAttributes(NamedTuple):
         In their order.
     others : tuple of (str, str)
         Name without ``attr-`` and text of all other attributes: ``("scratchpad", "user")``.
+
+    Examples
+    --------
+    >>> from memdesc.verbose import PostOp, VerboseAttributes
+    >>> VerboseAttributes((), (), (PostOp("eltwise_relu"),), ()).post_ops[0].kind
+    'eltwise_relu'
     """
 
     scales: tuple[QuantizationParameter, ...] = ()
@@ -181,7 +208,21 @@ _MATRICES = ("matmul", "gemm", "gemm_api")
 
 
 class Problem(NamedTuple):
-    """What a problem string contains: sizes by letters, or lists of dims; the other is empty."""
+    """What a problem string contains: sizes by letters, or lists of dims; the other is empty.
+
+    Parameters
+    ----------
+    sizes : mapping of str to float
+        The sizes by their letters.
+    dims : tuple of tuple of int
+        The dims of each tensor.
+
+    Examples
+    --------
+    >>> from memdesc.verbose import Problem
+    >>> Problem({}, ((3, 7), (7, 5))).dims[1]
+    (7, 5)
+    """
 
     sizes: Mapping[str, float]
     dims: tuple[Dims, ...]
@@ -340,6 +381,15 @@ class VerboseTensor(NamedTuple):
     why : str
         Why there is no descriptor, or what the line does not give: the `offset0` of a view, which
         is 0 in `desc`. Otherwise empty.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> src = memdesc.read_verbose([line]).entries[0].primitive.tensors["src"]
+    >>> src.name, src.text, src.desc
+    ('src', 'f32::blocked:ab::f0', memory_desc((2, 3), 'f32', 'ab'))
     """
 
     name: str
@@ -370,6 +420,15 @@ class VerbosePrimitive(Checked):
         ``forward_inference``, ``backward_data``, ...; ``undef`` where there is none.
     descriptors, attribute_text, aux_text, problem : str
         The other fields as printed.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> primitive = memdesc.read_verbose([line]).entries[0].primitive
+    >>> primitive.kind, primitive.implementation, primitive.problem
+    ('reorder', 'jit:uni', '2x3')
     """
 
     engine: str

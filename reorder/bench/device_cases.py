@@ -1,4 +1,4 @@
-"""The reorders that a device is measured with."""
+"""The fixed list of reorders that `memdesc bench --device` measures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Timing for a busy machine: all candidates take turns, and ratios are within a round."""
+"""Measure one case on the CPU, so that a busy machine does not distort the ratios.
+
+The reorder, memcpy and the peers take turns, and times are only compared within a round.
+"""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from reorder.plan.passes import zeros_beyond
 from reorder.plan.plan import plan_reorder
+from reorder.system import system_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +85,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     bounds = np.array([pages * chunk // threads for chunk in range(threads + 1)], np.int64)
     # the copier takes the number of bytes as its program
     job = Job(
-        walker=_copier().address,
+        interpreter=_copier().address,
         program=nbytes,
         tasks=0,
         steps=pages,
@@ -103,9 +104,10 @@ def _copier() -> Any:
     """Return the callback of the thread pool that copies a range of pages."""
     import numba  # slow to load
 
-    copy = ctypes.CDLL(None).memcpy
-    copy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]
-    copy.restype = None
+    # Windows has no memcpy to find by its name, but Python has its memmove
+    given = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+    found = ctypes.cast(system_function("memcpy") or ctypes.memmove, ctypes.c_void_p).value or 0
+    copy = ctypes.CFUNCTYPE(None, *given)(found)
 
     @numba.cfunc(numba.void(*[numba.int64] * 8))  # type: ignore[untyped-decorator] # numba ships no types
     def copy_pages(

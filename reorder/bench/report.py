@@ -1,4 +1,4 @@
-"""The machine that was measured, and the summary of its measurements."""
+"""The report of a benchmark: the machine, each case, and a summary of the ratios."""
 
 from __future__ import annotations
 

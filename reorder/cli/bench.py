@@ -1,4 +1,4 @@
-"""`memdesc bench`."""
+"""`memdesc bench`: how fast reorders are, beside memcpy and other programs."""
 
 from __future__ import annotations
 

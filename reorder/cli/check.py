@@ -5,14 +5,50 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
+from memdesc.disk import as_path, write_file
 from reorder.cli.command import Command, Facts, arguments, lines, value
 from reorder.cli.tensors import LIMIT, NPY, kind_of, padding_facts, split_name, tensors_in
+from reorder.storage.contracts import check, contract_of, contract_to_toml
 
 if TYPE_CHECKING:
     import argparse
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
+    if options.write is not None:
+        return _write(options)
+    if options.expect is not None or options.reference is not None:
+        return _check_contract(options)
+    return _check_padding(options)
+
+
+def _write(options: argparse.Namespace) -> tuple[Facts, int]:
+    """Write the contract that a model holds."""
+    if options.expect is not None or options.reference is not None:
+        msg = "--write makes a contract, and --expect and --reference check one; run them apart"
+        raise MemdescError(msg)
+    rules = contract_of(options.file)
+    text = contract_to_toml(rules)
+    write_file(as_path(options.write), lambda out: out.write(text.encode()))
+    return {"file": options.file, "written": options.write, "rules": len(rules)}, 0
+
+
+def _check_contract(options: argparse.Namespace) -> tuple[Facts, int]:
+    """Check a model against a contract or a reference."""
+    report = check(options.file, options.expect, reference=options.reference)
+    facts: Facts = {
+        "file": options.file,
+        "holds": report.holds,
+        "breaches": [each._asdict() for each in report.breaches],
+        "checked": len(report.checked),
+        "without_rule": [*report.without_rule] if options.expect is not None else [],
+        "unconfirmed": [*report.unconfirmed] if options.reference is None else [],
+        "compared": len(report.compared),
+    }
+    return facts, 0 if report.holds else 1
+
+
+def _check_padding(options: argparse.Namespace) -> tuple[Facts, int]:
     tensors = tensors_in(options.file)
     if kind_of(split_name(options.file)[0]) is NPY:
         msg = (
@@ -33,6 +69,10 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 def _lay_out(facts: Facts) -> list[str]:
     """Return facts as lines; those of each tensor behind an empty line."""
+    if "breaches" in facts:
+        return lines({**facts, "breaches": [_line(each) for each in facts["breaches"]]})
+    if "tensors" not in facts:
+        return lines(facts)
     tensors = facts["tensors"]
     if len(tensors) == 1:
         return lines({"file": facts["file"], **tensors[0]})
@@ -40,12 +80,27 @@ def _lay_out(facts: Facts) -> list[str]:
     return lines(whole) + [line for one in tensors for line in ("", *lines(one))]
 
 
+def _line(breach: Facts) -> str:
+    """Return a breach as a line."""
+    causes = f": {', or '.join(breach['causes'])}" if breach["causes"] else ""
+    rule = f" (rule {breach['rule']!r})" if breach["rule"] else ""
+    return f"{breach['name']}: {breach['key']} {breach['problem']}{causes}{rule}"
+
+
 COMMAND = Command(
     "check",
-    "Check that the padding of saved tensors is zero; exit code 1 if it is not.",
-    "check out.safetensors",
+    "Check that padding is zero, or a checkpoint against a contract; exit code 1 if it is not.",
+    "check model.safetensors --expect rules.toml --reference good.safetensors",
     arguments(
-        value("file FILE", "a .safetensors or .npz, or one tensor of it as FILE:NAME"), LIMIT
+        value(
+            "file FILE",
+            "a .safetensors or .npz, or one tensor of it as FILE:NAME; for a contract a checkpoint "
+            "of any format",
+        ),
+        value("--expect RULES", "a contract, in TOML: what layouts, types and dims must be"),
+        value("--reference MODEL", "a checkpoint that is right: compare values, and name causes"),
+        value("--write RULES", "write the contract that FILE holds"),
+        LIMIT,
     ),
     _answer,
     _lay_out,

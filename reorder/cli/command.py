@@ -102,7 +102,7 @@ def _plain(value: Any) -> str:
 
 
 class Argument(NamedTuple):
-    """An argument of a command: its name or flags, and what argparse is told about it."""
+    """An argument of a command: its name or flags, and the settings that argparse gets."""
 
     names: tuple[str, ...]
     settings: dict[str, Any]
@@ -242,8 +242,8 @@ def buffer_of(layout: MemoryDesc | ImageDesc) -> MemoryDesc:
 
 def layout_facts(layout: MemoryDesc | ImageDesc) -> Facts:
     """Return what `show` prints of a layout."""
-    said = _image_facts(layout) if isinstance(layout, ImageDesc) else _desc_facts(layout)
-    return {"layout": repr(layout)} | said
+    facts = _image_facts(layout) if isinstance(layout, ImageDesc) else _desc_facts(layout)
+    return {"layout": repr(layout)} | facts
 
 
 def _desc_facts(desc: MemoryDesc) -> Facts:

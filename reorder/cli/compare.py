@@ -55,8 +55,8 @@ _FROM = (
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     paths = options.a, options.b
     has_folder = any(as_path(path).is_dir() for path in paths)  # only checkpoints are folders
-    told = (options.from_a, options.from_b, options.dims)
-    if told == (None, None, None) and (has_folder or all(map(_is_checkpoint, paths))):
+    layouts = (options.from_a, options.from_b, options.dims)
+    if layouts == (None, None, None) and (has_folder or all(map(_is_checkpoint, paths))):
         return _compare_checkpoints(options)
     a, b = (
         read_tensor(path, Reading(layout, dims_of(options.dims), options.dtype, flag))[0]

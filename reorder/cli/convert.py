@@ -1,4 +1,4 @@
-"""`memdesc convert`."""
+"""`memdesc convert`: a checkpoint in other layouts, packings and types."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _cluster(address: str | None) -> AbstractContextManager[Client | None]:
 def _warn(warning: str) -> None:
     if sys.stderr is None:
         return
-    with suppress(OSError):  # a terminal that is gone stops no conversion
+    with suppress(OSError):  # the conversion goes on without its terminal
         sys.stderr.write(f"memdesc: warning: {one_line(warning)}\n")
 
 

@@ -1,4 +1,4 @@
-"""`memdesc doctor`."""
+"""`memdesc doctor`: what is installed and works here, or compile the CPU kernels in advance."""
 
 from __future__ import annotations
 

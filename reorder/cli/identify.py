@@ -1,4 +1,4 @@
-"""`memdesc identify`."""
+"""`memdesc identify`: which known layouts the bytes of a file may have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`memdesc inspect`."""
+"""`memdesc inspect`: the tensors of checkpoints, and which layers are quantised."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     unread: dict[str, list[str]] = {}
     for given in options.paths:
         path = as_path(given)
-        container = read_container(path, is_partial=True)
+        container = read_container(path, skip_unreadable=True)
         files += container.files
         groups = find_groups(path, container)
         rows += _rows(container, groups, notes)
@@ -140,6 +140,9 @@ def _layers(weights: Iterable[_Weight], shown: set[str]) -> Facts:
 
 
 def _bits(desc: RecordDesc) -> int:
+    """Return the bits of a code; whole bits of an element where several share a code."""
+    if desc.rule.code.codebook:
+        return int(desc.bits_per_element)
     return number_bits(desc, desc.rule.code)
 
 
@@ -275,14 +278,14 @@ def _lay_out(facts: Facts) -> list[str]:
     count = f"{facts['count']}{shown} tensors" if shown else _tensors(facts["count"])
     nfiles = len(facts["files"])
     lines.append(f"all: {count} in {nfiles} file{'' if nfiles == 1 else 's'}, {_sizes(facts)}")
-    lines += map(_told, facts["quantised"])
+    lines += map(_kind_line, facts["quantised"])
     if facts["quantised"] and facts["not_quantised"]["layers"]:
         plain = facts["not_quantised"]
         lines.append(f"not quantised, {plain['bytes']} bytes: {_patterns(plain['layers'])}")
     return [*lines, *map(one_line, facts["notes"])]
 
 
-def _told(kind: Facts) -> str:
+def _kind_line(kind: Facts) -> str:
     """Return a line about the layers of one record."""
     each = 8 * kind["bytes"] / max(kind["weights"], 1)
     scales = f", {kind['scales']}" if kind["scales"] else ""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, read_verbose
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts, arguments, flag, table, value
+from reorder.cli.command import Command, Facts, arguments, flag, one_line, table, value
 from reorder.cores import count_cores
-from reorder.logs import report
+from reorder.logs import read_layers, report
 from reorder.logs.replay import logged_case
 
 if TYPE_CHECKING:
@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from memdesc.verbose import VerboseLog, VerbosePrimitive
-    from reorder.logs import LoggedReorder, LogReport, RoundTrip
+    from reorder.logs import LoggedReorder, LogReport, RoundTrip, Times
 
 _DIGITS = 6
 _MS_OF_BYTES = 1e-6
+_TIMES = ("ms", "count", "median", "min", "max")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -31,28 +32,45 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         msg = f"--top {options.top} and --seconds {options.seconds:g} must be above 0"
         raise MemdescError(msg)
     log = read_verbose(_stdin() if options.log == "-" else options.log)
-    if not (log.entries or log.info or log.skipped):
+    if not (log.entries or log.info or log.skipped or log.passed_over):
         msg = (
             f"{'stdin' if options.log == '-' else options.log} has no line of oneDNN in "
             f"{log.other_lines} lines; run the program with ONEDNN_VERBOSE=1 (up to oneDNN 2.4, "
             "DNNL_VERBOSE=1), and pass what it prints to stdout"
         )
         raise MemdescError(msg)
-    found = report(log)
+    found = report(
+        log, read_layers(options.layers) if options.layers else None, steady=options.steady
+    )
+    before, spent_before = found.before_runs
     facts: Facts = {
         "log": options.log,
         "onednn": list(log.versions),
-        "executions": len(log.executions),
-        "creations": len(log.entries) - len(log.executions),
+        "steady": options.steady,
+        "executions": sum(each.executions for each in found.kinds),
         "milliseconds": _round(found.milliseconds),
-        "reorder_share": _share(found, sum(each.milliseconds for each in found.reorders)),
+        "reorder_share": _share(found, sum(each.times.cost for each in found.reorders)),
         "runs": found.repetition._asdict() if found.repetition else None,
+        "set_up": {
+            "executions": before,
+            "execution_milliseconds": _round(spent_before),
+            "creations": found.created[0],
+            "creation_milliseconds": _round(found.created[1]),
+        },
+        "skewed": [
+            {"kind": primitive.kind, "problem": primitive.problem} | _times(times)
+            for primitive, times in found.skewed
+        ],
         "primitives": [
             each._asdict() | {"milliseconds": _round(each.milliseconds)} for each in found.kinds
         ],
-        "creation_milliseconds": _round(sum(each.milliseconds for each in found.created)),
         "reorders": [_reorder_facts(each, found) for each in found.reorders],
         "round_trips": [_trip_facts(each) for each in found.round_trips],
+        "passed_over": [each._asdict() for each in found.reasons],
+        "layers": [
+            {"milliseconds": _round(each.milliseconds), "layer": each.layer._asdict()}
+            for each in found.layers
+        ],
         "skipped": log.skipped,
         "unread": [{"line": number, "text": text} for number, text in log.unread],
         "other_lines": log.other_lines,
@@ -77,15 +95,13 @@ def _reorder_facts(logged: LoggedReorder, found: LogReport) -> Facts:
         "implementation": primitive.implementation,
         "generated_code": logged.is_generated,
         "attributes": primitive.attribute_text.strip(),
-        "executions": logged.executions,
+        **_times(logged.times),
         "in_each_run": logged.in_each_run,
-        "milliseconds": _round(logged.milliseconds),
-        "share": _share(found, logged.milliseconds),
+        "share": _share(found, logged.times.cost),
         "bytes": logged.nbytes,
         "relation": logged.relation,
         "why": logged.why,
-        "made_by": logged.made_by,
-        "used_as": logged.used_as,
+        **_ends(logged),
         "is_of_weights": logged.is_of_weights,
     }
 
@@ -93,9 +109,28 @@ def _reorder_facts(logged: LoggedReorder, found: LogReport) -> Facts:
 def _trip_facts(trip: RoundTrip) -> Facts:
     return {
         **_names(trip.there),
-        "executions": trip.executions,
-        "milliseconds": _round(trip.milliseconds),
+        **_times(trip.times),
         "between": list(trip.between),
+        **_ends(trip),
+    }
+
+
+def _ends(found: LoggedReorder | RoundTrip) -> Facts:
+    return {
+        "made_by": str(found.made_by or ""),
+        "used_as": str(found.used_as or ""),
+        "layers": list(found.layers),
+    }
+
+
+def _times(times: Times) -> Facts:
+    return {
+        "milliseconds": _round(times.cost),
+        "executions": times.executions,
+        "median": _round(times.median),
+        "min": _round(times.least),
+        "max": _round(times.most),
+        "sum": _round(times.total),
     }
 
 
@@ -143,20 +178,50 @@ def _share(found: LogReport, milliseconds: float) -> float:
 
 def _lay_out(facts: Facts) -> list[str]:
     """Return the report as lines: tables, then what could be saved."""
+    lines = [*_head(facts), *_unread(facts), "", *_primitives(facts)]
+    if facts["reorders"]:
+        lines += ["", *_reorders(facts)]
+    if facts["round_trips"]:
+        lines += ["", *_round_trips(facts)]
+    if facts["reorders"]:
+        lines += ["", *_savings(facts)]
+    if facts["passed_over"]:
+        lines += ["", *_passed_over(facts)]
+    if facts["layers"]:
+        lines += ["", *_layers(facts)]
+    return lines
+
+
+def _head(facts: Facts) -> list[str]:
+    """Return how long the log takes, what is set-up, and whether its times can be trusted."""
     versions = " and ".join(facts["onednn"]) or "of unknown version"
-    executed = f"{facts['executions']} executions, {_ms(facts['milliseconds'])} ms"
-    created = f"{facts['creations']} creations, {_ms(facts['creation_milliseconds'])} ms"
+    runs, set_up = facts["runs"], facts["set_up"]
+    which = f"one of {runs['runs']} equal runs, " if facts["steady"] else ""
+    spent = f"{facts['executions']} executions, {_ms(facts['milliseconds'])} ms by medians"
     share = f"of which reorders {facts['reorder_share']:.0%}"
-    lines = [f"oneDNN {versions}: {executed}, {share}; {created}"]
-    if runs := facts["runs"]:
+    lines = [f"oneDNN {versions}: {which}{spent}, {share}"]
+    if runs and not facts["steady"]:
         lines.append(
             f"the log repeats itself: {runs['runs']} runs of {runs['length']} executions, "
-            f"from execution {runs['start'] + 1} on"
+            f"from execution {runs['start'] + 1} on; --steady shows one run"
         )
-    lines += _unread(facts)
-    lines += ["", *_primitives(facts)]
-    if facts["reorders"]:
-        lines += ["", *_reorders(facts), "", *_savings(facts)]
+    parts = [
+        f"{set_up[each]} {what}, {_ms(set_up[f'{each[:-1]}_milliseconds'])} ms"
+        for each, what in (
+            ("executions", "executions before the first run"),
+            ("creations", "creations"),
+        )
+        if set_up[each]
+    ]
+    lines += [f"set-up: {'; '.join(parts)}"] if parts else []
+    if skewed := facts["skewed"]:
+        total, usual = (_ms(sum(row[key] for row in skewed)) for key in ("sum", "milliseconds"))
+        which = f"{_many(len(skewed), 'primitive')} ({total} ms in all, {usual} by medians)"
+        worst = f"{skewed[0]['kind']} {skewed[0]['problem']}"
+        lines.append(
+            f"warning: the mean is above three times the median for {which}, most of all {worst}: "
+            "the machine was busy, or some executions waited for threads"
+        )
     return lines
 
 
@@ -186,22 +251,24 @@ def _primitives(facts: Facts) -> list[str]:
 
 def _reorders(facts: Facts) -> list[str]:
     shown = facts["reorders"][: facts["top"]]
-    head = ["ms", "count", "ms each", "GB/s"]
+    head = [*_TIMES, "GB/s"]
     head += ["here, ms", "memcpy, ms", "times faster"] if "bench_threads" in facts else []
     rows = []
     for row in shown:
-        each = row["milliseconds"] / row["executions"]
-        speed = f"{row['bytes'] / each * _MS_OF_BYTES:.2f}" if row["bytes"] and each else ""
-        cells = [_ms(row["milliseconds"]), str(row["executions"]), _ms(each), speed]
+        each = row["median"]
+        cells = [
+            *_cells(row),
+            f"{row['bytes'] / each * _MS_OF_BYTES:.2f}" if row["bytes"] and each else "",
+        ]
         if "here" in row:
             here = row["here"]
             cells += [_ms(here["memdesc"]), _ms(here["memcpy"]), f"{each / here['memdesc']:.2f}"]
-        rows.append([*cells, *[""] * (len(head) - len(cells)), _text(row)])
+        once = "" if row["in_each_run"] or not facts["runs"] else ", not in each run"
+        rows.append([*cells, *[""] * (len(head) - len(cells)), _text(row) + once])
     lines = table([[*head, "reorder"], *rows], range(len(head)))
-    hidden = len(facts["reorders"]) - len(shown)
-    lines += [f"and {hidden} more (--top {len(facts['reorders'])} shows all)"] if hidden else []
+    lines += _hidden(facts, "reorders")
     if "bench_threads" in facts:
-        said = "times faster is the time in the log divided by that of memdesc"
+        said = "times faster is the median of the log divided by the time of memdesc"
         lines.append(f"measured here on {facts['bench_threads']} threads; {said}")
         lines += [
             f"  not measured, {row['problem']}: {row['not_measured']}"
@@ -209,6 +276,55 @@ def _reorders(facts: Facts) -> list[str]:
             if "not_measured" in row
         ]
     return lines
+
+
+def _round_trips(facts: Facts) -> list[str]:
+    rows = [
+        [
+            *_cells(row),
+            f"{row['problem']} {_short(row['src'])} -> {_short(row['dst'])} -> back"
+            + (f" after {', '.join(row['between'])}" if row["between"] else "")
+            + _around(row),
+        ]
+        for row in facts["round_trips"][: facts["top"]]
+    ]
+    lines = table([[*_TIMES, "round trip"], *rows], range(len(_TIMES)))
+    return lines + _hidden(facts, "round_trips")
+
+
+def _passed_over(facts: Facts) -> list[str]:
+    rows = [
+        (
+            str(row["primitives"]),
+            str(row["by_reference"] or ""),
+            row["kind"],
+            row["implementation"],
+            one_line(row["reason"]),
+        )
+        for row in facts["passed_over"][: facts["top"]]
+    ]
+    lines = table([("primitives", "by reference", "kind", "passed over", "reason"), *rows], (0,))
+    return lines + _hidden(facts, "passed_over")
+
+
+def _layers(facts: Facts) -> list[str]:
+    rows = []
+    for row in facts["layers"][: facts["top"]]:
+        layer, own = row["layer"], row["layer"]["milliseconds"]
+        cells = [_ms(row["milliseconds"]), "" if own is None else _ms(own)]
+        rows.append([*cells, layer["kind"], layer["layout"], one_line(layer["name"])])
+    lines = table([("oneDNN, ms", "in all, ms", "kind", "layout", "layer"), *rows], (0, 1))
+    return lines + _hidden(facts, "layers")
+
+
+def _cells(row: Facts) -> list[str]:
+    spent, *times = (_ms(row[key]) for key in ("milliseconds", "median", "min", "max"))
+    return [spent, str(row["executions"]), *times]
+
+
+def _hidden(facts: Facts, key: str) -> list[str]:
+    hidden = len(facts[key]) - facts["top"]
+    return [f"and {hidden} more (--top {len(facts[key])} shows all)"] if hidden > 0 else []
 
 
 def _savings(facts: Facts) -> list[str]:
@@ -248,9 +364,17 @@ def _text(row: dict[str, Any]) -> str:
     words = [row["problem"], _short(row["src"]), "->", _short(row["dst"])]
     # the place of the scratchpad does not matter
     words += [word for word in row["attributes"].split() if not word.startswith("attr-scratchpad")]
-    ends = [f"from {row['made_by']}"] if row["made_by"] else []
-    ends += [f"to {row['used_as']}"] if row["used_as"] else []
-    return " ".join(words) + (f" ({', '.join(ends)})" if ends else "")
+    return " ".join(words) + _around(row)
+
+
+def _around(row: dict[str, Any]) -> str:
+    """Return which primitives made and used the tensors, and the layers."""
+    text = f", from {row['made_by']}" if row["made_by"] else ""
+    text += f", to {row['used_as']}" if row["used_as"] else ""
+    if layers := row["layers"]:
+        more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
+        text += f", in {one_line(layers[0])}{more}"
+    return text
 
 
 def _short(text: str) -> str:
@@ -259,6 +383,10 @@ def _short(text: str) -> str:
     others = [part for part in rest if part not in {"", "f0"}]
     view = "view " if "0" in flags else ""
     return f"{dtype} {view}{':'.join([tag, *others])}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _ms(milliseconds: float) -> str:
@@ -272,6 +400,11 @@ COMMAND = Command(
     arguments(
         value("log LOG", "what a program printed with ONEDNN_VERBOSE=1 or 2; - for stdin"),
         value("--top N", "how many reorders are listed and measured (default 10)", default=10),
+        flag("--steady", "one of the equal runs of a model, without what comes before and after"),
+        value(
+            "--layers FILE",
+            "names of layers: OpenVINO's runtime model (.xml) or a trace of torch (.json)",
+        ),
         flag("--bench", "measure these reorders here, and compare with the times of the log"),
         value("--threads N", "threads for --bench (default as in the log)", type=int),
         value("--seconds S", "time for each reorder (default 0.1)", default=0.1),

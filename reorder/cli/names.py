@@ -37,8 +37,8 @@ _FILTER = re.compile(r"[\w*?!\[\]-]*")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    told = (options.dims, options.dtype, options.system, options.letters)
-    if any(told) or not _FILTER.fullmatch(options.text):
+    given = (options.dims, options.dtype, options.system, options.letters)
+    if any(given) or not _FILTER.fullmatch(options.text):
         return _of_layout(options)
     meant = meanings(options.text)
     names = [

@@ -64,7 +64,7 @@ class Progress:
                 self._is_shown = True
         elif now - self._shown >= LINE_SECONDS:
             self._shown = now
-            with suppress(OSError):  # a log that is gone stops no work
+            with suppress(OSError):  # the work goes on without its log
                 sys.stderr.write(f"memdesc: {share:.0%} {text}\n")
                 sys.stderr.flush()
 

@@ -83,10 +83,10 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     with Progress(3) as progress:
         progress.step(f"reading {options.src}")
         if options.among is None:
-            x, is_told = read_tensor(options.src, how)
+            x, only_caller_knows = read_tensor(options.src, how)
         else:
-            x, is_told = _among(options, how), True
-        padding = padding_facts(x, options.limit, "padding_zero") if is_told else {}
+            x, only_caller_knows = _among(options, how), True
+        padding = padding_facts(x, options.limit, "padding_zero") if only_caller_knows else {}
         target = _target(options, x.desc)
         _check_size(options, target)
         progress.step("reordering", 1)
@@ -98,7 +98,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
             write_output(options.dst, result, is_raw=options.raw)
     facts = _facts(target, options) | padding
     packings = [name.text for name in x.desc.tags() if name.vocabulary == "weights"]
-    if is_told and packings and x.desc.dtype.bits <= _CODE_BITS:
+    if only_caller_knows and packings and x.desc.dtype.bits <= _CODE_BITS:
         facts["note"] = (
             f"{packings[0]} packs codes: scales and zero points turn them into numbers, and are "
             "not applied"

@@ -1,4 +1,4 @@
-"""Files that commands read: what kind each one is, and the tensors and bytes in it."""
+"""Files that commands read and write: what kind each one is, and the tensors and bytes in it."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ _PICKLED = _kind(
     "a pickle, perhaps of torch.save", rb"\x80[\x02-\x05]([\x80-\x95]|[\](})cKXMGNI])", _PICKLE
 )
 _PICKLES = (_TORCH, _PICKLED)
-# it does not start in a way of its own: its name tells
+# such a file has no mark at its start: only the ending of its name says what it is
 _ONNX = _kind("an ONNX model", b"", _CHECKPOINT)
 _KINDS = (
     NPY,

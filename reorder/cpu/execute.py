@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from reorder.cpu.machine import this_machine
-from reorder.cpu.runtime.batch import BatchBuilder, JoinedJob, joined_walker_at
+from reorder.cpu.runtime.batch import BatchBuilder, JoinedJob, joined_interpreter_at
 from reorder.cpu.runtime.fast_call import fast_call, fast_call_table
 from reorder.cpu.runtime.job import JOB
 from reorder.cpu.runtime.pool import load_pool
@@ -141,7 +141,7 @@ class PreparedReorder:
             load_pool()
         if self._fast_call is None and self._table is not _NO_TABLE:
             if self._joined is not None:
-                self._table[JOB.walker] = joined_walker_at()
+                self._table[JOB.interpreter] = joined_interpreter_at()
             self._fast_call = fast_call()
 
 

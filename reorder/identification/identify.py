@@ -65,6 +65,15 @@ class Candidate(NamedTuple):
         Share of the elements that equal those of the reference, 0 to 1; 1 without a reference.
     is_padding_zero : bool
         Whether all padding is zero.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> x = np.arange(1, 33, dtype=np.float32).reshape(4, 8)
+    >>> dump = reorder.reorder(x, "ba").data
+    >>> (found,) = reorder.identify(dump, dtype="f32", like=x).candidates
+    >>> found.desc, found.order, found.agreement
+    (memory_desc((4, 8), 'f32', 'ba'), (0, 1), 1.0)
     """
 
     desc: MemoryDesc

@@ -7,16 +7,19 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemoryDesc
+from reorder.logs.times import times_of
 from reorder.plan.compare import compare_layouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from memdesc.verbose import VerboseEntry, VerbosePrimitive, VerboseTensor
+    from reorder.logs.times import Times
 
 __all__ = [
     "UNKNOWN",
     "LoggedReorder",
+    "Neighbour",
     "RoundTrip",
     "group_reorders",
     "is_generated",
@@ -30,6 +33,24 @@ _NEAR = 8
 _OUTPUTS = ("dst", "diff_src", "diff_wei", "diff_bia", "diff")
 
 
+class Neighbour(NamedTuple):
+    """A tensor of another primitive: `tensor` is its name there, such as ``wei``."""
+
+    primitive: VerbosePrimitive
+    tensor: str
+
+    def __str__(self) -> str:
+        """Return the tensor, and the primitive with its sizes and implementation."""
+        tensors = self.primitive.tensors
+        shapes = [
+            "x".join(map(str, each.dims))
+            for name in ("src", "data", "wei")
+            if (each := tensors.get(name)) and each.dims
+        ]
+        sizes = " by ".join(shapes) or self.primitive.problem
+        return f"{self.tensor} of {self.primitive.kind} {sizes} ({self.primitive.implementation})"
+
+
 class LoggedReorder(NamedTuple):
     """Equal reorders of a log.
 
@@ -37,10 +58,8 @@ class LoggedReorder(NamedTuple):
     ----------
     primitive : VerbosePrimitive
         What their lines share.
-    executions : int
-        How often it was executed.
-    milliseconds : float
-        Total time of these executions.
+    times : Times
+        How often and how long it was executed.
     relation : str
         ``no-op``, ``view`` or ``copy``, as `reorder.compare_layouts` says; ``unknown`` if
         the line does not describe them.
@@ -48,32 +67,34 @@ class LoggedReorder(NamedTuple):
         The reason.
     nbytes : int or None
         Bytes that one execution reads and writes, padding included.
-    made_by, used_as : str
-        Which tensor of another primitive src was, or dst became, such as ``convolution wei``: that
-        of the nearest execution with a tensor of this layout and these dims; empty if none is near.
+    made_by, used_as : Neighbour or None
+        Which tensor of another primitive src was, or dst became: that of the nearest execution with
+        a tensor of this layout and these dims. For weights that are reordered long before they are
+        used, any execution.
     in_each_run : int
         How often it is executed in each run if the log repeats itself; otherwise 0.
+    layers : tuple of str
+        The layers that it belongs to, if a program named them.
+
+    Examples
+    --------
+    >>> import memdesc, reorder.logs
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> logged = reorder.logs.report(memdesc.read_verbose([line])).reorders[0]
+    >>> logged.times.executions, logged.relation, logged.nbytes
+    (1, 'copy', 48)
     """
 
     primitive: VerbosePrimitive
-    executions: int
-    milliseconds: float
+    times: Times
     relation: str
     why: str
     nbytes: int | None
-    made_by: str
-    used_as: str
+    made_by: Neighbour | None
+    used_as: Neighbour | None
     in_each_run: int
-
-    @property
-    def src(self) -> VerboseTensor:
-        """The source."""
-        return self.primitive.tensors["src"]
-
-    @property
-    def dst(self) -> VerboseTensor:
-        """The destination."""
-        return self.primitive.tensors["dst"]
+    layers: tuple[str, ...]
 
     @property
     def is_generated(self) -> bool:
@@ -83,7 +104,7 @@ class LoggedReorder(NamedTuple):
     @property
     def is_of_weights(self) -> bool:
         """Whether its result is used as weights."""
-        return self.used_as.rpartition(" ")[2].startswith("wei")
+        return self.used_as is not None and self.used_as.tensor.startswith("wei")
 
 
 def is_generated(implementation: str) -> bool:
@@ -92,27 +113,43 @@ def is_generated(implementation: str) -> bool:
 
 
 class RoundTrip(NamedTuple):
-    """Reorders into a layout and soon back: `there` and `back`.
+    """Reorders into a layout and soon back.
 
-    `between` lists the kinds of the primitives that were executed in between.
+    `times` are those of both together; `between` lists the kinds of the primitives that were
+    executed in between; `made_by` and `used_as` are the tensors before and after, as of a
+    `LoggedReorder`.
+
+    Examples
+    --------
+    >>> import memdesc, reorder.logs
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> there = line + "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.5"
+    >>> back = line + "src:f32::blocked:ba::f0 dst:f32::blocked:ab::f0,,,2x3,0.5"
+    >>> found = reorder.logs.report(memdesc.read_verbose([there, back])).round_trips[0]
+    >>> found.times.executions, found.times.median, found.between
+    (1, 1.0, ())
     """
 
     there: VerbosePrimitive
     back: VerbosePrimitive
-    executions: int
-    milliseconds: float
+    times: Times
     between: tuple[str, ...]
+    made_by: Neighbour | None
+    used_as: Neighbour | None
+    layers: tuple[str, ...]
 
 
 def group_reorders(
-    executions: Sequence[VerboseEntry], run: Sequence[VerboseEntry]
+    executions: Sequence[VerboseEntry], names: Sequence[str], run: Sequence[VerboseEntry]
 ) -> list[LoggedReorder]:
     """Group equal reorders of a log, the most expensive first.
 
     Parameters
     ----------
     executions : sequence of VerboseEntry
-        All executions.
+        All executions, or those of one run and more.
+    names : sequence of str
+        The layer of each.
     run : sequence of VerboseEntry
         The executions of one run; empty if the log does not repeat itself.
     """
@@ -129,20 +166,20 @@ def group_reorders(
         found.append(
             LoggedReorder(
                 primitive,
-                len(places),
-                sum(executions[at].milliseconds for at in places),
+                times_of([executions[at].milliseconds for at in places]),
                 relation,
                 why,
                 _nbytes(primitive),
                 neighbours.common(places, "src"),
                 neighbours.common(places, "dst"),
                 in_run[key],
+                _layers(names, places),
             )
         )
-    return sorted(found, key=lambda each: -each.milliseconds)
+    return sorted(found, key=lambda each: -each.times.cost)
 
 
-def round_trips(executions: Sequence[VerboseEntry]) -> list[RoundTrip]:
+def round_trips(executions: Sequence[VerboseEntry], names: Sequence[str]) -> list[RoundTrip]:
     """Return pairs of reorders whose second undoes the first, the most expensive first."""
     gone: dict[tuple[object, ...], int] = {}
     pairs: defaultdict[tuple[int, int, tuple[str, ...]], list[tuple[int, int]]] = defaultdict(list)
@@ -151,23 +188,32 @@ def round_trips(executions: Sequence[VerboseEntry]) -> list[RoundTrip]:
         if not is_reorder(primitive) or primitive.attributes.scales or _adds(primitive):
             continue
         src, dst = (_layout(primitive.tensors[name]) for name in ("src", "dst"))
-        before = gone.pop((primitive.problem, dst, src), None)
-        if before is not None and at - before <= _NEAR:
-            kinds = tuple(each.primitive.kind for each in executions[before + 1 : at])
+        before = gone.pop((primitive.problem, dst, src), -2 * _NEAR)
+        between = executions[before + 1 : at] if at - before <= _NEAR else None
+        if between is not None and not any(_chooses(each.primitive) for each in between):
+            kinds = tuple(each.primitive.kind for each in between)
             pairs[id(executions[before].primitive), id(primitive), kinds].append((before, at))
         elif src != dst:
+            # behind a convolution it is another tensor that happens to have these dims
             gone[primitive.problem, src, dst] = at
+    neighbours = _Neighbours(executions)
     trips = [
         RoundTrip(
             executions[places[0][0]].primitive,
             executions[places[0][1]].primitive,
-            len(places),
-            sum(executions[at].milliseconds for place in places for at in place),
+            times_of([sum(executions[at].milliseconds for at in place) for place in places]),
             kinds,
+            neighbours.common([there for there, _ in places], "src"),
+            neighbours.common([back for _, back in places], "dst"),
+            _layers(names, [at for place in places for at in place]),
         )
         for (_, _, kinds), places in pairs.items()
     ]
-    return sorted(trips, key=lambda each: -each.milliseconds)
+    return sorted(trips, key=lambda each: -each.times.cost)
+
+
+def _layers(names: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names[at] for at in places if names[at]))
 
 
 def is_reorder(primitive: VerbosePrimitive) -> bool:
@@ -178,6 +224,11 @@ def is_reorder(primitive: VerbosePrimitive) -> bool:
 def _layout(tensor: VerboseTensor) -> str:
     """Return the text of a descriptor without flag a, which only records the user's request."""
     return re.sub(r"^(\w+):a", r"\1:", tensor.text)
+
+
+def _chooses(primitive: VerbosePrimitive) -> bool:
+    """Whether oneDNN chooses the layouts of a primitive: one with weights."""
+    return any(name.startswith("wei") for name in primitive.tensors)
 
 
 def _adds(primitive: VerbosePrimitive) -> bool:
@@ -208,21 +259,35 @@ class _Neighbours:
     def __init__(self, executions: Sequence[VerboseEntry]) -> None:
         self._executions = executions
         self._known: dict[tuple[int, int, str], str] = {}
+        primitives = {id(entry.primitive): entry.primitive for entry in executions}
+        self._weights = {
+            (_layout(tensor), tensor.dims): Neighbour(primitive, name)
+            for primitive in primitives.values()
+            if primitive.kind != "reorder"
+            for name, tensor in primitive.tensors.items()
+            if name.startswith("wei") and tensor.dims
+        }
 
-    def common(self, places: Sequence[int], side: str) -> str:
-        """Return the most common neighbour of the reorders at these places; empty if none."""
+    def common(self, places: Sequence[int], side: str) -> Neighbour | None:
+        """Return the most common neighbour of the reorders at these places."""
+        # a primitive compares by its texts: equal ones are one object
         found = Counter(filter(None, (self._near(at, side) for at in places)))
-        return found.most_common(1)[0][0] if found else ""
+        if found:
+            return found.most_common(1)[0][0]
+        if side == "src":
+            return None
+        tensor = self._executions[places[0]].primitive.tensors["dst"]
+        return self._weights.get((_layout(tensor), tensor.dims))
 
-    def _near(self, at: int, side: str) -> str:
+    def _near(self, at: int, side: str) -> Neighbour | None:
         primitive = self._executions[at].primitive
         for other in self._around(at, side):
             key = id(primitive), id(other), side
             if key not in self._known:
                 self._known[key] = _match(primitive.tensors[side], other, is_output=side == "src")
             if self._known[key]:
-                return self._known[key]
-        return ""
+                return Neighbour(other, self._known[key])
+        return None
 
     def _around(self, at: int, side: str) -> Iterator[VerbosePrimitive]:
         places = (
@@ -236,12 +301,12 @@ class _Neighbours:
 
 
 def _match(tensor: VerboseTensor, other: VerbosePrimitive, *, is_output: bool) -> str:
-    """Return the kind of a primitive and its name for this tensor; empty if it has none."""
+    """Return a primitive's name for this tensor; empty if it has none."""
     for name, candidate in other.tensors.items():
         if (
             name.startswith(_OUTPUTS) == is_output
             and candidate.dims == tensor.dims
             and _layout(candidate) == _layout(tensor)
         ):
-            return f"{other.kind} {name}"
+            return name
     return ""

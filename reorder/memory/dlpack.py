@@ -101,6 +101,13 @@ class TensorView:
     ----------
     array : ndarray
         Of a data type of memdesc.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> m = reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw4c")
+    >>> np.from_dlpack(m.block_tensor()).shape
+    (1, 1, 2, 2, 4)
     """
 
     __slots__ = ("array",)

@@ -28,6 +28,15 @@ class Relation(NamedTuple):
     `shift` elements further on, `COPY` if elements move or zeros must be written. `why` is
     the reason.
 
+    Parameters
+    ----------
+    kind : str
+        `NO_OP`, `VIEW` or `COPY`.
+    shift : int
+        Elements from the start of src to the start of dst in its buffer.
+    why : str
+        The reason.
+
     Examples
     --------
     >>> import memdesc, reorder

@@ -29,6 +29,15 @@ NOWHERE = -(2**63)
 class Node(NamedTuple):
     """One loop: `extent` steps of `strides`, of which the first `valid` hold data.
 
+    Parameters
+    ----------
+    extent : int
+        Number of steps.
+    valid : int
+        Steps that hold data; the others write zeros.
+    strides : tuple of int
+        Elements from one step to the next in each operand.
+
     Examples
     --------
     >>> import reorder
@@ -60,6 +69,17 @@ class IndirectLoop(NamedTuple):
         The axes of the operand over these dims, each with its blocks, the largest step first.
     params : tuple
         The same for each scale and zero point that differs along the dims.
+
+    Examples
+    --------
+    >>> import memdesc, reorder
+    >>> src, dst = (memdesc.memory_desc((2000, 3), "f32", tag) for tag in ("Ab47a", "Ab31a"))
+    >>> (box,) = reorder.plan_reorder(src, dst).boxes
+    >>> (loop,) = box.indirect
+    >>> loop.extent  # the padded size: 65 blocks of 31
+    2015
+    >>> [table.tolist() for table in loop.tables(45, 49)]  # src wraps at 47, dst at 31
+    [[45, 46, 141, 142], [107, 108, 109, 110]]
     """
 
     sizes: tuple[tuple[int, int], ...]
@@ -105,6 +125,15 @@ class IndirectLoop(NamedTuple):
 
 class Box(NamedTuple):
     """A loop nest: its offset in each operand, its nodes, outermost first, its indirect loops.
+
+    Parameters
+    ----------
+    offsets : tuple of int
+        Elements from the start of each operand to the first element of the box.
+    nodes : tuple of Node
+        The loops, outermost first.
+    indirect : tuple of IndirectLoop
+        Loops without constant strides.
 
     Examples
     --------

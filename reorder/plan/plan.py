@@ -41,6 +41,15 @@ class ReorderPlan(_Cache, Checked):
     *Law*: every padded element of dst is written exactly once, with the element of
     src at the same logical index, or with zero where dst is padding.
 
+    Parameters
+    ----------
+    src, dst : MemoryDesc
+        The two layouts.
+    boxes : tuple of Box
+        The loop nests.
+    attr : Attr, optional
+        Scales, zero points and the rest of a conversion.
+
     Examples
     --------
     >>> import memdesc, reorder

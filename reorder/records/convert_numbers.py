@@ -78,8 +78,19 @@ def convert_numbers(
     MemdescError
         If a number would change; with `errors`, reciprocals may be rounded.
     """
+    is_same = record.desc == out.desc and perm == tuple(range(len(perm)))
+    if is_same and _has_codebooks(record.desc):
+        for field in record.desc.fields:
+            data = record.tensors[field.tensor]
+            write_field(out.tensors[field.tensor], field, read_field(data, field))
+        return
     delta = write_numbers(record, out, perm, threads, errors)
     map_codes(record, out, (delta.values, delta.groups), perm, threads)
+
+
+def _has_codebooks(desc: RecordDesc) -> bool:
+    """Whether codes stand for several numbers, or the bits of a float are stored apart."""
+    return any(number.codebook or number.kind for number in desc.rule.numbers)
 
 
 def write_numbers(
@@ -132,7 +143,13 @@ class _NumberWriter:
         self.dims = out.desc.dims
 
     def check_width(self) -> None:
-        """Refuse codes of more than a byte: no weight format has them."""
+        """Refuse codes of more than a byte, and codes that stand for several numbers."""
+        for each in (self.record.desc, self.out.desc):
+            if _has_codebooks(each):
+                self._refuse(
+                    f"the numbers of {each.name or 'a codebook'} are not codes of a scale; "
+                    "dequantize() decodes them"
+                )
         if max(number_bits(r.desc, r.desc.rule.code) for r in (self.record, self.out)) > _BYTE_BITS:
             self._refuse("codes of more than 8 bits are not repacked")
 

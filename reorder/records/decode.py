@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from memdesc import DataType, FormatTag
     from reorder.cpu.schedule.record_pattern import Access
 
-__all__ = ["dequantize_record"]
+__all__ = ["DIRECT", "decode_into", "dequantize_record"]
 
 # The types that compiled code writes; others are converted from f32.
-_DIRECT = ("f32", "f16", "bf16")
+DIRECT = ("f32", "f16", "bf16")
 # Elements decoded to f32 at a time for other types and layouts: few enough to stay in the cache.
 _CHUNK = 1 << 20
 # A byte shifted by this much still fits into the 24 significant bits of f32.
@@ -60,10 +61,27 @@ def dequantize_record(
     if wanted.name not in FLOATS:
         msg = f"a record is decoded to floats ({', '.join(FLOATS)}), not {wanted}"
         raise MemdescError(msg)
-    target = _target(dims, wanted, desc)
+    dst = Memory(_target(dims, wanted, desc))
+    decode_into(record, dst, threads)
+    return dst
+
+
+def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
+    """Write the numbers of a record into memory of a float type; its dims are those of the record.
+
+    Parameters
+    ----------
+    record : Record
+        What to decode.
+    dst : Memory
+        In any layout.
+    threads : int, optional
+        As for `reorder`.
+    """
+    dims, dtype = record.desc.dims, dst.desc.dtype
     threads = current_limit() if threads is None else checked_threads(threads)
     if 0 in dims:
-        return Memory(target)
+        return
     with importing:
         from reorder.cpu.runtime.decode import decode  # likewise
         from reorder.cpu.schedule.record_pattern import find_access  # numba is slow to load
@@ -72,17 +90,16 @@ def dequantize_record(
         plain = _plain(record, threads)
         tensors, access = plain.tensors, find_access(plain.desc)
     if access is None:
-        return reorder(dequantize_reference(record), target, dtype=wanted, threads=threads)
-    dst = Memory(target)
-    if target == memory_desc(dims, wanted) and wanted.name in _DIRECT:
-        decode(access, tensors, dst.data, wanted.name, threads)
-        return dst
+        reorder(dequantize_reference(record), out=dst, threads=threads)
+        return
+    if dst.desc == memory_desc(dims, dtype) and dtype.name in DIRECT:
+        decode(access, tensors, dst.data, dtype.name, threads)
+        return
     for rows, chunk, out in _chunks(access, dst):
         wide = memory_desc(rows, "f32")
         values = zeroed_bytes(wide.nbytes)
         decode(chunk, tensors, values, "f32", threads)
         reorder(Memory.attached(wide, values), out=out, threads=threads)
-    return dst
 
 
 def _target(
@@ -124,7 +141,7 @@ def _plain_field(field: Field) -> tuple[str, MemoryDesc]:
 def _fits_plain(desc: RecordDesc) -> bool:
     """Whether rules stay valid when elements narrower than a byte become bytes."""
     return all(
-        not number.table and shift <= _MAX_SHIFT
+        not number.is_looked_up and shift <= _MAX_SHIFT
         for number in desc.rule.numbers
         for name, shift in number.parts
         if desc.field(name).kind in _UNPACKED
@@ -136,7 +153,7 @@ def _plain(record: Record, threads: int | None) -> Record:
     fields, tensors = [], {}
     for field in record.desc.fields:
         kind, desc = _plain_field(field)
-        fields.append(Field(field.name, kind, desc.layout, field.groups, field.name))
+        fields.append(replace(field, kind=kind, layout=desc.layout, tensor=field.name))
         tensors[field.name] = _elements(record, field, desc, threads)
     made = RecordDesc(record.desc.dims, tuple(fields), record.desc.rule)
     return Record(made, tensors)

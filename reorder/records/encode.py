@@ -30,9 +30,9 @@ _WAYS_OUT: dict[str, dict[tuple[str, object], str]] = {
 
 
 def is_integer_number(desc: RecordDesc, number: Number) -> bool:
-    """Whether a number is an integer: neither a float nor an entry of a table."""
+    """Whether a number is an integer: neither a float nor looked up."""
     kind = desc.field(number.parts[0][0]).kind
-    return not number.table and (kind in BIT_PLANES or kind in INTEGERS)
+    return not number.is_looked_up and (kind in BIT_PLANES or kind in INTEGERS)
 
 
 def number_bits(desc: RecordDesc, number: Number) -> int:
@@ -43,7 +43,7 @@ def number_bits(desc: RecordDesc, number: Number) -> int:
 def code_range(desc: RecordDesc, number: Number) -> tuple[int, int]:
     """Return the least and the largest integer that the joined fields hold, before `minus`."""
     kind, bits = desc.field(number.parts[0][0]).kind, number_bits(desc, number)
-    is_signed = kind in INTEGERS and INTEGERS[kind].is_signed and not number.table
+    is_signed = kind in INTEGERS and INTEGERS[kind].is_signed and not number.is_looked_up
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError, PaddingError, data_type
-from memdesc.record import BIT_PLANES
+from memdesc.record import BIT_PLANES, Digits
 from reorder.values.convert import decode, encode
 from reorder.values.formats import INTEGERS
 
@@ -114,20 +114,26 @@ def check_plane(data: NDArray[np.uint8], field: Field) -> None:
 def number_values(
     tensors: dict[str, NDArray[np.uint8]], desc: RecordDesc, number: Number
 ) -> NDArray[Any]:
-    """Return the value of a number for each group: int64, or f32 for floats and tables."""
+    """Return the value of a number for each group: int64, or f32 for floats and tables.
+
+    Of a number with a codebook these are the codes.
+    """
     parts = [(desc.field(name), shift) for name, shift in number.parts]
     first = parts[0][0]
     if first.kind not in BIT_PLANES and first.kind not in INTEGERS:
         return decode(read_field(tensors[first.tensor], first), data_type(first.kind), "f32")
     joined = np.zeros(first.layout.dims, np.int64)
+    looked_up = number.is_looked_up
     for field, shift in parts:
         bits = read_field(tensors[field.tensor], field)
-        if field.kind not in BIT_PLANES and INTEGERS[field.kind].is_signed and not number.table:
+        if field.kind not in BIT_PLANES and INTEGERS[field.kind].is_signed and not looked_up:
             bits = decode(bits, data_type(field.kind), "s64")
         joined |= bits.astype(np.int64) << shift
     if number.table:
         return np.array(number.table, np.float32)[joined]
-    return joined - number.minus
+    if number.kind:
+        return decode(joined.astype(np.uint16), data_type(number.kind), "f32")
+    return joined if number.codebook else joined - number.minus
 
 
 def expand(values: NDArray[Any], groups: tuple[int, ...], dims: tuple[int, ...]) -> NDArray[Any]:
@@ -178,6 +184,16 @@ def _product(record: Record, numbers: tuple[Number, ...]) -> NDArray[Any]:
 
 def _values(record: Record, number: Number) -> NDArray[Any]:
     """Return the values of a number for each element."""
-    desc = record.desc
-    groups = desc.field(number.parts[0][0]).groups
-    return expand(number_values(record.tensors, desc, number), groups, desc.dims)
+    desc, columns = record.desc, record.desc.dims[-1]
+    first, book = desc.field(number.parts[0][0]), number.codebook
+    if 0 in desc.dims:
+        return np.empty(desc.dims, np.float32)
+    values = number_values(record.tensors, desc, number)[..., first.along_last(columns)]
+    values = expand(values, (*first.groups[:-1], 1), desc.dims)
+    if book is None:
+        return values
+    lanes = np.resize(np.array(book.lanes), columns)
+    if isinstance(book, Digits):
+        return book.of(values, lanes) - number.minus
+    found: NDArray[Any] = np.frombuffer(book.values, np.int8)[values * book.size + lanes]
+    return found.astype(np.int64)

@@ -52,7 +52,7 @@ def field_memory(record: Record, field: Field) -> Memory:
 def packed_field(record: Record, number: Number) -> Field | None:
     """Return the field of a number that is one field of integers of at most a byte, or None."""
     field = record.desc.field(number.parts[0][0])
-    is_alone = len(number.parts) == 1 and not number.parts[0][1] and not number.table
+    is_alone = len(number.parts) == 1 and not number.parts[0][1] and not number.is_looked_up
     is_narrow = field.kind in INTEGERS and field.bits <= _BYTE_BITS
     return field if is_alone and is_narrow else None
 

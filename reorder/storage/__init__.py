@@ -1,1 +1,19 @@
-"""Tensors in files."""
+"""Tensors in files.
+
+Files and what is in them:
+
+* `containers`: a module for each format, and one writer
+* `stored`: how a layout or a record becomes the tensors of a file
+* `files`: `save` and `load`; `checkpoint`: `open_checkpoint`
+
+Quantised weights, which are several tensors:
+
+* `siblings`: which tensors belong together, by their names
+* `quantization`: what the config files of the model declare, by the table in `declarations`
+* `groups`: what the tensors are together, once all of these agree
+
+Moving data from file to file in bounded memory:
+
+* `pieces`: a change of one tensor or record, cut into pieces, and the tasks that run them
+* `reorder_file`: one tensor; `convert`: a whole checkpoint, by rules
+"""

@@ -43,6 +43,22 @@ class StoredTensor(Checked):
     """A tensor in a checkpoint: what it is, and on request its bytes.
 
     Made by `Checkpoint`.
+
+    Parameters
+    ----------
+    checkpoint : Checkpoint
+        The open checkpoint.
+    entry : Entry
+        Where the tensor lies, as the header of its file says.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, reorder, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> reorder.save(path, {"bias": np.zeros(3, np.float32)})
+    >>> with reorder.open_checkpoint(path) as checkpoint:
+    ...     print(checkpoint["bias"].name)
+    bias
     """
 
     __slots__ = ("_checkpoint", "_entry")
@@ -158,6 +174,20 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
     Use it as a context manager, or close it; arrays taken from it keep their file mapped. It is
     pickled as its path, for processes that see the same files and read the headers again.
+
+    Parameters
+    ----------
+    path : path
+        The file or folder, as `open_checkpoint` takes it.
+
+    Examples
+    --------
+    >>> import numpy as np, pathlib, reorder, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
+    >>> reorder.save(path, {"bias": np.zeros(3, np.float32)})
+    >>> with reorder.open_checkpoint(path) as checkpoint:
+    ...     print(list(checkpoint), checkpoint.format)
+    ['bias'] safetensors
     """
 
     def __init__(self, path: Path) -> None:

@@ -40,7 +40,7 @@ _IGNORED = "modules_to_not_convert"
 ACT_ORDER = "act_order"
 
 
-class _Place(NamedTuple):
+class _Option(NamedTuple):
     """Where JSON has the value of an option; a file may leave it out."""
 
     option: str
@@ -108,11 +108,11 @@ class Layers(NamedTuple):
     section: Mapping[str, Any]
 
 
-_BLOCK = [_Place("block"), _Place("block")]
-_FMT = {"fmt": _Place("codes", (("e4m3", "f8_e4m3"), ("e5m2", "f8_e5m2")))}
+_BLOCK = [_Option("block"), _Option("block")]
+_FMT = {"fmt": _Option("codes", (("e4m3", "f8_e4m3"), ("e5m2", "f8_e5m2")))}
 _FORMATS = (("ue8m0", "e8m0"), *(("float", kind) for kind in ("f32", "bf16", "f16")))
 # `scale_fmt` is not read: DeepSeek-V3.1 stores f32 and says ue8m0, as its scales are powers of two
-_DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Place("scales", _FORMATS)}
+_DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Option("scales", _FORMATS)}
 _PLAIN = {"codes": "f8_e4m3", "scale_inv": False}
 
 
@@ -138,11 +138,11 @@ def _compressed(
 _STRATEGIES: tuple[tuple[dict[str, Any], dict[str, Any]], ...] = (
     ({"strategy": "channel"}, {"rows": 1, "group": -1}),
     ({"strategy": "tensor"}, {"rows": -1, "group": -1}),
-    ({"strategy": "group", "group_size": _Place("group")}, {"rows": 1}),
-    ({"strategy": "block", "block_structure": [_Place("rows"), _Place("group")]}, {}),
+    ({"strategy": "group", "group_size": _Option("group")}, {"rows": 1}),
+    ({"strategy": "block", "block_structure": [_Option("rows"), _Option("group")]}, {}),
 )
-_SYMMETRIC = _Place("zeros", ((True, False), (False, True)), usual=True)
-_ORDERINGS = _Place(
+_SYMMETRIC = _Option("zeros", ((True, False), (False, True)), usual=True)
+_ORDERINGS = _Option(
     ACT_ORDER,
     ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
 )
@@ -161,7 +161,7 @@ _MXFP4 = ("W4A8_MXFP4_FP8", "mxfp4")
 
 def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
     """Return the keys of MLX, all of which may be left out; then the mode is affine."""
-    each = [part if isinstance(part, _Place) else (part, None) for part in (bits, group)]
+    each = [part if isinstance(part, _Option) else (part, None) for part in (bits, group)]
     kind = (mode, None) if mode == "affine" else mode
     return {"mode": kind, "bits": each[0], "group_size": each[1]}
 
@@ -198,7 +198,7 @@ DECLARATIONS = (
     *(
         _compressed(record, forms, fixed, num_bits=bits, **_INTEGERS, **more)
         for record, forms, bits in (
-            ("pack_quantized", ("pack-quantized",), _Place("bits", usual=8)),
+            ("pack_quantized", ("pack-quantized",), _Option("bits", usual=8)),
             # fewer bits are stored in bytes too
             ("int_quantized", ("int-quantized", "naive-quantized"), (8, 7, 6, 5, 4, 3, 2)),
         )
@@ -231,7 +231,7 @@ DECLARATIONS = (
     ),
     Declaration("bnb_int8", "bitsandbytes", {"load_in_8bit": True}),
     Declaration("hqq", "hqq"),
-    Declaration("mlx", "mlx", _mlx("affine", _Place("bits"), _Place("group")), **_MLX),
+    Declaration("mlx", "mlx", _mlx("affine", _Option("bits"), _Option("group")), **_MLX),
     Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
     Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
     Declaration("mlx_nvfp4", "mlx", _mlx("nvfp4", 4, 16), **_MLX),
@@ -310,22 +310,27 @@ _SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[st
 
 def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | str:
     """Return the record that a section declares and its options, or why it declares none."""
-    problems = []
+    # what the section says -> what rows want instead
+    problems: dict[str, list[str]] = {}
     for row in DECLARATIONS:
         if row.method == method:
             options = dict(row.fixed)
             problem = _read(row.form, _inside(method, section), "", options)
             if not problem:
                 return row.record, options
-            problems.append(problem)
-    return "; ".join(dict.fromkeys(problems))
+            said, _, wanted = problem.partition(", not ")
+            problems.setdefault(said, []).append(wanted)
+    return "; ".join(
+        ", not ".join((said, *filter(None, [" or ".join(dict.fromkeys(wanted))])))
+        for said, wanted in problems.items()
+    )
 
 
 def _read(form: Any, value: Any, path: str, options: dict[str, Any]) -> str:
     """Collect the options at the places of a form; return what differs, which may be nothing."""
     parts: Sequence[tuple[Any, Any, str]]
     match form:
-        case _Place():
+        case _Option():
             found = form.usual if value is None else value
             return "" if found is None else _bind(form, found, path, options)
         case _Each() if isinstance(value, dict) and value:
@@ -362,15 +367,15 @@ def _problem(path: str, value: Any, wanted: str) -> str:
     return f"{path.removeprefix('.')} is {shown}, not {wanted}"
 
 
-def _bind(place: _Place, value: Any, path: str, options: dict[str, Any]) -> str:
+def _bind(form: _Option, value: Any, path: str, options: dict[str, Any]) -> str:
     """Note the value of an option; return what is wrong with it, which may be nothing."""
-    legal = [option for given, option in place.values if _is_same(given, value)]
-    if place.values and not legal:
-        return _problem(path, value, _told(tuple(given for given, _ in place.values)))
-    if not place.values and (type(value) is not int or value < 1):
+    legal = [option for given, option in form.values if _is_same(given, value)]
+    if form.values and not legal:
+        return _problem(path, value, _told(tuple(given for given, _ in form.values)))
+    if not form.values and (type(value) is not int or value < 1):
         return _problem(path, value, "a positive integer")
     option = legal[0] if legal else value
-    held = options.setdefault(place.option, option)
+    held = options.setdefault(form.option, option)
     return "" if held == option else _problem(path, value, f"the {held} given before")
 
 
@@ -413,7 +418,7 @@ def kept_of(row: Declaration, before: Mapping[str, Any], *, is_same: bool) -> di
 
 
 def said_beside(section: Any) -> set[str]:
-    """Return the keys of a section, and of its groups of layers, that have a value."""
+    """Return the keys that a section, or one of its groups of layers, gives a value."""
     held = section if isinstance(section, dict) else {}
     forms = {key for row in DECLARATIONS for key, form in row.form.items() if type(form) is _Each}
     parts = [held[key] for key in forms if isinstance(held.get(key), dict)]
@@ -444,7 +449,7 @@ def join_sections(
 def _written(form: Any, options: Mapping[str, Any]) -> Any:
     """Return a form with the values of options at their places."""
     match form:
-        case _Place():
+        case _Option():
             value = options.get(form.option)
             return next((given for given, option in form.values if option == value), value)
         case _Each():

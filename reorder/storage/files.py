@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     Parts = list[tuple[Tensor, NDArray[np.uint8]]]
 
 __all__ = [
-    "ONLY",
+    "DEFAULT_NAME",
     "desc_of_entry",
     "load",
     "load_all",
@@ -70,7 +70,7 @@ __all__ = [
 _T = TypeVar("_T", Memory, Record, Quantized)
 
 # the name of a tensor that is saved without one
-ONLY = "tensor"
+DEFAULT_NAME = "tensor"
 _FORMATS = ("safetensors", "npz", "npy")
 # names listed in a message
 _SHOWN = 8
@@ -118,7 +118,7 @@ def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable])
             raise MemdescError(msg)
         named = tensors
     else:
-        named = {ONLY: tensors}
+        named = {DEFAULT_NAME: tensors}
     parts = [part for name, value in named.items() for part in _parts_of(name, value)]
     (file,) = row.module.plan(given.name, [tensor for tensor, _ in parts], {})
     data = {tensor.name: data for tensor, data in parts}
@@ -184,9 +184,9 @@ def saving_format(path: Path) -> str:
 
 def _write(out: BinaryIO, file: PlannedFile, data: Mapping[str, NDArray[np.uint8]]) -> None:
     """Write a planned file and the bytes of its tensors."""
-    for offset, piece in file.pieces:
+    for offset, header in file.headers:
         out.seek(offset)
-        out.write(piece)
+        out.write(header)
     for name, span in file.spans.items():
         out.seek(span.offset)
         out.write(_buffer(data[name]))
@@ -520,7 +520,7 @@ def _items(stored: Stored) -> dict[str, Group | Entry]:
     """Return what a file holds, by name, in its order: single tensors, and groups of them."""
     entries = {name: entry for name, (entry, _) in stored.items()}
     names = {
-        name: note_of(entries, name) for name, each in entries.items() if each.value is not None
+        name: note_of(entries, name) for name, each in entries.items() if each.note is not None
     }
     members = {each for note in names.values() for each in note.tensors.values()}
     items: dict[str, Group | Entry] = {}

@@ -66,14 +66,14 @@ __all__ = [
 PARTIAL = "memdesc_partial"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
 _USUAL = "qweight"
-# what has layers whatever they are called
+# the targets of a declaration that holds for every layer, whatever its name
 _REST = ("re:",)
 # prefixes listed in a message
 _SHOWN = 4
 
 
 class Said(NamedTuple):
-    """What other sources than the tensors say about the quantised weights of a checkpoint.
+    """What is said about the quantised weights of a checkpoint, apart from the tensors themselves.
 
     Attributes
     ----------
@@ -83,7 +83,7 @@ class Said(NamedTuple):
         Tensors that an earlier conversion changed alone, each with the rule that did.
     name, options : str and mapping of str to object, optional
         The record that the caller names.
-    is_partial : bool
+    allow_partial : bool
         Whether tensors that the record does not use may stay behind.
     has_nodes : bool
         Whether there is a graph, whose nodes may give tensors their scales.
@@ -93,7 +93,7 @@ class Said(NamedTuple):
     partial: Mapping[str, str] = {}
     name: str | None = None
     options: Mapping[str, Any] = {}
-    is_partial: bool = False
+    allow_partial: bool = False
     has_nodes: bool = False
 
 
@@ -151,7 +151,7 @@ def said_of(path: Path, container: Container) -> Said:
 def find_groups(path: Path, container: Container) -> list[Group]:
     """Return the quantised weights of the checkpoint at a path.
 
-    Those with tensors in shards that were not read are no records.
+    A weight is not a record if some of its tensors are in shards that were not read.
     """
     homes = {name: file for file, each in container.unread.items() for name in each.names}
     absent = {name: elsewhere(name, path) for name in homes}
@@ -172,7 +172,10 @@ def find_groups(path: Path, container: Container) -> list[Group]:
 
 
 def find_plain(path: Path, container: Container, layers: Iterable[str]) -> dict[str, str]:
-    """Return why layers whose weights are plain floats should not be; nothing for the others."""
+    """Return the layers that a config file declares quantised, but whose weights are plain floats.
+
+    Each comes with the reason.
+    """
     found = {}
     with suppress(MemdescError):  # `find_groups` says that a file is damaged
         declared = said_of(path, container).declared or Declared("", None)
@@ -290,7 +293,7 @@ def _noted(found: Siblings) -> RecordDesc | dict[str, Any] | None:
     MemdescError
         If what it says is damaged.
     """
-    if found.codes.value is None:
+    if found.codes.note is None:
         return None
     note = found.note or note_of(
         {each.name: each for each in found.entries.values()}, found.codes.name
@@ -411,7 +414,7 @@ def _with_option(desc: RecordDesc, option: str, value: Any) -> RecordDesc | None
 def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
     """Refuse tensors that the record does not use, act-order, and partial changes."""
     rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
-    if rest and not said.is_partial:
+    if rest and not said.allow_partial:
         options = [optional_tensors(desc.name).get(name) for name in rest]
         hint = "".join(
             f"; leave {option}= out"

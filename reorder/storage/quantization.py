@@ -73,7 +73,7 @@ class Declared(NamedTuple):
     parts : tuple of Declared
         What groups of layers have, if the file declares them by their names or classes.
     ignored : tuple of str
-        Layers of no group, whatever their class, named likewise.
+        Layers that belong to no group, whatever their class; named like `targets`.
     plain : tuple of str
         Layers that are not quantised: the first or the last parts of their names, where ``*``
         stands for one part.
@@ -96,9 +96,9 @@ class Declared(NamedTuple):
     def at(self, layer: str) -> tuple[Declared, ...]:
         """Return what is declared of a layer.
 
-        That is one, or several of which its class decides, which a checkpoint does not say.
-        Names go before regular expressions, and these before classes. Source: compressed-tensors
-        0.20, `utils/match.py`, `match_targets`.
+        That is one declaration; or several, if the class of the layer decides between them, because
+        a checkpoint does not say which class a layer has. Names go before regular expressions, and
+        these before classes. Source: compressed-tensors 0.20, `utils/match.py`, `match_targets`.
 
         Raises
         ------

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.storage.containers.entry import PlannedFile, Span
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
-from reorder.storage.convert.engine import run_tasks
-from reorder.storage.convert.tasks import Task
-from reorder.storage.files import ONLY
-from reorder.storage.pieces import changes
+from reorder.storage.files import DEFAULT_NAME
+from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
+from reorder.storage.pieces.run_tasks import run_tasks
+from reorder.storage.pieces.tasks import Task
 from reorder.storage.stored import stored_layout
 
 if TYPE_CHECKING:
@@ -86,16 +86,16 @@ def reorder_file(
         left behind then.
     """
     share = max(min(PIECE_NBYTES, max_bytes // threads), 1)
-    change = changes.Reorder(given.src, given.dst, given.attr)
+    change = Reorder(given.src, given.dst, given.attr)
     pieces = cut(change, Bound(share, max_bytes))
     if given.is_raw:
-        spans = {ONLY: Span(0, given.dst.nbytes)}
+        spans = {DEFAULT_NAME: Span(0, given.dst.nbytes)}
         files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)
     else:
-        files = plan_file(target, [stored_layout(ONLY, given.dst)], {})
+        files = plan_file(target, [stored_layout(DEFAULT_NAME, given.dst)], {})
     with Writer(target, files, overwrite=True) as writer:
-        src, dst = ((changes.ONLY, each) for each in (given.entry.place, writer.where(ONLY)))
-        tasks = enumerate(Task(ONLY, piece, (src,), (dst,)) for piece in pieces)
+        src, dst = ((ONLY, each) for each in (given.entry.place, writer.where(DEFAULT_NAME)))
+        tasks = enumerate(Task(DEFAULT_NAME, piece, (src,), (dst,)) for piece in pieces)
         try:
             run_tasks(
                 tasks,

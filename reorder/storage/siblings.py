@@ -1,7 +1,7 @@
 """Find the tensors that form one quantised weight: codes, and what turns them into numbers.
 
 The first tensor of a saved Quantized or Record has a note that lists them. Others are recognised by
-name, as that AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
+name, as AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
 MLX, bitsandbytes, gpt-oss, onnxruntime, quanto, HQQ, torchao, ExLlama, AQLM, QuIP#, QServe,
 Nunchaku, ComfyUI, TensorRT-LLM, Mistral and Marlin name them.
 """
@@ -176,7 +176,7 @@ def find_siblings(entries: Mapping[str, Entry]) -> list[Siblings]:
     found = {
         name: siblings_of(entries, name)
         for name, entry in entries.items()
-        if entry.value is not None or _others(entries, name)
+        if entry.note is not None or _others(entries, name)
     }
     noted = {each for weight in found.values() if weight.note for each in weight.names[1:]}
     return [weight for name, weight in found.items() if name not in noted]
@@ -190,7 +190,7 @@ def note_of(entries: Mapping[str, Entry], first: str) -> Note:
     MemdescError
         If it has no note, or one that lists tensors which are not there.
     """
-    value = entries[first].value or {}
+    value = entries[first].note or {}
     name, tensors = value.get("name"), value.get("tensors")
     listed = [*tensors.values()] if isinstance(tensors, dict) else []
     is_joined = listed[:1] == [first] and len({*map(repr, listed)}) == len(listed)
@@ -210,7 +210,7 @@ def note_of(entries: Mapping[str, Entry], first: str) -> Note:
 
 def siblings_of(entries: Mapping[str, Entry], name: str) -> Siblings:
     """Return a tensor with those that turn its codes into numbers; just itself if it has none."""
-    if entries[name].value is not None:
+    if entries[name].note is not None:
         with suppress(MemdescError):  # `read_group` says that a note is damaged
             note = note_of(entries, name)
             held = {role: entries[each] for role, each in note.tensors.items()}

@@ -212,8 +212,8 @@ def joined_tensors(
     if len(tensors) == 1:
         return dict(tensors)
     first = next(iter(tensors))
-    value = {"name": name, **facts, "tensors": {role: each.name for role, each in tensors.items()}}
-    return {**tensors, first: tensors[first]._replace(value=value)}
+    note = {"name": name, **facts, "tensors": {role: each.name for role, each in tensors.items()}}
+    return {**tensors, first: tensors[first]._replace(note=note)}
 
 
 def _constant(name: str, constant: Constant) -> Tensor:

@@ -157,8 +157,9 @@ def check_beta(attr: object, out: object) -> None:
 
 def _checked_beta(given: Any) -> float:
     try:
-        # strings and bools become floats, too
-        if isinstance(given, _NO_NUMBERS) or getattr(given, "dtype", None) == np.bool_:
+        # strings and bools become floats, too, and so do arrays of one element in older numpy
+        is_array = isinstance(given, np.ndarray) and given.ndim
+        if isinstance(given, _NO_NUMBERS) or is_array or getattr(given, "dtype", None) == np.bool_:
             raise TypeError  # noqa: TRY301 - refused below
         beta = float(given)
     except (TypeError, ValueError, OverflowError):

@@ -148,7 +148,7 @@ def page(facts: dict[str, Any]) -> str:
     """Write the page."""
     cases, compiled = (
         facts["cases"],
-        [kernel for kernel in facts["kernels"] if kernel["kernel"].startswith("walker")],
+        [kernel for kernel in facts["kernels"] if kernel["kernel"].startswith("interpreter")],
     )
     moved = [case for case in cases if not converts(case)]
     count = max(

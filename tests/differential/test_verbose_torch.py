@@ -55,4 +55,4 @@ def test_every_line_of_torch_is_read(timestamps: str) -> None:
             assert tensor.is_absent or tensor.desc is not None, tensor
     found = report(log)
     assert {"convolution", "reorder", "rnn"} <= {each.kind for each in found.kinds}
-    assert any(each.is_of_weights and each.executions > 1 for each in found.reorders)
+    assert any(each.is_of_weights and each.times.executions > 1 for each in found.reorders)

@@ -92,6 +92,7 @@ def test_the_pages_build_without_a_warning_and_draw_their_pictures(site: Path) -
         "cookbook.html",
         "api.html",
         "limits.html",
+        "learn.html",
     } <= set(pages(site))
     desc = memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
     assert desc.show().fragment in (site / "index.html").read_text(encoding="utf-8")
@@ -143,6 +144,79 @@ def test_every_link_leads_somewhere(site: Path, address: str, browser: Browser) 
             assert not fragment or name not in targets or fragment in targets[name], (
                 f"{page}: {link}"
             )
+
+
+def test_forms_that_teach_mark_both_sides_and_write_the_arithmetic(
+    address: str, browser: Browser
+) -> None:
+    browser.resize(390, 900)
+    browser.open(f"{address}/learn.html")
+    assert browser.complaints() == []
+    assert browser.run("return [...document.querySelectorAll('.lesson-error')].length") >= 12
+    errors, undrawn = browser.run(
+        """
+        const all = [...document.querySelectorAll('.memdesc-lesson')];
+        return [all.map(e => e.querySelector('.lesson-error').textContent).join(''),
+                all.filter(e => !e.querySelector('.total')).length];
+        """
+    )
+    assert (errors, undrawn) == ("", 0)
+    sizes = browser.run(
+        "return [...document.querySelectorAll('.memdesc-lesson *')].filter(e => e.textContent)"
+        ".map(e => parseFloat(getComputedStyle(e).fontSize))"
+    )
+    assert min(sizes) >= 11
+    hover, tap, kept, walked = browser.run(
+        """
+        const form = [...document.querySelectorAll('.memdesc-lesson')].find(
+            e => e.dataset.tag === 'nChw4c' && e.dataset.dims === '1x5x2x3');
+        const cells = () => [...form.querySelectorAll('td.cell')];
+        const seen = () => cells().filter(c => c.classList.contains('marked'))
+            .map(c => c.textContent).concat(form.querySelector('.total').lastChild.textContent);
+        const at = (text) => cells().find(c => c.textContent === text);
+        const point = (cell, type, kind) => cell.dispatchEvent(
+            new PointerEvent(type, {bubbles: true, pointerType: kind}));
+        point(at('14'), 'pointerover', 'mouse');
+        const hover = seen();
+        point(at('2,1,1'), 'pointerover', 'touch');
+        at('2,1,1').dispatchEvent(new MouseEvent('click', {bubbles: true}));
+        const tap = seen();
+        point(at('0'), 'pointerover', 'mouse');
+        const kept = seen();
+        form.querySelector('.lesson-halves').dispatchEvent(
+            new KeyboardEvent('keydown', {key: 'ArrowRight', bubbles: true}));
+        return [hover, tap, kept, seen()];
+        """
+    )
+    assert hover == ["14", "2,1,0", "= 14"]
+    assert tap == kept == ["18", "2,1,1", "= 18"]
+    assert walked == ["19", "3,1,1", "= 19"]
+
+
+def test_a_form_says_what_is_wrong_with_a_tag_and_draws_what_is_typed(
+    address: str, browser: Browser
+) -> None:
+    browser.resize(1280, 900)
+    browser.open(f"{address}/learn.html")
+    wrong, right, company = browser.run(
+        """
+        const form = document.querySelector('.memdesc-lesson');
+        const type = (field, text) => {
+            field.value = text;
+            field.dispatchEvent(new Event('input', {bubbles: true}));
+        };
+        const [tag, dims] = form.querySelectorAll('input');
+        type(tag, 'aBc8b');
+        const wrong = form.querySelector('.lesson-error').textContent;
+        type(dims, '2x16x3');
+        const right = form.querySelectorAll('td.cell').length;
+        type(form.querySelectorAll('select')[1], 'b');
+        return [wrong, right, form.querySelector('.lesson-company').textContent];
+        """
+    )
+    assert "3 dims (a, b, c), not 2" in wrong
+    assert right == 2 * 2 * 16 * 3
+    assert company == "Along b: 16 elements in 2 runs of adjacent elements, 2 cache lines."
 
 
 _SHOWN = {

@@ -1,4 +1,4 @@
-"""The walker of boxes: outer loops, and in each step the micro-kernel of the instruction."""
+"""The interpreter of boxes: outer loops, and in each step the micro-kernel of the instruction."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.cpu.kernels.copy import InnerLoop, Rows, emit_copy, emit_strided
 from reorder.cpu.kernels.elements import Elements, Location
 from reorder.cpu.kernels.emit import entry_address, int64, load_fields
+from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_task
 from reorder.cpu.kernels.loop_group import ColumnSpan, LoopGroup, Transposition
 from reorder.cpu.kernels.transpose import emit_transposed
-from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task
 from reorder.cpu.schedule.program import BoxHead, Point, RepeatLoop, RowsHead, TransposeHead
 from reorder.cpu.schedule.select import RUN, TRANSPOSED
 from reorder.cpu.tables import nbytes_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["emit_boxes"]
 
 
-def emit_boxes(builder: Builder, call: WalkerCall, kernel: Kernel) -> None:
+def emit_boxes(builder: Builder, call: InterpreterCall, kernel: Kernel) -> None:
     """Move the boxes of all steps of a call."""
     elements = Elements(builder, kernel)
     for task, instruction, index in each_task(builder, call):

@@ -1,4 +1,4 @@
-"""The stage of arithmetic: one post-op over rows of values.
+"""The stage of a tile that does arithmetic: one post-op over rows of values.
 
 Elements are decoded before it and its results encoded after it, in registers. First come the loops
 over rows and vectors, then the operations.
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.walk import WalkerCall
+    from reorder.cpu.kernels.interpreter import InterpreterCall
 
 __all__ = ["CombineTypes", "emit_combine"]
 
@@ -74,7 +74,7 @@ class _Stage(NamedTuple):
     factor_address: Value
 
 
-def emit_combine(builder: Builder, call: WalkerCall, types: CombineTypes) -> None:
+def emit_combine(builder: Builder, call: InterpreterCall, types: CombineTypes) -> None:
     """Emit all operations of a working type; a `CombineTable` says which one runs.
 
     src and dst may be the same.

@@ -1,4 +1,4 @@
-"""The stages that convert, prefetch and repeat rows."""
+"""The stages of a tile that convert, prefetch and repeat rows."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.kernels.rows import EmitVector
-    from reorder.cpu.kernels.walk import WalkerCall
 
 __all__ = ["ConvertTypes", "emit_convert", "emit_prefetch", "emit_repeat"]
 
@@ -52,7 +52,7 @@ class ConvertTypes(NamedTuple):
     streams: bool
 
 
-def emit_convert(builder: Builder, call: WalkerCall, types: ConvertTypes) -> None:
+def emit_convert(builder: Builder, call: InterpreterCall, types: ConvertTypes) -> None:
     """Emit the conversion of all rows of a `ConvertTable`; dst must not overlap src."""
     table, placement = load_stage(builder, call, ConvertTable)
     src_table, dst_table = table_addresses(builder, call, ConvertTable, table.rows, 2)
@@ -139,7 +139,7 @@ def _each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVect
         emit(i, 1)
 
 
-def emit_prefetch(builder: Builder, call: WalkerCall) -> None:
+def emit_prefetch(builder: Builder, call: InterpreterCall) -> None:
     """Emit the prefetch of all rows of a `PrefetchTable`, which lie in src."""
     table, placement = load_stage(builder, call, PrefetchTable)
     (offsets,) = table_addresses(builder, call, PrefetchTable, table.rows, 1)
@@ -152,7 +152,7 @@ def emit_prefetch(builder: Builder, call: WalkerCall) -> None:
             prefetch(builder, builder.add(first, start))
 
 
-def emit_repeat(builder: Builder, call: WalkerCall, dtype: str) -> None:
+def emit_repeat(builder: Builder, call: InterpreterCall, dtype: str) -> None:
     """Emit what a `RepeatTable` asks for, on values of a working type."""
     table, placement = load_stage(builder, call, RepeatTable)
     src = Row.at(builder, dtype, Location(call.src_at, placement.src_offset))

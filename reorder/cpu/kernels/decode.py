@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 from functools import reduce
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
 from memdesc import DATA_TYPES
-from memdesc.record import BIT_PLANES
+from memdesc.record import BIT_PLANES, Codebook, Digits
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.kernels.emit import BYTE, entry_address, int64, load_fields, load_int64, loop
+from reorder.cpu.kernels.interpreter import each_task
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.kernels.walk import each_task
 from reorder.cpu.schedule.record_pattern import MAX_LANES
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 from reorder.cpu.target import BYTE_BITS, has_feature, is_x86
-from reorder.values.formats import INTEGERS
+from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.walk import WalkerCall
+    from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.schedule.record_pattern import NumberPattern, Pattern
 
 __all__ = ["DecodeHead", "DecodeKernel", "FieldHead", "emit_decode"]
@@ -54,7 +56,7 @@ class FieldHead(NamedTuple):
     advance: int
 
 
-def emit_decode(builder: Builder, call: WalkerCall, kernel: DecodeKernel) -> None:
+def emit_decode(builder: Builder, call: InterpreterCall, kernel: DecodeKernel) -> None:
     """Decode the segments of all tasks of a call to row-major memory at dst."""
     pattern, count = kernel.pattern, len(kernel.pattern.fields)
     nbytes = pattern.block * DATA_TYPES[kernel.dtype].bits // BYTE_BITS
@@ -109,18 +111,22 @@ def _factors(
 ) -> Callable[[range], Value]:
     """Return a function that gives the product of some numbers for the elements of a vector.
 
-    If all elements of a vector share it, it is computed once for the block.
+    The product of the first factors that all elements of a vector share is computed once for the
+    block.
     """
     lanes = min(MAX_LANES, block)
-    run = min(factor.run for factor in factors)
-    if run < lanes:
-        return lambda positions: numbers.product(factors, positions)
-    products = numbers.product(factors, range(0, block, run))
+    shared = tuple(takewhile(lambda factor: factor.run >= lanes, factors))
+    rest = factors[len(shared) :]
+    if not shared:
+        return lambda positions: numbers.product(rest, positions)
+    run = min(factor.run for factor in shared)
+    products = numbers.product(shared, range(0, block, run))
 
-    def splat(positions: range) -> Value:
-        return pick(numbers.builder, products, [positions[0] // run] * lanes)
+    def of(positions: range) -> Value:
+        splat = pick(numbers.builder, products, [positions[0] // run] * lanes)
+        return numbers.product(rest, positions, splat)
 
-    return splat
+    return of
 
 
 def _store(builder: Builder, codes: Value, dst: Value, first: int, kernel: DecodeKernel) -> None:
@@ -134,6 +140,32 @@ _I32 = ir.IntType(32)
 _F32 = ir.FloatType()
 # Elements between the first and the last of a vector that are loaded together.
 _MAX_SPAN = 64
+# Numbers of a codebook that are loaded as one integer.
+_LOADS = (2, 4, 8)
+
+
+def _is_looked_up(number: NumberPattern) -> bool:
+    """Whether the codes have no sign: they stand for something else than an integer."""
+    return bool(number.table or number.codebook or number.kind)
+
+
+def _line(table: tuple[float, ...]) -> tuple[float, float] | None:
+    """Return the first value and the step of a table on a line, or None if it is not, exactly."""
+    values = np.array(table, np.float32)
+    step = values[1] - values[0] if len(values) > 1 else np.float32(0)
+    made = np.arange(len(values), dtype=np.float32) * step + values[0]
+    is_line = np.array_equal(made.view(np.uint32), values.view(np.uint32))
+    return (float(values[0]), float(step)) if is_line else None
+
+
+def _digits(codec: Codec, codes: Value, digits: Digits, positions: range) -> Value:
+    """Return a digit of each code, by the rule of `Digits`."""
+    builder = codec.builder
+    powers = [digits.base ** digits.lanes[k % len(digits.lanes)] for k in positions]
+    rest = builder.mul(codes, ir.Constant(codes.type, powers))
+    rest = builder.and_(rest, codec.splat(codes.type, (1 << BYTE_BITS) - 1))
+    found = builder.mul(rest, codec.splat(codes.type, digits.base))
+    return builder.lshr(found, codec.splat(codes.type, BYTE_BITS))
 
 
 class _Numbers:
@@ -142,6 +174,9 @@ class _Numbers:
     def __init__(self, builder: Builder, pattern: Pattern, addresses: list[Value]) -> None:
         self.builder = builder
         self._fields, self._kind, self._addresses = pattern.fields, pattern.kind, addresses
+        self._block = pattern.block
+        # codes that several vectors take numbers of
+        self._known: dict[tuple[object, int], Value] = {}
 
     def values(self, number: NumberPattern, positions: range) -> Value:
         """Return the values of a number for some elements: i32, or f32 of floats and tables."""
@@ -150,23 +185,37 @@ class _Numbers:
         kind = self._fields[first].kind
         if not more and kind not in BIT_PLANES and kind not in INTEGERS:
             return codec.decode(self._codes(codec, first, positions), kind, "f32")
-        parts = []
-        for field, shift in number.parts:
-            codes = self._integers(codec, field, positions, is_signed=not number.table)
-            parts.append(builder.shl(codes, codec.splat(codes.type, shift)) if shift else codes)
-        joined = reduce(builder.or_, parts)
+        if isinstance(number.codebook, Codebook):
+            return self._numbers_of(number, number.codebook, positions)
+        joined = self._joined(number, positions)
         if number.table:
             return self._looked_up(codec, joined, number.table)
+        if number.kind:
+            bits = builder.trunc(joined, codec.integers(FLOATS[number.kind].bits))
+            return codec.decode(bits, number.kind, "f32")
+        if isinstance(number.codebook, Digits):
+            joined = _digits(codec, joined, number.codebook, positions)
         if number.minus:
             joined = builder.sub(joined, codec.splat(joined.type, number.minus))
         return joined
 
-    def product(self, numbers: tuple[NumberPattern, ...], positions: range) -> Value:
-        """Return the product of numbers, from the left."""
-        product, *factors = (self.as_float(self.values(each, positions)) for each in numbers)
-        for number, factor in zip(numbers[1:], factors, strict=True):
+    def _joined(self, number: NumberPattern, positions: range) -> Value:
+        """Return the integers that the fields of a number make, as i32."""
+        builder, codec = self.builder, Codec(self.builder, len(positions))
+        parts = []
+        for field, shift in number.parts:
+            codes = self._integers(codec, field, positions, is_signed=not _is_looked_up(number))
+            parts.append(builder.shl(codes, codec.splat(codes.type, shift)) if shift else codes)
+        return reduce(builder.or_, parts)
+
+    def product(
+        self, numbers: tuple[NumberPattern, ...], positions: range, product: Value | None = None
+    ) -> Value:
+        """Return the product of numbers, from the left, after a first factor."""
+        for number in numbers:
+            factor = self.as_float(self.values(number, positions))
             join = self.builder.fdiv if number.divides else self.builder.fmul
-            product = self.rounded(join(product, factor))
+            product = factor if product is None else self.rounded(join(product, factor))
         return product
 
     def rounded(self, values: Value) -> Value:
@@ -244,9 +293,48 @@ class _Numbers:
         loaded.align = 1
         return loaded
 
+    def _numbers_of(self, number: NumberPattern, book: Codebook, positions: range) -> Value:
+        """Return the numbers of a codebook as i32: loads of as many as a code has in a row."""
+        builder, lanes = self.builder, [book.lanes[k % len(book.lanes)] for k in positions]
+        kind = ir.ArrayType(BYTE, len(book.values))
+        stored = cgutils.global_constant(
+            builder, "memdesc.codebook", ir.Constant(kind, bytearray(book.values))
+        )
+        run, size = number.code_run, book.size
+        is_whole = (
+            size in _LOADS
+            and run % size == 0
+            and len(positions) % size == 0
+            and lanes == [*range(size)] * (len(positions) // size)
+        )
+        count = size if is_whole else 1
+        vector = ir.VectorType(ir.IntType(count * BYTE_BITS), len(positions) // count)
+        found = ir.Constant(vector, ir.Undefined)
+        for k in range(vector.count):
+            at = builder.mul(self._code_at(number, positions[k * count]), _I32(size))
+            at = builder.add(at, _I32(lanes[k * count]))
+            address = builder.gep(stored, [_I32(0), at], inbounds=True)
+            loaded = builder.load(builder.bitcast(address, vector.element.as_pointer()))
+            loaded.align = 1
+            found = builder.insert_element(found, loaded, _I32(k))
+        numbers = builder.bitcast(found, ir.VectorType(BYTE, len(positions)))
+        return builder.sext(numbers, ir.VectorType(_I32, len(positions)))
+
+    def _code_at(self, number: NumberPattern, position: int) -> Value:
+        """Return the code of an element; those of a block are computed once, in vectors."""
+        count, run = min(MAX_LANES, self._block // number.code_run), number.code_run
+        lane, first = position // run % count, position // (run * count) * run * count
+        key = number.parts, first
+        if key not in self._known:
+            self._known[key] = self._joined(number, range(first, first + run * count, run))
+        return self.builder.extract_element(self._known[key], _I32(lane))
+
     def _looked_up(self, codec: Codec, codes: Value, table: tuple[float, ...]) -> Value:
         """Return the values of a table: by one shuffle of bytes if it is short, else by loads."""
         builder, values = self.builder, codec.values("f32")
+        if (line := _line(table)) is not None:
+            first, step = (codec.splat(values, each) for each in line)
+            return builder.fadd(builder.fmul(builder.uitofp(codes, values), step), first)
         is_short = len(table) == MAX_LANES and all(abs(value) <= 127 for value in table)  # noqa: PLR2004 - a byte
         is_whole = all(float(value).is_integer() for value in table)
         if is_short and is_whole and codec.lanes == MAX_LANES and is_x86() and has_feature("ssse3"):

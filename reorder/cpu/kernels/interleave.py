@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["emit_interleaved"]
 
 _COUNTS = tuple(range(2, MAX_INTERLEAVED + 1))
-# Powers of two of vectors are concatenated: two of them, or four, of which one may be a copy.
+# Vectors are concatenated in powers of two: two of them, or four; of three, the first is repeated.
 _PAIR, _ODD, _QUAD = _COUNTS
 # Lanes of shorter vectors of 8- and 16-bit elements.
 _SHORT_LANES = 8, 4

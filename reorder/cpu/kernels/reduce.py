@@ -1,4 +1,4 @@
-"""The walker of reductions: sums of int8 elements over some dims, as compensation needs them."""
+"""The interpreter of reductions: sums of int8 elements over some dims, as for compensation."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from llvmlite import ir
 from numba.core import cgutils
 
 from reorder.cpu.kernels.emit import entry_address, int64, load_fields, loop
+from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_task
 from reorder.cpu.kernels.shuffle import pick
-from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task
 from reorder.cpu.schedule.reduction import GROUPS, ReductionHead
 from reorder.cpu.tables import nbytes_of
 from reorder.cpu.target import BYTE_BITS
@@ -25,7 +25,7 @@ _SUM_NBYTES = 4
 _LANES = 16
 
 
-def emit_reduction(builder: Builder, call: WalkerCall) -> None:
+def emit_reduction(builder: Builder, call: InterpreterCall) -> None:
     """Add elements of src to the sums at dst, for all steps of a call."""
     zero = int64(0)
     for task, instruction, _ in each_task(builder, call):

@@ -1,4 +1,7 @@
-"""Rows of elements of one type, and the loops over their vectors: what the stages share."""
+"""What the stages share: rows of elements of one type, and loops over their vectors.
+
+A stage is what a step of a tile runs to convert, to calculate or to repeat values (see `tiles`).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.walk import WalkerCall
+    from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.schedule.tile_program import CombineTable, ConvertTable
 
 __all__ = [
@@ -180,13 +183,15 @@ def emit_zeroed(
             yield
 
 
-def load_stage(builder: Builder, call: WalkerCall, kind: type[_Table]) -> tuple[_Table, Placement]:
+def load_stage(
+    builder: Builder, call: InterpreterCall, kind: type[_Table]
+) -> tuple[_Table, Placement]:
     """Return the table of a stage, and where the stage finds its data."""
     return load_fields(builder, call.program, kind), load_fields(builder, call.points, Placement)
 
 
 def table_addresses(
-    builder: Builder, call: WalkerCall, kind: type[_Table], rows: Value, count: int
+    builder: Builder, call: InterpreterCall, kind: type[_Table], rows: Value, count: int
 ) -> list[Value]:
     """Return the addresses of the offset tables that follow a table, each of `rows` entries."""
     first = builder.add(call.program, int64(nbytes_of(kind)))

@@ -1,4 +1,4 @@
-"""The walker of tiles: it runs the steps of each tile, at the offsets of the tile."""
+"""The interpreter of tiles: it runs the steps of each tile, at the offsets of the tile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,13 @@ from numba.core import cgutils
 
 from reorder.cpu.kernels.elements import Location
 from reorder.cpu.kernels.emit import I64, entry_address, int64, load_fields, load_int64, loop
-from reorder.cpu.kernels.walk import OuterLoops, Position, WalkerCall, each_task, emit_call
+from reorder.cpu.kernels.interpreter import (
+    InterpreterCall,
+    OuterLoops,
+    Position,
+    each_task,
+    emit_call,
+)
 from reorder.cpu.schedule.tile_program import (
     NO_OPERAND,
     OPERANDS,
@@ -29,7 +35,7 @@ __all__ = ["emit_tiles"]
 class _Tile(NamedTuple):
     """What the steps of a tile share."""
 
-    call: WalkerCall
+    call: InterpreterCall
     # pointer to the offset of each operand
     offsets: Value
     # address of the slots
@@ -38,7 +44,7 @@ class _Tile(NamedTuple):
     placement: Value
 
 
-def emit_tiles(builder: Builder, call: WalkerCall, slots: Value) -> None:
+def emit_tiles(builder: Builder, call: InterpreterCall, slots: Value) -> None:
     """Run the steps of all tiles of a call."""
     offsets = cgutils.alloca_once(builder, I64, size=OPERANDS)
     placement = cgutils.alloca_once(builder, I64, size=len(Placement._fields))
@@ -76,7 +82,7 @@ def _emit_step(builder: Builder, tile: _Tile, step_at: Value) -> None:
     placement = Placement(src.index, dst.index, operand.address, operand.index, factor.address)
     for k, number in enumerate(placement):
         builder.store(number, builder.gep(tile.placement, [int64(k)]))
-    call = WalkerCall(
+    call = InterpreterCall(
         src.address,
         dst.address,
         step.program,
@@ -86,7 +92,7 @@ def _emit_step(builder: Builder, tile: _Tile, step_at: Value) -> None:
         points=builder.ptrtoint(tile.placement, I64),
         point_count=int64(1),
     )
-    emit_call(builder, step.walker, call)
+    emit_call(builder, step.interpreter, call)
 
 
 class _Side(NamedTuple):

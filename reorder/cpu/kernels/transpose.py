@@ -180,7 +180,7 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
 
 
 def _sweep_columns(elements: Elements, last_row: Value, height: int) -> Value:
-    """Return the columns of a sweep over rows of which the last tile starts at a row."""
+    """Return how many columns a sweep takes, by the row at which its last tile starts."""
     builder = elements.builder
     count = _SWEEP_NBYTES * BYTE_BITS // elements.bits
     columns = int64(count if elements.streams else min(count, _SWEEP_COLUMNS))
@@ -324,7 +324,7 @@ class _EdgeTables:
                     builder.store(self._offset(self.zeros, src), entry)
 
     def _copy_row(self, start: Location, k: Value, span: ColumnSpan) -> Value:
-        """Copy the columns of row `k`, of which `start` is the first; returns their address."""
+        """Copy the columns of row `k` from `start` on; returns the address of the copies."""
         elements, builder = self.elements, self.elements.builder
         copy = Location(self.copies, builder.mul(k, int64(self.width)))
         with loop(builder, int64(0), builder.sub(span.last, span.first)) as i:

@@ -19,10 +19,10 @@ from reorder.cpu.kernels.emit import (
     maximum,
     minimum,
 )
-from reorder.cpu.kernels.walk import WalkerCall, emit_call
+from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
+from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
 from reorder.cpu.runtime.job import Job, make_job
 from reorder.cpu.runtime.pool import run_job
-from reorder.cpu.runtime.walkers import as_walker, walker_at
 from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import Point, each_points, encode, points_in_bytes
 from reorder.cpu.schedule.select import MICRO_KERNELS, Kernel, pack_for_kernels
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box, IndirectLoop
     from reorder.plan.plan import ReorderPlan
 
-__all__ = ["Batch", "BatchBuilder", "JoinedJob", "joined_walker_at"]
+__all__ = ["Batch", "BatchBuilder", "JoinedJob", "joined_interpreter_at"]
 
 
 @dataclass(slots=True)
@@ -52,13 +52,13 @@ class Batch:
 
     program: NDArray[np.int64]
     partition: Partition
-    # returns the address of the walker, given whether dst starts at a cache line
-    walker: Callable[[bool], int]
-    # returns the table of points that the walker reads, from offsets in elements
+    # returns the address of the interpreter, given whether dst starts at a cache line
+    interpreter: Callable[[bool], int]
+    # returns the table of points that the interpreter reads, from offsets in elements
     place: Callable[[NDArray[np.int64]], NDArray[np.int64]]
     # the program runs once at each step of these
     indirect: tuple[IndirectLoop, ...] = ()
-    # whether the walker depends on the address of dst
+    # whether the interpreter depends on the address of dst
     streams: bool = False
     # has the arrays whose addresses are in the program
     owner: object = None
@@ -86,8 +86,8 @@ class Batch:
 
     def _job(self, *, is_aligned: bool) -> Job:
         """Return the job at the origin; it has addresses of arrays of this batch."""
-        walker = self.walker(is_aligned)
-        return make_job(walker, address_of(self.program), self.partition, self._origin)
+        interpreter = self.interpreter(is_aligned)
+        return make_job(interpreter, address_of(self.program), self.partition, self._origin)
 
 
 class BatchBuilder:
@@ -153,12 +153,12 @@ class BatchBuilder:
         # two threads must not write the two 4-bit elements of one byte
         shares = self.partition(workloads, nbytes, is_whole=kernel.is_packed)
 
-        def walker(is_aligned: bool) -> int:  # noqa: FBT001 - the only parameter
+        def interpreter(is_aligned: bool) -> int:  # noqa: FBT001 - the only parameter
             # non-temporal stores need aligned cache lines
-            return walker_at(kernel._replace(streams=kernel.streams and is_aligned))
+            return interpreter_at(kernel._replace(streams=kernel.streams and is_aligned))
 
         place = partial(points_in_bytes, bits=bits)
-        return Batch(program, shares, walker, place, indirect, kernel.streams)
+        return Batch(program, shares, interpreter, place, indirect, kernel.streams)
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
         """Partition instructions that write some bytes; `is_whole` gives one thread all."""
@@ -166,11 +166,11 @@ class BatchBuilder:
 
 
 class _Part(NamedTuple):
-    """One of several joined jobs: its range of the steps of all, and what its walker takes."""
+    """One of several joined jobs: its range of the steps of all, and what its interpreter takes."""
 
     first: int
     last: int
-    walker: int
+    interpreter: int
     program: int
     tasks: int
     points: int
@@ -182,15 +182,16 @@ class JoinedJob:
 
     Its chunks are those of all jobs, in order. Threads run them at once, so no job may read what
     another one writes, and no two may write elements of one byte. Without workers the caller runs
-    the chunks in their order. The batches must outlive it. The field `walker` of `job` is 0 until
-    the first call that needs it, since compiling it takes time: then it is `joined_walker_at`.
+    the chunks in their order. The batches must outlive it. The field `interpreter` of `job` is 0
+    until the first call that needs it, since compiling it takes time: then it is
+    `joined_interpreter_at`.
     """
 
     def __init__(self, batches: Sequence[Batch]) -> None:
         jobs = [job for batch in batches if (job := batch.direct_job)]
         starts = np.cumsum([0, *(job.steps for job in jobs)]).tolist()
         parts = [
-            _Part(start, end, job.walker, job.program, job.tasks, job.points, job.point_count)
+            _Part(start, end, job.interpreter, job.program, job.tasks, job.points, job.point_count)
             for (start, end), job in zip(pairwise(starts), jobs, strict=True)
         ]
         bounds = [
@@ -201,7 +202,7 @@ class JoinedJob:
         self._program = np.array([len(parts), *(word for part in parts for word in part)], np.int64)
         self._bounds = np.array([*np.concatenate(bounds), starts[-1]], np.int64)
         self.job = jobs[0]._replace(
-            walker=0,
+            interpreter=0,
             program=address_of(self._program),
             steps=starts[-1],
             bounds=address_of(self._bounds),
@@ -210,12 +211,14 @@ class JoinedJob:
         )
 
 
-def joined_walker_at() -> int:
-    """Return the address of the compiled walker of joined jobs."""
-    return as_walker("walker of joined jobs", lambda _, builder, call: _emit_joined(builder, call))
+def joined_interpreter_at() -> int:
+    """Return the address of the compiled interpreter of joined jobs."""
+    return compiled_interpreter(
+        "interpreter of joined jobs", lambda _, builder, call: _emit_joined(builder, call)
+    )
 
 
-def _emit_joined(builder: Builder, call: WalkerCall) -> None:
+def _emit_joined(builder: Builder, call: InterpreterCall) -> None:
     """Run the part of each job that is in the range of steps of a call."""
     first_part = builder.add(call.program, int64(WORD_NBYTES))
     with loop(builder, int64(0), load_int64(builder, call.program)) as k:
@@ -226,7 +229,7 @@ def _emit_joined(builder: Builder, call: WalkerCall) -> None:
             minimum(builder, call.end, part.last),
         )
         with builder.if_then(builder.icmp_signed("<", start, stop)):
-            own = WalkerCall(
+            own = InterpreterCall(
                 call.src_at,
                 call.dst_at,
                 part.program,
@@ -236,4 +239,4 @@ def _emit_joined(builder: Builder, call: WalkerCall) -> None:
                 points=part.points,
                 point_count=part.point_count,
             )
-            emit_call(builder, part.walker, own)
+            emit_call(builder, part.interpreter, own)

@@ -1,4 +1,4 @@
-"""Jobs that decode block-quantised tensors, with a compiled walker for each kernel."""
+"""Jobs that decode block-quantised tensors, with a compiled interpreter for each kernel."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from reorder.cpu.kernels.decode import DecodeHead, DecodeKernel, FieldHead, emit_decode
 from reorder.cpu.machine import this_machine
+from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_on_pool
-from reorder.cpu.runtime.walkers import as_walker
 from reorder.cpu.schedule.partition import Workload, partition
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
@@ -41,7 +41,7 @@ def decode(
     """
     machine = this_machine()
     limit = machine.threads if threads is None else min(checked_threads(threads), machine.threads)
-    walker = _walker_at(DecodeKernel(access.pattern, dtype))
+    interpreter = _interpreter_at(DecodeKernel(access.pattern, dtype))
     program = [*DecodeHead(access.blocks, address_of(access.starts))]
     for name, advance in zip(access.tensors, access.advances, strict=True):
         program += FieldHead(address_of(tensors[name]), advance)
@@ -50,13 +50,13 @@ def decode(
     segments = len(access.starts)
     work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=dst.nbytes)
     shares = partition([work], dst.nbytes, limit, machine)
-    job = make_job(walker, address_of(words), shares, _NO_POINTS)
+    job = make_job(interpreter, address_of(words), shares, _NO_POINTS)
     run_on_pool(0, address_of(dst), job)
 
 
 @cache
-def _walker_at(kernel: DecodeKernel) -> int:
+def _interpreter_at(kernel: DecodeKernel) -> int:
     # a hash of Python differs between processes, and the code on disk is found by this one
     key = hashlib.sha256(repr(kernel).encode()).hexdigest()[:14]
-    name = f"walker {key} of records of {len(kernel.pattern.fields)} fields to {kernel.dtype}"
-    return as_walker(name, lambda _, builder, call: emit_decode(builder, call, kernel))
+    name = f"interpreter {key} of records of {len(kernel.pattern.fields)} fields to {kernel.dtype}"
+    return compiled_interpreter(name, lambda _, builder, call: emit_decode(builder, call, kernel))

@@ -69,6 +69,6 @@ except (ImportError, AttributeError) as error:
     msg = (
         f"kernels cannot be compiled by numba {numba.__version__} with llvmlite "
         f"{llvmlite.__version__}: {error}; install versions that memdesc knows: "
-        "pip install 'numba>=0.61,<0.69' 'llvmlite>=0.44,<0.51'"
+        "pip install 'numba>=0.62,<0.69' 'llvmlite>=0.45,<0.51'"
     )
     raise MemdescError(msg) from error

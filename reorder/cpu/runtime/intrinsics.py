@@ -14,7 +14,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from reorder.cpu.kernels.emit import I64, int64_pointer
-from reorder.cpu.kernels.walk import WalkerCall, emit_call
+from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import is_arm, is_x86
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
 
 __all__ = [
-    "WALKER",
+    "INTERPRETER",
     "call_c",
-    "call_walker",
+    "call_interpreter",
     "exchange_shared",
     "load_int",
     "load_relaxed",
@@ -43,8 +43,8 @@ __all__ = [
 _PAUSE = "llvm.x86.sse2.pause"
 # The operand of ARM's `isb`: the whole system, the only one there is.
 _ISB_SYSTEM = ir.IntType(32)(15)
-# The signature of all compiled walkers and stages.
-WALKER = numba.void(*[numba.int64] * len(WalkerCall._fields))
+# The signature of all compiled interpreters and stages.
+INTERPRETER = numba.void(*[numba.int64] * len(InterpreterCall._fields))
 
 
 def _load(order: str | None) -> Any:
@@ -148,12 +148,12 @@ def call_c(_context: Any, address: Any, values: Any) -> tuple[Signature, Any]:
 
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
-def call_walker(_context: Any, address: Any, call: Any) -> tuple[Signature, Any]:
-    """Call the compiled walker at an address with a `WalkerCall`."""
+def call_interpreter(_context: Any, address: Any, call: Any) -> tuple[Signature, Any]:
+    """Call the compiled interpreter at an address with a `InterpreterCall`."""
 
     def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         address, call = args
-        emit_call(builder, address, WalkerCall(*cgutils.unpack_tuple(builder, call)))
+        emit_call(builder, address, InterpreterCall(*cgutils.unpack_tuple(builder, call)))
         return context.get_dummy_value()
 
     return types.void(types.int64, call), build

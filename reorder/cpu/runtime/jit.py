@@ -238,7 +238,9 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc] # numba ships no typ
         digest, content = content[:_DIGEST_NBYTES], content[_DIGEST_NBYTES:]
         if hashlib.sha256(content).digest() != digest:
             return None
-        return pickle.loads(content)  # noqa: S301 - the folder of compiled code must be trusted
+        with suppress(Exception):  # another numba wrote it, and this one lacks its classes
+            return pickle.loads(content)  # noqa: S301 - the folder of compiled code must be trusted
+        return None
 
     def _write(self, path: str, content: Any) -> None:
         pickled = self._dump(content)

@@ -1,4 +1,4 @@
-"""A job: a walker, what it reads, and how threads share its steps."""
+"""A job: an interpreter, what it reads, and how threads share its steps."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["JOB", "Job", "make_job"]
 
 
 class Job(NamedTuple):
-    """What a walker takes besides src and dst, and its chunks: a table for compiled code."""
+    """What an interpreter takes besides src and dst, and its chunks: a table for compiled code."""
 
-    # address of the compiled walker
-    walker: int
+    # address of the compiled interpreter
+    interpreter: int
     # addresses of the program and of the table of tasks
     program: int
     tasks: int
-    # steps of the walker: tasks times points
+    # steps of the interpreter: tasks times points
     steps: int
     # address of the table of points, and how many there are
     points: int
@@ -42,13 +42,15 @@ class Job(NamedTuple):
 JOB = fields_of(Job)
 
 
-def make_job(walker: int, program: int, partition: Partition, points: NDArray[np.int64]) -> Job:
+def make_job(
+    interpreter: int, program: int, partition: Partition, points: NDArray[np.int64]
+) -> Job:
     """Return the job of a partition at one point; its arrays must outlive it.
 
     `points` and `point_count` may be replaced by more points: `pool.run_job` sees to the rest.
     """
     return Job(
-        walker=walker,
+        interpreter=interpreter,
         program=program,
         tasks=address_of(partition.tasks),
         steps=len(partition.tasks),

@@ -25,6 +25,7 @@ from reorder.cpu.runtime.pool_block import (
     compile_publish,
     pool_words,
     publish,
+    taken_lock,
     thread_words,
 )
 from reorder.cpu.runtime.teams import compile_region, refresh_teams
@@ -71,7 +72,7 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
 def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
     """Run a job whose bounds count steps at all points; missing workers are started."""
     if not job.workers or _is_sooner_alone(job):
-        walk = _WALK(job.walker)
+        walk = _WALK(job.interpreter)
         walk(src_at, dst_at, job.program, job.tasks, 0, job.steps, job.points, job.point_count)
         return
     refresh_teams()
@@ -132,15 +133,11 @@ def _start_workers(workers: int, starting: Any) -> None:
         run(ADDRESS, 0, _TIMED_SPINS)
         seconds = max(perf_counter() - start, 1e-9)
         words[POOL.spins] = max(1, int(_TIMED_SPINS * _SPIN_SECONDS / seconds))
-    make_lock = ctypes.pythonapi.PyThread_allocate_lock
-    make_lock.restype = ctypes.c_void_p
     # at shutdown of the interpreter, or if the system starts no more threads, fewer workers help
     with suppress(RuntimeError):
         while words[POOL.started] < workers:
             thread = words[POOL.started] + 1
-            lock = make_lock()
-            ctypes.pythonapi.PyThread_acquire_lock(ctypes.c_void_p(lock), 1)
-            thread_words(thread)[THREAD.lock] = lock
+            thread_words(thread)[THREAD.lock] = taken_lock()
             arguments = ADDRESS, thread, words[POOL.spins]
             threading.Thread(target=run, args=arguments, name="reorder", daemon=True).start()
             if starting is not _State.starting:

@@ -19,7 +19,6 @@ all workers from their caches, before a job could begin.
 from __future__ import annotations
 
 import ctypes
-import os
 import sys
 from typing import Any, NamedTuple
 
@@ -36,6 +35,7 @@ from reorder.cpu.tables import (
 )
 from reorder.cpu.target import SHARED_NBYTES
 from reorder.memory.buffers import address_of
+from reorder.system import system_function
 
 __all__ = [
     "ADDRESS",
@@ -58,8 +58,10 @@ __all__ = [
     "function_at",
     "pool_words",
     "publish",
+    "taken_lock",
     "team_words",
     "thread_words",
+    "write_functions",
 ]
 
 # Whether teams of OpenMP are found: clocks of other threads are known on Linux.
@@ -88,10 +90,12 @@ class PoolFields(NamedTuple):
     started: int
     # how often a worker polls for a job before it sleeps. Relaxed: a time, nothing else
     spins: int
-    # addresses of C functions: yield the core; sleep for some microseconds; acquire and release
-    # a lock of Python. Those up to `first_team` are written before any thread is started
+    # addresses of C functions: yield the core; wait some microseconds for a lock of Python, which
+    # is how a thread sleeps on every system, and a lock that is never free; acquire and release a
+    # lock. Those up to `first_team` are written before any thread is started
     yield_at: int
     sleep_at: int
+    never_free: int
     acquire_at: int
     release_at: int
     # addresses of C functions: the calling thread as a number; the time of a clock; the number
@@ -203,16 +207,13 @@ def allocate_block() -> int:
     return -(-address_of(buffer) // SHARED_NBYTES) * SHARED_NBYTES
 
 
-def _write_functions() -> None:
-    """Write the addresses of the functions that workers call."""
+def write_functions(words: Any) -> None:
+    """Write the addresses of the functions that workers call to the words of a block."""
     python = ctypes.pythonapi
-    if os.name == "nt":
-        yields = sleeps = getattr(ctypes, "WinDLL")("kernel32").SwitchToThread  # noqa: B009 - ctypes has WinDLL on Windows only
-    else:
-        yields, sleeps = ctypes.CDLL(None).sched_yield, ctypes.CDLL(None).usleep
-    words = pool_words()
-    words[POOL.yield_at] = function_at(yields)
-    words[POOL.sleep_at] = function_at(sleeps)
+    # a system that cannot yield a core gets a function that does nothing: its threads sleep sooner
+    words[POOL.yield_at] = function_at(system_function("sched_yield") or python.Py_IsInitialized)
+    words[POOL.sleep_at] = function_at(python.PyThread_acquire_lock_timed)
+    words[POOL.never_free] = taken_lock()
     words[POOL.acquire_at] = function_at(python.PyThread_acquire_lock)
     words[POOL.release_at] = function_at(python.PyThread_release_lock)
     if HAS_TEAMS:
@@ -220,6 +221,15 @@ def _write_functions() -> None:
         words[POOL.self_at] = function_at(library.pthread_self)
         words[POOL.clock_at] = function_at(library.clock_gettime)
         words[POOL.thread_id_at] = function_at(library.gettid)
+
+
+def taken_lock() -> int:
+    """Return a new lock of Python that this thread has acquired."""
+    make_lock = ctypes.pythonapi.PyThread_allocate_lock
+    make_lock.restype = ctypes.c_void_p
+    lock: int = make_lock()
+    ctypes.pythonapi.PyThread_acquire_lock(ctypes.c_void_p(lock), 1)
+    return lock
 
 
 def function_at(function: Any) -> int:
@@ -247,4 +257,4 @@ def compile_publish() -> Any:
 
 
 ADDRESS = allocate_block()
-_write_functions()
+write_functions(pool_words())

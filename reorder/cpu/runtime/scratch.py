@@ -1,8 +1,8 @@
 """Scratch: slots for the tiles of one thread, in a block that all threads share.
 
-They are not on the stack, of which callers' threads may have only 64 KiB. A call of the walker of
-tiles takes a free scratch of the block, and frees it at its end. The search starts at a place that
-depends on the stack of the thread, so that a thread finds the scratch that is in its caches.
+They are not on the stack, of which callers' threads may have only 64 KiB. A call of the interpreter
+of tiles takes a free scratch of the block, and frees it at its end. The search starts at a place
+that depends on the stack of the thread, so that a thread finds the scratch that is in its caches.
 
 The block is `ScratchHead`, then a lock for each scratch in its own cache line, then the scratches.
 """
@@ -36,7 +36,7 @@ __all__ = ["SCRATCH_BLOCK", "free_scratch", "slots_of", "take_scratch"]
 # Every `Base` but src and dst is a slot.
 _SLOTS = len(Base) - Base.SRC_ELEMENTS
 # How many there are; the system gives them memory at their first use. A call that finds none free
-# waits for one: none is held for longer than the call of a walker.
+# waits for one: none is held for longer than the call of an interpreter.
 _COUNT = 256
 _NBYTES = _SLOTS * SLOT_NBYTES
 

@@ -1,8 +1,8 @@
-"""Compiled stages, and the walker of tiles that calls them.
+"""Compiled stages, and the interpreter of tiles that calls them.
 
 A conversion is compiled for a pair of a type and a working type, arithmetic for a working type and
-the types that it loads and stores. A stage is a walker whose program is a table, and whose point is
-a `Placement`, so the walker of tiles calls steps of any kind alike.
+the types that it loads and stores. A stage is an interpreter whose program is a table, and whose
+point is a `Placement`, so the interpreter of tiles calls steps of any kind alike.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from reorder.cpu.kernels.combine import CombineTypes, emit_combine
 from reorder.cpu.kernels.convert import ConvertTypes, emit_convert, emit_prefetch, emit_repeat
 from reorder.cpu.kernels.emit import int64, load_int64
 from reorder.cpu.kernels.tiles import emit_tiles
+from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.scratch import free_scratch, slots_of, take_scratch
-from reorder.cpu.runtime.walkers import as_walker
 from reorder.cpu.schedule.tile_program import TILES, TilesHead
 from reorder.cpu.tables import nbytes_of
 from reorder.values.formats import narrow_working_type
@@ -26,17 +26,23 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from reorder.cpu.kernels.emit import Builder, Value
-    from reorder.cpu.kernels.walk import WalkerCall
+    from reorder.cpu.kernels.interpreter import InterpreterCall
 
-__all__ = ["combine_stage", "convert_stage", "prefetch_stage", "repeat_stage", "tile_walker_at"]
+__all__ = [
+    "combine_stage",
+    "convert_stage",
+    "prefetch_stage",
+    "repeat_stage",
+    "tile_interpreter_at",
+]
 
 
-def tile_walker_at() -> int:
-    """Return the address of the compiled walker of tiles, which takes a scratch for each call."""
-    return as_walker("walker of tiles", _emit_tiles_in_scratch)
+def tile_interpreter_at() -> int:
+    """Return the address of the interpreter of tiles, which takes a scratch for each call."""
+    return compiled_interpreter("interpreter of tiles", _emit_tiles_in_scratch)
 
 
-def _emit_tiles_in_scratch(context: Any, builder: Builder, call: WalkerCall) -> None:
+def _emit_tiles_in_scratch(context: Any, builder: Builder, call: InterpreterCall) -> None:
     def run(function: Any, result: Any, *arguments: Value) -> Value:
         signature = result(*[types.int64] * len(arguments))
         return context.compile_internal(builder, function, signature, arguments)
@@ -81,8 +87,8 @@ def repeat_stage(dtype: str) -> int:
 
 
 def _stage(
-    key: tuple[str, ...], emit: Callable[[Builder, WalkerCall], None], *, streams: bool = False
+    key: tuple[str, ...], emit: Callable[[Builder, InterpreterCall], None], *, streams: bool = False
 ) -> int:
     """Compile a stage."""
     name = ", ".join([*key, *["non-temporal stores"] * streams])
-    return as_walker(f"stage: {name}", lambda _, builder, call: emit(builder, call))
+    return compiled_interpreter(f"stage: {name}", lambda _, builder, call: emit(builder, call))

@@ -1,4 +1,4 @@
-"""The steps of a tile, and the tables that the walker of tiles reads for them.
+"""The steps of a tile, and the tables that the interpreter of tiles reads for them.
 
 A step reads one buffer and writes another. A buffer is the tile in src or in dst, or a slot of
 scratch, in which the tile is dense, in the order of its nodes.
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import DATA_TYPES
 from reorder.cpu.machine import OWN_CACHE_NBYTES
+from reorder.cpu.runtime.interpreters import interpreter_at
 from reorder.cpu.runtime.stages import combine_stage, convert_stage, prefetch_stage, repeat_stage
-from reorder.cpu.runtime.walkers import walker_at
 from reorder.cpu.schedule.partition import partition_chunks
 from reorder.cpu.schedule.post_ops import (
     SCALING,
@@ -99,7 +99,7 @@ class _TileBuffer(NamedTuple):
 class _Code(NamedTuple):
     """The code that a step calls, and its arguments: fields of a `Step`."""
 
-    walker: int
+    interpreter: int
     program: int
     tasks: int = 0
     task_count: int = 1
@@ -383,7 +383,7 @@ def _move(
     )
     tasks, _ = partition_chunks(workloads, 1)
     config.kept += [program, tasks]
-    code = _Code(walker_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
+    code = _Code(interpreter_at(Kernel(bits)), address_of(program), address_of(tasks), len(tasks))
     return writer.step(code, src, dst, shift=shift)
 
 

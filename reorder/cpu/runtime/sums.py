@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from reorder.cpu.kernels.reduce import emit_reduction
+from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_on_pool
-from reorder.cpu.runtime.walkers import as_walker
 from reorder.cpu.schedule.reduction import reduce_dims
 from reorder.memory.buffers import address_of
 
@@ -30,9 +30,11 @@ class Sums:
         # the job has addresses of its arrays
         self._reduction = reduction = reduce_dims(desc, mask, threads)
         program = address_of(reduction.program)
-        name = "walker of sums of 8-bit elements"
-        walker = as_walker(name, lambda _, builder, call: emit_reduction(builder, call))
-        self._job = make_job(walker, program, reduction.partition, _NO_POINTS)
+        name = "interpreter of sums of 8-bit elements"
+        interpreter = compiled_interpreter(
+            name, lambda _, builder, call: emit_reduction(builder, call)
+        )
+        self._job = make_job(interpreter, program, reduction.partition, _NO_POINTS)
         self._offset = desc.offset0
 
     def __call__(self, address: int) -> NDArray[np.int32]:

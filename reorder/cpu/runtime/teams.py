@@ -239,7 +239,7 @@ def _add(runtime: _Runtime, caller: int) -> None:
     mine = [team for team in _teams() if team_words(team)[TEAM.caller] == caller]
     free = [team for team in mine if team_words(team)[TEAM.cpu_time] < 0]
     block = free[0] if free else allocate_block()
-    for field in (POOL.thread_id_at, POOL.sleep_at, POOL.yield_at):
+    for field in (POOL.thread_id_at, POOL.sleep_at, POOL.never_free, POOL.yield_at):
         pool_words(block)[field] = words[field]
     team = team_words(block)
     team[TEAM.parallel_at], team[TEAM.number_at] = runtime.parallel, runtime.number

@@ -11,7 +11,7 @@ import numpy as np
 from reorder.cpu.kernels.rows import masks_elements
 from reorder.cpu.runtime.batch import Batch
 from reorder.cpu.runtime.scratch import SCRATCH_BLOCK
-from reorder.cpu.runtime.stages import tile_walker_at
+from reorder.cpu.runtime.stages import tile_interpreter_at
 from reorder.cpu.runtime.steps import steps_of
 from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.partition import Workload
@@ -152,7 +152,7 @@ def _tile_batch(
     )
 
     place = partial(_only, place=_of_each_operand, is_data=True)
-    return Batch(program, shares, lambda _: tile_walker_at(), place, indirect, owner=config)
+    return Batch(program, shares, lambda _: tile_interpreter_at(), place, indirect, owner=config)
 
 
 def _size(tile: Tile) -> int:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from reorder.cpu.runtime.intrinsics import (
     call_c,
-    call_walker,
+    call_interpreter,
     exchange_shared,
     load_int,
     load_relaxed,
@@ -82,8 +82,8 @@ def _take(group: int, number: int, chunks: int) -> int:
 @inner
 def _walk(job: int, src_at: int, dst_at: int, begin: int, end: int) -> None:
     """Run a range of the steps of a job."""
-    call_walker(
-        load_int(job, JOB.walker),
+    call_interpreter(
+        load_int(job, JOB.interpreter),
         (
             src_at,
             dst_at,
@@ -146,7 +146,8 @@ def _work(pool: int, thread: int, number: int) -> None:
 def _spin(pool: int, spins_left: int) -> None:
     """Wait between two polls: pause, sometimes yield, and sleep if no spins are left."""
     if spins_left <= 0:
-        call_c(load_int(pool, POOL.sleep_at), (_SLEEP_MICROSECONDS,))
+        lock = load_int(pool, POOL.never_free)
+        call_c(load_int(pool, POOL.sleep_at), (lock, _SLEEP_MICROSECONDS, 0))
     elif spins_left % _SPINS_PER_YIELD:
         pause()
     else:

@@ -55,7 +55,7 @@ class Workload(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A range of the steps of an instruction; a walker reads a table of these."""
+    """A range of the steps of an instruction; an interpreter reads a table of these."""
 
     # word of the program where the instruction starts
     instruction: int

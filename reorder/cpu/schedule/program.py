@@ -1,7 +1,7 @@
-"""The program of the walker of boxes: scheduled boxes as a flat table of int64.
+"""The program of the interpreter of boxes: scheduled boxes as a flat table of int64.
 
-The walker is an interpreter, and its program is bytecode: one instruction for each box. A new
-layout needs no new code, only another program. The instruction of a box is
+The program is bytecode, one instruction for each box, so a new layout needs no new code, only
+another program. The instruction of a box is
 
 * `BoxHead`;
 * for each outer loop, outermost first, `LoopHead` and its stride in each operand;
@@ -227,12 +227,12 @@ def _offsets(group: tuple[Node, ...], side: int, step: int) -> list[int]:
     return offset_table((node.extent for node in group), strides)
 
 
-# Most points of one table, so that it stays in the cache while a walker reads it.
+# Most points of one table, so that it stays in the cache while an interpreter reads it.
 _MAX_POINTS = 1 << 13
 
 
 class Point(NamedTuple):
-    """The offsets of a box in src and dst; a walker of boxes reads a table of these."""
+    """The offsets of a box in src and dst; an interpreter of boxes reads a table of these."""
 
     # in bytes, those of 4-bit elements in elements; `NOWHERE` in src: zeros are written
     src: int

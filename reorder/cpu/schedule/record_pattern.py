@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
-    from memdesc.record import Field, Number
+    from memdesc.record import Codebook, Digits, Field, Number
 
 __all__ = ["MAX_LANES", "Access", "FieldPattern", "NumberPattern", "Pattern", "find_access"]
 
@@ -46,8 +46,15 @@ class NumberPattern(NamedTuple):
     minus: int
     table: tuple[float, ...]
     divides: bool
-    # how many neighbouring elements share its value: a power of two that divides the block
-    run: int
+    codebook: Codebook | Digits | None
+    kind: str
+    # how many neighbouring elements share its code: a power of two that divides the block
+    code_run: int
+
+    @property
+    def run(self) -> int:
+        """How many neighbouring elements share its value."""
+        return self.code_run if self.codebook is None else 1
 
 
 class Pattern(NamedTuple):
@@ -87,10 +94,13 @@ def find_access(desc: RecordDesc) -> Access | None:
         return None
     # bits from the start of a row to each element, for each field
     rows = [_along_last(part, columns) for part in desc.fields]
+    periods = [len(each.codebook.lanes) for each in desc.rule.numbers if each.codebook]
     found = [
         (block, _segment([row[::block] for row in rows]))
         for block in _BLOCKS
-        if columns % block == 0 and all(_repeats(row, block) for row in rows)
+        if columns % block == 0
+        and not any(block % period for period in periods)
+        and all(_repeats(row, block) for row in rows)
     ]
     if not found:
         return None
@@ -104,7 +114,7 @@ def _is_wide(part: Field) -> bool:
 
 def _along_last(part: Field, columns: int) -> NDArray[np.int64]:
     table = part.layout.tables()[-1]
-    found: NDArray[np.int64] = table[np.arange(columns) // part.groups[-1]] * part.bits
+    found: NDArray[np.int64] = table[part.along_last(columns)] * part.bits
     return found
 
 
@@ -142,7 +152,7 @@ def _access(
     def pattern_of(number: Number) -> NumberPattern:
         parts = tuple((names.index(name), shift) for name, shift in number.parts)
         run = _run([fields[field].offsets for field, _ in parts], block)
-        return NumberPattern(parts, number.minus, number.table, number.divides, run)
+        return NumberPattern(parts, *number[1:], run)
 
     rule = desc.rule
     pattern = Pattern(

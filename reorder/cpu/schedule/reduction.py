@@ -1,4 +1,4 @@
-"""Reductions: sums of the elements of a layout over some dims, as the program of a walker.
+"""Reductions: sums of the elements of a layout over some dims, as the program of an interpreter.
 
 Every block of a layout is a loop. Loops over dims that are kept have a stride among the sums, the
 others have 0. The innermost loops are summed as vectors: groups of 1, 2 or 4 contiguous elements

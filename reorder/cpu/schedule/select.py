@@ -58,7 +58,7 @@ TILE = 256
 class ScheduledBox(NamedTuple):
     """A box, and the micro-kernel that moves it.
 
-    The walker runs the outer loops, the micro-kernel the others. The loops of a group come
+    The interpreter runs the outer loops, the micro-kernel the others. The loops of a group come
     innermost first. For `TRANSPOSED` the columns are contiguous in src and the rows in dst;
     otherwise the columns are one loop, and the rows have any strides.
     """
@@ -253,7 +253,7 @@ def _transposed_groups(
 
 
 class Kernel(NamedTuple):
-    """A variant of the walker of boxes and its micro-kernels: each is compiled separately.
+    """A variant of the interpreter of boxes and its micro-kernels: each is compiled separately.
 
     `bits` is 4, 8, 16, 32 or 64. With `streams` whole, aligned cache lines of dst are written by
     non-temporal stores; not for 4-bit elements.

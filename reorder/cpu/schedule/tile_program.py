@@ -1,4 +1,4 @@
-"""The program of the walker of tiles, and the tables that stages read.
+"""The program of the interpreter of tiles, and the tables that stages read.
 
 A program is `TilesHead`, then an instruction for each tile: `TileHead`; the offset of each operand;
 for each outer loop, outermost first, `LoopHead` and its stride in each operand; then a `Step` for
@@ -104,7 +104,7 @@ def can_repeat(times: int) -> bool:
 
 
 class Placement(NamedTuple):
-    """Where a step finds its data, written by the walker of tiles; offsets are in elements."""
+    """Where a step finds its data, written by the interpreter of tiles; offsets are in elements."""
 
     src_offset: int
     dst_offset: int
@@ -143,7 +143,7 @@ SLOT_BITS = SLOT_NBYTES * BYTE_BITS
 
 
 class Step(NamedTuple):
-    """One step of a tile, which the walker of tiles calls.
+    """One step of a tile, which the interpreter of tiles calls.
 
     Three sides (src, dst, operand) have three fields each. The base is a `Base` or an address.
     `placed_by` is the operand of the box whose offset is added to the base, or `NO_OPERAND`.
@@ -151,8 +151,8 @@ class Step(NamedTuple):
     in bytes, and the values of an operand may be stored repeatedly.
     """
 
-    # address of a compiled walker or stage
-    walker: int
+    # address of a compiled interpreter or stage
+    interpreter: int
     # its arguments: address of a program or a table, address of tasks, number of tasks
     program: int
     tasks: int

@@ -193,7 +193,7 @@ def is_scattered(box: Box, bits: int) -> bool:
 _SIDE = 64
 # Least contiguous elements of a side that is converted in place: the narrowest vector.
 _MIN_RUN = 8
-# Tiles grow to this many elements, so that each call of a walker or stage has enough work.
+# Tiles grow to this many elements, so that each call of an interpreter or stage has enough work.
 GROWN = 4096
 # Conversions write rows of at least this length by non-temporal stores if the data exceed the
 # caches: the partly written first and last lines of a row then cost little.

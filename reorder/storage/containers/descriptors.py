@@ -48,18 +48,18 @@ PREFIX = "memdesc."
 # most bytes of a descriptor; the longest one written has a few thousand
 MAX_DESCRIPTOR = 2**20
 _MAX_NDIMS = 64
-# the key of the note about several tensors, with the first of them
-_VALUE = "value"
+# the key of the note about several tensors, in the descriptor of the first of them
+_NOTE = "value"
 
 
-def desc_to_json(desc: Desc, value: Mapping[str, Any] | None = None) -> str:
+def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
     """Write what a tensor holds: a layout as `to_json` does, a record by its name.
 
     Parameters
     ----------
     desc : MemoryDesc or RecordDesc
         What it holds.
-    value : mapping of str to object, optional
+    note : mapping of str to object, optional
         What several tensors are together, if this is the first of them.
 
     Raises
@@ -74,7 +74,7 @@ def desc_to_json(desc: Desc, value: Mapping[str, Any] | None = None) -> str:
         raise MemdescError(msg)
     else:
         text = json.dumps({"schema": SCHEMA, **record_fields(desc)})
-    return text if value is None else json.dumps({**json.loads(text), _VALUE: value})
+    return text if note is None else json.dumps({**json.loads(text), _NOTE: note})
 
 
 def record_fields(desc: RecordDesc) -> dict[str, Any]:
@@ -126,12 +126,12 @@ def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
     except (ValueError, RecursionError) as error:
         msg = f"not a descriptor: {error}"
         raise MemdescError(msg) from None
-    value = fields.get(_VALUE) if isinstance(fields, dict) else None
-    if not isinstance(value, dict | None):
-        msg = f"{_VALUE!r} in a descriptor is not a JSON object, but {short_repr(value)}"
+    note = fields.get(_NOTE) if isinstance(fields, dict) else None
+    if not isinstance(note, dict | None):
+        msg = f"{_NOTE!r} in a descriptor is not a JSON object, but {short_repr(note)}"
         raise MemdescError(msg)
     if not isinstance(fields, dict) or "record" not in fields:
-        return from_json(text), value
+        return from_json(text), note
     if fields.get("schema") != SCHEMA:
         msg = f"not a descriptor of a record of schema {SCHEMA}: {short_repr(fields)}"
         raise MemdescError(msg)
@@ -139,7 +139,7 @@ def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
     if len(desc.tensors) > 1:
         msg = f"{desc!r} is a record of several tensors, not of one"
         raise MemdescError(msg)
-    return desc, value
+    return desc, note
 
 
 def split_metadata(metadata: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
@@ -156,8 +156,8 @@ def descriptors_of(tensors: Iterable[tuple[Tensor, Desc | None]]) -> dict[str, s
     found = {}
     for tensor, implied in tensors:
         desc = tensor.desc or implied
-        if desc is not None and (desc != implied or tensor.value):
-            found[f"{PREFIX}{tensor.name}"] = desc_to_json(desc, tensor.value)
+        if desc is not None and (desc != implied or tensor.note):
+            found[f"{PREFIX}{tensor.name}"] = desc_to_json(desc, tensor.note)
     return found
 
 
@@ -221,7 +221,7 @@ def describe(entry: Entry, text: str | None) -> Entry:
         desc, reason = stored_desc(entry.dtype, entry.shape)
         return replace(entry, desc=desc, reason=reason)
     try:
-        found, value = desc_from_json(text)
+        found, note = desc_from_json(text)
     except MemdescError as error:
         msg = f"the descriptor of {short_repr(entry.name)}: {error}"
         raise MemdescError(msg) from None
@@ -237,4 +237,4 @@ def describe(entry: Entry, text: str | None) -> Entry:
             f"takes {found.nbytes}"
         )
         raise MemdescError(msg)
-    return replace(entry, desc=found, reason="", is_described=True, value=value)
+    return replace(entry, desc=found, reason="", is_described=True, note=note)

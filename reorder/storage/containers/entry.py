@@ -102,7 +102,7 @@ class Entry:
         Why there is no `desc`.
     is_described : bool
         Whether `desc` is from the metadata.
-    value : mapping of str to object, optional
+    note : mapping of str to object, optional
         What this tensor and others are together, if it is the first of them; from the metadata.
     """
 
@@ -116,7 +116,7 @@ class Entry:
     desc: MemoryDesc | RecordDesc | None = None
     reason: str = ""
     is_described: bool = False
-    value: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
+    note: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
 
     @property
     def place(self) -> Place:
@@ -283,8 +283,8 @@ class Tensor(NamedTuple):
 
     `dtype` and `shape` are those of the stored words, as in an `Entry`; `desc` is what they hold,
     and is written if dtype and shape do not say it. `origin` is the input tensor that this one
-    copies byte for byte; empty if it is not a copy. `value` says what several tensors are
-    together, if this is the first of them; its values are those of JSON.
+    copies byte for byte; empty if it is not a copy. `note` says what several tensors are
+    together, in values of JSON; only the first of them has it.
     """
 
     name: str
@@ -293,7 +293,7 @@ class Tensor(NamedTuple):
     nbytes: int
     desc: MemoryDesc | RecordDesc | None = None
     origin: str = ""
-    value: Mapping[str, Any] | None = None
+    note: Mapping[str, Any] | None = None
 
 
 class Span(NamedTuple):
@@ -304,13 +304,16 @@ class Span(NamedTuple):
 
 
 class PlannedFile(NamedTuple):
-    """A file of an output: its size, where its tensors go, and the bytes of everything else."""
+    """A file of an output: its size, where its tensors go, and the bytes of everything else.
+
+    Headers, indices and small files such as config.json are known before any tensor is written.
+    """
 
     # its name in the folder of the output
     name: str
     nbytes: int
-    # offset and bytes: headers, indices
-    pieces: tuple[tuple[int, bytes], ...]
+    # the bytes that are not those of tensors, each part with its offset
+    headers: tuple[tuple[int, bytes], ...]
     spans: Mapping[str, Span]
     # called with the complete file before it gets its name: writes what depends on the data
     seal: Callable[[Path], None] | None = None

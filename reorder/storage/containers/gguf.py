@@ -19,9 +19,10 @@ from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import DATA_TYPES
+from memdesc import DATA_TYPES, data_type
 from memdesc.disk import open_file
 from memdesc.errors import MemdescError, short_repr
+from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
 from reorder.storage.containers.descriptors import (
     checked_shape,
     described,
@@ -64,46 +65,20 @@ class GgufValue(NamedTuple):
     raw: bytes
 
 
-# Names are those of data types and records; types that are neither keep GGUF's name.
-TYPES: dict[int, GgufType] = {
-    number: GgufType(*row)
-    for number, row in {
-        0: ("f32", 1, 4),
-        1: ("f16", 1, 2),
-        2: ("q4_0", 32, 18),
-        3: ("q4_1", 32, 20),
-        6: ("q5_0", 32, 22),
-        7: ("q5_1", 32, 24),
-        8: ("q8_0", 32, 34),
-        9: ("Q8_1", 32, 40),
-        10: ("q2_k", 256, 84),
-        11: ("q3_k", 256, 110),
-        12: ("q4_k", 256, 144),
-        13: ("q5_k", 256, 176),
-        14: ("q6_k", 256, 210),
-        15: ("Q8_K", 256, 292),
-        16: ("IQ2_XXS", 256, 66),
-        17: ("IQ2_XS", 256, 74),
-        18: ("IQ3_XXS", 256, 98),
-        19: ("IQ1_S", 256, 50),
-        20: ("iq4_nl", 32, 18),
-        21: ("IQ3_S", 256, 110),
-        22: ("IQ2_S", 256, 82),
-        23: ("iq4_xs", 256, 136),
-        24: ("s8", 1, 1),
-        25: ("s16", 1, 2),
-        26: ("s32", 1, 4),
-        27: ("s64", 1, 8),
-        28: ("f64", 1, 8),
-        29: ("IQ1_M", 256, 56),
-        30: ("bf16", 1, 2),
-        34: ("TQ1_0", 256, 54),
-        35: ("tq2_0", 256, 66),
-        39: ("gguf_mxfp4", 32, 17),
-        40: ("gguf_nvfp4", 64, 36),
-        41: ("Q1_0", 128, 18),
-    }.items()
-}
+# Types that are neither data types nor records keep GGUF's name.
+_OTHERS = {9: GgufType("Q8_1", 32, 40), 15: GgufType("Q8_K", 256, 292)}
+
+
+def _type_of(name: str) -> GgufType:
+    row = GGUF_TYPES.get(name)
+    return (
+        GgufType(name, row.block, row.nbytes)
+        if row
+        else GgufType(name, 1, data_type(name).nbytes(1))
+    )
+
+
+TYPES = {number: _type_of(name) for number, name in GGUF_NUMBERS.items()} | _OTHERS
 _BY_NAME = {row.name: number for number, row in TYPES.items()}
 # types that are not in the table, such as those of newer or other versions of ggml
 _UNKNOWN = re.compile("ggml_type_([0-9]{1,10})")

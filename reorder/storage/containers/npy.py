@@ -65,7 +65,7 @@ _ENTRY = re.compile(
     r"""\((?P<shape>[0-9L,\s]*)\))"""
     r"""\s*(?:,|(?=\}))"""
 )
-_RECORDS = re.compile(r"""['"]descr['"]\s*:\s*[\[(]""")
+_STRUCTURED = re.compile(r"""['"]descr['"]\s*:\s*[\[(]""")
 _END = re.compile(r"\s*\}\s*")
 _DTYPE = re.compile(
     r"[<>|=]?(?:\?|b1|[iu][1248]|f(?:2|4|8|12|16)|c(?:8|16|24|32)|[SUV][1-9][0-9]{0,8}|"
@@ -157,7 +157,7 @@ def _parse(text: str, raw: bytes) -> Header:
         is_legal = entry["key"] not in values
         values[entry["key"]] = entry
         at = entry.end()
-    if _RECORDS.search(text):
+    if _STRUCTURED.search(text):
         msg = "it holds records, not elements of one type"
         raise NpyError(msg)
     if (

@@ -386,7 +386,7 @@ def _form_of(tensor: Tensor) -> tuple[Header, str]:
             f"{desc.nbytes}"
         )
         raise MemdescError(msg)
-    return header, desc_to_json(desc, tensor.value)
+    return header, desc_to_json(desc, tensor.note)
 
 
 def _local_header(member: _Member, at: int) -> bytes:

@@ -1,9 +1,9 @@
 """ONNX: the initializers of a graph, in the model or in files of external data.
 
-Models are read as protobuf messages, since `onnx.load` copies the whole file into memory; `onnx`
-writes them. The rest of a model stays as it is, with the initializers of inner graphs (the bodies
-of `If` and `Loop`). Nodes are written for the types and shapes of their inputs, so an initializer
-that the model refers to is copied or refused.
+`read` and `plan` are at the end of this file. Models are read as protobuf messages, since
+`onnx.load` copies the whole file into memory; `onnx` writes them. The rest of a model stays as it
+is, with the initializers of inner graphs (the bodies of `If` and `Loop`). Nodes are written for the
+types and shapes of their inputs, so an initializer that the model refers to is copied or refused.
 Source: `ExternalData.md` and `onnx.proto` of onnx 1.18.
 """
 
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from reorder.storage.containers.entry import Tensor
-    from reorder.storage.containers.protobuf import Part
 
 __all__ = ["NUMBERS", "plan", "read"]
 

@@ -42,10 +42,10 @@ _FILES = (".gguf", ".onnx", ".npz")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 
 
-def read_folder(folder: Path, *, is_partial: bool = False) -> Container:
+def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     """Read the checkpoint in a folder: the shards of its index, or else all its files.
 
-    If it may be partial, shards that cannot be read are told with the others.
+    With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
 
     Raises
     ------
@@ -62,7 +62,7 @@ def read_folder(folder: Path, *, is_partial: bool = False) -> Container:
         msg = f"{str(folder)!r} has {len(indices)} indices, {', '.join(indices[:_SHOWN])}; name one"
         raise MemdescError(msg)
     if indices:
-        return read_index(folder / indices[0], is_partial=is_partial)
+        return read_index(folder / indices[0], skip_unreadable=skip_unreadable)
     shards = [name for name in names if name.endswith(_ENDING)]
     if not shards:
         msg = f"{str(folder)!r} has neither a file *{_ENDING} nor an index *{INDEX_ENDING}"
@@ -74,7 +74,7 @@ def read_folder(folder: Path, *, is_partial: bool = False) -> Container:
             msg += f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code"
         raise MemdescError(msg)
     absent = _absent(shards)
-    if absent and not is_partial:
+    if absent and not skip_unreadable:
         is_are = "is" if len(absent) == 1 else "are"
         msg = (
             f"{str(folder)!r} has {len(shards)} files {_ENDING}, and by the numbers in their names "
@@ -82,7 +82,7 @@ def read_folder(folder: Path, *, is_partial: bool = False) -> Container:
             f"to read that alone: {str(folder / shards[0])!r}"
         )
         raise MemdescError(msg)
-    found, unread = _read_shards(folder, [*shards, *absent], is_partial=is_partial)
+    found, unread = _read_shards(folder, [*shards, *absent], skip_unreadable=skip_unreadable)
     return _joined(folder, [*found.values()])._replace(unread=unread)
 
 
@@ -96,14 +96,14 @@ def _absent(shards: Sequence[str]) -> list[str]:
 
 
 def _read_shards(
-    folder: Path, names: Sequence[str], *, is_partial: bool
+    folder: Path, names: Sequence[str], *, skip_unreadable: bool
 ) -> tuple[dict[str, Container], dict[str, Unread]]:
     """Return the shards that can be read, and why others cannot.
 
     Raises
     ------
     MemdescError
-        If one cannot be read, or none if the checkpoint may be partial.
+        If one cannot be read; with `skip_unreadable`, only if none can.
     """
     found: dict[str, Container] = {}
     unread: dict[str, Unread] = {}
@@ -111,16 +111,16 @@ def _read_shards(
         try:
             found[name] = safetensors.read(safe_path(folder, name, "the shard"))
         except MemdescError as error:
-            if not is_partial or (name == names[-1] and not found):
+            if not skip_unreadable or (name == names[-1] and not found):
                 raise
             unread[name] = Unread(str(error))
     return found, unread
 
 
-def read_index(path: Path, *, is_partial: bool = False) -> Container:
+def read_index(path: Path, *, skip_unreadable: bool = False) -> Container:
     """Read the shards that an index names; each must hold exactly what the index says.
 
-    If it may be partial, shards that cannot be read are told with the others.
+    With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
 
     Raises
     ------
@@ -131,12 +131,14 @@ def read_index(path: Path, *, is_partial: bool = False) -> Container:
     with naming(path):
         names = _weight_map(text)
         shards, unread = _read_shards(
-            path.parent, sorted(set(names.values())), is_partial=is_partial
+            path.parent, sorted(set(names.values())), skip_unreadable=skip_unreadable
         )
     found = _joined(path, list(shards.values()))
     for name, shard in names.items():
         if shard in shards and name not in shards[shard].entries:
-            msg = f"{str(path)!r}: {short_repr(name)} should be in {shard!r}, which has no such one"
+            msg = (
+                f"{str(path)!r}: {short_repr(name)} should be in {shard!r}, which does not have it"
+            )
             raise MemdescError(msg)
     if unknown := found.entries.keys() - names.keys():
         msg = f"{str(path)!r} does not name {short_repr(min(unknown))}, which a shard holds"
@@ -234,7 +236,7 @@ def plan_shards(
     ]
     homes = {tensor.name: name for name, part in zip(names, shards, strict=True) for tensor in part}
     if len(homes) < len(tensors):
-        msg = f"two of {len(tensors)} tensors would have one name"
+        msg = f"two of the {len(tensors)} tensors would have the same name"
         raise MemdescError(msg)
     total = {"total_size": sum(tensor.nbytes for tensor in tensors)}
     text = json.dumps({"metadata": total, "weight_map": homes}, indent=2).encode() + b"\n"

@@ -90,15 +90,15 @@ def format_of(path: str | os.PathLike[str]) -> Format:
     raise MemdescError(msg)
 
 
-def read_container(path: str | os.PathLike[str], *, is_partial: bool = False) -> Container:
+def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = False) -> Container:
     """Read the headers of a checkpoint: a file, an index of shards, or a folder of a model.
 
     Parameters
     ----------
     path : path
         Where it is.
-    is_partial : bool
-        Whether shards may be missing or damaged, as long as one can be read.
+    skip_unreadable : bool
+        Whether to list shards that are missing or damaged in `unread`, as long as one can be read.
 
     Raises
     ------
@@ -107,9 +107,9 @@ def read_container(path: str | os.PathLike[str], *, is_partial: bool = False) ->
     """
     given = as_path(path)
     if os.path.isdir(given):  # noqa: PTH112 - names of any length
-        return read_folder(given, is_partial=is_partial)
+        return read_folder(given, skip_unreadable=skip_unreadable)
     if given.name.endswith(INDEX_ENDING):
-        return read_index(given, is_partial=is_partial)
+        return read_index(given, skip_unreadable=skip_unreadable)
     with open_file(given) as file:
         start = file.read(_START)
     for row in FORMATS.values():

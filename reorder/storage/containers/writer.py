@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from memdesc.disk import check_writable
+from memdesc.disk import check_writable, sync_folder
 from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers.partial import (
     FILES,
     OLD,
     Partial,
     cannot,
-    exchange,
     partial_folder,
     reserve,
 )
@@ -174,7 +173,7 @@ class Writer:
                 self.open.clear()
                 self._create()
             for file in files:
-                for offset, data in file.pieces:
+                for offset, data in file.headers:
                     self.open.write_at(f"{FILES}/{file.name}", offset, np.frombuffer(data, "u1"))
         except BaseException as error:
             self.close()
@@ -255,8 +254,8 @@ class Writer:
             else:
                 for name in self._files:
                     final = self.target.parent / name
-                    os.replace(f"{FILES}/{name}", final, src_dir_fd=self.open.handle)
-            _sync_folder(self.target.parent)
+                    self.open.give_out(f"{FILES}/{name}", final)
+            sync_folder(self.target.parent)
         except OSError as error:
             raise cannot(self.target, error) from None
         self.discard()
@@ -267,17 +266,16 @@ class Writer:
         If the system cannot exchange two names, the name is free for a moment; should the process
         end then, the next one gives it back.
         """
-        handle = self.open.handle
         if not os.path.lexists(self.target):
-            os.rename(FILES, self.target, src_dir_fd=handle)
+            self.open.give_out(FILES, self.target)
             return
-        os.rename(FILES, OLD, src_dir_fd=handle, dst_dir_fd=handle)
-        if exchange(handle, OLD, self.target):
+        self.open.rename(FILES, OLD)
+        if self.open.exchange(OLD, self.target):
             return
-        os.rename(OLD, FILES, src_dir_fd=handle, dst_dir_fd=handle)
-        os.rename(self.target, OLD, dst_dir_fd=handle)
+        self.open.rename(OLD, FILES)
+        self.open.take_in(self.target, OLD)
         try:
-            os.rename(FILES, self.target, src_dir_fd=handle)
+            self.open.give_out(FILES, self.target)
         except BaseException:
             self._restore_old()
             raise
@@ -306,14 +304,14 @@ class Writer:
     def _restore_old(self) -> None:
         """Give a folder its name back if a process ended while it was replacing it."""
         if OLD in self.open.listed() and not os.path.lexists(self.target):
-            os.rename(OLD, self.target, src_dir_fd=self.open.handle)
+            self.open.give_out(OLD, self.target)
 
     def _take_back(self) -> None:
         """Take back files that already have their final names, if the target has not."""
         for name in [*self._files][:-1]:
             final = self.target.parent / name
             if _is_moved(self.target, name) and final.is_file():
-                os.rename(final, f"{FILES}/{name}", dst_dir_fd=self.open.handle)
+                self.open.take_in(final, f"{FILES}/{name}")
 
     def _is_there(self, file: PlannedFile) -> bool:
         return self.open.nbytes_of(f"{FILES}/{file.name}") == file.nbytes
@@ -321,7 +319,7 @@ class Writer:
     def _create(self) -> None:
         """Create the files in full size; one that is missing later has its final name."""
         needed = sum(file.nbytes for file in self._files.values())
-        free = shutil.disk_usage(self.open.handle).free
+        free = shutil.disk_usage(self.open.path).free
         if needed > free:
             msg = (
                 f"{str(self.target)!r} takes {needed} bytes, but its disk has {free} left; nothing "
@@ -340,11 +338,3 @@ class Writer:
             except OSError as error:
                 self.open.clear()
                 raise cannot(partial_folder(self.target) / FILES / name, error) from None
-
-
-def _sync_folder(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -100,7 +100,7 @@ def _address_in(path: Path) -> str:
 
 
 def worker_threads(client: object) -> int:
-    """Return the most threads that a worker has: so many tasks hold memory there at a time.
+    """Return the most threads of any worker: that many tasks hold memory there at a time.
 
     Raises
     ------
@@ -225,7 +225,7 @@ def run_on_cluster(
     work : callable
         Called with each task on a worker; it can be pickled.
     max_bytes : int
-        Tasks of about so many bytes are given to Dask together.
+        The size of a batch: Dask is given about this many bytes of tasks at a time.
 
     Raises
     ------
@@ -262,7 +262,7 @@ def run_on_cluster(
 
 
 def _batches(tasks: Iterator[tuple[int, Any]], max_bytes: int) -> Iterator[_Batch]:
-    """Return tasks in groups of about so many bytes."""
+    """Return tasks in batches of about `max_bytes`."""
     batch: _Batch = []
     nbytes = 0
     for number, task in tasks:

@@ -102,8 +102,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
             del holder[key]
         lost += _lost(before, sections)
         holder.update(sections)
-    told = f"{CONFIG} has no place for {', '.join(lost)} of the input" if lost else ""
-    return json.dumps(config, indent=2).encode() + b"\n", told
+    warning = f"{CONFIG} has no place for {', '.join(lost)} of the input" if lost else ""
+    return json.dumps(config, indent=2).encode() + b"\n", warning
 
 
 def _read(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:

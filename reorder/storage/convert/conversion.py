@@ -2,8 +2,8 @@
 
 `rules` say which tensors become what; `plan` applies them and makes `steps`, one for each tensor or
 record; `outputs` lays out the files. Each step is cut into pieces. A piece with its places in the
-files is one of the `tasks`, which `engine` runs on threads and `cluster` on other machines, while
-the `journal` lists those that are done.
+files is a task, which threads or the workers of a `cluster` run, while the `journal` lists those
+that are done.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from reorder.storage.containers.partial import remove_left
 from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer, check_target
 from reorder.storage.convert.config import loader_warnings
-from reorder.storage.convert.engine import run_tasks
 from reorder.storage.convert.journal import Journal, facts_left
 from reorder.storage.convert.numbers import check_numbers, rounding_warnings
 from reorder.storage.convert.options import ConvertOptions, ConvertProgress, ConvertReport
@@ -35,6 +34,7 @@ from reorder.storage.convert.rounding import Largest
 from reorder.storage.convert.rules import read_rules
 from reorder.storage.convert.targets import TargetRules, may_round, target_rules
 from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.run_tasks import run_tasks
 
 if TYPE_CHECKING:
     import os
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from reorder.storage.convert.rounding import Rounding
     from reorder.storage.convert.rules import Rule
     from reorder.storage.convert.steps import Step
-    from reorder.storage.convert.tasks import Task
+    from reorder.storage.pieces.tasks import Task
 
     Numbered = Iterator[tuple[int, Task]]
     # runs tasks by a function, and calls back with each that has finished
@@ -155,7 +155,7 @@ class Conversion(NamedTuple):
             for step in self.steps
         ]
         files = [
-            (file.name, file.nbytes, [(at, sha256(data).hexdigest()) for at, data in file.pieces])
+            (file.name, file.nbytes, [(at, sha256(data).hexdigest()) for at, data in file.headers])
             for file in self.output.files
         ]
         return {
@@ -229,7 +229,7 @@ class Conversion(NamedTuple):
         finished = self.finished
         if self.passes:
             with finished.refusing():
-                finished.check_pieces()
+                finished.check_headers()
                 self._verify(finished.places().__getitem__, counter, execute)
             finished.mark(finished.folder)
         remove_left(self.target)

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Journal", "facts_left"]
 
-# A line follows after so long, or after so many bytes. A killed process loses at most what was
-# written since the last one. Waiting for the disk takes some 10 ms here, because the system starts
+# A line is written after this many seconds, or bytes. A killed process loses at most what was
+# written since the last line. Waiting for the disk takes some 10 ms here, because the system starts
 # to write long runs at once.
 SECONDS, NBYTES = 0.5, 256 << 20
 # the most bytes of a first line; a thousand shards take some 100 KB
@@ -97,7 +97,7 @@ class Journal:
                 if not nbytes:
                     file.seek(0)
                     file.write(f"{facts}\n".encode())
-            os.fsync(self._folder.handle)
+            self._folder.sync_folder()
         except OSError as error:
             raise cannot(self._folder.path / JOURNAL, error) from None
         return done

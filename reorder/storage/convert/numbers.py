@@ -133,7 +133,7 @@ def _check_pieces(
 ) -> None:
     """Convert all pieces without writing them; the first one alone if all others must fit too."""
     for task in step.tasks(options.bound):
-        task.made()
+        task.compute()
         if _fits_any(*descs):
             return
 

@@ -42,6 +42,13 @@ class ConvertOptions(NamedTuple):
         their codes.
     dry_run : bool
         Whether to check everything and write nothing.
+
+    Examples
+    --------
+    >>> import reorder
+    >>> options = reorder.ConvertOptions(max_bytes=1 << 28, verify=True)
+    >>> options.max_bytes, options.verify, options.overwrite
+    (268435456, True, False)
     """
 
     max_bytes: int = 1 << 30
@@ -103,6 +110,20 @@ class ConvertReport(NamedTuple):
         In a dry run, what each tensor or record that a rule changes would become.
     rounding : Rounding, optional
         With `to`, the weight that rounding changed most; None if the formats show that none is.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, reorder
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> source, target = f"{folder.name}/x.npz", f"{folder.name}/y.npz"
+    >>> np.savez(source, w=np.ones((4, 8), np.float32), b=np.ones(4, np.float32))
+    >>> options = reorder.ConvertOptions(dry_run=True)
+    >>> report = reorder.convert(source, target, ["w: ba"], options)
+    >>> report.tensors, report.converted, report.copied, report.bytes_in
+    (2, 1, 1, 144)
+    >>> report.would
+    ("w: memory_desc((4, 8), 'f32', 'ab') -> memory_desc((4, 8), 'f32', 'ba')",)
+    >>> folder.cleanup()
     """
 
     tensors: int
@@ -131,6 +152,19 @@ class ConvertProgress(NamedTuple):
         there are in all.
     report : ConvertReport
         What is planned, with its warnings.
+
+    Examples
+    --------
+    >>> import tempfile, numpy as np, reorder
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> source, target = f"{folder.name}/x.npz", f"{folder.name}/y.npz"
+    >>> np.savez(source, w=np.ones((4, 8), np.float32))
+    >>> def show(now: reorder.ConvertProgress) -> None:
+    ...     print(now.stage, now.done, "of", now.total)
+    >>> report = reorder.convert(source, target, progress=show)
+    planned 0 of 128
+    converting 128 of 128
+    >>> folder.cleanup()
     """
 
     stage: str

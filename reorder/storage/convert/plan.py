@@ -120,7 +120,7 @@ def plan_steps(
     ]
     has_config = weights or (rules and any(map(_is_narrow, entries.values())))
     said = said_of(source, container) if has_config else Said()
-    said = said._replace(is_partial=allow_partial, has_nodes=container.has_nodes)
+    said = said._replace(allow_partial=allow_partial, has_nodes=container.has_nodes)
     whole = [each for each in weights if entries.keys() >= {*each.names}]
     chosen, groups = _assign(entries, whole, rules)
     steps: list[Step] = []
@@ -269,12 +269,12 @@ def _check_names(names: Iterable[tuple[str, Step]]) -> None:
 
 def _items(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
     """Return what `load_all` finds in the output, by name: a note names several tensors as one."""
-    notes = [tensor.value for step in steps for tensor in step.targets.values() if tensor.value]
+    notes = [tensor.note for step in steps for tensor in step.targets.values() if tensor.note]
     listed = [note["tensors"] for note in notes if isinstance(note.get("tensors"), dict)]
     members = {str(name) for tensors in listed for name in tensors.values()}
     for step in steps:
         for tensor in step.tensors:
-            name = (tensor.value or {}).get("name")
+            name = (tensor.note or {}).get("name")
             if isinstance(name, str):
                 yield name, step
             elif tensor.name not in members:
@@ -300,7 +300,7 @@ def _check_whole(
         for step in _changes(weight, homes, renamed):
             if step.rule is None:  # only rules change or rename
                 continue
-            if not said.is_partial:
+            if not said.allow_partial:
                 step.rule.fail(_problem(weight, step, said))
             partial.setdefault(step.rule.text, []).append((step, weight))
     return partial
@@ -332,7 +332,7 @@ def _with_note(codes: Step, weight: Siblings, homes: Mapping[str, Step]) -> Step
     else:
         note = None
     if note is None:
-        bare = {role: tensor._replace(value=None) for role, tensor in codes.targets.items()}
+        bare = {role: tensor._replace(note=None) for role, tensor in codes.targets.items()}
         return replace(codes, targets=bare)
     role, first = next(iter(whole.items()))
     stem = stem_of(first.name, role, str(facts.get("record")))

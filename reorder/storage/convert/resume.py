@@ -20,7 +20,7 @@ from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.partial import FILES, is_in_use, partial_folder
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.convert.journal import facts_left
-from reorder.storage.convert.tasks import DifferentError
+from reorder.storage.pieces.tasks import DifferentError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -121,7 +121,7 @@ class Finished(NamedTuple):
             if entry.desc != wanted or (entry.offset != place.start and tensor.nbytes):
                 self._refuse(f"{tensor.name} is {entry.desc!r}, and this one writes {wanted!r}")
 
-    def check_pieces(self) -> None:
+    def check_headers(self) -> None:
         """Compare everything but the tensors, such as headers and config.json.
 
         Raises
@@ -131,7 +131,7 @@ class Finished(NamedTuple):
         """
         for file in self.output.files:
             # headers that depend on the data are not known beforehand
-            for offset, wanted in file.pieces if file.seal is None else ():
+            for offset, wanted in file.headers if file.seal is None else ():
                 with open_file(self.folder / file.name) as opened:
                     opened.seek(offset)
                     found = opened.read(len(wanted))

@@ -17,7 +17,7 @@ from reorder.storage.pieces.files import read_runs
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from reorder.storage.convert.tasks import Task
+    from reorder.storage.pieces.tasks import Task
 
 __all__ = ["Largest", "Rounding"]
 

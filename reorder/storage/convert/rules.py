@@ -29,7 +29,17 @@ from memdesc.names import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-__all__ = ["WHOLE", "Format", "Rule", "is_record", "parse_rule", "read_rules", "rules_of_toml"]
+__all__ = [
+    "WHOLE",
+    "FormatName",
+    "Rule",
+    "is_record",
+    "parse_rule",
+    "read_format",
+    "read_rules",
+    "rules_of_toml",
+    "stars_of",
+]
 
 _ARROW = "->"
 _SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
@@ -48,7 +58,7 @@ WHOLE = "all"
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class FormatName:
     """The name of a layout or of a record, and the options of a record."""
 
     name: str
@@ -70,7 +80,7 @@ class Rule:
     pattern : str
         Matches names of tensors, or the common prefix of a record's tensors; ``*``, ``?`` and
         ``[...]`` as in shells, except that ``*`` matches dots too.
-    src, dst : Format, optional
+    src, dst : FormatName, optional
         What the tensors hold and what they become.
     dtype : str, optional
         The data type that they become.
@@ -94,8 +104,8 @@ class Rule:
 
     text: str
     pattern: str
-    src: Format | None = None
-    dst: Format | None = None
+    src: FormatName | None = None
+    dst: FormatName | None = None
     dtype: str | None = None
     rename: str | None = None
     holds: str | None = None
@@ -118,11 +128,11 @@ class Rule:
         """Whether its pattern matches a name."""
         if self.prefixes is not None:
             return name in self.prefixes
-        return _stars(self.pattern, name) is not None
+        return stars_of(self.pattern, name) is not None
 
     def renamed(self, name: str) -> str:
         """Return the new name of a tensor, or of a record, that it matches."""
-        stars = _stars(self.pattern, name)
+        stars = stars_of(self.pattern, name)
         if self.rename is None or stars is None:
             return name
         new = self.rename
@@ -156,7 +166,7 @@ def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(translate(part).removesuffix(r"\Z")) for part in parts)
 
 
-def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
+def stars_of(pattern: str, name: str) -> tuple[str, ...] | None:
     """Return the text that each star matches, or None if the pattern does not match.
 
     Earlier stars match as much as they can. The parts between stars have fixed lengths, so each is
@@ -178,7 +188,7 @@ def _stars(pattern: str, name: str) -> tuple[str, ...] | None:
     return tuple(name[a.end() : b.start()] for a, b in pairwise([head, *reversed(places)]))
 
 
-def is_record(given: Format | None) -> bool:
+def is_record(given: FormatName | None) -> bool:
     """Whether a name in a rule is a record's; a few of these names are layouts too."""
     return given is not None and given.name.lower() in known_records()
 
@@ -355,12 +365,13 @@ def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
     return Rule(text, pattern, **made)
 
 
-def _format(rule: Rule, key: str, value: str) -> Format:
+def read_format(rule: Rule, key: str, value: str) -> FormatName:
+    """Return the name of a layout or record, and its options, as in ``gptq(zeros=v2)``."""
     if _is_dtype(value):
         rule.fail(f"{value} is a data type, not a layout: '-> plain, {value}' has both")
     found = _OPTIONS.fullmatch(value)
     if not found:
-        return Format(value)
+        return FormatName(value)
     options: list[tuple[str, Any]] = []
     for word in found[2].split(","):
         name, equals, given = (each.strip() for each in word.partition("="))
@@ -368,7 +379,7 @@ def _format(rule: Rule, key: str, value: str) -> Format:
             rule.fail(f"{key} {value!r}: options are NAME=VALUE, joined by commas")
         number = int(given) if re.fullmatch("-?[0-9]{1,18}", given) else given
         options.append((name, {"true": True, "false": False}.get(given, number)))
-    return Format(found[1].strip(), tuple(options))
+    return FormatName(found[1].strip(), tuple(options))
 
 
 def _dtype(rule: Rule, key: str, value: str) -> str:
@@ -412,8 +423,8 @@ def _letters(rule: Rule, key: str, value: str) -> str:
 
 
 _READERS = {
-    "src": _format,
-    "dst": _format,
+    "src": read_format,
+    "dst": read_format,
     "dtype": _dtype,
     "rename": _name,
     "holds": _dtype,

@@ -21,9 +21,9 @@ from reorder.records.repack import target_desc
 from reorder.storage.containers.descriptors import record_fields, stored_desc
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.convert.rules import WHOLE, is_record
-from reorder.storage.convert.tasks import Task
 from reorder.storage.pieces.changes import ONLY, Quantize, Reorder, Repack, copied
 from reorder.storage.pieces.pieces import cut
+from reorder.storage.pieces.tasks import Task
 from reorder.storage.siblings import order_of, tensors_of
 from reorder.storage.stored import (
     IN_SHAPE,
@@ -88,7 +88,7 @@ class Step:
 
     @property
     def dst(self) -> MemoryDesc | RecordDesc | None:
-        """What the targets hold, likewise."""
+        """What the targets hold; None if their bytes are copied."""
         return None if self.change is None else self.change.dst
 
     @property
@@ -153,7 +153,7 @@ def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = Non
 
 
 def _copied(entry: Entry, target: Tensor, rule: Rule | None) -> Step:
-    noted = target._replace(origin=entry.name, value=entry.value)
+    noted = target._replace(origin=entry.name, note=entry.note)
     return Step(entry.name, {ONLY: entry}, {ONLY: noted}, rule=rule)
 
 

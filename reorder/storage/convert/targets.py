@@ -14,7 +14,7 @@ from memdesc import MemdescError, RecordDesc
 from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from reorder.records.encode import is_integer_number, number_bits
-from reorder.storage.convert.rules import Format, Rule
+from reorder.storage.convert.rules import FormatName, Rule
 from reorder.storage.groups import find_groups
 from reorder.storage.quantization import CONFIG, MAX_CONFIG, holders, sections_of
 from reorder.storage.siblings import holds_codes
@@ -66,14 +66,14 @@ class Way(NamedTuple):
         fits = self.is_symmetric in (None, desc.rule.is_symmetric)
         return desc.name in self.sources and fits
 
-    def made(self, desc: RecordDesc) -> Format:
+    def made(self, desc: RecordDesc) -> FormatName:
         """Return what a record becomes."""
         options = {**self.options, **{key: dict(desc.options)[key] for key in self.kept}}
         if self.groups:
             scale = desc.field(desc.rule.scale[0].parts[0][0])
             held = scale.groups[desc.letters.index("i")]
             options["group"] = next((size for size in self.groups if not held % size), held)
-        return Format(self.record, (*options.items(),))
+        return FormatName(self.record, (*options.items(),))
 
 
 class Target(NamedTuple):
@@ -206,11 +206,11 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     _check_known(name, container, groups)
     has_method = target.method is not None and bool(groups)
     is_declared = not has_method or target.method in _methods(source)
-    moved: dict[tuple[Format, Format], list[Group]] = {}
+    moved: dict[tuple[FormatName, FormatName], list[Group]] = {}
     told: dict[str, None] = {}
     for group in groups:
         if group.desc is not None:
-            src = Format(group.desc.name, group.desc.options)
+            src = FormatName(group.desc.name, group.desc.options)
             dst, warning = _made(name, group.prefix, group.desc)
             if not (_is_same(src, dst) and is_declared):
                 moved.setdefault((src, dst), []).append(group)
@@ -279,12 +279,12 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
             raise MemdescError(msg)
 
 
-def _made(name: str, prefix: str, desc: RecordDesc) -> tuple[Format, str]:
+def _made(name: str, prefix: str, desc: RecordDesc) -> tuple[FormatName, str]:
     """Return what a record becomes in a target, and a warning, which may be empty."""
     target = TARGETS[name]
     if target.dtype is not None:
         axes = _AXES.get((desc.name, desc.letters), _AXES.get(("", desc.letters)))
-        return Format("plain", () if axes is None else (("axes", axes),)), ""
+        return FormatName("plain", () if axes is None else (("axes", axes),)), ""
     for way in target.ways:
         if way.takes(desc):
             return way.made(desc), way.warning
@@ -297,7 +297,7 @@ def _made(name: str, prefix: str, desc: RecordDesc) -> tuple[Format, str]:
     raise MemdescError(msg)
 
 
-def _is_same(src: Format, dst: Format) -> bool:
+def _is_same(src: FormatName, dst: FormatName) -> bool:
     """Whether a record stays what it is."""
     return src.name == dst.name and {*dst.options} <= {*src.options}
 

@@ -93,7 +93,7 @@ class Change(ABC):
 
     @property
     def write_sizes(self) -> Mapping[str, int]:
-        """The bytes of each tensor that is written, likewise."""
+        """The bytes of each tensor that is written, if it is written as a whole."""
         return _sizes(self.dst)
 
     @property
@@ -121,7 +121,7 @@ class Change(ABC):
         return {}
 
     @abstractmethod
-    def made(self, read: Bytes) -> Bytes:
+    def apply(self, read: Bytes) -> Bytes:
         """Return the bytes that are written; they last until the thread makes others.
 
         Raises
@@ -179,7 +179,7 @@ class Reorder(Change):
         is_full = not _has_gaps(self.dst) and self.dst.padded_nelems == self.dst.nelems
         return is_full and self.src == self.dst and self.attr is None
 
-    def made(self, read: Bytes) -> Bytes:
+    def apply(self, read: Bytes) -> Bytes:
         """Reorder."""
         data = scratch.take("made", self.dst.min_nbytes)
         if _has_gaps(self.dst):
@@ -262,7 +262,7 @@ class Quantize(Reorder):
         """Codes, scales and zero points."""
         scales = self.scales.items()
         fields = {
-            role: (FieldLayout(desc.layout, desc.dtype.bits, self.units),) for role, desc in scales
+            role: (FieldLayout.of(desc)._replace(groups=self.units),) for role, desc in scales
         }
         return {**super().writes, **fields}
 
@@ -277,7 +277,7 @@ class Quantize(Reorder):
         """Never."""
         return False
 
-    def made(self, read: Bytes) -> Bytes:
+    def apply(self, read: Bytes) -> Bytes:
         """Choose scales, and convert."""
         codes, scales, points = quantize(
             Memory(self.src, read[ONLY], zero_pad=False),
@@ -320,7 +320,7 @@ class Repack(Change):
             return made
         return replace(made, dst=made.dst.bare)
 
-    def made(self, read: Bytes) -> Bytes:
+    def apply(self, read: Bytes) -> Bytes:
         """Decode, or write the same numbers in another format."""
         record = Record(self.src, {name: read[name][:n] for name, n in self.src.tensors.items()})
         if isinstance(self.dst, MemoryDesc):
@@ -331,7 +331,7 @@ class Repack(Change):
             for data in made.values():
                 data[:] = 0  # in gaps between fields
         fill_constants(self.dst, made)
-        # `check_numbers` has said what is rounded
+        # `check_numbers` has reported what is rounded
         convert_numbers(record, Record(self.dst, made), permutation(self.src, self.dst), 1, [])
         return made
 
@@ -374,13 +374,13 @@ def _bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _padded(data: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
-    """Return bytes with room for a last element that lies partly behind them."""
+    """Return the bytes, and zeros behind them if their last element is cut off."""
     missing = nbytes - len(data)
     return np.concatenate([data, np.zeros(missing, np.uint8)]) if missing > 0 else data
 
 
 def _rounded_alike(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return numbers, those that differ by two roundings to f32 as they are wanted."""
+    """Return the numbers found, but those within two roundings to f32 as they are wanted."""
     with np.errstate(all="ignore"):
         wide = wanted.astype(np.float64), found.astype(np.float64)
         is_close = abs(wide[0] - wide[1]) <= 2.0**-22 * abs(wide[0])
@@ -404,10 +404,11 @@ def _fields(desc: Desc, perm: tuple[int, ...]) -> Fields:
         return {ONLY: (FieldLayout.of(desc),)}
     found: dict[str, tuple[FieldLayout, ...]] = {}
     for field in desc.fields:
-        groups = [0] * len(perm)
-        for dim, group in zip(perm, field.groups, strict=True):
-            groups[dim] = group
-        made = FieldLayout(permute_axes(field.layout, perm), field.bits, tuple(groups))
+        groups, counts = [0] * len(perm), [0] * len(perm)
+        for dim, group, count in zip(perm, field.groups, field.counts, strict=True):
+            groups[dim], counts[dim] = group, count
+        layout = permute_axes(field.layout, perm)
+        made = FieldLayout(layout, field.bits, tuple(groups), tuple(counts))
         found[field.tensor] = (*found.get(field.tensor, ()), made)
     return found
 

@@ -10,12 +10,13 @@ import os
 from contextlib import contextmanager
 from functools import cache
 from threading import local
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from memdesc import MemdescError
-from memdesc.disk import open_file, reason_of
+from memdesc.disk import open_file, read_at, reason_of, write_at
+from reorder.system import system_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,7 +103,7 @@ def _read(handle: int, runs: Runs, place: Place, view: memoryview) -> None:
         at = place.start + start
         while part:
             try:
-                count = os.preadv(handle, (part,), at)
+                count = read_at(handle, part, at)
             except OSError as error:
                 raise _cannot(place.path, "read", error) from None
             if not count:
@@ -134,7 +135,7 @@ def _write(handle: int, runs: Runs, place: Place, view: memoryview) -> None:
         at = place.start + start
         try:
             while part:
-                count = os.pwrite(handle, part[:_MOST_WRITTEN], at)
+                count = write_at(handle, part[:_MOST_WRITTEN], at)
                 part, at = part[count:], at + count
         except OSError as error:
             raise _cannot(place.path, "written", error) from None
@@ -153,11 +154,11 @@ def _start_writing(handle: int, start: int, stop: int) -> None:
 @cache
 def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
     """Return the function of Linux; None on other systems."""
-    found = getattr(ctypes.CDLL(None), "sync_file_range", None)
+    found = system_function("sync_file_range")
     if found is not None:
         found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
         found.restype = ctypes.c_int
-    return found
+    return cast("Callable[[int, int, int, int], int] | None", found)
 
 
 def _cannot(path: Path, what: str, error: OSError) -> MemdescError:

@@ -121,7 +121,7 @@ def sizes_within(
         elif best is not None and best.nbytes <= bound.most:
             break
         else:
-            need = "that cannot be told" if best is None else f"{best.nbytes} bytes"
+            need = "an unknown number of bytes" if best is None else f"{best.nbytes} bytes"
             msg = (
                 f"{what}: the smallest piece of whole blocks takes {need}, read and written, and "
                 f"max_bytes is {bound.most}; give more"
@@ -140,7 +140,7 @@ def has_long_runs(operands: Sequence[Operand], sizes: Sizes) -> bool:
 def _units(dims: Sizes, operands: Sequence[Operand], units: Sizes) -> Sizes:
     """Return the step of sizes along each dim: whole blocks, groups and bytes."""
     steps = list(units)
-    for layout, bits, groups in (field for operand in operands for field in operand.fields):
+    for layout, bits, groups, counts in (field for operand in operands for field in operand.fields):
         if layout.has_partial_blocks:
             return dims
         for k, axis in enumerate(layout.axes):
@@ -154,7 +154,8 @@ def _units(dims: Sizes, operands: Sequence[Operand], units: Sizes) -> Sizes:
                 continue  # one element for the whole dim, which all regions share
             is_odd = outer.extent > 1 and outer.stride * bits % _BYTE_BITS
             whole = _BYTE_BITS // bits if is_odd else 1
-            steps[dim] = lcm(steps[dim], groups[dim] * outer.step * whole)
+            step = lcm(outer.step * whole, counts[dim]) // counts[dim]
+            steps[dim] = lcm(steps[dim], groups[dim] * step)
     return tuple(min(step, size) for step, size in zip(steps, dims, strict=True))
 
 
@@ -220,8 +221,9 @@ def _largest(dims: Sizes, sizes: Sizes, first: Runs, field: FieldLayout) -> int:
     nbytes = first.nbytes
     for axis in field.layout.axes:
         dim, group = axis.dims[0], field.groups[axis.dims[0]]
+        count = field.counts[dim]
         if len(axis.dims) == 1 and sizes[dim] < dims[dim]:
-            step = -(-sizes[dim] // group)
-            last = axis.padded - (dims[dim] - 1) // sizes[dim] * sizes[dim] // group
+            step = -(-sizes[dim] // group) * count
+            last = axis.padded - (dims[dim] - 1) // sizes[dim] * sizes[dim] // group * count
             nbytes = -(-nbytes * max(last, step) // step)
     return nbytes

@@ -68,24 +68,30 @@ class Runs(NamedTuple):
 class FieldLayout(NamedTuple):
     """Where the elements of one field lie in a tensor; a plain tensor has a single field.
 
-    `groups` says how many adjacent indices along each dim of a region share an element.
+    `groups` says how many adjacent indices along each dim of a region share `counts` elements.
     """
 
     layout: Layout
     bits: int
     groups: tuple[int, ...]
+    counts: tuple[int, ...]
 
     @classmethod
     def of(cls, desc: MemoryDesc) -> FieldLayout:
         """Return the only field of a plain tensor."""
-        return cls(desc.layout, desc.dtype.bits, (1,) * desc.ndims)
+        ones = (1,) * desc.ndims
+        return cls(desc.layout, desc.dtype.bits, ones, ones)
 
     def view(self, region: Region) -> Layout:
         """Return the layout of the elements of a region in the whole tensor."""
+        each = tuple(zip(self.groups, self.counts, strict=True))
         sizes = tuple(
-            -(-size // group) for size, group in zip(region.sizes, self.groups, strict=True)
+            -(-size // group) * count
+            for size, (group, count) in zip(region.sizes, each, strict=True)
         )
-        offsets = tuple(at // group for at, group in zip(region.offsets, self.groups, strict=True))
+        offsets = tuple(
+            at // group * count for at, (group, count) in zip(region.offsets, each, strict=True)
+        )
         if sizes == self.layout.dims:
             return self.layout
         return submemory(self.layout, sizes, offsets)

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 import reorder
 from memdesc import MemdescError, record_desc
 from reorder.storage.containers.entry import Place
-from reorder.storage.convert.tasks import Task
 from reorder.storage.pieces.changes import ONLY, Reorder, Repack
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.tasks import Task
 from tests.records import plain_scales, random_record
 from tests.reorders import random_bytes
 from tests.strategies import desc_pairs, dims, tag_descs
@@ -73,6 +73,7 @@ _REPACKED = (
     ("q4_0", "awq"),
     ("q4_k", "q4_k"),
     ("ocp_mxfp4", "gguf_mxfp4"),
+    ("tq1_0", "tq1_0"),
 )
 
 
@@ -87,7 +88,7 @@ def test_pieces_of_records_write_what_repacking_the_whole_writes(
     names: tuple[str, str], dims: tuple[int, int], count: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    dims = (dims[0], 256) if names[0].startswith("q4_k") else dims
+    dims = (dims[0], 256) if names[0] in {"q4_k", "tq1_0"} else dims
     options = {"group": 64} if names[0] in {"awq", "gptq", "marlin"} else {}
     desc = record_desc(dims, names[0], **options)
     record = plain_scales(random_record(desc, rng), rng)

@@ -23,7 +23,7 @@ from tests.packings import FORMULAS
 
 DTYPES = {4: "u4", 8: "u8", 16: "f16", 32: "f32", 0: "s8"}
 # sizes of dims that are not blocks
-SIZES = {"n": 2, "h": 3, "w": 5, "g": 3, "e": 3}
+SIZES = {"t": 2, "n": 2, "h": 3, "w": 5, "g": 3, "e": 3}
 CASES = [(name, bits) for name, row in PACKINGS.items() for bits in row.tags]
 
 
@@ -37,7 +37,7 @@ def described(name: str, bits: int, *, uneven: bool) -> MemoryDesc:
     ]
     if uneven:
         dims = [
-            size if letter in row.whole else size - 1
+            size if letter in {*row.whole, "t"} else size - 1
             for letter, size in zip(row.letters, dims, strict=True)
         ]
     return memory_desc(dims, DTYPES[bits], name)
@@ -73,9 +73,9 @@ def test_a_packing_is_found_again_under_all_its_names(name: str, bits: int) -> N
 
 @pytest.mark.parametrize(("alias", "name"), ALIASES.items())
 def test_an_alias_is_the_same_layout(alias: str, name: str) -> None:
-    (bits,) = PACKINGS[name].tags
-    desc = described(name, bits, uneven=False)
-    assert memory_desc(desc.dims, desc.dtype, alias) == desc
+    for bits in PACKINGS[name].tags:
+        desc = described(name, bits, uneven=False)
+        assert memory_desc(desc.dims, desc.dtype, alias) == desc
     assert dim_letters(alias) == dim_letters(name)
     assert {each.domain for each in known_names() if each.text in {alias, name}} == {
         PACKINGS[name].domain
@@ -104,6 +104,30 @@ def test_an_alias_is_the_same_layout(alias: str, name: str) -> None:
             (
                 "'torch_int4_cpu' with out = 80: out must be a multiple of 64; "
                 "pad the tensor to (128, 3)"
+            ),
+        ),
+        (
+            "trtllm_shuffled32",
+            (40, 3),
+            (
+                "'trtllm_shuffled32' with out = 40: out must be a multiple of 32; "
+                "pad the tensor to (64, 3)"
+            ),
+        ),
+        (
+            "trtllm_shuffled16_gated",
+            (3, 16, 8),
+            (
+                "'trtllm_shuffled16_gated' with dims (3, 16, 8): dim 0 is gate and up, so its "
+                "size is 2; the dims are gate and up, out, in"
+            ),
+        ),
+        (
+            "sm90_mixed_gemm",
+            (16, 96),
+            (
+                "'sm90_mixed_gemm' with out = 16, in = 96: out must be a multiple of 16 and in "
+                "must be a multiple of 64; pad the tensor to (16, 128)"
             ),
         ),
     ],
@@ -139,6 +163,8 @@ def test_a_packing_of_some_widths_refuses_others() -> None:
         ("sparse_24", "2:4 sparsity"),
         ("bitsandbytes_nf4", "a table of 16 values"),
         ("bitsandbytes_fp4", "swap the halves of each byte"),
+        ("sm90_mixed_gemm_fp4", "moves the sign of an element apart"),
+        ("sm90_mixed_gemm_fp4_fp8", "moves the sign of an element apart"),
         ("hqq", "half a matrix apart"),
         ("exl2", "2 to 8 bits"),
         ("aqlm", "codebooks"),

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 from unittest import mock
 
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 from memdesc import (
+    Codebook,
     Constant,
+    Digits,
     Field,
     Layout,
     MemdescError,
@@ -70,6 +73,8 @@ def test_planes_of_bits_are_layouts_without_a_descriptor() -> None:
         ({"layout": "ab"}, "field q: a Layout is needed, not 'ab'"),
         ({"groups": (1,)}, r"groups \(1,\) must be 2 numbers of 1 or more"),
         ({"groups": (1, 0)}, r"groups \(1, 0\) must be 2 numbers of 1 or more"),
+        ({"groups": (1, 4), "index": (0, 1)}, "a number of 0 or more for each of the 4 elements"),
+        ({"groups": (1, 2), "index": (0, -1)}, "a number of 0 or more for each of the 2 elements"),
         ({"layout": layout((2, 8), (0, 1))}, ""),
     ],
 )
@@ -308,17 +313,13 @@ def test_a_sign_is_an_integer(sign: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", ["f16", "u4"])
-def test_zero_points_are_subtracted_from_integers_and_not_looked_up(kind: str) -> None:
+def test_zero_points_are_subtracted_from_integers(kind: str) -> None:
     other = Field("z", kind, memory_desc((2, 8), kind).layout, (1, 1), "z")
     number = Number((("z", 0),), table=tuple(range(16)) if kind == "u4" else ())
     with pytest.raises(MemdescError, match="zero points are subtracted from integers, and"):
         RecordDesc((2, 8), (SCALES, CODES, other), RULE._replace(code=number, zero=RULE.code))
     rule = RULE._replace(zero=number)
-    if number.table:
-        with pytest.raises(MemdescError, match="zero points are not looked up"):
-            RecordDesc((2, 8), (SCALES, CODES, other), rule)
-    else:
-        assert RecordDesc((2, 8), (SCALES, CODES, other), rule).rule == rule
+    assert RecordDesc((2, 8), (SCALES, CODES, other), rule).rule == rule
 
 
 @pytest.mark.parametrize("kind", ["f64", "f8_e4m3", "", None, 32])
@@ -328,3 +329,57 @@ def test_operations_are_rounded_to_a_type_that_rules_know(kind: Any) -> None:
     made = RecordDesc((2, 8), (SCALES, CODES), RULE._replace(kind="bf16"))
     assert made != RecordDesc((2, 8), (SCALES, CODES), RULE)
     assert str(made.rule) == f"{RULE} in bf16"
+
+
+SIGNS = Codebook(2, bytes([1, 255] * 256), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"codebook": (2, b"", (0,))}, "a codebook is a Codebook of vectors of at most 16 numbers"),
+        ({"codebook": SIGNS._replace(lanes=())}, "with lanes that they have"),
+        ({"codebook": SIGNS._replace(lanes=(0, 2))}, "with lanes that they have"),
+        ({"codebook": SIGNS._replace(lanes=(True,))}, "with lanes that they have"),
+        ({"codebook": SIGNS._replace(lanes=[0])}, "with lanes that they have"),  # type: ignore[arg-type]
+        ({"codebook": SIGNS._replace(size=17)}, "with lanes that they have"),
+        ({"codebook": SIGNS._replace(values=b"")}, "with lanes that they have"),
+        ({"codebook": SIGNS._replace(values=bytes(4))}, "has 4 numbers, but .* 8 bits need 512"),
+        ({"codebook": Digits(4, (0,))}, "Digits of base 3, 5, 6, 7, with lanes that they have"),
+        ({"codebook": Digits(3, (5,))}, "with lanes that they have"),
+        ({"codebook": SIGNS, "minus": 1}, "not minus and codebook"),
+        ({"codebook": SIGNS, "kind": "f16"}, "not codebook and kind"),
+        ({"kind": "f16"}, "f16 has 16 bits, not 8"),
+        ({"kind": "f32"}, "holds the bits of f16 or bf16, not of 'f32'"),
+        ({"parts": (("q", 1),), "codebook": Digits(3, (0,))}, "a code with digits has 8 bits, not"),
+        ({"parts": (("q", 8),), "codebook": SIGNS}, "at most 12 bits are looked up"),
+    ],
+)
+def test_codebooks_are_checked(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(MemdescError, match=message):
+        RecordDesc((2, 8), (SCALES, CODES), RULE._replace(code=RULE.code._replace(**change)))
+
+
+def test_fields_of_one_number_share_the_index() -> None:
+    two = Field("a", "u8", memory_desc((2, 4), "u8").layout, (1, 4), "a", (0, 1, 0, 1))
+    other = replace(two, name="b", tensor="b", index=(0, 1, 1, 0))
+    assert two.counts == (1, 2)
+    assert two.along_last(8).tolist() == [0, 1, 0, 1, 2, 3, 2, 3]
+    rule = RULE._replace(code=Number((("a", 0), ("b", 8))))
+    with pytest.raises(MemdescError, match="fields of one number must have the same groups"):
+        RecordDesc((2, 8), (SCALES, two, other), rule)
+    same = replace(other, index=two.index)
+    assert RecordDesc((2, 8), (SCALES, two, same), rule).tensors["b"] == 8
+    short = replace(two, layout=memory_desc((2, 3), "u8").layout)
+    with pytest.raises(MemdescError, match=r"has 3 along .* in groups of 4 with 2 each are 4"):
+        RecordDesc((2, 8), (SCALES, short), RULE._replace(code=Number((("a", 0),))))
+
+
+def test_digits_are_those_after_the_point() -> None:
+    codes, lanes = np.meshgrid(np.arange(256), np.arange(5))
+    digits = Digits(3, (0,)).of(codes, lanes)
+    for code in (0, 1, 85, 86, 171, 255):
+        rest = Fraction(code, 256)
+        for lane in range(5):
+            digit, rest = divmod(rest * 3, 1)
+            assert digits[lane, code] == digit

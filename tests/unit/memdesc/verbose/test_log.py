@@ -84,7 +84,7 @@ def test_lines_that_are_no_entries_are_counted() -> None:
             "onednn_verbose,v1,info,oneDNN v3.12.0 (commit 80afa71)",
             "onednn_verbose,v1,graph,exec,cpu,100002,sdp,matmul,,in0,1.5",
             "onednn_verbose,v1,ukernel,create,brgemm,1",
-            "onednn_verbose,v1,primitive,create:dispatch,reorder,cpu,reorder,why,a.cpp:1",
+            "onednn_verbose,v1,primitive,create:dispatch,reorder",
             "onednn_verbose,v1,primitive,error,cpu,primitive,memory",
             "onednn_verbose,v1,primitive,exec,cpu,reorder",
             f"onednn_verbose,v1,primitive,{_REORDER}x",
@@ -96,9 +96,34 @@ def test_lines_that_are_no_entries_are_counted() -> None:
     assert log.versions == ("3.12.0",)
     assert log.info == ("oneDNN v3.12.0 (commit 80afa71)",)
     assert log.skipped == {"graph": 1, "ukernel": 1, "create:dispatch": 1, "error": 1, "unread": 4}
+    assert not log.passed_over
     assert [number for number, _ in log.unread] == [7, 8, 9, 10]
     assert (log.other_lines, [entry.line for entry in log.entries]) == (1, [11])
     assert not log.executions
+
+
+def test_reasons_of_dispatch_belong_to_the_primitive_that_was_created_then() -> None:
+    start = "onednn_verbose,v1,primitive,"
+    known = _REORDER.partition(",")[2].rpartition(",")[0]
+    other = known.replace("2x17x8x8", "1x1x8x8")
+    log = read_verbose(
+        [
+            f"{start}create:dispatch,convolution,unsupported format tag,src/cpu/a.cpp:261",
+            f"{start}create:dispatch,reorder,f,t,l padding not supported,src/cpu/b.cpp:680",
+            f"{start}create:dispatch,reorder,{known},formats, they differ,src/cpu/c.cpp:1",
+            f"{start}create:dispatch,reorder,{other},too small,src/cpu/c.cpp:2",
+            f"{start}create:cache_hit,{_REORDER.partition(',')[2]}",
+            f"{start}create:cache_miss,{_REORDER.partition(',')[2]}",
+        ]
+    )
+    chosen = log.entries[1].primitive
+    assert [each[1:] for each in log.passed_over] == [
+        ("convolution", "", "unsupported format tag", "src/cpu/a.cpp:261", None),
+        ("reorder", "", "f,t,l padding not supported", "src/cpu/b.cpp:680", chosen),
+        ("reorder", "jit:uni", "formats, they differ", "src/cpu/c.cpp:1", chosen),
+        ("reorder", "jit:uni", "too small", "src/cpu/c.cpp:2", None),
+    ]
+    assert not log.skipped
 
 
 def test_only_the_first_unread_lines_are_kept() -> None:

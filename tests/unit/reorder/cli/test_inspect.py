@@ -136,7 +136,7 @@ def test_what_is_no_checkpoint_is_one_line(tmp_path: Path, capsys: CaptureFixtur
 def test_only_headers_are_read(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
     path = tmp_path / "x.safetensors"
     (planned,) = plan_file(path, [Tensor("a", "u8", (2**42,), 2**42)], {})
-    ((_, head),) = planned.pieces
+    ((_, head),) = planned.headers
     path.write_bytes(head)
     try:
         with path.open("r+b") as file:
@@ -174,7 +174,14 @@ def test_tensors_that_were_changed_without_their_scales_are_noted(
 
 
 @pytest.mark.parametrize(
-    ("name", "library"), [("marlin", "vLLM"), ("q4_0_4x4", "llama.cpp"), ("awq", ""), ("q4_0", "")]
+    ("name", "library"),
+    [
+        ("marlin", "vLLM"),
+        ("q4_0_4x4", "llama.cpp"),
+        ("q2_0", "llama.cpp"),
+        ("awq", ""),
+        ("q4_0", ""),
+    ],
 )
 def test_records_that_no_test_compares_are_told(
     tmp_path: Path, capsys: CaptureFixture[str], name: str, library: str

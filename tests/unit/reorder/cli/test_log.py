@@ -12,26 +12,61 @@ import pytest
 from reorder.cli import main
 
 _LOGS = Path(__file__).parents[3] / "data" / "verbose"
+_ONCE = str(_LOGS / "onednn-2.4.log")
 _TORCH = str(_LOGS / "torch-2.13.log")
 
 
 def test_log_reports_times_and_what_could_be_saved(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["log", _TORCH, "--top", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == (
-        "oneDNN 3.12.0: 16 executions, 0.5261 ms, of which reorders 25%; 0 creations, 0 ms"
-    )
-    assert lines[1] == "the log repeats itself: 4 runs of 4 executions, from execution 1 on"
-    assert "convolution      4  0.3962    75%" in lines
+    assert lines[:3] == [
+        "oneDNN 3.12.0: 16 executions, 0.4424 ms by medians, of which reorders 14%",
+        (
+            "the log repeats itself: 4 runs of 4 executions, from execution 1 on; "
+            "--steady shows one run"
+        ),
+        (
+            "warning: the mean is above three times the median for 1 primitive (0.06714 ms in all, "
+            "0.02197 by medians), most of all reorder 1x32x32x32: the machine was busy, or some "
+            "executions waited for threads"
+        ),
+    ]
+    assert "convolution      4   0.3823    86%" in lines
     assert (
-        "  0.052      4    0.013  11.34  64x32x3x3 f32 abcd -> f32 ABcd16b16a (to convolution wei)"
-        in lines
-    )
+        "0.02832      4   0.00708  0.004883  0.03296  20.83  64x32x3x3 f32 abcd -> f32 ABcd16b16a, "
+        "to wei of convolution 1x32x32x32 by 64x32x3x3 (jit:avx512_core)"
+    ) in lines
     assert "and 1 more (--top 3 shows all)" in lines
     assert lines[-1] == (
-        "       0.052 ms  10%  weights, reordered again in each run: reorder them once "
+        "     0.02832 ms   6%  weights, reordered again in each run: reorder them once "
         "(4 executions, 1 different)"
     )
+
+
+def test_log_shows_one_run_with_layers_and_reasons(capsys: pytest.CaptureFixture[str]) -> None:
+    files = str(_LOGS.parent / "layers" / "torch-2.13")
+    assert main(["log", f"{files}.log", "--layers", f"{files}.json", "--steady"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("oneDNN 3.12.0: one of 3 equal runs, 7 executions, ")
+    assert lines[1].startswith("set-up: 21 creations, ")
+    (trip,) = (line for line in lines if "-> back" in line)
+    assert trip.endswith(
+        "1x32x32x32 f32 aBcd16b -> f32 abcd -> back, from dst of convolution 1x3x64x64 by 32x3x7x7 "
+        "(jit:avx512_core), to src of convolution 1x32x32x32 by 64x32x3x3 (jit:avx512_core), "
+        "in Sequential_0/Sequential_1/Conv2d_0 and 1 more"
+    )
+    assert (
+        "         2                convolution                       unsupported format tag"
+    ) in lines
+    assert [line.rpartition("  ")[2] for line in lines[-3:]] == [
+        *("layer", "Sequential_0/Sequential_1/Conv2d_0", "Sequential_0/Sequential_2/Conv2d_1"),
+    ]
+    files = str(_LOGS.parent / "layers" / "openvino-2026.4")
+    assert main(["log", f"{files}.log", "--layers", f"{files}.xml"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "set-up: 2 executions before the first run, " in lines[2]
+    assert any(line.endswith("Convolution  acdb    layer1/conv") for line in lines)
+    assert sum(line.endswith(", not in each run") for line in lines) == 2
 
 
 def test_log_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
@@ -39,7 +74,7 @@ def test_log_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     facts = json.loads(capsys.readouterr().out)
     assert facts["runs"] == {"start": 0, "length": 4, "runs": 4}
     assert [row["executions"] for row in facts["reorders"]] == [4, 4, 4]
-    weights = facts["reorders"][1]
+    weights = facts["reorders"][0]
     assert (weights["relation"], weights["is_of_weights"], weights["bytes"]) == (
         *("copy", True),
         2 * 4 * 64 * 32 * 9,
@@ -85,11 +120,14 @@ def test_a_log_without_reorders_has_no_table_of_them(
     path.write_text("nothing\nonednn_verbose,info,prim_template:x\n", encoding="utf-8")
     assert main(["log", str(path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "oneDNN of unknown version: 0 executions, 0 ms, of which reorders 0%; 0 creations, 0 ms",
+        "oneDNN of unknown version: 0 executions, 0 ms by medians, of which reorders 0%",
         "other lines: 1 not of oneDNN",
         "",
         "primitive  count  ms  share  by reference",
     ]
+    path.write_text("onednn_verbose,create:dispatch,sum,why,a.cpp:1\n", encoding="utf-8")
+    assert main(["log", str(path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["1", "sum", "why"]
     line = "src:f32::blocked:abcd::f0 dst:f32::blocked:acdb::f0,,,2x16x4x4,2"
     path.write_text(f"onednn_verbose,exec,cpu,reorder,jit:uni,undef,{line}\n", encoding="utf-8")
     assert main(["log", str(path)]) == 0
@@ -126,7 +164,7 @@ def test_log_measures_the_reorders_here(capsys: pytest.CaptureFixture[str], tmp_
     assert main(["log", str(log), "--bench", "--seconds", "0.001", "--threads", "1"]) == 0
     shown = capsys.readouterr().out
     assert "here, ms  memcpy, ms  times faster  reorder" in shown
-    assert "measured here on 1 threads; times faster is the time in the log" in shown
+    assert "measured here on 1 threads; times faster is the median of the log" in shown
     assert "  not measured, 8x16: " in shown
 
 
@@ -136,6 +174,8 @@ def test_log_measures_the_reorders_here(capsys: pytest.CaptureFixture[str], tmp_
         (["missing.log"], "the log 'missing.log' cannot be read"),
         ([_TORCH, "--top", "-1"], "--top -1 and --seconds 0.1 must be above 0"),
         ([_TORCH, "--seconds", "0"], "--top 10 and --seconds 0 must be above 0"),
+        ([_TORCH, "--layers", _TORCH], "has no layers; give what openvino"),
+        ([_ONCE, "--steady"], "the 35 executions hold no equal runs"),
         ([_TORCH, "--bench", "--threads", "0"], "--threads 0: give 1 to"),
     ],
 )

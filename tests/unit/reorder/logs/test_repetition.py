@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reorder.logs.report import Repetition, find_repetition
+from reorder.logs.repetition import Repetition, find_repetition
 
 
 @pytest.mark.parametrize(

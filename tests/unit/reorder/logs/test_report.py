@@ -39,30 +39,29 @@ def test_torch_reorders_the_same_weights_in_each_run() -> None:
         ("reorder", 12),
     ]
     assert found.repetition == (0, 4, 4)
-    assert [(each.primitive.problem, each.made_by, each.used_as) for each in found.reorders] == [
-        ("1x32x32x32", "", "convolution src"),
-        ("64x32x3x3", "", "convolution wei"),
-        ("1x64x16x16", "convolution dst", ""),
-    ]
-    assert [each.is_of_weights for each in found.reorders] == [False, True, False]
-    assert {(each.executions, each.in_each_run, each.relation) for each in found.reorders} == {
-        (4, 1, "copy")
-    }
-    assert found.reorders[0].nbytes == 2 * 4 * 32 * 32 * 32
-    assert found.milliseconds == pytest.approx(0.5261227)
+    weights, src, dst = found.reorders
+    convolution = "convolution 1x32x32x32 by 64x32x3x3 (jit:avx512_core)"
+    assert (weights.primitive.problem, weights.made_by) == ("64x32x3x3", None)
+    assert (str(weights.used_as), str(src.used_as)) == (
+        f"wei of {convolution}",
+        f"src of {convolution}",
+    )
+    assert (str(dst.made_by), dst.used_as) == (f"dst of {convolution}", None)
+    assert [each.is_of_weights for each in found.reorders] == [True, False, False]
+    assert {
+        (each.times.executions, each.in_each_run, each.relation) for each in found.reorders
+    } == {(4, 1, "copy")}
+    assert src.nbytes == 2 * 4 * 32 * 32 * 32
+    assert found.milliseconds == pytest.approx(0.4423828)  # by medians; the sum is 0.526
+    assert [primitive.problem for primitive, _ in found.skewed] == ["1x32x32x32"]
 
 
 def test_openvino_reorders_weights_once() -> None:
     found = report(read_verbose(_LOGS / "openvino-2026.4.log"))
     assert found.repetition == (2, 5, 3)
     weights = [each for each in found.reorders if each.is_of_weights]
-    assert [(each.executions, each.in_each_run) for each in weights] == [(1, 0), (1, 0)]
-    assert {each.kind for each in found.created} == {
-        "convolution",
-        "pooling",
-        "reorder",
-        "softmax",
-    }
+    assert [(each.times.executions, each.in_each_run) for each in weights] == [(1, 0), (1, 0)]
+    assert found.created[0] == 7
 
 
 def test_reorders_by_reference_kernels_are_counted() -> None:
@@ -94,7 +93,7 @@ def test_a_way_back_makes_a_round_trip() -> None:
     relu = f"eltwise,jit:uni,undef,data:{plain},,alg:eltwise_relu,2x16x4x4"
     there, back = _reorder(blocked, plain), _reorder(plain, blocked)
     (trip,) = _log(there, relu, back, relu, there, relu, back).round_trips
-    assert (trip.executions, trip.milliseconds, trip.between) == (2, 6.0, ("eltwise",))
+    assert (trip.times.executions, trip.times.cost, trip.between) == (2, 6.0, ("eltwise",))
     assert trip.there.tensors["src"].text == blocked
     # other dims, far away, or other values
     assert not _log(there, _reorder(plain, blocked, "1x16x4x4")).round_trips
@@ -112,7 +111,101 @@ def test_a_tensor_belongs_to_the_nearest_primitive_with_its_layout_and_dims() ->
     (found,) = _log(
         pool, "sum,x,undef,dst:f32::blocked:abcd::f0,,,2x3", _reorder(blocked, plain)
     ).reorders
-    assert (found.made_by, found.used_as) == ("pooling dst", "")
+    assert found.made_by is not None
+    assert str(found.made_by) == "dst of pooling 2x16x8x8 (jit:uni)"
+    assert found.used_as is None
+
+
+_CONVOLUTION = (
+    "convolution,jit:x,undef,src:f32::blocked:aBcd16b::f0 wei:f32::blocked:ABcd16b16a::f0 "
+    "bia:undef::undef::: dst:f32::blocked:aBcd16b::f0,,alg:convolution_direct,"
+    "mb2_ic16oc16_ih4oh4kh1sh1dh0ph0_iw4ow4kw1sw1dw0pw0"
+)
+
+
+def test_a_round_trip_is_between_convolutions_and_not_around_one() -> None:
+    blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
+    to_blocked, to_plain = _reorder(plain, blocked), _reorder(blocked, plain)
+    assert not _log(to_blocked, _CONVOLUTION, to_plain).round_trips
+    (trip,) = _log(to_blocked, *[_CONVOLUTION, to_plain, to_blocked] * 2).round_trips
+    assert trip.there.tensors["src"].text == blocked
+    assert trip.times.executions == 2
+    assert str(trip.made_by) == "dst of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
+    assert str(trip.used_as) == "src of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
+
+
+def test_weights_that_were_reordered_long_before_have_a_consumer() -> None:
+    weights = _reorder("f32::blocked:abcd::f0", "f32::blocked:ABcd16b16a::f0", "16x16x1x1")
+    relu = "eltwise,jit:uni,undef,data:f32::blocked:ab::f0,,alg:eltwise_relu,2x3"
+    (found,) = _log(weights, *[relu] * 20, _CONVOLUTION).reorders
+    assert found.is_of_weights
+    assert str(found.used_as) == "wei of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
+
+
+def _timed(*milliseconds: float) -> LogReport:
+    line = _reorder("f32::blocked:abcd::f0", "f32::blocked:acdb::f0")
+    return report(read_verbose(f"onednn_verbose,exec,cpu,{line},{each}" for each in milliseconds))
+
+
+def test_reorders_are_ranked_by_medians_and_skewed_ones_are_named() -> None:
+    one, two = (
+        _reorder("f32::blocked:abcd::f0", f"f32::blocked:{tag}::f0") for tag in ("acdb", "bacd")
+    )
+    lines = [(one, 1), (two, 2), (one, 500), (two, 3), (one, 2), (two, 4)]
+    log = read_verbose(f"onednn_verbose,exec,cpu,{each},{time}" for each, time in lines)
+    found = report(log)
+    assert [each.times for each in found.reorders] == [(3, 3, 2, 4, 9), (3, 2, 1, 500, 503)]
+    assert found.milliseconds == 3 * 3 + 3 * 2
+    assert [times.total for _, times in found.skewed] == [503]
+    # a mean of three times the median is not above it
+    assert not _timed(1, 1, 7).skewed
+    assert _timed(1, 1, 7.1).skewed
+
+
+def test_the_steady_state_is_one_run_without_set_up() -> None:
+    once = _reorder("f32::blocked:ab::f0", "f32::blocked:ba::f0", "2x3")
+    each = _reorder("f32::blocked:abcd::f0", "f32::blocked:acdb::f0")
+    lines = [f"exec,cpu,{once},9", *[f"exec,cpu,{each},1", f"exec,cpu,{_CONVOLUTION},5"] * 3]
+    lines.insert(0, f"create:cache_miss,cpu,{once},4")
+    log = read_verbose(f"onednn_verbose,{line}" for line in lines)
+    found = report(log, steady=True)
+    assert (found.repetition, found.before_runs) == ((1, 2, 3), (1, 9.0))
+    assert [(kind.kind, kind.executions, kind.milliseconds) for kind in found.kinds] == [
+        ("convolution", 1, 5.0),
+        ("reorder", 1, 1.0),
+    ]
+    assert found.created == (1, 4.0)
+    assert [reorder.times for reorder in found.reorders] == [(1, 1, 1, 1, 1)]
+    assert report(log).milliseconds == 9 + 3 * 6
+
+
+def test_a_log_that_does_not_repeat_itself_has_no_steady_state() -> None:
+    with pytest.raises(MemdescError, match="the log has no steady state: the 1 executions hold no"):
+        report(read_verbose([f"onednn_verbose,exec,cpu,{_CONVOLUTION},1"]), steady=True)
+
+
+def test_reasons_of_dispatch_are_counted_by_primitive() -> None:
+    found = report(read_verbose(_LOGS.parent / "layers" / "torch-2.13.log"))
+    assert ("convolution", "", "unsupported format tag", 2, 0) in found.reasons
+    counts = [each.primitives for each in found.reasons]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_reasons_that_left_a_primitive_to_plain_loops_come_first() -> None:
+    start = "onednn_verbose,v1,primitive,create:"
+    slow, fast = ("dispatch,reorder,too many dims,a.cpp:1", "dispatch,reorder,bad flags,a.cpp:2")
+    created = "cache_miss,cpu," + _reorder("f32::blocked:ab::f0", "f32::blocked:ba::f0", "2x3")
+    lines = [
+        *(fast, created),
+        *(fast, created.replace("2x3", "2x4")),
+        *(slow, slow, created.replace("jit:uni", "ref:any")),
+        *(slow, fast),
+    ]
+    lines = [line if "dispatch" in line else f"{line},1" for line in lines]
+    assert report(read_verbose(start + line for line in lines)).reasons == (
+        ("reorder", "", "too many dims", 2, 1),
+        ("reorder", "", "bad flags", 3, 0),
+    )
 
 
 def test_what_is_no_log_is_refused() -> None:

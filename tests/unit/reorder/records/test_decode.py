@@ -7,12 +7,15 @@ import pytest
 
 import reorder
 from memdesc import (
+    Codebook,
+    Digits,
     Field,
     Layout,
     MemdescError,
     Number,
     RecordDesc,
     Rule,
+    data_type,
     known_records,
     memory_desc,
     record_desc,
@@ -26,7 +29,11 @@ gguf = pytest.importorskip("gguf")
 RNG = np.random.default_rng(0)
 
 
-@pytest.mark.parametrize("name", GGUF_TYPES)
+# what the package gguf does not decode
+_NOT_DECODED = {"q1_0", "q2_0"}
+
+
+@pytest.mark.parametrize("name", [name for name in GGUF_TYPES if name not in _NOT_DECODED])
 def test_gguf_decodes_to_the_same_bits(name: str) -> None:
     kind = gguf.GGMLQuantizationType[name.removeprefix("gguf_").upper()]
     record = random_record(record_desc((48, 768), name), RNG)
@@ -196,3 +203,55 @@ def test_more_elements_than_are_decoded_at_a_time_lie_as_the_layout_says(
     found = reorder.dequantize(record, desc=tag)
     assert (bits_of(found.numpy()) == bits_of(dequantize_reference(record))).all()
     found.check_padding()
+
+
+# the vectors of a codebook of 3 bits in the order of lanes, and in others; digits of two bases
+BOOKS = [
+    (3, Codebook(4, bytes(range(100, 132)), (0, 1, 2, 3)), 4),
+    (3, Codebook(4, bytes(range(240, 256)) * 2, (3, 1, 2, 0)), 4),
+    (3, Codebook(3, bytes(range(24)), (2, 1)), 2),
+    (3, Codebook(2, bytes(range(16)), (0, 1)), 1),
+    (3, Codebook(16, bytes(range(128)), tuple(range(16))), 8),
+    (8, Digits(3, (4, 0, 1, 2)), 1),
+    (8, Digits(5, (2, 1)), 2),
+]
+
+
+@pytest.mark.parametrize(("bits", "book", "group"), BOOKS)
+@pytest.mark.parametrize("columns", [64, 40])
+def test_codebooks_by_hand_are_decoded_by_their_definition(
+    bits: int, book: Codebook | Digits, group: int, columns: int
+) -> None:
+    shape = (6, columns // group)
+    kinds = ["u1"] * bits if bits == 3 else ["s8"]
+    fields = [
+        Field(f"q{k}", kind, memory_desc(shape, "u8").layout, (1, group), f"q{k}")
+        for k, kind in enumerate(kinds)
+    ]
+    scale = Field("d", "bf16", memory_desc((6, 1), "bf16").layout, (1, columns), "d")
+    parts = tuple((part.name, k) for k, part in enumerate(fields))
+    minus = 3 if isinstance(book, Digits) else 0
+    point = Field("z", "u4", memory_desc((6, columns), "u4").layout, (1, 1), "z")
+    number = Number((("z", 0),), 0, (*range(8), *range(-8, 0)))
+    zero = number if columns == 64 else None
+    rule = Rule(Number(parts, minus, codebook=book), (Number((("d", 0),)),), zero)
+    desc = RecordDesc((6, columns), (*fields, scale, point), rule)
+    record = random_record(desc, RNG)
+    found = reorder.dequantize(record).numpy()
+    assert (bits_of(found) == bits_of(dequantize_reference(record))).all()
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_floats_whose_bits_are_stored_apart_are_joined(kind: str) -> None:
+    low = Field("low", "u8", memory_desc((4, 2), "u8").layout, (1, 32), "low")
+    high = Field("high", "u8", memory_desc((4, 2), "u8").layout, (1, 32), "high")
+    codes = Field("q", "s8", memory_desc((4, 64), "s8").layout, (1, 1), "q")
+    scale = Number((("low", 0), ("high", 8)), kind=kind)
+    desc = RecordDesc((4, 64), (low, high, codes), Rule(Number((("q", 0),)), (scale,)))
+    record = random_record(desc, RNG)
+    joined = record.field("low").astype(np.uint16) | record.field("high").astype(np.uint16) << 8
+    scales = joined.view(data_type(kind).numpy).astype(np.float32).repeat(32, 1)
+    with np.errstate(all="ignore"):
+        expected = scales * record.field("q").astype(np.float32)
+    for found in (dequantize_reference(record), reorder.dequantize(record).numpy()):
+        assert np.array_equal(found, expected, equal_nan=True)

@@ -55,7 +55,7 @@ def assert_same(one: reorder.Record, other: reorder.Record) -> None:
 
 
 # What becomes what without conditions; others depend on the numbers.
-CODES_OF_4_BITS = ("q4_0", "q4_0_4x4", "q4_0_4x8", "q4_0_8x8", "marlin")
+CODES_OF_4_BITS = ("q4_0", "q4_0_4x4", "q4_0_4x8", "q4_0_8x8", "q4_0_r8", "marlin")
 EXACT = {
     *product(CODES_OF_4_BITS, (*CODES_OF_4_BITS, "q4_1", "q5_0", "q5_1", "q8_0", "gptq", "awq")),
     *product(("awq", "gptq"), ("q4_1", "q5_0", "q5_1", "q8_0")),
@@ -65,6 +65,8 @@ EXACT = {
     ("q4_1", "q5_1"),
     ("q4_k", "q5_k"),
     ("q5_0", "q8_0"),
+    *product(("q8_0", "q8_0_r8"), ("q8_0", "q8_0_r8")),
+    *product(("iq4_nl", "iq4_nl_r4"), ("iq4_nl", "iq4_nl_r4")),
     ("tq2_0", "q4_0"),
     *product(MXFP4, MXFP4),
     *product(MXFP4, ("cublas_nvfp4", "modelopt_nvfp4")),

@@ -96,7 +96,7 @@ def test_words_of_each_record_are_of_no_other(
     desc = record_desc((256, 256), name)
     path = tmp_path / "x.safetensors"
     tensors = [
-        tensor if is_described else tensor._replace(desc=None, value=None)
+        tensor if is_described else tensor._replace(desc=None, note=None)
         for tensor in written_tensors("fc", desc, "").values()
     ]
     with Writer(path, plan_file(path, tensors, {})) as writer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import random
 import subprocess
@@ -24,7 +25,7 @@ import numpy as np, reorder
 x = np.random.default_rng(0).random((2500, 2500), np.float32)
 assert (reorder.reorder(x, "ba").numpy() == x).all()
 """
-_WALKERS = """
+_INTERPRETERS = """
 assert (reorder.reorder(x[:9].astype(np.float64), "ba").numpy() == x[:9]).all()
 assert (reorder.reorder(x[:5, :7], "ba", dtype="f64").numpy() == x[:5, :7]).all()
 """
@@ -45,7 +46,7 @@ def _run(folder: Path, *, uses_pool: bool) -> None:
         "PYTHONPATH": str(_ROOT),
     }
     ran = subprocess.run(
-        [sys.executable, "-c", (_LARGE + _WALKERS) * uses_pool + _KERNELS],
+        [sys.executable, "-c", (_LARGE + _INTERPRETERS) * uses_pool + _KERNELS],
         env=environment,
         capture_output=True,
         text=True,
@@ -74,6 +75,11 @@ def _flip(data: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
+def _of_another_numba(_data: bytes, _rng: random.Random) -> bytes:
+    content = b"cnumba.core.types.of_another_version\nType\n."
+    return hashlib.sha256(content).digest() + content
+
+
 def _exchange(files: list[Path]) -> None:
     """Exchange the code of files, as two processes that compile at the same time may."""
     contents = [file.read_bytes() for file in files]
@@ -81,7 +87,7 @@ def _exchange(files: list[Path]) -> None:
         file.write_bytes(content)
 
 
-@pytest.mark.parametrize("damage", [_truncate, _flip])
+@pytest.mark.parametrize("damage", [_truncate, _flip, _of_another_numba])
 @pytest.mark.parametrize("suffix", [".nbi", ".nbc"])
 def test_a_damaged_file_is_as_if_it_were_not_there(
     damage: Callable[[bytes, random.Random], bytes], suffix: str, tmp_path: Path
@@ -96,7 +102,7 @@ def test_a_damaged_file_is_as_if_it_were_not_there(
         assert cache.load("key") is None
 
 
-# a campaign has thirty rounds in three parts, with walkers and the code of the pool
+# a campaign has thirty rounds in three parts, with interpreters and the code of the pool
 @pytest.mark.parametrize(
     ("rounds", "seed"),
     [(1, 0), *(pytest.param(10, part, marks=pytest.mark.campaign) for part in range(1, 4))],

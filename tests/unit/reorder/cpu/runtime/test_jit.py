@@ -24,7 +24,7 @@ _PACKAGE = Path(reorder.__file__).parent
 
 def test_what_is_kept_on_disk_carries_the_digest_of_all_sources() -> None:
     reorder.reorder(np.zeros((3, 5), np.float32), "ba")
-    compiled = jit._callbacks["walker of 32-bit elements"]  # noqa: SLF001 - what has the digest
+    compiled = jit._callbacks["interpreter of 32-bit elements"]  # noqa: SLF001 - what has the digest
     cache = compiled._cache._cache_file  # noqa: SLF001 - likewise
     digest = hashlib.sha256().digest_size
     content = Path(cache._index_path).read_bytes()[digest:]  # noqa: SLF001 - likewise
@@ -127,7 +127,7 @@ def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_
         assert ran.returncode == 0, ran.stderr
         logs.append(ran.stderr)
     cold, warm = logs
-    assert "reorder: compiled the kernel 'walker of 32-bit elements' in" in cold
+    assert "reorder: compiled the kernel 'interpreter of 32-bit elements' in" in cold
     assert f"s: {tmp_path}" in cold
     assert "had no code of it" in cold
     assert warm == ""

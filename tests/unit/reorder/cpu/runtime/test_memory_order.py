@@ -1,8 +1,8 @@
 """The functions of the pool, run in every order that the memory model of C11 allows.
 
 The functions are those of worker.py, as Python: each call of an intrinsic becomes an access for
-`tests.memory_search`. A walker reads src and writes its step of dst, so every job must see what its
-caller wrote before, no step may be lost or run twice, and the caller must see all results.
+`tests.memory_search`. An interpreter reads src and writes its step of dst, so every job must see
+what its caller wrote before, no step may be lost or run twice, and the caller must see all results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # addresses of the block, of locks, of the jobs and of src and dst of each job
 _POOL, _LOCKS, _JOBS, _SRC, _DST, _BOUNDS = (k << 20 for k in range(1, 7))
-_YIELD, _SLEEP, _ACQUIRE, _RELEASE, _WALKER = range(1, 6)
+_YIELD, _SLEEP, _ACQUIRE, _RELEASE, _INTERPRETER = range(1, 6)
 _STEPS = 2
 
 
@@ -67,7 +67,7 @@ def _call_c(function: int, arguments: tuple[int, ...]) -> Thread:
         yield Access("wait")
 
 
-def _call_walker(_walker: int, call: tuple[int, ...]) -> Thread:
+def _call_interpreter(_interpreter: int, call: tuple[int, ...]) -> Thread:
     src, dst, _, _, begin, end, _, _ = call
     for step in range(begin, end):
         value = yield Access("read", src)
@@ -102,7 +102,7 @@ def _functions(**accesses: Callable[..., Access]) -> dict[str, Any]:
     """Return the functions of worker.py as threads; `accesses` replace some of their accesses."""
     tree = ast.parse(inspect.getsource(worker))
     defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-    others = {"call_c": _call_c, "call_walker": _call_walker, "find_awake_team": _no_team}
+    others = {"call_c": _call_c, "call_interpreter": _call_interpreter, "find_awake_team": _no_team}
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     tree = ast.fix_missing_locations(_AsThreads(defined | others.keys()).visit(tree))
     names = {**vars(worker), **_ACCESSES, **others, **accesses}
@@ -119,7 +119,7 @@ def _search(functions: dict[str, Any], callers: int, jobs: int, workers: int) ->
         fields = _POOL + THREADS_AT + THREAD_NBYTES * thread
         memory[fields + WORD_NBYTES * THREAD.lock] = _LOCKS + WORD_NBYTES * thread
     memory |= {_BOUNDS + WORD_NBYTES * k: k for k in range(_STEPS + 1)}
-    job = Job(_WALKER, 0, 0, _STEPS, 0, 1, _BOUNDS, _STEPS, workers, _POOL)
+    job = Job(_INTERPRETER, 0, 0, _STEPS, 0, 1, _BOUNDS, _STEPS, workers, _POOL)
 
     def call(caller: int) -> Thread:
         src, dst, job_at = (base + 0x10000 * caller for base in (_SRC, _DST, _JOBS))

@@ -16,7 +16,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from reorder.cpu.kernels.emit import int64_pointer
-from reorder.cpu.runtime.intrinsics import WALKER
+from reorder.cpu.runtime.intrinsics import INTERPRETER
 from reorder.cpu.runtime.jit import compile_callback
 from reorder.cpu.runtime.job import Job
 from reorder.cpu.runtime.pool import load_pool, run_on_pool
@@ -55,22 +55,22 @@ def count_tasks(
     _points: int,
     point_count: int,
 ) -> None:
-    """Add one to the counter of each task, as a walker that does nothing else."""
+    """Add one to the counter of each task, as an interpreter that does nothing else."""
     for task in range(begin, end):
         for _ in range(point_count):
             add_shared(dst_at, task, 1)
 
 
 @pytest.fixture(scope="module")
-def walker() -> Any:
+def interpreter() -> Any:
     """Return the compiled counter."""
-    return compile_callback(count_tasks, WALKER, "counter")
+    return compile_callback(count_tasks, INTERPRETER, "counter")
 
 
-def job_of(walker: int, bounds: NDArray[np.int64], workers: int, point_count: int = 1) -> Job:
-    """Return a job whose walker reads no program, tasks or points."""
+def job_of(interpreter: int, bounds: NDArray[np.int64], workers: int, point_count: int = 1) -> Job:
+    """Return a job whose interpreter reads no program, tasks or points."""
     return Job(
-        walker=walker,
+        interpreter=interpreter,
         program=0,
         tasks=0,
         steps=int(bounds[-1]),
@@ -85,10 +85,12 @@ def job_of(walker: int, bounds: NDArray[np.int64], workers: int, point_count: in
 class Counted:
     """A job of a number of tasks in chunks, and how often each has run."""
 
-    def __init__(self, walker: Any, tasks: int, chunks: int, workers: int, points: int = 1) -> None:
+    def __init__(
+        self, interpreter: Any, tasks: int, chunks: int, workers: int, points: int = 1
+    ) -> None:
         self.counts = np.zeros(tasks, np.int64)
         self._bounds = np.linspace(0, tasks, chunks + 1).astype(np.int64)
-        self._job = job_of(walker.address, self._bounds, workers, points)
+        self._job = job_of(interpreter.address, self._bounds, workers, points)
 
     def run(self) -> None:
         """Run it once."""
@@ -97,23 +99,23 @@ class Counted:
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 7, 40])
 @pytest.mark.parametrize("chunks", [1, 2, 3, 8, 100])
-def test_every_chunk_runs_once(walker: Any, chunks: int, workers: int) -> None:
-    job = Counted(walker, 200, chunks, workers)
+def test_every_chunk_runs_once(interpreter: Any, chunks: int, workers: int) -> None:
+    job = Counted(interpreter, 200, chunks, workers)
     for number in range(1, 30):
         job.run()
         assert (job.counts == number).all()
 
 
-def test_workers_that_slept_help_again(walker: Any) -> None:
-    job = Counted(walker, 100, 10, 3)
+def test_workers_that_slept_help_again(interpreter: Any) -> None:
+    job = Counted(interpreter, 100, 10, 3)
     for number in range(1, 6):
         job.run()
         time.sleep(0.01)
         assert (job.counts == number).all()
 
 
-def test_callers_at_once_get_what_they_asked_for(walker: Any) -> None:
-    jobs = [Counted(walker, 64, 16, 1 + k, points=20) for k in range(6)]
+def test_callers_at_once_get_what_they_asked_for(interpreter: Any) -> None:
+    jobs = [Counted(interpreter, 64, 16, 1 + k, points=20) for k in range(6)]
 
     def work(job: Counted) -> None:
         for _ in range(300):
@@ -127,8 +129,8 @@ def test_callers_at_once_get_what_they_asked_for(walker: Any) -> None:
     assert all((job.counts == 300 * 20).all() for job in jobs)
 
 
-def test_more_workers_than_a_system_has_cores_do_no_harm(walker: Any) -> None:
-    job = Counted(walker, 1000, 300, MAX_WORKERS)
+def test_more_workers_than_a_system_has_cores_do_no_harm(interpreter: Any) -> None:
+    job = Counted(interpreter, 1000, 300, MAX_WORKERS)
     for number in range(1, 4):
         job.run()
         assert (job.counts == number).all()
@@ -141,7 +143,7 @@ def test_chunks_run_on_the_caller_and_on_a_worker() -> None:
         seen.append((threading.get_ident(), numbers[4]))
         time.sleep(1e-3)
 
-    callback = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(WALKER.args))(walk)
+    callback = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(INTERPRETER.args))(walk)
     bounds = np.arange(21, dtype=np.int64)
     address = ctypes.cast(callback, ctypes.c_void_p).value or 0
     run_on_pool(0, 0, job_of(address, bounds, 1))
@@ -157,11 +159,11 @@ def share_often(src_at: int, job: int, times: int) -> int:
 
 
 @pytest.mark.campaign
-def test_a_million_jobs_lose_no_chunk(walker: Any) -> None:
+def test_a_million_jobs_lose_no_chunk(interpreter: Any) -> None:
     rounds, times, tasks = 100, 10_000, 8
     bounds = np.arange(tasks + 1)
     counts = np.zeros(tasks, np.int64)
-    job = job_of(walker.address, bounds, 3)
+    job = job_of(interpreter.address, bounds, 3)
     load_pool()
     # the first ones start the workers
     run_on_pool(0, address_of(counts), job)

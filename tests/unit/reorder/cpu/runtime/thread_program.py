@@ -207,10 +207,10 @@ def count() -> None:
 
 
 def compile_joined() -> None:
-    """Compile the walker of the jobs of one reorder as one."""
-    from reorder.cpu.runtime.batch import joined_walker_at
+    """Compile the interpreter of the jobs of one reorder as one."""
+    from reorder.cpu.runtime.batch import joined_interpreter_at
 
-    assert joined_walker_at()
+    assert joined_interpreter_at()
 
 
 if __name__ == "__main__":

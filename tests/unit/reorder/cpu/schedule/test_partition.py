@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reorder import plan_reorder
-from reorder.cpu.machine import Machine
-from reorder.cpu.schedule.partition import Task, Workload, partition, partition_chunks
+from reorder.cpu.schedule.partition import Task, Workload, partition_chunks
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.tiling import tile_boxes
 from tests.strategies import desc_pairs
@@ -94,46 +93,3 @@ def _loads(tasks: NDArray[np.int64], bounds: NDArray[np.int64]) -> list[int]:
         sum((row.last - row.first) * (row.inner_last - row.inner_first) for row in rows)
         for rows in parts
     ]
-
-
-def test_chunks_divide_the_loop_that_is_outermost_in_dst_where_src_is_in_the_own_cache() -> None:
-    # f16 1071x189 ab -> ba: pieces of 256 rows, which end within lines of each column
-    whole = Workload(0, 4, 189, 32, 4 * 256 * 189, around=1, pieces=189)
-    tasks, _ = partition_chunks([whole], 6, fits_own_cache=True)
-    # each chunk has a range of the columns, and few of these belong to two of them
-    assert sum(task[2] - task[1] < whole.outer for task in tasks.tolist()) <= 5
-    # reads that go on in rows are worth more where each thread reads from memory
-    tasks, _ = partition_chunks([whole], 2)
-    assert tasks.tolist() == [[0, 0, 2, 0, 189], [0, 2, 4, 0, 189]]
-    # so are they where a cut saves few lines
-    long = Workload(0, 2070, 150, 64, 2070 * 150 * 60, around=1, pieces=150)
-    tasks, _ = partition_chunks([long], 2, fits_own_cache=True)
-    assert tasks.tolist() == [[0, 0, 1035, 0, 150], [0, 1035, 2070, 0, 150]]
-
-
-def test_threads_share_lines_of_dst_only_where_src_and_dst_are_in_their_own_caches() -> None:
-    rows = Workload(0, 4, 189, 32, 4 * 256 * 189, around=1, pieces=189)
-    machine = Machine(2, 1 << 26, own_cache_nbytes=1 << 20)
-    nbytes = 2 * rows.size
-    in_caches = partition([rows], nbytes, 2, machine).tasks
-    beyond = partition([rows], nbytes, 2, machine._replace(own_cache_nbytes=1 << 18)).tasks
-    assert in_caches.tolist() == partition_chunks([rows], 2, fits_own_cache=True)[0].tolist()
-    assert beyond.tolist() == partition_chunks([rows], 2)[0].tolist()
-    assert in_caches.tolist() != beyond.tolist()
-
-
-def test_large_boxes_are_interleaved() -> None:
-    workloads = [Workload(0, 64, 256, 1, 64 * 256 * 16), Workload(50, 8, 64, 1, 8 * 64 * 16)]
-    tasks, _ = partition_chunks(workloads, 1)
-    starts = [int(start) for start in tasks[:, 0]]
-    # the tail of the channels follows the blocks beside it
-    assert starts.index(50) < len(starts) // 4
-    assert starts.count(0) > 1 < starts.count(50)
-    for workload in workloads:
-        steps = [
-            step
-            for task in tasks
-            if task[0] == workload.instruction
-            for step in range(task[1], task[2])
-        ]
-        assert steps == list(range(workload.outer))

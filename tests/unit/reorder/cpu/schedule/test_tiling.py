@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
 from reorder.cpu.schedule.program import encode
 from reorder.cpu.schedule.select import pack_for_kernels, select
-from reorder.cpu.schedule.tiling import tile_boxes
+from reorder.cpu.schedule.tiling import stream_box, tile_boxes
 from tests.reorders import box_map
 from tests.strategies import desc_pairs
 
@@ -91,9 +91,21 @@ def test_runs_keep_their_places_in_whatever_order_they_are_moved(
     assert np.array_equal(np.sort(to), np.sort(wanted_to))
 
 
-def test_runs_of_one_line_are_swept_if_asked_for() -> None:
-    swept = tile_boxes((_swap(1024, 17, 16),), 32, sweeps_lines=True)
-    assert {tile.rows[0].extent for tile in swept} == {8}
-    # two lines are not
-    tiles = tile_boxes((_swap(1024, 17, 32),), 32, sweeps_lines=True)
-    assert tiles == tile_boxes((_swap(1024, 17, 32),), 32)
+@given(
+    st.permutations("abcd"),
+    st.lists(st.sampled_from([1, 2, 5, 16, 48, 96]), min_size=4, max_size=4),
+    st.sampled_from(["s8", "bf16", "f32", "f64"]),
+)
+@example(list("abdc"), [1, 1, 4112, 48], "f32")  # rows are cut, with a tail
+def test_tiles_beyond_the_caches_keep_which_element_goes_where(
+    order: list[str], dims: list[int], kind: str
+) -> None:
+    if np.prod(dims) > 1 << 18:
+        dims = [min(extent, 16) for extent in dims]
+    src, dst = (memory_desc(dims, kind, tag) for tag in ("abcd", "".join(order)))
+    (box,) = plan_reorder(src, dst).boxes
+    if tiles := stream_box(box, src.dtype.bits):
+        to, fro = box_map(tuple(tile.box for tile in tiles))
+        wanted_to, wanted_fro = box_map((box,))
+        assert np.array_equal(fro[np.argsort(to)], wanted_fro[np.argsort(wanted_to)])
+        assert np.array_equal(np.sort(to), np.sort(wanted_to))

@@ -15,9 +15,9 @@ import pytest
 from memdesc import MemdescError
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.partial import (
+    Folder,
     InUseError,
     Partial,
-    exchange,
     is_in_use,
     partial_folder,
     remove_left,
@@ -218,7 +218,8 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
     monkeypatch.setattr(os, "open", with_others)
     found = Partial(path)
     assert not left
-    assert os.path.samestat(os.fstat(found.handle), path.stat())
+    assert found.folder.handle is not None
+    assert os.path.samestat(os.fstat(found.folder.handle), path.stat())
     found.close()
 
 
@@ -275,9 +276,10 @@ def test_asking_leaves_no_lock_to_a_child_that_is_forked_meanwhile(
     folder = begun(tmp_path / _NAME)
     copies: list[int] = []
 
-    def forked_meanwhile(handle: int) -> bool:
-        copies.append(os.dup(handle))  # a child has one too, and with it the lock
-        return try_lock(handle)
+    def forked_meanwhile(opened: Folder) -> bool:
+        assert opened.handle is not None
+        copies.append(os.dup(opened.handle))  # a child has one too, and with it the lock
+        return try_lock(opened)
 
     monkeypatch.setattr("reorder.storage.containers.partial.try_lock", forked_meanwhile)
     assert not is_in_use(folder)
@@ -293,15 +295,17 @@ def test_two_names_are_exchanged_where_the_system_can(
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
-    handle = os.open(tmp_path, os.O_RDONLY)
-    assert not exchange(handle, "missing", tmp_path / "b")
+    (tmp_path / "folder").mkdir()
+    folder = Partial(tmp_path / "folder")
+    folder.take_in(tmp_path / "a", "files")
+    assert not folder.exchange("missing", tmp_path / "b")
     if sys.platform == "linux":
-        assert exchange(handle, "a", Path("b"))
-        assert (tmp_path / "a" / "b").exists()
+        assert folder.exchange("files", Path("b"))
+        assert (tmp_path / "folder" / "files" / "b").exists()
         assert (tmp_path / "b" / "a").exists()
     monkeypatch.setattr("reorder.storage.containers.partial._renameat2", lambda: None)
-    assert not exchange(handle, "a", tmp_path / "b")
-    os.close(handle)
+    assert not folder.exchange("files", tmp_path / "b")
+    folder.close()
 
 
 def test_a_journal_is_gone_from_the_disk_before_its_files_are(
@@ -321,7 +325,7 @@ def test_a_journal_is_gone_from_the_disk_before_its_files_are(
 
         monkeypatch.setattr(module, name, recorded)
     folder.clear()
-    assert calls[:2] == ["unlink journal", f"fsync {folder.handle}"]
+    assert calls[:2] == ["unlink journal", f"fsync {folder.folder.handle}"]
     assert calls[2] == "rmtree files"
     folder.close()
 

@@ -173,7 +173,7 @@ def test_a_folder_is_replaced_with_and_without_exchanging_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, can_exchange: bool
 ) -> None:
     if not can_exchange:
-        monkeypatch.setattr("reorder.storage.containers.writer.exchange", lambda *_: False)
+        monkeypatch.setattr("reorder.storage.containers.partial._renameat2", lambda: None)
     target = tmp_path / "model"
     for fill in (1, 2):
         _fill(target, fill, overwrite=True)
@@ -184,7 +184,7 @@ def test_a_folder_is_replaced_with_and_without_exchanging_names(
 def test_a_folder_has_its_name_back_if_the_new_one_cannot_get_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    target, rename = tmp_path / "model", os.rename
+    target, rename = tmp_path / "model", os.replace
     _fill(target, 1)
 
     def fail(src: object, dst: object, **handles: int) -> None:
@@ -192,8 +192,8 @@ def test_a_folder_has_its_name_back_if_the_new_one_cannot_get_it(
             raise OSError(errno.EIO, "no")
         rename(src, dst, **handles)  # type: ignore[arg-type] # names and paths
 
-    monkeypatch.setattr("reorder.storage.containers.writer.exchange", lambda *_: False)
-    monkeypatch.setattr(os, "rename", fail)
+    monkeypatch.setattr("reorder.storage.containers.partial._renameat2", lambda: None)
+    monkeypatch.setattr(os, "replace", fail)
     with pytest.raises(MemdescError, match="cannot be written"):
         _fill(target, 2, overwrite=True)
     assert _filled(target) == 1

@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reorder.storage.containers import writer
+from reorder.storage.containers.partial import Partial
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert import journal
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
@@ -49,13 +49,14 @@ class Recorder:
         self.calls: list[list[str]] = []
         for name, paths in _CALLS.items():
             setattr(os, name, self._recorded(name, getattr(os, name), paths))
-        exchanged = writer.exchange  # type: ignore[attr-defined] # not public there
+        exchanged, record = Partial.exchange, self
 
-        def exchange(folder: int, name: str, target: Path) -> bool:
-            self._record("exchange", [self._path(name, folder), self._path(target, None)])
-            return exchanged(folder, name, target)
+        def exchange(self: Partial, name: str, path: Path) -> bool:
+            named = record._path(name, self.folder.handle), record._path(path, None)
+            record._record("exchange", [*named])
+            return exchanged(self, name, path)
 
-        writer.exchange = exchange  # type: ignore[attr-defined] # likewise
+        Partial.exchange = exchange  # type: ignore[method-assign] # the call that is recorded
 
     def _recorded(self, name: str, call: Callable[..., Any], paths: int) -> Callable[..., Any]:
         def recorded(*arguments: Any, **options: Any) -> Any:
@@ -172,7 +173,7 @@ def main(folder: Path, name: str, can_exchange: str) -> None:
     """End at each call."""
     journal.SECONDS = 0.001
     if can_exchange == "no":
-        writer.exchange = lambda *_: False  # type: ignore[attr-defined] # not public there
+        Partial.exchange = lambda *_: False  # type: ignore[method-assign] # likewise
     trial = Trial(folder, name)
     calls = trial.calls()
     for last, call in enumerate(calls):

@@ -120,7 +120,7 @@ def test_a_folder_is_whole_or_not_there(
     if is_replaced and can_exchange:
         published = after(calls, "exchange", f"{partial}/old", "out")
     else:
-        published = after(calls, "rename", f"{partial}/files", "out")
+        published = after(calls, "replace", f"{partial}/files", "out")
     check_order(calls, "out", ["model.safetensors", "tokenizer.json"], published)
 
 

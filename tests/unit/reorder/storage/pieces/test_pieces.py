@@ -13,16 +13,15 @@ import pytest
 import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from reorder.storage.containers.entry import Place
-from reorder.storage.convert.tasks import DifferentError, Task
 from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.pieces.pieces import Piece, cut
 from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.tasks import DifferentError, Task
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from reorder.storage.pieces.changes import Bytes
-    from reorder.storage.pieces.runs import Runs
 
 
 def pieces_of(
@@ -32,34 +31,13 @@ def pieces_of(
     return list(cut(Reorder(src, dst), Bound(max_bytes, max_bytes)))
 
 
-def reads_of(piece: Piece) -> Runs:
-    return piece.reads[0][1]
-
-
-def writes_of(piece: Piece) -> Runs:
-    return piece.writes[0][1]
-
-
 def run(piece: Piece, src: Place, dst: Place) -> None:
     Task("x", piece, ((ONLY, src),), ((ONLY, dst),)).run()
 
 
-def test_dims_that_are_outermost_on_both_sides_are_cut_into_contiguous_pieces() -> None:
-    pieces = pieces_of((4096, 64, 3, 3), "f16", ("oihw", "OIhw16i16o"), 1 << 20)
-    assert len(pieces) == 10
-    assert all(reads_of(piece).loops == writes_of(piece).loops == () for piece in pieces)
-
-
-def test_a_transposition_is_cut_into_tiles_with_runs_on_both_sides() -> None:
-    pieces = pieces_of((4096, 4096), "f32", ("ab", "ba"), 1 << 20)
-    assert len({piece.change for piece in pieces}) == 1  # one plan serves all
-    lengths = {(reads_of(piece).length, writes_of(piece).length) for piece in pieces}
-    assert lengths < {(2048, 1024), (1024, 2048)}
-
-
 def test_packed_elements_are_cut_at_whole_bytes() -> None:
     pieces = pieces_of((10, 5), "u4", ("ab", "ab"), 14)
-    assert [reads_of(piece).start for piece in pieces] == [0, 5, 10, 15, 20]
+    assert [piece.reads[0][1].start for piece in pieces] == [0, 5, 10, 15, 20]
 
 
 def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> None:
@@ -160,8 +138,8 @@ def test_files_that_cannot_be_opened_are_named(tmp_path: Path) -> None:
 class _Wrong(Reorder):
     """A reorder whose code has a fault, the same in each call."""
 
-    def made(self, read: Bytes) -> Bytes:
-        made = super().made(read)
+    def apply(self, read: Bytes) -> Bytes:
+        made = super().apply(read)
         made[ONLY][-1] ^= 1
         return made
 
@@ -200,15 +178,6 @@ def test_a_byte_that_is_damaged_anywhere_is_found(
         file.write(b"\1")
     with pytest.raises(DifferentError, match="in 1 places of a piece"):
         task.check()
-
-
-def test_pieces_are_large_only_where_runs_are_short() -> None:
-    bound = Bound(128 << 20, 1 << 30)
-    src, dst = (memory_desc((8192, 8192), "f16", tag) for tag in ("ab", "ba"))
-    in_rows, across = (next(iter(cut(Reorder(src, to), bound))) for to in (src, dst))
-    assert in_rows.nbytes <= 16 << 20
-    assert 64 << 20 <= across.nbytes <= 128 << 20
-    assert min(reads_of(across).length, writes_of(across).length) >= 8192
 
 
 @pytest.mark.parametrize(

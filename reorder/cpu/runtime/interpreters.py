@@ -1,7 +1,7 @@
-"""Compiled walkers: interpreters of programs, as C functions with the parameters of `WalkerCall`.
+"""Compile interpreters of programs: C functions with the parameters of `InterpreterCall`.
 
-A job has the address of its walker, so that the code of the pool is compiled once, not for each
-walker.
+A job has the address of its interpreter, so that the code of the pool is compiled once, not for
+each interpreter.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from reorder.cpu.kernels.boxes import emit_boxes
-from reorder.cpu.kernels.walk import WalkerCall
-from reorder.cpu.runtime.intrinsics import WALKER
+from reorder.cpu.kernels.interpreter import InterpreterCall
+from reorder.cpu.runtime.intrinsics import INTERPRETER
 from reorder.cpu.runtime.jit import compile_callback
 
 if TYPE_CHECKING:
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.schedule.select import Kernel
 
-__all__ = ["as_walker", "walker_at"]
+__all__ = ["compiled_interpreter", "interpreter_at"]
 
-# What emits the body of a walker: it takes numba's context, the builder and the parameters.
-_Emit: TypeAlias = "Callable[[Any, Builder, WalkerCall], None]"
+# What emits the body of an interpreter: it takes numba's context, the builder and the parameters.
+_Emit: TypeAlias = "Callable[[Any, Builder, InterpreterCall], None]"
 
 # by the number that stands for each in compiled code and in the files of the cache
 _emitters: dict[int, _Emit] = {}
-# addresses of compiled walkers, by name
+# addresses of compiled interpreters, by name
 _addresses: dict[str, int] = {}
 
 
-def as_walker(name: str, emit: _Emit) -> int:
-    """Return the address of a walker whose body `emit` writes, compiled or loaded once.
+def compiled_interpreter(name: str, emit: _Emit) -> int:
+    """Return the address of an interpreter whose body `emit` writes, compiled or loaded once.
 
     The name identifies the code, on disk too.
     """
@@ -48,7 +48,7 @@ def as_walker(name: str, emit: _Emit) -> int:
     key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
     _emitters[key] = emit
 
-    def walk(  # noqa: PLR0913, PLR0917 - `WalkerCall` as a C signature
+    def walk(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
         src_at: int,
         dst_at: int,
         program: int,
@@ -61,25 +61,25 @@ def as_walker(name: str, emit: _Emit) -> int:
         _run((src_at, dst_at, program, tasks, begin, end, points, point_count), key)
 
     # numba names the files of the cache after it
-    walk.__qualname__ = f"walker_{key:x}"
-    _addresses[name] = int(compile_callback(walk, WALKER, name).address)
+    walk.__qualname__ = f"interpreter_{key:x}"
+    _addresses[name] = int(compile_callback(walk, INTERPRETER, name).address)
     return _addresses[name]
 
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
 def _run(_context: Any, call: Any, key: Any) -> tuple[Signature, Any]:
-    """Emit the body of a walker; its number is known when it is compiled."""
+    """Emit the body of an interpreter; its number is known when it is compiled."""
     emit = _emitters[key.literal_value]
 
     def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        emit(context, builder, WalkerCall(*cgutils.unpack_tuple(builder, args[0])))
+        emit(context, builder, InterpreterCall(*cgutils.unpack_tuple(builder, args[0])))
         return context.get_dummy_value()
 
     return types.void(call, key), build
 
 
-def walker_at(kernel: Kernel) -> int:
-    """Return the address of the compiled walker of boxes whose elements a kernel moves."""
-    return as_walker(
-        f"walker of {kernel}", lambda _, builder, call: emit_boxes(builder, call, kernel)
+def interpreter_at(kernel: Kernel) -> int:
+    """Return the address of the compiled interpreter of boxes whose elements a kernel moves."""
+    return compiled_interpreter(
+        f"interpreter of {kernel}", lambda _, builder, call: emit_boxes(builder, call, kernel)
     )

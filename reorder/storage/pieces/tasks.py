@@ -60,11 +60,11 @@ class Task(NamedTuple):
         MemdescError
             If a file cannot be read or written, or the target does not have a number.
         """
-        made, places = self.made(), dict(self.dst)
+        made, places = self.compute(), dict(self.dst)
         for role, runs in self.piece.writes:
             write_runs(runs, places[role], made[role])
 
-    def made(self) -> Bytes:
+    def compute(self) -> Bytes:
         """Return what is written, without writing it.
 
         Raises
@@ -72,7 +72,7 @@ class Task(NamedTuple):
         MemdescError
             As for `run`.
         """
-        return self._made_of(self.read())
+        return self._apply(self.read())
 
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
@@ -87,7 +87,7 @@ class Task(NamedTuple):
             As for `run`.
         """
         read, places = self.read(), dict(self.dst)
-        made, written = self._made_of(read), {}
+        made, written = self._apply(read), {}
         for role, runs in self.piece.writes:
             written[role] = scratch.take(f"written {role}", runs.nbytes)
             read_runs(runs, places[role], written[role])
@@ -106,12 +106,12 @@ class Task(NamedTuple):
             read_runs(runs, places[role], found[role])
         return found
 
-    def _made_of(self, read: Bytes) -> Bytes:
+    def _apply(self, read: Bytes) -> Bytes:
         change = self.piece.change
         if change.is_copy:
             return read
         try:
-            return change.made(read)
+            return change.apply(read)
         except MemdescError as error:
             msg = f"{self.name}: {error}"
             raise MemdescError(msg) from None

@@ -1,12 +1,13 @@
-"""Code that all compiled walkers share: the loop over tasks, and the outer loops of an instruction.
+"""What all compiled interpreters share: the loop over tasks, and an instruction's outer loops.
 
-A walker is an interpreter, and its program is bytecode: Python encodes a plan as tables of int64,
-and compiled code reads them. An instruction is a loop nest with what runs inside of it: a
-micro-kernel, the steps of a tile, or sums. So a new layout is a new program, not new code.
+An interpreter runs a program, which is bytecode: Python encodes a plan as tables of int64, and
+compiled code reads them. An instruction is a loop nest with what runs inside of it: a micro-kernel,
+the steps of a tile, or sums. So a new layout is a new program, not new code.
 
-A walker is a C function whose parameters are `WalkerCall`. Its steps are the pairs of a task, which
-is a range of the steps of one instruction, and a point. In each step it runs the outer loops of the
-instruction, over any number of operands.
+A task is a range of the steps of one instruction. A point is where the loop nest starts: the
+offsets of the operands at one step of the loops around it that have no common strides. An
+interpreter is a C function whose parameters are `InterpreterCall`; it runs each task at each point,
+with the outer loops of the instruction over any number of operands.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = ["OuterLoops", "Position", "WalkerCall", "each_task", "emit_call"]
+__all__ = ["InterpreterCall", "OuterLoops", "Position", "each_task", "emit_call"]
 
 # Upper bound of the outer loops: each has two steps or more, and their product is below 2**63.
 _MAX_LOOPS = 64
 
 
-class WalkerCall(NamedTuple):
-    """The parameters of a compiled walker, all int64."""
+class InterpreterCall(NamedTuple):
+    """The parameters of a compiled interpreter, all int64."""
 
     # addresses of both buffers, of the program and of its table of tasks
     src_at: Value
@@ -48,13 +49,13 @@ class WalkerCall(NamedTuple):
     point_count: Value
 
 
-def emit_call(builder: Builder, walker: Value, call: WalkerCall) -> None:
-    """Call the walker at an address."""
+def emit_call(builder: Builder, interpreter: Value, call: InterpreterCall) -> None:
+    """Call the interpreter at an address."""
     function = ir.FunctionType(ir.VoidType(), [I64] * len(call))
-    builder.call(builder.inttoptr(walker, function.as_pointer()), call)
+    builder.call(builder.inttoptr(interpreter, function.as_pointer()), call)
 
 
-def each_task(builder: Builder, call: WalkerCall) -> Iterator[tuple[Task, Value, Value]]:
+def each_task(builder: Builder, call: InterpreterCall) -> Iterator[tuple[Task, Value, Value]]:
     """Emit a loop over the steps of a call.
 
     Yields the task, the address of its instruction, and the index of the point.

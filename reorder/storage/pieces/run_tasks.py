@@ -1,4 +1,4 @@
-"""Run tasks on threads, within a bound of bytes in memory."""
+"""Run tasks on the threads of this process, within a bound of bytes in memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from reorder.storage.convert.tasks import Task
+    from reorder.storage.pieces.tasks import Task
 
 __all__ = ["run_tasks"]
 

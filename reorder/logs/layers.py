@@ -1,0 +1,241 @@
+"""Names of layers for the executions of a log, from what a framework writes beside it.
+
+OpenVINO saves the model that it runs, with the order, layout and time of each node; its nodes and
+the executions of a run are aligned by kind and size. PyTorch's profiler saves when each module ran;
+executions are found there by their timestamps. Sources: OpenVINO 2026.4, `exec_graph_info.hpp`;
+PyTorch 2.13, `profiler.py`, and Kineto's traces.
+"""
+
+from __future__ import annotations
+
+import json
+from difflib import SequenceMatcher
+from math import prod
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree as ET
+
+from memdesc import MemdescError
+from memdesc.disk import as_path, open_file
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    from memdesc.verbose import VerboseEntry, VerbosePrimitive
+    from reorder.logs.repetition import Repetition
+
+__all__ = ["Layer", "Layers", "OpenVinoLayers", "TorchLayers", "read_layers"]
+
+_KINDS = {
+    "Convolution": "convolution",
+    "Deconvolution": "deconvolution",
+    "Eltwise": "eltwise",
+    "FullyConnected": "matmul",
+    "Lrn": "lrn",
+    "MatMul": "matmul",
+    "Pooling": "pooling",
+    "RNNCell": "rnn",
+    "RNNSeq": "rnn",
+    "Reorder": "reorder",
+    "Softmax": "softmax",
+}
+_MODULE = "nn.Module: "
+# what reading something else raises
+_NOT_AS_EXPECTED = (
+    *(ET.ParseError, ValueError, TypeError, LookupError, AttributeError),
+    *(OverflowError, RecursionError),
+)
+_HOW = (
+    "give what openvino.save_model(compiled.get_runtime_model(), 'model.xml') wrote, or what the "
+    "profiler of torch exported as a Chrome trace"
+)
+
+
+class Layer(NamedTuple):
+    """A layer, as its framework describes it.
+
+    Parameters
+    ----------
+    name : str
+        A node of OpenVINO, or the path of a module of PyTorch.
+    kind : str
+        ``Convolution``, ``Reorder``, ...; empty for PyTorch.
+    layout : str
+        The layout of its output, as OpenVINO names it; empty for PyTorch.
+    milliseconds : float or None
+        How long it took in one run, by the framework's own clock; None if it was not measured.
+    runs : int
+        How often it ran while the log was written.
+    """
+
+    name: str
+    kind: str
+    layout: str
+    milliseconds: float | None
+    runs: int
+
+
+class NamedExecutions(NamedTuple):
+    """The layer of each execution of a log, empty where none is known; and all layers."""
+
+    names: list[str]
+    layers: tuple[Layer, ...]
+
+
+class OpenVinoLayers:
+    """The nodes of a model that OpenVINO compiled, in the order of execution."""
+
+    def __init__(self, nodes: Sequence[tuple[Layer, int]]) -> None:
+        self._nodes = nodes
+
+    def name(
+        self, executions: Sequence[VerboseEntry], repetition: Repetition | None
+    ) -> NamedExecutions:
+        """Find the layer of each execution."""
+        start, length, runs = repetition or (0, len(executions), 1)
+        run = [_key(entry.primitive) for entry in executions[start:][:length]]
+        known = [(layer.name, (_KINDS.get(layer.kind), size)) for layer, size in self._nodes]
+        known = [each for each in known if each[1][0]]
+        # twice, since the runs that were found may begin within one
+        matcher = SequenceMatcher(None, [key for _, key in known], run * 2, autojunk=False)
+        found: dict[int, str] = {}
+        for node, at, size in matcher.get_matching_blocks():
+            for k in range(size):
+                found.setdefault((at + k) % length, known[node + k][0])
+        if run and not found:
+            msg = (
+                "no node of the model has the kind and the size of an execution; log and save the "
+                "same model"
+            )
+            raise MemdescError(msg)
+        names = [""] * len(executions)
+        for k, name in found.items():
+            for each in range(runs):
+                names[start + each * length + k] = name
+        layers = [layer for layer, _ in self._nodes if layer.milliseconds is not None]
+        return NamedExecutions(names, tuple(layer._replace(runs=runs) for layer in layers))
+
+
+class TorchLayers:
+    """What a profiler of PyTorch recorded: names, with begin and end in milliseconds."""
+
+    def __init__(self, spans: Sequence[tuple[float, float, str]]) -> None:
+        self._spans = sorted(spans, key=lambda span: (span[0], -span[1]))
+
+    def name(
+        self, executions: Sequence[VerboseEntry], repetition: Repetition | None
+    ) -> NamedExecutions:
+        """Find the path of modules that each execution ran in."""
+        del repetition
+        if any(entry.timestamp is None for entry in executions):
+            msg = (
+                "the log has no timestamps, which a trace of torch is compared with; set "
+                "ONEDNN_VERBOSE_TIMESTAMP=1 beside ONEDNN_VERBOSE, and log and profile the same run"
+            )
+            raise MemdescError(msg)
+        order = sorted(range(len(executions)), key=lambda at: executions[at].timestamp or 0.0)
+        names = [""] * len(executions)
+        took: dict[str, dict[float, float]] = {}
+        spans, around = iter(self._spans), list[tuple[float, float, str]]()
+        following = next(spans, None)
+        for at in order:
+            now = executions[at].timestamp or 0.0
+            while following and following[0] <= now:
+                around.append(following)
+                following = next(spans, None)
+            around = [span for span in around if span[1] > now]
+            if around:
+                names[at] = "/".join(name for _, _, name in around)
+                begin, end, _ = around[-1]
+                took.setdefault(names[at], {})[begin] = end - begin
+        if executions and not took:
+            msg = (
+                "no execution of the log lies within a module of the trace; log and profile "
+                "the same run, with profile(with_stack=True)"
+            )
+            raise MemdescError(msg)
+        return NamedExecutions(
+            names,
+            tuple(
+                Layer(name, "", "", median(times.values()), len(times))
+                for name, times in took.items()
+            ),
+        )
+
+
+Layers = OpenVinoLayers | TorchLayers
+
+
+def read_layers(path: str | os.PathLike[str]) -> Layers:
+    """Read the layers of a model that a framework saved beside a log.
+
+    Parameters
+    ----------
+    path : path
+        A runtime model of OpenVINO (XML), or a Chrome trace of PyTorch's profiler (JSON).
+
+    Raises
+    ------
+    MemdescError
+        If it is neither, or cannot be read.
+    """
+    path = as_path(path)
+    with open_file(path) as file:
+        content = file.read()
+    try:
+        if content.lstrip().startswith(b"<"):
+            nodes = list(_nodes(ET.fromstring(content)))  # noqa: S314 - expat limits entities
+            if nodes:
+                return OpenVinoLayers(nodes)
+        else:
+            spans = list(_spans(json.loads(content)))
+            if spans:
+                return TorchLayers(spans)
+    except _NOT_AS_EXPECTED:
+        pass
+    msg = f"{str(path)!r} has no layers; {_HOW}"
+    raise MemdescError(msg)
+
+
+def _nodes(root: ET.Element) -> Iterator[tuple[Layer, int]]:
+    """Yield the nodes that OpenVINO executes in their order, with the size of the first output."""
+    found = []
+    for node in root.iter("layer"):
+        data = node.find("data")
+        if data is None or data.get("execOrder") is None:
+            continue
+        microseconds = data.get("execTimeMcs", "")
+        milliseconds = float(microseconds) / 1e3 if microseconds.isdecimal() else None
+        port = node.find("output/port")
+        dims = [int(dim.text or 0) for dim in port.iter("dim")] if port is not None else []
+        layer = Layer(
+            node.get("name", ""),
+            node.get("type", ""),
+            data.get("outputLayouts", ""),
+            milliseconds,
+            1,
+        )
+        found.append((int(data.get("execOrder", "0")), layer, prod(dims)))
+    for _, layer, size in sorted(found, key=lambda each: each[0]):
+        yield layer, size
+
+
+def _spans(trace: dict[str, Any]) -> Iterator[tuple[float, float, str]]:
+    """Yield when each module ran, and what users annotated."""
+    base = trace["baseTimeNanoseconds"] / 1e6
+    for event in trace["traceEvents"]:
+        name = event.get("name", "")
+        is_module = event.get("cat") == "python_function" and name.startswith(_MODULE)
+        is_span = is_module or event.get("cat") == "user_annotation"
+        if is_span and event.get("ph") == "X" and not name.startswith("ProfilerStep"):
+            begin = base + float(event["ts"]) / 1e3
+            yield begin, begin + float(event["dur"]) / 1e3, name.removeprefix(_MODULE)
+
+
+def _key(primitive: VerbosePrimitive) -> tuple[str, int]:
+    """Return a kind and the size of the result, which OpenVINO's node has too."""
+    kind = "matmul" if primitive.kind == "inner_product" else primitive.kind
+    tensors = primitive.tensors
+    result = tensors.get("dst") or tensors.get("dst_layer") or tensors.get("data")
+    return kind, prod(result.dims) if result and result.dims else 0

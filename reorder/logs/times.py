@@ -1,0 +1,68 @@
+"""How long equal executions took: their median and its range."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Times", "times_of"]
+
+# A mean above so many medians is not what an execution takes.
+_SKEWED = 3
+
+
+class Times(NamedTuple):
+    """How long equal executions took, in milliseconds.
+
+    Parameters
+    ----------
+    executions : int
+        How many there were.
+    median, least, most : float
+        The time of one.
+    total : float
+        The sum.
+    """
+
+    executions: int
+    median: float
+    least: float
+    most: float
+    total: float
+
+    @property
+    def cost(self) -> float:
+        """The median times the executions, which a few slow executions do not change."""
+        return self.median * self.executions
+
+    @property
+    def is_skewed(self) -> bool:
+        """Whether the mean is above three times the median."""
+        return self.total > _SKEWED * self.cost
+
+    def per_run(self, runs: int) -> Times:
+        """Return the times of one of several equal runs."""
+        return self._replace(
+            executions=max(round(self.executions / runs), 1), total=self.total / runs
+        )
+
+
+def times_of(milliseconds: Sequence[float]) -> Times:
+    """Summarise one or more times.
+
+    Examples
+    --------
+    >>> found = times_of([0.5, 0.5, 20.0])
+    >>> found.cost, found.total, found.is_skewed
+    (1.5, 21.0, True)
+    """
+    return Times(
+        len(milliseconds),
+        median(milliseconds),
+        min(milliseconds),
+        max(milliseconds),
+        sum(milliseconds),
+    )

@@ -1,0 +1,241 @@
+"""Decode arrays of GGUF's bytes, with the arguments of `gguf.dequantize`."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache, partial
+from math import prod
+from operator import index
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import DATA_TYPES, MemdescError, data_type, memory_desc, record_desc
+from memdesc.errors import short_repr
+from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR
+from reorder.api import reorder
+from reorder.forks import importing
+from reorder.memory.buffers import address_of
+from reorder.memory.dlpack import from_dlpack, is_exporter
+from reorder.memory.inputs import as_output
+from reorder.memory.memory import Memory
+from reorder.records.decode import DIRECT, decode_into
+from reorder.records.record import Record
+from reorder.threads import checked_threads, current_limit
+from reorder.values.formats import FLOATS
+from reorder.values.masked import refuse_masked
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+__all__ = ["dequantize_gguf"]
+
+_PLAIN = ("f32", "f16", "bf16")
+# A number that llama.cpp and its forks use for different types.
+_TWO_MEANINGS = 42
+# Blocks of a row for which the places of fields are computed; longer rows are cut.
+_MAX_BLOCKS = 1024
+
+
+class _Type(NamedTuple):
+    """A type of GGUF: the name of its record or data type, elements and bytes of a block."""
+
+    name: str
+    block: int
+    nbytes: int
+
+    def __str__(self) -> str:
+        return self.name.removeprefix("gguf_").upper()
+
+
+def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | None = None) -> Any:
+    """Decode an array of GGUF's bytes into floats, as `gguf.dequantize` does.
+
+    *Law*: the result equals that of `gguf.dequantize`, bit for bit; NaNs are the quiet NaN without
+    sign and payload.
+
+    Parameters
+    ----------
+    data : ndarray or torch tensor of uint8
+        Rows of bytes: the last dim has whole blocks. For F32, F16 and BF16 also the floats
+        themselves.
+    qtype : gguf.GGMLQuantizationType, int or str
+        A type, its number in a file, or its name: any type that the package gguf 0.19 decodes, and
+        Q1_0; by its name also Q2_0 of llama.cpp, whose number forks use for another type.
+    out : ndarray or torch tensor, optional
+        Where to write, of the result's shape and of any float type and strides.
+    threads : int, optional
+        As for `reorder`.
+
+    Returns
+    -------
+    ndarray or torch tensor
+        `out`, or new f32 of the kind of `data`, with ``block / bytes of a block`` times as many
+        elements along the last dim. F32 without `out` is a view of `data`, as in gguf.
+
+    Raises
+    ------
+    MemdescError
+        If the type is unknown, the bytes are not whole blocks, or `out` does not fit.
+
+    Examples
+    --------
+    >>> import numpy as np, reorder
+    >>> block = np.arange(18, dtype=np.uint8)
+    >>> block[:2] = np.array([0.5], np.float16).view(np.uint8)
+    >>> reorder.dequantize_gguf(np.stack([block, block]), "Q4_0")[:, :4].tolist()
+    [[-3.0, -2.5, -2.0, -1.5], [-3.0, -2.5, -2.0, -1.5]]
+    """
+    kind = _type_of(qtype)
+    rows = _rows(data, kind)
+    dims = (*rows.shape[:-1], rows.shape[-1] // kind.nbytes * kind.block)
+    if out is None and kind.name == "f32":
+        return _viewed(data, rows)
+    # all of it is written, so memory that was used before serves better than zeros from the system
+    made = np.empty(dims, np.float32) if out is None else _output(out, dims, rows)
+    if 0 not in dims:
+        _decode(rows, kind, made, threads)
+    if out is not None:
+        return out
+    torch = _torch(data)
+    return made if torch is None else torch.from_numpy(made)
+
+
+def _decode(rows: NDArray[np.uint8], kind: _Type, out: NDArray[Any], threads: int | None) -> None:
+    """Decode rows of bytes that are not empty into an array of the result's dims."""
+    dims, dtype = out.shape, data_type(out.dtype).name
+    threads = current_limit() if threads is None else checked_threads(threads)
+    if kind.name not in GGUF_TYPES:
+        if address_of(rows) % kind.nbytes:
+            rows = rows.copy()
+        source = Memory.attached(memory_desc(dims, kind.name), rows.reshape(-1))
+        reorder(source, out=out, threads=threads)
+    elif out.flags.c_contiguous and dtype in DIRECT:
+        tensors = {TENSOR: rows.reshape(-1)}
+        _decoder(kind.name, dims)(tensors, out.reshape(-1).view(np.uint8), dtype, threads)
+    else:
+        record = Record(record_desc(dims, kind.name), rows)
+        decode_into(record, as_output(out, None), threads)
+
+
+@lru_cache(maxsize=64)  # the tensors of a model have few shapes
+def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
+    """Return what decodes the blocks of a row-major array into row-major floats."""
+    with importing:
+        from reorder.cpu.runtime.decode import decode  # numba is slow to load
+        from reorder.cpu.schedule.record_pattern import find_access  # likewise
+    access = find_access(record_desc(_even(dims, GGUF_TYPES[name].block), name))
+    assert access is not None  # noqa: S101 - every row of the table has it, by a test
+    return partial(decode, access)
+
+
+@lru_cache(maxsize=256)
+def _known(name: str) -> _Type | None:
+    """Return the type of a name, GGUF's or ours."""
+    for each in (name.lower(), f"gguf_{name.lower()}"):
+        if each in GGUF_TYPES:
+            row = GGUF_TYPES[each]
+            return _Type(each, row.block, row.nbytes)
+        if each in _PLAIN:
+            return _Type(each, 1, DATA_TYPES[each].bits // 8)
+    return None
+
+
+def _type_of(qtype: Any) -> _Type:
+    """Return a type from its name, its number or the enumeration of gguf."""
+    found, name = None, qtype
+    if not isinstance(qtype, str | bool):
+        try:
+            name = GGUF_NUMBERS.get(index(qtype))
+        except TypeError:
+            name = None
+    if isinstance(name, str):
+        found = _known(name)
+    if found is None:
+        names = ", ".join(str(_known(each)) for each in (*_PLAIN, *GGUF_TYPES))
+        msg = (
+            f"{short_repr(qtype)} is not a type of GGUF that is decoded; pass the name, the number "
+            f"or gguf's GGMLQuantizationType of one of {names}"
+        )
+        if qtype == _TWO_MEANINGS:
+            msg = (
+                f"number {_TWO_MEANINGS} is Q2_0 with blocks of 64 elements in llama.cpp, and of "
+                "128 in files of its forks; pass 'Q2_0' for the former"
+            )
+        raise MemdescError(msg)
+    return found
+
+
+def _rows(data: Any, kind: _Type) -> NDArray[np.uint8]:
+    """Return the rows of bytes of an array or a tensor."""
+    refuse_masked("data", data)
+    array = data
+    if not isinstance(data, np.ndarray):
+        if not is_exporter(data):
+            msg = f"data is an ndarray or a torch tensor of uint8, not {short_repr(data)}"
+            raise MemdescError(msg)
+        array = from_dlpack(data, "data")
+    legal = [np.dtype(np.uint8)]
+    if kind.name in _PLAIN:
+        legal.append(DATA_TYPES[kind.name].numpy)
+    if array.dtype not in legal or not array.ndim:
+        what = " or ".join(map(str, legal))
+        msg = f"data of {kind} are rows of {what}, not an array {array.shape} of {array.dtype}"
+        raise MemdescError(msg)
+    rows: NDArray[np.uint8] = np.ascontiguousarray(array).view(np.uint8)
+    if rows.shape[-1] % kind.nbytes:
+        msg = (
+            f"{kind} has blocks of {kind.nbytes} bytes for {kind.block} elements, which do not "
+            f"divide rows of {rows.shape[-1]} bytes"
+        )
+        raise MemdescError(msg)
+    return rows
+
+
+def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray[Any]:
+    """Return the output of a caller as an array."""
+    refuse_masked("out", out)
+    array = out
+    if not isinstance(out, np.ndarray):
+        if not is_exporter(out):
+            msg = f"out is an ndarray or a torch tensor of floats, not {short_repr(out)}"
+            raise MemdescError(msg)
+        array = from_dlpack(out, "out", write=True)
+    if array.shape != dims or data_type(array.dtype).name not in FLOATS:
+        msg = (
+            f"out is an array {array.shape} of {array.dtype}, but the result has dims {dims} and "
+            "a float type"
+        )
+        raise MemdescError(msg)
+    if not array.flags.writeable:
+        msg = "out is read-only; pass a writable array"
+        raise MemdescError(msg)
+    if np.may_share_memory(array, rows):
+        msg = "out overlaps data; pass memory of its own"
+        raise MemdescError(msg)
+    return np.asarray(array)
+
+
+def _even(dims: tuple[int, ...], block: int) -> tuple[int, ...]:
+    """Return a matrix of the same blocks, with few of them in a row."""
+    count, row = prod(dims) // block, dims[-1] // block
+    row = next((k for k in range(min(row, _MAX_BLOCKS), 1, -1) if row % k == 0), 1)
+    return count // row, row * block
+
+
+def _viewed(data: Any, rows: NDArray[np.uint8]) -> Any:
+    """Return f32 on the memory of `data`, or on a copy if that is not aligned."""
+    torch = _torch(data)
+    is_aligned = address_of(rows) % DATA_TYPES["f32"].bits_dtype.itemsize == 0
+    if not is_aligned or (torch is not None and not rows.flags.writeable):
+        rows = rows.copy()
+    values = rows.view(np.float32)
+    return values if torch is None else torch.from_numpy(values)
+
+
+def _torch(data: Any) -> Any:
+    """Return the module torch if it made the data."""
+    torch = sys.modules.get("torch")
+    return torch if torch is not None and isinstance(data, torch.Tensor) else None

@@ -1,0 +1,419 @@
+"""Explain why the bytes of a tensor are not the expected ones.
+
+Each known cause predicts every byte. One that does not predict all of them is not reported, so
+nothing is guessed from statistics.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property, lru_cache
+from itertools import combinations
+from math import prod
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc, record_desc
+from memdesc.record import BIT_PLANES
+from reorder.api import reorder
+from reorder.memory.arrays import logical_array, pack, unpack
+from reorder.memory.memory import Memory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    _Change = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
+
+__all__ = ["PIECE", "Part", "find_causes", "is_equal_bytes", "parts_of_memory", "parts_of_record"]
+
+# bytes compared at a time
+PIECE = 1 << 24
+# bytes of the first piece in which a cause is refuted; whole words
+_FIRST = 4096
+_NIBBLE = 4
+# sizes of the words whose bytes some machine may store in reverse
+_WORDS = (2, 4, 8)
+
+
+class Cause(NamedTuple):
+    """What may have happened to a tensor, and whether it predicts all bytes of a part."""
+
+    text: str
+    explains: Callable[[Part], bool]
+
+
+class Part:
+    """A tensor of a weight: the bytes found, and those expected.
+
+    Parameters
+    ----------
+    name : str
+        Its name or its role.
+    found, wanted : ndarray of uint8
+        The bytes.
+    desc : MemoryDesc, optional
+        What they should hold, if that is one field.
+    groups : tuple of int
+        How many adjacent elements of the whole weight along each dim share an element of this part.
+    is_scale : bool
+        Whether the elements are scales.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        found: NDArray[np.uint8],
+        wanted: NDArray[np.uint8],
+        desc: MemoryDesc | None = None,
+        groups: tuple[int, ...] = (),
+        *,
+        is_scale: bool = False,
+    ) -> None:
+        self.name, self.found, self.wanted = name, found, wanted
+        self.desc, self.groups, self.is_scale = desc, groups, is_scale
+        # for blocks of GGUF: their bytes, found and expected, and which bytes of one hold codes
+        self.blocks: tuple[NDArray[Any], NDArray[Any]] | None = None
+        self.codes: NDArray[np.bool_] | None = None
+
+    @cached_property
+    def is_equal(self) -> bool:
+        """Whether the bytes are the expected ones."""
+        return is_equal_bytes(self.found, self.wanted)
+
+    @cached_property
+    def expected(self) -> NDArray[Any] | None:
+        """The expected elements over the dims, as integers of their bits."""
+        if self.blocks is not None:
+            return self.blocks[1]
+        return None if self.desc is None else _bits_of(self.wanted, self.desc)
+
+    @cached_property
+    def elements(self) -> NDArray[Any] | None:
+        """The elements found, over the dims; None if there are too few bytes for them."""
+        if self.blocks is not None:
+            return self.blocks[0]
+        if self.desc is None or len(self.found) < self.desc.min_nbytes:
+            return None
+        return _bits_of(self.found, self.desc)
+
+
+def is_equal_bytes(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
+    """Whether two buffers hold the same bytes; compared piece by piece."""
+    return len(one) == len(other) and all(
+        np.array_equal(one[at : at + PIECE], other[at : at + PIECE])
+        for at in range(0, len(one), PIECE)
+    )
+
+
+def parts_of_memory(
+    name: str, found: NDArray[np.uint8], wanted: Memory, *, is_scale: bool
+) -> list[Part]:
+    """Return the part that a plain or packed tensor is."""
+    desc = wanted.desc
+    groups = (1,) * desc.ndims
+    return [Part(name, found, wanted.data, desc, groups, is_scale=is_scale)]
+
+
+def parts_of_record(
+    found: Mapping[str, NDArray[np.uint8]],
+    wanted: Mapping[str, NDArray[np.uint8]],
+    desc: RecordDesc,
+) -> list[Part]:
+    """Return the tensors of a record as parts."""
+    scales = {name for number in desc.rule.scale for name, _ in number.parts}
+    parts = []
+    for role, data in wanted.items():
+        fields = [field for field in desc.fields if field.tensor == role]
+        part = Part(role, found[role], data)
+        if len(fields) == 1 and fields[0].kind not in BIT_PLANES:
+            part.desc, part.groups = fields[0].desc, fields[0].groups
+            part.is_scale = fields[0].name in scales
+        elif len(found[role]) == len(data):
+            _set_blocks(part, desc)
+        parts.append(part)
+    return parts
+
+
+def _set_blocks(part: Part, desc: RecordDesc) -> None:
+    """Say that a part consists of blocks along the last dim, if it does."""
+    size = max(field.groups[-1] for field in desc.fields)
+    *outer, last = desc.dims
+    if not prod(desc.dims) or last % size or len(desc.tensors) > 1:
+        return
+    try:
+        block = record_desc((*(1 for _ in outer), size), desc.name, **dict(desc.options))
+    except MemdescError:
+        return
+    if block.nbytes * (prod(desc.dims) // size) != desc.nbytes:
+        return
+    shape = (*outer, last // size)
+    found, wanted = (data.reshape(*shape, block.nbytes) for data in (part.found, part.wanted))
+    part.blocks, part.groups = (found, wanted), (*(1 for _ in outer), size)
+    part.codes = np.zeros(block.nbytes, np.bool_)
+    for name, _ in desc.rule.code.parts:
+        field = block.field(name)
+        part.codes[(field.layout.offsets() * field.bits >> 3).reshape(-1)] = True
+
+
+def find_causes(parts: list[Part]) -> tuple[str, ...]:
+    """Return what explains every byte that differs; several causes may predict the same bytes.
+
+    A cause explains a weight if each of its tensors is as expected or as the cause predicts.
+
+    Notes
+    -----
+    Bytes and orders along a dim are compared piece by piece. A cause of the packing needs the
+    elements of one tensor, found and expected, and two copies of it in memory.
+    """
+    wrong = [part for part in parts if not part.is_equal]
+    if not wrong:
+        return ()
+    return tuple(
+        cause.text for cause in _causes(wrong) if all(cause.explains(part) for part in wrong)
+    )
+
+
+def _causes(parts: list[Part]) -> Iterator[Cause]:
+    """Yield the causes that the parts may have."""
+    is_scales = all(part.is_scale for part in parts)
+    plain = "the scales are plain instead of swizzled" if is_scales else "it is not packed"
+    yield Cause(plain, _is_unpacked)
+    yield Cause("it is packed twice", _is_packed_twice)
+    ndims = max((len(part.groups) for part in parts), default=0)
+    for pair in combinations(range(ndims), 2):
+        yield Cause(f"dims {pair[0]} and {pair[1]} are transposed", _transposed(pair))
+    for dim in range(ndims):
+        for size in _sizes(parts, dim):
+            whole = size == _extent(parts, dim)
+            of = f"dim {dim}" if whole else f"each {size} along dim {dim}"
+            yield Cause(f"the halves of {of} are swapped", _taken(dim, size, _swapped))
+            if size > 2:  # noqa: PLR2004 - two rows are in one order only
+                text = f"the rows of the halves of {of} are interleaved"
+                yield Cause(text, _taken(dim, size, _interleaved))
+                text = f"the even and the odd rows of {of} are in halves"
+                yield Cause(text, _taken(dim, size, _split))
+    yield Cause("the nibbles of each byte are reversed", _mapped(_nibbles, 1))
+    for size in _WORDS:
+        yield Cause(f"the bytes of each {size} are reversed", _mapped(_reversed(size), size))
+        text = f"the nibbles of each {size} bytes are reversed"
+        yield Cause(text, _mapped(_reversed_nibbles(size), size))
+
+
+def _extent(parts: list[Part], dim: int) -> int:
+    """Return the size of a dim in elements of the whole weight."""
+    sizes = [
+        part.expected.shape[dim] * part.groups[dim]
+        for part in parts
+        if part.expected is not None and dim < len(part.groups)
+    ]
+    return max(sizes, default=0)
+
+
+def _sizes(parts: list[Part], dim: int) -> list[int]:
+    """Return the even divisors of a dim, the largest first."""
+    extent = _extent(parts, dim)
+    counts = range(1, int(extent**0.5) + 1)
+    found = {each for k in counts if not extent % k for each in (k, extent // k)}
+    return sorted((each for each in found if not each % 2), reverse=True)
+
+
+def _pieces(size: int, first: int, most: int) -> Iterator[tuple[int, int]]:
+    """Yield ranges that grow: most causes are refuted by the first elements."""
+    start, step = 0, first
+    while start < size:
+        yield start, min(start + step, size)
+        start, step = start + step, min(2 * step, most)
+
+
+# Orders of elements along a dim.
+
+
+def _swapped(size: int) -> NDArray[np.int64]:
+    return np.roll(np.arange(size), size // 2)
+
+
+def _interleaved(size: int) -> NDArray[np.int64]:
+    return np.arange(size).reshape(2, -1).T.reshape(-1)
+
+
+def _split(size: int) -> NDArray[np.int64]:
+    return np.arange(size).reshape(-1, 2).T.reshape(-1)
+
+
+def _taken(
+    dim: int, size: int, order: Callable[[int], NDArray[np.int64]]
+) -> Callable[[Part], bool]:
+    """Return whether the elements found are those expected, taken in another order along a dim."""
+
+    def explains(part: Part) -> bool:
+        if part.elements is None or part.expected is None or dim >= len(part.groups):
+            return False
+        group = part.groups[dim]
+        if group > 1 and (order is not _swapped or size % (2 * group)):
+            return False
+        count, extent = size // group, part.expected.shape[dim]
+        if count < 2 or extent % count:  # noqa: PLR2004 - one element has no halves
+            return False
+        starts = np.arange(0, extent, count)[:, None]
+        at = (starts + order(count)).reshape(-1)
+        found, wanted = (np.moveaxis(each, dim, 0) for each in (part.elements, part.expected))
+        most = max(1, PIECE // max(1, found[:1].nbytes))
+        return all(
+            np.array_equal(found[k:end], wanted[at[k:end]]) for k, end in _pieces(extent, 1, most)
+        )
+
+    return explains
+
+
+# Bytes.
+
+
+def _nibbles(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    swapped: NDArray[np.uint8] = (data << _NIBBLE | data >> _NIBBLE).astype(np.uint8, copy=False)
+    return swapped
+
+
+def _reversed(size: int) -> _Change:
+    return lambda data: data.reshape(-1, size)[:, ::-1].reshape(-1)
+
+
+def _reversed_nibbles(size: int) -> _Change:
+    return lambda data: _nibbles(_reversed(size)(data))
+
+
+def _mapped(change: _Change, word: int) -> Callable[[Part], bool]:
+    """Return whether the bytes found are those expected, each word changed; or only the codes'."""
+
+    def explains(part: Part) -> bool:
+        found, wanted = part.found, part.wanted
+        if len(found) != len(wanted):
+            return False
+        if not len(found) % word and all(
+            np.array_equal(found[k:end], change(wanted[k:end]))
+            for k, end in _pieces(len(found), _FIRST, PIECE)
+        ):
+            return True
+        return _is_code_mapped(part, change, word)
+
+    return explains
+
+
+def _is_code_mapped(part: Part, change: _Change, word: int) -> bool:
+    """Whether the bytes of codes in each block are changed, and no others."""
+    if part.codes is None or np.count_nonzero(part.codes) % word:
+        return False
+    found, wanted = (data.reshape(-1, len(part.codes)) for data in (part.found, part.wanted))
+    step = max(1, PIECE // len(part.codes))
+    for k in range(0, len(found), step):
+        one, other = found[k : k + step], wanted[k : k + step]
+        if not np.array_equal(one[:, ~part.codes], other[:, ~part.codes]):
+            return False
+        if not np.array_equal(
+            one[:, part.codes].reshape(-1), change(other[:, part.codes].reshape(-1))
+        ):
+            return False
+    return True
+
+
+# Packings.
+
+
+def _bits_of(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
+    """Return the elements over the dims, as unsigned integers of their bits."""
+    kind = "u4" if desc.dtype.is_packed else desc.dtype.bits_dtype.name.replace("uint", "u")
+    bare = desc.with_extra(None).with_dtype(kind)
+    array = logical_array(data, bare)
+    return array.view(np.uint8) if desc.dtype.is_packed else array
+
+
+def _is_row_major(desc: MemoryDesc) -> bool:
+    return desc.with_extra(None) == memory_desc(desc.dims, desc.dtype)
+
+
+def _packed(elements: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
+    """Return the bytes of elements, given as bits over the dims, in a layout."""
+    kind = "u4" if desc.dtype.is_packed else f"u{desc.dtype.bits}"
+    plain = memory_desc(desc.dims, kind)
+    data = np.zeros(plain.nbytes, np.uint8)
+    if plain.dtype.is_packed:
+        flat = np.zeros(2 * len(data), np.uint8)
+        flat[: elements.size] = elements.reshape(-1)
+        pack(flat, data, plain)
+    else:
+        data = np.ascontiguousarray(elements).reshape(-1).view(np.uint8)
+    if _is_row_major(desc):
+        return data
+    moved: Memory = reorder(Memory(plain, data), desc.with_extra(None).with_dtype(kind))
+    return moved.data
+
+
+def _is_padded(found: NDArray[np.uint8], predicted: NDArray[np.uint8]) -> bool:
+    """Whether a buffer starts with these bytes, and holds zeros after them."""
+    end = len(predicted)
+    return len(found) >= end and is_equal_bytes(found[:end], predicted) and not found[end:].any()
+
+
+def _is_unpacked(part: Part) -> bool:
+    """Whether the elements lie row by row, or codes of 4 bits one in each byte."""
+    desc, expected = part.desc, part.expected
+    if desc is None or expected is None:
+        return False
+    if desc.dtype.is_packed and len(part.found) == expected.size:
+        codes = np.ascontiguousarray(expected).reshape(-1)
+        # unsigned ones, or those of pack_to_int32 before it makes them unsigned
+        return any(is_equal_bytes(part.found, codes - np.uint8(low)) for low in (0, 8))
+    return not _is_row_major(desc) and _is_padded(
+        part.found, _packed(expected, memory_desc(desc.dims, desc.dtype))
+    )
+
+
+def _is_packed_twice(part: Part) -> bool:
+    """Whether what the packing made was taken for rows, and packed again."""
+    desc = part.desc
+    if desc is None or _is_row_major(desc) or len(part.found) != len(part.wanted):
+        return False
+    again = _like(desc, desc.padded_dims)
+    if again is None or desc.offset0 or again.nbytes != len(part.found):
+        return False
+    flat = unpack(part.wanted, desc)[: again.nelems]
+    return flat.size == again.nelems and is_equal_bytes(
+        part.found, _packed(flat.reshape(again.dims), again)
+    )
+
+
+def _transposed(pair: tuple[int, int]) -> Callable[[Part], bool]:
+    """Return whether two dims changed places before the packing."""
+
+    def explains(part: Part) -> bool:
+        if max(pair) >= len(part.groups) or part.expected is None:
+            return False
+        elements = part.expected.swapaxes(*pair)
+        if part.blocks is not None:
+            return np.array_equal(part.blocks[0].reshape(-1), elements.reshape(-1))
+        if part.desc is None:
+            return False
+        desc = _like(part.desc, elements.shape)
+        return (
+            desc is not None
+            and desc.nbytes == len(part.found)
+            and is_equal_bytes(part.found, _packed(elements, desc))
+        )
+
+    return explains
+
+
+@lru_cache(maxsize=64)
+def _like(desc: MemoryDesc, dims: tuple[int, ...]) -> MemoryDesc | None:
+    """Return the layout of the same name for other dims; None if there is none."""
+    if desc.dims == dims:
+        return desc
+    if _is_row_major(desc):
+        return memory_desc(dims, desc.dtype)
+    for name in desc.tags():
+        try:
+            return memory_desc(dims, desc.dtype, name.text)
+        except MemdescError:
+            continue
+    return None

@@ -1,0 +1,342 @@
+"""Checkpoints of torchao, compressed-tensors and gguf, damaged in each way that `check` explains.
+
+The damage is done here in numpy or by the library itself, never by the code that explains it.
+`pytest -m judges -s tests/differential/test_contracts.py` prints how much of it is found.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import reorder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Tensors = dict[str, NDArray[Any]]
+    Damage = Callable[[NDArray[Any]], NDArray[Any]]
+
+pytestmark = [pytest.mark.judges, pytest.mark.filterwarnings("ignore")]
+
+_TIMES = 20
+_OUT, _IN = 128, 256
+
+
+def _halves(x: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([x[len(x) // 2 :], x[: len(x) // 2]])
+
+
+def _interleave(x: NDArray[Any]) -> NDArray[Any]:
+    out = np.empty_like(x)
+    out[0::2], out[1::2] = x[: len(x) // 2], x[len(x) // 2 :]
+    return out
+
+
+def _nibbles(x: NDArray[Any]) -> NDArray[Any]:
+    flat = np.ascontiguousarray(x).view(np.uint8)
+    return (((flat & 15) << 4) | (flat >> 4)).astype(np.uint8).view(x.dtype)
+
+
+def _bytes(x: NDArray[Any]) -> NDArray[Any]:
+    if x.itemsize > 1:
+        return x.byteswap()
+    return np.ascontiguousarray(x).view("<u4").byteswap().view(x.dtype)
+
+
+def _transposed(x: NDArray[Any]) -> NDArray[Any]:
+    return np.ascontiguousarray(x.T)
+
+
+_ROWS: dict[str, tuple[str, Damage]] = {
+    "halves swapped": ("the halves of dim 0 are swapped", _halves),
+    "rows interleaved": ("the rows of the halves of dim 0 are interleaved", _interleave),
+    "nibbles reversed": ("the nibbles of each byte are reversed", _nibbles),
+    "bytes reversed": ("the bytes of each", _bytes),
+}
+
+
+class _Case(NamedTuple):
+    """A way to damage tensors: its name, the cause that must be found, and the damaged tensors."""
+
+    damage: str
+    cause: str
+    tensors: Tensors
+
+
+def _tally(
+    folder: Path,
+    library: str,
+    produce: Callable[[int], tuple[Tensors, list[_Case]]],
+    write: Callable[[Path, Tensors], Path],
+    rules: Mapping[str, Mapping[str, Any]] | None,
+) -> None:
+    """Damage 20 models of a library in each way; print and check how many causes are found."""
+    found: dict[str, list[bool]] = {}
+    accused = guessed = others = 0
+    rng = np.random.default_rng(0)
+    for seed in range(_TIMES):
+        sound, cases = produce(seed)
+        good = write(folder / f"good{seed}", sound)
+        again = write(folder / f"again{seed}", sound)
+        expect = rules if rules is not None else reorder.contract_of(good)
+        report = reorder.check(again, expect, reference=good)
+        accused += not report.holds
+        for k, case in enumerate(cases):
+            bad = write(folder / f"bad{seed}_{k}", {**sound, **case.tensors})
+            breaches = reorder.check(bad, expect, reference=good).breaches
+            causes = [cause for breach in breaches for cause in breach.causes]
+            hit = any(cause.startswith(case.cause) for cause in causes)
+            found.setdefault(case.damage, []).append(hit)
+            others += hit and len(causes) > 1
+            # one more byte is wrong, so nothing explains all of them
+            name = next(iter(case.tensors))
+            worse = np.ascontiguousarray(case.tensors[name]).copy()
+            flat = worse.reshape(-1).view(np.uint8)
+            flat[rng.integers(len(flat))] ^= 1 << rng.integers(8)
+            file = write(folder / f"worse{seed}_{k}", {**sound, **case.tensors, name: worse})
+            breaches = reorder.check(file, expect, reference=good).breaches
+            assert any(breach.key == "values" for breach in breaches)
+            guessed += any(breach.causes for breach in breaches)
+    for damage, hits in found.items():
+        print(f"{library:20} {damage:40} {sum(hits)} of {len(hits)}")  # noqa: T201 - the answer
+    total = sum(map(len, found.values()))
+    print(f"{library:20} {'named beside other causes':40} {others} of {total}")  # noqa: T201
+    print(f"{library:20} {'named with a byte unexplained':40} {guessed} of {total}")  # noqa: T201
+    print(f"{library:20} {'sound models accused':40} {accused} of {_TIMES}")  # noqa: T201
+    assert accused == guessed == 0
+    assert {damage: all(hits) for damage, hits in found.items()} == dict.fromkeys(found, True)
+
+
+def _each(name: str, x: NDArray[Any]) -> list[_Case]:
+    return [
+        _Case(damage, cause, {name: change(x)}) for damage, (cause, change) in _ROWS.items()
+    ] + [_Case("transposed", "dims 0 and 1 are transposed", {name: _transposed(x)})]
+
+
+def _safetensors(path: Path, tensors: Tensors) -> Path:
+    safetensors = pytest.importorskip("safetensors.numpy", reason="safetensors is not installed")
+    target = path.with_suffix(".safetensors")
+    safetensors.save_file({name: np.ascontiguousarray(x) for name, x in tensors.items()}, target)
+    return target
+
+
+def test_damaged_weights_of_torchao_are_explained(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    nvfp4 = pytest.importorskip(
+        "torchao.prototype.mx_formats.nvfp4_tensor", reason="torchao is not installed"
+    )
+    torchao = pytest.importorskip("torchao.quantization", reason="torchao is not installed")
+    import ml_dtypes
+
+    pack = torch.ops.aten._convert_weight_to_int4pack_for_cpu  # noqa: SLF001 - the operator's name
+    name = {
+        "AVX512": "torch_int4_cpu",
+        "AVX2": "torch_int4_cpu_avx2",
+        "DEFAULT": "torch_int4_cpu_default",
+    }[torch.backends.cpu.get_cpu_capability()]
+
+    def words(q: NDArray[Any]) -> NDArray[np.uint8]:
+        packed: NDArray[np.uint8] = pack(torch.from_numpy(q.astype(np.int32)), 1).numpy()
+        return packed
+
+    def f8(x: Any) -> NDArray[Any]:
+        data: NDArray[Any] = x.view(torch.uint8).numpy().view(ml_dtypes.float8_e4m3fn)
+        return data
+
+    def nibbles(packed: NDArray[np.uint8]) -> NDArray[Any]:
+        return np.stack([packed & 15, packed >> 4], -1).reshape(_OUT, _IN)
+
+    def produce(seed: int) -> tuple[Tensors, list[_Case]]:
+        torch.manual_seed(seed)
+        x = torch.randn(_OUT, _IN)
+        swizzled = nvfp4.NVFP4Tensor.to_nvfp4(x, is_swizzled_scales=True)
+        plain = nvfp4.NVFP4Tensor.to_nvfp4(x, is_swizzled_scales=False)
+        linear = torch.nn.Sequential(torch.nn.Linear(_IN, _OUT))
+        torchao.quantize_(linear, torchao.Int8WeightOnlyConfig())
+        q = torch.randint(0, 16, (_OUT, _IN)).numpy()
+        sound = {
+            "fp4.weight_qdata": swizzled.qdata.numpy(),
+            "fp4.weight_scale": f8(swizzled.scale),
+            "int4.weight": words(q),
+            "int8.weight_qdata": linear[0].weight.qdata.numpy(),
+            "int8.weight_scale": linear[0].weight.scale.detach().numpy(),
+        }
+        rows = np.stack([q[:, 0::2] | q[:, 1::2] << 4], -1)[..., 0].astype(np.uint8)
+        scales = f8(plain.scale).reshape(swizzled.scale.shape)
+        cases = [
+            *_each("int8.weight_qdata", sound["int8.weight_qdata"]),
+            *_each("fp4.weight_qdata", sound["fp4.weight_qdata"])[:4],
+            _Case("packed twice", "it is packed twice", {"int4.weight": words(nibbles(words(q)))}),
+            _Case("not packed", "it is not packed", {"int4.weight": rows}),
+            _Case("not packed, a byte each", "it is not packed", {"int4.weight": q.astype("u1")}),
+            _Case(
+                "halves swapped, then packed",
+                _ROWS["halves swapped"][0],
+                {"int4.weight": words(_halves(q))},
+            ),
+            _Case(
+                "rows interleaved, then packed",
+                _ROWS["rows interleaved"][0],
+                {"int4.weight": words(_interleave(q))},
+            ),
+            _Case(
+                "transposed, then packed",
+                "dims 0 and 1 are transposed",
+                {"int4.weight": words(_transposed(q)).reshape(_OUT, -1)},
+            ),
+            _Case(
+                "scales plain instead of swizzled",
+                "the scales are plain instead of swizzled",
+                {"fp4.weight_scale": scales},
+            ),
+        ]
+        return sound, cases
+
+    rules = {
+        "fp4.weight_qdata": {
+            "layout": "plain",
+            "dims": [_OUT, _IN],
+            "dtype": "u4",
+            "scales": ["fp4.weight_scale"],
+        },
+        "fp4.weight_scale": {
+            "layout": "nvfp4_scales",
+            "dims": [_OUT, _IN // 16],
+            "dtype": "f8_e4m3",
+        },
+        "int4.weight": {"layout": name, "dims": [_OUT, _IN], "dtype": "u4"},
+        "int8.weight_qdata": {
+            "layout": "plain",
+            "dims": [_OUT, _IN],
+            "dtype": "s8",
+            "scales": ["int8.weight_scale"],
+        },
+    }
+    _tally(tmp_path, "torchao", produce, _safetensors, rules)
+
+
+def test_damaged_weights_of_compressed_tensors_are_explained(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    compressors = pytest.importorskip(
+        "compressed_tensors.compressors", reason="compressed-tensors is not installed"
+    )
+    quantization = pytest.importorskip("compressed_tensors.quantization")
+    weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group"}
+    args = quantization.QuantizationArgs(**weights, group_size=32)
+    scheme = quantization.QuantizationScheme(
+        targets=["Linear"], weights=args, format="pack-quantized"
+    )
+    compressor = compressors.BaseCompressor.get_value_from_registry("pack-quantized")
+    group = {"targets": ["Linear"], "weights": {**weights, "group_size": 32}}
+    config = {
+        "quantization_config": {
+            "quant_method": "compressed-tensors",
+            "format": "pack-quantized",
+            "config_groups": {"g": {**group, "format": "pack-quantized"}},
+        }
+    }
+
+    def write(path: Path, tensors: Tensors) -> Path:
+        path.mkdir()
+        (path / "config.json").write_text(json.dumps(config))
+        _safetensors(path / "model", tensors)
+        return path
+
+    def produce(seed: int) -> tuple[Tensors, list[_Case]]:
+        torch.manual_seed(seed)
+        state = {
+            "weight": torch.randn(_OUT, _IN),
+            "weight_scale": torch.rand(_OUT, _IN // 32) / 4 + 0.125,
+        }
+        made = compressor.compress(state, scheme)
+        sound = {f"fc.{name}": x.numpy() for name, x in made.items()}
+        words = sound["fc.weight_packed"]
+        flat = np.ascontiguousarray(words).view(np.uint8)
+        codes = np.stack([flat & 15, flat >> 4], -1).reshape(_OUT, _IN).astype(np.int8) - 8
+        scales = sound["fc.weight_scale"]
+        cases = [
+            *_each("fc.weight_packed", words)[:4],
+            *_each("fc.weight_scale", scales),
+            _Case("not packed, a byte each", "it is not packed", {"fc.weight_packed": codes}),
+        ]
+        both = {"fc.weight_packed": words, "fc.weight_scale": scales}
+        for damage in ("halves swapped", "rows interleaved"):
+            cause, change = _ROWS[damage]
+            moved = {name: change(x) for name, x in both.items()}
+            cases.append(_Case(f"{damage}, codes and scales", cause, moved))
+        unsigned = (codes.T + 8).astype(np.uint8).reshape(_OUT, _IN)
+        packed = (unsigned[:, 0::2] | unsigned[:, 1::2] << 4).view(np.int32)
+        cases.append(
+            _Case(
+                "transposed, then packed",
+                "dims 0 and 1 are transposed",
+                {"fc.weight_packed": packed},
+            )
+        )
+        return sound, cases
+
+    _tally(tmp_path, "compressed-tensors", produce, write, None)
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q8_0", "Q4_K", "F16"])
+def test_damaged_weights_of_gguf_are_explained(tmp_path: Path, kind: str) -> None:
+    gguf = pytest.importorskip("gguf", reason="gguf is not installed")
+    form = gguf.GGMLQuantizationType[kind]
+
+    def write(path: Path, tensors: Tensors) -> Path:
+        target = path.with_suffix(".gguf")
+        writer = gguf.GGUFWriter(target, "llama")
+        for name, x in tensors.items():
+            writer.add_tensor(name, x, raw_dtype=form)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+        return target
+
+    def produce(seed: int) -> tuple[Tensors, list[_Case]]:
+        rng = np.random.default_rng(seed)
+        block, nbytes = gguf.GGML_QUANT_SIZES[form]
+        x = rng.standard_normal((_OUT, 4 * _IN)).astype(np.float32)
+        if kind == "Q4_K":  # the package decodes it only
+            data = rng.integers(0, 256, (_OUT, 4 * _IN // block * nbytes), np.uint8)
+        else:
+            data = gguf.quants.quantize(x, form)
+        name = "blk.0.attn_q.weight"
+        heads = data.reshape(4, 2, _OUT // 8, -1).swapaxes(1, 2).reshape(data.shape)
+        cases = [
+            *_each(name, data)[:4],
+            _Case(
+                "rows of each head interleaved",
+                "the rows of the halves of each 32",
+                {name: np.ascontiguousarray(heads)},
+            ),
+        ]
+        if kind == "F16":
+            cases.append(
+                _Case("transposed", "dims 0 and 1", {name: _transposed(data).reshape(data.shape)})
+            )
+        else:
+            blocks = data.reshape(_OUT, -1, nbytes).swapaxes(0, 1)
+            swapped = np.ascontiguousarray(blocks).reshape(data.shape)
+            cases.append(_Case("blocks transposed", "dims 0 and 1", {name: swapped}))
+        if kind == "Q4_0":
+            codes = data.reshape(-1, nbytes).copy()
+            codes[:, 2:] = _nibbles(codes[:, 2:])
+            cases.append(
+                _Case(
+                    "nibbles of codes reversed",
+                    _ROWS["nibbles reversed"][0],
+                    {name: codes.reshape(data.shape)},
+                )
+            )
+        return {name: data}, cases
+
+    _tally(tmp_path, f"gguf {kind}", produce, write, None)

@@ -1,0 +1,116 @@
+"""Names of layers: the files in `tests/data/layers` are what real programs wrote.
+
+The trace of torch is cut down to its modules and some operators.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from memdesc import MemdescError, read_verbose
+from reorder.logs import read_layers, report
+
+_FILES = Path(__file__).parents[3] / "data" / "layers"
+_OPENVINO, _TORCH = _FILES / "openvino-2026.4", _FILES / "torch-2.13"
+_LINE = (
+    "onednn_verbose,exec,cpu,reorder,jit:uni,undef,src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0"
+)
+
+
+def _named(path: Path, suffix: str) -> list[tuple[str, str]]:
+    log = read_verbose(path.with_suffix(path.suffix + ".log"))
+    layers = read_layers(path.with_suffix(path.suffix + suffix))
+    names = layers.name(log.executions, report(log).repetition).names
+    return [(each.primitive.kind, name) for each, name in zip(log.executions, names, strict=True)]
+
+
+def test_nodes_of_openvino_are_aligned_with_each_run() -> None:
+    run = [
+        ("reorder", "image_abcd_acdb_stem/conv"),
+        ("convolution", "stem/conv"),
+        ("convolution", "layer1/conv"),
+        ("softmax", "softmax"),
+    ]
+    assert _named(_OPENVINO, ".xml") == [("reorder", ""), ("reorder", ""), *run * 3]
+
+
+def test_openvino_says_layout_and_time_of_each_node() -> None:
+    log = read_verbose(f"{_OPENVINO}.log")
+    found = report(log, read_layers(f"{_OPENVINO}.xml"))
+    layers = {each.layer.name: each for each in found.layers}
+    stem = layers["stem/conv"]
+    assert stem.layer[1:3] == ("Convolution", "acdb")
+    assert (stem.layer.runs, stem.layer.milliseconds is not None) == (3, True)
+    times = [
+        each.milliseconds for each in log.executions if "mb1_ic3oc32" in each.primitive.problem
+    ]
+    assert stem.milliseconds == sorted(times)[1]
+    (reorder,) = (each for each in found.reorders if each.in_each_run)
+    assert reorder.layers == ("image_abcd_acdb_stem/conv",)
+    assert {each.is_of_weights for each in found.reorders if not each.in_each_run} == {True}
+
+
+def test_modules_of_torch_are_found_by_time() -> None:
+    first, second = "Sequential_0/Sequential_1/Conv2d_0", "Sequential_0/Sequential_2/Conv2d_1"
+    named = _named(_TORCH, ".json")
+    runs = len(named) // 3
+    assert {name for _, name in named[:runs]} == {""}  # before the profiler started
+    assert named[runs : 2 * runs] == named[2 * runs :]
+    assert list(dict.fromkeys(name for _, name in named[runs:])) == [first, second]
+    assert [name for kind, name in named[2 * runs :] if kind == "convolution"] == [first, second]
+    log = read_verbose(f"{_TORCH}.log")
+    layers = report(log, read_layers(f"{_TORCH}.json"), steady=True).layers
+    assert {each.layer.name: each.layer.runs for each in layers} == {first: 2, second: 2}
+    assert all(0 < each.milliseconds < (each.layer.milliseconds or 0) for each in layers)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{}",
+        "[]",
+        "<net>",
+        "<net><layers/></net>",
+        '{"baseTimeNanoseconds": 0, "traceEvents": []}',
+        '{"baseTimeNanoseconds": 0, "traceEvents": [3]}',
+        '{"baseTimeNanoseconds": 1' + 400 * "0" + ', "traceEvents": []}',
+        '{"traceEvents": ' + 100_000 * "[",
+        '<net><layer name="x"><data execOrder="first"/></layer></net>',
+        '<?xml version="1.0" encoding="unheard-of"?><net/>',
+    ],
+)
+def test_what_holds_no_layers_is_refused(content: str, tmp_path: Path) -> None:
+    path = tmp_path / "layers"
+    path.write_text(content, encoding="utf-8")
+    with pytest.raises(MemdescError, match=r"has no layers; give what openvino\.save_model"):
+        read_layers(path)
+
+
+def test_layers_of_another_run_are_refused() -> None:
+    layers = read_layers(f"{_TORCH}.json")
+    with pytest.raises(MemdescError, match="set ONEDNN_VERBOSE_TIMESTAMP=1"):
+        report(read_verbose([f"{_LINE},,,2x3,1"]), layers)
+    stamped = _LINE.replace("verbose,", "verbose,1.5,")
+    with pytest.raises(MemdescError, match="no execution of the log lies within a module"):
+        report(read_verbose([f"{stamped},,,2x3,1"]), layers)
+    with pytest.raises(MemdescError, match="no node of the model"):
+        report(read_verbose([f"{_LINE},,,2x3,1"]), read_layers(f"{_OPENVINO}.xml"))
+
+
+def test_annotations_name_layers_too(tmp_path: Path) -> None:
+    path = tmp_path / "trace"
+    spans = [("ProfilerStep#1", 0, 9000), ("encoder", 1000, 3000), ("attention", 2000, 500)]
+    events = [
+        {"ph": "X", "cat": "user_annotation", "name": name, "ts": begin, "dur": dur}
+        for name, begin, dur in spans
+    ]
+    trace = {"baseTimeNanoseconds": 1_000_000, "traceEvents": events}
+    path.write_text(json.dumps(trace), encoding="utf-8")
+    lines = [_LINE.replace("verbose,", f"verbose,{stamp},") + ",,,2x3,1" for stamp in (2.5, 3.2, 4)]
+    executions = read_verbose(lines).executions
+    names = read_layers(path).name(executions, None).names
+    assert names == ["encoder", "encoder/attention", "encoder"]

@@ -1,0 +1,194 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, record_desc
+from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
+from reorder.cpu.schedule.record_pattern import find_access
+from reorder.records.fields import dequantize_reference
+from tests.records import bits_of
+
+gguf = pytest.importorskip("gguf")
+
+KIND = gguf.GGMLQuantizationType
+RNG = np.random.default_rng(0)
+FLOATS = ("F32", "F16", "BF16")
+# Each kind of code once: plain, joined, of a table, of codebooks, with digits.
+QUICK = ("F32", "F16", "BF16", "Q8_0", "Q4_K", "IQ4_NL", "IQ2_XXS", "IQ3_S", "IQ1_M", "TQ1_0")
+DECODED = [
+    *FLOATS,
+    *(n.removeprefix("gguf_").upper() for n in GGUF_TYPES if n not in {"q1_0", "q2_0"}),
+]
+
+
+def random_rows(name: str, *shape: int) -> np.ndarray:
+    """Return rows of so many blocks of random bytes."""
+    nbytes = gguf.GGML_QUANT_SIZES[KIND[name]][1]
+    return RNG.integers(0, 256, (*shape[:-1], shape[-1] * nbytes), np.uint8)
+
+
+def assert_same(found: Any, expected: np.ndarray) -> None:
+    found = np.asarray(found)
+    is_nan = np.isnan(expected)
+    assert (found.shape, found.dtype) == (expected.shape, np.float32)
+    assert (np.isnan(found) == is_nan).all()
+    assert (bits_of(found) == bits_of(expected))[~is_nan].all()
+
+
+def by_gguf(data: np.ndarray, name: str) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        expected: np.ndarray = gguf.dequantize(data, KIND[name])
+    return expected
+
+
+def test_all_types_that_gguf_decodes_are_decoded() -> None:
+    theirs = {kind.name for kind in gguf.quants._type_traits}  # noqa: SLF001 - the list it has
+    decodes = {
+        name
+        for name in theirs
+        if "dequantize_blocks" in vars(gguf.quants._type_traits[KIND[name]])  # noqa: SLF001 - likewise
+    }
+    assert decodes | {"F32", "F16"} == set(DECODED)
+    for name in DECODED:
+        assert GGUF_NUMBERS[KIND[name]].removeprefix("gguf_") == name.lower()
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.campaign) for n in DECODED]
+)
+@pytest.mark.parametrize("shape", [(5,), (3, 8), (2, 3, 2), (7, 1)])
+def test_arrays_of_any_dims_equal_those_of_gguf(name: str, shape: tuple[int, ...]) -> None:
+    data = random_rows(name, *shape)
+    expected = by_gguf(data, name)
+    assert_same(reorder.dequantize_gguf(data, KIND[name]), expected)
+    out = np.zeros(expected.shape[::-1], np.float32).T
+    assert reorder.dequantize_gguf(data, name.lower(), out=out, threads=1) is out
+    assert_same(out, expected)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_type_may_be_a_number_and_data_need_not_be_contiguous(name: str) -> None:
+    data = random_rows(name, 4, 6)
+    expected = by_gguf(data[::-2], name)
+    assert_same(reorder.dequantize_gguf(data[::-2], int(KIND[name])), expected)
+    moved = np.zeros(data.size + 1, np.uint8)[1:].reshape(data.shape)
+    moved[:] = data
+    assert_same(reorder.dequantize_gguf(moved, qtype=name), by_gguf(data, name))
+
+
+@pytest.mark.parametrize("name", GGUF_TYPES)
+def test_compiled_code_takes_every_type(name: str) -> None:
+    for dims in ((1, 256), (7, 1024), (3, 33 * 256), (2, 3, 512)):
+        assert find_access(record_desc(dims, name)) is not None
+
+
+def test_long_rows_and_many_rows_are_cut_alike() -> None:
+    data = random_rows("Q8_0", 3 * 1031)
+    assert_same(reorder.dequantize_gguf(data, "Q8_0"), by_gguf(data, "Q8_0"))
+    data = random_rows("Q8_0", 2, 2 * 1025)
+    assert_same(reorder.dequantize_gguf(data, "Q8_0"), by_gguf(data, "Q8_0"))
+
+
+@pytest.mark.parametrize("name", ["F32", "F16", "Q8_0", "IQ2_XXS"])
+@pytest.mark.parametrize("shape", [(0, 2), (3, 0), (0,)])
+def test_no_blocks_are_no_numbers(name: str, shape: tuple[int, ...]) -> None:
+    block, nbytes = gguf.GGML_QUANT_SIZES[KIND[name]]
+    data = np.zeros((*shape[:-1], shape[-1] * nbytes), np.uint8)
+    assert reorder.dequantize_gguf(data, name).shape == (*shape[:-1], shape[-1] * block)
+
+
+def test_floats_are_read_as_floats_too_and_f32_is_not_copied() -> None:
+    x = RNG.standard_normal((3, 8), np.float32)
+    assert np.shares_memory(reorder.dequantize_gguf(x.view(np.uint8), "F32"), x)
+    for kind in (np.float32, np.float16):
+        data = x.astype(kind)
+        name = "F32" if kind is np.float32 else "F16"
+        assert_same(reorder.dequantize_gguf(data, name), by_gguf(data, name))
+
+
+@pytest.mark.parametrize(("dtype", "tag"), [("f16", np.float16), ("f64", np.float64)])
+def test_out_of_another_float_type_is_one_rounding(dtype: str, tag: Any) -> None:
+    data = random_rows("Q8_0", 4, 3)
+    out = np.zeros((4, 96), tag)
+    reorder.dequantize_gguf(data, "Q8_0", out)
+    record = reorder.Record(record_desc((4, 96), "q8_0"), data)
+    assert np.array_equal(out, reorder.dequantize(record, dtype=dtype).numpy(), equal_nan=True)
+
+
+def test_bits_of_q1_0_and_q2_0_are_those_of_llama_cpp() -> None:
+    # ggml-quants.c: y[j] is d for a bit of 1 and -d for 0; or (code - 1) * d
+    scale = np.array([-1.5], np.float16).view(np.uint8)
+    bits, codes = RNG.integers(0, 2, 128), RNG.integers(0, 4, 64)
+    ones = np.concatenate([scale, np.packbits(bits.astype(np.uint8), bitorder="little")])
+    assert (reorder.dequantize_gguf(ones, 41) == np.where(bits, -1.5, 1.5)).all()
+    packed = (codes.reshape(-1, 4) << np.array([0, 2, 4, 6])).sum(1).astype(np.uint8)
+    twos = np.concatenate([scale, packed])
+    assert (reorder.dequantize_gguf(twos, "Q2_0") == (codes - 1) * -1.5).all()
+    for name, data in (("q1_0", ones), ("q2_0", twos)):
+        record = reorder.Record(record_desc((len(bits) if name == "q1_0" else 64,), name), data)
+        assert (dequantize_reference(record) == reorder.dequantize_gguf(data, name)).all()
+
+
+BLOCK = np.zeros(18, np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ((BLOCK[1:], "Q4_0"), "Q4_0 has blocks of 18 bytes for 32 elements, .* rows of 17 bytes"),
+        ((BLOCK[1:], "F16"), "F16 has blocks of 2 bytes for 1 elements, .* rows of 17 bytes"),
+        ((BLOCK.view(np.int16), "Q4_0"), r"data of Q4_0 are rows of uint8, not an array \(9,\)"),
+        ((BLOCK.view(np.float16), "BF16"), "rows of uint8 or bfloat16, not .* of float16"),
+        ((np.uint8(3), "Q4_0"), "data is an ndarray or a torch tensor of uint8, not"),
+        ((np.array(3, np.uint8), "Q4_0"), r"data of Q4_0 are rows of uint8, not an array \(\)"),
+        ((bytes(18), "Q4_0"), "data is an ndarray or a torch tensor of uint8, not"),
+        ((np.ma.masked_array(BLOCK), "Q4_0"), "data is a masked array"),
+        ((BLOCK, "Q4"), "'Q4' is not a type of GGUF that is decoded; .* one of F32, F16, BF16, Q4"),
+        ((BLOCK, True), "True is not a type of GGUF"),
+        ((BLOCK, 2.0), "2.0 is not a type of GGUF"),
+        ((BLOCK, KIND.I8), "I8: 24> is not a type of GGUF that is decoded"),
+        ((BLOCK, 42), "number 42 is Q2_0 with blocks of 64 elements in llama.cpp, and of 128 in"),
+        (
+            (BLOCK, "Q4_0", np.zeros(31, np.float32)),
+            r"out is an array \(31,\) of float32, .* \(32,\)",
+        ),
+        ((BLOCK, "Q4_0", np.zeros(32, np.int8)), r"of int8, but .* \(32,\) and a float type"),
+        ((BLOCK, "Q4_0", bytearray(128)), "out is an ndarray or a torch tensor of floats"),
+        ((BLOCK, "Q4_0", np.broadcast_to(np.float32(0), 32)), "out is read-only"),
+    ],
+)
+def test_what_is_not_an_array_of_blocks_is_refused(given: tuple[Any, ...], message: str) -> None:
+    with pytest.raises(MemdescError, match=message):
+        reorder.dequantize_gguf(*given)
+
+
+def test_threads_are_checked() -> None:
+    with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
+        reorder.dequantize_gguf(BLOCK, "Q4_0", threads=0)
+
+
+def test_out_must_be_memory_of_its_own() -> None:
+    memory = np.zeros(128, np.uint8)
+    with pytest.raises(MemdescError, match="out overlaps data"):
+        reorder.dequantize_gguf(memory[:18], "Q4_0", memory.view(np.float32))
+
+
+@pytest.mark.peers
+@pytest.mark.parametrize("name", DECODED)
+def test_tensors_of_torch_become_tensors(name: str) -> None:
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+    data = random_rows(name, 6, 4)
+    expected = by_gguf(data, name)
+    tensor = torch.from_numpy(data)
+    found = reorder.dequantize_gguf(tensor, KIND[name])
+    assert found.dtype == torch.float32
+    assert_same(found.numpy(), expected)
+    for dtype in (torch.float32, torch.bfloat16, torch.float16):
+        out = torch.zeros(expected.shape, dtype=dtype)
+        assert reorder.dequantize_gguf(tensor, KIND[name], out) is out
+        wanted = torch.from_numpy(np.nan_to_num(expected, nan=0.0)).to(dtype)
+        assert torch.equal(torch.where(out.isnan(), 0, out), wanted)

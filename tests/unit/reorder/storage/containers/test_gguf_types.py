@@ -1,0 +1,101 @@
+"""Files with a tensor of every type that the package gguf decodes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import known_records
+from memdesc.record.gguf import GGUF_NUMBERS
+from reorder.cli import main
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+gguf = pytest.importorskip("gguf")
+
+KIND = gguf.GGMLQuantizationType
+NAMES = [name for name in GGUF_NUMBERS.values() if name in known_records() and name != "q1_0"]
+SHAPE = (3, 512)
+
+
+def kind_of(name: str) -> int:
+    return int(KIND[name.removeprefix("gguf_").upper()])
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, NDArray[np.uint8]]]:
+    """Write a model with the package gguf; return its path and the bytes of its tensors."""
+    path = tmp_path_factory.mktemp("gguf") / "model.gguf"
+    rng = np.random.default_rng(0)
+    writer = gguf.GGUFWriter(path, "llama")
+    tensors = {}
+    for name in NAMES:
+        block, nbytes = gguf.GGML_QUANT_SIZES[KIND(kind_of(name))]
+        shape = (SHAPE[0], SHAPE[1] // block * nbytes)
+        tensors[name] = rng.integers(0, 256, shape, np.uint8)
+        writer.add_tensor(name, tensors[name], raw_dtype=KIND(kind_of(name)))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path, tensors
+
+
+def by_gguf(data: NDArray[np.uint8], name: str) -> NDArray[np.float32]:
+    with np.errstate(all="ignore"):
+        found: NDArray[np.float32] = gguf.dequantize(data, KIND(kind_of(name)))
+    return found
+
+
+def test_a_checkpoint_decodes_the_tensors_of_every_type(
+    model: tuple[Path, dict[str, NDArray[np.uint8]]],
+) -> None:
+    path, tensors = model
+    with reorder.open_checkpoint(path) as checkpoint:
+        assert [*checkpoint] == NAMES
+        for name, data in tensors.items():
+            assert checkpoint[name].shape == SHAPE
+            found = checkpoint[name].numpy()
+            assert np.array_equal(found, by_gguf(data, name), equal_nan=True), name
+
+
+def test_inspect_names_every_type(
+    model: tuple[Path, dict[str, NDArray[np.uint8]]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inspect", str(model[0]), "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    text = json.dumps(facts)
+    assert all(f'"{name}"' in text for name in NAMES)
+    assert "cannot be described" not in text
+
+
+def test_every_type_is_converted_to_bf16(
+    model: tuple[Path, dict[str, NDArray[np.uint8]]], tmp_path: Path
+) -> None:
+    path, tensors = model
+    reorder.convert(path, tmp_path / "out.safetensors", ["*: ab, bf16"])
+    with reorder.open_checkpoint(tmp_path / "out.safetensors") as made:
+        for name, data in tensors.items():
+            wanted = reorder.reorder(by_gguf(data, name), dtype="bf16").numpy()
+            found = made[name].numpy()
+            assert np.array_equal(
+                found.astype(np.float32), wanted.astype(np.float32), equal_nan=True
+            ), name
+
+
+def test_every_type_is_copied_byte_for_byte(
+    model: tuple[Path, dict[str, NDArray[np.uint8]]], tmp_path: Path
+) -> None:
+    path, tensors = model
+    reorder.convert(path, tmp_path / "copy.gguf")
+    fields = {each.name: each for each in gguf.GGUFReader(tmp_path / "copy.gguf").tensors}
+    for name, data in tensors.items():
+        assert int(fields[name].tensor_type) == kind_of(name)
+        assert np.array_equal(fields[name].data, data)

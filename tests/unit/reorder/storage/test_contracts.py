@@ -1,0 +1,254 @@
+"""Contracts: what rules say and refuse, and which causes explain values that differ."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import MemdescError, memory_desc
+from tests.checkpoints import awq_layer, write_config, write_safetensors
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+_DIMS = (64, 128)
+_TAG = "BA16a64b4a"
+
+
+def _codes(seed: int = 0) -> NDArray[np.int8]:
+    return np.random.default_rng(seed).integers(-128, 128, _DIMS, np.int8)
+
+
+def _saved(path: Path, x: Any, layout: str = _TAG, *, data: Any = None) -> Path:
+    """Save a tensor; `data` are other bytes under the same descriptor."""
+    memory = reorder.reorder(x, layout)
+    if data is not None:
+        memory = reorder.Memory(memory.desc, np.ascontiguousarray(data).view(np.uint8).reshape(-1))
+    reorder.save(path, {"layers.0.up.weight": memory})
+    return path
+
+
+def _refusal(path: Path, rules: Any) -> str:
+    with pytest.raises(MemdescError) as error:
+        reorder.check(path, rules)
+    return str(error.value)
+
+
+def _keys(path: Path, rules: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    return [breach.key for breach in reorder.check(path, rules).breaches]
+
+
+def test_a_model_holds_the_contract_written_from_it(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    packed = reorder.reorder(_codes(), _TAG)
+    padded = reorder.reorder(np.ones((5, 3), np.float32), "AB8b8a")
+    odd = memory_desc((4, 6), "f16", strides=(16, 2))
+    tensors = {f"layers.{k}.weight": packed for k in range(3)}
+    reorder.save(
+        path,
+        {
+            **tensors,
+            'odd"name': reorder.Memory(odd),
+            "padded[0]": padded,
+            "scalar": np.array(3.0),
+            "q": reorder.quantize(np.ones((4, 8), np.float32), "s8", axis=0),
+        },
+    )
+    rules = reorder.contract_of(path)
+    assert rules["layers.*.weight"] == {"layout": _TAG, "dims": [64, 128], "dtype": "s8"}
+    assert rules["padded[[]0]"]["padding"] == "zero"
+    assert rules["q"]["scales"] == ["q_scale", "q_zero_point"]
+    assert tomllib.loads(reorder.contract_to_toml(rules)) == rules
+    report = reorder.check(path, rules, reference=path)
+    assert report.holds
+    assert not report.without_rule
+    assert len(report.compared) == len(reorder.open_checkpoint(path))
+
+
+def test_layers_that_differ_get_rules_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    reorder.save(path, {f"layers.{k}.w": np.zeros((k + 1, 2)) for k in range(2)})
+    assert [*reorder.contract_of(path)] == ["layers.0.w", "layers.1.w"]
+
+
+def test_a_contract_written_from_padding_that_is_not_zero_is_refused(tmp_path: Path) -> None:
+    memory = reorder.reorder(np.ones((5, 3), np.float32), "AB8b8a")
+    memory.data[-1] = 1
+    reorder.save(tmp_path / "x.npz", {"w": memory})
+    with pytest.raises(MemdescError, match="is not right: w: padding"):
+        reorder.contract_of(tmp_path / "x.npz")
+    assert _keys(tmp_path / "x.npz", {"w": {"padding": "zero"}}) == ["padding"]
+
+
+def test_each_key_is_checked(tmp_path: Path) -> None:
+    path = _saved(tmp_path / "x.safetensors", _codes())
+    right = {"layout": _TAG, "dims": [*_DIMS], "dtype": "s8", "padding": "zero", "scales": []}
+    assert _keys(path, {"*.up.weight": right}) == []
+    assert _keys(path, {"*": {**right, "layout": "ab"}}) == ["layout"]
+    assert _keys(path, {"*": {**right, "dims": [32, 256]}}) == ["dims"]
+    assert _keys(path, {"*": {**right, "dtype": "u8"}}) == ["dtype"]
+    assert _keys(path, {"*": {"dtype": "u8", "dims": [1, 2]}}) == ["dims", "dtype"]
+    assert _keys(path, {"*": {"scales": ["*.scale"]}}) == ["scales"]
+    assert _keys(path, {"layers.*.up.weight": {"like": "layers.*.gate.weight"}}) == ["like"]
+    assert _keys(path, {"layers.*.up.weight": {"like": "layers.*.up.weight"}}) == []
+
+
+def test_a_layout_that_only_the_size_supports_is_said_to_be_unconfirmed(tmp_path: Path) -> None:
+    path = tmp_path / "x.safetensors"
+    write_safetensors(path, {"w": _codes()})
+    report = reorder.check(path, {"w": {"layout": _TAG, "dims": [*_DIMS], "dtype": "s8"}})
+    assert report.holds
+    assert report.unconfirmed == ("w",)
+    assert _keys(path, {"w": {"layout": _TAG, "dims": [64, 256], "dtype": "s8"}}) == ["layout"]
+    assert _keys(path, {"w": {"layout": _TAG, "dims": [*_DIMS], "dtype": "u8"}}) == ["dtype"]
+    assert _keys(path, {"w": {"layout": "plain", "dims": [128, 64], "dtype": "s8"}}) == ["dims"]
+
+
+def test_a_rule_of_a_record_is_about_its_tensors(tmp_path: Path) -> None:
+    model = tmp_path / "model.safetensors"
+    tensors = {f"fc.{name}": x for name, x in awq_layer(0, (128, 16)).items()}
+    write_safetensors(model, tensors)
+    rules: dict[str, dict[str, Any]] = {"fc": {"record": "awq", "dims": [128, 16]}}
+    assert reorder.check(model, rules, reference=model).compared == ("fc",)
+    assert reorder.check(model, rules).holds
+    assert _keys(model, {"fc": {"record": "awq", "dims": [16, 128]}}) == ["dims"]
+    assert _keys(model, {"fc": {"record": "awq(group=32)"}}) == ["record"]
+    assert _keys(model, {"f*": {"padding": "zero"}, "fc": {"record": "awq"}}) == []
+    moved = tensors | {"fc.qweight": tensors["fc.qweight"].view(np.uint32).byteswap().view("<i4")}
+    write_safetensors(tmp_path / "bad.safetensors", moved)
+    report = reorder.check(tmp_path / "bad.safetensors", rules, reference=model)
+    (breach,) = report.breaches
+    assert breach.causes == ("the bytes of each 4 are reversed",)
+    assert "in qweight" in breach.problem
+
+
+def test_wrong_rules_are_refused_by_name(tmp_path: Path) -> None:
+    path = _saved(tmp_path / "x.safetensors", _codes())
+    assert "there is no key 'layuot'" in _refusal(path, {"*": {"layuot": "ab"}})
+    assert "rule '*.down': it matches no tensor" in _refusal(path, {"*.down": {"dtype": "s8"}})
+    assert "it matches no record" in _refusal(path, {"layers.1": {"record": "awq"}})
+    both = {"*": {"dtype": "s8"}, "layers.*": {"dtype": "u8"}}
+    assert "rule 'layers.*': it says dtype = u8, and the rule '*' says" in _refusal(path, both)
+    assert "both record and layout" in _refusal(path, {"*": {"record": "awq", "layout": "ab"}})
+    assert "there is no record 'awk'" in _refusal(path, {"*": {"record": "awk"}})
+    assert "dims" in _refusal(path, {"*": {"dims": [1.5]}})
+    assert "padding must be" in _refusal(path, {"*": {"padding": "one"}})
+    assert "scales must be a list" in _refusal(path, {"*": {"scales": "x"}})
+    assert "it says nothing" in _refusal(path, {"*": {}})
+    assert "no rules" in _refusal(path, {})
+    wrong = {"*": {"layout": "nChx16c", "dims": [1, 2, 3, 4], "dtype": "s8"}}
+    assert "nChx16c" in _refusal(path, wrong)
+    file = tmp_path / "rules.toml"
+    file.write_text('[layers.0]\ndtype = "s8"\n')
+    assert "quote patterns that have dots" in _refusal(path, file)
+    file.write_text("dtype = ")
+    assert "is not TOML" in _refusal(path, file)
+    with pytest.raises(MemdescError, match="what to expect"):
+        reorder.check(path)
+
+
+def _twice(x: NDArray[Any]) -> NDArray[Any]:
+    once = reorder.reorder(x, _TAG)
+    return reorder.reorder(once.data.view(np.int8).reshape(_DIMS), _TAG).data
+
+
+_X = _codes()
+_PACKED = reorder.reorder(_X, _TAG).data
+_DAMAGED = {
+    "it is packed twice": _twice(_X),
+    "it is not packed": _X,
+    "dims 0 and 1 are transposed": reorder.reorder(
+        np.ascontiguousarray(_X.T), memory_desc(_DIMS[::-1], "s8", _TAG)
+    ).data,
+    "the halves of dim 0 are swapped": reorder.reorder(np.roll(_X, 32, 0), _TAG).data,
+    "the halves of each 8 along dim 1 are swapped": reorder.reorder(
+        np.ascontiguousarray(_X.reshape(64, 16, 2, 4)[:, :, ::-1]).reshape(_DIMS), _TAG
+    ).data,
+    "the rows of the halves of dim 0 are interleaved": reorder.reorder(
+        _X.reshape(2, 32, 128).swapaxes(0, 1).reshape(_DIMS), _TAG
+    ).data,
+    "the even and the odd rows of dim 0 are in halves": reorder.reorder(
+        np.concatenate([_X[0::2], _X[1::2]]), _TAG
+    ).data,
+    "the nibbles of each byte are reversed": (_PACKED << 4) | (_PACKED >> 4),
+    "the bytes of each 8 are reversed": _PACKED.reshape(-1, 8)[:, ::-1].copy(),
+}
+
+
+@pytest.mark.parametrize("cause", _DAMAGED)
+def test_a_cause_that_predicts_every_byte_is_named(tmp_path: Path, cause: str) -> None:
+    good = _saved(tmp_path / "good.safetensors", _X)
+    bad = _saved(tmp_path / "bad.safetensors", _X, data=_DAMAGED[cause])
+    (breach,) = reorder.check(bad, reference=good).breaches
+    assert breach.causes == (cause,)
+    plain = _saved(tmp_path / "plain.safetensors", _X, "ab")
+    (breach,) = reorder.check(bad, reference=plain).breaches
+    assert breach.causes == (cause,)
+    # one more byte that differs, and nothing is explained
+    data = np.ascontiguousarray(_DAMAGED[cause]).view(np.uint8).reshape(-1).copy()
+    data[1000] ^= 1
+    worse = _saved(tmp_path / "worse.safetensors", _X, data=data)
+    (breach,) = reorder.check(worse, reference=good).breaches
+    assert (breach.key, breach.causes) == ("values", ())
+
+
+def test_scales_that_are_plain_instead_of_swizzled_are_called_so(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(1, 100, (256, 32), np.uint8)
+    good = _saved(tmp_path / "good.npz", x, "nvfp4_scales")
+    bad = _saved(tmp_path / "bad.npz", x, "nvfp4_scales", data=x)
+    (breach,) = reorder.check(bad, reference=good).breaches
+    assert breach.causes == ("the scales are plain instead of swizzled",)
+
+
+def test_causes_that_predict_the_same_bytes_are_all_named(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(1, 100, (16, 16), np.uint8)
+    good = _saved(tmp_path / "good.npz", x, "ba")
+    bad = _saved(tmp_path / "bad.npz", x, "ba", data=x)
+    (breach,) = reorder.check(bad, reference=good).breaches
+    transposed = "dims 0 and 1 are transposed"
+    assert breach.causes == ("it is not packed", "it is packed twice", transposed)
+
+
+def test_equal_values_in_other_layouts_differ_nowhere(tmp_path: Path) -> None:
+    one = _saved(tmp_path / "one.safetensors", _X)
+    other = _saved(tmp_path / "other.npz", _X, "ba")
+    assert reorder.check(one, reference=other).holds
+    assert reorder.check(other, reference=one).holds
+
+
+def test_tensors_of_one_side_only_are_breaches(tmp_path: Path) -> None:
+    one, other = tmp_path / "one.npz", tmp_path / "other.npz"
+    reorder.save(one, {"a": np.ones(3), "b": np.ones(3)})
+    reorder.save(other, {"a": np.ones(3), "c": np.ones(3)})
+    found = {breach.name for breach in reorder.check(one, reference=other).breaches}
+    assert found == {"b", "c"}
+
+
+def test_packing_a_packed_tensor_again_copies_it(tmp_path: Path) -> None:
+    path = _saved(tmp_path / "packed.safetensors", _X)
+    report = reorder.convert(path, tmp_path / "again.safetensors", [f"*: {_TAG}"])
+    assert (report.converted, report.copied) == (0, 1)
+    assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
+
+
+def test_a_saved_record_is_checked_in_its_own_words(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    tensors = {
+        f"layers.{k}.fc.{name}": x for k in range(2) for name, x in awq_layer(k, (128, 16)).items()
+    }
+    write_safetensors(folder / "model.safetensors", tensors)
+    write_config(folder, quant_method="awq", bits=4, group_size=64, version="gemm")
+    rules = reorder.contract_of(folder)
+    assert [*rules] == ["layers.*.fc"]
+    assert rules["layers.*.fc"]["record"].startswith("awq(")
+    assert reorder.check(folder, rules, reference=folder).holds
+    assert json.dumps(rules)

@@ -1,0 +1,87 @@
+"""What must be so before a release: no placeholder, one version, links that work elsewhere."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+import memdesc
+from tests.release import problems
+
+_ROOT = Path(__file__).parents[2]
+_PROJECT = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """Give a tree that can be released as v1.2.3."""
+    files = {
+        "memdesc/__init__.py": '__version__ = "1.2.3"\n',
+        "pyproject.toml": '[project.urls]\nHomepage = "https://github.com/someone/memdesc"\n',
+        "README.md": "[docs](https://github.com/someone/memdesc/docs)\n",
+        ".github/SECURITY.md": "https://github.com/someone/memdesc/security\n",
+        "docs/changes/1.2.3/all.added.md": "Everything.\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_a_tree_without_placeholders_can_be_released(tree: Path) -> None:
+    assert problems(tree, "v1.2.3") == []
+
+
+@pytest.mark.parametrize("name", ["pyproject.toml", "README.md", ".github/SECURITY.md"])
+def test_a_placeholder_is_in_the_way(tree: Path, name: str) -> None:
+    file = tree / name
+    file.write_text(file.read_text().replace("someone", "OWNER"))
+    assert problems(tree, "v1.2.3") == [f"{name} has the placeholder github.com/OWNER 1 times"]
+
+
+def test_a_tag_of_another_version_is_in_the_way(tree: Path) -> None:
+    (found,) = problems(tree, "v1.2.4")
+    assert "tag v1.2.3" in found
+
+
+def test_changes_of_no_version_are_in_the_way(tree: Path) -> None:
+    (tree / "docs" / "changes" / "1.2.3").rename(tree / "docs" / "changes" / "unreleased")
+    no_version, left = problems(tree, "v1.2.3")
+    assert "docs/changes/1.2.3" in no_version
+    assert "1 fragments" in left
+
+
+def test_this_tree_has_the_version_that_the_check_reads() -> None:
+    assert not any("tag" in line for line in problems(_ROOT, f"v{memdesc.__version__}"))
+
+
+def test_no_link_of_the_readme_is_relative() -> None:
+    text = (_ROOT / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([^)\s]+)", text) + re.findall(r'(?:href|src)="([^"]+)"', text)
+    assert links
+    assert [link for link in links if not link.startswith(("https://", "#"))] == []
+
+
+def test_all_addresses_begin_with_one() -> None:
+    urls = _PROJECT["urls"]
+    assert {"Homepage", "Documentation", "Changelog", "Issues"} <= urls.keys()
+    assert all(url.startswith(urls["Homepage"]) for url in urls.values())
+
+
+def test_the_oldest_versions_that_are_tested_are_the_lower_bounds() -> None:
+    lines = (_ROOT / "tests" / "lowest.txt").read_text(encoding="utf-8").splitlines()
+    tested = [Requirement(line) for line in lines if not line.startswith("#")]
+    required = [Requirement(line) for line in _PROJECT["dependencies"]]
+    lowest = {each.name: Version(next(iter(each.specifier)).version) for each in tested}
+    bounds = {
+        each.name: Version(bound.version)
+        for each in required
+        for bound in each.specifier
+        if bound.operator == ">="
+    }
+    assert bounds == lowest
