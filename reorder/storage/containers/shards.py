@@ -90,9 +90,8 @@ def _absent(shards: Sequence[str]) -> list[str]:
     """Return the names of shards that are missing, by the numbers in those of the others."""
     found = []
     for stem, count in {(m[1], m[2]) for m in map(_NUMBERED.fullmatch, shards) if m}:
-        if int(count) <= _MAX_SHARDS:
-            numbers = range(1, int(count) + 1)
-            found += [f"{stem}-{k:0{len(count)}}-of-{count}{_ENDING}" for k in numbers]
+        numbers = range(1, min(int(count), _MAX_SHARDS) + 1)
+        found += [f"{stem}-{k:0{len(count)}}-of-{count}{_ENDING}" for k in numbers]
     return sorted({*found} - {*shards})
 
 

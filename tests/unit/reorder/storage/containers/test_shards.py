@@ -56,6 +56,9 @@ def test_a_folder_with_a_shard_missing_is_refused(tmp_path: Path) -> None:
     (tmp_path / names[2]).unlink()
     with pytest.raises(MemdescError, match=f"{names[1]}.*{names[2]} are missing"):
         read_container(tmp_path)
+    (tmp_path / names[0]).rename(tmp_path / "model-00001-of-99999.safetensors")
+    with pytest.raises(MemdescError, match="and 9995 more are missing"):
+        read_container(tmp_path)
 
 
 @pytest.mark.parametrize(
