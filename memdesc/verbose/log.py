@@ -99,6 +99,14 @@ class PassedOver(NamedTuple):
     primitive : VerbosePrimitive or None
         What was created instead: the next primitive of this kind in the log; None if none follows,
         or if it has other sizes.
+
+    Examples
+    --------
+    >>> import memdesc
+    >>> line = "onednn_verbose,v1,primitive,create:dispatch,reorder,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,too small,src/cpu/c.cpp:2"
+    >>> [(each.kind, each.reason) for each in memdesc.read_verbose([line]).passed_over]
+    [('reorder', 'too small')]
     """
 
     line: int

@@ -67,6 +67,12 @@ class Layer(NamedTuple):
         How long it took in one run, by the framework's own clock; None if it was not measured.
     runs : int
         How often it ran while the log was written.
+
+    Examples
+    --------
+    >>> from reorder.logs import Layer
+    >>> Layer("conv1", "Convolution", "aBcd16b", 0.25, runs=10).layout
+    'aBcd16b'
     """
 
     name: str
@@ -84,7 +90,22 @@ class NamedExecutions(NamedTuple):
 
 
 class OpenVinoLayers:
-    """The nodes of a model that OpenVINO compiled, in the order of execution."""
+    """The nodes of a model that OpenVINO compiled, in the order of execution.
+
+    Parameters
+    ----------
+    nodes : sequence of (Layer, int)
+        Each with the number of elements of its result. `read_layers` reads them.
+
+    Examples
+    --------
+    >>> import pathlib, reorder.logs, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.xml"
+    >>> node = '<layer name="a" type="Reorder"><data execOrder="0" execTimeMcs="5"/></layer>'
+    >>> _ = path.write_text(f"<net><layers>{node}</layers></net>")
+    >>> type(reorder.logs.read_layers(path)).__name__
+    'OpenVinoLayers'
+    """
 
     def __init__(self, nodes: Sequence[tuple[Layer, int]]) -> None:
         self._nodes = nodes
@@ -118,7 +139,23 @@ class OpenVinoLayers:
 
 
 class TorchLayers:
-    """What a profiler of PyTorch recorded: names, with begin and end in milliseconds."""
+    """What a profiler of PyTorch recorded.
+
+    Parameters
+    ----------
+    spans : sequence of (float, float, str)
+        When each module began and ended, in milliseconds, and its name. `read_layers` reads them.
+
+    Examples
+    --------
+    >>> import json, pathlib, reorder.logs, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "trace.json"
+    >>> event = {"ph": "X", "cat": "python_function", "name": "nn.Module: Conv2d_0"}
+    >>> trace = {"baseTimeNanoseconds": 0, "traceEvents": [{**event, "ts": 0, "dur": 10}]}
+    >>> _ = path.write_text(json.dumps(trace))
+    >>> type(reorder.logs.read_layers(path)).__name__
+    'TorchLayers'
+    """
 
     def __init__(self, spans: Sequence[tuple[float, float, str]]) -> None:
         self._spans = sorted(spans, key=lambda span: (span[0], -span[1]))
@@ -179,6 +216,16 @@ def read_layers(path: str | os.PathLike[str]) -> Layers:
     ------
     MemdescError
         If it is neither, or cannot be read.
+
+    Examples
+    --------
+    >>> import json, pathlib, reorder.logs, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "trace.json"
+    >>> event = {"ph": "X", "cat": "python_function", "name": "nn.Module: Conv2d_0"}
+    >>> trace = {"baseTimeNanoseconds": 0, "traceEvents": [{**event, "ts": 0, "dur": 10}]}
+    >>> _ = path.write_text(json.dumps(trace))
+    >>> type(reorder.logs.read_layers(path)).__name__
+    'TorchLayers'
     """
     path = as_path(path)
     with open_file(path) as file:

@@ -34,7 +34,24 @@ _OUTPUTS = ("dst", "diff_src", "diff_wei", "diff_bia", "diff")
 
 
 class Neighbour(NamedTuple):
-    """A tensor of another primitive: `tensor` is its name there, such as ``wei``."""
+    """A tensor of another primitive.
+
+    Parameters
+    ----------
+    primitive : VerbosePrimitive
+        The other primitive.
+    tensor : str
+        The name of the tensor there, such as ``wei``.
+
+    Examples
+    --------
+    >>> import memdesc, reorder.logs
+    >>> line = "onednn_verbose,v1,primitive,exec,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.5"
+    >>> primitive = memdesc.read_verbose([line]).entries[0].primitive
+    >>> print(reorder.logs.Neighbour(primitive, "dst"))
+    dst of reorder 2x3 (jit:uni)
+    """
 
     primitive: VerbosePrimitive
     tensor: str
@@ -115,9 +132,18 @@ def is_generated(implementation: str) -> bool:
 class RoundTrip(NamedTuple):
     """Reorders into a layout and soon back.
 
-    `times` are those of both together; `between` lists the kinds of the primitives that were
-    executed in between; `made_by` and `used_as` are the tensors before and after, as of a
-    `LoggedReorder`.
+    Parameters
+    ----------
+    there, back : VerbosePrimitive
+        The two reorders.
+    times : Times
+        Of both together.
+    between : tuple of str
+        The kinds of the primitives that were executed in between.
+    made_by, used_as : Neighbour or None
+        The tensors before and after, as of a `LoggedReorder`.
+    layers : tuple of str
+        The layers that they belong to, if a program named them.
 
     Examples
     --------

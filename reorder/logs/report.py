@@ -40,14 +40,45 @@ class KindTime(NamedTuple):
 
 
 class LayerTime(NamedTuple):
-    """A layer of a model, and the time of one of its runs that was spent in oneDNN."""
+    """A layer of a model, and the time of one of its runs that was spent in oneDNN.
+
+    Parameters
+    ----------
+    layer : Layer
+        As the framework describes it.
+    milliseconds : float
+        What its executions take in one run.
+
+    Examples
+    --------
+    >>> from reorder.logs import Layer, LayerTime
+    >>> found = LayerTime(Layer("conv1", "Convolution", "aBcd16b", 0.25, 10), 0.2)
+    >>> found.layer.name, found.milliseconds
+    ('conv1', 0.2)
+    """
 
     layer: Layer
     milliseconds: float
 
 
 class Reason(NamedTuple):
-    """Why an implementation was passed over, for how many primitives; `by_reference` are slow."""
+    """Why an implementation was passed over.
+
+    Parameters
+    ----------
+    kind, implementation, reason : str
+        As in `memdesc.verbose.PassedOver`.
+    primitives : int
+        For how many primitives.
+    by_reference : int
+        How many of these became plain loops, which are slow.
+
+    Examples
+    --------
+    >>> from reorder.logs import Reason
+    >>> Reason("reorder", "jit:uni", "unsupported format tag", 2, by_reference=1).primitives
+    2
+    """
 
     kind: str
     implementation: str

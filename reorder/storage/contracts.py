@@ -922,6 +922,16 @@ def _starred(name: str) -> str:
 def contract_to_toml(rules: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a contract as TOML.
 
+    Parameters
+    ----------
+    rules : mapping of str to mapping
+        As `check` takes them, and `contract_of` returns them.
+
+    Returns
+    -------
+    str
+        A table for each pattern.
+
     Examples
     --------
     >>> import reorder

@@ -108,8 +108,9 @@ class ConvertReport(NamedTuple):
         Pieces, and how many of them an earlier call had written; 0 if it had written all.
     would : tuple of str
         In a dry run, what each tensor or record that a rule changes would become.
-    rounding : Rounding, optional
-        With `to`, the weight that rounding changed most; None if the formats show that none is.
+    rounding : object, or None
+        With `to`, the weight that rounding changed most: its `error`, `weight` and `name`. None if
+        the formats show that none is changed.
 
     Examples
     --------

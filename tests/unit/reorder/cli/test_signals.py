@@ -26,7 +26,7 @@ from reorder.cli import convert, main
 
 convert_checkpoint, count = convert.convert, 0
 
-def slowly(*given):
+def slowly(*given, **named):
     *rest, progress, client = given
 
     def wait(now):
@@ -38,7 +38,7 @@ def slowly(*given):
             time.sleep(0.5)
         progress(now)
 
-    return convert_checkpoint(*rest, wait, client)
+    return convert_checkpoint(*rest, wait, client, **named)
 
 convert.convert = slowly
 sys.exit(main(sys.argv[2:]))
