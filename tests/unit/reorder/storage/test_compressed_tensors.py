@@ -244,7 +244,7 @@ _W4 = _group(4, "group")
         (
             _section("pack-quantized", _group(4, "group", strategy="tensor_group")),
             {},
-            "strategy is 'tensor_group', not channel; ",
+            "strategy is 'tensor_group', not channel or tensor or group or block; ",
         ),
         (_section("int-quantized", _group(8, "group")), {}, "'fc' has no tensor 'weight'; int_"),
         (_section("marlin-24", _W4), {}, "format is 'marlin-24', not float-quantized or naive"),
