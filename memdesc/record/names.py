@@ -40,7 +40,10 @@ class _Format(NamedTuple):
 
 
 _FORMATS = {
-    **{name: _Format(partial(gguf_record, name)) for name in GGUF_TYPES},
+    **{
+        name: _Format(partial(gguf_record, name), unjudged=row.unjudged)
+        for name, row in GGUF_TYPES.items()
+    },
     **{name: _Format(*row) for name, row in TENSOR_FORMATS.items()},
 }
 

@@ -174,7 +174,14 @@ def test_tensors_that_were_changed_without_their_scales_are_noted(
 
 
 @pytest.mark.parametrize(
-    ("name", "library"), [("marlin", "vLLM"), ("q4_0_4x4", "llama.cpp"), ("awq", ""), ("q4_0", "")]
+    ("name", "library"),
+    [
+        ("marlin", "vLLM"),
+        ("q4_0_4x4", "llama.cpp"),
+        ("q2_0", "llama.cpp"),
+        ("awq", ""),
+        ("q4_0", ""),
+    ],
 )
 def test_records_that_no_test_compares_are_told(
     tmp_path: Path, capsys: CaptureFixture[str], name: str, library: str
