@@ -50,7 +50,10 @@ def test_every_command_of_the_overview_runs_as_printed(
     shutil.copy(_LOG, tmp_path / "torch.log")
     model_folder(tmp_path / "model", zeros=(8, 9))
     shutil.copy(tmp_path / "model" / "model.safetensors", tmp_path)
+    shutil.copytree(tmp_path / "model", tmp_path / "good")
     monkeypatch.chdir(tmp_path)
+    assert main(["check", "good", "--write", "rules.toml"]) == 0
+    capsys.readouterr()
     for command in commands:
         program, *arguments = shlex.split(command)
         code = main(arguments)
