@@ -97,7 +97,7 @@ def _in_process(options: argparse.Namespace) -> dict[str, Any]:
     with TemporaryDirectory() as folder:
         file = Path(folder, "random")
         file.write_text(" ".join(words), encoding="utf-8")
-        options.batch.append(str(file))
+        options.batch = [*options.batch, str(file)]
         return COMMAND.answer(options)[0]
 
 
