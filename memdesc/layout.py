@@ -83,7 +83,11 @@ class Block(NamedTuple):
 def exact_axes(axes: object) -> tuple[Axis, ...]:
     """Return axes whose numbers are Python ints; refuse anything but a sequence of axes."""
     try:
-        pairs = [(dims, padded) for dims, padded in entries_of("axes", axes)]
+        given = (
+            each if type(each) is Axis else entries_of("an axis", each)
+            for each in entries_of("axes", axes)
+        )
+        pairs = [(dims, padded) for dims, padded in given]
     except (TypeError, ValueError, NotImplementedError):
         msg = f"axes must be a tuple of Axis(dims, padded), not {short_repr(axes)}"
         raise MemdescError(msg) from None
@@ -98,10 +102,11 @@ def exact_axes(axes: object) -> tuple[Axis, ...]:
 def exact_blocks(blocks: object) -> tuple[Block, ...]:
     """Return blocks whose numbers are Python ints; refuse anything but a sequence of blocks."""
     try:
-        rows = [
-            (axis, step, extent, stride)
-            for axis, step, extent, stride in entries_of("blocks", blocks)
-        ]
+        given = (
+            each if type(each) is Block else entries_of("a block", each)
+            for each in entries_of("blocks", blocks)
+        )
+        rows = [(axis, step, extent, stride) for axis, step, extent, stride in given]
     except (TypeError, ValueError, NotImplementedError):
         msg = (
             f"blocks must be a tuple of Block(axis, step, extent, stride), not {short_repr(blocks)}"

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 import pytest
 
 from memdesc import Axis, Block, Layout, MemdescError, NotBlockedError, memory_desc, parse_tag
 from memdesc.layout import dim_name, layout_by_strides, layout_by_tag, memory_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 INT64_MAX = 2**63 - 1
 
@@ -266,3 +271,17 @@ def test_the_repr_of_a_layout_makes_it_again() -> None:
     layout = by_tag((2, 3, 5, 7), "aB(CD)8b16(cd)")
     names = {"Layout": Layout, "Axis": Axis, "Block": Block}
     assert eval(repr(layout), names) == layout  # noqa: S307 - of a value of this test
+
+
+def _raises() -> Iterator[Any]:
+    yield 1
+    raise RuntimeError
+
+
+def test_an_axis_or_a_block_whose_iterator_raises_is_refused() -> None:
+    wrong: Any = (_raises(),)
+    axis, block = Axis((0,), 2), Block(0, 1, 2, 1)
+    with pytest.raises(MemdescError, match="axes must be a tuple of Axis"):
+        Layout((2,), wrong, (block,))
+    with pytest.raises(MemdescError, match="blocks must be a tuple of Block"):
+        Layout((2,), (axis,), wrong)
