@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from memdesc import Axis, Block, Layout, MemdescError, NotBlockedError, memory_desc, parse_tag
 from memdesc.layout import dim_name, layout_by_strides, layout_by_tag, memory_order
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 INT64_MAX = 2**63 - 1
 
@@ -273,15 +270,14 @@ def test_the_repr_of_a_layout_makes_it_again() -> None:
     assert eval(repr(layout), names) == layout  # noqa: S307 - of a value of this test
 
 
-def _raises() -> Iterator[Any]:
+def _raises() -> Any:
     yield 1
     raise RuntimeError
 
 
 def test_an_axis_or_a_block_whose_iterator_raises_is_refused() -> None:
-    wrong: Any = (_raises(),)
     axis, block = Axis((0,), 2), Block(0, 1, 2, 1)
     with pytest.raises(MemdescError, match="axes must be a tuple of Axis"):
-        Layout((2,), wrong, (block,))
+        Layout((2,), (_raises(),), (block,))
     with pytest.raises(MemdescError, match="blocks must be a tuple of Block"):
-        Layout((2,), (axis,), wrong)
+        Layout((2,), (axis,), (_raises(),))
