@@ -36,7 +36,7 @@ from reorder.comparison import compare_values
 from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
 from reorder.records.record import Record
-from reorder.records.repack import repack
+from reorder.records.repack import dim_order, repack
 from reorder.storage.checkpoint import Checkpoint
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.rules import FormatName, Rule, is_record, read_format, stars_of
@@ -49,7 +49,7 @@ from reorder.storage.diagnosis import (
 from reorder.storage.files import memory_of, value_of
 from reorder.storage.groups import Group, find_groups, read_group, said_of, single
 from reorder.storage.siblings import siblings_of
-from reorder.storage.stored import stored_layout
+from reorder.storage.stored import model_axes, stored_layout
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -66,7 +66,6 @@ __all__ = ["Breach", "CheckReport", "check", "contract_of", "contract_to_toml"]
 # bytes of a contract
 _MAX_FILE = 1 << 24
 _SHOWN = 4
-_WEIGHT = ".weight"
 _ZERO = "zero"
 # keys that are about one tensor, and about a record
 _OF_TENSOR = ("layout", "dtype", "scales")
@@ -226,7 +225,7 @@ def check(
         for name, found in _compare(held, _Model(reference), chosen):
             compared.append(name)
             breaches += found
-    covered = {*chosen, *(each for n in chosen for each in held.members(n))}
+    covered = {each for name, rule in chosen.items() for each in held.members(name, rule)}
     return CheckReport(
         tuple(breaches),
         tuple(chosen),
@@ -248,7 +247,8 @@ class _Model:
         self.groups = {
             group.prefix: group
             for group in find_groups(self.path, self.container)
-            if group.prefix not in self.entries
+            # codes without an ending have the name of their record
+            if group.prefix not in self.entries or group.desc is not None
         }
 
     @cached_property
@@ -257,9 +257,14 @@ class _Model:
         known = [group for group in self.groups.values() if group.desc is not None]
         return {name for group in known for name in group.found.names}
 
-    def members(self, name: str) -> tuple[str, ...]:
-        """Return the tensors of a record, by its prefix; nothing for a tensor."""
-        return self.groups[name].found.names if name in self.groups else ()
+    def is_whole(self, name: str, rule: _Rule) -> bool:
+        """Whether a rule is about a record, rather than about the tensor of the same name."""
+        return "record" in rule.values or name not in self.entries
+
+    def members(self, name: str, rule: _Rule) -> tuple[str, ...]:
+        """Return the tensors that a rule is about."""
+        is_several = self.is_whole(name, rule) and name in self.groups
+        return self.groups[name].found.names if is_several else (name,)
 
     def group(self, name: str, wanted: FormatName | None) -> Group:
         """Return the record at a prefix, or in a tensor, read as the wanted one if there is one."""
@@ -276,9 +281,10 @@ class _Model:
             return read_group(found, said)
         return read_group(found, said._replace(name=wanted.name, options=dict(wanted.options)))
 
-    def desc(self, name: str) -> MemoryDesc | RecordDesc | None:
-        """Return what a tensor or a record holds, as the file says."""
-        return self.groups[name].desc if name in self.groups else self.entries[name].desc
+    def desc(self, name: str, *, is_whole: bool) -> MemoryDesc | RecordDesc | None:
+        """Return what a tensor or a record holds, as the file says; `is_whole` prefers records."""
+        is_record = name in self.groups and (is_whole or name not in self.entries)
+        return self.groups[name].desc if is_record else self.entries[name].desc
 
 
 class _Rule(NamedTuple):
@@ -289,7 +295,7 @@ class _Rule(NamedTuple):
     origin: Mapping[str, str]
 
     def fail(self, problem: str) -> NoReturn:
-        msg = f"rule {self.pattern!r}: {problem}"
+        msg = f"rule {short_repr(self.pattern)}: {problem}"
         raise MemdescError(msg) from None
 
 
@@ -399,7 +405,8 @@ def _matched(rule: _Rule, held: _Model) -> list[str]:
         alone = [name for name in tensors if name not in held.in_groups]
         return [*groups, *single_ones] or alone
     if rule.values.keys() == {"padding"}:
-        return [*tensors, *groups]
+        known = [name for name in groups if held.groups[name].desc is not None]
+        return list(dict.fromkeys((*tensors, *known))) or groups
     return tensors or ([] if {*_OF_TENSOR} & rule.values.keys() else groups)
 
 
@@ -443,14 +450,14 @@ def _breaches(held: _Model, name: str, rule: _Rule, unconfirmed: list[str]) -> I
         return Breach(name, key, problem, rule.origin[key])
 
     values = rule.values
-    is_whole = name in held.groups or "record" in values
-    if is_whole:
+    if held.is_whole(name, rule):
         group = held.group(name, values.get("record"))
         desc: MemoryDesc | RecordDesc | None = group.desc
-        if desc is None and "record" in values:
-            yield breach("record", group.reason)
+        if desc is None:
+            key = next(key for key in ("record", *values) if key in values)
+            yield breach(key, group.reason if key == "record" else f"is unknown: {group.reason}")
             return
-        if desc is not None and "dims" in values and desc.dims != values["dims"]:
+        if "dims" in values and desc.dims != values["dims"]:
             yield breach("dims", f"are {desc.dims}, not {values['dims']}")
     else:
         entry = held.entries[name]
@@ -475,7 +482,7 @@ def _unlike(held: _Model, name: str, rule: _Rule, desc: MemoryDesc | RecordDesc 
     other = _named(rule.origin["like"], name, rule.values["like"])
     if other not in held.entries and other not in held.groups:
         return f"there is no {other!r} that it could be like"
-    theirs = held.desc(other)
+    theirs = held.desc(other, is_whole=held.is_whole(name, rule))
     if theirs is None or desc is None:
         return f"nothing says what {name if desc is None else other!r} holds"
     return "" if theirs == desc else f"is {desc!r}, and {other} is {theirs!r}"
@@ -519,7 +526,7 @@ def _held_by(
                 values["layout"], values.get("dims", dims), values.get("dtype", kind), default=kind
             )
         except MemdescError as again:
-            return found, [("layout", f"cannot be {values['layout']}: {again}")]
+            return found, [("layout", f"cannot be {short_repr(values['layout'])}: {again}")]
     wanted = layout.desc if isinstance(layout, ImageDesc) else layout
     return wanted, _contradictions(entry, wanted, values)
 
@@ -597,7 +604,7 @@ def _compare(
             done |= {*ours.group.found.names}
         done.add(name)
         if ours is None:
-            yield name, [Breach(name, "values", "is in the reference only")]
+            yield theirs.name, [Breach(theirs.name, "values", "is in the reference only")]
             continue
         try:
             found = _differences(ours, theirs)
@@ -605,9 +612,9 @@ def _compare(
             found = [Breach(ours.name, "values", f"cannot be compared: {error}")]
         rule = chosen.get(ours.name)
         yield ours.name, [each._replace(rule=rule.pattern if rule else "") for each in found]
-    for name in items:
+    for name, item in items.items():
         if name not in done:
-            yield name, [Breach(name, "values", "is not in the reference")]
+            yield item.name, [Breach(item.name, "values", "is not in the reference")]
 
 
 def _by_names_of(theirs: _Item, held: _Model) -> _Item | None:
@@ -641,7 +648,7 @@ class _Item(NamedTuple):
 def _items(
     held: _Model, chosen: Mapping[str, _Rule], *, is_reference: bool = False
 ) -> dict[str, _Item]:
-    """Return what a checkpoint holds: a record has the name of the weight that it decodes to.
+    """Return what a checkpoint holds: a record has the name of the tensor that it decodes to.
 
     What the rules say of a reference counts only where its files do not say what it holds.
     """
@@ -655,9 +662,12 @@ def _items(
         read = held.group(prefix, wanted) if wanted else group
         if read.desc is None and wanted is None:
             continue
-        names = [each.name for each in read.tensors.values()] or group.found.names
-        taken |= {*names}
-        found[_weight(prefix)] = _Item(prefix, held, read, None, read.desc)
+        names = {each.name for each in read.tensors.values()} or {*group.found.names}
+        taken |= names
+        called = read.decoded_name(prefix)
+        # another tensor may have that name; no tensor has one with a zero byte
+        is_free = called not in held.entries.keys() - names
+        found[called if is_free else f"{called}\0"] = _Item(prefix, held, read, None, read.desc)
     for name, entry in held.entries.items():
         if name in taken:
             continue
@@ -670,10 +680,6 @@ def _items(
             desc = held.group(name, rule.values["record"]).desc or desc
         found[name] = _Item(name, held, None, entry, desc)
     return found
-
-
-def _weight(prefix: str) -> str:
-    return f"{prefix}{_WEIGHT}".removeprefix(".")
 
 
 def _differences(ours: _Item, theirs: _Item) -> list[Breach]:
@@ -779,16 +785,31 @@ def _record_differences(ours: _Item, theirs: _Item, desc: RecordDesc) -> list[Br
 def _number_differences(ours: _Item, theirs: _Item) -> list[Breach]:
     """Compare the numbers that two items stand for."""
     one, other = (_numbers(each) for each in (ours, theirs))
-    letters = [
-        each.desc.letters if isinstance(each.desc, RecordDesc) else "" for each in (ours, theirs)
-    ]
-    if {*letters} == {"io", "oi"} or (letters[0] == "io" and one.desc.dims != other.desc.dims):
-        one = Memory(one.desc.permute_axes((1, 0)), one.data, zero_pad=False)
-    found = compare_values(one, other)
-    if found.is_equal:
+    orders = _orders(ours, theirs) or [tuple(range(one.desc.ndims))]
+    turned = [Memory(one.desc.permute_axes(each), one.data, zero_pad=False) for each in orders]
+    fitting = [each for each in turned if each.desc.dims == other.desc.dims] or turned[:1]
+    # a square matrix may be stored in either order
+    differing = min(compare_values(each, other).differing for each in fitting)
+    if not differing:
         return []
-    problem = f"differ in {found.differing} of {one.desc.nelems} elements"
+    problem = f"differ in {differing} of {one.desc.nelems} elements"
     return [Breach(ours.name, "values", problem)]
+
+
+def _orders(ours: _Item, theirs: _Item) -> list[tuple[int, ...]]:
+    """Return which dim of the reference each dim may be: floats may have the order of models.
+
+    There are none if neither is a record.
+    """
+    one, other = ours.desc, theirs.desc
+    if isinstance(one, RecordDesc) and isinstance(other, RecordDesc):
+        return [dim_order(one, other.letters)]
+    for desc, is_ours in ((one, True), (other, False)):
+        if isinstance(desc, RecordDesc):
+            order, same = dim_order(desc, model_axes(desc)), tuple(range(len(desc.dims)))
+            back = tuple(order.index(dim) for dim in same)
+            return [same, order if is_ours else back]
+    return []
 
 
 def _numbers(item: _Item) -> Memory:

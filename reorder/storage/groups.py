@@ -135,6 +135,14 @@ class Group(NamedTuple):
         names = [] if self.desc is None else self.desc.tensors
         return {name: self.found.entries[name] for name in names}
 
+    def decoded_name(self, prefix: str) -> str:
+        """Return the name of the plain tensor that it becomes under a prefix.
+
+        That is the prefix itself for codes without an ending, such as experts in one tensor.
+        """
+        has_ending = len(self.tensors) != 1 and self.found.is_dotted
+        return f"{prefix}.weight".removeprefix(".") if has_ending else prefix
+
 
 def said_of(path: Path, container: Container) -> Said:
     """Return what a checkpoint's metadata and the files beside it say.

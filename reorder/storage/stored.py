@@ -30,6 +30,7 @@ __all__ = [
     "has_split_codes",
     "is_order_hidden",
     "joined_tensors",
+    "model_axes",
     "stem_of",
     "stored_layout",
     "stored_record",
@@ -59,6 +60,8 @@ class _Form(NamedTuple):
     stored: tuple[tuple[str, str], ...] = ()
     # tensors without a descriptor, whatever they hold -> their words, and the shape of these
     raw: tuple[tuple[str, tuple[str, str]], ...] = ()
+    # letters of its dims -> the order in which models have them as floats, if it is another one
+    axes: tuple[tuple[str, str], ...] = (("io", "oi"),)
 
 
 _EXPONENTS = (("e8m0", "u8"),)
@@ -74,7 +77,7 @@ _FORMS = {
     **dict.fromkeys(("bnb_nf4", "bnb_fp4"), _BITSANDBYTES),
     "hqq": _HQQ,
     **dict.fromkeys(("compressed_mxfp4", "modelopt_mxfp4", "mxfp8"), _Form(stored=_EXPONENTS)),
-    "gpt_oss_mxfp4": _Form(joint="_", split=32, stored=_EXPONENTS),
+    "gpt_oss_mxfp4": _Form(joint="_", split=32, stored=_EXPONENTS, axes=(("eoi", "eio"),)),
 }
 _USUAL = _Form()
 # endings of names beside codes whose name is the prefix, such as experts in one tensor:
@@ -86,6 +89,11 @@ BARE_ROLES = {"": "weight", "scale_inv": "weight_scale_inv"}
 def has_split_codes(name: str) -> bool:
     """Whether groups of a record's codes have an axis of their own."""
     return bool(_FORMS.get(name, _USUAL).split)
+
+
+def model_axes(desc: RecordDesc) -> str:
+    """Return the letters of a record's dims in the order in which models have them as floats."""
+    return dict(_FORMS.get(desc.name, _USUAL).axes).get(desc.letters, desc.letters)
 
 
 def stem_of(name: str, role: str, record: str) -> str:

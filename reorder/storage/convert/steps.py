@@ -254,16 +254,14 @@ def record_step(group: Group, rule: Rule, format_name: str) -> Step:
     if src is None:
         rule.fail(f"{group.prefix}: {group.reason}")
     prefix = rule.renamed(group.prefix)
-    is_bare = len(group.tensors) > 1 and not group.found.is_dotted
     dst: MemoryDesc | RecordDesc
     try:
         if rule.dst is None or not is_record(rule.dst):
             dst, plain = _decoded(src, rule)
-            is_named = len(group.tensors) == 1 or is_bare
-            stem = prefix if is_named else f"{prefix}.weight".removeprefix(".")
-            targets = {ONLY: stored_layout(stem, plain)}
+            targets = {ONLY: stored_layout(group.decoded_name(prefix), plain)}
         else:
             dst = _target(src, rule)
+            is_bare = len(group.tensors) > 1 and not group.found.is_dotted
             written = written_tensors(prefix, dst, format_name, is_bare=is_bare)
             targets = joined_tensors(prefix, record_fields(dst), written)
     except MemdescError as error:

@@ -18,6 +18,7 @@ from reorder.storage.convert.rules import FormatName, Rule
 from reorder.storage.groups import find_groups
 from reorder.storage.quantization import CONFIG, MAX_CONFIG, holders, sections_of
 from reorder.storage.siblings import holds_codes
+from reorder.storage.stored import model_axes
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -159,8 +160,6 @@ TARGETS = {
         )
     ),
 }
-# records and the letters of their dims -> the order in which models have the dims of floats
-_AXES = {("", "io"): "oi", ("gpt_oss_mxfp4", "eoi"): "eio"}
 # tensors beside a weight that scale activations, for which the outputs have no section
 _ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")
 # how many tensors a message names
@@ -283,8 +282,8 @@ def _made(name: str, prefix: str, desc: RecordDesc) -> tuple[FormatName, str]:
     """Return what a record becomes in a target, and a warning, which may be empty."""
     target = TARGETS[name]
     if target.dtype is not None:
-        axes = _AXES.get((desc.name, desc.letters), _AXES.get(("", desc.letters)))
-        return FormatName("plain", () if axes is None else (("axes", axes),)), ""
+        axes = model_axes(desc)
+        return FormatName("plain", () if axes == desc.letters else (("axes", axes),)), ""
     for way in target.ways:
         if way.takes(desc):
             return way.made(desc), way.warning

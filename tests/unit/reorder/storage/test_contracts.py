@@ -11,7 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc
-from tests.checkpoints import awq_layer, write_config, write_safetensors
+from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -252,3 +252,94 @@ def test_a_saved_record_is_checked_in_its_own_words(tmp_path: Path) -> None:
     assert rules["layers.*.fc"]["record"].startswith("awq(")
     assert reorder.check(folder, rules, reference=folder).holds
     assert json.dumps(rules)
+
+
+def _quantised(folder: Path, layer: Mapping[str, NDArray[Any]], **section: Any) -> Path:
+    folder.mkdir()
+    write_safetensors(folder / "model.safetensors", layer)
+    write_config(folder, **section)
+    return folder
+
+
+def _experts() -> dict[str, NDArray[Any]]:
+    rng = np.random.default_rng(0)
+    return {
+        "e.down_blocks": rng.integers(0, 256, (3, 40, 2, 16), np.uint8),
+        "e.down_scales": rng.integers(120, 130, (3, 40, 2), np.uint8),
+    }
+
+
+_SIZES = {"fp8": {"weight_block_size": [128, 128]}}
+_MODELS: dict[str, Any] = {
+    "gptq": {f"fc.{name}": x for name, x in gptq_layer()[0].items()},
+    "square gptq": {f"fc.{name}": x for name, x in gptq_layer(dims=(128, 128))[0].items()},
+    "mxfp4": _experts(),
+    "fp8": {"e.up" + name.removeprefix("weight"): x for name, x in fp8_layer().items()},
+}
+
+
+@pytest.mark.parametrize("name", _MODELS)
+def test_a_record_and_the_floats_that_it_becomes_are_equal(tmp_path: Path, name: str) -> None:
+    method = name.removeprefix("square ")
+    model = _quantised(
+        tmp_path / "model", _MODELS[name], quant_method=method, **_SIZES.get(method, {})
+    )
+    options = reorder.ConvertOptions(threads=1)
+    reorder.convert(model, tmp_path / "bf16", (), options, to="bf16")
+    with reorder.open_checkpoint(model) as held, reorder.open_checkpoint(tmp_path / "bf16") as made:
+        (weight,) = made
+        prefix = weight.removesuffix(".weight")
+        numbers = reorder.dequantize(held.record(prefix)).numpy()
+    turned = {"gptq": (1, 0), "mxfp4": (0, 2, 1)}.get(method, (0, 1))
+    floats = np.ascontiguousarray(numbers.transpose(turned))
+    assert floats.shape == reorder.open_checkpoint(tmp_path / "bf16")[weight].shape
+    right, wrong = tmp_path / "right.safetensors", tmp_path / "wrong.safetensors"
+    reorder.save(right, {weight: floats})
+    floats[..., 0, 1] += 1
+    reorder.save(wrong, {weight: floats})
+    for one, other in ((model, right), (right, model)):
+        assert reorder.check(one, reference=other).breaches == ()
+    for one, other in ((model, wrong), (wrong, model)):
+        (breach,) = reorder.check(one, reference=other).breaches
+        assert breach.problem.startswith(f"differ in {floats[..., 0, 1].size} of {floats.size} ")
+
+
+def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> None:
+    layer = _MODELS["gptq"] | {"fc.weight": np.ones((4, 4), np.float32)}
+    good = _quantised(tmp_path / "good", layer, quant_method="gptq")
+    layer = layer | {"fc.qweight": layer["fc.qweight"] + 1}
+    bad = _quantised(tmp_path / "bad", layer, quant_method="gptq")
+    assert reorder.check(good, reference=good).compared == ("fc", "fc.weight")
+    (breach,) = reorder.check(bad, reference=good).breaches
+    assert (breach.name, breach.problem.rpartition(", ")[2]) == ("fc", "in qweight")
+
+
+def test_experts_in_one_tensor_are_a_record_of_the_contract(tmp_path: Path) -> None:
+    model = _quantised(tmp_path / "m", _MODELS["fp8"], quant_method="fp8", **_SIZES["fp8"])
+    rules = reorder.contract_of(model)
+    assert [(name, rule["dims"]) for name, rule in rules.items()] == [("e.up", [256, 128])]
+    assert rules["e.up"]["record"].startswith("fp8_block(")
+    assert reorder.check(model, rules, reference=model).without_rule == ()
+    # a rule about the tensor of the codes says nothing of the other one
+    report = reorder.check(model, {"e.up": {"dtype": "f8_e4m3", "dims": [256, 128]}})
+    assert (report.holds, report.without_rule) == (True, ("e.up_scale_inv",))
+    assert _keys(model, {"e.up": {"dtype": "f32"}}) == ["dtype"]
+
+
+@pytest.mark.parametrize("rule", [{"dims": [1, 1]}, {"padding": "zero"}])
+def test_a_rule_about_a_weight_that_nothing_declares_does_not_hold(
+    tmp_path: Path, rule: dict[str, Any]
+) -> None:
+    path = tmp_path / "x.safetensors"
+    write_safetensors(path, _MODELS["gptq"])
+    (breach,) = reorder.check(path, {"fc": rule}).breaches
+    assert (breach.key, breach.rule) == (next(iter(rule)), "fc")
+    assert "nothing declares what 'fc' holds" in breach.problem
+    assert reorder.check(path, {"*": {"padding": "zero"}}).holds  # of the tensors
+
+
+def test_a_long_rule_is_named_in_short(tmp_path: Path) -> None:
+    path = _saved(tmp_path / "x.safetensors", _codes())
+    assert len(_refusal(path, {"*a" * 2000: {"dtype": "s8"}})) < 500
+    (breach,) = reorder.check(path, {"*": {"layout": "x" * 5000}}).breaches
+    assert len(breach.problem) < 500
