@@ -54,6 +54,10 @@ def check_target(
     Of a link, the link itself is replaced. A folder is replaced if it holds only shards and files
     that this output has too.
 
+    A conversion checks at three moments, because other processes may make files between them: when
+    it is planned, before any number is read; under the lock, before hours of work; and before the
+    output gets its name, so that nothing of others is lost.
+
     Raises
     ------
     MemdescError
