@@ -16,6 +16,7 @@ from reorder.storage.stored import written_tensors
 from tests.checkpoints import write_config, write_safetensors
 from tests.records import random_record
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
+from tests.unit.reorder.storage.schemes import record_in, refusal, write_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,21 +70,7 @@ def _layer(name: str, prefix: str = "fc", seed: int = 0, **options: Any) -> dict
 
 
 def _folder(path: Path, tensors: dict[str, NDArray[Any]], section: dict[str, Any]) -> Path:
-    path.mkdir(exist_ok=True)
-    write_safetensors(path / "model.safetensors", tensors)
-    write_config(path, **section)
-    return path
-
-
-def _said(folder: Path, prefix: str = "fc") -> str:
-    with reorder.open_checkpoint(folder) as checkpoint, pytest.raises(MemdescError) as caught:
-        checkpoint.record(prefix)
-    return str(caught.value)
-
-
-def _record(folder: Path, prefix: str = "fc") -> reorder.Record:
-    with reorder.open_checkpoint(folder) as checkpoint:
-        return checkpoint.record(prefix)
+    return write_model(path, {"": tensors}, {"quantization_config": section}, {})
 
 
 @pytest.mark.parametrize("zeros", [False, True])
@@ -102,7 +89,7 @@ def test_what_is_declared_is_read_and_declared_again(
     section = _section(f"{form}-quantized", _group(bits, strategy, symmetric=not zeros))
     scheme = {"num_bits": 8, "type": "float"}
     folder = _folder(tmp_path / "in", layer, section | {"kv_cache_scheme": scheme})
-    record = _record(folder)
+    record = record_in(folder, "fc")
     assert record.desc == record_desc((30, 48), f"{form}_quantized", scales="f16", **options)
     rule = f"fc: {form}_quantized{'(bits=8)' if bits == 8 and form == 'pack' else ''}"
     made = converted(folder, tmp_path / "out", f"{rule} -> {form}_quantized(scales=f32)")
@@ -112,7 +99,7 @@ def test_what_is_declared_is_read_and_declared_again(
     weights = written["config_groups"]["group_0"]["weights"]
     assert weights == weights | _STRATEGIES[strategy] | {"symmetric": not zeros}
     assert written["kv_cache_scheme"] == scheme
-    again = _record(tmp_path / "out")
+    again = record_in(tmp_path / "out", "fc")
     assert np.array_equal(reorder.dequantize(again).numpy(), reorder.dequantize(record).numpy())
 
 
@@ -136,14 +123,13 @@ def test_layers_have_the_group_that_names_them(tmp_path: Path) -> None:
         tensors |= _layer(name, prefix, **options)
     folder = _folder(tmp_path / "in", tensors, section)
     for prefix, (name, options) in layers.items():
-        desc = _record(folder, prefix).desc
+        desc = record_in(folder, prefix).desc
         assert desc == record_desc((30, 48), name, scales="f16", **options), prefix
     # the words of another group
     swapped = tensors | _layer("pack_quantized", "m.1.up_proj", bits=4, group=16)
     folder = _folder(tmp_path / "in", swapped, section)
-    assert "config.json declares pack_quantized: 'm.1.up_proj.weight_packed'" in _said(
-        folder, "m.1.up_proj"
-    )
+    said = refusal(folder, "m.1.up_proj")
+    assert "config.json declares pack_quantized: 'm.1.up_proj.weight_packed'" in said
 
 
 def test_groups_that_become_several_are_declared_by_their_names(tmp_path: Path) -> None:
@@ -157,7 +143,7 @@ def test_groups_that_become_several_are_declared_by_their_names(tmp_path: Path) 
     tensors["lm_head.weight"] = np.ones((8, 30), np.float16)
     folder = _folder(tmp_path / "in", tensors, section)
     wanted = {
-        layer: reorder.dequantize(_record(folder, layer)).numpy() for layer in ("m.up", "m.down")
+        layer: reorder.dequantize(record_in(folder, layer)).numpy() for layer in ("m.up", "m.down")
     }
     rules = (
         "*: pack_quantized -> pack_quantized(scales=f32)",
@@ -172,7 +158,7 @@ def test_groups_that_become_several_are_declared_by_their_names(tmp_path: Path) 
     assert found == {"m.up": ("int-quantized", 8), "m.down": ("pack-quantized", 8)}
     assert (written["format"], written["ignore"]) == ("mixed-precision", ["lm_head"])
     for layer, values in wanted.items():
-        made = reorder.dequantize(_record(tmp_path / "out", layer)).numpy()
+        made = reorder.dequantize(record_in(tmp_path / "out", layer)).numpy()
         assert np.array_equal(made, values)
 
 
@@ -212,8 +198,8 @@ def test_classes_of_layers_are_decided_by_their_tensors(tmp_path: Path) -> None:
     tensors = _layer("pack_quantized", "fc", group=16)
     tensors |= _layer("pack_quantized", "embed", bits=8, group=-1)
     folder = _folder(tmp_path / "in", tensors, section)
-    assert _record(folder).desc.field("weight_packed").bits == 4
-    assert _record(folder, "embed").desc.field("weight_packed").bits == 8
+    assert record_in(folder, "fc").desc.field("weight_packed").bits == 4
+    assert record_in(folder, "embed").desc.field("weight_packed").bits == 8
 
 
 _W4 = _group(4, "group")
@@ -319,7 +305,7 @@ def test_what_config_and_tensors_contradict_is_refused(
         layer.pop(f"fc.{role}", None)
         layer |= {} if array is None else {f"fc.{role}": np.ascontiguousarray(array)}
     folder = _folder(tmp_path / "in", layer, section)
-    assert problem in _said(folder)
+    assert problem in refusal(folder)
 
 
 def test_an_order_of_inputs_that_changes_nothing_is_left_out(tmp_path: Path) -> None:
@@ -327,7 +313,7 @@ def test_an_order_of_inputs_that_changes_nothing_is_left_out(tmp_path: Path) -> 
     order = {"fc.weight_g_idx": np.arange(48, dtype=np.int32) // 16}
     section = _section("pack-quantized", _group(4, "group", actorder="group"))
     folder = _folder(tmp_path / "in", layer | order, section)
-    assert _record(folder).desc.name == "pack_quantized"
+    assert record_in(folder, "fc").desc.name == "pack_quantized"
     made = converted(folder, tmp_path / "out", "*: pack_quantized -> int_quantized")
     assert {*made} == {"fc.weight", "fc.weight_scale"}
 
@@ -426,7 +412,7 @@ def test_inspect_says_which_layers_are_quantised(
             "weights": 2 * 30 * 48,
         },
     ]
-    plain = {"layers": ["lm_head", "m.2.up"], "bytes": 480 + 2880}
+    plain = {"layers": ["m.2.up", "lm_head"], "bytes": 480 + 2880}
     assert facts["not_quantised"] == plain
     assert facts["notes"] == [
         "m.2.up: config.json declares pack_quantized, but its weight is plain"
@@ -435,7 +421,7 @@ def test_inspect_says_which_layers_are_quantised(
     assert capsys.readouterr().out.splitlines()[-4:-1] == [
         "pack_quantized, 4 bits, groups of 16 inputs, 5.089 bits per weight: m.*.up (2)",
         "int_quantized, 8 bits, a scale for each output, 8.333 bits per weight: m.*.down (2)",
-        "not quantised, 3360 bytes: lm_head, m.*.up (1)",
+        "not quantised, 3360 bytes: m.*.up (1), lm_head",
     ]
 
 

@@ -1,0 +1,398 @@
+"""Weights of each quantisation scheme as its producer stores them, and their numbers by definition.
+
+A layer is its tensors by the ends of their names; `SCHEMES` says how files declare each.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import reorder
+from memdesc import DATA_TYPES, MemdescError, record_desc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    Layer = dict[str, NDArray[Any]]
+    Weight = tuple[Layer, NDArray[Any]]
+
+__all__ = [
+    "BESIDE",
+    "DIMS",
+    "EXPERTS",
+    "SCHEMES",
+    "Scheme",
+    "bitsandbytes",
+    "compressed",
+    "declared",
+    "fp8",
+    "hqq",
+    "mlx",
+    "modelopt",
+    "mxfp4",
+    "nvfp4",
+    "record_in",
+    "refusal",
+    "write_model",
+]
+
+DIMS, EXPERTS = (24, 256), (3, 48, 64)
+_E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+_STACKED = "mlp.experts.gate_up_proj"
+BESIDE: Layer = {
+    "norm.weight": np.ones(64, ml_dtypes.bfloat16),
+    "lm_head.weight": np.ones((8, 64), ml_dtypes.bfloat16),
+}
+
+
+class Scheme(NamedTuple):
+    """A scheme: its record, what config.json says, and what makes a weight.
+
+    Numbers are in the type in which the scheme computes them.
+    """
+
+    record: str
+    config: Mapping[str, Any]
+    make: Callable[[], Weight]
+    options: Mapping[str, Any] = {}
+    prefix: str = "fc"
+
+
+def write_model(
+    path: Path, layers: Mapping[str, Layer], config: Mapping[str, Any], beside: Layer = BESIDE
+) -> Path:
+    """Write a model: layers by their prefixes, what config.json says, and other tensors."""
+    path.mkdir(exist_ok=True)
+    tensors = {
+        f"{name}{end}": each for name, layer in layers.items() for end, each in layer.items()
+    }
+    reorder.save(path / "model.safetensors", tensors | beside)
+    (path / "config.json").write_text(json.dumps(config))
+    return path
+
+
+def record_in(folder: Path, prefix: str, *name: str, **options: Any) -> reorder.Record:
+    """Return a weight of a model."""
+    with reorder.open_checkpoint(folder) as checkpoint:
+        return checkpoint.record(prefix, *name, **options)
+
+
+def refusal(folder: Path, prefix: str = "fc", *name: str, **options: Any) -> str:
+    """Return why a weight of a model is not read."""
+    with pytest.raises(MemdescError) as caught:
+        record_in(folder, prefix, *name, **options)
+    return str(caught.value)
+
+
+def compressed(form: str, **weights: Any) -> dict[str, Any]:
+    """Return how compressed-tensors declares a model with one kind of weights."""
+    groups = {"group_0": {"targets": ["Linear"], "weights": weights}}
+    section = {"quant_method": "compressed-tensors", "format": form, "config_groups": groups}
+    return {"quantization_config": section}
+
+
+def modelopt(algorithm: str, **more: Any) -> dict[str, Any]:
+    """Return how ModelOpt declares a model."""
+    return declared("modelopt", quant_algo=algorithm, **more)
+
+
+def declared(method: str, **more: Any) -> dict[str, Any]:
+    """Return what config.json says of weights of a method."""
+    return {"quantization_config": {"quant_method": method, **more}}
+
+
+def _of_each(scales: NDArray[Any], group: int) -> NDArray[np.float32]:
+    return scales.astype(np.float32).repeat(group, -1)
+
+
+def fp8(
+    scale: str,
+    shape: tuple[int, ...],
+    dims: tuple[int, ...] = (300, 130),
+    block: tuple[int, int] = (128, 128),
+    *,
+    kind: str = "f32",
+    codes: str = "f8_e4m3",
+) -> Weight:
+    """Return FP8 weights; `shape` is that of the scales as stored, `block` what shares one."""
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal(dims).astype(DATA_TYPES[codes].numpy)
+    counts = (*dims[:-2], *(-(-size // step) for size, step in zip(dims[-2:], block, strict=True)))
+    values = 2.0 ** rng.integers(-9, -3, counts) * (rng.integers(1, 9, counts) / 8)
+    scales = values.astype(DATA_TYPES[kind].numpy)
+    each = scales.astype(np.float32).repeat(block[0], -2).repeat(block[1], -1)
+    numbers = weight.astype(np.float32) * each[..., : dims[-2], : dims[-1]]
+    return {".weight": weight, f".{scale}": scales.reshape(shape)}, numbers
+
+
+def _packed(dims: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return random codes of 4 bits as words, and their values."""
+    words = np.random.default_rng(0).integers(0, 256, (*dims[:-1], dims[-1] // 2), np.uint8)
+    return words, _E2M1[np.stack([words & 15, words >> 4], -1).reshape(dims)]
+
+
+def nvfp4(dims: tuple[int, ...] = (48, 64), *, divides: bool = False) -> Weight:
+    """Return NVFP4 weights of ModelOpt, or of compressed-tensors, which divides by a scale."""
+    words, values = _packed(dims)
+    scales = np.random.default_rng(1).lognormal(0, 1, (*dims[:-1], dims[-1] // 16))
+    small, whole = scales.astype(ml_dtypes.float8_e4m3fn), np.float32(1234.5 if divides else 0.0123)
+    each = _of_each(small, 16)
+    if divides:
+        layer = {"_packed": words, "_scale": small, "_global_scale": whole.reshape(1)}
+        return {f".weight{end}": array for end, array in layer.items()}, values * (each / whole)
+    layer = {".weight": words, ".weight_scale": small, ".weight_scale_2": np.array(whole)}
+    return layer, values * (each * whole)
+
+
+def _exponents(dims: tuple[int, ...]) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+    rng = np.random.default_rng(2)
+    stored = rng.integers(117, 130, (*dims[:-1], dims[-1] // 32), np.uint8)
+    return stored, np.exp2(stored.astype(np.float32) - 127)
+
+
+def mxfp4(dims: tuple[int, ...], *ends: str) -> Weight:
+    """Return MXFP4 weights, by the ends of the names of codes and scales."""
+    words, values = _packed(dims)
+    stored, scales = _exponents(dims)
+    if ends[0] == "_blocks":
+        words = words.reshape(*stored.shape, 16)
+    return dict(zip(ends, (words, stored), strict=True)), values * _of_each(scales, 32)
+
+
+def _mxfp8(dims: tuple[int, ...], *ends: str) -> Weight:
+    codes = np.random.default_rng(0).standard_normal(dims).astype(ml_dtypes.float8_e4m3fn)
+    stored, scales = _exponents(dims)
+    layer = dict(zip(ends, (codes, stored), strict=True))
+    return layer, codes.astype(np.float32) * _of_each(scales, 32)
+
+
+def _renamed(made: Weight, *ends: str) -> Weight:
+    return dict(zip(ends, made[0].values(), strict=True)), made[1]
+
+
+def _inputs_first(made: Weight) -> Weight:
+    """Return experts whose inputs come before their outputs, as ModelOpt stores them."""
+    turned = {
+        end.replace(".weight", "_weight") if "scale" in end else "": np.ascontiguousarray(
+            array.swapaxes(1, 2) if array.ndim else array
+        )
+        for end, array in made[0].items()
+    }
+    turned["_weight_scale_2"] = made[0][".weight_scale_2"]
+    return turned, made[1].swapaxes(1, 2)
+
+
+def mlx(bits: int = 4, group: int = 64, kind: str = "bf16", seed: int = 0) -> Weight:
+    """Return weights of MLX; each operation is rounded to the type of the scales."""
+    rng, dtype = np.random.default_rng(seed), DATA_TYPES[kind].numpy
+    codes = rng.integers(0, 1 << bits, DIMS, np.uint8)
+    scales, biases = (
+        rng.standard_normal((DIMS[0], DIMS[1] // group)).astype(dtype) for _ in range(2)
+    )
+    product = (_of_each(scales, group) * codes).astype(dtype)
+    numbers = (product.astype(np.float32) + _of_each(biases, group)).astype(dtype)
+    # codes of a row one behind the other, from the lowest bit on
+    rows = (codes[..., None] >> np.arange(bits, dtype=np.uint8) & 1).reshape(len(codes), -1)
+    words = np.packbits(rows, axis=1, bitorder="little").view(np.uint32)
+    return {".weight": words, ".scales": scales, ".biases": biases}, numbers
+
+
+def bitsandbytes(kind: str = "nf4", block: int = 64) -> Weight:
+    """Return weights of bitsandbytes."""
+    rng = np.random.default_rng(0)
+    table = np.array(record_desc(DIMS, f"bnb_{kind}").rule.code.table, np.float32)
+    codes = rng.integers(0, 16, DIMS, np.uint8)
+    absmax = rng.random((DIMS[0], DIMS[1] // block)).astype(np.float32)
+    state = {"quant_type": kind, "blocksize": block, "dtype": "bfloat16", "shape": [*DIMS]}
+    layer = {
+        "": (codes[:, ::2] << 4 | codes[:, 1::2]).reshape(-1, 1),
+        ".absmax": absmax.reshape(-1),
+        ".quant_map": table,
+        f".quant_state.bitsandbytes__{kind}": np.frombuffer(json.dumps(state).encode(), np.uint8),
+    }
+    return {f".weight{end}": array for end, array in layer.items()}, table[codes] * _of_each(
+        absmax, block
+    )
+
+
+def hqq(bits: int = 4, group: int = 64, kind: str = "bf16") -> Weight:
+    """Return weights of HQQ; each operation is rounded to the type of the scales."""
+    rng, dtype = np.random.default_rng(bits), DATA_TYPES[kind].numpy
+    codes = rng.integers(0, 1 << bits, DIMS, np.uint8)
+    rows = codes.reshape(8 // bits, -1, group)
+    packed = sum(part << bits * (len(rows) - 1 - k) for k, part in enumerate(rows))
+    count = DIMS[0] * DIMS[1] // group
+    scale = rng.random((count, 1)).astype(dtype)
+    zero = (rng.random((count, 1)) * (1 << bits)).astype(dtype)
+    name = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}[kind]
+    texts = {
+        "packing": f"{bits}bit_u8",
+        "unpack_view_dtype": "torch.uint8",
+        "compute_dtype": f"torch.{name}",
+    }
+    off = ("view_as_float", "quant_scale", "quant_zero", "offload_meta")
+    on = ("encoded_state_dict", "stores_quant_config", "channel_wise", "optimize")
+    tensors: Layer = {
+        "W_q": np.asarray(packed, np.uint8),
+        "scale": scale,
+        "zero": zero,
+        "shape": np.array(DIMS, np.int64),
+        **{
+            each: np.array(number, np.int32)
+            for each, number in {"nbits": bits, "group_size": group, "axis": 1}.items()
+        },
+        **{each: np.frombuffer(text.encode(), np.uint8) for each, text in texts.items()},
+        "round_zero": np.array(bits == 4, np.uint8),
+        **{each: np.array(flag, np.uint8) for flag in (0, 1) for each in (off, on)[flag]},
+    }
+    each = [array.reshape(DIMS[0], -1).repeat(group, 1) for array in (scale, zero)]
+    moved = (codes.astype(np.float32) - each[1].astype(np.float32)).astype(dtype)
+    numbers = (moved.astype(np.float32) * each[0].astype(np.float32)).astype(dtype)
+    return {f".{end}": array for end, array in tensors.items()}, numbers
+
+
+_FLOAT, _BYTES = {"type": "float", "num_bits": 4}, {"type": "float", "num_bits": 8}
+_TENSOR, _CHANNEL = {"block": (300, 130)}, {"block": (1, 130)}
+_DEEPSEEK = declared("fp8", fmt="e4m3", weight_block_size=[128, 128])
+_INV = {"scale_inv": True}
+
+
+def _mlx(bits: int, group: int, kind: str = "bf16", *keys: str) -> Scheme:
+    section = {"group_size": group, "bits": bits}
+    config = dict.fromkeys(keys or ("quantization",), section)
+    options = {**section, "scales": kind, "group": group}
+    del options["group_size"]
+    return Scheme("mlx", config, partial(mlx, bits, group, kind), options)
+
+
+def _hqq(bits: int, group: int, kind: str) -> Scheme:
+    options = {"bits": bits, "group": group, "scales": kind}
+    return Scheme("hqq", declared("hqq", quant_config={}), partial(hqq, bits, group, kind), options)
+
+
+def _bitsandbytes(kind: str, block: int) -> Scheme:
+    config = declared("bitsandbytes", load_in_4bit=True, bnb_4bit_quant_type=kind)
+    return Scheme(f"bnb_{kind}", config, partial(bitsandbytes, kind, block), {"block": block})
+
+
+_ALL = (
+    Scheme("fp8_block", _DEEPSEEK, partial(fp8, "weight_scale_inv", (3, 2)), _INV),
+    Scheme(
+        "fp8_block",
+        declared("fp8", fmt=None, weight_block_size=[128, 128]),
+        partial(fp8, "weight_scale_inv", (3, 2)),
+        _INV,
+    ),
+    Scheme(
+        "fp8_block",
+        compressed("float-quantized", **_BYTES, strategy="block", block_structure=[128, 128]),
+        partial(fp8, "weight_scale", (3, 2)),
+    ),
+    *(
+        Scheme(
+            "fp8_channel",
+            compressed(form, **_BYTES, strategy="channel"),
+            partial(fp8, "weight_scale", (300, 1), **_CHANNEL),
+        )
+        for form in ("float-quantized", "naive-quantized")
+    ),
+    Scheme(
+        "fp8_tensor",
+        compressed("float-quantized", **_BYTES, strategy="tensor"),
+        partial(fp8, "weight_scale", (1,), **_TENSOR),
+    ),
+    Scheme(
+        "fp8_channel",
+        declared("fbgemm_fp8"),
+        partial(fp8, "weight_scale", (300, 1), **_CHANNEL),
+    ),
+    Scheme(
+        "fp8_tensor",
+        declared("fp8", activation_scheme="static"),
+        partial(fp8, "weight_scale", (), **_TENSOR),
+    ),
+    Scheme(
+        "fp8_tensor",
+        declared("fp8", weight_block_size=None),
+        partial(fp8, "weight_scale_inv", (), **_TENSOR),
+        _INV,
+    ),
+    Scheme("fp8_tensor", modelopt("FP8"), partial(fp8, "weight_scale", (), **_TENSOR)),
+    Scheme(
+        "fp8_channel",
+        modelopt("FP8_PER_CHANNEL_PER_TOKEN"),
+        partial(fp8, "weight_scale", (300,), **_CHANNEL),
+    ),
+    Scheme("fp8_block", modelopt("fp8_pb_wo"), partial(fp8, "weight_scale", (3, 2))),
+    Scheme("fp8_block", modelopt("FP8_PB_WO"), partial(fp8, "weight_scale", (3, 1, 2, 1))),
+    Scheme(
+        "compressed_nvfp4",
+        compressed("nvfp4-pack-quantized", **_FLOAT, strategy="tensor_group", group_size=16),
+        partial(nvfp4, divides=True),
+    ),
+    Scheme(
+        "compressed_mxfp4",
+        compressed("mxfp4-pack-quantized", **_FLOAT, strategy="group", group_size=32)
+        | {"scale_dtype": "torch.uint8"},
+        partial(mxfp4, (48, 64), ".weight_packed", ".weight_scale"),
+    ),
+    Scheme(
+        "mxfp8",
+        compressed("mxfp8-quantized", **_BYTES, strategy="group", group_size=32),
+        partial(_mxfp8, (48, 64), ".weight", ".weight_scale"),
+    ),
+    Scheme("modelopt_nvfp4", modelopt("NVFP4", group_size=16), nvfp4),
+    Scheme("modelopt_nvfp4", modelopt("W4A16_NVFP4"), nvfp4),
+    *(
+        Scheme("modelopt_mxfp4", config, partial(mxfp4, (48, 64), ".weight", ".weight_scale"))
+        for config in (modelopt("mxfp4"), modelopt("W4A8_MXFP4_FP8", group_size=32))
+    ),
+    Scheme("mxfp8", modelopt("MXFP8"), partial(_mxfp8, (48, 64), ".weight", ".weight_scale")),
+    # experts in one tensor
+    Scheme(
+        "gpt_oss_mxfp4",
+        declared("mxfp4", modules_to_not_convert=["lm_head"]),
+        partial(mxfp4, EXPERTS, "_blocks", "_scales"),
+        prefix=_STACKED,
+    ),
+    Scheme(
+        "fp8_block",
+        _DEEPSEEK,
+        lambda: _renamed(fp8("", (3, 3, 2), (3, 257, 129)), "", "_scale_inv"),
+        _INV,
+        _STACKED,
+    ),
+    Scheme(
+        "mxfp8",
+        modelopt("MXFP8"),
+        partial(_mxfp8, EXPERTS, "", "_weight_scale"),
+        prefix=_STACKED,
+    ),
+    Scheme(
+        "modelopt_nvfp4",
+        modelopt("NVFP4"),
+        lambda: _inputs_first(nvfp4(EXPERTS)),
+        prefix=_STACKED,
+    ),
+    *(_mlx(bits, 32, kind) for bits in (1, 2, 3, 4, 5, 6, 8) for kind in ("f32", "bf16", "f16")),
+    *(_mlx(bits, group) for bits, group in ((3, 64), (6, 128))),
+    _mlx(4, 64, "bf16", "quantization_config"),
+    _mlx(4, 64, "bf16", "quantization", "quantization_config"),
+    *(_bitsandbytes(kind, block) for kind in ("nf4", "fp4") for block in (32, 64, 256)),
+    *(
+        _hqq(bits, group, kind)
+        for bits, group in ((8, 64), (4, 64), (4, 32), (2, 128), (1, 256))
+        for kind in ("f32", "bf16", "f16")
+    ),
+)
+# by the record and its number
+SCHEMES = {f"{scheme.record}-{k}": scheme for k, scheme in enumerate(_ALL)}
