@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     Written = TypeVar("Written", bound=NDArray[Any] | Exporter | bytearray | memoryview)
     OnDevice = cl.Buffer | cl.Image | cl.SVMPointer | Array | DeviceMemory
 
-__all__ = ["execute", "is_on_device", "prepare", "reorder"]
-
 # the types that most calls pass
 _HOST = (np.ndarray, Memory)
 # prefixes of the modules whose classes live on a device

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from reorder.api import OnDevice
     from reorder.records.record import Record
 
-__all__ = ["Quantized", "dequantize", "quantize"]
-
 
 class _Values(NamedTuple):
     """What is stored of a quantised tensor."""

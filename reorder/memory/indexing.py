@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["Selection", "elements_at", "select"]
-
 
 class Selection(NamedTuple):
     """The offsets of the elements that a key selects; `shape` is () for one element."""

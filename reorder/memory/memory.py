@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from memdesc import DataType, MemoryDesc
 
-__all__ = ["Memory"]
-
 
 class Memory(Checked):
     """A buffer and its descriptor.

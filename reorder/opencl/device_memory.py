@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
 
-__all__ = ["DeviceMemory", "events_of", "record_event"]
-
 
 @dataclass(slots=True, repr=False, eq=False)
 class DeviceMemory:

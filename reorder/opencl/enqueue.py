@@ -42,17 +42,6 @@ if TYPE_CHECKING:
     from memdesc import DataType
     from reorder.values.attr import Attr
 
-__all__ = [
-    "Source",
-    "as_source",
-    "enqueue_pack",
-    "enqueue_reorder",
-    "enqueue_unpack",
-    "pack",
-    "reorder_on_device",
-    "unpack",
-]
-
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 
 # tuples, since a union of types is made anew in each call

@@ -43,19 +43,6 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.launch import Launch, Pattern
 
-__all__ = [
-    "CACHE_FOLDER",
-    "CACHE_LIMIT",
-    "KernelPool",
-    "PreparedLaunch",
-    "build",
-    "build_program",
-    "cache_folder",
-    "cache_limit",
-    "floats_of",
-    "prepare",
-]
-
 _LOG = logging.getLogger("reorder")
 _NAME = re.compile("[0-9a-f]{64}")
 _DIGEST_NBYTES = hashlib.sha256().digest_size

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["desc_on_device", "find_ranges_on_device"]
-
 
 def desc_on_device(x: Any) -> MemoryDesc:
     """Return the descriptor of a DeviceMemory or an Array; that of the pixels for an image."""

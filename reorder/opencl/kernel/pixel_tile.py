@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.placement import Nest
     from reorder.opencl.kernel.profile import PixelShape
 
-__all__ = ["LANES", "PixelTile", "try_lower"]
-
 # the index of the lanes of a pixel among the loops of a tile
 LANES = -1
 # lanes of a pixel; bytes of a vector and of a word

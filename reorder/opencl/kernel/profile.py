@@ -8,20 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = [
-    "BUFFER",
-    "COLUMN",
-    "GPU",
-    "ROW",
-    "CopyShape",
-    "ImageGroups",
-    "PixelShape",
-    "Profile",
-    "Share",
-    "SkewedShape",
-    "TileShape",
-]
-
 # The role of a loop: it runs along columns or rows of the image, or the buffer's smallest stride.
 COLUMN, ROW, BUFFER = "column", "row", "buffer"
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.opencl.kernel.launch import Launch
 
-__all__ = ["lower_ranges", "lower_sums"]
-
 _MAX_SUM_ITEMS, _MAX_RANGE_ITEMS, _MAX_PARTS = 128, 256, 1024
 
 # Work-groups that fill a device, and the least elements of one.

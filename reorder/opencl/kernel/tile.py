@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.placement import Nest
     from reorder.opencl.kernel.profile import TileShape
 
-__all__ = ["Tile", "try_lower"]
-
 _WORD, _VECTOR = 4, 16
 # bytes of the shortest run; shorter ones are faster without local memory
 _MIN_RUN = 16
