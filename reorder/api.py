@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import numpy as np
 
-from memdesc import (
-    FormatTag,
-    ImageDesc,
-    MemdescError,
-    MemoryDesc,
-)
+from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc
 from memdesc.names import is_image
 from reorder.forks import importing
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels

@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import (
-    Axis,
-    FormatTag,
-    Layout,
-    MemdescError,
-    MemoryDesc,
-    NotBlockedError,
-    memory_desc,
-)
+from memdesc import Axis, FormatTag, Layout, MemdescError, MemoryDesc, NotBlockedError, memory_desc
 from memdesc.errors import short_repr
 from memdesc.layout import memory_order
 from reorder.api import reorder as reorder_memory

@@ -22,13 +22,7 @@ from typing import TYPE_CHECKING
 from memdesc.extra import FACTORS, compensation_layout
 from reorder.opencl.kernel.access import Access, AccessKind
 from reorder.opencl.kernel.conversion import DIALECT, decoder_of
-from reorder.opencl.kernel.launch import (
-    Body,
-    Pattern,
-    block_params,
-    floor_log2,
-    make_launch,
-)
+from reorder.opencl.kernel.launch import Body, Pattern, block_params, floor_log2, make_launch
 from reorder.opencl.kernel.statements import block_offset
 from reorder.values.codecs import magnitude_of
 from reorder.values.expressions import name, number, select
@@ -104,10 +98,7 @@ def lower_ranges(
         values |= block_params(f"axis{j}", found)
     work_items = 1 << floor_log2(min(max_work_items, _MAX_RANGE_ITEMS))
     pattern = Pattern(
-        Access(AccessKind.BUFFER, desc.dtype.bits),
-        Access(AccessKind.BUFFER, 32),
-        body,
-        work_items,
+        Access(AccessKind.BUFFER, desc.dtype.bits), Access(AccessKind.BUFFER, 32), body, work_items
     )
     # a stride of 0 repeats elements, so they may be more than the bytes
     bound = max(desc.min_nbytes, total) + work_items * parts

@@ -150,12 +150,7 @@ def plan_transfers(
 
 
 def _transfer(
-    src: OperandSpec,
-    dst: OperandSpec,
-    device: DeviceTraits,
-    attr: Attr | None,
-    *,
-    is_aligned: bool,
+    src: OperandSpec, dst: OperandSpec, device: DeviceTraits, attr: Attr | None, *, is_aligned: bool
 ) -> Transfer | None:
     """Return one transfer; None if there is an image, and boxes do not move whole pixels."""
     plan = plan_reorder(src.desc, dst.desc, attr)
