@@ -95,6 +95,8 @@ def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) 
     [
         ("f16", "s4", None),
         ("f32", "f8_e4m3fnuz", None),
+        ("f8_e4m3fnuz", "f32", None),
+        ("f32", "s32", None),
         ("s8", "f16", None),
         ("u4", "f8_e4m3", None),
         ("f4_e2m1", "s4", None),
