@@ -280,20 +280,13 @@ _TILED: list[Any] = [
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize(
-    ("one", "other", "dims", "attr"),
-    _TILED,
-)
+@pytest.mark.parametrize(("one", "other", "dims", "attr"), _TILED)
 def test_runs_that_change_their_direction_are_converted_in_tiles(
     one: Any, other: Any, dims: tuple[int, ...], attr: Attr | None, runtime: Runtime
 ) -> None:
     src, dst = memory_desc(dims, *one), memory_desc(dims, *other)
     plan = plan_transfers(
-        OperandSpec(src),
-        OperandSpec(dst),
-        DeviceTraits(256),
-        attr,
-        is_aligned=True,
+        OperandSpec(src), OperandSpec(dst), DeviceTraits(256), attr, is_aligned=True
     )
     assert any(isinstance(launch.pattern.body, RunTile) for launch in plan[0].launches)
     check(runtime, (src, dst, attr), 3)

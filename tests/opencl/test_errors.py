@@ -128,9 +128,7 @@ def test_parts_of_one_buffer_that_overlap_are_refused_and_disjoint_ones_work(
     assert found[unit : unit + 48].tobytes() == x.T.tobytes()
 
 
-def test_dims_that_do_not_match_are_refused_before_anything_is_allocated(
-    runtime: Runtime,
-) -> None:
+def test_dims_that_do_not_match_are_refused_before_anything_is_allocated(runtime: Runtime) -> None:
     gc.collect()
     buffer = runtime.buffer(np.zeros(64, np.float32))
     with refused("src has dims (1, 5, 3, 2), dst has dims (1, 5, 3, 3)"):
@@ -258,10 +256,7 @@ def test_nothing_is_kept_of_what_was_refused_or_is_done(runtime: Runtime) -> Non
     def use() -> None:
         opencl.pack(runtime.queue, X, images[0])[1].wait()
         reorder(X, "aBcd3b", queue=runtime.queue).get()
-        for src, image, desc in (
-            (small, images[0], PLAIN),
-            (X, images[1], PLAIN.with_dtype("u8")),
-        ):
+        for src, image, desc in ((small, images[0], PLAIN), (X, images[1], PLAIN.with_dtype("u8"))):
             with pytest.raises(MemdescError):
                 opencl.pack(runtime.queue, src, image, src_desc=desc)
 
