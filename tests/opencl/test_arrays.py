@@ -10,7 +10,7 @@ import pyopencl.array
 import pytest
 from pyopencl.tools import SVMAllocator, SVMPool
 
-from memdesc import MemdescError, OverlapError, image_desc, memory_desc
+from memdesc import DATA_TYPES, MemdescError, OverlapError, image_desc, memory_desc
 from reorder import opencl, reorder
 from tests.opencl.runtimes import refused
 
@@ -39,6 +39,16 @@ def test_views_of_arrays_are_read_and_written_in_place(view: Any, runtime: Runti
     if X[view].size:
         first = (0,) * X[view].ndim
         assert held[first] == X[view][first]
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, dtype in DATA_TYPES.items() if not dtype.is_packed]
+)
+def test_arrays_of_every_data_type_are_taken_as_they_are(name: str, runtime: Runtime) -> None:
+    x = np.arange(24).reshape(4, 6).astype(DATA_TYPES[name].numpy)
+    found = reorder(cl.array.to_device(runtime.queue, x), "ba").get()
+    assert found.desc == memory_desc(x.shape, name, "ba")
+    assert found.numpy().tobytes() == x.tobytes()
 
 
 def test_an_array_that_is_written_by_a_name_has_its_own_type(runtime: Runtime) -> None:
