@@ -65,8 +65,8 @@ def test_arrays_without_elements_are_written_and_read(runtime: Runtime) -> None:
 
 
 def test_a_part_of_memory_of_the_host_is_used_in_place(runtime: Runtime) -> None:
-    unit = runtime.device.device.mem_base_addr_align // 8
-    raw = np.zeros(4 * 4096 + unit + 4096, np.uint8)
+    align = runtime.device.device.mem_base_addr_align // 8
+    raw = np.zeros(4 * 4096 + align + 4096, np.uint8)
     host = raw[-raw.ctypes.data % 4096 :][: 4 * 4096]
     host.view(np.float32)[:] = np.arange(4096)
     whole = cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=host)

@@ -80,24 +80,24 @@ def test_memory_that_kernels_may_not_read_is_refused_where_beta_adds_it(runtime:
 def test_parts_of_one_buffer_that_overlap_are_refused_and_disjoint_ones_work(
     runtime: Runtime,
 ) -> None:
-    unit = runtime.device.device.mem_base_addr_align // 8
+    align = runtime.device.device.mem_base_addr_align // 8
     src = memory_desc((4, 3), "f32", "ab")
     dst = memory_desc((4, 3), "f32", "ba")
-    whole = runtime.buffer(np.arange(3 * unit, dtype=np.uint8))
-    low, high = whole.get_sub_region(0, unit + 48), whole.get_sub_region(unit, unit)
+    whole = runtime.buffer(np.arange(3 * align, dtype=np.uint8))
+    low, high = whole.get_sub_region(0, align + 48), whole.get_sub_region(align, align)
     for one, other in ((whole, whole), (whole, low), (low, whole)):
         with pytest.raises(
             OverlapError,
             match="src and dst share device memory: 48 bytes from byte 0 and 48 from byte 0",
         ):
             opencl.enqueue_reorder(runtime.queue, one, src, other, dst)
-    far = memory_desc((4, 3), "f32", strides=(3, 1), offset0=unit // 4)
-    with pytest.raises(OverlapError, match=f"from byte 0 and 48 from byte {unit}"):
+    far = memory_desc((4, 3), "f32", strides=(3, 1), offset0=align // 4)
+    with pytest.raises(OverlapError, match=f"from byte 0 and 48 from byte {align}"):
         opencl.enqueue_reorder(runtime.queue, low, far, high, dst)
     event = opencl.enqueue_reorder(runtime.queue, low, src, high, dst)
     found = runtime.read(whole, event)
     x = np.arange(48, dtype=np.uint8).view(np.float32).reshape(4, 3)
-    assert found[unit : unit + 48].tobytes() == x.T.tobytes()
+    assert found[align : align + 48].tobytes() == x.T.tobytes()
 
 
 def test_dims_that_do_not_match_are_refused_before_anything_is_allocated(runtime: Runtime) -> None:
@@ -247,7 +247,7 @@ def test_buffers_over_one_array_of_the_host_share_memory(runtime: Runtime) -> No
     assert runtime.read(high, event).tobytes() == x.T.tobytes()
 
 
-def test_what_is_no_event_of_the_context_is_refused(runtime: Runtime) -> None:
+def test_what_is_not_an_event_of_the_context_is_refused(runtime: Runtime) -> None:
     context = cl.Context([runtime.device.device])
     other = cl.CommandQueue(context)
     mark: Any = cl.enqueue_marker

@@ -36,10 +36,10 @@ def buffer(runtime: Runtime) -> tuple[Any, Any]:
 
 
 def part(runtime: Runtime) -> tuple[Any, Any]:
-    unit = runtime.device.device.mem_base_addr_align // 8
-    whole = cl.Buffer(runtime.context, FLAGS.READ_WRITE, unit + NHWC.nbytes)
+    align = runtime.device.device.mem_base_addr_align // 8
+    whole = cl.Buffer(runtime.context, FLAGS.READ_WRITE, align + NHWC.nbytes)
     WHOLE.append(whole)
-    return whole.get_sub_region(unit, NHWC.nbytes), NHWC
+    return whole.get_sub_region(align, NHWC.nbytes), NHWC
 
 
 def on_host(runtime: Runtime) -> tuple[Any, Any]:
@@ -134,10 +134,10 @@ def test_events_of_arrays_are_waited_for_and_recorded(
 
 
 def test_parts_are_refused_where_they_overlap(runtime: Runtime) -> None:
-    unit = runtime.device.device.mem_base_addr_align // 8
-    flat, turned = (memory_desc((unit // 4, 2), "f32", tag) for tag in ("ab", "ba"))
-    whole = runtime.buffer(np.arange(6 * unit, dtype=np.uint8))
-    low, mid, high = (whole.get_sub_region(unit * k, unit * 2) for k in (0, 1, 2))
+    align = runtime.device.device.mem_base_addr_align // 8
+    flat, turned = (memory_desc((align // 4, 2), "f32", tag) for tag in ("ab", "ba"))
+    whole = runtime.buffer(np.arange(6 * align, dtype=np.uint8))
+    low, mid, high = (whole.get_sub_region(align * k, align * 2) for k in (0, 1, 2))
     for _ in range(2):
         opencl.enqueue_reorder(runtime.queue, low, flat, high, turned).wait()
         with pytest.raises(OverlapError, match="src and dst share device memory"):
@@ -145,7 +145,7 @@ def test_parts_are_refused_where_they_overlap(runtime: Runtime) -> None:
         with pytest.raises(OverlapError, match="src and dst share device memory"):
             opencl.enqueue_reorder(runtime.queue, whole, flat, mid, turned)
     # far enough from each other, though both are inside of one that is given whole
-    far = memory_desc((unit // 4, 2), "f32", "ba")
+    far = memory_desc((align // 4, 2), "f32", "ba")
     for _ in range(2):
         opencl.enqueue_reorder(runtime.queue, whole, flat, high, far).wait()
 

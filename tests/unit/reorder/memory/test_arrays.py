@@ -47,7 +47,7 @@ def test_blocks_are_the_physical_array() -> None:
         reorder.Memory(memory_desc((4,), "s4", "a")).blocks()
 
 
-def test_dims_that_are_cut_as_one_index_are_no_plain_array() -> None:
+def test_dims_that_are_cut_as_one_index_are_not_a_plain_array() -> None:
     x = np.arange(15, dtype=np.float32).reshape(3, 5)
     memory = reorder.reorder(x, "(AB)4(ab)")
     assert len(memory.desc.blocks) == memory.desc.ndims

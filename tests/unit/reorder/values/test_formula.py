@@ -43,7 +43,7 @@ def test_the_formula_gives_the_numbers_that_onednn_gives(by: str) -> None:
 
 
 @pytest.mark.parametrize("by", BY)
-def test_neutral_parameters_are_no_operations(by: str) -> None:
+def test_neutral_parameters_change_nothing(by: str) -> None:
     minus_zero = np.array([-0.0], np.float32)
     for attr in (Attr(), Attr(src_scale=1.0, dst_zero_point=0, beta=0)):
         assert np.signbit(_run(minus_zero, "f16", attr, None, by))
