@@ -29,7 +29,7 @@ __all__ = ["Difference", "ValueComparison", "compare_values"]
 
 # How many elements are compared at a time.
 _PART = 1 << 20
-# Differences of integers this wide are computed in the widest float: on x86-64 it holds all 64 bits.
+# Integers this wide are compared in the widest float, which holds all 64 bits on x86-64.
 _WIDE_BITS, _WIDEST = 64, np.longdouble
 
 
