@@ -8,7 +8,6 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
-from memdesc.names import is_image
 from reorder.bench.cases import ATTRIBUTES, parse_cases
 from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
@@ -70,13 +69,6 @@ def _cases(options: argparse.Namespace) -> list[Case]:
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
     words += map(_with_x, options.dims)
     words += [f"--batch={file}" for file in options.batch]
-    for tag in f"{options.stag or ''},{options.dtag or ''}".split(","):
-        if is_image(tag):
-            msg = (
-                f"{tag!r} is an image type, not a linear buffer; `memdesc reorder IN.npy "
-                f"OUT.safetensors --to {tag}` makes its pixels"
-            )
-            raise MemdescError(msg)
     cases = list(parse_cases(words))
     if not cases:
         msg = "nothing to measure: give dims, such as 8x256x56x56, or --batch with a file of cases"
