@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.disk import as_path, write_file
-from reorder.cli.command import Command, Facts, arguments, lines, value
+from reorder.cli.command import Command, Facts, lines, value
 from reorder.cli.tensors import LIMIT, NPY, kind_of, padding_facts, split_name, tensors_in
 from reorder.storage.contracts import check, contract_of, contract_to_toml
 
@@ -91,7 +91,7 @@ COMMAND = Command(
     "check",
     "Check that padding is zero, or a checkpoint against a contract; exit code 1 if it is not.",
     "check model.safetensors --expect rules.toml --reference good.safetensors",
-    arguments(
+    (
         value(
             "file FILE",
             "a .safetensors or .npz, or one tensor of it as FILE:NAME; for a contract a checkpoint "

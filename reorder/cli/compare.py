@@ -15,10 +15,10 @@ from reorder.cli.command import (
     FILE_DIMS,
     Command,
     Facts,
-    arguments,
     dims_of,
     flag,
     lines,
+    option,
     value,
 )
 from reorder.cli.tensors import SOURCE, Reading, codes_note, read_tensor
@@ -296,17 +296,17 @@ COMMAND = Command(
     "compare",
     "Compare the values of two tensors in any layouts and types: exit code 1 if they differ.",
     "compare a.npy b.npy --tolerance 0.001",
-    arguments(
+    (
         value("a A", f"{SOURCE}; or raw bytes; or a checkpoint, if B is one"),
         value("b B", "the same"),
         value("--from-a LAYOUT", _FROM % "A"),
         value("--from-b LAYOUT", _FROM % "B"),
         FILE_DIMS,
-        value("--dtype DTYPE", "type of the elements that are read, where no file has it"),
+        option("--dtype", ", if no file has it"),
         value("--tolerance T", "largest allowed difference (default 0)", default=0.0),
         value("--relative R", "additional tolerance: R times the value in B", default=0.0),
         flag("--resolution", "additional tolerance: a step (ULP) of the coarser type at the value"),
-        value("--limit N", "how many differences are listed (default 10)", default=10),
+        option("--limit", " (default 10): where elements differ", default=10),
     ),
     _answer,
     _lay_out,

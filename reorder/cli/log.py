@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, read_verbose
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts, arguments, flag, one_line, table, value
+from reorder.cli.command import Command, Facts, flag, one_line, option, table, value
 from reorder.cores import count_cores
 from reorder.logs import read_layers, report
 from reorder.logs.replay import logged_case
@@ -397,17 +397,24 @@ COMMAND = Command(
     "log",
     "Report what a log of oneDNN's verbose mode says: time by primitive, and the cost of reorders.",
     "log torch.log",
-    arguments(
+    (
         value("log LOG", "what a program printed with ONEDNN_VERBOSE=1 or 2; - for stdin"),
-        value("--top N", "how many reorders are listed and measured (default 10)", default=10),
-        flag("--steady", "one of the equal runs of a model, without what comes before and after"),
+        value(
+            "--top N",
+            "how many rows each table has, and how many reorders are measured (default 10)",
+            default=10,
+        ),
+        flag(
+            "--steady",
+            "report one of the equal runs of a model, without what comes before and after",
+        ),
         value(
             "--layers FILE",
-            "names of layers: OpenVINO's runtime model (.xml) or a trace of torch (.json)",
+            "the names of layers, from OpenVINO's runtime model (.xml) or a trace of torch (.json)",
         ),
         flag("--bench", "measure these reorders here, and compare with the times of the log"),
-        value("--threads N", "threads for --bench (default as in the log)", type=int),
-        value("--seconds S", "time for each reorder (default 0.1)", default=0.1),
+        option("--threads", " with --bench (default: as many as the log says)", type=int),
+        option("--seconds", " with --bench (default 0.1)", default=0.1),
     ),
     _answer,
     _lay_out,

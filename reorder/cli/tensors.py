@@ -24,7 +24,7 @@ from memdesc import (
 from memdesc.disk import as_path, open_file
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
-from reorder.cli.command import buffer_of, flag, value
+from reorder.cli.command import buffer_of, flag, option, value
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
@@ -511,9 +511,7 @@ def _located(entry: Entry, how: Reading) -> MemoryDesc | None:
     return memory_desc(dims, desc.dtype, how.layout) if is_row_major else None
 
 
-LIMIT = value(
-    "--limit N", "how many nonzero places in the padding are listed (default 10)", default=10
-)
+LIMIT = option("--limit", " (default 10): where the padding is not zero", default=10)
 
 
 def padding_facts(memory: Memory, limit: int, key: str) -> Facts:

@@ -86,6 +86,7 @@ def test_dims_may_have_a_name_and_files_comments(tmp_path: Path) -> None:
         (["4x"], "neither an option nor dims"),
         (["--strides=axb", "4x6"], "strides 'axb' are not integers"),
         (["--stag=aBx3q", "4x6"], "aB"),
+        (["--beta=mask:2", "4x6"], "--beta 'mask:2' is not a number"),
         (["--batch=/no/such/file"], "cannot read cases"),
     ],
 )

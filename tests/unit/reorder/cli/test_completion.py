@@ -37,11 +37,14 @@ def test_commands_flags_types_and_layouts_are_completed(capsys: CaptureFixture[s
     # a flag and its value are not arguments
     assert words(capsys, "explain", "--dtype", "f16", "nchw", "nChw1") == ["nChw16c"]
     assert words(capsys, "completion", "") == ["bash", "fish", "zsh"]
+    assert words(capsys, "bench", "--from", "nChw1") == ["nChw16c"]
+    assert words(capsys, "convert", "--to", "gp") == ["gptq"]
 
 
 def test_names_of_files_are_left_to_the_shell(capsys: CaptureFixture[str]) -> None:
     for typed in (
         ("reorder", "in"),
+        ("compare", "n"),
         ("show", "nchw", "2x"),
         ("show", "nchw", "2x3", "more"),
         ("reorder", "--offset", ""),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
-from reorder.cli.main import GROUPS, NAMES, main
+from reorder.cli.command import SEVERAL
+from reorder.cli.main import GROUPS, NAMES, command_parser, main
 from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:
@@ -65,6 +67,23 @@ def test_every_help_shows_an_example_of_the_command(
     said = capsys.readouterr().out
     assert f"example: memdesc {command}" in said
     assert "--json" in said
+
+
+def test_an_option_means_the_same_in_every_command() -> None:
+    known: dict[str, tuple[str, object, str]] = {}
+    for command in NAMES:
+        for action in command_parser(command)._actions:  # noqa: SLF001 - argparse has no public list
+            metavar = str(action.metavar)
+            name = metavar.removesuffix(SEVERAL)
+            # what follows the meaning is said of this command alone
+            meaning = re.split("[,;:(]| with | in ", str(action.help))[0].strip()
+            of_one = (name, action.type, meaning)
+            for flag in action.option_strings:
+                first = known.setdefault(flag, of_one)
+                assert (name, meaning) == (first[0], first[2]), (command, flag)
+                # several values are one string, which the command splits
+                assert name != metavar or action.type is first[1], (command, flag)
+    assert {"--from", "--to", "--dims", "--dtype", "--to-dtype", "--offset"} <= known.keys()
 
 
 def test_flags_stand_anywhere_and_a_layout_may_start_with_a_minus(
