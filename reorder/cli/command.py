@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memdesc
@@ -200,6 +201,11 @@ def numbers_of(text: str, what: str) -> tuple[int, ...]:
 def dims_of(text: str | None) -> tuple[int, ...] | None:
     """Return dims from a string such as ``2x17x5x4`` or ``2,17,5,4``; None if none are given."""
     return None if text is None else numbers_of(text, "dims")
+
+
+def finite(number: float) -> float | str:
+    """Return a number for JSON, which has no nan and no inf: these by their names."""
+    return number if isfinite(number) else str(number)
 
 
 def is_wanted(name: str, wanted: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +15,7 @@ from reorder.cli.command import (
     Command,
     Facts,
     dims_of,
+    finite,
     flag,
     lines,
     option,
@@ -110,23 +110,18 @@ def _compare(a: Memory, b: Memory, options: argparse.Namespace, limit: int) -> V
 def _amounts(found: ValueComparison) -> Facts:
     """Return how far apart two tensors are."""
     names = ("max_ulp", "mean_error", "cosine")
-    return {name: _finite(getattr(found, name)) for name in names}
+    return {name: finite(getattr(found, name)) for name in names}
 
 
 def _facts(found: Difference) -> Facts:
     return {
         "index": found.at,
-        "a": _finite(found.a),
-        "b": _finite(found.b),
-        "difference": _finite(found.difference),
+        "a": finite(found.a),
+        "b": finite(found.b),
+        "difference": finite(found.difference),
         "offsets": (found.offset_a, found.offset_b),
         "bytes": (found.byte_a, found.byte_b),
     }
-
-
-def _finite(value: float) -> float | str:
-    """Return a number; nan and inf, which JSON cannot express, by name."""
-    return value if isfinite(value) else str(value)
 
 
 def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:

@@ -66,7 +66,8 @@ def test_without_a_reference_what_remains_is_listed(
     assert main(["identify", *arguments]) == 1
     lines = capsys.readouterr().out.splitlines()
     assert "leave 2 layouts; a tensor of the same values tells them apart" in lines[0]
-    assert lines[1].endswith("; 280 padding")
+    assert lines[1] == "ordinary values if the type is: f32 100%, s32 0%, u32 0%"
+    assert lines[2].endswith("; 280 padding")
     np.zeros(256, np.uint8).tofile(tmp_path / "zeros.bin")
     assert (
         main(["identify", str(tmp_path / "zeros.bin"), "--dims", "4x4x4x4", "--dtype", "u8"]) == 1
