@@ -1,4 +1,4 @@
-"""`memdesc bench`: how fast reorders are, beside memcpy and other programs."""
+"""`memdesc bench`: how fast reorders are, compared with memcpy and other libraries."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SECONDS = 0.3
 _MEGA = 10**6
-# The default size of the largest tensor on a device.
+# The default size of the largest tensor on a device, in bytes.
 _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
 # More megabytes than any device has.
 _MOST_MB = 1e7
@@ -235,8 +235,8 @@ def _duration(seconds: float) -> str:
 
 COMMAND = Command(
     "bench",
-    "Measure reorders beside memcpy, numpy and torch, in the notation of benchdnn.",
-    "bench --stag abcd --dtag aBcd16b --sdt f32 8x256x56x56",
+    "Measure reorders against memcpy, numpy and torch; also takes the notation of benchdnn.",
+    "bench --from abcd --to aBcd16b --dtype f32 8x256x56x56",
     (
         value("dims DIMS", "logical sizes, such as 8x256x56x56; each makes a case", nargs="*"),
         option("--from", " (default abx)", "--stag", several=True, dest="stag"),

@@ -68,7 +68,7 @@ def _check_padding(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return facts as lines; those of each tensor behind an empty line."""
+    """Return facts as lines; an empty line precedes those of each tensor."""
     if "breaches" in facts:
         return lines({**facts, "breaches": [_line(each) for each in facts["breaches"]]})
     if "tensors" not in facts:
@@ -94,11 +94,14 @@ COMMAND = Command(
     (
         value(
             "file FILE",
-            "a .safetensors or .npz, or one tensor of it as FILE:NAME; for a contract a checkpoint "
-            "of any format",
+            "a .safetensors or .npz, or one tensor of it as FILE:NAME; for a contract, any "
+            "checkpoint",
         ),
         value("--expect RULES", "a contract, in TOML: what layouts, types and dims must be"),
-        value("--reference MODEL", "a checkpoint that is right: compare values, and name causes"),
+        value(
+            "--reference MODEL",
+            "a checkpoint that is known to be right: compare values, and name likely causes",
+        ),
         value("--write RULES", "write the contract that FILE holds"),
         LIMIT,
     ),

@@ -137,6 +137,11 @@ class Command(NamedTuple):
     answer: Callable[[argparse.Namespace], tuple[Facts, int]]
     lay_out: Callable[[Facts], list[str]] = lines
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments to the parser of this command, or of a program that extends it."""
+        for each in self.arguments:
+            parser.add_argument(*each.names, **each.settings)
+
 
 def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     """Return the flags of a parser, such as ``--json``, each with its action."""

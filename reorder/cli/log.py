@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from io import TextIOWrapper
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, read_verbose
@@ -28,8 +29,11 @@ _TIMES = ("ms", "count", "median", "min", "max")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    if options.top < 0 or not 0 < options.seconds < float("inf"):
-        msg = f"--top {options.top} and --seconds {options.seconds:g} must be above 0"
+    if options.top < 0:
+        msg = f"--top {options.top}: give how many rows to list, 0 or more"
+        raise MemdescError(msg)
+    if not 0 < options.seconds < inf:
+        msg = f"--seconds {options.seconds:g}: give a time above 0, such as 0.1"
         raise MemdescError(msg)
     log = read_verbose(_stdin() if options.log == "-" else options.log)
     if not (log.entries or log.info or log.skipped or log.passed_over):
@@ -362,7 +366,7 @@ def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
 def _text(row: dict[str, Any]) -> str:
     """Return dims, layouts, attributes, and the primitives that made and used the tensors."""
     words = [row["problem"], _short(row["src"]), "->", _short(row["dst"])]
-    # the place of the scratchpad does not matter
+    # it does not matter who allocates the scratchpad
     words += [word for word in row["attributes"].split() if not word.startswith("attr-scratchpad")]
     return " ".join(words) + _around(row)
 

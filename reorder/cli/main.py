@@ -202,8 +202,7 @@ def command_parser(name: str) -> argparse.ArgumentParser:
     command = _find(name)
     parser = _Parser(f"memdesc {name}", command.summary, f"example: memdesc {command.example}")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    for each in command.arguments:
-        parser.add_argument(*each.names, **each.settings)
+    command.add_arguments(parser)
     parser.set_defaults(answer=command.answer, lay_out=command.lay_out)
     return parser
 

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 28
 # the widest codes of a packing of weights, in bits
 _CODE_BITS = 8
-# how many layouts a message lists
+# the most layouts that a message lists
 _LISTED = 8
 _VALUES = "; a number, or FILE.npy:MASK, an array along the dims whose bits are set in MASK"
 
@@ -131,7 +131,7 @@ def _check_size(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> 
 
 
 def _among(options: argparse.Namespace, how: Reading) -> Memory:
-    """Return a dump in the only layout of some names that its size and its padding allow."""
+    """Return a dump in the only layout among --among that its size and its padding allow."""
     if how.dims is None or how.layout is not None:
         msg = "--among needs --dims, and replaces --from"
         raise MemdescError(msg)
@@ -156,9 +156,9 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder | None:
-    """Return a reorder that is too large to hold in memory; None for others and for bad input."""
+    """Return a reorder of a file in pieces, or None if it fits in memory or the input is bad."""
     most = bytes_of("--max-bytes", options.max_bytes)
-    # all of what is there is needed, or all moves to a device
+    # --beta adds to all of the old content, and a device gets the whole tensor
     if options.beta or options.device is not None:
         return None
     found = locate(options.src, how)
@@ -187,7 +187,7 @@ def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
 def _reordered(
     options: argparse.Namespace, x: Memory, target: MemoryDesc | ImageDesc, attr: Attr
 ) -> Memory:
-    """Reorder here, or on the device of a name; an image is the memory of its pixels."""
+    """Reorder on the CPU or on the device; an image is returned as the memory of its pixels."""
     dst = buffer_of(target)
     out = read_tensor(options.dst, Reading())[0] if options.beta else None
     if options.device is None:

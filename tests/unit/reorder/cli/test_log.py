@@ -172,8 +172,8 @@ def test_log_measures_the_reorders_here(capsys: pytest.CaptureFixture[str], tmp_
     ("arguments", "message"),
     [
         (["missing.log"], "the log 'missing.log' cannot be read"),
-        ([_TORCH, "--top", "-1"], "--top -1 and --seconds 0.1 must be above 0"),
-        ([_TORCH, "--seconds", "0"], "--top 10 and --seconds 0 must be above 0"),
+        ([_TORCH, "--top", "-1"], "--top -1: give how many rows to list"),
+        ([_TORCH, "--seconds", "0"], "--seconds 0: give a time above 0"),
         ([_TORCH, "--layers", _TORCH], "has no layers; give what openvino"),
         ([_ONCE, "--steady"], "the 35 executions hold no equal runs"),
         ([_TORCH, "--bench", "--threads", "0"], "--threads 0: give 1 to"),
