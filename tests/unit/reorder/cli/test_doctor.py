@@ -23,8 +23,8 @@ def test_versions_the_cache_and_every_opencl_device_are_reported(shell: Shell) -
 
 
 def test_what_is_missing_is_said() -> None:
-    device = {"name": "n", "platform": "p", "version": "v", "max_image": None, "problem": ""}
-    device |= {"is_processor": False}
+    device: dict[str, Any] = {"name": "n", "platform": "p", "version": "v", "problem": ""}
+    device |= {"is_processor": False, "max_image": None}
     broken = {**device, "problem": "no compiler", "remedy": "install one"}
     processor = {**device, "is_processor": True, "max_image": (16, 8)}
     install = {"opencl_cpu_runtime": "pip install x"}

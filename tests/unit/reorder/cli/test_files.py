@@ -82,7 +82,7 @@ def test_a_tensor_of_an_archive_is_read_by_its_name(shell: Shell, folder: dict[s
 def test_what_is_not_one_tensor_is_refused_and_leaves_nothing(
     shell: Shell, folder: dict[str, bytes], command: str, reason: str
 ) -> None:
-    np.savez("many.npz", **{f"t{k}": X[0, 0] for k in range(10)})  # type: ignore[arg-type] # names
+    np.savez("many.npz", **{f"t{k}": X[0, 0] for k in range(10)})
     np.savez("none.npz")
     Path("short.npy").write_bytes(folder["x.npy"][:-4])
     Path("empty.npy").touch()
