@@ -15,21 +15,19 @@ from reorder.memory.arrays import is_plain, logical_array, physical_array, unpac
 from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes, zeroed_bytes
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
-from reorder.memory.indexing import elements_at, select
+from reorder.memory.indexing import Indexed, elements_at, select
 from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pickle import PickleBuffer
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType, MemoryDesc
-
-__all__ = ["Memory"]
+    from memdesc import MemoryDesc
 
 
-class Memory(Checked):
+class Memory(Indexed, Checked):
     """A buffer and its descriptor.
 
     Parameters
@@ -117,30 +115,6 @@ class Memory(Checked):
             return self.data
         return unpack(self.data, self.desc)
 
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Logical sizes, as `desc.dims`."""
-        return self.desc.dims
-
-    @property
-    def dtype(self) -> DataType:
-        """Type of the elements, as `desc.dtype`."""
-        return self.desc.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of dims, as `desc.ndims`."""
-        return self.desc.ndims
-
-    def __len__(self) -> int:
-        return self.desc.dims[0]
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
-
     @allocates
     def __getitem__(self, key: Any) -> Any:
         """Read elements by their logical index, whatever the layout; no other bytes are read.
@@ -178,12 +152,6 @@ class Memory(Checked):
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
-
-    def __repr__(self) -> str:
-        return f"Memory({self.desc!r})"
-
-    def _repr_html_(self) -> str:
-        return self.desc._repr_html_()
 
     @allocates
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
