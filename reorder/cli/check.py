@@ -1,4 +1,4 @@
-"""`memdesc check`."""
+"""`memdesc check`: zero padding of saved tensors, or a checkpoint against a contract."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def _check_contract(options: argparse.Namespace) -> tuple[Facts, int]:
         "holds": report.holds,
         "breaches": [each._asdict() for each in report.breaches],
         "checked": len(report.checked),
+        # only a contract can lack a rule, and only a reference confirms values
         "without_rule": [*report.without_rule] if options.expect is not None else [],
         "unconfirmed": [*report.unconfirmed] if options.reference is None else [],
         "compared": len(report.compared),
@@ -68,7 +69,7 @@ def _check_padding(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return facts as lines; an empty line precedes those of each tensor."""
+    """Return facts as lines: breaches by `_line`, and each of several tensors after an empty line."""
     if "breaches" in facts:
         return lines({**facts, "breaches": [_line(each) for each in facts["breaches"]]})
     if "tensors" not in facts:

@@ -1,4 +1,4 @@
-"""`memdesc log`."""
+"""`memdesc log`: what a log of oneDNN says, as facts for `--json` and as tables for readers."""
 
 from __future__ import annotations
 
@@ -23,8 +23,11 @@ if TYPE_CHECKING:
     from memdesc.verbose import VerboseLog, VerbosePrimitive
     from reorder.logs import LoggedReorder, LogReport, RoundTrip, Times
 
+# Digits of a millisecond that are kept: a thousandth of a microsecond.
 _DIGITS = 6
+# what turns bytes per millisecond into GB/s
 _MS_OF_BYTES = 1e-6
+# the columns of time that reorders and round trips have; `_cells` fills them
 _TIMES = ("ms", "count", "median", "min", "max")
 
 
@@ -332,7 +335,7 @@ def _hidden(facts: Facts, key: str) -> list[str]:
 
 
 def _savings(facts: Facts) -> list[str]:
-    """Return what could be saved: a line for each kind of unnecessary reorder."""
+    """Return what could be saved: a line for each kind of unnecessary reorder, if there are any."""
     rows = facts["reorders"]
     runs = facts["runs"]
     parts: list[tuple[str, Callable[[dict[str, Any]], bool]]] = [

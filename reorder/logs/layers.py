@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Layer", "Layers", "OpenVinoLayers", "TorchLayers", "read_layers"]
 
+# what oneDNN calls the types of OpenVINO's nodes; `_key` calls inner products matmul
 _KINDS = {
     "Convolution": "convolution",
     "Deconvolution": "deconvolution",
@@ -41,10 +42,15 @@ _KINDS = {
     "Softmax": "softmax",
 }
 _MODULE = "nn.Module: "
-# what reading something else raises
+# what reading a file of another structure raises
 _NOT_AS_EXPECTED = (
-    *(ET.ParseError, ValueError, TypeError, LookupError, AttributeError),
-    *(OverflowError, RecursionError),
+    ET.ParseError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
 )
 _HOW = (
     "give what openvino.save_model(compiled.get_runtime_model(), 'model.xml') wrote, or what the "
@@ -119,7 +125,8 @@ class OpenVinoLayers:
         run = [_key(entry.primitive) for entry in executions[start:][:length]]
         known = [(layer.name, (_KINDS.get(layer.kind), size)) for layer, size in self._nodes]
         known = [each for each in known if each[1][0]]
-        # twice, since the runs that were found may begin within one
+        # A run is found at any of its executions, so its start may be in the middle of the model;
+        # of two runs in a row, some part is the model from its start to its end.
         matcher = SequenceMatcher(None, [key for _, key in known], run * 2, autojunk=False)
         found: dict[int, str] = {}
         for node, at, size in matcher.get_matching_blocks():
@@ -182,6 +189,7 @@ class TorchLayers:
             while following and following[0] <= now:
                 around.append(following)
                 following = next(spans, None)
+            # the spans that this execution lies in, the outermost first
             around = [span for span in around if span[1] > now]
             if around:
                 names[at] = "/".join(name for _, _, name in around)
