@@ -45,7 +45,7 @@ _LEGEND_LINE, _LEGEND_LETTER, _LEGEND_ROW = 32, 8, 20
 # where the part of the page begins that is not made from the run: other machines, what was tried,
 # and what `python -m tests.arm.model` prints
 _KEPT = "## On 16 cores"
-# no case may be slower than that beside code that oneDNN generates
+# no case may be slower than that, compared with the code that oneDNN generates
 _FLOOR = 0.8
 
 
@@ -81,7 +81,7 @@ def draw(cases: list[dict[str, Any]]) -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
             f'width="{width}" height="{height}" font-family="sans-serif" font-size="13">'
         ),
-        "<title>Speed beside memcpy, over the cases</title>",
+        "<title>Speed relative to memcpy, over the cases</title>",
         _STYLE,
         '<rect class="paper" width="100%" height="100%"/>',
     ]
@@ -103,7 +103,7 @@ def _height_of(level: float) -> float:
 
 def _panel(lines: dict[str, list[float]], title: str) -> list[str]:
     bottom = _TOP + _HEIGHT
-    parts = [f'<text y="{_TOP - 12}" font-weight="bold">{title}: speed beside memcpy</text>']
+    parts = [f'<text y="{_TOP - 12}" font-weight="bold">{title}: speed relative to memcpy</text>']
     for level in _LEVELS:
         y = _height_of(level)
         parts.append(
@@ -187,7 +187,7 @@ def page(facts: dict[str, Any]) -> str:
             f"the slowest took {slowest:.2f} s to compile, or to load from disk."
         ),
         "",
-        "![How fast each library is beside memcpy](benchmarks.svg)",
+        "![The speed of each library relative to memcpy](benchmarks.svg)",
         "",
         "## Reorders",
         "",
@@ -213,7 +213,7 @@ def converts(case: dict[str, Any]) -> bool:
 
 def _summary(cases: list[dict[str, Any]]) -> list[str]:
     return [
-        "| threads | beside | cases | geometric mean | 5th percentile | least | slower in |",
+        "| threads | compared with | cases | geometric mean | 5th percentile | least | slower in |",
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
         *(
             f"| {row['threads']} | {row['beside']} | {row['cases']} "
@@ -234,7 +234,7 @@ def _shortfall_lines(cases: list[dict[str, Any]]) -> list[str]:
             "relative to it and to memcpy:"
         ),
         "",
-        "| case | threads | faster | ratio | beside memcpy |",
+        "| case | threads | faster | ratio | of memcpy |",
         "| --- | ---: | --- | ---: | ---: |",
         *(
             f"| `{case['name']}` | {case['threads']} | {name} "
