@@ -120,7 +120,7 @@ def test_blocks_are_outlined_in_the_memory_and_framed_in_the_grid() -> None:
     ]
     _, memory = cells(svg)
     for seen in memory:
-        has_edge = any(f"M{seen.x:g} {seen.y:g}v26" in edge for edge in edges)
+        has_edge = any(f"M{seen.x:g} {seen.y:g}v30" in edge for edge in edges)
         assert has_edge == (seen.offset % 4 == 0)
     assert not any(
         path.get("class") == "memdesc-edge"
