@@ -28,11 +28,10 @@ _MEGA = 10**6
 _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
 # More megabytes than any device has.
 _MOST_MB = 1e7
-# Options of cases, which --device does not take.
-_OF_CASES = (
-    *("dims", "stag", "dtag", "sdt", "ddt", "strides", "batch", "threads", "peers"),
-    *(name.replace("-", "_") for name in ATTRIBUTES),
-)
+# What --device does not take either.
+_OF_CPU = ("batch", "threads", "peers")
+# Options of a case, by the names of benchdnn.
+_OF_CASES = ("stag", "dtag", "sdt", "ddt", "strides", *ATTRIBUTES)
 _VALUES = "; a number, or mask:M for generated values along the dims whose bits are set in M"
 
 
@@ -59,13 +58,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
-    words = [
-        f"--{name}={getattr(options, name)}"
-        for name in ("stag", "dtag", "sdt", "ddt", "strides")
-        if getattr(options, name)
-    ]
-    given = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
-    words += [f"--{name}={value}" for name, value in given.items() if value is not None]
+    given = {name: getattr(options, name.replace("-", "_")) for name in _OF_CASES}
+    words = [f"--{name}={value}" for name, value in given.items() if value is not None]
     words += map(_with_x, options.dims)
     words += [f"--batch={file}" for file in options.batch]
     cases = list(parse_cases(words))
@@ -117,9 +111,10 @@ def _on_device(options: argparse.Namespace) -> Facts:
     if options.size is not None and not 0 < options.size < _MOST_MB:
         msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
         raise MemdescError(msg)
-    given = [name for name in _OF_CASES if getattr(options, name) not in (None, [], 0)]
-    if given:
-        named = ", ".join("DIMS" if n == "dims" else f"--{n.replace('_', '-')}" for n in given)
+    of_cpu = {f"--{name}": name.replace("-", "_") for name in (*_OF_CASES, *_OF_CPU)}
+    given = [flag for flag, name in of_cpu.items() if getattr(options, name)]
+    if given or options.dims:
+        named = ", ".join([*(["DIMS"] if options.dims else []), *given])
         msg = f"--device measures a fixed list of reorders, so leave out {named}"
         raise MemdescError(msg)
     from reorder.bench.device import DeviceBench  # pyopencl is slow to load
