@@ -12,7 +12,13 @@ from memdesc.desc import checked_desc
 from memdesc.errors import allocates, short_repr
 from memdesc.int64 import checked_flag
 from reorder.memory.arrays import is_plain, logical_array, physical_array, unpack, write_logical
-from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes, zeroed_bytes
+from reorder.memory.buffers import (
+    address_of,
+    flat_bytes,
+    pickled_bytes,
+    uninitialized_bytes,
+    zeroed_bytes,
+)
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
 from reorder.memory.indexing import Indexed, elements_at, select
@@ -25,6 +31,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc
+
+# Zeroing fewer bytes takes less time than finding out whether it is needed.
+_MIN_UNINITIALIZED = 128 << 10
 
 
 class Memory(Indexed, Checked):
@@ -92,6 +101,22 @@ class Memory(Indexed, Checked):
         memory = object.__new__(cls)
         memory._desc, memory._data = desc, data
         return memory
+
+    @classmethod
+    def to_fill(cls, desc: MemoryDesc) -> Memory:
+        """Return new memory for a reorder, which writes all elements and all padding.
+
+        Only memory with other bytes is zeroed: gaps, half of the last byte, compensation.
+        """
+        nbytes = desc.nbytes
+        is_filled = (
+            nbytes >= _MIN_UNINITIALIZED
+            and desc.extra is None
+            and desc.offset0 == 0
+            and desc.is_dense
+            and desc.padded_nelems * desc.dtype.bits % 8 == 0
+        )
+        return cls.attached(desc, (uninitialized_bytes if is_filled else zeroed_bytes)(nbytes))
 
     @property
     def desc(self) -> MemoryDesc:
