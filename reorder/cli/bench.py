@@ -242,7 +242,7 @@ COMMAND = Command(
                 ("stag", "abx"),
                 ("dtag", "abx"),
                 ("sdt", "what the layout says, else f32"),
-                ("ddt", "the type that is read"),
+                ("ddt", "the type that was read"),
             )
         ),
         value("--strides STRIDES,...", "strides instead of --from, or of both sides as SRC:DST"),

@@ -260,7 +260,7 @@ COMMAND = Command(
         ),
         option("--to", " (default plain)", default="plain"),
         FILE_DIMS,
-        option("--dtype", ", if the file does not say it"),
+        option("--dtype", ", if the file does not say"),
         TO_DTYPE,
         option("--offset", "; any file is then read as raw bytes", type=int),
         flag("--ignore-rest", "let a file of raw bytes be longer than the tensor"),
