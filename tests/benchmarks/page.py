@@ -178,9 +178,10 @@ def page(facts: dict[str, Any]) -> str:
         (
             "Times are medians over rounds in which all candidates run in turn on the same "
             "buffers; ratios are taken within a round. A ratio above 1 means that memdesc is "
-            "faster. memcpy copies the same bytes on the same number of threads. oneDNN runs with a "
-            "primitive created beforehand, called through ctypes like ours; *generated* marks code from its "
-            "JIT, *reference* other code. Cases below 64 KiB are left out, because the time of a "
+            "faster. memcpy copies the same bytes on the same number of threads. oneDNN runs "
+            "with a primitive created beforehand, called through ctypes like ours; *generated* "
+            "marks code from its JIT, *reference* other code. Cases below 64 KiB are left out, "
+            "because the time of a "
             f"call dominates them. {count} compiled functions moved the elements of all cases on "
             "one thread count (conversions add a stage for each type); "
             f"the slowest took {slowest:.2f} s to compile, or to load from disk."
