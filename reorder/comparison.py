@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from memdesc import DataType
     from reorder.memory.memory import Memory
 
-__all__ = ["Difference", "ValueComparison", "compare_values"]
-
 # How many elements are compared at a time.
 _PART = 1 << 20
 # Integers this wide are compared in the widest float, which holds all 64 bits on x86-64.

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "DATA_SLOT",
-    "BufferCheck",
-    "address_of",
-    "are_apart",
-    "check_disjoint",
-    "flat_bytes",
-    "pickled_bytes",
-    "uninitialized_bytes",
-    "zeroed_bytes",
-]
-
 # An array object is Python's object header, then the address of its data (numpy's C API,
 # PyArrayObject_fields); .ctypes.data gives the same and takes eight times as long.
 _DATA = object.__basicsize__
