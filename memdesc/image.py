@@ -133,7 +133,7 @@ class ImageDesc(Checked):
         max_width, max_height : int
             In pixels; OpenCL's ``CL_DEVICE_IMAGE2D_MAX_WIDTH`` and ``_HEIGHT``.
         where : str
-            Words about the device for the message.
+            What the message says about the device, such as ``on cl:0``.
 
         Raises
         ------

@@ -342,7 +342,7 @@ class Layout(Checked):
 
     @property
     def has_padding(self) -> bool:
-        """Whether there is padding besides the logical elements."""
+        """Whether there is padding in addition to the logical elements."""
         return self.padded_nelems != self.nelems
 
     @property

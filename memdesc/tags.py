@@ -66,7 +66,7 @@ class FormatTag(Checked):
         Outermost in memory first. Each axis has one outer digit (extent 0), whose step the
         other digits divide down to 1.
     align : tuple of int
-        For each axis, the multiple to which its padded extent is rounded up besides whole
+        For each axis, the multiple to which its padded extent is rounded up, in addition to whole
         blocks; 1 for no alignment.
 
     Raises

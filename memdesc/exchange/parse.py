@@ -103,7 +103,7 @@ def parse_layout(
 
 
 def _is_name(given: Given) -> bool:
-    """Whether a vocabulary has a name, be it of a layout or not."""
+    """Whether a vocabulary has a name, even if it is not that of a layout."""
     name = expand_meta_tag(given.text, len(given.dims or ()) or 1)
     try:
         parse_name(name, _bits(given))

@@ -21,7 +21,7 @@ _MARGIN, _BETWEEN, _HEAD_LINE, _CAPTION, _LEGEND = 16, 36, 18, 28, 22
 _LEFT, _RIGHT, _ABOVE = 6, 22, 4
 # characters; longer lines are cut
 _MAX_TITLE = 100
-# A half in HTML shrinks to this part of its width, then it scrolls.
+# A half in HTML shrinks to this fraction of its width before it scrolls.
 _LEAST = 0.8
 # Pixels: size of a symbol in the legend.
 _SYMBOL = (28, 18)

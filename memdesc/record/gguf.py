@@ -6,8 +6,8 @@ llama.cpp, as in the package gguf 0.19; `dequantize_row_q1_0` and `dequantize_ro
 
 `gguf_codebooks.bin` has the numbers of `iq2xxs_grid`, `iq2xs_grid`, `iq2s_grid`, `iq3xxs_grid`,
 `iq3s_grid` and `iq1s_grid` of the same `ggml-common.h` (MIT licence, copyright 2023-2026 The ggml
-authors), one after the other: for each number its place among the few that the codebook has, in 2
-or 3 bits, from the lowest bit on.
+authors), one after the other. A number is stored as its index among the few distinct numbers of its
+codebook, in 2 or 3 bits, lowest bit first.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class _BlockType(NamedTuple):
     block: int
     fields: tuple[_BlockField, ...]
     rule: Rule
-    # what no test compares it with
+    # the library that uses it, if no test compares with that library
     unjudged: str = ""
 
 
 def _number(*names: str, minus: int = 0, table: tuple[float, ...] = ()) -> Number:
-    """Return the number made of some fields, lowest bits first; `name:bits` says how many bits."""
+    """Return the number that fields make, lowest bits first; `name:bits` gives their widths."""
     return Number(_joined(*names), minus, table)
 
 
@@ -110,7 +110,7 @@ _HALF_E4M3 = tuple(map(_half_e4m3, range(256)))
 
 
 def _codebooks(*rows: tuple[int, int, tuple[int, ...]]) -> list[Codebook]:
-    """Read codebooks: how many vectors of how many numbers, and which numbers there are."""
+    """Read codebooks; each row gives the number of vectors, their size and the distinct numbers."""
     data = np.frombuffer(Path(__file__).with_name("gguf_codebooks.bin").read_bytes(), np.uint8)
     planes, made = np.unpackbits(data, bitorder="little"), []
     for count, size, numbers in rows:
@@ -143,20 +143,20 @@ def _seven_signs(*names: str) -> Number:
 
 
 def _looked_up(book: Codebook, *names: str) -> Number:
-    """Return the number of a codebook."""
+    """Return a number that is looked up in a codebook."""
     return Number(_joined(*names), codebook=book)
 
 
 def _planes(
     name: str, count: int, group: int, first: int, digits: tuple[tuple[int, int], ...]
 ) -> tuple[_BlockField, ...]:
-    """Return the bits of codes of some width, one field for each, where codes cross bytes."""
+    """Return one field for each bit of codes that cross bytes."""
     return tuple(_BlockField(f"{name}_{k}", "u1", group, first + k, digits) for k in range(count))
 
 
 _SEVEN = tuple(f"signs_{k}:1" for k in range(7))
 _SIGN = _number("signs", table=(1, -1))
-# what 1/8 is subtracted as, times 8
+# 1/8 is added or subtracted; here both are multiplied by 8
 _DELTA = _number("delta", table=(-1, 1))
 # (sc + 1/2) / 4, (sc + 1/2) / 2, 2 sc + 1 and (2 sc + 1) / 8: exact, as are their products with d
 _QUARTERS = tuple((2 * code + 1) / 8 for code in range(16))

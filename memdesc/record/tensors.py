@@ -3,9 +3,9 @@
 The layouts are those of the vocabulary of weights. Sources of the rules: AutoGPTQ and GPTQModel
 (version 1 of `qzeros` stores zero points minus 1), AutoAWQ, PyTorch 2.13
 (`_weight_int4pack_mm_for_cpu`), vLLM (`marlin_utils.py`), OCP's MX 1.0, cuBLAS 12.9 (block-scaled
-products), llama.cpp (`ggml-cpu/repack.cpp`), ik_llama.cpp (`iqk_quantize.cpp`, of files: some
-processors change the codes in memory again), DeepSeek-V3 (`inference/kernel.py`, `weight_dequant`),
-transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), compressed-tensors 0.20
+products), llama.cpp (`ggml-cpu/repack.cpp`), ik_llama.cpp (`iqk_quantize.cpp`, as in files; on some
+processors it changes the codes again in memory), DeepSeek-V3 (`inference/kernel.py`,
+`weight_dequant`), transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), compressed-tensors 0.20
 (`quantization/lifecycle/forward.py`, `dequantize`; `compressors/pack_quantized/helpers.py`,
 `pack_to_int32`, for 4 and 8 bits; `compressors/naive_quantized/base.py`), MLX 0.32
 (`mx.quantize`, `mx.dequantize`), bitsandbytes 0.50 (`backends/cpu/ops.py`, `functional.py`), and
@@ -30,13 +30,14 @@ from memdesc.record.gguf import GGUF_TYPES
 # fields, the rule, and constants if there are any
 _Made = tuple[tuple[Field, ...], Rule] | tuple[tuple[Field, ...], Rule, tuple[Constant, ...]]
 
-# the types of scales that are used as they are
+# the types of scales that need no conversion
 _HALVES = ("f16", "bf16")
 _FLOAT_SCALES = (*_HALVES, "f32")
 # what MLX has kernels for
 _MLX_BITS = (1, 2, 3, 4, 5, 6, 8)
 _MLX_GROUPS = (32, 64, 128)
-# what HQQ stores beside its codes; 3 bits are padded to whole words over all rows
+# what HQQ stores with its codes; it pads 3-bit codes to whole words over all rows, so they have no
+# record
 _HQQ_BITS = (1, 2, 4, 8)
 _HQQ_TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
 _HQQ_FLAGS = {
@@ -49,7 +50,7 @@ _HQQ_FLAGS = {
     "channel_wise": True,
     "optimize": True,
 }
-# the numbers of bitsandbytes's codes, and the types that its weights had before
+# the numbers of bitsandbytes's codes, and the types that weights have before it quantises them
 _BNB_FP4 = (
     0.0,
     0.0052083334885537624,
@@ -120,7 +121,7 @@ def _gptq(dims: tuple[int, ...], *, zeros: Any, bits: Any, g_idx: Any, **options
     rule = Rule(_number("qweight"), (_number("scales"),), zero)
     if not _flag("gptq", "g_idx", g_idx):
         return fields, rule
-    # the group of each input; readers of AutoGPTQ's format index scales with it
+    # the group of each input, with which readers of AutoGPTQ's format index scales
     order = tuple(k // lines[0] for k in range(dims[0]))
     return fields, rule, (Constant("g_idx", "s32", order),)
 
@@ -177,9 +178,9 @@ class _Blocks(NamedTuple):
     names: tuple[str, ...]
     # whether scales are divided by that scale
     divides: bool = False
-    # whether stacked matrices are (in, out), and one scale is for all of them
+    # whether stacked matrices are (in, out), with one scale for all of them
     is_turned: bool = False
-    # what no test compares it with
+    # the library that uses it, if no test compares with that library
     unjudged: str = ""
 
 
@@ -216,7 +217,7 @@ def _fp8(
     scale_inv: Any,
     block: Any = 1,
 ) -> _Made:
-    """Return 8-bit floats with one scale for all, one for each output, or one for each block."""
+    """Return 8-bit floats with one scale for the matrix, for each output, or for each block."""
     step = checked_int(f"{name}: block", block)
     if step < 1:
         msg = f"{name}: block must be at least 1, not {step}"
@@ -234,10 +235,10 @@ def _fp8(
 
 
 def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
-    """Return codes one behind the other in each row, with a scale and an offset for each group."""
+    """Return codes packed along each row, with a scale and an offset for each group."""
     if bits not in _MLX_BITS or type(bits) is not int:
-        told = ", ".join(map(str, _MLX_BITS))
-        msg = f"mlx: bits must be one of {told}, not {short_repr(bits)}"
+        listed = ", ".join(map(str, _MLX_BITS))
+        msg = f"mlx: bits must be one of {listed}, not {short_repr(bits)}"
         raise MemdescError(msg)
     lead = (1,) * (len(dims) - 2)
     lines, kind = (*lead, *_groups("mlx", dims[-2:], 1, group)), _float_scales("mlx", scales)
@@ -264,7 +265,7 @@ def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
 
 
 def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -> _Made:
-    """Return indices of 16 numbers, the high half of a byte first, in blocks of a row."""
+    """Return indices into 16 numbers, the high half of a byte first, in blocks along a row."""
     step = checked_int(f"{name}: block", block)
     if step < 1 or dims[1] % step or dims[1] % 2:
         msg = (
@@ -292,7 +293,7 @@ def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -
 
 
 def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
-    """Return bytes whose parts, from the highest on, are codes of successive parts of the rows."""
+    """Return bytes whose bits, highest first, hold codes of successive parts of the rows."""
     if bits not in _HQQ_BITS or type(bits) is not int:
         msg = f"hqq: bits must be 1, 2, 4 or 8, not {short_repr(bits)}"
         raise MemdescError(msg)
@@ -317,7 +318,7 @@ def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
         "unpack_view_dtype": ("u8", b"torch.uint8"),
         "compute_dtype": ("u8", f"torch.{_HQQ_TYPES[kind]}".encode()),
         **{name: ("u8", (int(value),)) for name, value in _HQQ_FLAGS.items()},
-        "round_zero": ("u8", (int(bits == 4),)),  # noqa: PLR2004 - as it quantises 4 bits
+        "round_zero": ("u8", (int(bits == 4),)),  # noqa: PLR2004 - HQQ rounds zero points of 4-bit codes
     }
     constants = tuple(Constant(name, kind, tuple(values)) for name, (kind, values) in state.items())
     rule = Rule(_number("W_q"), (_number("scale"),), _number("zero"), kind=kind)
@@ -347,7 +348,7 @@ def _pack_quantized(dims: tuple[int, ...], *, bits: Any, zeros: Any, **options: 
         rows = options["rows"]
         msg = f"{name} with zero points has scales for each row; rows must be 1, not {rows}"
         raise MemdescError(msg)
-    # codes and zero points are stored with the same addend
+    # the same number is added to codes and to zero points
     points = _by_tag("weight_zero_point", kind, f"Ab{word}a", dims, scales.groups)
     return (codes, scales, points), Rule(_number(codes.name), scale, _number(points.name)), (shape,)
 
@@ -445,7 +446,7 @@ _F16, _BF16 = ("scales", "f16"), ("scales", "bf16")
 _ROWS = ("rows", 1)
 _SWIZZLE = (("swizzled", True),)
 _FP8 = (("codes", "f8_e4m3"), ("scales", "f32"), ("scale_inv", False))
-# weights that share a scale along outputs and inputs; a group this large holds all of them
+# how many outputs and inputs share a scale; a group this large has all of them
 _ALL = 1 << 62
 _FP8_GROUPS = {"fp8_tensor": (_ALL, _ALL), "fp8_channel": (1, _ALL)}
 
@@ -479,7 +480,7 @@ _BLOCK_SCALED = {
 }
 
 # name -> the function that makes it, names of its dims, options with their defaults, names of the
-# dims of stacked matrices, and the library that uses it where no test compares the two
+# dims of stacked matrices, and the library that uses it if no test compares with that library
 TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
     "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16, ("g_idx", False))),
     "awq": (_awq, "io", (_GROUP, _F16)),

@@ -57,7 +57,8 @@ def test_elements_that_overlap_in_an_array_are_refused() -> None:
 @pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float4_e2m1fn])
 def test_an_array_of_four_bit_elements_is_no_memory_of_them(dtype: type) -> None:
     with pytest.raises(
-        MemdescError, match=r"holds one element per byte, but .* memory two; reorder\(\) packs them"
+        MemdescError,
+        match=r"holds one element per byte, but memory of .* holds two; reorder\(\) packs",
     ):
         array_desc(np.zeros(4, dtype))
 

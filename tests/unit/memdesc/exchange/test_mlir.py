@@ -82,7 +82,7 @@ def test_every_data_type_but_booleans_has_a_name_there(name: str) -> None:
     ("text", "reason"),
     [
         ("tensor<2x3xf32>", "it is affine_map"),
-        ("outer_dims_perm = [0, 1]", "belong together"),
+        ("outer_dims_perm = [0, 1]", "must be given together"),
         (f"{_PACK} {_PACK}", "outer_dims_perm twice"),
         ("inner_dims_pos = [0] inner_tiles = [?]", "inner_tiles must be integers, not '\\?'"),
         ("inner_dims_pos = [0] inner_tiles = [0]", "a tile of 1 or more"),

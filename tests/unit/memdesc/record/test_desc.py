@@ -68,8 +68,8 @@ def test_planes_of_bits_are_layouts_without_a_descriptor() -> None:
         ({"name": ""}, "a field needs a name and a tensor, not '' and 'data'"),
         ({"name": 7}, "a field needs a name and a tensor, not 7 and 'data'"),
         ({"tensor": 1}, "a field needs a name and a tensor, not 'q' and 1"),
-        ({"kind": "u3"}, "field q: no kind 'u3'; the kinds are u1, u2, f64"),
-        ({"kind": None}, "field q: no kind None"),
+        ({"kind": "u3"}, "field q: there is no kind 'u3'; the kinds are u1, u2, f64"),
+        ({"kind": None}, "field q: there is no kind None"),
         ({"layout": "ab"}, "field q: a Layout is needed, not 'ab'"),
         ({"groups": (1,)}, r"groups \(1,\) must be 2 numbers of 1 or more"),
         ({"groups": (1, 0)}, r"groups \(1, 0\) must be 2 numbers of 1 or more"),
@@ -195,7 +195,7 @@ def test_constants_are_tensors_without_numbers() -> None:
     [
         (("shape", "s64", (1,)), "constants are a tuple of Constant"),
         (Constant("", "s64", (1,)), "a Constant needs the name of its tensor, not ''"),
-        (Constant("data", "s64", (1,)), "tensor 'data' holds something else beside a constant"),
+        (Constant("data", "s64", (1,)), "tensor 'data' holds a constant and something else"),
         (
             Constant("x", "f16", (1.0,)),
             "x is of f32 or of an integer type of whole bytes such as s64, not 'f16'",
