@@ -93,7 +93,8 @@ class Field(Checked):
             raise MemdescError(msg)
         if not isinstance(self.kind, str) or self.kind not in {*DATA_TYPES, *BIT_PLANES}:
             kinds = ", ".join([*BIT_PLANES, *DATA_TYPES])
-            msg = f"field {self.name}: there is no kind {short_repr(self.kind)}; the kinds are {kinds}"
+            kind = short_repr(self.kind)
+            msg = f"field {self.name}: there is no kind {kind}; the kinds are {kinds}"
             raise MemdescError(msg)
         if not isinstance(self.layout, Layout):
             msg = f"field {self.name}: a Layout is needed, not {short_repr(self.layout)}"  # type: ignore[unreachable] # callers without types

@@ -117,19 +117,21 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     name : str
         One of `known_records`, in upper or lower case.
     **options
-        For formats of several tensors: ``group`` (inputs that share a scale), ``scales`` (their
-        data type), ``bits`` (4 or 8, for ``gptq`` and ``marlin``), ``zeros`` (for ``gptq``
-        ``"v1"`` if zero points are stored minus 1, ``"v2"`` if they are stored unchanged; for
-        ``marlin`` True if there are zero points, otherwise all are 8, or 128 for 8 bits),
-        ``swizzled`` (whether block scales are), ``g_idx`` (for ``gptq``, whether the tensor with
-        the group of each input exists). For ``fp8_tensor``, ``fp8_channel`` and ``fp8_block``: ``codes``
-        (``f8_e4m3`` or ``f8_e5m2``), ``scales``, ``scale_inv`` (whether the tensor of scales is
-        called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale). For
-        ``pack_quantized`` and ``int_quantized``: ``group``, ``rows`` (outputs that share a scale),
-        ``zeros`` (whether there are zero points), ``scales``, and ``bits`` (4 or 8, for
-        ``pack_quantized``). For ``mlx`` and ``hqq``: ``bits`` (1, 2, 4 or 8, in ``mlx`` also 3, 5
-        and 6), ``group``, and ``scales``, in whose type numbers are computed. For ``bnb_nf4`` and
-        ``bnb_fp4``: ``block`` (inputs that share a scale), and ``dtype`` (of the weight before).
+        Formats of several tensors have some of these:
+
+        * ``group``: how many inputs share a scale; -1 for all. With ``rows``, how many outputs do,
+          and with ``block``, how many rows and columns (FP8) or inputs (bitsandbytes).
+        * ``scales``: their data type, in which ``mlx`` and ``hqq`` also compute.
+        * ``bits``: 4 or 8 for ``gptq``, ``marlin`` and ``pack_quantized``; 1, 2, 4 or 8 for ``mlx``
+          and ``hqq``, and for ``mlx`` also 3, 5 and 6.
+        * ``zeros``: for ``gptq`` ``"v1"`` if zero points are stored minus 1, ``"v2"`` if they are
+          stored unchanged; elsewhere whether there are zero points. Without them, the zero point
+          of ``marlin`` is 8, or 128 for 8 bits.
+        * ``swizzled``: whether block scales are.
+        * ``g_idx``: whether ``gptq`` has the tensor with the group of each input.
+        * ``codes`` (FP8): ``f8_e4m3`` or ``f8_e5m2``.
+        * ``scale_inv`` (FP8): whether the tensor of scales is called ``weight_scale_inv``.
+        * ``dtype`` (``bnb_nf4`` and ``bnb_fp4``): of the weight before it was quantised.
 
     Raises
     ------

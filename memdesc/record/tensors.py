@@ -5,11 +5,11 @@ The layouts are those of the vocabulary of weights. Sources of the rules: AutoGP
 (`_weight_int4pack_mm_for_cpu`), vLLM (`marlin_utils.py`), OCP's MX 1.0, cuBLAS 12.9 (block-scaled
 products), llama.cpp (`ggml-cpu/repack.cpp`), ik_llama.cpp (`iqk_quantize.cpp`, as in files; on some
 processors it changes the codes again in memory), DeepSeek-V3 (`inference/kernel.py`,
-`weight_dequant`), transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), compressed-tensors 0.20
-(`quantization/lifecycle/forward.py`, `dequantize`; `compressors/pack_quantized/helpers.py`,
-`pack_to_int32`, for 4 and 8 bits; `compressors/naive_quantized/base.py`), MLX 0.32
-(`mx.quantize`, `mx.dequantize`), bitsandbytes 0.50 (`backends/cpu/ops.py`, `functional.py`), and
-hqq 0.2.8 (`core/bitpack.py`, `core/quantize.py`).
+`weight_dequant`), transformers 5 (`quantizers/quantizer_finegrained_fp8.py`),
+compressed-tensors 0.20 (`quantization/lifecycle/forward.py`, `dequantize`;
+`compressors/pack_quantized/helpers.py`, `pack_to_int32`, for 4 and 8 bits;
+`compressors/naive_quantized/base.py`), MLX 0.32 (`mx.quantize`, `mx.dequantize`), bitsandbytes 0.50
+(`backends/cpu/ops.py`, `functional.py`), and hqq 0.2.8 (`core/bitpack.py`, `core/quantize.py`).
 """
 
 from __future__ import annotations
@@ -51,37 +51,21 @@ _HQQ_FLAGS = {
     "optimize": True,
 }
 # the numbers of bitsandbytes's codes, and the types that weights have before it quantises them
+# fmt: off
 _BNB_FP4 = (
-    0.0,
-    0.0052083334885537624,
-    0.6666666865348816,
-    1.0,
-    0.3333333432674408,
-    0.5,
-    0.1666666716337204,
-    0.25,
+    0.0, 0.0052083334885537624, 0.6666666865348816, 1.0, 0.3333333432674408, 0.5,
+    0.1666666716337204, 0.25,
 )
 _BNB_TABLES = {
     "bnb_nf4": (
-        -1.0,
-        -0.6961928009986877,
-        -0.5250730514526367,
-        -0.39491748809814453,
-        -0.28444138169288635,
-        -0.18477343022823334,
-        -0.09105003625154495,
-        0.0,
-        0.07958029955625534,
-        0.16093020141124725,
-        0.24611230194568634,
-        0.33791524171829224,
-        0.44070982933044434,
-        0.5626170039176941,
-        0.7229568362236023,
-        1.0,
+        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+        -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+        0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+        0.7229568362236023, 1.0,
     ),
     "bnb_fp4": (*_BNB_FP4, 0.0, *(-value for value in _BNB_FP4[1:])),
 }
+# fmt: on
 _BNB_TYPES = ("bfloat16", "float16", "float32")
 # the codes of FP8, and the types of their scales
 _CODES_OF_FP8 = ("f8_e4m3", "f8_e5m2")
