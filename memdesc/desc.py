@@ -120,9 +120,6 @@ class MemoryDesc(Checked):
     def __hash__(self) -> int:
         return self._hash
 
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
     def __repr__(self) -> str:
         text = expression(self.dtype, self.layout)
         return text if self.extra is None else f"{text}.with_extra({self.extra!r})"

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.int64 import checked_int, checked_ints
-from memdesc.layout import Axis, Block, Layout, dim_name, memory_order
+from memdesc.layout import Block, Layout, dim_name, memory_order, single_axes
 from memdesc.tags import MAX_NDIMS
 
 if TYPE_CHECKING:
@@ -250,5 +250,4 @@ def compensation_layout(layout: Layout, mask: int) -> Layout:
         strides[block.axis, block.step] = stride
         stride *= block.extent or 1
     dense = tuple(block._replace(stride=strides[block.axis, block.step]) for block in blocks)
-    axes = tuple(Axis((k,), size) for k, size in enumerate(sizes))
-    return Layout.computed(sizes, axes, dense)
+    return Layout.computed(sizes, single_axes(sizes), dense)

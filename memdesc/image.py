@@ -180,9 +180,6 @@ class ImageDesc(Checked):
         size = self.width, self.channels
         return draw_image(self.desc.layout, self.dtype, repr(self), size, look)
 
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
     def __repr__(self) -> str:
         return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"
 

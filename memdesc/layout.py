@@ -20,7 +20,7 @@ from memdesc.int64 import INT64_MAX, checked_flag, checked_int, entries_of, exac
 from memdesc.tags import LETTERS, MAX_NDIMS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -107,6 +107,11 @@ def exact_blocks(blocks: object) -> tuple[Block, ...]:
     """Return blocks whose numbers are Python ints; refuse anything but a sequence of blocks."""
     rows = _rows_of(Block, "blocks", blocks)
     return tuple(Block(*exact_ints("numbers of a block", row)) for row in rows)
+
+
+def single_axes(sizes: Sequence[int]) -> tuple[Axis, ...]:
+    """Return an axis of one dim for each padded size."""
+    return tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
 
 
 _set = object.__setattr__  # sets fields of a frozen value while it is made
@@ -608,8 +613,7 @@ def layout_by_strides(
         padded_dims = tuple(-(-size // step) * step for size, step in zip(dims, steps, strict=True))
     for dim, stride in enumerate(strides):
         blocks.append(Block(dim, steps[dim], -(-padded_dims[dim] // steps[dim]), stride))
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(padded_dims))
-    return Layout.computed(dims, axes, _in_order(blocks), offset0)
+    return Layout.computed(dims, single_axes(padded_dims), _in_order(blocks), offset0)
 
 
 def _in_order(blocks: list[Block]) -> tuple[Block, ...]:

@@ -157,9 +157,6 @@ class FormatTag(Checked):
             sizes[digit.axis] *= digit.extent or 1
         return tuple(sizes)
 
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
     def __str__(self) -> str:
         parts = []
         for digit in self.digits:

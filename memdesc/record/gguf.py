@@ -20,7 +20,7 @@ import numpy as np
 
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError
-from memdesc.layout import Axis, Block, Layout, dim_name
+from memdesc.layout import Block, Layout, dim_name, single_axes
 from memdesc.record.desc import BIT_PLANES, Codebook, Digits, Field, Number, Rule
 
 TENSOR = "data"
@@ -369,6 +369,5 @@ def _field(part: _BlockField, row: _BlockType, dims: tuple[int, ...]) -> Field:
         for dim, size in enumerate(dims[:-1])
     ]
     sizes = (*dims[:-1], dims[-1] // part.group * count)
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
-    layout = Layout(sizes, axes, (*outer, *blocks), part.first)
+    layout = Layout(sizes, single_axes(sizes), (*outer, *blocks), part.first)
     return Field(part.name, part.kind, layout, (*[1] * last, part.group), TENSOR, part.places)

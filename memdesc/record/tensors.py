@@ -23,7 +23,7 @@ from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
-from memdesc.layout import Axis, Block, Layout, dim_name
+from memdesc.layout import Block, Layout, dim_name, layout_by_strides, single_axes
 from memdesc.record.desc import Constant, Field, Number, Rule
 from memdesc.record.gguf import GGUF_TYPES
 
@@ -140,13 +140,11 @@ def _torch_int4(dims: tuple[int, ...], *, name: str, group: Any, scales: Any) ->
     sizes = dims[0], -(-dims[1] // lines[1])
     kind = _float_scales(name, scales)
     # row-major over groups, outputs, and the pair of scale and offset
-    blocks = (Block(0, 1, sizes[0], 2), Block(1, 1, sizes[1], 2 * sizes[0]))
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
-    pair = "scales_and_zeros"
+    strides, pair = (2, 2 * sizes[0]), "scales_and_zeros"
     fields = (
         _by_tag("weight", "u4", name, dims, (1, 1)),
-        Field("scales", kind, Layout(sizes, axes, blocks), lines, pair),
-        Field("zeros", kind, Layout(sizes, axes, blocks, 1), lines, pair),
+        Field("scales", kind, layout_by_strides(sizes, strides), lines, pair),
+        Field("zeros", kind, layout_by_strides(sizes, strides, offset0=1), lines, pair),
     )
     rule = Rule(_number("weight", minus=8), (_number("scales"),), offset=(_number("zeros"),))
     return fields, rule
@@ -236,7 +234,11 @@ def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
         Field(
             f"weight_{plane * width}" if count > 1 else "weight",
             f"u{width}",
-            _strided(dims, tuple(prod(dims[k:]) * count for k in range(1, len(dims) + 1)), plane),
+            layout_by_strides(
+                dims,
+                tuple(prod(dims[k:]) * count for k in range(1, len(dims) + 1)),
+                offset0=plane,
+            ),
             (*lead, 1, 1),
             "weight",
         )
@@ -262,9 +264,8 @@ def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -
         raise MemdescError(msg)
     kind, scales = name.removeprefix("bnb_"), _by_tag("absmax", "f32", "ab", dims, (1, step))
     pairs = (Block(0, 1, dims[0], dims[1]), Block(1, 2, dims[1] // 2, 2), Block(1, 1, 2, -1))
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
     fields = (
-        Field("weight", "u4", Layout(dims, axes, pairs, 1), (1, 1), "weight"),
+        Field("weight", "u4", Layout(dims, single_axes(dims), pairs, 1), (1, 1), "weight"),
         Field("absmax", "f32", scales.layout, scales.groups, "weight.absmax"),
     )
     state = {"quant_type": kind, "blocksize": step, "dtype": dtype, "shape": [*dims]}
@@ -286,8 +287,11 @@ def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
     lines, kind = _groups("hqq", dims, 1, group), _float_scales("hqq", scales)
     rows = (Block(0, dims[0] // parts, parts, -1), Block(0, 1, dims[0] // parts, parts * dims[1]))
     blocks = (*rows, Block(1, 1, dims[1], parts)) if parts > 1 and dims[0] else ()
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
-    codes = Layout(dims, axes, blocks, parts - 1) if blocks else _strided(dims, (dims[1], 1))
+    codes = (
+        Layout(dims, single_axes(dims), blocks, parts - 1)
+        if blocks
+        else layout_by_strides(dims, (dims[1], 1))
+    )
     fields = (
         Field("W_q", f"u{bits}", codes, (1, 1), "W_q"),
         _by_tag("scale", kind, "ab", dims, lines),
@@ -307,15 +311,6 @@ def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
     constants = tuple(Constant(name, kind, tuple(values)) for name, (kind, values) in state.items())
     rule = Rule(_number("W_q"), (_number("scale"),), _number("zero"), kind=kind)
     return fields, rule, constants
-
-
-def _strided(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
-    blocks = tuple(
-        Block(dim, 1, size, stride)
-        for dim, (size, stride) in enumerate(zip(dims, strides, strict=True))
-    )
-    return Layout(dims, axes, blocks, offset0)
 
 
 def _pack_quantized(dims: tuple[int, ...], *, bits: Any, zeros: Any, **options: Any) -> _Made:
@@ -381,7 +376,7 @@ def _interleaved(dims: tuple[int, ...], *, name: str, blocks: _Interleaved) -> _
     size = rows * (per_scale + 32)
     scales = Layout(
         (dims[0], columns),
-        (Axis((0,), dims[0]), Axis((1,), columns)),
+        single_axes((dims[0], columns)),
         (
             Block(0, rows, count, size // per_scale * columns),
             Block(0, 1, rows, 1),
@@ -390,7 +385,7 @@ def _interleaved(dims: tuple[int, ...], *, name: str, blocks: _Interleaved) -> _
     )
     codes = Layout(
         dims,
-        (Axis((0,), dims[0]), Axis((1,), dims[1])),
+        single_axes(dims),
         (
             Block(0, rows, count, size * columns),
             Block(0, 1, rows, blocks.row_stride),
