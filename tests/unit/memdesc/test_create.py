@@ -90,12 +90,7 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         ),
         ({"dims": (2, -3)}, "dim b (dim 1) has size -3; sizes are 0 to 9223372036854775807"),
         ({"dims": 2}, "dims must be a sequence of integers, not 2"),
-        ({"dims": None}, "dims must be a sequence of integers, not None"),
-        ({"dims": "23"}, "dims must be a sequence of integers, not '23'"),
         ({"dims": (2.0, 3)}, "dims must be a sequence of integers, not (2.0, 3)"),
-        ({"dims": (2, float("nan"))}, "dims must be a sequence of integers, not (2, nan)"),
-        ({"dims": (2, [3])}, "dims must be a sequence of integers, not (2, [3])"),
-        ({"dims": np.array([2.5])}, "dims must be a sequence of integers, not array([2.5])"),
         ({"dims": np.array(2.5)}, "dims must be a sequence of integers, not array(2.5)"),
         (
             {"dims": (2**63, 3)},
@@ -117,48 +112,28 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         ),
         ({"dtype": "f33"}, "unknown data type 'f33'; the types are"),
         ({"tag": 5}, "a tag is a name or a FormatTag, not 5"),
-        ({"tag": b"ab"}, "a tag is a name or a FormatTag, not b'ab'"),
         ({"tag": "abc"}, "dims (2, 3) have 2 sizes, but 'abc' is for 3"),
-        ({"tag": "nchw"}, "dims (2, 3) have 2 sizes, but 'nchw' is for 4"),
         (
             {"tag": "ab", "strides": (3, 1)},
             "give a tag or strides, not both: tag='ab' and strides=(3, 1)",
         ),
-        ({"tag": "ab", "strides": 5}, "give a tag or strides, not both: tag='ab' and strides=5"),
-        (
-            {"tag": "ab", "offset0": 3},
-            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
-        ),
-        (
-            {"offset0": 3},
-            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
-        ),
-        (
-            {"inner_blks": (8,)},
-            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
-        ),
-        (
-            {"inner_idxs": (0,)},
-            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
-        ),
-        ({"inner_idxs": 5}, "inner_idxs must be a sequence of integers, not 5"),
-        (
-            {"offset0": np.array([1, 2])},
-            "offset0 must be an integer that int64 holds, not array([1, 2])",
-        ),
-        (
-            {"padded_dims": (2, 8)},
-            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        *(
+            (
+                option,
+                "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+            )
+            for option in (
+                {"tag": "ab", "offset0": 3},
+                {"inner_blks": (8,)},
+                {"inner_idxs": (0,)},
+                {"padded_dims": (2, 8)},
+            )
         ),
         ({"strides": 5}, "strides must be a sequence of integers, not 5"),
         ({"strides": (3,)}, "strides (3,) must be 2 numbers, one for each dim"),
         (
             {"strides": (2**63, 1)},
             f"strides must be integers that int64 holds (up to {2**63 - 1}), not ({2**63}, 1)",
-        ),
-        (
-            {"strides": (-(2**63), 1)},
-            f"strides must be integers that int64 holds (up to {2**63 - 1}), not ({-(2**63)}, 1)",
         ),
         (
             {"strides": (2, 1)},
@@ -179,14 +154,6 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         (
             {"strides": (3, 1), "padded_dims": (2, 2)},
             "padded extent 2 of b (dim 1) must be at least its size 3",
-        ),
-        (
-            {"strides": (3, 1), "padded_dims": (2, -3)},
-            "padded extent -3 of b (dim 1) must be at least its size 3",
-        ),
-        (
-            {"strides": (3, 1), "inner_blks": None},
-            "inner_blks must be a sequence of integers, not None",
         ),
         (
             {"strides": (3, 1), "inner_blks": (2,)},
@@ -210,14 +177,6 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         (
             {"strides": (3, 1), "offset0": -1},
             "the layout reaches offset -1, before its buffer; offset0 must be at least 0",
-        ),
-        (
-            {"strides": (3, 1), "offset0": "a"},
-            "offset0 must be an integer that int64 holds, not 'a'",
-        ),
-        (
-            {"strides": (3, 1), "offset0": None},
-            "offset0 must be an integer that int64 holds, not None",
         ),
         (
             {"strides": (3, 1), "offset0": 2**63},

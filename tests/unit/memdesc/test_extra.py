@@ -16,7 +16,6 @@ from memdesc import (
     to_json,
     to_verbose,
 )
-from memdesc.errors import short_repr
 from memdesc.extra import compensation_layout
 
 WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b")
@@ -138,20 +137,3 @@ def test_sums_lie_as_the_layout_trimmed_to_the_dims_of_the_mask() -> None:
     )
     view = memdesc.memory_desc((8, 20), "s8", "aB16b").submemory((8, 3), (0, 0)).layout
     assert compensation_layout(view, 3).strides() == (3, 1)
-
-
-def test_overlap_in_fused_dims_and_dims_beyond_int64_are_refused() -> None:
-    blocks = (memdesc.Block(0, 2, 2, 1), memdesc.Block(0, 1, 2, 1))
-    layout = memdesc.Layout((2, 2), (memdesc.Axis((0, 1), 4),), blocks)
-    with pytest.raises(memdesc.OverlapError, match=r"one element, \(\d, \d\) and \(\d, \d\): the"):
-        memdesc.MemoryDesc(memdesc.data_type("f32"), layout)
-    with pytest.raises(memdesc.MemdescError, match="more than int64"):
-        memdesc.memory_desc((2**40, 2**40, 1, 1), "f32", "nchw")
-
-
-def test_a_repr_of_two_lines_is_shown_as_it_is_where_it_is_short() -> None:
-    class Lines:
-        def __repr__(self) -> str:
-            return "a\nb"
-
-    assert short_repr(Lines()) == "a\nb"

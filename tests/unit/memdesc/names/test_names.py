@@ -10,13 +10,15 @@ import pytest
 
 import memdesc.names
 from memdesc import (
+    RUNTIME,
     UnknownFormatError,
     UnsupportedFormatError,
     image_desc,
     known_names,
     memory_desc,
+    runtime_desc,
 )
-from memdesc.names import dim_letters, resolve
+from memdesc.names import resolve
 from memdesc.names.registry import VOCABULARIES
 from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
 from tests.work import count_calls
@@ -158,29 +160,24 @@ def test_the_number_of_dims_is_checked_before_the_sizes_a_name_exists_for() -> N
 
 
 def test_a_name_has_letters_for_the_dims() -> None:
-    said = {
-        name: dim_letters(name)
-        for name in (
-            "nhwc",
-            "OIhw16i16o",
-            "byxf",
-            "os_is_yx_isv16_osv16",
-            "HWOI",
-            "W",
-            "in_out_width",
-            "aBcd16b",
-        )
-    }
-    assert said == {
-        "nhwc": "nchw",
-        "OIhw16i16o": "oihw",
-        "byxf": "bfyx",
-        "os_is_yx_isv16_osv16": "oiyx",
-        "HWOI": "oihw",
-        "W": "w",
-        "in_out_width": "nchw",
-        "aBcd16b": None,
-    }
+    letters = {"byxf": "bfyx", "os_is_yx_isv16_osv16": "oiyx", "HWOI": "oihw", "aBcd16b": None}
+    for name, wanted in (letters | {"nhwc": "nchw", "OIhw16i16o": "oihw"}).items():
+        assert memory_desc((2, 3, 4, 5), "f32", name).letters == wanted
+
+
+def test_a_tag_may_stand_for_any_number_of_dims() -> None:
+    for meta, tag in {
+        "plain": "abcd",
+        "abx": "abcd",
+        "axb": "acdb",
+        "xba": "cdba",
+        "ABx16b16a": "ABcd16b16a",
+    }.items():
+        assert memory_desc((17, 19, 5, 4), "s8", meta) == memory_desc((17, 19, 5, 4), "s8", tag)
+    dims = (RUNTIME, 3, 4)
+    assert runtime_desc(dims, "f32", "aBx8b") == runtime_desc(dims, "f32", "aBc8b")
+    with pytest.raises(UnknownFormatError, match="'axbx'"):
+        memory_desc((2, 3, 4, 5), "f32", "axbx")
 
 
 @pytest.mark.parametrize("name", ["", " ", "\0"])
