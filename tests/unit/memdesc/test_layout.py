@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from memdesc import Axis, Block, Layout, MemdescError, NotBlockedError, memory_desc
 from memdesc.layout import layout_by_strides, memory_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 INT64_MAX = 2**63 - 1
 
@@ -102,6 +105,7 @@ def test_numbers_beyond_int64_are_refused_exactly() -> None:
     assert plain(1, dims=(2,), offset0=INT64_MAX - 1).last == INT64_MAX
     assert plain(INT64_MAX, 1, dims=(2, 1)).last == INT64_MAX
     assert plain(-INT64_MAX, 1, dims=(2, 1), offset0=INT64_MAX).last == INT64_MAX
+    make: Callable[[], Layout]
     for make, reason in (
         (lambda: by_tag((2**62, 1), "AB16a16b"), rf"padded to \({2**62}, 16\) make {2**66} elem"),
         (lambda: by_tag((0, 2**40, 2**40), "abc"), rf"dims \(0, {2**40}, .* make {2**80} elements"),

@@ -9,7 +9,7 @@ import pytest
 
 from memdesc import MemdescError, from_json, from_notation, memory_desc, read_verbose, suggest
 from memdesc.exchange import SYSTEMS
-from memdesc.verbose.primitive import read_problem
+from memdesc.verbose import VerbosePrimitive
 from tests.work import hangs_fail
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def test_long_names_and_descriptors_take_linear_time(read: Callable[[str], objec
     "problem", ["mb1e999", "mb1e999ic3", f"mb1{'1e' * 40}!", "mb1.5e99999ic3", f"mb{'9' * 400}"]
 )
 def test_sizes_that_are_no_numbers_are_not_read(problem: str) -> None:
-    assert not read_problem(problem).sizes
+    assert not VerbosePrimitive("cpu", "lrn", "x", "", "", "", "", problem).sizes.sizes
     _read(_LINE.format(_TENSORS, "", problem))
 
 

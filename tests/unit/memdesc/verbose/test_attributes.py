@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 
-from memdesc.verbose.primitive import (
+from memdesc.verbose import (
     PostOp,
     QuantizationParameter,
     VerboseAttributes,
-    read_attributes,
+    VerbosePrimitive,
 )
+
+
+def _read(text: str) -> VerboseAttributes:
+    return VerbosePrimitive("cpu", "matmul", "jit:uni", "undef", "", text, "", "").attributes
 
 
 def _parameter(argument: str, mask: int, **more: Any) -> QuantizationParameter:
@@ -39,11 +43,11 @@ def _parameter(argument: str, mask: int, **more: Any) -> QuantizationParameter:
 def test_scales_say_the_argument_and_the_mask(
     text: str, scales: list[QuantizationParameter]
 ) -> None:
-    assert read_attributes(text) == VerboseAttributes(scales=tuple(scales))
+    assert _read(text) == VerboseAttributes(scales=tuple(scales))
 
 
 def test_zero_points_are_read_likewise() -> None:
-    found = read_attributes("attr-zero-points:src0:0:s32+dst:0:3")
+    found = _read("attr-zero-points:src0:0:s32+dst:0:3")
     assert found.zero_points == (
         _parameter("src0", 0, dtype="s32"),
         _parameter("dst", 0, value=3.0),
@@ -51,7 +55,7 @@ def test_zero_points_are_read_likewise() -> None:
 
 
 def test_post_ops_keep_their_order_and_numbers() -> None:
-    found = read_attributes("attr-post-ops:eltwise_clip:0:1e+06+sum+sum:0.5:3:s8+binary_add:f32:2")
+    found = _read("attr-post-ops:eltwise_clip:0:1e+06+sum+sum:0.5:3:s8+binary_add:f32:2")
     assert found.post_ops == (
         PostOp("eltwise_clip", ("0", "1e+06")),
         PostOp("sum"),
@@ -70,5 +74,5 @@ def test_what_has_another_form_is_kept_as_text() -> None:
         "attr-post-ops": ("post-ops", ""),
         "rnn_data_qparams:2:3;": ("rnn_data_qparams", "2:3;"),
     }
-    found = read_attributes(" ".join(others))
+    found = _read(" ".join(others))
     assert found == VerboseAttributes(others=tuple(others.values()))

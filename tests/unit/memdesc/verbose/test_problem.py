@@ -5,11 +5,18 @@ from __future__ import annotations
 import pytest
 
 from memdesc import RUNTIME
-from memdesc.verbose.primitive import read_problem, tensor_dims
+from memdesc.verbose import Problem, VerbosePrimitive
+
+
+def _primitive(kind: str, problem: str, names: str = "", **aux: str) -> VerbosePrimitive:
+    descriptors = " ".join(f"{name}:f32::blocked:a::f0" for name in names.split())
+    aux_text = " ".join(f"{name}:{value}" for name, value in aux.items())
+    return VerbosePrimitive("cpu", kind, "jit:uni", "undef", descriptors, "", aux_text, problem)
 
 
 def _dims(kind: str, problem: str, names: str, **aux: str) -> dict[str, tuple[int, ...]]:
-    return tensor_dims(kind, read_problem(problem), aux, names.split())
+    tensors = _primitive(kind, problem, names, **aux).tensors
+    return {name: tensor.dims for name, tensor in tensors.items() if tensor.dims}
 
 
 @pytest.mark.parametrize(
@@ -119,8 +126,7 @@ def test_a_concatenation_adds_up_one_dim() -> None:
 
 @pytest.mark.parametrize("text", ["", "nothing", "2x", "x", "mb2ic", "2x3:", "m1;k2"])
 def test_another_string_holds_no_dims(text: str) -> None:
-    assert not read_problem(text).sizes
-    assert not read_problem(text).dims
+    assert _primitive("convolution", text).sizes == Problem({}, ())
     assert not _dims("convolution", text, "src wei dst")
 
 
