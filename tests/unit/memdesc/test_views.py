@@ -80,16 +80,6 @@ def test_fused_dims_stay_whole_in_a_view() -> None:
         parent.submemory((4, 20, 5, 6), (0, 0, 0, 0))
 
 
-# Permutation
-
-
-def test_fused_dims_keep_their_row_major_order_when_permuted() -> None:
-    parent = desc((2, 3, 5, 7), "aB(CD)8b16(cd)")
-    permuted = parent.permute_axes((0, 1, 3, 2))
-    assert permuted == desc((2, 3, 7, 5), "aB(DC)8b16(dc)")
-    assert permuted.offset((1, 2, 6, 4)) == parent.offset((1, 2, 4, 6))
-
-
 @pytest.mark.parametrize("perm", [(0, 1), (0, 1, 1), (0, 1, 3), (0, 1, -1), (), (0, 1, 2, 3)])
 def test_what_is_no_permutation_is_refused(perm: tuple[int, ...]) -> None:
     with pytest.raises(MemdescError, match=r"is not a permutation of the dims 0 to 2$"):
