@@ -201,6 +201,7 @@ class Layout(Checked):
     axes: tuple[Axis, ...]
     blocks: tuple[Block, ...]
     offset0: int = 0
+    # the highest offset of an element, padding included
     last: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

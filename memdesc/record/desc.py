@@ -668,7 +668,7 @@ class RecordDesc(Checked):
                     f"bits need {wanted}; at most {_MAX_VECTOR_BITS} bits are looked up"
                 )
                 raise MemdescError(msg)
-        elif book is not None and width != _FRACTION.bit_length() - 1:
+        elif book is not None and 1 << width != _FRACTION:
             msg = f"{number}: a code with digits has 8 bits, not {width}"
             raise MemdescError(msg)
         if number.kind and width != _JOINED_KINDS[number.kind]:

@@ -86,7 +86,7 @@ def _by_tag(
 
 def _gptq(dims: tuple[int, ...], *, zeros: Any, bits: Any, g_idx: Any, **options: Any) -> _Made:
     group, scales = options["group"], options["scales"]
-    lines = _groups("gptq", dims, 0, group)
+    groups = _groups("gptq", dims, 0, group)
     kind = _integers("gptq", bits)
     if zeros not in ("v1", "v2"):
         msg = (
@@ -98,53 +98,53 @@ def _gptq(dims: tuple[int, ...], *, zeros: Any, bits: Any, g_idx: Any, **options
     _check_multiples("gptq", dims, (1, word))
     fields = (
         _by_tag("qweight", kind, "gptq", dims, (1, 1)),
-        _by_tag("qzeros", kind, "ab", dims, lines),
-        _by_tag("scales", _float_scales("gptq", scales), "ab", dims, lines),
+        _by_tag("qzeros", kind, "ab", dims, groups),
+        _by_tag("scales", _float_scales("gptq", scales), "ab", dims, groups),
     )
     zero = _number("qzeros", minus=-1 if zeros == "v1" else 0)
     rule = Rule(_number("qweight"), (_number("scales"),), zero)
     if not _flag("gptq", "g_idx", g_idx):
         return fields, rule
     # the group of each input, with which readers of AutoGPTQ's format index scales
-    order = tuple(k // lines[0] for k in range(dims[0]))
+    order = tuple(k // groups[0] for k in range(dims[0]))
     return fields, rule, (Constant("g_idx", "s32", order),)
 
 
 def _awq(dims: tuple[int, ...], *, group: Any, scales: Any) -> _Made:
-    lines = _groups("awq", dims, 0, group)
+    groups = _groups("awq", dims, 0, group)
     fields = (
         _by_tag("qweight", "u4", "awq", dims, (1, 1)),
-        _by_tag("qzeros", "u4", "awq", dims, lines),
-        _by_tag("scales", _float_scales("awq", scales), "ab", dims, lines),
+        _by_tag("qzeros", "u4", "awq", dims, groups),
+        _by_tag("scales", _float_scales("awq", scales), "ab", dims, groups),
     )
     return fields, Rule(_number("qweight"), (_number("scales"),), _number("qzeros"))
 
 
 def _marlin(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales: Any) -> _Made:
-    lines = _groups("marlin", dims, 0, group)
+    groups = _groups("marlin", dims, 0, group)
     kind = _integers("marlin", bits)
-    order = "marlin_scales" if lines[0] < dims[0] else "marlin_scales_channelwise"
+    order = "marlin_scales" if groups[0] < dims[0] else "marlin_scales_channelwise"
     fields = (
         _by_tag("qweight", kind, "marlin", dims, (1, 1)),
-        _by_tag("scales", _float_scales("marlin", scales, _HALVES), order, dims, lines),
+        _by_tag("scales", _float_scales("marlin", scales, _HALVES), order, dims, groups),
     )
     scale = (_number("scales"),)
     if not _flag("marlin", "zeros", zeros):
         return fields, Rule(_number("qweight", minus=1 << bits - 1), scale)
-    points = _by_tag("qzeros", kind, "marlin_zeros", dims, lines)
+    points = _by_tag("qzeros", kind, "marlin_zeros", dims, groups)
     return (*fields, points), Rule(_number("qweight"), scale, _number("qzeros"))
 
 
 def _torch_int4(dims: tuple[int, ...], *, name: str, group: Any, scales: Any) -> _Made:
-    lines = _groups(name, dims, 1, group)
-    sizes = dims[0], -(-dims[1] // lines[1])
+    groups = _groups(name, dims, 1, group)
+    sizes = dims[0], -(-dims[1] // groups[1])
     kind = _float_scales(name, scales)
     # row-major over groups, outputs, and the pair of scale and offset
     strides, pair = (2, 2 * sizes[0]), "scales_and_zeros"
     fields = (
         _by_tag("weight", "u4", name, dims, (1, 1)),
-        Field("scales", kind, layout_by_strides(sizes, strides), lines, pair),
-        Field("zeros", kind, layout_by_strides(sizes, strides, offset0=1), lines, pair),
+        Field("scales", kind, layout_by_strides(sizes, strides), groups, pair),
+        Field("zeros", kind, layout_by_strides(sizes, strides, offset0=1), groups, pair),
     )
     rule = Rule(_number("weight", minus=8), (_number("scales"),), offset=(_number("zeros"),))
     return fields, rule
@@ -223,9 +223,9 @@ def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
         msg = f"mlx: bits must be one of {listed}, not {short_repr(bits)}"
         raise MemdescError(msg)
     lead = (1,) * (len(dims) - 2)
-    lines, kind = (*lead, *_groups("mlx", dims[-2:], 1, group)), _float_scales("mlx", scales)
-    if lines[-1] not in _MLX_GROUPS and dims[-1]:
-        msg = f"mlx: group must be 32, 64 or 128, not {lines[-1]}"
+    groups, kind = (*lead, *_groups("mlx", dims[-2:], 1, group)), _float_scales("mlx", scales)
+    if groups[-1] not in _MLX_GROUPS and dims[-1]:
+        msg = f"mlx: group must be 32, 64 or 128, not {groups[-1]}"
         raise MemdescError(msg)
     # codes of 3, 5 and 6 bits cross bytes: they are planes of 1 or 2 bits
     width = gcd(bits, 8)
@@ -244,7 +244,7 @@ def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
         )
         for plane in range(count)
     ]
-    parts = (_by_tag(name, kind, "plain", dims, lines) for name in ("scales", "biases"))
+    parts = (_by_tag(name, kind, "plain", dims, groups) for name in ("scales", "biases"))
     fields = (*planes, *parts)
     code = Number(tuple((plane.name, k * width) for k, plane in enumerate(planes)))
     return fields, Rule(code, (_number("scales"),), offset=(_number("biases"),), kind=kind)
@@ -284,7 +284,7 @@ def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
         raise MemdescError(msg)
     parts = 8 // bits
     _check_multiples("hqq", dims, (parts, 1))
-    lines, kind = _groups("hqq", dims, 1, group), _float_scales("hqq", scales)
+    groups, kind = _groups("hqq", dims, 1, group), _float_scales("hqq", scales)
     rows = (Block(0, dims[0] // parts, parts, -1), Block(0, 1, dims[0] // parts, parts * dims[1]))
     blocks = (*rows, Block(1, 1, dims[1], parts)) if parts > 1 and dims[0] else ()
     codes = (
@@ -294,13 +294,13 @@ def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
     )
     fields = (
         Field("W_q", f"u{bits}", codes, (1, 1), "W_q"),
-        _by_tag("scale", kind, "ab", dims, lines),
-        _by_tag("zero", kind, "ab", dims, lines),
+        _by_tag("scale", kind, "ab", dims, groups),
+        _by_tag("zero", kind, "ab", dims, groups),
     )
     state = {
         "shape": ("s64", dims),
         "nbits": ("s32", (bits,)),
-        "group_size": ("s32", (lines[1],)),
+        "group_size": ("s32", (groups[1],)),
         "axis": ("s32", (1,)),
         "packing": ("u8", f"{bits}bit_u8".encode()),
         "unpack_view_dtype": ("u8", b"torch.uint8"),
