@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc.dtypes import data_type
-from memdesc.errors import (
-    MemdescError,
-    UnknownFormatError,
-    UnsupportedFormatError,
-    short_repr,
-)
+from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
 from memdesc.record.desc import RecordDesc
@@ -207,10 +202,7 @@ def _plain(value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _made(
-    dims: tuple[int, ...],
-    name: str,
-    options: tuple[tuple[str, Any], ...],
-    _kinds: tuple[type, ...],
+    dims: tuple[int, ...], name: str, options: tuple[tuple[str, Any], ...], _kinds: tuple[type, ...]
 ) -> RecordDesc:
     form = _FORMATS[name]
     legal = [each for each in (form.letters, form.experts) if each]

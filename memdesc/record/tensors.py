@@ -191,13 +191,7 @@ def _block_scaled(
 
 
 def _fp8(
-    dims: tuple[int, ...],
-    *,
-    name: str,
-    codes: Any,
-    scales: Any,
-    scale_inv: Any,
-    block: Any = 1,
+    dims: tuple[int, ...], *, name: str, codes: Any, scales: Any, scale_inv: Any, block: Any = 1
 ) -> _Made:
     """Return 8-bit floats with one scale for the matrix, for each output, or for each block."""
     step = checked_int(f"{name}: block", block)
@@ -235,9 +229,7 @@ def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
             f"weight_{plane * width}" if count > 1 else "weight",
             f"u{width}",
             layout_by_strides(
-                dims,
-                tuple(prod(dims[k:]) * count for k in range(1, len(dims) + 1)),
-                offset0=plane,
+                dims, tuple(prod(dims[k:]) * count for k in range(1, len(dims) + 1)), offset0=plane
             ),
             (*lead, 1, 1),
             "weight",

@@ -58,11 +58,7 @@ def test_fused_dims_are_padded_together_and_have_no_strides() -> None:
             "AB2a/1.16a/2.4b",
             r"blocks of a \(dim 0\) are swizzled: block Block\(.*\) lies outside one of a larger",
         ),
-        (
-            (8, 3),
-            "A4ab",
-            r"not a dense tile: block Block\(.*\) has stride 3, not 1; see \.blocks",
-        ),
+        ((8, 3), "A4ab", r"not a dense tile: block Block\(.*\) has stride 3, not 1; see \.blocks"),
     ],
 )
 def test_other_inner_blocks_are_not_a_tile(dims: tuple[int, ...], tag: str, reason: str) -> None:

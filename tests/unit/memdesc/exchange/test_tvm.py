@@ -24,11 +24,7 @@ _DIMS = (2, 17, 5, 4)
             None,
             "lambda n, c, h, w: [n // 16, c // 16, h, w, c // 4 % 4, n % 16, c % 4]",
         ),
-        (
-            "ab(CD)4(cd)",
-            None,
-            "lambda n, c, h, w: [n, c, (h * 4 + w) // 4, (h * 4 + w) % 4]",
-        ),
+        ("ab(CD)4(cd)", None, "lambda n, c, h, w: [n, c, (h * 4 + w) // 4, (h * 4 + w) % 4]"),
     ],
 )
 def test_a_layout_is_a_string_and_an_index_map(

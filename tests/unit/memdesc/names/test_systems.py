@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import (
-    MemdescError,
-    data_type,
-    known_names,
-    memory_desc,
-)
+from memdesc import MemdescError, data_type, known_names, memory_desc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -46,10 +46,7 @@ def test_padding_and_bytes_of_no_field_are_marked() -> None:
     desc = record_desc((64, 256), "torch_int4_cpu")
     part = desc.field("scales")
     half = type(desc)(
-        desc.dims,
-        (desc.field("weight"), part),
-        desc.rule._replace(offset=()),
-        "half",
+        desc.dims, (desc.field("weight"), part), desc.rule._replace(offset=()), "half"
     )
     svg = half.show().svg
     assert "byte 2\nno field" in svg

@@ -6,12 +6,7 @@ from typing import Any
 
 import pytest
 
-from memdesc.verbose import (
-    PostOp,
-    QuantizationParameter,
-    VerboseAttributes,
-    VerbosePrimitive,
-)
+from memdesc.verbose import PostOp, QuantizationParameter, VerboseAttributes, VerbosePrimitive
 
 
 def _read(text: str) -> VerboseAttributes:
