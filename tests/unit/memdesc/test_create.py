@@ -58,13 +58,6 @@ def test_blocks_of_one_among_the_inner_blocks_are_dropped() -> None:
     ) == memory_desc((2, 17), "f32", "aB8b")
 
 
-def test_the_inner_blocks_come_outermost_first() -> None:
-    by_hand = memory_desc(
-        (9, 33), "f32", strides=(768, 256), inner_blks=(8, 16, 2), inner_idxs=(1, 0, 1)
-    )
-    assert by_hand == memory_desc((9, 33), "f32", "AB8b16a2b")
-
-
 def test_padded_dims_may_be_larger_than_whole_blocks_or_cut_one_short() -> None:
     desc = memory_desc(
         (2, 3), "f32", strides=(8, 8), inner_blks=(8,), inner_idxs=(1,), padded_dims=(2, 3)

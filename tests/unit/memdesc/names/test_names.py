@@ -29,15 +29,8 @@ def test_the_known_names_are_those_of_the_published_tables() -> None:
     assert len(names) == len(set(names)) == 873 + 798
     assert set(names) == {*ONEDNN_CANONICAL, *ONEDNN_ALIASES}
     assert {name.text for name in known_names() if name.vocabulary == "cldnn"} == set(CLDNN)
-    assert [name.text for name in known_names() if name.vocabulary == "mace"] == [
-        "NCHW",
-        "NHWC",
-        "OIHW",
-        "HWOI",
-        "MIHW",
-        "HWIM",
-        "W",
-    ]
+    mace = [name.text for name in known_names() if name.vocabulary == "mace"]
+    assert mace == ["NCHW", "NHWC", "OIHW", "HWOI", "MIHW", "HWIM", "W"]
 
 
 def test_every_known_name_is_a_layout_or_refused_with_a_reason() -> None:
@@ -81,41 +74,18 @@ def test_a_name_is_searched_in_all_vocabularies() -> None:
         # oneDNN's spelling
         (
             "nChw16",
-            (
-                "unknown format 'nChw16', at character 5: expected a letter or a block such "
-                "as 16b, found '16'; did you mean 'nChw16c' or"
-            ),
+            ", at character 5: expected a letter or a block such as 16b, found '16'; did you",
         ),
         (
             "NCHW16c",
-            (
-                "unknown format 'NCHW16c', at character 1: dim n is upper-case, "
-                "but no block of it follows; did you mean"
-            ),
+            ", at character 1: dim n is upper-case, but no block of it follows; did you me",
         ),
-        (
-            "abc__c8x",
-            (
-                "unknown format 'abc__c8x', at character 8: expected an alignment such as "
-                "__b8, once for each axis, found 'x'"
-            ),
-        ),
-        ("oiww", "unknown format 'oiww', at character 3: dim w appears twice"),
+        ("oiww", ", at character 3: dim w appears twice"),
         # clDNN's
-        ("b_fs_yx_fsv", "unknown format 'b_fs_yx_fsv': 'fsv' is neither an outer part"),
-        (
-            "bfyxx",
-            "unknown format 'bfyxx': which reads as 'abcdd', at character 4: dim d appears twice",
-        ),
-        ("bfyx__ai8", "unknown format 'bfyx__ai8': '__ai8' must align a dim of the name"),
+        ("b_fs_yx_fsv", ": 'fsv' is neither an outer part"),
+        ("bfyxx", ": which reads as 'abcdd', at character 4: dim d appears twice"),
         # MACE's
-        (
-            "NCWH",
-            (
-                "unknown format 'NCWH': not a host buffer; they are NCHW, NHWC, OIHW, HWOI, "
-                "MIHW, HWIM, W; did you mean 'NCHW'"
-            ),
-        ),
+        ("NCWH", ": not a host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W; did you"),
     ],
 )
 def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_name_follows(
@@ -123,7 +93,7 @@ def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_name_follows(
 ) -> None:
     with pytest.raises(UnknownFormatError) as caught:
         memory_desc((2, 17, 5, 4), "f32", text)
-    assert str(caught.value).startswith(reason)
+    assert str(caught.value).startswith(f"unknown format {text!r}{reason}")
 
 
 @pytest.mark.parametrize("part", ["ab", "b_f_fsv2", "N", "_", "|"])
