@@ -224,7 +224,7 @@ _MAX_DIGITS = {3: 5, 5: 3, 6: 3, 7: 2}
 # the most numbers of a vector, and the most bits of a code that selects one
 _MAX_VECTOR, _MAX_VECTOR_BITS = 16, 12
 # the floats whose bits joined integers may be, each with its width
-_JOINED_KINDS = {"": 0, "f16": 16, "bf16": 16}
+_JOINED_KINDS = {"f16": 16, "bf16": 16}
 
 
 class Codebook(NamedTuple):
@@ -455,7 +455,7 @@ def check_number(number: Number) -> None:
         raise MemdescError(msg)
     if codebook is not None:
         _check_codebook(codebook)
-    if not isinstance(kind, str) or kind not in _JOINED_KINDS:
+    if not isinstance(kind, str) or kind not in ("", *_JOINED_KINDS):
         msg = f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}"
         raise MemdescError(msg)
     one_of = [name for name in ("table", "codebook", "kind") if getattr(number, name)]

@@ -182,7 +182,7 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
     ],
     ids=short_repr,
 )
-def test_what_breaks_a_rule_is_refused_with_the_rule_and_the_numbers(
+def test_arguments_that_break_a_rule_are_refused_with_the_rule_and_the_numbers(
     options: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(MemdescError) as caught:
@@ -197,7 +197,7 @@ def test_strict_refuses_what_onednn_refuses_by_tag_too() -> None:
     assert memory_desc((3, 6), "s4", "ab", strict=True).nbytes == 9
 
 
-def test_strict_has_no_answer_for_a_layout_outside_of_onednns_fields() -> None:
+def test_strict_refuses_layouts_that_onednns_fields_cannot_describe() -> None:
     with pytest.raises(NotBlockedError, match="are fused into one index"):
         memory_desc((2, 3, 4, 5), "f32", "bf8_xy16", strict=True)
 

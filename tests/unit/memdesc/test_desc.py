@@ -121,7 +121,7 @@ def test_padded_offsets_other_than_0_are_refused() -> None:
         MemoryDesc(desc.dtype, desc.layout, (0,))
 
 
-def test_a_layout_outside_of_onednns_fields_has_no_inner_blocks_and_gives_the_reason() -> None:
+def test_inner_blocks_that_onednns_fields_cannot_describe_are_refused_with_the_reason() -> None:
     desc = memory_desc((32, 8, 2, 2), "f32", "os_is_yx_osv32_isv4_swizzled_by_2")
     assert desc.strides == (1024, 512, 256, 128)
     for name in ("inner_blks", "inner_idxs"):

@@ -36,7 +36,7 @@ def test_a_number_that_python_does_not_print_is_replaced_by_its_type() -> None:
     assert short_repr((10**5000,)) == "a tuple with a number too long to print"
 
 
-def test_what_cannot_be_printed_is_named_by_its_type() -> None:
+def test_values_that_cannot_be_printed_are_named_by_their_type() -> None:
     class Broken:
         def __repr__(self) -> str:
             raise RuntimeError

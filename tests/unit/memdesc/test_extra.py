@@ -69,7 +69,7 @@ def test_flags_and_string_are_those_of_onednn_and_are_read_back(
     assert desc.with_extra(None) == WEIGHTS
 
 
-def test_bytes_that_are_rounded_up_for_what_lies_behind_them_show_strides() -> None:
+def test_strides_are_printed_if_compensation_starts_after_a_gap() -> None:
     desc = memory_desc((3, 5, 1), "s8", "cba").with_extra(Extra(s8s8_mask=1))
     assert to_verbose(desc) == "s8::blocked:cba:1x3x15:f1:s8m1"
 
@@ -89,7 +89,7 @@ def test_bytes_that_are_rounded_up_for_what_lies_behind_them_show_strides() -> N
         ({"scale_adjust": float("inf")}, "not inf"),
     ],
 )
-def test_what_is_no_compensation_is_refused(given: dict[str, Any], message: str) -> None:
+def test_illegal_compensation_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(MemdescError, match=message):
         Extra(**given)
 

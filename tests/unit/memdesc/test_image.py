@@ -115,14 +115,14 @@ def test_an_image_survives_repr_pickle_and_copy() -> None:
         ((2**63 - 1,), "f32", "argument", "more than int64 holds"),
     ],
 )
-def test_what_makes_no_image_is_refused_with_the_reason(
+def test_arguments_that_do_not_make_an_image_are_refused_with_the_reason(
     dims: Any, dtype: str, name: Any, reason: str
 ) -> None:
     with pytest.raises(MemdescError, match=reason):
         image_desc(dims, dtype, name)
 
 
-def test_a_tag_of_a_buffer_is_no_image() -> None:
+def test_a_tag_of_a_buffer_is_not_an_image_type() -> None:
     with pytest.raises(
         UnknownFormatError, match="'nChw16c' is not an image type; they are in_out_channel"
     ):

@@ -83,7 +83,7 @@ def test_an_offset_without_an_element_is_refused(
 
 
 @pytest.mark.parametrize("offset", [0.5, "1", None, [0.0], [True], [2**63], [[1], [2, 3]], 2**63])
-def test_what_is_no_offset_is_refused(offset: Any) -> None:
+def test_only_integers_are_offsets(offset: Any) -> None:
     with pytest.raises(MemdescError, match="offset must be"):
         BLOCKED.index(offset)
 

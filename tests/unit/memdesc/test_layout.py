@@ -148,7 +148,7 @@ def test_an_axis_or_a_block_whose_iterator_raises_is_refused() -> None:
         (Axis((0,), 2), Axis((1, -5), 3)),
     ],
 )
-def test_axes_that_are_no_partition_of_the_dims_are_refused(axes: tuple[Axis, ...]) -> None:
+def test_axes_that_are_not_a_partition_of_the_dims_are_refused(axes: tuple[Axis, ...]) -> None:
     blocks = tuple(Block(k, 1, axis.padded, 10**k) for k, axis in enumerate(axes))
     with pytest.raises(
         MemdescError, match="are not a partition of dims 0 to 1, ordered by their first dims"

@@ -43,7 +43,7 @@ FUSED = {
 }
 
 
-def test_json_has_onednns_fields_where_a_layout_has_them_and_blocks_where_not() -> None:
+def test_json_has_onednns_fields_or_else_blocks() -> None:
     view = memory_desc((2, 17), "bf16", "aB8b").submemory((2, 3), (0, 8))
     fused = memory_desc((1, 3, 2, 5), "f32", "bf8_xy16")
     assert json.loads(to_json(view)) == BLOCKED
@@ -72,7 +72,7 @@ def test_another_schema_is_refused(schema: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "null", '"schema"', "NaN", "true", "[[1, 2]]"])
-def test_what_is_no_object_is_refused(text: str) -> None:
+def test_json_that_is_not_an_object_is_refused(text: str) -> None:
     with pytest.raises(
         MemdescError, match=r"^a descriptor is a JSON object, not .*; to_json\(\) shows the form$"
     ):
@@ -93,7 +93,7 @@ def test_what_is_no_object_is_refused(text: str) -> None:
     ],
     ids=lambda text: repr(text)[:20],
 )
-def test_what_is_no_json_is_refused(text: Any) -> None:
+def test_strings_that_are_not_json_are_refused(text: Any) -> None:
     with pytest.raises(
         MemdescError,
         match=r"^not a descriptor: .*; to_json\(\) shows the form$|^a descriptor is a JSON",
@@ -148,7 +148,7 @@ def test_what_is_no_json_is_refused(text: Any) -> None:
         (FUSED, {"blocks": []}, "must lead down to step 1 in each of the axes"),
     ],
 )
-def test_fields_that_describe_no_layout_are_refused_with_the_rule(
+def test_fields_of_an_illegal_layout_are_refused_with_the_rule(
     base: dict[str, Any], changes: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(MemdescError, match=reason):
@@ -171,7 +171,7 @@ def test_padded_offsets_other_than_0_are_read_and_refused() -> None:
 
 
 @pytest.mark.parametrize("write", [to_json, to_verbose])
-def test_what_is_no_descriptor_is_not_written(write: Callable[[Any], str]) -> None:
+def test_only_descriptors_are_written(write: Callable[[Any], str]) -> None:
     runtime = [runtime_desc((2, 3), "f32", "ab")] if write is to_json else []
     for value in (3, None, "nchw", *runtime):
         with pytest.raises(

@@ -81,7 +81,7 @@ def test_fused_dims_stay_whole_in_a_view() -> None:
 
 
 @pytest.mark.parametrize("perm", [(0, 1), (0, 1, 1), (0, 1, 3), (0, 1, -1), (), (0, 1, 2, 3)])
-def test_what_is_no_permutation_is_refused(perm: tuple[int, ...]) -> None:
+def test_only_permutations_of_the_dims_are_taken(perm: tuple[int, ...]) -> None:
     with pytest.raises(MemdescError, match=r"is not a permutation of the dims 0 to 2$"):
         desc((2, 3, 4), "abc").permute_axes(perm)
 

@@ -73,12 +73,12 @@ def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None
         ("(8,8):(1@0,1@1)", "coordinates"),
     ],
 )
-def test_what_is_no_layout_of_digits_is_refused(text: str, reason: str) -> None:
+def test_layouts_without_digits_are_refused(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         from_notation(text, "cute")
 
 
-def test_dims_are_as_many_as_modes_and_no_larger() -> None:
+def test_there_are_as_many_dims_as_modes_and_none_is_larger() -> None:
     with pytest.raises(UnknownFormatError, match="has 2 modes"):
         from_notation("(8,8):(8,1)", "cute", (8,))
     with pytest.raises(MemdescError, match="padded extent 8"):
@@ -94,6 +94,6 @@ def test_dims_are_as_many_as_modes_and_no_larger() -> None:
         (memory_desc((16, 2), "f32", "Ab8a").submemory((4, 2), (0, 0)), "ends inside a block"),
     ],
 )
-def test_what_cute_cannot_express_is_refused(desc: object, reason: str) -> None:
+def test_layouts_that_cute_cannot_express_are_refused(desc: object, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         to_notation(desc, "cute")  # type: ignore[arg-type] # pytest's parameters have no type

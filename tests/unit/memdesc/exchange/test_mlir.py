@@ -119,12 +119,12 @@ def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None
         ("affine_map<(d0, d1) -> (d0 + d1)>", "d0 \\+ d1 is not a digit"),
     ],
 )
-def test_what_no_descriptor_holds_is_refused(text: str, reason: str) -> None:
+def test_layouts_that_no_descriptor_can_describe_are_refused(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         from_notation(text, "mlir", (2, 3))
 
 
-def test_what_mlir_cannot_express_is_refused() -> None:
+def test_layouts_that_mlir_cannot_express_are_refused() -> None:
     for desc, reason in [
         (memory_desc((2, 17), "f32", "ab__b8"), "b \\(dim 1\\) is aligned to 24"),
         (memory_desc((16, 2), "f32", "Ab8a").submemory((4, 2), (0, 0)), "leave gaps"),

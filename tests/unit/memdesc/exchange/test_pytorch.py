@@ -77,7 +77,7 @@ def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None
         from_notation(text, "pytorch", (2, 3))
 
 
-def test_what_no_descriptor_holds_is_refused() -> None:
+def test_layouts_that_no_descriptor_can_describe_are_refused() -> None:
     with pytest.raises(UnsupportedFormatError, match="the layout of some other tensor"):
         from_notation("torch.preserve_format", "pytorch", (2, 3))
     with pytest.raises(UnsupportedFormatError, match=r"has the type torch\.complex64"):
@@ -94,6 +94,6 @@ def test_what_no_descriptor_holds_is_refused() -> None:
         (memory_desc((2, 17), "f32", strides=(17, -1), offset0=16), "must not be negative"),
     ],
 )
-def test_what_pytorch_cannot_express_is_refused(desc: object, reason: str) -> None:
+def test_layouts_that_pytorch_cannot_express_are_refused(desc: object, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         written(desc, "pytorch")  # type: ignore[arg-type] # pytest's parameters have no type

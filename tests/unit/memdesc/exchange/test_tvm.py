@@ -101,12 +101,12 @@ def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None
         ("a, IndexMap.AXIS_SEPARATOR, b", "an axis separator"),
     ],
 )
-def test_maps_that_are_no_digits_are_refused(outputs: str, reason: str) -> None:
+def test_maps_that_are_not_digits_are_refused(outputs: str, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         from_notation(f"lambda a, b: [{outputs}]", "tvm", (2, 3))
 
 
-def test_what_tvm_cannot_express_is_refused() -> None:
+def test_layouts_that_tvm_cannot_express_are_refused() -> None:
     for desc, reason in [
         (memory_desc((2, 17), "f32", "ab__b8"), "b \\(dim 1\\) is aligned to 24"),
         (memory_desc((2, 17), "f32", strides=(20, 1)), "leave gaps"),

@@ -57,7 +57,7 @@ def test_dims_are_joined_behind_a_tile_that_divides_nothing() -> None:
     assert desc == memory_desc((3, 4, 5), "f32", "c(ba)")
 
 
-def test_suffixes_that_change_no_offset_are_read() -> None:
+def test_suffixes_that_do_not_change_offsets_are_read() -> None:
     plain = memory_desc((3, 4), "f32", "ab")
     for text in [
         "f32[3,4]",
@@ -90,7 +90,7 @@ def test_suffixes_that_change_no_offset_are_read() -> None:
         ("f32[4,64,64]{2,1,0:T(8,8)(*,8)}", "\\* joins dims that are already tiled"),
     ],
 )
-def test_what_no_descriptor_holds_is_refused(text: str, reason: str) -> None:
+def test_layouts_that_no_descriptor_can_describe_are_refused(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         from_notation(text, "xla")
 
@@ -135,6 +135,6 @@ _SWIZZLED = "".join(f"2b/{2**k}.2a/{2**k}." for k in range(9)).rstrip(".")
         (memory_desc((3, 4), "f32", strides=(4, 1), offset0=1), "offset0 is 1"),
     ],
 )
-def test_what_xla_cannot_express_is_refused(desc: object, reason: str) -> None:
+def test_layouts_that_xla_cannot_express_are_refused(desc: object, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         to_notation(desc, "xla")  # type: ignore[arg-type] # pytest's parameters have no type

@@ -145,7 +145,7 @@ def test_local_convolution_weights_are_the_one_name_without_digits_that_is_a_lay
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_name_that_is_no_layout_of_elements_is_refused_with_the_reason(name: str) -> None:
+def test_names_that_are_not_layouts_of_elements_are_refused_with_the_reason(name: str) -> None:
     with pytest.raises(
         UnsupportedFormatError, match=f"^'{name}' cannot be described: .*{re.escape(REFUSED[name])}"
     ):
@@ -153,7 +153,7 @@ def test_a_name_that_is_no_layout_of_elements_is_refused_with_the_reason(name: s
 
 
 @pytest.mark.parametrize("name", [name for name in CLDNN if "iy_xs_os_xsv2_" in name])
-def test_an_odd_x_is_refused_where_the_kernels_store_the_last_column_apart(name: str) -> None:
+def test_an_odd_x_is_refused_if_the_kernels_store_the_last_column_separately(name: str) -> None:
     sizes = (2, 3, 4, 5, 7)[-memory_desc((2,) * (4 + name.startswith("g")), "f32", name).ndims :]
     with pytest.raises(
         UnsupportedFormatError, match=f"'{name}' with odd x = 7: .* pad x to an even size"
@@ -161,7 +161,7 @@ def test_an_odd_x_is_refused_where_the_kernels_store_the_last_column_apart(name:
         memory_desc(sizes, "f32", name)
 
 
-def test_filters_of_more_than_one_point_are_refused_where_the_kernels_address_one() -> None:
+def test_larger_filters_are_refused_if_the_kernels_address_1x1_only() -> None:
     with pytest.raises(
         UnsupportedFormatError, match=r"with y, x = \(1, 2\): the kernels address 1x1 filters only"
     ):

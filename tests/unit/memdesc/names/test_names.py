@@ -151,6 +151,6 @@ def test_a_tag_may_stand_for_any_number_of_dims() -> None:
 
 
 @pytest.mark.parametrize("name", ["", " ", "\0"])
-def test_a_string_in_no_spelling_is_refused_as_a_tag(name: str) -> None:
+def test_a_string_like_no_vocabulary_is_refused_as_a_tag(name: str) -> None:
     with pytest.raises(UnknownFormatError, match="unknown format"):
         memory_desc((2, 3), "f32", name)

@@ -273,7 +273,7 @@ def _layout(name: str, ndims: int, dtype: str) -> MemoryDesc | None:
         ("kOICustomSpatialI4O4", "f16", _4D, "it takes the order of filter taps from data"),
     ],
 )
-def test_what_a_name_does_not_describe_is_refused(
+def test_widths_and_sizes_that_a_name_does_not_describe_are_refused(
     name: str, dtype: str, dims: Index, message: str
 ) -> None:
     with pytest.raises(MemdescError) as caught:

@@ -110,7 +110,7 @@ def test_blocks_that_must_be_whole_are_refused_with_the_sizes_that_are(
         memory_desc(dims, "u4", name)
 
 
-def test_dims_that_are_padded_need_no_whole_blocks() -> None:
+def test_dims_that_are_padded_need_not_be_whole_blocks() -> None:
     assert memory_desc((33, 5), "e8m0", "nvfp4_scales").padded_dims == (128, 8)
     assert memory_desc((33, 5), "e8m0", "aiter_scales").padded_dims == (256, 8)
     assert memory_desc((0, 5), "e8m0", "nvfp4_scales").nbytes == 0
@@ -143,7 +143,7 @@ def test_a_packing_of_some_widths_refuses_others() -> None:
         ("xnnpack", "strides=((k + 1) * nr, nr)"),
     ],
 )
-def test_what_is_no_layout_is_refused_by_name_with_the_reason(name: str, part: str) -> None:
+def test_packings_that_are_not_layouts_are_refused_with_the_reason(name: str, part: str) -> None:
     with pytest.raises(
         UnsupportedFormatError, match=rf"^'{name}' cannot be described: it.*{re.escape(part)}"
     ):

@@ -27,7 +27,7 @@ def test_letters_name_the_dims() -> None:
         memdesc.image_desc((7,), "f16", "argument").show("ab")
 
 
-def test_a_name_names_the_dims_of_what_is_made_from_it() -> None:
+def test_a_descriptor_has_the_letters_of_its_name() -> None:
     desc = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
     assert desc.letters == "nchw"
     assert "rows h, columns w, a panel for each n,c" in desc.show().text

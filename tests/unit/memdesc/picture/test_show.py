@@ -82,7 +82,7 @@ def test_the_grid_runs_row_by_row_in_each_panel() -> None:
         )
 
 
-def test_lines_that_hold_elements_are_shown_where_there_are_many_gaps() -> None:
+def test_lines_with_elements_are_shown_if_there_are_many_gaps() -> None:
     parent = memory_desc((64, 1000), "f32", "ab")
     desc = parent.submemory((5, 3), (7, 501))
     grid, memory = cells(desc.show().svg)

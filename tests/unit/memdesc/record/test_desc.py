@@ -260,7 +260,7 @@ def test_fields_that_share_a_byte_are_refused(offset0: int) -> None:
     assert RecordDesc((2, 8), (SCALES, apart), RULE).tensors == {"data": 12, "other": 18 + offset0}
 
 
-def test_a_field_that_all_rows_share_is_no_overlap() -> None:
+def test_a_field_that_all_rows_share_does_not_overlap() -> None:
     shared = replace(SCALES, layout=layout((2, 1), (0, 1)))
     assert RecordDesc((2, 8), (shared, CODES), RULE).tensors == {"data": 20}
 

@@ -43,7 +43,7 @@ def test_six_bit_scales_lie_where_the_c_code_reads_them(name: str) -> None:
             assert least == [*range(low + 4, low + 8), 8 * (4 + j) + 6, 8 * (4 + j) + 7]
 
 
-def test_a_row_that_is_no_whole_number_of_blocks_is_refused_with_the_numbers() -> None:
+def test_a_row_of_partial_blocks_is_refused_with_the_numbers() -> None:
     message = r"q4_k has blocks of 256 elements, which do not divide b \(dim 1\) of size 4000"
     with pytest.raises(MemdescError, match=message):
         record_desc((4, 4000), "q4_k")

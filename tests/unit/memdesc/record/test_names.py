@@ -48,7 +48,7 @@ def test_options_choose_groups_types_and_zero_points() -> None:
     assert str(record_desc(DIMS, "gptq").rule) == "scales * (qweight - (qzeros + 1))"
 
 
-def test_marlin_has_zero_points_where_it_is_told_so() -> None:
+def test_marlin_has_zero_points_if_asked_for() -> None:
     desc = record_desc(DIMS, "marlin", zeros=np.True_)
     assert desc == record_desc(DIMS, "marlin", zeros=True)
     assert dict(desc.options)["zeros"] is True
@@ -148,7 +148,7 @@ def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> 
         ("q4_0_8x8", (4, 32), {}, MemdescError, r"q4_0_8x8 needs a multiple of 8 along a \(dim 0"),
     ],
 )
-def test_what_is_no_record_is_refused_with_the_reason(
+def test_records_that_cannot_be_made_are_refused_with_the_reason(
     name: Any, dims: tuple[int, ...], options: dict[str, Any], error: type, message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -157,7 +157,7 @@ def test_what_is_no_record_is_refused_with_the_reason(
 
 @pytest.mark.parametrize("name", known_records())
 @pytest.mark.parametrize("dims", [(), (1,) * 12 + (32,)])
-def test_numbers_of_dims_that_no_tensor_has_are_refused(name: str, dims: tuple[int, ...]) -> None:
+def test_too_few_or_too_many_dims_are_refused(name: str, dims: tuple[int, ...]) -> None:
     with pytest.raises(MemdescError, match=f"have {len(dims)} sizes; a descriptor has 1 to 12"):
         record_desc(dims, name)
 
@@ -167,6 +167,6 @@ def test_the_letters_of_a_record_are_those_of_its_matrices(name: str, letters: s
     assert record_desc(DIMS, name).letters == letters
 
 
-def test_dims_that_are_no_matrix_have_the_letters_of_dims() -> None:
+def test_records_that_are_not_matrices_have_the_default_letters() -> None:
     assert record_desc((32,), "q4_0").letters == "a"
     assert record_desc((2, 3, 32), "q4_0").letters == "abc"

@@ -135,17 +135,17 @@ def test_a_verbose_string_that_contradicts_the_arguments_is_refused(
         from_verbose(text, options.pop("dims", (2, 3)), **options)
 
 
-def test_aliases_are_no_tags_in_a_verbose_string() -> None:
+def test_aliases_are_refused_in_a_verbose_string() -> None:
     with pytest.raises(UnknownFormatError, match=r"^'nchw', at character 1: no dim is called 'n'"):
         from_verbose("f32::blocked:nchw::f0", (2, 3, 4, 5))
 
 
-def test_a_layout_outside_of_onednns_fields_has_no_verbose_string() -> None:
+def test_layouts_that_onednns_fields_cannot_describe_have_no_verbose_string() -> None:
     with pytest.raises(NotBlockedError, match="are fused into one index"):
         to_verbose(memory_desc((2, 3, 4, 5), "f32", "bf8_xy16"))
 
 
-def test_padding_that_no_block_makes_prints_but_does_not_read_back() -> None:
+def test_padding_beyond_whole_blocks_is_printed_but_not_read_back() -> None:
     desc = memory_desc((2, 3, 4, 5), "f32", "byxf_af32")
     assert to_verbose(desc) == "f32:p:blocked:acdb::f0"
     with pytest.raises(MemdescError, match="the string does not contain padded dims"):
@@ -164,7 +164,7 @@ def test_padding_that_no_block_makes_prints_but_does_not_read_back() -> None:
         ("s8:a:opaque:::f4", "only oneDNN knows its layout, like that of packed weights for RNN"),
     ],
 )
-def test_what_is_no_strided_memory_is_refused_with_what_it_is(text: str, what: str) -> None:
+def test_other_kinds_of_memory_are_refused_by_name(text: str, what: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=what) as caught:
         from_verbose(text, (2, 3))
     assert str(caught.value).startswith(f"{text!r} does not describe strided memory: ")
@@ -179,7 +179,7 @@ def test_what_is_no_strided_memory_is_refused_with_what_it_is(text: str, what: s
         ("f33:s8m1", "asymmetric sources on GPUs"),
     ],
 )
-def test_other_compensation_is_refused_with_what_it_is(extra: str, what: str) -> None:
+def test_other_compensation_is_refused_by_its_name(extra: str, what: str) -> None:
     flags = extra[1:].partition(":")[0]
     with pytest.raises(
         UnsupportedFormatError, match=f"flags {flags} mean compensation of {what}, which an Extra"

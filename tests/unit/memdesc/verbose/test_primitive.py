@@ -141,7 +141,7 @@ def test_a_concatenation_adds_up_one_dim() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nothing", "2x", "x", "mb2ic", "2x3:", "m1;k2"])
-def test_another_string_holds_no_dims(text: str) -> None:
+def test_other_strings_give_no_dims(text: str) -> None:
     assert _primitive("convolution", text).sizes == Problem({}, ())
     assert not _dims("convolution", text, "src wei dst")
 
@@ -196,7 +196,7 @@ def test_post_ops_keep_their_order_and_numbers() -> None:
     )
 
 
-def test_what_has_another_form_is_kept_as_text() -> None:
+def test_attributes_of_another_form_are_kept_as_text() -> None:
     # the second is what OpenVINO's build of oneDNN prints
     others = {
         "attr-scratchpad:user": ("scratchpad", "user"),
