@@ -1,4 +1,4 @@
-"""The error classes of memdesc and reorder.
+"""The error classes of memdesc and reorder, and what puts values into their messages.
 
 There is one base class, and a subclass only where a caller would branch on it.
 """

@@ -1,4 +1,7 @@
-"""The logical half of a picture: the last two long dims are rows and columns, other dims panels."""
+"""The logical half of a picture: rows, columns and panels.
+
+The last two dims with several indices (long dims) are rows and columns; the others are panels.
+"""
 
 from __future__ import annotations
 

@@ -177,8 +177,9 @@ def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str,
     if found not in _FORMATS:
         msg = f"unknown record {short_repr(name)}; the records are {', '.join(_FORMATS)}"
         raise UnknownFormatError(msg)
-    made, legal = _FORMATS[found], (_FORMATS[found].letters or _MATRIX, _FORMATS[found].experts)
-    letters = next((each for each in legal if len(each) == ndims), made.letters or LETTERS[:ndims])
+    made = _FORMATS[found]
+    legal = (made.letters or _MATRIX, made.experts)
+    letters = next((each for each in legal if len(each) == ndims), LETTERS[:ndims])
     return found, letters, dict(made.options)
 
 

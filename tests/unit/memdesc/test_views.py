@@ -64,6 +64,7 @@ def test_a_view_has_as_many_sizes_and_offsets_as_the_parent(
 def test_an_empty_view_keeps_no_padding() -> None:
     view = desc((2, 20), "aB8b").submemory((0, 20), (1, 0))
     assert (view.padded_dims, view.nbytes) == ((0, 24), 0)
+    assert desc((2, 16), "ab__b24").submemory((2, 0), (0, 16)).padded_dims == (2, 0)
 
 
 def test_fused_dims_stay_whole_in_a_view() -> None:

@@ -58,3 +58,10 @@ def test_other_strings_are_refused_with_the_reason(
 ) -> None:
     with pytest.raises(error, match=message):
         from_notation(text, "openvino")
+
+
+def test_other_dims_and_types_of_the_caller_are_refused() -> None:
+    with pytest.raises(UnknownFormatError, match="data type f16, not the given f32"):
+        from_notation("f16:bfyx:1x3x4x4", "openvino", dtype="f32")
+    with pytest.raises(UnknownFormatError, match="not the given"):
+        from_notation("f16:bfyx:1x3x4x4", "openvino", (1, 3, 4, 5))

@@ -46,6 +46,7 @@ def test_names_are_ranked_by_case_and_by_the_number_of_blocks() -> None:
     assert suggest("nchw16c", 4) == ("nChw16c", "nChw8c", "nChw4c")
     assert "nChw16c" in suggest("nchw16C")[:2]
     assert suggest("HWIO", 4)[0] == "hwio"
+    assert suggest("row_major", 2)[0] == "plain"
     assert suggest("oihww", 4)[0] == "oihw"
     assert all(not any(map(str.isdigit, name)) for name in suggest("oihww", 4))
 

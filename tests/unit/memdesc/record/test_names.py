@@ -59,6 +59,12 @@ def test_marlin_has_zero_points_if_asked_for() -> None:
     assert [each.rule.is_symmetric for each in (desc, wide)] == [False, True]
 
 
+def test_packed_codes_have_a_fixed_zero_or_zero_points() -> None:
+    rules = [str(record_desc(DIMS, "pack_quantized", zeros=zeros).rule) for zeros in (False, True)]
+    assert rules[0] == "weight_scale * (weight_packed - 8)"
+    assert rules[1] == "weight_scale * (weight_packed - weight_zero_point)"
+
+
 def test_scales_of_marlin_lie_as_its_permutations() -> None:
     # marlin_permute_scales of vLLM: of each 64 or 32 columns, the one that is stored at a place
     grouped = [i + 8 * j for i in range(8) for j in range(8)]
@@ -141,6 +147,7 @@ def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> 
         ("marlin", DIMS, {"bits": None}, MemdescError, "marlin: bits must be 4 or 8, not None"),
         ("marlin", DIMS, {"zeros": "v1"}, MemdescError, "zeros must be True or False, not 'v1'"),
         ("marlin", DIMS, {"scales": "f32"}, MemdescError, "marlin: scales are f16, bf16, not f32"),
+        ("bnb_nf4", DIMS, {"block": 0}, MemdescError, "are not whole bytes and blocks of 0; bits"),
         ("gptq", (256, 12), {}, MemdescError, r"gptq needs a multiple of 8 along b \(dim 1\)"),
         ("gptq", DIMS, {"zeros": "v3"}, MemdescError, "zeros must be 'v1' .* or 'v2' .*, not 'v3'"),
         ("ocp_mxfp4", DIMS, {"swizzled": 1}, MemdescError, "swizzled must be True or False, not 1"),
