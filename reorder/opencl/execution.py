@@ -26,7 +26,7 @@ from reorder.opencl.operands import (
     VECTOR_NBYTES,
     DeviceOperand,
     Unallocated,
-    check_pair,
+    check_operands,
     device_operand,
     is_allocated_svm,
     place_of,
@@ -46,16 +46,6 @@ if TYPE_CHECKING:
     # What a reorder depends on in a memory, besides its descriptor: what kernels get, its place
     # (None: not allocated yet), its bytes, and what is compared. A NamedTuple is slower.
     Facts = tuple[Any, tuple[int, int] | None, int, tuple[Any, ...]]
-
-__all__ = [
-    "PreparedTransfer",
-    "build_transfers",
-    "device_traits",
-    "enqueue_transfers",
-    "find_known",
-    "prepare_transfers",
-    "transfers_between",
-]
 
 # most keys that a context keeps, about two for each prepared reorder
 _MAX_KEYS = 1024
@@ -128,7 +118,7 @@ def prepare_transfers(
     Only arrays of scales and zero points are allocated. Operands in other memory may have the same
     transfers, so these are kept under a second key.
     """
-    check_pair(src, dst, attr)
+    check_operands(src, dst, attr)
     key = (queue.device, src[:_IN_MEMORY], dst[:_IN_MEMORY], attr)
     found = _known_in(queue.context).get(key)
     if found is not None:

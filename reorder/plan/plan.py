@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box
     from reorder.values.binding import BoundAttr
 
-__all__ = ["ReorderPlan", "check_dims", "check_pair", "check_types", "is_planned", "plan_reorder"]
-
 
 class _Cache:
     """What a plan keeps besides its fields: neither compared, copied, pickled nor printed."""
@@ -283,7 +281,7 @@ def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
     return plan
 
 
-def check_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
+def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
     """Refuse two descriptors of different dims.
 
     Raises
@@ -311,7 +309,7 @@ def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
     MemdescError
         If dims differ, or a stride of 0 makes dst write one element twice.
     """
-    check_dims(src, dst)
+    check_same_dims(src, dst)
     if dst.has_broadcast:
         msg = (
             f"dst {dst!r} has a stride of 0, so several indices would write one element; only a "

@@ -2,7 +2,8 @@
 
 Texts are OpenCL C 1.2, and depend on the pattern alone. The parameters of a kernel are a struct of
 integers by value, so that one kernel fits all sizes. Their names and order, for operand `src` and
-then `dst`, loop k, and gather k, which is an indirect loop of the plan:
+then `dst`, loop k, and gather k, which is an indirect loop of the plan: kernels compute its offsets
+from the blocks, without tables.
 
     src, or src_x, src_y      offset, or column and row, where the nest starts
     src_lane1, ...            offsets of the lanes after the first (buffers)
@@ -43,30 +44,6 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import IndirectLoop
 
     Axes = tuple[tuple[Axis, tuple[Block, ...]], ...]
-
-__all__ = [
-    "KERNEL",
-    "MAX_INT",
-    "Body",
-    "DeviceTraits",
-    "Division",
-    "GatherShape",
-    "Launch",
-    "LoopShape",
-    "Pattern",
-    "Task",
-    "block_params",
-    "ceil_log2",
-    "divided",
-    "end_of_src",
-    "floor_log2",
-    "kernel_source",
-    "lower_nest",
-    "make_launch",
-    "offset_bound",
-    "share_out",
-    "tiled",
-]
 
 MAX_INT = 2**31 - 1
 # the name of every kernel
