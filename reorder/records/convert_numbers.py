@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from memdesc.record import Field, Number, Rule
     from reorder.records.record import Record
 
-__all__ = ["convert_numbers", "is_rounded", "map_codes", "same_codes", "write_numbers"]
+__all__ = ["convert_numbers", "is_rounded", "write_numbers"]
 
 _BYTE_BITS = 8
 # of a product with a reciprocal instead of a quotient: two roundings to f32

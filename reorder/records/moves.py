@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "field_memory",
-    "integer_desc",
     "move_field",
     "packed_field",
     "stored_integers",

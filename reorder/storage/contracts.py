@@ -113,7 +113,7 @@ class CheckReport(NamedTuple):
     breaches : tuple of Breach
         What does not hold.
     checked : tuple of str
-        The tensors and records that a rule is about.
+        The tensors and records that a rule applies to.
     without_rule : tuple of str
         The others.
     unconfirmed : tuple of str
@@ -394,7 +394,7 @@ def _assign(rules: Iterable[_Rule], held: _Model) -> dict[str, _Rule]:
 
 
 def _matched(rule: _Rule, held: _Model) -> list[str]:
-    """Return the tensors and records that a rule is about."""
+    """Return the tensors and records that a rule applies to."""
     groups, tensors = (
         [name for name in names if stars_of(rule.pattern, name) is not None]
         for names in (held.groups, held.entries)
@@ -741,7 +741,7 @@ def _explained(ours: _Item, parts: list[Part], said: str = "") -> list[Breach]:
         total += part.expected.size
         if not part.is_equal:
             differing += int((part.elements != part.expected).sum())
-    # padding that differs is no value
+    # bytes may differ in padding alone, which holds no values
     is_short = any(len(part.found) < len(part.wanted) for part in parts)
     is_known = all(part.elements is not None for part in parts)
     if not said and is_known and not is_short and not differing:

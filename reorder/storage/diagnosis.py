@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
     _Change = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 
-__all__ = ["PIECE", "Part", "find_causes", "is_equal_bytes", "parts_of_memory", "parts_of_record"]
+__all__ = ["Part", "find_causes", "is_equal_bytes", "parts_of_memory", "parts_of_record"]
 
 # bytes compared at a time
-PIECE = 1 << 24
+_PIECE = 1 << 24
 # bytes of the first piece in which a cause is refuted; whole words
 _FIRST = 4096
 _NIBBLE = 4
@@ -102,8 +102,8 @@ class Part:
 def is_equal_bytes(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
     """Whether two buffers hold the same bytes; compared piece by piece."""
     return len(one) == len(other) and all(
-        np.array_equal(one[at : at + PIECE], other[at : at + PIECE])
-        for at in range(0, len(one), PIECE)
+        np.array_equal(one[at : at + _PIECE], other[at : at + _PIECE])
+        for at in range(0, len(one), _PIECE)
     )
 
 
@@ -137,7 +137,7 @@ def parts_of_record(
 
 
 def _set_blocks(part: Part, desc: RecordDesc) -> None:
-    """Say that a part consists of blocks along the last dim, if it does."""
+    """Describe a part as blocks along the last dim, if it is stored so."""
     size = max(field.groups[-1] for field in desc.fields)
     *outer, last = desc.dims
     if not prod(desc.dims) or last % size or len(desc.tensors) > 1:
@@ -245,7 +245,7 @@ def _split(size: int) -> NDArray[np.int64]:
 def _taken(
     dim: int, size: int, order: Callable[[int], NDArray[np.int64]]
 ) -> Callable[[Part], bool]:
-    """Return whether the elements found are those expected, taken in another order along a dim."""
+    """Return a test that the elements are the expected ones in another order along a dim."""
 
     def explains(part: Part) -> bool:
         if part.elements is None or part.expected is None or dim >= len(part.groups):
@@ -259,7 +259,7 @@ def _taken(
         starts = np.arange(0, extent, count)[:, None]
         at = (starts + order(count)).reshape(-1)
         found, wanted = (np.moveaxis(each, dim, 0) for each in (part.elements, part.expected))
-        most = max(1, PIECE // max(1, found[:1].nbytes))
+        most = max(1, _PIECE // max(1, found[:1].nbytes))
         return all(
             np.array_equal(found[k:end], wanted[at[k:end]]) for k, end in _pieces(extent, 1, most)
         )
@@ -284,7 +284,7 @@ def _reversed_nibbles(size: int) -> _Change:
 
 
 def _mapped(change: _Change, word: int) -> Callable[[Part], bool]:
-    """Return whether the bytes found are those expected, each word changed; or only the codes'."""
+    """Return a test that the bytes are the expected ones, with each word, or each code, changed."""
 
     def explains(part: Part) -> bool:
         found, wanted = part.found, part.wanted
@@ -292,7 +292,7 @@ def _mapped(change: _Change, word: int) -> Callable[[Part], bool]:
             return False
         if not len(found) % word and all(
             np.array_equal(found[k:end], change(wanted[k:end]))
-            for k, end in _pieces(len(found), _FIRST, PIECE)
+            for k, end in _pieces(len(found), _FIRST, _PIECE)
         ):
             return True
         return _is_code_mapped(part, change, word)
@@ -305,7 +305,7 @@ def _is_code_mapped(part: Part, change: _Change, word: int) -> bool:
     if part.codes is None or np.count_nonzero(part.codes) % word:
         return False
     found, wanted = (data.reshape(-1, len(part.codes)) for data in (part.found, part.wanted))
-    step = max(1, PIECE // len(part.codes))
+    step = max(1, _PIECE // len(part.codes))
     for k in range(0, len(found), step):
         one, other = found[k : k + step], wanted[k : k + step]
         if not np.array_equal(one[:, ~part.codes], other[:, ~part.codes]):
@@ -384,7 +384,7 @@ def _is_packed_twice(part: Part) -> bool:
 
 
 def _transposed(pair: tuple[int, int]) -> Callable[[Part], bool]:
-    """Return whether two dims changed places before the packing."""
+    """Return a test that two dims were swapped before the packing."""
 
     def explains(part: Part) -> bool:
         if max(pair) >= len(part.groups) or part.expected is None:
