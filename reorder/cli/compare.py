@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
 # how many ranges of one dim are printed
 _SHOWN = 8
-_WEIGHT = ".weight"
 _INDEX = ".index.json"
 _FROM = (
     "how %s lies, as for `memdesc reorder --from`; also with its type and sizes, such as "
@@ -234,8 +233,8 @@ def _items(path: str, groups: Mapping[str, Group], unknown: AbstractSet[str]) ->
     for name, tensor in checkpoint.items():
         group = groups.get(name)
         if group is not None and unknown.isdisjoint(group.found.names):
-            ending = "" if group.desc is None else _WEIGHT
-            found[f"{group.prefix}{ending}".removeprefix(".")] = _Item(checkpoint, group, tensor)
+            called = group.prefix if group.desc is None else group.decoded_name(group.prefix)
+            found[called] = _Item(checkpoint, group, tensor)
         else:
             others = group.found.names if group else ()
             found[name] = _Item(

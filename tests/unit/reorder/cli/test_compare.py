@@ -203,6 +203,19 @@ def test_records_are_compared_by_their_numbers(shell: Shell, rule: str) -> None:
     assert "differing  none" in "\n".join(shell.lines("compare a b"))
 
 
+def test_experts_in_one_tensor_have_the_name_of_their_floats(shell: Shell) -> None:
+    Path("a").mkdir()
+    write_config(Path("a"), quant_method="fp8", weight_block_size=[128, 128])
+    ends = (name.removeprefix("weight") for name in fp8_layer())
+    layer = dict(zip(ends, fp8_layer().values(), strict=True))
+    write_safetensors(
+        Path("a/model.safetensors"), {f"mlp.experts.up{end}": x for end, x in layer.items()}
+    )
+    reorder.convert("a", "b", ["mlp*: fp8_block(scale_inv=true) -> plain, f32"])
+    found = shell.facts("compare a b")
+    assert (found["compared"], found["only_in_a"], found["differing"]) == (1, [], [])
+
+
 def test_a_code_that_differs_is_found_in_another_packing(shell: Shell) -> None:
     model_folder(Path("a"))
     tensors = model_folder(Path("b"))
