@@ -1,4 +1,7 @@
-"""The logical half of a picture: the last two long dims are rows and columns, other dims panels."""
+"""The logical half of a picture: rows, columns and panels.
+
+The last two dims with several indices (long dims) are rows and columns; the others are panels.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ class Limits(NamedTuple):
 
 
 FULL = Limits(rows=12, columns=16, panels=16, cells=240, lines=20)
-# for pictures that nobody asked for: values at the end of a notebook cell
+# for values at the end of a notebook cell, which show a picture that nobody asked for
 COMPACT = Limits(rows=8, columns=8, panels=6, cells=120, lines=10)
 
 _MIN_PANELS = 4
-# most long dims of a grid without panels
+# the most long dims of a grid without panels
 _MATRIX = 2
 
 

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 CACHE_LINE = 64
 # What fits on a page: four-lane pixels per line, and elements per line, at most and usually.
 _MAX_PIXELS, _MAX_LENGTH, _LENGTH = 6, 16, 8
-# A buffer with no more lines of the usual length than this gets such lines.
+# A buffer with at most this many lines of the usual length gets such lines.
 _FEW_LINES = 10
 # Pixels: height of a cell, of the headings above the cells, of a gap.
 _HEIGHT, _ABOVE, _GAP = 30, 32, 16
-# For how many lines each loop is followed in the search for lines with elements.
+# How many lines each loop is followed for, to find lines with elements.
 _FOLLOWED = 16
 
 
@@ -89,7 +89,7 @@ def _lines_with_elements(cells: Cells, length: int, limit: int, wanted: list[int
     """Choose the lines of a buffer with many gaps: the first that have elements, and the last."""
     layout = cells.layout
     rows = {layout.last // length, *wanted}
-    # a few steps of a long loop are enough to fill the page
+    # a few steps of a long loop fill the page
     for index in product(*(range(min(block.extent, _FOLLOWED * length)) for block in cells.order)):
         rows.add(
             (
