@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.kernels.emit import (
-    Builder,
-    entry_address,
-    int64,
-    load_fields,
-    load_int64,
-    loop,
-    maximum,
-    minimum,
-)
+from reorder.cpu.kernels.emit import load_fields, loop, maximum, minimum, when
 from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
 from reorder.cpu.runtime.job import Job, make_job
@@ -213,30 +204,24 @@ class JoinedJob:
 
 def joined_interpreter_at() -> int:
     """Return the address of the compiled interpreter of joined jobs."""
-    return compiled_interpreter(
-        "interpreter of joined jobs", lambda _, builder, call: _emit_joined(builder, call)
-    )
+    return compiled_interpreter("interpreter of joined jobs", lambda call, _: _emit_joined(call))
 
 
-def _emit_joined(builder: Builder, call: InterpreterCall) -> None:
+def _emit_joined(call: InterpreterCall) -> None:
     """Run the part of each job that is in the range of steps of a call."""
-    first_part = builder.add(call.program, int64(WORD_NBYTES))
-    with loop(builder, int64(0), load_int64(builder, call.program)) as k:
-        part_at = entry_address(builder, first_part, k, nbytes_of(_Part))
-        part = load_fields(builder, part_at, _Part)
-        start, stop = (
-            maximum(builder, call.begin, part.first),
-            minimum(builder, call.end, part.last),
-        )
-        with builder.if_then(builder.icmp_signed("<", start, stop)):
+    first_part = call.program + WORD_NBYTES
+    with loop(0, call.program[0]) as k:
+        part = load_fields(first_part + k * nbytes_of(_Part), _Part)
+        start, stop = maximum(call.begin, part.first), minimum(call.end, part.last)
+        with when(start < stop):
             own = InterpreterCall(
                 call.src_at,
                 call.dst_at,
                 part.program,
                 part.tasks,
-                begin=builder.sub(start, part.first),
-                end=builder.sub(stop, part.first),
+                begin=start - part.first,
+                end=stop - part.first,
                 points=part.points,
                 point_count=part.point_count,
             )
-            emit_call(builder, part.interpreter, own)
+            emit_call(part.interpreter, own)
