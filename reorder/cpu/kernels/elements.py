@@ -57,6 +57,7 @@ class Elements:
         self.bits, self.streams = kernel
         self.is_nibble = kernel.is_packed
         self.type = BYTE if self.is_nibble else ir.IntType(self.bits)
+        self._pointer_type = self.type.as_pointer()
         self.zero = Number(builder, ir.Constant(self.type, 0))
 
     def vector_type(self, lanes: int) -> Type:
@@ -89,7 +90,7 @@ class Elements:
         address, index = location.address, location.address.operand(location.index)
         if self.is_nibble:
             index = Number(self.builder, index).lshr(1)
-        base = address.inttoptr(self.type.as_pointer())
+        base = address.inttoptr(self._pointer_type)
         pointer = Number(self.builder, self.builder.gep(base, [index]))
         return pointer if of is None else pointer.bitcast(of.as_pointer())
 

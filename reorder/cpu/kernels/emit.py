@@ -42,9 +42,8 @@ __all__ = [
     "where",
 ]
 
-# The builder that emits instructions, the types of their operands, and operands: each is a `Number`
-# or, where both will do, a number of Python. llvmlite ships no type stubs, so type checkers see
-# Any.
+# llvmlite's builder, which emits instructions; the types of operands; and operands: a `Number`, or
+# a Python number where one will do. llvmlite ships no type stubs, so type checkers see Any.
 Builder: TypeAlias = ir.IRBuilder
 Type: TypeAlias = ir.Type
 Value: TypeAlias = Any
@@ -53,22 +52,24 @@ _Fields = TypeVar("_Fields", bound=tuple[Any, ...])
 
 I64 = ir.IntType(64)
 BYTE = ir.IntType(8)
+_I64_POINTER = I64.as_pointer()
 
 
-def _emits(integer: str, float_: str = "") -> Callable[[Any, Any], Any]:
-    """Return an operator that emits an instruction: of one name for integers, one for floats."""
+def _emits(integers: str, floats: str = "") -> Callable[[Any, Any], Any]:
+    """Return an operator that emits an instruction of llvmlite's builder."""
+    of_integers, of_floats = (getattr(Builder, name or integers) for name in (integers, floats))
 
     def emit(self: Number, other: Value) -> Number:
-        name = float_ if self.is_float else integer
-        return Number(self.builder, getattr(self.builder, name)(self.raw, self.operand(other)))
+        instruction = of_floats if self.is_float else of_integers
+        return Number(self.builder, instruction(self.builder, self.raw, self.operand(other)))
 
     return emit
 
 
-def _compares(symbol: str, sign: str = "signed") -> Callable[[Any, Any], Any]:
+def _compares(symbol: str, of_integers: Any = Builder.icmp_signed) -> Callable[[Any, Any], Any]:
     def emit(self: Number, other: Value) -> Number:
-        compare = getattr(self.builder, "fcmp_ordered" if self.is_float else f"icmp_{sign}")
-        return Number(self.builder, compare(symbol, self.raw, self.operand(other)))
+        compare = Builder.fcmp_ordered if self.is_float else of_integers
+        return Number(self.builder, compare(self.builder, symbol, self.raw, self.operand(other)))
 
     return emit
 
@@ -78,12 +79,12 @@ def _reflected(emit: Callable[[Any, Any], Any]) -> Callable[[Number, float], Any
 
 
 class Number:
-    """An LLVM integer or float, or a vector of them, with the operators of C.
+    """An LLVM integer, float or pointer, or a vector, with operators that emit instructions.
 
-    An operator emits an instruction; its other operand may be a number of Python. Integers are
-    signed, except for `//`, `%`, `lshr`, `below` and `above`. Comparisons are false for NaN.
-    `address[k]` is the int64 with index k from an address. Every other method is the builder's of
-    that name, with this number as its first operand: `codes.zext(kind)`.
+    The other operand may be a Python number: a constant of the same type. Operators treat integers
+    as signed, except `//` and `%`; `lshr`, `below` and `above` are unsigned too. Comparisons with
+    NaN are false. `address[k]` is the k-th int64 from an address. All other methods are llvmlite's:
+    `codes.zext(kind)` emits `builder.zext(codes, kind)`.
     """
 
     __slots__ = ("builder", "raw", "type")
@@ -95,11 +96,11 @@ class Number:
         self.builder, self.raw, self.type = builder, raw, raw.type
 
     def __bool__(self) -> bool:
-        msg = "the kernel decides this, not the code that emits it: use when(), either() or where()"
+        msg = "a condition is known when the kernel runs: use when(), either() or where()"
         raise TypeError(msg)
 
     def __getattr__(self, name: str) -> Callable[..., Number]:
-        emit = getattr(ir.IRBuilder, name)
+        emit = getattr(Builder, name)
 
         def emit_here(*operands: Value) -> Number:
             return Number(self.builder, emit(self.builder, self.raw, *map(self.operand, operands)))
@@ -109,26 +110,26 @@ class Number:
     @property
     def is_float(self) -> bool:
         """Whether it is a float or a vector of floats."""
-        element = getattr(self.type, "element", self.type)
-        return not isinstance(element, ir.IntType)
+        kind = self.type
+        return not isinstance(kind.element if isinstance(kind, ir.VectorType) else kind, ir.IntType)
 
     def operand(self, other: Value) -> Value:
-        """Return another operand for llvmlite; a number of Python is one of this type."""
+        """Return another operand as llvmlite takes it; a Python number is given this type."""
         if isinstance(other, Number):
             return other.raw
         return constant(self.type, other) if isinstance(other, (int, float)) else other
 
     def like(self, other: float) -> Number:
-        """Return a number of Python as one of this type."""
+        """Return a constant of this type, or the number itself."""
         return Number(self.builder, self.operand(other))
 
     def get_reference(self) -> str:
-        """Return how instructions refer to it: llvmlite takes it as one of its values."""
+        """Return its name in instructions; with this and `type` llvmlite accepts it as a value."""
         name: str = self.raw.get_reference()
         return name
 
     __add__, __sub__ = _emits("add", "fadd"), _emits("sub", "fsub")
-    __mul__, __truediv__ = _emits("mul", "fmul"), _emits("", "fdiv")
+    __mul__, __truediv__ = _emits("mul", "fmul"), _emits("fdiv")
     __floordiv__, __mod__ = _emits("udiv"), _emits("urem")
     __and__, __or__, __xor__ = _emits("and_"), _emits("or_"), _emits("xor")
     __lshift__, __rshift__ = _emits("shl"), _emits("ashr")
@@ -136,7 +137,7 @@ class Number:
     __lt__, __le__ = _compares("<"), _compares("<=")
     __gt__, __ge__ = _compares(">"), _compares(">=")
     __eq__, __ne__ = _compares("=="), _compares("!=")
-    below, above = _compares("<", "unsigned"), _compares(">", "unsigned")
+    below, above = (_compares(symbol, Builder.icmp_unsigned) for symbol in ("<", ">"))
 
     def __neg__(self) -> Number:
         return self.fneg() if self.is_float else self.neg()
@@ -187,18 +188,18 @@ def constant(kind: Type, number: float) -> Value:
 
 def load_fields(address: Value, kind: type[_Fields]) -> _Fields:
     """Load the fields of a table at an address, as LLVM numbers of int64."""
-    first = address.inttoptr(I64.as_pointer())
-    fields: list[Value] = [
-        Number(address.builder, address.builder.gep(first, [ir.Constant(I64, k)])).load()
-        for k in fields_of(kind)
-    ]
+    builder = address.builder
+    first = builder.inttoptr(address.raw, _I64_POINTER)
+    pointers = (builder.gep(first, [ir.Constant(I64, k)]) for k in fields_of(kind))
+    fields: list[Value] = [Number(builder, builder.load(pointer)) for pointer in pointers]
     return kind(*fields)
 
 
 def int64_pointer(address: Value, index: Value) -> Number:
     """Return the typed pointer to the int64 with an index from an address."""
-    first = address.inttoptr(I64.as_pointer())
-    return Number(address.builder, address.builder.gep(first, [address.operand(index)]))
+    builder = address.builder
+    first = builder.inttoptr(address.raw, _I64_POINTER)
+    return Number(builder, builder.gep(first, [address.operand(index)]))
 
 
 def shared_constant(builder: Builder, name: str, content: Value, align: int | None = None) -> Value:
@@ -235,20 +236,20 @@ def prefetch(address: Value, *, writes: bool = False) -> None:
 
 
 def when(condition: Value) -> AbstractContextManager[Any]:
-    """Emit what the context emits for a condition that holds."""
+    """Emit a branch: the code of the context runs if a condition holds."""
     block: AbstractContextManager[Any] = condition.builder.if_then(condition)
     return block
 
 
 def either(condition: Value) -> AbstractContextManager[Any]:
-    """Emit both branches of a condition; the context gives a context for each."""
+    """Emit two branches; yields a context for each, that of a condition that holds first."""
     blocks: AbstractContextManager[Any] = condition.builder.if_else(condition)
     return blocks
 
 
 @contextmanager
 def loop(start: Value, stop: Value, step: Value = 1) -> Iterator[Value]:
-    """Emit `for i in range(start, stop, step)`; yields i. One of both ends is a `Number`."""
+    """Emit `for i in range(start, stop, step)`; yields i. `start` or `stop` must be a `Number`."""
     builder = (stop if isinstance(stop, Number) else start).builder
     before = builder.block
     head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
@@ -284,7 +285,7 @@ def _no_transformations(module: Value) -> Value:
 
 
 def phi(*values: tuple[Value, Value]) -> Number:
-    """Return the value that belongs to the block from which this one was entered."""
+    """Return one of some values: the one of the block that ran before this one."""
     (first, _), *_ = values
     found = Number(first.builder, first.builder.phi(first.type))
     for value, block in values:
@@ -293,7 +294,7 @@ def phi(*values: tuple[Value, Value]) -> Number:
 
 
 def where(condition: Value, then: Value, otherwise: Value) -> Number:
-    """Return one of two numbers; two of Python are int64."""
+    """Return the first number where a condition holds, else the second; constants are int64."""
     kind = next((each.type for each in (then, otherwise) if isinstance(each, Number)), I64)
     one, other = (
         constant(kind, each) if isinstance(each, (int, float)) else each
@@ -303,10 +304,10 @@ def where(condition: Value, then: Value, otherwise: Value) -> Number:
 
 
 def minimum(a: Value, b: Value) -> Value:
-    """Return the smaller of two integers, the first a `Number`."""
+    """Return the smaller of two numbers, of which the first is a `Number`."""
     return where(a < b, a, b)
 
 
 def maximum(a: Value, b: Value) -> Value:
-    """Return the larger of two integers, the first a `Number`."""
+    """Return the larger of two numbers, of which the first is a `Number`."""
     return where(a > b, a, b)
