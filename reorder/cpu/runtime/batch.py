@@ -114,19 +114,15 @@ class BatchBuilder:
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
         for box in boxes:
             packed, bits, element_stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
-            for scheduled in self._schedule(packed, bits, element_stride):
-                kernel = Kernel(bits, streams=bits >= BYTE_BITS and self._streams(scheduled, bits))
-                by_kernel.setdefault(kernel, []).append(scheduled)
-        return [self._batch(tuple(part), kernel) for kernel, part in by_kernel.items()]
-
-    def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
-        """Cut and order a box for the caches, or for non-temporal stores."""
-        streamed = stream_box(box, bits, element_stride) if self.streams else ()
-        return streamed or tile_boxes((box,), bits, element_stride, sweeps_lines=not self.exceeds)
-
-    def _streams(self, scheduled: ScheduledBox, bits: int) -> bool:
-        """Whether a box is written by non-temporal stores."""
-        return self.streams and scheduled.fills_lines(bits)
+            # for non-temporal stores, or else for the caches
+            parts = stream_box(packed, bits, element_stride) if self.streams else ()
+            parts = parts or tile_boxes(
+                (packed,), bits, element_stride, sweeps_lines=not self.exceeds
+            )
+            for scheduled in parts:
+                streams = self.streams and bits >= BYTE_BITS and scheduled.fills_lines(bits)
+                by_kernel.setdefault(Kernel(bits, streams), []).append(scheduled)
+        return [self._batch(tuple(found), kernel) for kernel, found in by_kernel.items()]
 
     def _batch(
         self,

@@ -49,7 +49,7 @@ def compiled_interpreter(name: str, emit: _Emit) -> int:
     key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
     _emitters[key] = emit
 
-    def walk(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
+    def interpret(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
         src_at: int,
         dst_at: int,
         program: int,
@@ -62,8 +62,8 @@ def compiled_interpreter(name: str, emit: _Emit) -> int:
         _run((src_at, dst_at, program, tasks, begin, end, points, point_count), key)
 
     # numba names the files of the cache after it
-    walk.__qualname__ = f"interpreter_{key:x}"
-    _addresses[name] = int(compile_callback(walk, INTERPRETER, name).address)
+    interpret.__qualname__ = f"interpreter_{key:x}"
+    _addresses[name] = int(compile_callback(interpret, INTERPRETER, name).address)
     return _addresses[name]
 
 
