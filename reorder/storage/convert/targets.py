@@ -14,6 +14,7 @@ from memdesc import MemdescError, RecordDesc
 from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from reorder.records.encode import is_integer_number, number_bits
+from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
 from reorder.storage.groups import find_groups
 from reorder.storage.quantization import CONFIG, MAX_CONFIG, holders, sections_of
@@ -45,7 +46,8 @@ class Way(NamedTuple):
     kept : tuple of str
         Options that it takes from the source.
     is_symmetric : bool, optional
-        Whether the source has neither zero points nor offsets; None for either.
+        Whether the source has neither zero points nor offsets, or config.json says that all its
+        zero points are the middle code; None for either.
     groups : tuple of int
         How many inputs may share a scale, the most first; empty for any number. Scales of larger
         groups are repeated.
@@ -61,9 +63,9 @@ class Way(NamedTuple):
     groups: tuple[int, ...] = ()
     warning: str = ""
 
-    def takes(self, desc: RecordDesc) -> bool:
-        """Whether it is for a record."""
-        fits = self.is_symmetric in (None, desc.rule.is_symmetric)
+    def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
+        """Whether it is for a record, whose zero points config.json may say to be all alike."""
+        fits = self.is_symmetric in (None, desc.rule.is_symmetric or said_symmetric)
         return desc.name in self.sources and fits
 
     def made(self, desc: RecordDesc) -> FormatName:
@@ -204,14 +206,15 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     target = TARGETS[name]
     groups = find_groups(source, container)
     _check_known(name, container, groups)
-    has_method = target.method is not None and bool(groups)
-    is_declared = not has_method or target.method in _methods(source)
+    sections = _sections(source) if groups else []
+    is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
+    said_symmetric = bool(sections) and all(map(says_symmetric, sections))
     moved: dict[tuple[FormatName, FormatName], list[Group]] = {}
     told: dict[str, None] = {}
     for group in groups:
         if group.desc is not None:
             src = FormatName(group.desc.name, group.desc.options)
-            dst, warning = _made(name, group.prefix, group.desc)
+            dst, warning = _made(name, group.prefix, group.desc, said_symmetric=said_symmetric)
             if not (_is_same(src, dst) and is_declared):
                 moved.setdefault((src, dst), []).append(group)
                 told[warning] = None
@@ -227,9 +230,11 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         )
         msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"
         raise MemdescError(msg)
+    how = ", symmetric as config.json says" if said_symmetric else ""
+    how = f", {target.dtype}" if target.dtype else how
     rules = tuple(
         Rule(
-            f"--to {name}: {src.name} -> {dst}{f', {target.dtype}' if target.dtype else ''}",
+            f"--to {name}: {src.name} -> {dst}{how}",
             "*",
             src,
             dst,
@@ -249,12 +254,12 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     return TargetRules(rules, target.dtype, target.method, warnings)
 
 
-def _methods(source: Path) -> set[Any]:
-    """Return each `quant_method` that config.json declares."""
+def _sections(source: Path) -> list[dict[str, Any]]:
+    """Return the sections of config.json that declare quantised weights."""
     folder = source if source.is_dir() else source.parent
     text = read_if_exists(folder / CONFIG, MAX_CONFIG) or b"{}"
     sections = [each for part in holders(json.loads(text)) for each in sections_of(part).values()]
-    return {each.get("quant_method") for each in sections if isinstance(each, dict)}
+    return [each for each in sections if isinstance(each, dict)]
 
 
 def _check_known(name: str, container: Container, groups: Sequence[Group]) -> None:
@@ -279,14 +284,16 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
             raise MemdescError(msg)
 
 
-def _made(name: str, prefix: str, desc: RecordDesc) -> tuple[FormatName, str]:
+def _made(
+    name: str, prefix: str, desc: RecordDesc, *, said_symmetric: bool
+) -> tuple[FormatName, str]:
     """Return what a record becomes in a target, and a warning, which may be empty."""
     target = TARGETS[name]
     if target.dtype is not None:
         axes = _AXES.get((desc.name, desc.letters), _AXES.get(("", desc.letters)))
         return FormatName("plain", () if axes is None else (("axes", axes),)), ""
     for way in target.ways:
-        if way.takes(desc):
+        if way.takes(desc, said_symmetric=said_symmetric):
             return way.made(desc), way.warning
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
     decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
