@@ -15,6 +15,7 @@ from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
 from reorder.storage.declarations import ACT_ORDER, plain_layers, read_section, split_section
+from reorder.storage.experts import stacked_name
 from reorder.storage.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -157,9 +158,13 @@ class _Targets(NamedTuple):
     patterns: Sequence[tuple[Pattern, _Target]]
 
     def find(self, layer: str) -> _Target | None:
-        """Return the target that has a layer: its name, or the first expression that matches."""
-        if layer in self.names:
-            return self.names[layer]
+        """Return the target that has a layer: its name, or the first expression that matches.
+
+        The stack that an expert is in has a name too.
+        """
+        for name in (layer, stacked_name(layer)):
+            if name in self.names:
+                return self.names[name]
         return next((target for pattern, target in self.patterns if pattern.matches(layer)), None)
 
 

@@ -16,6 +16,7 @@ from memdesc.errors import short_repr
 from reorder.records.encode import is_integer_number, number_bits
 from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
+from reorder.storage.experts import split_stacks
 from reorder.storage.groups import find_groups
 from reorder.storage.quantization import CONFIG, MAX_CONFIG, holders, sections_of
 from reorder.storage.siblings import holds_codes
@@ -29,7 +30,15 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Container
     from reorder.storage.groups import Group
 
-__all__ = ["TARGETS", "Target", "TargetRules", "Way", "may_round", "target_rules"]
+__all__ = [
+    "TARGETS",
+    "Target",
+    "TargetRules",
+    "Way",
+    "container_for",
+    "may_round",
+    "target_rules",
+]
 
 
 class Way(NamedTuple):
@@ -89,11 +98,14 @@ class Target(NamedTuple):
         The type of floats that all records are decoded to instead.
     method : str, optional
         The `quant_method` of config.json.
+    is_stacked : bool
+        Whether its loader expects the experts of a layer in one tensor.
     """
 
     ways: tuple[Way, ...] = ()
     dtype: str | None = None
     method: str | None = None
+    is_stacked: bool = False
 
 
 # integers with a scale for each group of inputs
@@ -158,7 +170,8 @@ TARGETS = {
             Way(_BYTES, "mlx", {**_MLX, "bits": 8}, groups=_MLX_GROUPS),
             Way(("modelopt_mxfp4", "compressed_mxfp4"), "mlx_mxfp4"),
             Way(("mxfp8",), "mlx_mxfp8"),
-        )
+        ),
+        is_stacked=True,
     ),
 }
 # records and the letters of their dims -> the order in which models have the dims of floats
@@ -179,6 +192,8 @@ class TargetRules(NamedTuple):
     dtype, method : str, optional
         The type of floats that all records become, and the `quant_method`, which config.json
         declares.
+    is_stacked : bool
+        Whether the experts of a layer are written as one tensor.
     warnings : tuple of str
         What is rounded, and what is left out.
     """
@@ -186,7 +201,15 @@ class TargetRules(NamedTuple):
     rules: tuple[Rule, ...] = ()
     dtype: str | None = None
     method: str | None = None
+    is_stacked: bool = False
     warnings: tuple[str, ...] = ()
+
+
+def container_for(name: str, container: Container) -> Container:
+    """Return what a target reads: experts in tensors of their own, if it does not stack them."""
+    if name not in TARGETS or TARGETS[name].is_stacked:
+        return container
+    return container._replace(entries=split_stacks(container.entries))
 
 
 def target_rules(name: str, source: Path, container: Container) -> TargetRules:
@@ -251,7 +274,7 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         *_rounded(target, every),
         *_left_out([each for each in beside if each in container.entries]),
     )
-    return TargetRules(rules, target.dtype, target.method, warnings)
+    return TargetRules(rules, target.dtype, target.method, target.is_stacked, warnings)
 
 
 def _sections(source: Path) -> list[dict[str, Any]]:

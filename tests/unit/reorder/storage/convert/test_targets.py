@@ -349,6 +349,70 @@ def test_experts_of_gpt_oss_become_the_parameters_of_transformers(tmp_path: Path
     assert (config, report.rounding, report.warnings) == ({"torch_dtype": "bfloat16"}, None, ())
 
 
+def _experts(count: int, block: str = "mlp", layers: tuple[str, ...] = ("up_proj",)) -> Tensors:
+    """Return the tensors of experts as AWQ has them, beside two other layers."""
+    return _BESIDE | {
+        f"model.layers.0.{block}.experts.{k}.{layer}.{name}": x
+        for k in range(count)
+        for n, layer in enumerate(layers)
+        for name, x in awq_layer(10 * k + n).items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("block", "layer"), [("mlp", "up_proj"), ("block_sparse_moe", "w3"), ("block_sparse_moe", "w1")]
+)
+def test_experts_are_one_tensor_in_mlx_and_several_in_other_formats(
+    tmp_path: Path, block: str, layer: str
+) -> None:
+    beside = _experts(11, block, (layer,))
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, beside)
+    settings = SMALL._replace(verify=True)
+    found, config, _ = _made(source, tmp_path / "out", "mlx", settings=settings)
+    own = {"w3": "up_proj", "w1": "gate_proj"}.get(layer, layer)
+    stack = f"model.layers.0.{block}.switch_mlp.{own}"
+    assert found[f"{stack}.weight"].shape == (11, 256, 16)
+    assert found[f"{stack}.scales"].shape == found[f"{stack}.biases"].shape == (11, 256, 2)
+    assert not any("experts" in name for name in found)
+    # options of the stack's own, by its name
+    section = config["quantization"] | {stack: {"bits": 4, "group_size": 64}, "bits": 8}
+    config |= {"quantization": section, "quantization_config": section}
+    named = {**section, **{f"model.layers.{k}.mlp": section[stack] for k in range(2)}}
+    config |= {"quantization": named, "quantization_config": named}
+    whole = _numbers(tmp_path / "out", stack)
+    (tmp_path / "out/config.json").write_text(json.dumps(config))
+    back, *_ = _made(tmp_path / "out", tmp_path / "back", "bf16", settings=settings)
+    plain, *_ = _made(source, tmp_path / "plain", "bf16")
+    assert {*back} == {*plain}
+    assert all(back[name].tobytes() == plain[name].tobytes() for name in back)
+    for k in (0, 1, 10):
+        prefix = f"model.layers.0.{block}.experts.{k}.{layer}"
+        assert np.array_equal(whole[k], _numbers(source, prefix).T)
+
+
+def test_a_whole_output_with_stacks_is_left_alone(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, _experts(2))
+    settings = SMALL._replace(shard_bytes=40_000)
+    _made(source, tmp_path / "out", "mlx", settings=settings)
+    before = (tmp_path / "out/model.safetensors.index.json").stat().st_mtime_ns
+    _made(source, tmp_path / "out", "mlx", settings=settings._replace(resume=True, verify=True))
+    assert (tmp_path / "out/model.safetensors.index.json").stat().st_mtime_ns == before
+
+
+def test_stacks_of_experts_that_cannot_be_made_are_refused(tmp_path: Path) -> None:
+    beside = _experts(3)
+    few = {name: x for name, x in beside.items() if ".1." not in name}
+    said = _refused(_model(tmp_path / "few", awq_layer(), _AWQ, few), "mlx")
+    assert "switch_mlp.up_proj.weight' would be a stack of 2 experts, but expert 1 is" in said
+    first = "model.layers.0.mlp.experts.0.up_proj"
+    wide = {f"{first}.{name}": x for name, x in awq_layer(dims=(128, 512)).items()}
+    said = _refused(_model(tmp_path / "wide", awq_layer(), _AWQ, beside | wide), "mlx")
+    assert f"'{first}.weight' is u32 of (512, 16), and 'model.layers.0.mlp.experts.1" in said
+    both = {"model.layers.0.mlp.switch_mlp.up_proj.weight": np.ones((2, 4, 4), np.float16)}
+    said = _refused(_model(tmp_path / "both", awq_layer(), _AWQ, beside | both), "mlx")
+    assert "would be in 'model.layers.0.mlp.switch_mlp.up_proj.weight', which is there" in said
+
+
 def test_groups_that_a_target_does_not_have_are_refused(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", awq_layer(group=16), _AWQ | {"group_size": 16})
     said = _refused(source, "mlx")
