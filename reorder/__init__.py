@@ -26,13 +26,7 @@ if TYPE_CHECKING:
     from reorder.records.repack import repack
     from reorder.runtime_dims import RuntimePlan, plan_runtime
     from reorder.storage.checkpoint import Checkpoint, StoredTensor, open_checkpoint
-    from reorder.storage.contracts import (
-        Breach,
-        CheckReport,
-        check,
-        contract_of,
-        contract_to_toml,
-    )
+    from reorder.storage.contracts import Breach, CheckReport, check, contract_of, contract_to_toml
     from reorder.storage.convert.conversion import (
         ConvertOptions,
         ConvertProgress,

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["compile_kernels"]
-
 _BITS = (4, 8, 16, 32, 64)
 # One tensor fits every cache and one exceeds them: their stores differ. No memory is allocated.
 _SMALL, _LARGE = (2, 16, 8, 8), (64, 256, 256, 256)

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import numpy as np
 
-from memdesc import (
-    FormatTag,
-    ImageDesc,
-    MemdescError,
-    MemoryDesc,
-)
+from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc
 from memdesc.names import is_image
 from reorder.forks import importing
 from reorder.memory.inputs import as_memory, as_output, from_pixels, result_desc, to_pixels
@@ -39,8 +34,6 @@ if TYPE_CHECKING:
     # an output on the CPU is returned as the caller passed it
     Written = TypeVar("Written", bound=NDArray[Any] | Exporter | bytearray | memoryview)
     OnDevice = cl.Buffer | cl.Image | cl.SVMPointer | Array | DeviceMemory
-
-__all__ = ["execute", "is_on_device", "prepare", "reorder"]
 
 # the types that most calls pass
 _HOST = (np.ndarray, Memory)
@@ -221,7 +214,7 @@ def _reorder(
     plan = plan_reorder(source.desc, desc, attr)
     if out is None:
         check_beta(attr, out)
-        out = Memory(desc)
+        out = Memory._to_fill(desc)
     execute(plan, source.data, out.data, threads)
     return out
 

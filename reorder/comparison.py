@@ -25,12 +25,10 @@ if TYPE_CHECKING:
     from memdesc import DataType
     from reorder.memory.memory import Memory
 
-__all__ = ["Difference", "ValueComparison", "compare_values"]
-
 # How many elements are compared at a time.
 _PART = 1 << 20
-# Differences of integers this wide are computed in a type that holds all 64 bits.
-_WIDE_BITS = 64
+# Integers this wide are compared in the widest float, which holds all 64 bits on x86-64.
+_WIDE_BITS, _WIDEST = 64, np.longdouble
 
 
 class Difference(NamedTuple):
@@ -291,7 +289,7 @@ def _wide(parts: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
     kinds = {part.dtype for part in given}
     is_wide = any(kind.kind in "iu" and 8 * kind.itemsize == _WIDE_BITS for kind in kinds)
     with np.errstate(invalid="ignore", over="ignore"):  # signalling NaNs
-        return [part.astype(np.longdouble if is_wide else np.float64) for part in given]
+        return [part.astype(_WIDEST if is_wide else np.float64) for part in given]
 
 
 def _steps(kinds: set[DataType], largest: NDArray[Any]) -> NDArray[Any]:

@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import (
-    Axis,
-    FormatTag,
-    Layout,
-    MemdescError,
-    MemoryDesc,
-    NotBlockedError,
-    memory_desc,
-)
+from memdesc import Axis, FormatTag, Layout, MemdescError, MemoryDesc, NotBlockedError, memory_desc
 from memdesc.errors import short_repr
 from memdesc.layout import memory_order
 from reorder.api import reorder as reorder_memory
@@ -344,9 +336,9 @@ def _check_cuts(
     parts = sizes.get(axis.dim, ()) if axis.dim is not None else ()
     if all(size % axis.step == 0 for size in parts[:-1]):
         return
-    k, unit = next((k, each.step) for k, each in enumerate(src_axes) if each.dim == axis.dim)
-    wanted = lcm(axis.step, unit)
-    fitting = -(-max(parts) // wanted) * wanted // unit
+    k, step = next((k, each.step) for k, each in enumerate(src_axes) if each.dim == axis.dim)
+    wanted = lcm(axis.step, step)
+    fitting = -(-max(parts) // wanted) * wanted // step
     msg = (
         f"x has chunks of {short_repr(x.chunks[k])} along axis {k}, which cut blocks of {dst!r}: "
         f"these hold {axis.step} of dim {axis.dim}; x.rechunk({{{k}: {fitting}}}) has whole ones"

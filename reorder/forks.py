@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-__all__ = ["at_fork", "importing", "uninterrupted"]
-
 # Signals whose handlers often raise: Ctrl-C, a request to end, a time limit, a closed terminal.
 _DEFERRED = tuple(
     getattr(signal, name)

@@ -18,7 +18,7 @@ from reorder.memory.buffers import zeroed_bytes
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr
-from reorder.values.formats import FLOATS, INTEGERS
+from reorder.values.formats import INTEGERS
 from reorder.values.scales import axes_of, check_types, choose_scales, find_ranges, split_dims
 
 if TYPE_CHECKING:
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from memdesc import FormatTag, MemoryDesc
     from reorder.api import OnDevice
     from reorder.records.record import Record
-
-__all__ = ["Quantized", "dequantize", "quantize"]
 
 
 class _Values(NamedTuple):
@@ -190,47 +188,42 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
         # fail before reading x: a broadcast array may have more elements than fit into memory
         zeroed_bytes(wanted.nbytes(prod(dims)))
         low, high = find_ranges(values, sizes, inside)
-    is_symmetric = (
-        wanted.name in FLOATS or INTEGERS[wanted.name][0] < 0 if symmetric is None else symmetric
-    )
-    if (
-        is_symmetric
-        and wanted.name in INTEGERS
-        and INTEGERS[wanted.name][0] == 0
-        and (low < 0).any()
-    ):
+    form = INTEGERS.get(wanted.name)
+    is_unsigned = form is not None and not form.is_signed
+    is_symmetric = not is_unsigned if symmetric is None else symmetric
+    if is_symmetric and is_unsigned and (low < 0).any():
         msg = (
             f"{wanted} holds nothing below its zero point, but x goes down to {low.min()}; "
             f"leave symmetric out, or use s{wanted.bits}"
         )
         raise MemdescError(msg)
-    scales, points = choose_scales(
-        low,
-        high,
-        wanted.name,
-        np.float64 if given.name == "f64" else np.float32,
-        is_symmetric=is_symmetric,
-    )
-    given_attr: dict[str, Any] = {
-        "dst_scale": scales,
-        "dst_scale_mask": mask,
-        "dst_scale_groups": groups,
-        "saturate": True,
-    }
-    if not is_symmetric:
-        given_attr |= {
-            "dst_zero_point": points,
-            "dst_zero_point_mask": mask,
-            "dst_zero_point_groups": groups,
-        }
+    kind = np.float64 if given.name == "f64" else np.float32
+    scales, points = choose_scales(low, high, wanted.name, kind, is_symmetric=is_symmetric)
     target = memory_desc(dims, wanted) if desc is None else desc
+    used = None if is_symmetric else points
     # without elements there may be no scales
-    attr = Attr(**given_attr) if prod(dims) else None
+    attr = _attr("dst", (scales, used), mask, groups, saturate=True) if prod(dims) else None
     memory: Memory = _reorder(x, target, wanted, attr, (threads, queue))
     shape = [size for dim, size in enumerate(sizes) if mask >> dim & 1]
     stored = scales.reshape(shape), points.reshape(shape).astype(np.int32)
     axes = tuple(dim for dim in range(len(dims)) if mask >> dim & 1)
     return Quantized(memory, *stored, axes, groups)
+
+
+def _attr(
+    side: str,
+    numbers: tuple[Any, Any],
+    mask: int,
+    groups: tuple[int, ...],
+    *,
+    saturate: bool = False,
+) -> Attr:
+    """Return the scales of src or dst as attributes, and the zero points unless they are None."""
+    given: dict[str, Any] = {"saturate": saturate}
+    for role, values in zip((f"{side}_scale", f"{side}_zero_point"), numbers, strict=True):
+        if values is not None:
+            given |= {role: values, f"{role}_mask": mask, f"{role}_groups": groups}
+    return Attr(**given)
 
 
 def _reorder(
@@ -321,18 +314,8 @@ def dequantize(  # noqa: PLR0913 - likewise
         raise MemdescError(msg)
     mask, _, _ = split_dims(stored.dims, axis, groups)
     points = np.asarray(0 if zero_points is None else zero_points)
-    given_attr: dict[str, Any] = {
-        "src_scale": scales,
-        "src_scale_mask": mask,
-        "src_scale_groups": groups,
-    }
-    if points.any():
-        given_attr |= {
-            "src_zero_point": points,
-            "src_zero_point_mask": mask,
-            "src_zero_point_groups": groups,
-        }
     target = memory_desc(stored.dims, dtype) if desc is None else desc
-    attr = Attr(**given_attr) if stored.nelems else None
+    used = points if points.any() else None
+    attr = _attr("src", (scales, used), mask, groups) if stored.nelems else None
     made: Memory = _reorder(memory, target, dtype, attr, (threads, queue))
     return made

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from reorder.opencl import DeviceMemory
     from reorder.plan.plan import ReorderPlan
 
-__all__ = ["RuntimePlan", "plan_runtime"]
-
 
 @dataclass(frozen=True, slots=True)
 class RuntimePlan(Checked):

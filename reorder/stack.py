@@ -15,8 +15,6 @@ from reorder.forks import at_fork
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = ["on_enough_stack"]
-
 _Result = TypeVar("_Result")
 
 # The deepest calls of LLVM take less than a quarter of this.

@@ -6,8 +6,6 @@ import ctypes
 import os
 from typing import Any
 
-__all__ = ["system_function"]
-
 
 def system_function(name: str) -> Any:
     """Return a function of the C library by its name; None if the system has none of that name."""

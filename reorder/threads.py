@@ -11,8 +11,6 @@ from memdesc.int64 import checked_count
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["checked_threads", "current_limit", "use_threads"]
-
 _limit: ContextVar[int | None] = ContextVar("reorder.use_threads", default=None)
 
 

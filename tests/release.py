@@ -26,6 +26,12 @@ def problems(root: Path, tag: str) -> list[str]:
     found = []
     if tag != f"v{version}":
         found.append(f"the tag is {tag}, but memdesc/__init__.py has {version}: tag v{version}")
+    citation = root / ".github" / "CITATION.cff"
+    if citation.exists():  # an sdist has none
+        cited = re.findall(r"^version: (.+)$", citation.read_text(encoding="utf-8"), re.MULTILINE)
+        if cited != [version]:
+            has = " and ".join(cited) or "unknown"
+            found.append(f".github/CITATION.cff has version {has}, not {version}")
     for file in _shown_files(root):
         count = file.read_text(encoding="utf-8").count(_PLACEHOLDER)
         if count:

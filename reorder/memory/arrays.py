@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from memdesc import Block, MemoryDesc
 
 
-__all__ = ["is_plain", "logical_array", "pack", "physical_array", "unpack", "write_logical"]
-
-
 def unpack(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
     """Return the elements of flat bytes as integers of their bits; 4-bit ones as a copy."""
     if desc.dtype.is_packed:

@@ -15,18 +15,9 @@ from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.values.masked import refuse_masked
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Callable
 
-__all__ = [
-    "DATA_SLOT",
-    "BufferCheck",
-    "address_of",
-    "are_apart",
-    "check_disjoint",
-    "flat_bytes",
-    "pickled_bytes",
-    "zeroed_bytes",
-]
+    from numpy.typing import NDArray
 
 # An array object is Python's object header, then the address of its data (numpy's C API,
 # PyArrayObject_fields); .ctypes.data gives the same and takes eight times as long.
@@ -37,6 +28,11 @@ _READABLE, _WRITABLE = 0x1, 0x401
 # The first protocol of pickle with buffers of their own.
 _OUT_OF_BAND = 5
 _LINE_NBYTES = 64
+# The GNU C library never keeps larger blocks when they are freed, so each new one is mapped. numpy
+# asks for huge pages there, and a block that starts at one has no small pages at its two ends: 16
+# times fewer page faults for 64 MiB.
+_MOST_REUSED = 32 << 20
+_HUGE_PAGE_NBYTES = 2 << 20
 
 
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
@@ -226,10 +222,29 @@ def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
     OutOfMemoryError
         If the system does not have this much memory.
     """
+    return _aligned(np.zeros, nbytes)
+
+
+def uninitialized_bytes(nbytes: int) -> NDArray[np.uint8]:
+    """Allocate bytes for a caller that writes all of them, aligned as zeros are.
+
+    Memory that the process freed before is not cleared, and needs no page faults.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the system does not have this much memory.
+    """
+    return _aligned(np.empty, nbytes)
+
+
+def _aligned(allocate: Callable[[int, type[np.uint8]], Any], nbytes: int) -> NDArray[np.uint8]:
+    """Return aligned bytes of a new array."""
+    alignment = _HUGE_PAGE_NBYTES if nbytes > _MOST_REUSED else _LINE_NBYTES
     try:
-        raw = np.zeros(nbytes + _LINE_NBYTES, np.uint8)
+        raw: NDArray[np.uint8] = allocate(nbytes + alignment, np.uint8)
     except (MemoryError, ValueError):
         msg = f"{nbytes} bytes are more memory than there is; reorder the tensor in parts"
         raise OutOfMemoryError(msg) from None
-    skipped = -address_of(raw) % _LINE_NBYTES
+    skipped = -address_of(raw) % alignment
     return raw[skipped : skipped + nbytes]

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["compensate", "compensation"]
-
 
 def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray[np.int32]]:
     """Return the sums that follow the elements of flat bytes: ``s8s8`` and ``asymmetric``.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
 
-__all__ = ["CPU_DEVICE", "Exporter", "TensorView", "from_dlpack", "is_exporter"]
-
 CPU_DEVICE = (1, 0)  # kDLCPU
 
 # Device types whose memory the CPU reads: kDLCPU, kDLCUDAHost, kDLROCMHost, kDLCUDAManaged.

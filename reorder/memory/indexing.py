@@ -12,11 +12,55 @@ from memdesc.errors import short_repr
 from memdesc.layout import dim_name
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
+    from memdesc import DataType, ImageDesc, MemoryDesc
 
-__all__ = ["Selection", "elements_at", "select"]
+
+class Indexed:
+    """What memory on the host and on a device have in common with arrays, by their descriptor."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def desc(self) -> MemoryDesc | ImageDesc:
+            """The descriptor."""
+
+        def __getitem__(self, key: Any) -> Any: ...
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Logical sizes, as `desc.dims`."""
+        return self.desc.dims
+
+    @property
+    def dtype(self) -> DataType:
+        """Type of the elements, as `desc.dtype`."""
+        return self.desc.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of dims."""
+        return len(self.desc.dims)
+
+    def __len__(self) -> int:
+        return self.desc.dims[0]
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[i] for i in range(len(self)))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.desc!r})"
+
+    def _repr_html_(self) -> str:
+        return self.desc._repr_html_()
 
 
 class Selection(NamedTuple):

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
 
-__all__ = ["as_memory", "as_output", "from_pixels", "result_desc", "to_pixels"]
-
 
 def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
     """Return a tensor as memory; only numpy's 4-bit elements and blocked arrays are copied."""

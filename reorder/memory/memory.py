@@ -12,24 +12,31 @@ from memdesc.desc import checked_desc
 from memdesc.errors import allocates, short_repr
 from memdesc.int64 import checked_flag
 from reorder.memory.arrays import is_plain, logical_array, physical_array, unpack, write_logical
-from reorder.memory.buffers import address_of, flat_bytes, pickled_bytes, zeroed_bytes
+from reorder.memory.buffers import (
+    address_of,
+    flat_bytes,
+    pickled_bytes,
+    uninitialized_bytes,
+    zeroed_bytes,
+)
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
-from reorder.memory.indexing import elements_at, select
+from reorder.memory.indexing import Indexed, elements_at, select
 from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pickle import PickleBuffer
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType, MemoryDesc
+    from memdesc import MemoryDesc
 
-__all__ = ["Memory"]
+# Zeroing fewer bytes takes less time than finding out whether it is needed.
+_MIN_UNINITIALIZED = 128 << 10
 
 
-class Memory(Checked):
+class Memory(Indexed, Checked):
     """A buffer and its descriptor.
 
     Parameters
@@ -95,6 +102,22 @@ class Memory(Checked):
         memory._desc, memory._data = desc, data
         return memory
 
+    @classmethod
+    def _to_fill(cls, desc: MemoryDesc) -> Memory:
+        """Return new memory for a reorder, which writes all elements and all padding.
+
+        Only memory with other bytes is zeroed: gaps, half of the last byte, compensation.
+        """
+        nbytes = desc.nbytes
+        is_filled = (
+            nbytes >= _MIN_UNINITIALIZED
+            and desc.extra is None
+            and desc.offset0 == 0
+            and desc.is_dense
+            and desc.padded_nelems * desc.dtype.bits % 8 == 0
+        )
+        return cls.attached(desc, (uninitialized_bytes if is_filled else zeroed_bytes)(nbytes))
+
     @property
     def desc(self) -> MemoryDesc:
         """The descriptor."""
@@ -116,30 +139,6 @@ class Memory(Checked):
         if self.desc.dtype.is_packed:
             return self.data
         return unpack(self.data, self.desc)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Logical sizes, as `desc.dims`."""
-        return self.desc.dims
-
-    @property
-    def dtype(self) -> DataType:
-        """Type of the elements, as `desc.dtype`."""
-        return self.desc.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of dims, as `desc.ndims`."""
-        return self.desc.ndims
-
-    def __len__(self) -> int:
-        return self.desc.dims[0]
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
 
     @allocates
     def __getitem__(self, key: Any) -> Any:
@@ -178,12 +177,6 @@ class Memory(Checked):
 
     def __format__(self, spec: str) -> str:
         return format(str(self), spec)
-
-    def __repr__(self) -> str:
-        return f"Memory({self.desc!r})"
-
-    def _repr_html_(self) -> str:
-        return self.desc._repr_html_()
 
     @allocates
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["NonZero", "check_padding", "clear_padding", "find_nonzero"]
-
 
 def clear_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     """Write zeros into all padding, and nothing else."""

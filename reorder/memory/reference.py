@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.values.attr import Attr
 
-__all__ = ["execute_reference"]
-
 
 @allocates
 def execute_reference(

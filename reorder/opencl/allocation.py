@@ -16,16 +16,6 @@ from memdesc import ImageDesc, MemdescError, OutOfMemoryError
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
-__all__ = [
-    "AllocatedBuffer",
-    "AllocatedImage",
-    "allocate",
-    "allocate_buffer",
-    "check_not_released",
-    "is_released_error",
-    "released_error",
-]
-
 
 class AllocatedBuffer(cl.Buffer):
     """A buffer that records its release; `facts` keeps what `execution` found out about it."""

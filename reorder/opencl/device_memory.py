@@ -12,7 +12,7 @@ import pyopencl.array
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import short_repr
-from reorder.memory.indexing import elements_at, select
+from reorder.memory.indexing import Indexed, elements_at, select
 from reorder.memory.memory import Memory
 from reorder.opencl.allocation import check_not_released
 from reorder.opencl.image_formats import channel_type_of
@@ -25,17 +25,11 @@ from reorder.opencl.operands import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
-
-    from memdesc import DataType
-
-__all__ = ["DeviceMemory", "events_of", "record_event"]
 
 
 @dataclass(slots=True, repr=False, eq=False)
-class DeviceMemory:
+class DeviceMemory(Indexed):
     """A buffer or an image on a device, its descriptor, and the event that fills it.
 
     Writing into it (``out=``) replaces the event. Fields may be assigned; the memory is checked
@@ -83,12 +77,6 @@ class DeviceMemory:
             raise MemdescError(msg)
         object.__setattr__(self, name, value)
 
-    def __repr__(self) -> str:
-        return f"DeviceMemory({self.desc!r})"
-
-    def _repr_html_(self) -> str:
-        return self.desc._repr_html_()
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
         msg = (
             f"{self.desc!r} lies on a device, which numpy cannot read; .get() copies it to the host"
@@ -96,33 +84,9 @@ class DeviceMemory:
         raise MemdescError(msg)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Logical sizes, as `desc.dims`."""
-        return self.desc.dims
-
-    @property
-    def dtype(self) -> DataType:
-        """Type of the elements, as `desc.dtype`."""
-        return self.desc.dtype
-
-    @property
     def nbytes(self) -> int:
         """Bytes that the descriptor covers, as `desc.nbytes`; those of the pixels for an image."""
         return self.desc.nbytes
-
-    @property
-    def ndim(self) -> int:
-        """Number of dims."""
-        return len(self.desc.dims)
-
-    def __len__(self) -> int:
-        return self.desc.dims[0]
-
-    def __bool__(self) -> bool:
-        return True
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
 
     def __getitem__(self, key: Any) -> Any:
         """Wait for the data and read elements by their logical index, as `reorder.Memory` does.

@@ -25,17 +25,6 @@ from reorder.opencl.programs import build, cache_limit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "INSTALL_CPU_RUNTIME",
-    "VARIABLE",
-    "Device",
-    "Icd",
-    "devices",
-    "find_device",
-    "find_icds",
-    "loader_report",
-]
-
 # Names the only folder to search; the loader reads it once, at its first call.
 VARIABLE = "OCL_ICD_VENDORS"
 

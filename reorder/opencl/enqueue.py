@@ -12,14 +12,7 @@ import pyopencl as cl
 import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
-from memdesc import (
-    FormatTag,
-    ImageDesc,
-    MemdescError,
-    MemoryDesc,
-    data_type,
-    memory_desc,
-)
+from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import short_repr
 from reorder.memory.inputs import as_memory, from_pixels, result_desc
 from reorder.memory.memory import Memory
@@ -27,13 +20,7 @@ from reorder.opencl.allocation import allocate, allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
-from reorder.opencl.operands import (
-    Unallocated,
-    array_desc,
-    array_type,
-    check_queue,
-    checked_events,
-)
+from reorder.opencl.operands import Unallocated, array_desc, array_type, check_queue, checked_events
 from reorder.values.attr import check_beta
 
 if TYPE_CHECKING:
@@ -41,17 +28,6 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
     from reorder.values.attr import Attr
-
-__all__ = [
-    "Source",
-    "as_source",
-    "enqueue_pack",
-    "enqueue_reorder",
-    "enqueue_unpack",
-    "pack",
-    "reorder_on_device",
-    "unpack",
-]
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 

@@ -47,16 +47,6 @@ if TYPE_CHECKING:
     # (None: not allocated yet), its bytes, and what is compared. A NamedTuple is slower.
     Facts = tuple[Any, tuple[int, int] | None, int, tuple[Any, ...]]
 
-__all__ = [
-    "PreparedTransfer",
-    "build_transfers",
-    "device_traits",
-    "enqueue_transfers",
-    "find_known",
-    "prepare_transfers",
-    "transfers_between",
-]
-
 # most keys that a context keeps, about two for each prepared reorder
 _MAX_KEYS = 1024
 # the fields of an operand before its memory

@@ -14,13 +14,6 @@ from memdesc.errors import short_repr
 if TYPE_CHECKING:
     from memdesc import DataType, ImageDesc
 
-__all__ = [
-    "channel_type_of",
-    "check_size",
-    "image_format",
-    "supported_format",
-]
-
 # dtype of a lane -> channel types that hold it, the default first. MACE keeps 8-bit data in
 # lanes of 32 bits; clDNN reads `image_2d_rgba` as fractions of 255.
 _CHANNEL_TYPES = {

@@ -18,8 +18,6 @@ from reorder.opencl.operands import DeviceOperand, check_desc, check_pair
 if TYPE_CHECKING:
     from reorder.values.attr import Attr
 
-__all__ = ["kernel_texts"]
-
 # limits that nearly all devices meet
 _COMMON = DeviceTraits(max_work_items=256)
 

@@ -28,24 +28,6 @@ if TYPE_CHECKING:
     from memdesc import DataType
     from reorder.values.attr import Attr
 
-__all__ = [
-    "ON_HOST",
-    "VECTOR_NBYTES",
-    "DeviceOperand",
-    "Unallocated",
-    "array_desc",
-    "array_type",
-    "check_desc",
-    "check_pair",
-    "check_queue",
-    "checked_events",
-    "device_operand",
-    "first_byte",
-    "is_allocated_svm",
-    "place_of",
-    "shared_distance",
-]
-
 _LINEAR = (cl.Buffer, cl.SVMPointer)
 # vectors start at multiples of this
 VECTOR_NBYTES = 16

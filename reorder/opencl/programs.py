@@ -1,13 +1,11 @@
 """Programs: built once for each context and pattern, and kept on disk for other processes.
 
 Each binary has a file in the user's cache folder, named by a key that covers the source and what
-the runtime says about itself. The file begins with a digest of the key and the binary, since some
-runtimes crash on a damaged binary. A file that is damaged, unreadable or refused by the runtime
-counts as missing: the program is built, and replaces it. Processes that build one program at the
-same time each write a whole file. When all files together exceed `cache_limit`, the least recently
-used ones are removed; a process that needs one of them builds it again.
-
-    sha256 of the key and the rest, the binary that the runtime returned
+the runtime says about itself. A file is the sha256 of that name and the binary, then the binary as
+the runtime returned it: some runtimes crash on a damaged binary. A file that is damaged, unreadable
+or refused by the runtime counts as missing: the program is built, and replaces it. Processes that
+build one program at the same time each write a whole file. When all files together exceed
+`cache_limit`, the least recently used ones are removed; a process that needs one builds it again.
 """
 
 from __future__ import annotations
@@ -42,19 +40,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.opencl.kernel.launch import Launch, Pattern
-
-__all__ = [
-    "CACHE_FOLDER",
-    "CACHE_LIMIT",
-    "KernelPool",
-    "PreparedLaunch",
-    "build",
-    "build_program",
-    "cache_folder",
-    "cache_limit",
-    "floats_of",
-    "prepare",
-]
 
 _LOG = logging.getLogger("reorder")
 _NAME = re.compile("[0-9a-f]{64}")

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["desc_on_device", "find_ranges_on_device"]
-
 
 def desc_on_device(x: Any) -> MemoryDesc:
     """Return the descriptor of a DeviceMemory or an Array; that of the pixels for an image."""
@@ -37,10 +35,7 @@ def desc_on_device(x: Any) -> MemoryDesc:
 
 
 def find_ranges_on_device(
-    x: Any,
-    counts: list[int],
-    inside: list[int],
-    queue: cl.CommandQueue | None = None,
+    x: Any, counts: list[int], inside: list[int], queue: cl.CommandQueue | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Wait for the lowest and the highest value of the elements of each scale, and of 0.
 

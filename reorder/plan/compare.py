@@ -13,8 +13,6 @@ from reorder.plan.plan import check_pair, check_types
 if TYPE_CHECKING:
     from memdesc import Block, Layout, MemoryDesc
 
-__all__ = ["COPY", "NO_OP", "VIEW", "Relation", "compare_layouts"]
-
 NO_OP, VIEW, COPY = "no-op", "view", "copy"
 
 # Beyond this many elements, they are not compared one by one: the answer is a copy.

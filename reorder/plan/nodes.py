@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from memdesc import Axis, Block
 
-__all__ = ["NOWHERE", "Box", "IndirectLoop", "Node"]
-
 # Stands for the offset in src of a padding index. It is the least int64, since real offsets may be
 # negative: they are relative to the start of a box.
 NOWHERE = -(2**63)

@@ -9,17 +9,6 @@ from reorder.plan.nodes import Box, Node
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-__all__ = [
-    "join_zeros",
-    "moved",
-    "pack_elements",
-    "simplify",
-    "split_node",
-    "src_and_dst",
-    "zeros_beyond",
-    "zeros_of",
-]
-
 _BYTE = 8
 
 

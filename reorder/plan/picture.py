@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from memdesc.picture import Cell, Cells, Picture
     from reorder.plan.nodes import Box
 
-__all__ = ["draw_plan", "trace"]
-
 _MAX_BOX_LINES = 8
 # Boxes with indirect loops that write more elements than this are not searched.
 _MAX_SEARCHED = 1 << 14

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box
     from reorder.values.binding import BoundAttr
 
-__all__ = ["ReorderPlan", "check_dims", "check_pair", "check_types", "is_planned", "plan_reorder"]
-
 
 class _Cache:
     """What a plan keeps besides its fields: neither compared, copied, pickled nor printed."""

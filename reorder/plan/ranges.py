@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     OperandLayout = Layout | ParameterLayout
 
-__all__ = ["Piece", "blocks_over", "join_blocks", "split_range"]
-
 # A loop before its strides are known: the step of its block, its extent, its valid extent.
 _Loop = tuple[int, int, int]
 

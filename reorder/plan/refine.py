@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.plan.ranges import OperandLayout
 
-__all__ = ["boxes_of", "padding_boxes"]
-
 # Starting more boxes than this costs more than an indirect loop.
 _MAX_BOXES = 64
 

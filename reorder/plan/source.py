@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from reorder.values.binding import BoundAttr
     from reorder.values.expressions import Expr
 
-__all__ = ["plan_source"]
-
 # languages whose arithmetic is that of the reorder, bit for bit
 _EXACT = ("c", "c++")
 _INT32_BYTES = 4

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["exact_boxes", "validate"]
-
 _MAX_NODES = 64
 # the index of dst among operands
 _DST = 1

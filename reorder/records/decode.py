@@ -10,7 +10,7 @@ from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.record import BIT_PLANES, Field
 from reorder.api import reorder
 from reorder.forks import importing
-from reorder.memory.buffers import address_of, zeroed_bytes
+from reorder.memory.buffers import address_of, uninitialized_bytes
 from reorder.memory.memory import Memory
 from reorder.records.fields import dequantize_reference, read_field
 from reorder.records.record import Record
@@ -61,7 +61,9 @@ def dequantize_record(
     if wanted.name not in FLOATS:
         msg = f"a record is decoded to floats ({', '.join(FLOATS)}), not {wanted}"
         raise MemdescError(msg)
-    dst = Memory(_target(dims, wanted, desc))
+    target = _target(dims, wanted, desc)
+    # chunks of rows do not write all padding
+    dst = Memory(target) if target.has_padding else Memory._to_fill(target)
     decode_into(record, dst, threads)
     return dst
 
@@ -97,7 +99,7 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
         return
     for rows, chunk, out in _chunks(access, dst):
         wide = memory_desc(rows, "f32")
-        values = zeroed_bytes(wide.nbytes)
+        values = uninitialized_bytes(wide.nbytes)
         decode(chunk, tensors, values, "f32", threads)
         reorder(Memory.attached(wide, values), out=out, threads=threads)
 

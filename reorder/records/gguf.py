@@ -15,7 +15,7 @@ from memdesc.errors import short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES, TENSOR
 from reorder.api import reorder
 from reorder.forks import importing
-from reorder.memory.buffers import address_of
+from reorder.memory.buffers import address_of, uninitialized_bytes
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.inputs import as_output
 from reorder.memory.memory import Memory
@@ -93,14 +93,18 @@ def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | No
     dims = (*rows.shape[:-1], rows.shape[-1] // kind.nbytes * kind.block)
     if out is None and kind.name == "f32":
         return _viewed(data, rows)
-    # all of it is written, so memory that was used before serves better than zeros from the system
-    made = np.empty(dims, np.float32) if out is None else _output(out, dims, rows)
+    made = _new_floats(dims) if out is None else _output(out, dims, rows)
     if 0 not in dims:
         _decode(rows, kind, made, threads)
     if out is not None:
         return out
     torch = _torch(data)
     return made if torch is None else torch.from_numpy(made)
+
+
+def _new_floats(dims: tuple[int, ...]) -> NDArray[np.float32]:
+    """Return a new f32 array, all of which will be written."""
+    return uninitialized_bytes(4 * prod(dims)).view(np.float32).reshape(dims)
 
 
 def _decode(rows: NDArray[np.uint8], kind: _Type, out: NDArray[Any], threads: int | None) -> None:

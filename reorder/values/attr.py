@@ -20,8 +20,6 @@ from reorder.values.parameter import Parameter, frozen
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["F8_ROUNDINGS", "ROLES", "Attr", "check_beta"]
-
 # The parameters, in the order of the formula.
 ROLES = ("src_zero_point", "src_scale", "dst_scale", "dst_zero_point")
 # Larger attributes are not kept in caches.

@@ -19,9 +19,6 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.values.parameter import Parameter
 
-__all__ = ["BETA", "BoundAttr", "ParameterLayout", "bind"]
-
-
 # name of the factor of what dst held, among the names of roles
 BETA = "beta"
 

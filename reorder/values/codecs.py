@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from reorder.values.binding import BoundAttr
     from reorder.values.formats import Format
 
-__all__ = ["Formula", "integer_of", "magnitude_of"]
-
 _F32 = FLOATS["f32"]
 # the kinds in which integers are computed, the narrowest first
 _NATIVE = ("s32", "u32", "s64", "u64")

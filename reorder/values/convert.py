@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from memdesc import DataType
     from reorder.values.binding import BoundAttr
 
-__all__ = ["convert", "decode", "encode"]
-
 _WIDE = FLOATS["f64"]
 
 

@@ -17,8 +17,6 @@ from reorder.values.formats import INTEGERS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-__all__ = ["Dialect", "Expr", "Function", "let", "name", "number", "select"]
-
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&"))
 _SHIFTS = frozenset(("<<", ">>"))
 _CHAINS = frozenset("+|&")

@@ -14,24 +14,6 @@ from memdesc import DATA_TYPES
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "FLOATS",
-    "FORMATS",
-    "INTEGERS",
-    "ONEDNN_TYPES",
-    "BooleanFormat",
-    "ExponentFormat",
-    "FloatFormat",
-    "Format",
-    "IntegerFormat",
-    "difference_type",
-    "ieee",
-    "largest_number",
-    "narrow_working_type",
-    "rounds_through_f16",
-    "working_type",
-]
-
 
 class FloatFormat(NamedTuple):
     """A binary floating-point format: a sign, `exponent` bits, `mantissa` bits.

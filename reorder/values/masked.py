@@ -6,8 +6,6 @@ import sys
 
 from memdesc import MemdescError
 
-__all__ = ["refuse_masked"]
-
 
 def refuse_masked(name: str, x: object) -> None:
     """Refuse a masked array, whose masked elements would become data.

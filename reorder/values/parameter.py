@@ -18,8 +18,6 @@ from reorder.values.masked import refuse_masked
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["GROUPED_DIMS", "Parameter", "frozen"]
-
 # Groups are along the last two dims.
 GROUPED_DIMS = 2
 _SCALE_TYPES = tuple(

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
 
-__all__ = ["axes_of", "check_types", "choose_scales", "find_ranges", "split_dims"]
-
 # of the narrowest float worth quantising, and of the widest one that is a result
 _MIN_BITS, _MAX_BITS = 16, 8
 

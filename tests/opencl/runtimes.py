@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from memdesc import ImageDesc, MemoryDesc
     from reorder import Attr
+    from reorder.opencl.kernel.launch import Body
     from reorder.opencl.kernel.profile import Profile
 
 __all__ = ["Runtime", "check_buffers", "enqueue", "refused", "runtimes"]
@@ -122,21 +123,22 @@ def refused(message: str) -> Any:
 BESIDE = 64
 
 
-def _spec(desc: MemoryDesc) -> OperandSpec:
-    return OperandSpec(desc)
-
-
 def check_buffers(
     runtime: Runtime,
     case: tuple[MemoryDesc, MemoryDesc, Attr | None],
     profile: Profile = GPU,
+    max_work_items: int = 256,
     *,
     is_aligned: bool = True,
-) -> None:
-    """Compare a reorder with its definition; bytes beside the tensor must stay."""
+) -> list[Body]:
+    """Compare a reorder with its definition; bytes beside the tensor must stay.
+
+    Returns what the kernels do.
+    """
     src, dst, attr = case
-    traits = DeviceTraits(256, floats_of(runtime.device.device), profile)
-    transfers = plan_transfers(_spec(src), _spec(dst), traits, attr, is_aligned=is_aligned)
+    traits = DeviceTraits(max_work_items, floats_of(runtime.device.device), profile)
+    one, other = OperandSpec(src), OperandSpec(dst)
+    transfers = plan_transfers(one, other, traits, attr, is_aligned=is_aligned)
     source = random_bytes(max(src.nbytes, 1), 1)
     before = random_bytes(dst.nbytes + BESIDE, 2)
     memory = runtime.buffer(source), runtime.buffer(before)
@@ -146,3 +148,4 @@ def check_buffers(
     if dst.nelems:
         execute_reference(src, dst, source[: src.nbytes], wanted[: dst.nbytes], attr)
     assert np.array_equal(runtime.read(memory[1], event), wanted), (src, dst, attr)
+    return [launch.pattern.body for transfer in transfers for launch in transfer.launches]

@@ -251,8 +251,7 @@ def test_threads_share_the_kernels_of_a_context(runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize(
-    "desc",
-    [memory_desc(X.shape, "f32", "nChw8c"), image_desc(X.shape, "f32", "in_out_channel")],
+    "desc", [memory_desc(X.shape, "f32", "nChw8c"), image_desc(X.shape, "f32", "in_out_channel")]
 )
 def test_memory_on_a_device_shows_its_layout_and_tells_numpy_where_it_lies(
     desc: MemoryDesc | ImageDesc, first: Runtime

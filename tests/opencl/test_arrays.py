@@ -10,7 +10,7 @@ import pyopencl.array
 import pytest
 from pyopencl.tools import SVMAllocator, SVMPool
 
-from memdesc import MemdescError, OverlapError, image_desc, memory_desc
+from memdesc import DATA_TYPES, MemdescError, OverlapError, image_desc, memory_desc
 from reorder import opencl, reorder
 from tests.opencl.runtimes import refused
 
@@ -41,6 +41,16 @@ def test_views_of_arrays_are_read_and_written_in_place(view: Any, runtime: Runti
         assert held[first] == X[view][first]
 
 
+@pytest.mark.parametrize(
+    "name", [name for name, dtype in DATA_TYPES.items() if not dtype.is_packed]
+)
+def test_arrays_of_every_data_type_are_taken_as_they_are(name: str, runtime: Runtime) -> None:
+    x = np.arange(24).reshape(4, 6).astype(DATA_TYPES[name].numpy)
+    found = reorder(cl.array.to_device(runtime.queue, x), "ba").get()
+    assert found.desc == memory_desc(x.shape, name, "ba")
+    assert found.numpy().tobytes() == x.tobytes()
+
+
 def test_an_array_that_is_written_by_a_name_has_its_own_type(runtime: Runtime) -> None:
     half = cl.array.empty(runtime.queue, (48, 64), np.float16)
     m = reorder(cl.array.to_device(runtime.queue, X), "ba", out=half)
@@ -55,8 +65,8 @@ def test_arrays_without_elements_are_written_and_read(runtime: Runtime) -> None:
 
 
 def test_a_part_of_memory_of_the_host_is_used_in_place(runtime: Runtime) -> None:
-    unit = runtime.device.device.mem_base_addr_align // 8
-    raw = np.zeros(4 * 4096 + unit + 4096, np.uint8)
+    align = runtime.device.device.mem_base_addr_align // 8
+    raw = np.zeros(4 * 4096 + align + 4096, np.uint8)
     host = raw[-raw.ctypes.data % 4096 :][: 4 * 4096]
     host.view(np.float32)[:] = np.arange(4096)
     whole = cl.Buffer(runtime.context, FLAGS.READ_WRITE | FLAGS.USE_HOST_PTR, hostbuf=host)

@@ -147,7 +147,7 @@ def test_the_programs_used_least_recently_make_room(
 
 
 @pytest.mark.parametrize("limit", ["-1", "1 MB", "1.5", ""])
-def test_a_limit_that_is_no_number_of_bytes_is_refused(
+def test_a_limit_that_is_not_a_number_of_bytes_is_refused(
     limit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(programs.CACHE_LIMIT, limit)

@@ -95,6 +95,8 @@ def check_codes(runtime: Runtime, src: str, dst: str, attr: Attr | None = None) 
     [
         ("f16", "s4", None),
         ("f32", "f8_e4m3fnuz", None),
+        ("f8_e4m3fnuz", "f32", None),
+        ("f32", "s32", None),
         ("s8", "f16", None),
         ("u4", "f8_e4m3", None),
         ("f4_e2m1", "s4", None),
@@ -278,20 +280,13 @@ _TILED: list[Any] = [
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize(
-    ("one", "other", "dims", "attr"),
-    _TILED,
-)
+@pytest.mark.parametrize(("one", "other", "dims", "attr"), _TILED)
 def test_runs_that_change_their_direction_are_converted_in_tiles(
     one: Any, other: Any, dims: tuple[int, ...], attr: Attr | None, runtime: Runtime
 ) -> None:
     src, dst = memory_desc(dims, *one), memory_desc(dims, *other)
     plan = plan_transfers(
-        OperandSpec(src),
-        OperandSpec(dst),
-        DeviceTraits(256),
-        attr,
-        is_aligned=True,
+        OperandSpec(src), OperandSpec(dst), DeviceTraits(256), attr, is_aligned=True
     )
     assert any(isinstance(launch.pattern.body, RunTile) for launch in plan[0].launches)
     check(runtime, (src, dst, attr), 3)

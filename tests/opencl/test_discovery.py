@@ -71,7 +71,7 @@ def test_a_variable_of_the_user_is_kept(tmp_path: Path) -> None:
     assert found["report"] == [f"{VARIABLE}={tmp_path} is set, so it alone decides"]
 
 
-def test_a_wrong_limit_of_the_cache_is_no_defect_of_a_device(
+def test_a_wrong_limit_of_the_cache_is_not_blamed_on_a_device(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv(CACHE_LIMIT, "abc")

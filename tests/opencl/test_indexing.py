@@ -15,13 +15,7 @@ if TYPE_CHECKING:
     from tests.opencl.runtimes import Runtime
 
 X = np.random.default_rng(5).random((2, 17, 5, 4), np.float32)
-KEYS = (
-    np.s_[1, 16, 4, 3],
-    np.s_[0, -1],
-    np.s_[:, 3:9:2, ::-1, 0],
-    np.s_[...],
-    np.s_[1:1],
-)
+KEYS = (np.s_[1, 16, 4, 3], np.s_[0, -1], np.s_[:, 3:9:2, ::-1, 0], np.s_[...], np.s_[1:1])
 
 
 def test_device_memory_is_indexed_as_memory_is(runtime: Runtime) -> None:

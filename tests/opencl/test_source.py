@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import memory_desc
-from reorder.opencl.kernel.launch import kernel_source
+from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
 from reorder.opencl.kernel.profile import GPU, Profile
-from reorder.opencl.kernel.transfers import OperandSpec
 from tests.strategies import desc_pairs, descs
-from tests.unit.reorder.opencl.launches import launches
+from tests.unit.reorder.opencl.test_kernels import planned
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
@@ -56,11 +55,11 @@ def test_kernels_compile_without_warnings(
     dtypes: tuple[str, str], profile: Profile, runtime: Runtime
 ) -> None:
     src, dst = (
-        OperandSpec(memory_desc((300, 9), dtype, tag))
-        for dtype, tag in zip(dtypes, ("ab", "ba"), strict=True)
+        memory_desc((300, 9), dtype, tag) for dtype, tag in zip(dtypes, ("ab", "ba"), strict=True)
     )
-    for launch in launches(src, dst, 128, profile):
-        assert _built(runtime, [kernel_source(launch.pattern)])
+    for transfer in planned(src, dst, DeviceTraits(128, profile=profile)):
+        for launch in transfer.launches:
+            assert _built(runtime, [kernel_source(launch.pattern)])
 
 
 _PAIRS = st.lists(

@@ -24,6 +24,7 @@ def tree(tmp_path: Path) -> Path:
         "memdesc/__init__.py": '__version__ = "1.2.3"\n',
         "pyproject.toml": '[project.urls]\nHomepage = "https://github.com/someone/memdesc"\n',
         "README.md": "[docs](https://github.com/someone/memdesc/docs)\n",
+        ".github/CITATION.cff": "version: 1.2.3\n",
         ".github/SECURITY.md": "https://github.com/someone/memdesc/security\n",
         "docs/changes/1.2.3/all.added.md": "Everything.\n",
     }
@@ -49,6 +50,12 @@ def test_a_tag_of_another_version_is_in_the_way(tree: Path) -> None:
     assert "tag v1.2.3" in found
 
 
+def test_another_version_in_the_citation_is_in_the_way(tree: Path) -> None:
+    (tree / ".github" / "CITATION.cff").write_text("version: 1.2.2\n")
+    (found,) = problems(tree, "v1.2.3")
+    assert ".github/CITATION.cff has version 1.2.2" in found
+
+
 def test_changes_of_no_version_are_in_the_way(tree: Path) -> None:
     (tree / "docs" / "changes" / "1.2.3").rename(tree / "docs" / "changes" / "unreleased")
     no_version, left = problems(tree, "v1.2.3")
@@ -58,6 +65,16 @@ def test_changes_of_no_version_are_in_the_way(tree: Path) -> None:
 
 def test_this_tree_has_the_version_that_the_check_reads() -> None:
     assert not any("tag" in line for line in problems(_ROOT, f"v{memdesc.__version__}"))
+
+
+@pytest.mark.skipif(not (_ROOT / ".ci").exists(), reason="an sdist has no workflow")
+def test_the_workflow_runs_the_jobs_of_the_script() -> None:
+    script = (_ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    workflow = (_ROOT / ".github" / "workflows" / "ci.yml").read_text(encoding="utf-8")
+    (default,) = re.findall(r"set -- (.+)", script)
+    (listed,) = re.findall(r"job: \[(.+)\]", workflow)
+    named = re.findall(r"run: \.ci/run ([a-z]+)$", workflow, re.MULTILINE)
+    assert sorted(default.split()) == sorted([*listed.split(", "), *named])
 
 
 def test_no_link_of_the_readme_is_relative() -> None:

@@ -10,21 +10,6 @@ from reorder.values.formats import FORMATS, IntegerFormat
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = [
-    "PARAMETER",
-    "Access",
-    "AccessKind",
-    "ElementType",
-    "code_of_lane",
-    "integer_type",
-    "lane_of_code",
-    "load_words",
-    "one_element",
-    "store_element",
-    "store_words",
-    "vector_type",
-]
-
 _BYTE, _WORD = 8, 32
 
 

@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from reorder.values.binding import BoundAttr
     from reorder.values.expressions import Expr
 
-__all__ = [
-    "DIALECT",
-    "INVERSE",
-    "PIXEL",
-    "Floats",
-    "KernelFormula",
-    "decoder_of",
-    "integer_value",
-]
-
-
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
 
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.placement import Loop, Nest
     from reorder.opencl.kernel.profile import Profile
 
-__all__ = ["Copy", "try_lower"]
-
 _IN_ORDER = (0, 1, 2, 3)
 _WORD = 32
 _IMAGE_ONLY = (Share(COLUMN, 4), Share(ROW, 4))

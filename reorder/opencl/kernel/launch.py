@@ -44,30 +44,6 @@ if TYPE_CHECKING:
 
     Axes = tuple[tuple[Axis, tuple[Block, ...]], ...]
 
-__all__ = [
-    "KERNEL",
-    "MAX_INT",
-    "Body",
-    "DeviceTraits",
-    "Division",
-    "GatherShape",
-    "Launch",
-    "LoopShape",
-    "Pattern",
-    "Task",
-    "block_params",
-    "ceil_log2",
-    "divided",
-    "end_of_src",
-    "floor_log2",
-    "kernel_source",
-    "lower_nest",
-    "make_launch",
-    "offset_bound",
-    "share_out",
-    "tiled",
-]
-
 MAX_INT = 2**31 - 1
 # the name of every kernel
 KERNEL = "reorder"

@@ -13,18 +13,6 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.placement import Loop
 
-__all__ = [
-    "BANK_BITS",
-    "MAX_LOCAL_NBYTES",
-    "SUBGROUP",
-    "Chain",
-    "LocalLayout",
-    "chain_of",
-    "conflicts",
-    "local_layout",
-    "offset_of",
-]
-
 BANK_BITS, SUBGROUP = 5, 32
 # local memory that every kernel on NVIDIA's devices may use
 MAX_LOCAL_NBYTES = 48 << 10

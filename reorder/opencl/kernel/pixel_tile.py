@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.placement import Nest
     from reorder.opencl.kernel.profile import PixelShape
 
-__all__ = ["LANES", "PixelTile", "try_lower"]
-
 # the index of the lanes of a pixel among the loops of a tile
 LANES = -1
 # lanes of a pixel; bytes of a vector and of a word
@@ -222,11 +220,7 @@ def _accesses(tile: PixelTile) -> tuple[list[int], list[int]]:
     """Return the words of the first vectors of the runs, and of the first pixels."""
     strides = tile.local.strides
     rest = [(tile.steps(k), strides[k]) for k in tile.rest]
-    pixels = []
-    scales: dict[int, int] = {}
-    for k, steps in tile.order:
-        pixels.append((steps, scales.get(k, 1) * strides[k]))
-        scales[k] = scales.get(k, 1) * steps
+    pixels = [(steps, scale * strides[k]) for k, steps, scale in tile.digits]
     vectors = [(tile.chunks, tile.vector), *rest]
     stored, loaded = (
         [offset_of(item, digits)[0] // _WORD for item in range(SUBGROUP)]
@@ -278,6 +272,15 @@ class PixelTile(Body):
     def pixels(self) -> int:
         """Pixels of a tile."""
         return prod(self.extents)
+
+    @property
+    def digits(self) -> Iterator[tuple[int, int, int]]:
+        """The entries of `order`, each with the distance of its steps along the loop."""
+        scales: dict[int, int] = {}
+        for k, steps in self.order:
+            scale = scales.get(k, 1)
+            yield k, steps, scale
+            scales[k] = scale * steps
 
     @property
     def has_whole_pixels(self) -> bool:
@@ -399,13 +402,10 @@ def _pixel_lines(
     """Return where pixel s of a work item is in the image, and in local memory."""
     yield f"const uint n{s} = get_local_id(0) + {s * pattern.work_items}u;"
     digits: dict[int, list[str]] = {}
-    scales: dict[int, int] = {}
     step = 1
-    for k, steps in tile.order:
-        scale = scales.get(k, 1)
+    for k, steps, scale in tile.digits:
         digit = f"(int)(n{s} / {step}u % {steps}u)"
         digits.setdefault(k, []).append(f"{digit} * {scale}" if scale > 1 else digit)
-        scales[k] = scale * steps
         step *= steps
     for k, terms in digits.items():
         yield f"const int t{k}_{s} = {' + '.join(terms)};"

@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from memdesc import ImageDesc
     from reorder.plan.nodes import Box, IndirectLoop
 
-__all__ = [
-    "Coords",
-    "ImageShape",
-    "Lane",
-    "Loop",
-    "MovingLoops",
-    "Nest",
-    "place_box",
-    "without",
-]
-
 
 class ImageShape(NamedTuple):
     """The pixels of an image as a linear buffer: rows of `width` pixels of `channels` lanes."""

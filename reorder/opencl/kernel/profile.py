@@ -8,20 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = [
-    "BUFFER",
-    "COLUMN",
-    "GPU",
-    "ROW",
-    "CopyShape",
-    "ImageGroups",
-    "PixelShape",
-    "Profile",
-    "Share",
-    "SkewedShape",
-    "TileShape",
-]
-
 # The role of a loop: it runs along columns or rows of the image, or the buffer's smallest stride.
 COLUMN, ROW, BUFFER = "column", "row", "buffer"
 
@@ -107,7 +93,6 @@ class Profile(NamedTuple):
     copies: tuple[CopyShape, CopyShape, CopyShape, CopyShape, CopyShape]
     pack: ImageGroups
     unpack: ImageGroups
-    pack_narrow: ImageGroups
     unpack_narrow: ImageGroups
     pack_pixels: PixelShape
     unpack_pixels: PixelShape
@@ -124,9 +109,9 @@ class Profile(NamedTuple):
         return self.copies[nbytes.bit_length() - 1]
 
     def image_groups(self, *, is_narrow: bool, packs: bool) -> ImageGroups:
-        """Return the groups that pack images, or unpack them, with elements below 32 bits."""
+        """Return the groups that pack images, or unpack them into elements of some width."""
         if packs:
-            return self.pack_narrow if is_narrow else self.pack
+            return self.pack
         return self.unpack_narrow if is_narrow else self.unpack
 
 
@@ -165,7 +150,6 @@ GPU = Profile(
     ),
     pack=_PACK,
     unpack=_UNPACK,
-    pack_narrow=_PACK,
     unpack_narrow=_UNPACK._replace(
         columns=(Share(COLUMN, 6), Share(ROW, 2, 4)),
         vector_separate=(Share(COLUMN, 2), Share(BUFFER, 4), Share(ROW, 1)),

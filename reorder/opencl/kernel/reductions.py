@@ -22,13 +22,7 @@ from typing import TYPE_CHECKING
 from memdesc.extra import FACTORS, compensation_layout
 from reorder.opencl.kernel.access import Access, AccessKind
 from reorder.opencl.kernel.conversion import DIALECT, decoder_of
-from reorder.opencl.kernel.launch import (
-    Body,
-    Pattern,
-    block_params,
-    floor_log2,
-    make_launch,
-)
+from reorder.opencl.kernel.launch import Body, Pattern, block_params, floor_log2, make_launch
 from reorder.opencl.kernel.statements import block_offset
 from reorder.values.codecs import magnitude_of
 from reorder.values.expressions import name, number, select
@@ -39,8 +33,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
     from reorder.opencl.kernel.launch import Launch
-
-__all__ = ["lower_ranges", "lower_sums"]
 
 _MAX_SUM_ITEMS, _MAX_RANGE_ITEMS, _MAX_PARTS = 128, 256, 1024
 
@@ -106,10 +98,7 @@ def lower_ranges(
         values |= block_params(f"axis{j}", found)
     work_items = 1 << floor_log2(min(max_work_items, _MAX_RANGE_ITEMS))
     pattern = Pattern(
-        Access(AccessKind.BUFFER, desc.dtype.bits),
-        Access(AccessKind.BUFFER, 32),
-        body,
-        work_items,
+        Access(AccessKind.BUFFER, desc.dtype.bits), Access(AccessKind.BUFFER, 32), body, work_items
     )
     # a stride of 0 repeats elements, so they may be more than the bytes
     bound = max(desc.min_nbytes, total) + work_items * parts
@@ -146,11 +135,7 @@ class Sums(Body):
         yield "sum += (uint)(int)as_char(dst[from]);"
         yield "} }"
         yield "parts[item] = sum;"
-        width = pattern.work_items // 2
-        while width:
-            yield "barrier(CLK_LOCAL_MEM_FENCE);"
-            yield f"if (item < {width}) parts[item] += parts[item + {width}];"
-            width //= 2
+        yield from _reduced(pattern, "if (item < WIDTH) parts[item] += parts[item + WIDTH];")
         yield "if (item == 0) ((__global uint *)(dst + p.start))[at] = parts[0] * (uint)p.factor;"
 
 
@@ -199,15 +184,23 @@ class Ranges(Body):
         yield "low = fmin(low, value); high = fmax(high, value);"
         yield "}"
         yield "lows[item] = low; highs[item] = high;"
-        width = pattern.work_items // 2
-        while width:
-            yield "barrier(CLK_LOCAL_MEM_FENCE);"
-            yield f"if (item < {width}) {{"
-            yield f"lows[item] = fmin(lows[item], lows[item + {width}]);"
-            yield f"highs[item] = fmax(highs[item], highs[item + {width}]); }}"
-            width //= 2
+        yield from _reduced(
+            pattern,
+            "if (item < WIDTH) {",
+            "lows[item] = fmin(lows[item], lows[item + WIDTH]);",
+            "highs[item] = fmax(highs[item], highs[item + WIDTH]); }",
+        )
         yield "if (item == 0) {"
         to = f"((__global {real} *)dst)"
         group = "(index_t)get_group_id(0) * p.parts + (index_t)get_group_id(1)"
         yield f"const index_t n = 2 * ({group});"
         yield f"{to}[n] = lows[0]; {to}[n + 1] = highs[0]; }}"
+
+
+def _reduced(pattern: Pattern, *lines: str) -> Iterator[str]:
+    """Return the reduction of a work-group's results to the first one, in halves of WIDTH."""
+    width = pattern.work_items // 2
+    while width:
+        yield "barrier(CLK_LOCAL_MEM_FENCE);"
+        yield from (line.replace("WIDTH", str(width)) for line in lines)
+        width //= 2

@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.placement import Coords, Nest
     from reorder.opencl.kernel.profile import CopyShape
 
-__all__ = ["Rows", "try_lower"]
-
 _WORD, _VECTOR = 32, 16
 
 # Bytes of the widest element; wider ones move as fast one by one.

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.launch import Division, Launch, Task
     from reorder.opencl.kernel.placement import Loop, Nest
 
-__all__ = ["Run", "RunTile", "try_lower", "try_lower_tile"]
-
 _BYTE, _WORD, _WORD_NBYTES = 8, 32, 4
 # Bits of a run on the side with the wider elements, and the most elements of a run.
 _RUN_BITS, _MAX_RUN = 128, 16

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.placement import Nest
     from reorder.opencl.kernel.profile import SkewedShape
 
-__all__ = ["Skewed", "try_lower"]
-
 _WORD, _VECTOR, _BANKS = 4, 16, 32
 
 # bytes of an element -> its row in a profile

@@ -16,21 +16,6 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.access import Access
     from reorder.opencl.kernel.launch import Pattern
 
-__all__ = [
-    "SHIFTS",
-    "VECTORS_NBYTES",
-    "block_offset",
-    "gather_lines",
-    "guarded",
-    "index_lines",
-    "indices_of",
-    "offset_at",
-    "start_lines",
-    "transpose_functions",
-    "transposed_words",
-    "word_of",
-]
-
 
 def index_lines(pattern: Pattern) -> Iterator[str]:
     """Return the indices of a work item: i0, i1, ... of loops, and g0, g1, ... of gathers."""

@@ -18,13 +18,7 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.kernel.access import Access, AccessKind, integer_type, vector_type
-from reorder.opencl.kernel.launch import (
-    Body,
-    Pattern,
-    ceil_log2,
-    lower_nest,
-    tiled,
-)
+from reorder.opencl.kernel.launch import Body, Pattern, ceil_log2, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
     BANK_BITS,
     MAX_LOCAL_NBYTES,
@@ -51,8 +45,6 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.local_memory import Chain
     from reorder.opencl.kernel.placement import Nest
     from reorder.opencl.kernel.profile import TileShape
-
-__all__ = ["Tile", "try_lower"]
 
 _WORD, _VECTOR = 4, 16
 # bytes of the shortest run; shorter ones are faster without local memory
@@ -131,12 +123,7 @@ def _of_bytes(loop: Loop, steps: int) -> Loop:
 
 
 def _choose_tile(
-    nest: Nest,
-    nbytes: int,
-    shape: TileShape,
-    *,
-    is_aligned: bool,
-    rows: tuple[int, int] | None,
+    nest: Nest, nbytes: int, shape: TileShape, *, is_aligned: bool, rows: tuple[int, int] | None
 ) -> tuple[tuple[Loop, ...], Tile, int] | None:
     """Return loops in the order of work-groups, innermost first, a tile of them and its work items.
 
@@ -182,14 +169,7 @@ def _choose_tile(
         is_shifted = width < _WORD
         width = max(width, _WORD)
         sides.append(Side(chain.run, tuple(rest), width, width // nbytes, is_shifted))
-    tile = Tile(
-        tuple(extents),
-        nbytes,
-        packed_rows,
-        sides[0],
-        sides[1],
-        is_paired=rows is not None,
-    )
+    tile = Tile(tuple(extents), nbytes, packed_rows, sides[0], sides[1], is_paired=rows is not None)
     # elements of a vector should be at constant distances in local memory
     if packed_rows == 1 and nbytes < _WORD and not _is_regular(tile, tile.src):
         is_gathered = _is_regular(tile, tile.dst) and not tile.dst.is_shifted

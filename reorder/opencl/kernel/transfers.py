@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
-__all__ = ["OperandSpec", "Transfer", "plan_transfers"]
-
 # bits of a byte, and of the widest element that a work item moves
 _BYTE, _MAX_BITS = 8, 128
 # The first family that makes launches lowers a nest; the last one lowers every nest.
@@ -152,12 +150,7 @@ def plan_transfers(
 
 
 def _transfer(
-    src: OperandSpec,
-    dst: OperandSpec,
-    device: DeviceTraits,
-    attr: Attr | None,
-    *,
-    is_aligned: bool,
+    src: OperandSpec, dst: OperandSpec, device: DeviceTraits, attr: Attr | None, *, is_aligned: bool
 ) -> Transfer | None:
     """Return one transfer; None if there is an image, and boxes do not move whole pixels."""
     plan = plan_reorder(src.desc, dst.desc, attr)

@@ -51,7 +51,7 @@ def test_tensors_in_other_layouts_and_types_are_compared_by_index() -> None:
         ([1.0, 2.0, 4.0], [1.0, 2.5, 3.0], 2, 1.0),
     ],
 )
-def test_numbers_that_are_none_are_equal_to_themselves_only(
+def test_nan_and_infinities_are_equal_to_themselves_only(
     a: list[float], b: list[float], differing: int, worst: float | None
 ) -> None:
     x, y = np.array(a), np.array(b, np.float32)

@@ -67,10 +67,7 @@ def test_a_process_counts_the_cores_of_its_affinity() -> None:
 
 def test_a_process_in_a_group_with_a_quota_counts_its_cores() -> None:
     program = "from reorder.cpu import count_threads; print(count_threads())"
-    for top, files in (
-        ("cpu", {"cpu.cfs_quota_us": "100000"}),
-        ("", {"cpu.max": "100000 100000"}),
-    ):
+    for top, files in (("cpu", {"cpu.cfs_quota_us": "100000"}), ("", {"cpu.max": "100000 100000"})):
         group = Path("/sys/fs/cgroup") / top / f"memdesc-{os.getpid()}"
         try:
             group.mkdir()

@@ -76,12 +76,7 @@ def test_a_result_goes_into_out_which_is_returned() -> None:
 
 @pytest.mark.parametrize(
     "view",
-    [
-        lambda x: x[:2, :3],
-        lambda x: x[:2, 2::-1],
-        lambda x: x[1::-1, :6:2],
-        lambda x: x.T[:2, :3],
-    ],
+    [lambda x: x[:2, :3], lambda x: x[:2, 2::-1], lambda x: x[1::-1, :6:2], lambda x: x.T[:2, :3]],
 )
 @pytest.mark.parametrize("dtype", ["f4", "i1", ml_dtypes.bfloat16])
 def test_a_result_goes_into_an_array_of_any_strides_and_nothing_else(view: Any, dtype: Any) -> None:

@@ -118,7 +118,7 @@ def test_the_way_out_of_a_message_works() -> None:
         rd.reorder(blocks.rechunk((3, 64, 4)), "plain", src=desc)
 
 
-def test_what_is_no_array_of_blocks_is_refused() -> None:
+def test_what_is_not_an_array_of_blocks_is_refused() -> None:
     x = da.ones((8, 40), chunks=(4, 40))
     desc = memdesc.memory_desc((8, 40), "f32", "aB16b")
     with pytest.raises(MemdescError, match="x must be an array of Dask, not ndarray"):

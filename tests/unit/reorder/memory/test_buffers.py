@@ -44,7 +44,7 @@ def test_the_address_of_an_array_is_what_numpy_says() -> None:
         assert address_of(view) == view.ctypes.data
 
 
-def test_a_memory_is_no_buffer_and_the_message_says_what_is() -> None:
+def test_a_memory_is_not_a_buffer_and_the_message_says_what_to_pass() -> None:
     refuse(floats(), reorder.Memory(DST), r"dst is a Memory of memory_desc.*pass its bytes, \.data")
     refuse(reorder.Memory(SRC), floats(), r"src is a Memory of memory_desc.*pass its bytes, \.data")
 
@@ -107,7 +107,7 @@ def test_a_buffer_off_its_alignment_is_refused() -> None:
     refuse(floats(), raw[start : start + 24], "dst starts at address")
 
 
-def test_things_that_are_no_buffers_are_refused() -> None:
+def test_things_that_are_not_buffers_are_refused() -> None:
     for thing in (None, 3, "text", [1.0] * 6, object()):
         refuse(thing, floats(), "src: .* is not a contiguous buffer")
     refuse(memoryview(bytes(48))[::2], floats(), "not a contiguous buffer")
@@ -128,7 +128,7 @@ def test_a_reorder_within_one_buffer_is_refused_where_data_would_move() -> None:
     assert x.tolist() == list(range(6))
 
 
-def test_equal_layouts_that_start_at_the_same_byte_are_no_move() -> None:
+def test_equal_layouts_that_start_at_the_same_byte_are_a_no_op() -> None:
     desc = memory_desc((2, 17, 3), "f32", "aBc8b")
     memory = reorder.Memory(desc)
     memory.elements[:] = 1

@@ -102,7 +102,7 @@ def test_a_copy_stays_where_it_is_when_the_memory_changes() -> None:
     assert (capsule_of_copy == 1).all()
 
 
-def test_elements_of_4_bits_are_no_dlpack_tensor() -> None:
+def test_elements_of_4_bits_are_not_exported_by_dlpack() -> None:
     m = reorder.reorder(np.ones((3, 4), ml_dtypes.int4), "ab")
     for options in ({}, {"copy": True}):
         with pytest.raises(

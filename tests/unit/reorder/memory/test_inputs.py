@@ -57,7 +57,7 @@ def test_pixels_are_converted_as_elements_are() -> None:
     assert (reorder(X, IMAGE, attr=Attr(dst_scale=2.0)) == reorder(X, IMAGE) / 2).all()
 
 
-def test_what_are_no_pixels_of_the_image_is_refused() -> None:
+def test_arrays_that_are_not_pixels_of_the_image_are_refused() -> None:
     def refused(message: str) -> Any:
         return pytest.raises(MemdescError, match=re.escape(message))
 

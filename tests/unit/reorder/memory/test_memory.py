@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, PaddingError, memory_desc
+from memdesc import Extra, MemdescError, MemoryDesc, PaddingError, memory_desc
 from memdesc.index import index_at
 
 DTYPES = [
@@ -40,6 +40,37 @@ def test_new_memory_is_zeroed_and_starts_with_a_cache_line() -> None:
     assert memory.nbytes == PADDED.nbytes
     assert not memory.data.any()
     assert memory.data.ctypes.data % 64 == 0
+
+
+def test_memory_that_is_too_large_to_be_reused_starts_with_a_huge_page() -> None:
+    memory = reorder.Memory(memory_desc((9 << 20,), "f32", "a"))
+    assert memory.data.ctypes.data % (2 << 20) == 0
+
+
+# large enough that new memory for a result is not zeroed without need
+LARGE = (3, 5, 199, 199)
+
+
+@pytest.mark.parametrize(
+    "dst",
+    [
+        memory_desc(LARGE, "f32", "nhwc"),
+        memory_desc(LARGE, "f32", "aBcd8b"),
+        memory_desc(LARGE, "s4", "nhwc"),
+        memory_desc(LARGE, "f32", strides=(200_000, 39_700, 199, 1)),
+        memory_desc(LARGE, "f32", strides=(198_005, 39_601, 199, 1), offset0=7),
+        memory_desc(LARGE, "s8", "nhwc").with_extra(Extra(s8s8_mask=1)),
+    ],
+    ids=["dense", "padded", "half a byte", "gaps", "offset", "compensation"],
+)
+def test_new_results_do_not_depend_on_what_their_memory_held(dst: MemoryDesc) -> None:
+    x = np.random.default_rng(1).integers(1, 8, dst.dims).astype(np.float32)
+    wanted = reorder.reorder(x, out=reorder.Memory(dst)).data
+    for _ in range(3):
+        # the C library hands out blocks again that were freed
+        held = [np.full(dst.nbytes + 64, 0xA5, np.uint8) for _ in range(3)]
+        del held
+        assert reorder.reorder(x, dst).data.tobytes() == wanted.tobytes()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -16,7 +16,7 @@ def named(dims: tuple[int, ...], a: str, b: str) -> str:
 
 
 @given(pair=desc_pairs(max_nelems=512))
-def test_what_is_no_copy_lies_in_src_already_and_what_is_one_does_not(
+def test_a_copy_is_reported_exactly_where_src_does_not_hold_dst_already(
     pair: tuple[MemoryDesc, MemoryDesc],
 ) -> None:
     src, dst = pair
@@ -41,7 +41,7 @@ def test_what_is_no_copy_lies_in_src_already_and_what_is_one_does_not(
 
 
 @given(pair=desc_pairs(max_nelems=512))
-def test_equal_layouts_are_no_copy(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+def test_equal_layouts_need_no_copy(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
     _, dst = pair
     assert compare_layouts(dst, dst).kind == NO_OP
 

@@ -79,9 +79,7 @@ def test_the_zeros_of_a_block_belong_to_the_run_in_front_of_them() -> None:
 
 
 @given(desc_pairs())
-def test_joining_zeros_keeps_which_element_goes_where(
-    pair: tuple[MemoryDesc, MemoryDesc],
-) -> None:
+def test_joining_zeros_keeps_which_element_goes_where(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
     boxes = plan_reorder(*pair).boxes
     found, wanted = (np.stack(box_map(each)) for each in (join_zeros(boxes), boxes))
     assert np.array_equal(found[:, np.argsort(found[0])], wanted[:, np.argsort(wanted[0])])

@@ -37,6 +37,19 @@ def test_products_and_sums_are_rounded_one_by_one(compiler: str, flag: str, tmp_
     assert np.array_equal(moved.view(np.uint32), wanted.view(np.uint32))
 
 
+@pytest.mark.parametrize(("src", "dst"), [("f32", "s32"), ("f64", "u64")])
+def test_wide_integers_are_rounded_to_the_nearest_even_one(
+    src: str, dst: str, tmp_path: Path
+) -> None:
+    one, other = memory_desc((8,), src), memory_desc((8,), dst)
+    x = np.array([-1.5, -0.5, 0.5, 1.5, 2.5, 2.0**22 + 0.5, 7.3, 1e30], one.dtype.numpy)
+    moved, wanted = np.zeros(8, other.dtype.numpy), np.zeros(8, other.dtype.numpy)
+    reorder.execute_reference(one, other, x, wanted)
+    library = compile_library(reorder.plan_reorder(one, other).source("c"), tmp_path, ("gcc", "c"))
+    library.tensor_reorder(address(x), address(moved))
+    assert np.array_equal(moved, wanted)
+
+
 @pytest.mark.parametrize("compiler", COMPILERS, ids="-".join)
 def test_options_that_round_in_other_ways_stop_the_compilation(
     compiler: tuple[str, str], tmp_path: Path

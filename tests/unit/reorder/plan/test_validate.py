@@ -87,12 +87,12 @@ def test_boxes_that_leave_a_buffer_are_refused_before_anything_is_written(box: B
         Box((0, 0), (), (3,)),  # type: ignore[arg-type] # likewise
     ],
 )
-def test_boxes_that_are_none_are_refused(box: Any) -> None:
+def test_values_that_are_not_boxes_are_refused(box: Any) -> None:
     with pytest.raises(MemdescError, match="is not a box of two operands"):
         run(box)
 
 
-def test_what_is_no_plan_is_refused() -> None:
+def test_what_is_not_a_plan_is_refused() -> None:
     for thing in (None, "plan", PLAN.boxes):
         with pytest.raises(MemdescError, match="a ReorderPlan is needed"):
             reorder.execute(thing, b"", b"")  # type: ignore[arg-type] # what a caller might pass

@@ -127,7 +127,7 @@ def test_plans_show_types_and_attributes() -> None:
     ]
 
 
-def test_attributes_that_are_no_attr_are_refused() -> None:
+def test_attributes_must_be_an_attr() -> None:
     with pytest.raises(MemdescError, match=r"attr must be a reorder\.Attr, not dict"):
         reorder.reorder(np.ones((2, 3), np.float32), "ba", attr={"dst_scale": 2})  # type: ignore[call-overload] # what a caller might pass
 
@@ -188,7 +188,7 @@ def test_no_parameter_takes_a_value_of_another_kind(name: str, wrong: Any) -> No
 
 
 @pytest.mark.parametrize("wrong", [True, np.True_, np.array([True]), "0.5"])
-def test_beta_is_no_flag_and_no_string(wrong: Any) -> None:
+def test_beta_is_neither_a_flag_nor_a_string(wrong: Any) -> None:
     with pytest.raises(MemdescError, match=r"^beta must be a number, not"):
         Attr(beta=wrong)
 
@@ -205,6 +205,6 @@ class _Tensor:
         raise RuntimeError(msg)
 
 
-def test_a_tensor_that_is_no_array_is_refused_with_its_reason() -> None:
+def test_a_tensor_that_is_not_an_array_is_refused_with_its_reason() -> None:
     with pytest.raises(MemdescError, match=r"src_scale must be a number .*detach"):
         Attr(src_scale=_Tensor())

@@ -69,7 +69,7 @@ def test_what_does_not_fit_the_descriptors_is_refused_with_the_numbers(
         reorder.plan_reorder(src, dst, Attr(**given))
 
 
-def test_other_objects_are_no_attributes() -> None:
+def test_other_objects_are_not_attributes() -> None:
     desc = memory_desc((4, 6), "s8", "ab")
     with pytest.raises(MemdescError, match=r"attr must be a reorder\.Attr, not float"):
         reorder.plan_reorder(desc, desc, 2.0)  # type: ignore[arg-type] # what a caller might pass

@@ -43,7 +43,7 @@ def test_the_formula_gives_the_numbers_that_onednn_gives(by: str) -> None:
 
 
 @pytest.mark.parametrize("by", BY)
-def test_neutral_parameters_are_no_operations(by: str) -> None:
+def test_neutral_parameters_change_nothing(by: str) -> None:
     minus_zero = np.array([-0.0], np.float32)
     for attr in (Attr(), Attr(src_scale=1.0, dst_zero_point=0, beta=0)):
         assert np.signbit(_run(minus_zero, "f16", attr, None, by))
@@ -170,28 +170,6 @@ def test_a_division_by_a_scale_is_a_division_whatever_the_numbers(
     assert np.array_equal(np.ascontiguousarray(got).view(np.uint32), wanted.view(np.uint32))
 
 
-@pytest.mark.parametrize("by", BY)
-@pytest.mark.parametrize("tag", ["ab", "Ab8a"])
-def test_the_difference_of_32_bit_integers_is_rounded_once(tag: str, by: str) -> None:
-    x = np.array([[2**31 - 1, -(2**31)], [2**24 + 1, 5], [2**24 + 3, 0]], np.int32)
-    for dst, point, scale in (("f32", -(2**31), 1.0), ("s8", 2**24, 1.0), ("f16", 1, 0.5)):
-        attr = Attr(src_zero_point=point, src_scale=scale)
-        src, to = memory_desc(x.shape, "s32", "ab"), memory_desc(x.shape, dst, tag)
-        out = reorder.Memory(to)
-        if by == "kernels":
-            reorder.execute(reorder.plan_reorder(src, to, attr), x, out.data)
-        else:
-            reorder.execute_reference(src, to, x, out.data, attr)
-        exact = (x.astype(np.float64) - point).astype(np.float32) * np.float32(scale)
-        with np.errstate(all="ignore"):
-            wanted = (
-                np.clip(exact, -128, 127).astype(np.int8)
-                if dst == "s8"
-                else exact.astype(to.dtype.numpy)
-            )
-        assert np.array_equal(out.numpy(), wanted)
-
-
 _POINTS_OF_KERNELS = {
     *((src, "f32") for src in ("u4", "s8", "u8", "s32", "u32", "s64")),
     *((src, "f64") for src in ("s4", "s32", "u64")),
@@ -250,15 +228,6 @@ def test_zero_points_of_dst_are_s32_and_saturate_at_the_end(dst: str, by: str) -
         assert [int(n) for n in got] == wanted
         each = Attr(dst_zero_point=[point] * x.size, dst_zero_point_mask=1)
         assert [int(n) for n in _run(x, dst, each, None, by)] == wanted
-
-
-@pytest.mark.parametrize("by", BY)
-def test_zero_points_beyond_both_types_are_legal(by: str) -> None:
-    attr = Attr(src_zero_point=-5, dst_zero_point=300)
-    x = np.array([0, 7, 255], np.uint8)
-    assert _run(x, "s8", attr, None, by).tolist() == [127, 127, 127]
-    attr = Attr(src_zero_point=1000, dst_zero_point=1003)
-    assert _run(x, "s8", attr, None, by).tolist() == [3, 10, 127]
 
 
 @pytest.mark.parametrize("by", BY)

@@ -1,0 +1,85 @@
+"""A process that finds nothing of what only some systems have: docs/platforms.md lists it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from reorder import compare_values, comparison
+
+if TYPE_CHECKING:
+    import pytest
+
+# Packages that are imported first may use what the system has; ours must not.
+_TAKE_AWAY = """
+import os, pathlib, signal, sys
+import numba, numpy
+
+for name in (
+    "sched_getaffinity", "preadv", "pwrite", "posix_fallocate", "fwalk", "getxattr", "setxattr",
+    "register_at_fork", "geteuid", "fchmod",
+):
+    if hasattr(os, name):
+        delattr(os, name)
+for name in ("SIGALRM", "SIGHUP"):
+    if hasattr(signal, name):
+        delattr(signal, name)
+usual = pathlib.Path.read_text
+def read_text(path, *given, **named):
+    if path.parts[1] in {"proc", "sys", "etc"}:
+        raise FileNotFoundError(path)
+    return usual(path, *given, **named)
+pathlib.Path.read_text = read_text
+sys.platform = "elsewhere"
+import reorder.system
+reorder.system.system_function = lambda name: None
+import memdesc.disk
+import reorder.storage.containers.partial as partial
+memdesc.disk._HAS_OFFSETS = memdesc.disk._OPENS_FOLDERS = False
+partial._HAS_HANDLES = partial._HAS_LOCKS = False
+"""
+_USE = """
+import numpy as np, reorder, reorder.cli, tempfile
+from reorder.cores import count_cores
+from reorder.cpu.machine import this_machine
+from reorder.cpu.runtime.pool_block import HAS_TEAMS
+from tests import installed
+
+assert not HAS_TEAMS
+assert count_cores() == os.cpu_count()
+assert this_machine().own_cache_nbytes == 1 << 20
+assert installed.main() == 0
+x = np.random.default_rng(0).random((1200, 1000), np.float32)
+for _ in range(20):
+    assert np.array_equal(reorder.reorder(x, "ba", threads=2).numpy(), x)
+with tempfile.TemporaryDirectory() as folder:
+    for _ in range(2):
+        reorder.save(f"{folder}/x.npz", {"x": x})
+    assert np.array_equal(np.load(f"{folder}/x.npz")["x"], x)
+bench = "bench --stag ab --dtag ba 512x512 --threads 2 --seconds 0.001"
+assert reorder.cli.main(bench.split()) == 0
+"""
+
+
+def test_reorders_are_right_where_nothing_of_linux_is_found() -> None:
+    root = Path(__file__).parents[3]
+    command = [sys.executable, "-W", "error", "-c", _TAKE_AWAY + _USE]
+    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "500 random reorders are right" in ran.stdout
+
+
+def test_integers_of_64_bits_are_compared_where_no_float_is_wider_than_f64(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(comparison, "_WIDEST", np.float64)
+    x = np.arange(100) << 40
+    y = x.copy()
+    y[7] += 3
+    found = compare_values(x, y)
+    assert found.worst is not None
+    assert (found.differing, found.worst.at, found.worst.difference) == (1, (7,), 3.0)
