@@ -93,13 +93,13 @@ def _all_same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(_same(one[name], other[name]) for name in one)
 
 
-def _decompressed(folder: Path, target: Path) -> dict[str, Any]:
+def _decompressed(folder: Path, target: Path, dtype: Any) -> dict[str, Any]:
     """Return the tensors that compressed-tensors makes of a model in its format."""
     name = "compressed_tensors.entrypoints.convert"
     convert = pytest.importorskip(name, reason="compressed-tensors is not installed")
     section = json.loads((folder / "config.json").read_text())["quantization_config"]
     if "pack" in section["format"]:
-        decode = convert.CompressedTensorsDequantizer(str(folder))
+        decode = convert.CompressedTensorsDequantizer(str(folder), dtype=dtype)
         convert.convert_checkpoint(str(folder), str(target), decode, 1, "cpu")
         return _tensors(target)
     # that class asks for scales of norms too where weights of layers have their usual name
@@ -112,7 +112,7 @@ def _decompressed(folder: Path, target: Path) -> dict[str, Any]:
     found = _tensors(folder)
     for layer in [n.removesuffix(".weight_scale") for n in found if n.endswith(".weight_scale")]:
         state = {role: found.pop(f"{layer}.{role}") for role in ("weight", "weight_scale")}
-        found[f"{layer}.weight"] = compressor.decompress(state, scheme)["weight"]
+        found[f"{layer}.weight"] = compressor.decompress(state, scheme)["weight"].to(dtype)
     return found
 
 
@@ -216,7 +216,7 @@ def test_models_of_gptqmodel_are_decoded_by_compressed_tensors(
     source = by_gptqmodel(kind, method)
     reorder.convert(source, tmp_path / "ct", (), _VERIFIED, to="compressed-tensors")
     reorder.convert(source, tmp_path / "f16", (), _VERIFIED, to="f16")
-    theirs = _decompressed(tmp_path / "ct", tmp_path / "theirs")
+    theirs = _decompressed(tmp_path / "ct", tmp_path / "theirs", torch.float16)
     assert _all_same(theirs, _tensors(tmp_path / "f16"))
     if method != "gptq_v2":  # symmetric: transformers 5.23 does not load zero points
         logits = _logits(tmp_path / "f16", torch.float16)
@@ -289,13 +289,12 @@ def test_models_of_modelopt_are_decoded_by_compressed_tensors(
     reorder.convert(source, tmp_path / "ct", (), _VERIFIED, to="compressed-tensors")
     ours = _tensors(tmp_path / "bf16")
     assert sum(name.endswith("_proj.weight") for name in ours) == _COUNTS[kind]
-    theirs = _decompressed(tmp_path / "ct", tmp_path / "theirs")
+    theirs = _decompressed(tmp_path / "ct", tmp_path / "theirs", torch.bfloat16)
     assert ours.keys() == theirs.keys()
     for name, tensor in ours.items():
         # of NVFP4 the reciprocal of a scale is rounded to f32, so a few round to another bf16
         near = {"rtol": 2**-7, "atol": 0} if form == "nvfp4" else {"rtol": 0, "atol": 0}
-        # scales of FP8 are f32, so it decodes to f32
-        assert torch.allclose(theirs[name].to(tensor.dtype), tensor, **near)
+        assert torch.allclose(theirs[name], tensor, **near)
     assert _logits(tmp_path / "bf16", torch.bfloat16).isfinite().all()
 
 
@@ -413,7 +412,7 @@ def test_experts_of_compressed_tensors_become_other_formats(
     config["quantization_config"] = json.loads(section.model_dump_json())
     (folder / "config.json").write_text(json.dumps(config))
     reorder.convert(folder, tmp_path / "f16", (), _VERIFIED, to="f16")
-    theirs = _decompressed(folder, tmp_path / "theirs")
+    theirs = _decompressed(folder, tmp_path / "theirs", torch.float16)
     assert _all_same(theirs, _tensors(tmp_path / "f16"))
     logits = {}
     for to in ("gptq", "awq"):

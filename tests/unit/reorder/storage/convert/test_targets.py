@@ -454,6 +454,70 @@ def test_layers_that_stay_floats_are_declared_where_the_loader_does_not_know_the
     assert config["quantization_config"]["modules_to_not_convert"] == plain
 
 
+def test_the_first_expression_of_dynamic_that_matches_a_layer_has_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    eight: Tensors = {
+        "model.layers.0.up.qweight": rng.integers(-(2**31), 2**31, (32, 64)).astype(np.int32),
+        "model.layers.0.up.qzeros": np.full((4, 16), 0x7F7F7F7F, np.int32),
+        "model.layers.0.up.scales": rng.random((4, 64)).astype(np.float16),
+    }
+    plain: Tensors = {"model.layers.0.gate.weight": np.ones((4, 128), np.float16)}
+    own = {"bits": 8, "group_size": 32}
+    dynamic = {r"-:.*\.gate$": {}, r"+:.*[.]up": own, ".*": {"bits": 4}, ".*u.*": {"bits": 3}}
+    beside = _BESIDE | eight | plain
+    section = _GPTQ | {"dynamic": dynamic}
+    source = _model(tmp_path / "in", gptq_layer()[0], section, beside)
+    found, *_ = _made(source, tmp_path / "out", "bf16")
+    codes = eight["model.layers.0.up.qweight"].view(np.uint8).reshape(32, 64, 4)
+    wanted = codes.transpose(0, 2, 1).reshape(128, 64).astype(np.float32) - 128
+    wanted *= eight["model.layers.0.up.scales"].astype(np.float32).repeat(32, 0)
+    assert found["model.layers.0.up.weight"].tobytes() == wanted.T.astype(_BF16).tobytes()
+    assert (
+        found["model.layers.0.gate.weight"].tobytes()
+        == plain["model.layers.0.gate.weight"].tobytes()
+    )
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "said"),
+    [
+        ({r"-:.*[.]0[.]mlp": {}}, "says by dynamic '-:.*[.]0[.]mlp' that it is not quantised, but"),
+        ({r"+:.*": {"group_size": 32}}, "declares group_size 32, but the shapes of the tensors"),
+        ({r".*[.]1[.]": {"bits": 8}}, "the shapes of the tensors say groups of 32 of 64 inputs"),
+        ({"(": {}}, "'(' is not a regular expression"),
+    ],
+)
+def test_dynamic_that_the_tensors_contradict_is_refused(
+    tmp_path: Path, dynamic: dict[str, Any], said: str
+) -> None:
+    source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ | {"dynamic": dynamic})
+    assert said in _refused(source, "f16")
+
+
+@pytest.mark.parametrize("key", ["ignore", "exclude_modules"])
+@pytest.mark.parametrize("name", ["model.layers.1.mlp", "*layers.1*", "model.layers.1.*"])
+def test_layers_that_modelopt_leaves_out_but_are_quantised_are_refused(
+    tmp_path: Path, key: str, name: str
+) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((), np.float32)}
+    section = {"quant_method": "modelopt", "quant_algo": "FP8", key: [name, "lm_head"]}
+    source = _model(tmp_path / "in", layer, section)
+    said = _refused(source, "bf16")
+    assert "--to bf16: model.layers.1.mlp is not known: config.json ignores model.layers.1" in said
+    (source / "config.json").write_text("{}")
+    inner = {"producer": {"name": "modelopt"}, "quantization": section}
+    (source / "hf_quant_config.json").write_text(json.dumps(inner))
+    said = _refused(source, "bf16")
+    assert "model.layers.1.mlp is not known: hf_quant_config.json ignores model.layers.1" in said
+
+
+def test_a_preset_of_compressed_tensors_is_refused_by_its_name(tmp_path: Path) -> None:
+    section = _compressed("tensor") | {"config_groups": {"FP8": ["Linear"]}}
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
+    said = _refused(_model(tmp_path / "in", layer, section), "bf16")
+    assert "config_groups.FP8 is ['Linear'], not an object" in said
+
+
 def test_one_group_of_all_inputs_is_that_of_the_other_layers(tmp_path: Path) -> None:
     small = {f"model.layers.0.up.{n}": x for n, x in awq_layer(3, (64, 128)).items()}
     source = _model(tmp_path / "in", awq_layer(), _AWQ, small | _BESIDE)
