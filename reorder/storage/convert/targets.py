@@ -100,12 +100,15 @@ class Target(NamedTuple):
         The `quant_method` of config.json.
     is_stacked : bool
         Whether its loader expects the experts of a layer in one tensor.
+    producer : str
+        What chooses codes and scales for floats, which is not done here.
     """
 
     ways: tuple[Way, ...] = ()
     dtype: str | None = None
     method: str | None = None
     is_stacked: bool = False
+    producer: str = ""
 
 
 # integers with a scale for each group of inputs
@@ -132,6 +135,7 @@ TARGETS = {
             Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}),
         ),
         method="fp8",
+        producer="llm-compressor (FP8_BLOCK)",
     ),
     "gptq": Target(
         (
@@ -142,9 +146,10 @@ TARGETS = {
             Way(_INTEGERS, "gptq", {"zeros": "v2", "g_idx": True}, warning=_VERSION_2),
             Way(_BYTES, "gptq", {"zeros": "v1", "g_idx": True, "bits": 8}, is_symmetric=True),
             Way(_BYTES, "gptq", {"zeros": "v2", "g_idx": True, "bits": 8}, warning=_VERSION_2),
-        )
+        ),
+        producer="GPTQModel",
     ),
-    "awq": Target((Way(_INTEGERS, "awq"),)),
+    "awq": Target((Way(_INTEGERS, "awq"),), producer="GPTQModel"),
     "compressed-tensors": Target(
         (
             Way(_BYTES, "int_quantized", {}, ("zeros",)),
@@ -163,6 +168,7 @@ TARGETS = {
             ),
         ),
         method="compressed-tensors",
+        producer="llm-compressor",
     ),
     "mlx": Target(
         (
@@ -172,6 +178,7 @@ TARGETS = {
             Way(("mxfp8",), "mlx_mxfp8"),
         ),
         is_stacked=True,
+        producer="mlx_lm.convert",
     ),
 }
 # records and the letters of their dims -> the order in which models have the dims of floats
@@ -249,6 +256,8 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
             else f"they are blocks of {blocks[0]}, in tensors that llama.cpp names; --map "
             "'PATTERN: TYPE' decodes them"
             if blocks
+            else f"none is quantised; {target.producer} quantises floats"
+            if target.producer
             else "none is quantised; --map 'PATTERN: TYPE' changes the type of floats"
         )
         msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"
@@ -322,7 +331,7 @@ def _made(
     decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
     msg = (
         f"--to {name}: {prefix} is {desc.name}, whose numbers {name} does not hold exactly; it "
-        f"takes {taken}, and {decoded} decode any"
+        f"takes {taken}; {decoded} decode any, and {target.producer} quantises floats"
     )
     raise MemdescError(msg)
 

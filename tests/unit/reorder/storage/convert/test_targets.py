@@ -603,7 +603,7 @@ def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
     awq = _model(tmp_path / "awq", awq_layer(zeros=(0, 2)), _AWQ)
     said = _refused(awq, "fp8-block")
     assert "--to fp8-block: model.layers.0.mlp is awq, whose numbers fp8-block does not" in said
-    assert "it takes fp8_block, fp8_tensor, and --to bf16, --to f16 decode any" in said
+    assert "it takes fp8_block, fp8_tensor; --to bf16, --to f16 decode any, and llm-comp" in said
     assert "is fp8_block, whose numbers gptq does not hold" in _refused(fp8, "gptq")
     assert "are fp8-block already; copy it" in _refused(fp8, "fp8-block")
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
@@ -634,7 +634,8 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     said = _refused(tmp_path / "x.gguf", "bf16")
     assert "they are blocks of q4_0, in tensors that llama.cpp names; --map" in said
     (plain / "config.json").write_text("{")
-    assert "has no weights to convert: none is quantised" in _refused(plain, "fp8-block")
+    said = _refused(plain, "fp8-block")
+    assert "none is quantised; llm-compressor (FP8_BLOCK) quantises floats" in said
     orphan = {"model.layers.2.mlp.weight": fp8_layer()["weight"]}
     lost = _model(tmp_path / "lost", fp8_layer(), _FP8, orphan | _BESIDE)
     said = _refused(lost, "bf16")
