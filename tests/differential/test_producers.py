@@ -323,6 +323,9 @@ def test_mlx_computes_with_mx_of_modelopt(
     # and back
     reorder.convert(tmp_path / "mlx", tmp_path / "back", (), _VERIFIED, to="bf16")
     assert _all_same(_tensors(tmp_path / "back"), _tensors(tmp_path / "bf16"))
+    for name, each in (("direct", source), ("again", tmp_path / "mlx")):
+        reorder.convert(each, tmp_path / name, (), _VERIFIED, to="compressed-tensors")
+    assert _all_same(_tensors(tmp_path / "again"), _tensors(tmp_path / "direct"))
 
 
 @pytest.mark.parametrize("bits", [4, 8])

@@ -156,8 +156,8 @@ TARGETS = {
             Way(_INTEGERS, "pack_quantized", {"zeros": False}, is_symmetric=True),
             Way(_INTEGERS, "pack_quantized", {"zeros": True}, warning=_ZERO_POINTS),
             Way(("modelopt_nvfp4", "compressed_nvfp4"), "compressed_nvfp4"),
-            Way(("modelopt_mxfp4", "compressed_mxfp4"), "compressed_mxfp4"),
-            Way(("mxfp8",), "mxfp8"),
+            Way(("modelopt_mxfp4", "compressed_mxfp4", "mlx_mxfp4"), "compressed_mxfp4"),
+            Way(("mxfp8", "mlx_mxfp8"), "mxfp8"),
             *(
                 Way((name,), name, {"scale_inv": False, **_E4M3}, kept)
                 for name, kept in (
