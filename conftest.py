@@ -18,7 +18,7 @@ _NEED_A_DEVICE = (_ROOT / "docs" / "opencl.md", _ROOT / "reorder" / "opencl")
 _NEED_A_PACKAGE = {
     "dask": (_ROOT / "docs" / "dask.md", _ROOT / "reorder" / "dask.py"),
     "zarr": (_ROOT / "docs" / "zarr.md", _ROOT / "reorder" / "zarr.py"),
-    "torch": (_ROOT / "docs" / "interop.md",),
+    "torch": (_ROOT / "docs" / "torch.md",),
 }
 
 collect_ignore = [

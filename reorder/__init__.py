@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from reorder.ahead import compile_kernels
     from reorder.comparison import Difference, ValueComparison, compare_values
     from reorder.identification.identify import Candidate, Identification, identify
+    from reorder.identification.readings import TypeReading
     from reorder.plan.compare import Relation, compare_layouts
     from reorder.records.gguf import dequantize_gguf
     from reorder.records.record import Record
@@ -56,6 +57,7 @@ __all__ = [
     "ReorderPlan",
     "RuntimePlan",
     "StoredTensor",
+    "TypeReading",
     "ValueComparison",
     "check",
     "compare_layouts",
@@ -105,6 +107,7 @@ _MODULES = {
     "Relation": "reorder.plan.compare",
     "RuntimePlan": "reorder.runtime_dims",
     "StoredTensor": "reorder.storage.checkpoint",
+    "TypeReading": "reorder.identification.readings",
     "ValueComparison": "reorder.comparison",
     "check": "reorder.storage.contracts",
     "compare_layouts": "reorder.plan.compare",

@@ -214,7 +214,7 @@ def _reorder(
     plan = plan_reorder(source.desc, desc, attr)
     if out is None:
         check_beta(attr, out)
-        out = Memory._to_fill(desc)
+        out = Memory.to_fill(desc)
     execute(plan, source.data, out.data, threads)
     return out
 

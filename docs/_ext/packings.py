@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from html import escape
 from typing import TYPE_CHECKING
 
 from docutils import nodes
-from pages import drawing, table
+from pages import table
 from sphinx.util.docutils import SphinxDirective
 
 import memdesc
@@ -72,28 +71,42 @@ def _blocks(names: list[str]) -> str:
     )
 
 
+def _pictured() -> list[tuple[str, str]]:
+    """Return the first name of each family, and the page with its picture."""
+    names = [names[0] for names in _families().values()]
+    return [(name, f"packings/{nodes.make_id(name)}.html") for name in names]
+
+
 class PackingPictures(SphinxDirective):
-    """`{packing-pictures}`: what packs so, and one block of each; folded until it is opened."""
+    """`{packing-pictures}`: what uses each packing, with a link to a picture of one block."""
 
     def run(self) -> list[nodes.Node]:
-        """Draw them."""
-        drawn: list[nodes.Node] = []
-        for name, *_ in _families().values():
-            row = PACKINGS[name]
-            bits = next(iter(row.tags))
-            sizes = resolve(name, (), bits or 8).block_sizes
-            desc = memdesc.memory_desc([max(size, _SMALL) for size in sizes], _TYPES[bits], name)
-            caption = f"<summary><code>{escape(name)}</code>: {escape(row.source)}</summary>"
-            drawn += [
-                nodes.raw("", f"<details>{caption}", format="html"),
-                *drawing(desc.show(row.letters)),
-                nodes.raw("", "</details>", format="html"),
-            ]
-        return drawn
+        """List them; `_draw` writes the pages."""
+        listed = nodes.bullet_list()
+        for name, page in _pictured():
+            link = nodes.reference("", "", nodes.literal("", name), refuri=page)
+            line = nodes.paragraph("", "", link, nodes.Text(f": {PACKINGS[name].source}"))
+            listed += nodes.list_item("", line)
+        return [listed]
+
+
+def _draw(app: Sphinx, failed: Exception | None) -> None:
+    """Write a page for each picture: in one page, they would be 4 MB."""
+    if failed or app.builder.format != "html":
+        return
+    for name, page in _pictured():
+        row = PACKINGS[name]
+        bits = next(iter(row.tags))
+        sizes = resolve(name, (), bits or 8).block_sizes
+        desc = memdesc.memory_desc([max(size, _SMALL) for size in sizes], _TYPES[bits], name)
+        file = app.outdir / page
+        file.parent.mkdir(exist_ok=True)
+        desc.show(row.letters).save(file)
 
 
 def setup(app: Sphinx) -> dict[str, object]:
     """Tell Sphinx."""
     app.add_directive("packings", Packings)
     app.add_directive("packing-pictures", PackingPictures)
+    app.connect("build-finished", _draw)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,262 +1,220 @@
 // The forms of the chapter "Learn": the logical grid beside memory, and the arithmetic of one element.
 "use strict";
 (function () {
-  const { layoutOf, terms, elements, product } = memdescLayout;
-  const MOST = 640, LINE = 512; // elements that are drawn, bits of a cache line
-  const make = (tag, name, text) => {
-    const node = document.createElement(tag);
-    if (name) node.className = name;
-    if (text !== undefined) node.textContent = text;
-    return node;
-  };
-  const numbers = (text) => text.trim().split(/[x, ]+/).map((part) => (/^[0-9]+$/.test(part) ? Number(part) : NaN));
+  const { layoutOf, terms, indices, elements, product } = memdescLayout;
+  const MOST = 640; // elements that a form draws
+  const LINE = 512; // bits of a cache line
+  const FORM = `
+    <form class="lesson-form" autocapitalize="off" autocomplete="off" spellcheck="false" onsubmit="return false">
+      <label>Tag<input name="tag"></label>
+      <label>Dims<input name="dims"></label>
+      <label>Bits of an element
+        <select name="bits"><option>4<option>8<option>16<option>32<option>64</select></label>
+      <label>Mark along<select name="along"></select></label>
+    </form>
+    <p class="lesson-error" role="alert"></p>
+    <div class="lesson-halves" tabindex="0" role="group" aria-label="Layout: arrow keys move through memory"></div>
+    <div class="lesson-sum" aria-live="polite"></div>`;
 
-  // A digit of an index as Python writes it: c, c // 4, c % 4, c // 4 % 2.
-  function digitOf(block, name) {
-    return name + (block.step > 1 ? ` // ${block.step}` : "") + (block.outer ? "" : ` % ${block.extent}`);
-  }
+  const numbers = (text) => text.trim().split(/[x, ]+/).map((part) => (/^[0-9]+$/.test(part) ? +part : NaN));
+  const count = (amount, word) => `${amount} ${word}${amount > 1 ? "s" : ""}`;
+  const html = (tag, texts) => texts.map((text) => `<${tag}>${text}</${tag}>`).join("");
+  const half = (title, tables) =>
+    `<div class="lesson-half"><p class="lesson-title">${title}</p><div class="lesson-scroll">${tables}</div></div>`;
+  // a digit of an index as Python writes it: c, c // 4, c % 4, c // 4 % 2
+  const over = (name, step) => (step > 1 ? `${name} // ${step}` : name);
+  const digitOf = ({ step, extent, outer }, name) => over(name, step) + (outer ? "" : ` % ${extent}`);
 
-  // How many elements of memory make a row of the picture: the innermost blocks, up to 16.
-  function rowOf(layout) {
-    if (layout.image) return layout.image.width * layout.image.lanes;
-    let row = 1;
-    for (const { extent, stride } of layout.blocks.slice().reverse()) {
-      if (stride > row && stride <= 16) row = stride; // gaps
-      if (stride !== row || row * extent > (row < 4 ? 16 : 8)) break;
-      row *= extent;
-    }
-    return row > 1 ? row : 8;
+  // How many elements of memory make a row of the picture, and have one colour.
+  function rowOf({ image, blocks }) {
+    if (image) return image.width * image.lanes;
+    const strides = blocks.map((block) => block.stride).filter((stride) => stride >= 4 && stride <= 16);
+    return strides.length ? Math.min(...strides) : 8;
   }
 
   class Lesson {
     constructor(holder) {
-      this.holder = holder;
-      const form = make("form", "lesson-form");
-      this.tag = this.field(form, "Tag", "input", holder.dataset.tag);
-      this.dims = this.field(form, "Dims", "input", holder.dataset.dims);
-      this.bits = this.field(form, "Bits of an element", "select");
-      for (const bits of [4, 8, 16, 32, 64]) this.bits.append(new Option(bits, bits, false, String(bits) === holder.dataset.bits));
-      this.walk = this.field(form, "Mark along", "select");
-      this.group = holder.dataset.group;
-      this.error = Object.assign(make("p", "lesson-error"), { role: "alert" });
-      this.halves = make("div", "lesson-halves");
-      Object.assign(this.halves, { tabIndex: 0, role: "group", ariaLabel: "Layout: arrow keys move through memory" });
-      this.sum = Object.assign(make("div", "lesson-sum"), { ariaLive: "polite" });
-      holder.replaceChildren(form, this.error, this.halves, this.sum);
-      form.addEventListener("submit", (event) => event.preventDefault());
-      form.addEventListener("input", (event) => this.draw(event.target === this.tag || event.target === this.dims));
-      const onCell = (type, act) => this.halves.addEventListener(type, (event) => {
-        const cell = event.target.closest("[data-k]");
-        if (cell) act(+cell.dataset.k);
+      holder.innerHTML = FORM;
+      [this.form, this.error, this.halves, this.sum] = holder.children;
+      const { mark, along, group } = holder.dataset;
+      for (const name of ["tag", "dims", "bits"]) this.form[name].value = holder.dataset[name];
+      this.group = group ? numbers(group) : [];
+      this.along = group ? "group" : along;
+      this.listen();
+      this.draw(({ offset }) => offset === +mark);
+    }
+
+    listen() {
+      this.form.addEventListener("input", (event) => {
+        if (event.target === this.form.along) this.along = event.target.value;
+        this.draw(({ place }) => String(place) === String(this.marked?.place));
       });
-      onCell("pointerover", (k) => this.kept === null && this.mark(k));
-      onCell("click", (k) => {
-        this.kept = this.kept === k ? null : k;
-        this.mark(k);
+      const onCell = (type, act) =>
+        this.halves.addEventListener(type, (event) => {
+          const cell = event.target.closest("[data-k]");
+          if (cell) act(this.all[cell.dataset.k]);
+        });
+      onCell("pointerover", (element) => this.isHeld || this.mark(element));
+      onCell("click", (element) => {
+        this.isHeld = !(this.isHeld && element === this.marked);
+        this.mark(element);
       });
       this.halves.addEventListener("keydown", (event) => {
-        const by = { ArrowLeft: -1, ArrowUp: -this.row, ArrowRight: 1, ArrowDown: this.row }[event.key];
-        const to = this.order.indexOf(this.marked) + by;
-        if (by && to >= 0 && to < this.order.length) this.mark(this.order[to]);
-        if (by) event.preventDefault();
+        const steps = { ArrowLeft: -1, ArrowUp: -this.row, ArrowRight: 1, ArrowDown: this.row };
+        if (!(event.key in steps)) return;
+        const next = this.all[this.all.indexOf(this.marked) + steps[event.key]];
+        if (next) this.mark(next);
+        event.preventDefault();
       });
-      this.draw(true, +holder.dataset.mark);
     }
 
-    field(form, text, kind, value) {
-      const label = make("label", "", text);
-      const field = make(kind);
-      if (kind === "input") Object.assign(field, { value, autocapitalize: "off", spellcheck: false, autocomplete: "off" });
-      label.append(field);
-      form.append(label);
-      return field;
-    }
-
-    draw(isNew, offset) {
-      let layout;
+    // Draw what the form says, and mark the first element for which `isMarked` holds.
+    draw(isMarked) {
       try {
-        layout = layoutOf(this.tag.value.trim(), numbers(this.dims.value));
-        const count = Math.max(layout.size, product(layout.axes.map((axis) => axis.padded)));
-        if (!count) throw Error("a dim of 0 leaves nothing to draw");
-        if (count > MOST)
-          throw Error(`${count} elements with padding: this form draws up to ${MOST}, memdesc show any number`);
+        this.layout = this.read();
+        this.error.textContent = "";
       } catch (error) {
         this.error.textContent = error.message;
         return;
       }
-      this.error.textContent = "";
-      if (isNew) this.renew(layout);
-      this.row = rowOf(layout);
-      this.halves.replaceChildren(this.grid(), this.memory());
-      const wanted = this.all.findIndex((element) => element.offset === offset);
-      this.mark(!isNew ? this.marked : wanted < 0 ? this.order[0] : wanted);
+      this.all = elements(this.layout).sort((a, b) => a.offset - b.offset);
+      this.row = rowOf(this.layout);
+      this.offer();
+      this.halves.innerHTML = this.grid() + this.memory();
+      this.mark(this.all.find(isMarked) || this.all[0]);
     }
 
-    renew(layout) {
-      this.layout = layout;
-      this.all = elements(layout);
-      this.order = this.all.map((_, k) => k).sort((a, b) => this.all[a].offset - this.all[b].offset);
-      this.kept = null;
-      const along = [...layout.letters].filter((_, dim) => layout.dims[dim] > 1);
-      this.chosen = this.walk.value;
-      const isGrouped = this.group && this.group.split("x").length === layout.dims.length;
-      this.walk.replaceChildren(new Option("nothing", ""), ...along.map((letter) => new Option(letter, letter)));
-      if (isGrouped) this.walk.append(new Option(`its group (${this.group})`, "group"));
-      const start = this.chosen || (isGrouped ? "group" : this.holder.dataset.along || "");
-      if ([...this.walk.options].some((option) => option.value === start)) this.walk.value = start;
+    read() {
+      const layout = layoutOf(this.form.tag.value.trim(), numbers(this.form.dims.value));
+      const needed = Math.max(layout.size, product(layout.axes.map((axis) => axis.padded)));
+      if (needed && needed <= MOST) return layout;
+      throw Error(`${needed} elements with padding: this form draws 1 to ${MOST}, memdesc show any number`);
     }
 
-    cell(k, text, isGap) {
-      const cell = make("td", isGap ? "gap" : "cell", text);
-      if (isGap) return cell;
-      cell.dataset.k = k;
-      cell.style.setProperty("--hue", (Math.floor(this.all[k].offset / this.row) * 137.5 + 210) % 360);
-      if (!this.all[k].index) cell.classList.add("padding");
-      return cell;
+    // What can be marked beside an element: its neighbours along a dim, or the group of its scale.
+    offer() {
+      const { letters, dims } = this.layout;
+      const along = [...letters].filter((_, dim) => dims[dim] > 1).map((letter) => new Option(letter));
+      if (this.group.length === dims.length) along.push(new Option(`its group (${this.group.join("x")})`, "group"));
+      this.form.along.replaceChildren(new Option("nothing", ""), ...along);
+      this.form.along.value = this.along;
+      if (this.form.along.selectedIndex < 0) this.form.along.value = "";
     }
 
-    half(title, tables) {
-      const half = make("div", "lesson-half"), scroll = make("div", "lesson-scroll");
-      scroll.append(...tables);
-      half.append(make("p", "lesson-title", title), scroll);
-      return half;
+    cell(element, label, more = "") {
+      if (!element) return `<td class="gap${more}"></td>`;
+      const hue = (Math.floor(element.offset / this.row) * 137.5 + 210) % 360;
+      const name = element.inside ? "cell" : "cell padding";
+      const data = `data-k="${this.all.indexOf(element)}" style="--hue: ${hue}"`;
+      return `<td class="${name}${more}" ${data}>${label(element)}</td>`;
     }
 
-    // One small table for each index of the leading dims; dims of a fused axis have no padding here.
+    // One small table for each index of the leading dims; fused dims are drawn without their padding.
     grid() {
-      const { layout } = this;
-      const ndims = layout.dims.length;
-      const extents = layout.dims.slice();
-      layout.axes.forEach((axis) => axis.dims.length > 1 || (extents[axis.dims[0]] = axis.padded));
-      const owner = layout.dims.map((_, dim) => layout.axes.findIndex((axis) => axis.dims.includes(dim)));
-      const place = ({ at }) => owner.map((a) => (layout.axes[a].dims.length > 1 ? NaN : at[a]));
-      const at = new Map(this.all.map((element, k) => [String(element.index || place(element)), k]));
-      const [rows, columns] = ndims > 1 ? extents.slice(-2) : [1, extents[0]];
-      let leads = [[]];
-      for (const extent of extents.slice(0, -2)) leads = leads.flatMap((lead) => Array.from({ length: extent }, (_, k) => [...lead, k]));
-      const tables = leads.map((lead) => {
-        const table = make("table");
-        const name = lead.map((k, dim) => [dim, k]).filter(([dim]) => extents[dim] > 1).map(([dim, k]) => `${layout.letters[dim]} = ${k}`);
-        if (name.length) table.append(make("caption", "", name.join(", ")));
-        for (let row = 0; row < rows; row++) {
-          const line = table.insertRow();
-          for (let column = 0; column < columns; column++) {
-            const k = at.get(String(ndims > 1 ? [...lead, row, column] : [column]));
-            if (k !== undefined) line.append(this.cell(k, this.all[k].offset));
-          }
-        }
-        return table;
+      const { letters, dims, axes } = this.layout;
+      const extents = dims.slice();
+      for (const axis of axes) if (axis.dims.length === 1) extents[axis.dims[0]] = axis.padded;
+      const at = new Map(this.all.map((element) => [String(element.place), element]));
+      const [rows, columns] = [1, ...extents].slice(-2);
+      const tables = indices(extents.slice(0, -2)).map((lead) => {
+        const names = lead.map((k, dim) => `${letters[dim]} = ${k}`).filter((_, dim) => extents[dim] > 1);
+        const places = indices([rows, columns]).map((place) => String([...lead, ...place].slice(-dims.length)));
+        const cells = places.map((place) => this.cell(at.get(place), ({ offset }) => offset));
+        const lines = indices([rows]).map(([row]) => cells.slice(row * columns, (row + 1) * columns).join(""));
+        return `<table><caption>${names.join(", ")}</caption>${html("tr", lines)}</table>`;
       });
-      const names = `${ndims > 1 ? `rows ${layout.letters[ndims - 2]}, ` : ""}columns ${layout.letters[ndims - 1]}`;
-      return this.half(`The tensor: ${names}; numbers are offsets`, tables);
+      const [last, row] = [...letters].reverse();
+      return half(`The tensor: ${row ? `rows ${row}, ` : ""}columns ${last}; numbers are offsets`, tables.join(""));
     }
 
     memory() {
-      const { layout } = this;
-      const long = layout.dims.map((_, dim) => dim).filter((dim) => layout.dims[dim] > 1);
-      const dims = long.length ? long : [0]; // a dim of one element says nothing
-      const found = new Map(this.order.slice().reverse().map((k) => [this.all[k].offset, k]));
-      const label = (k) => (this.all[k].index ? dims.map((dim) => this.all[k].index[dim]).join(",") : "0");
-      const width = Math.max(...this.all.map((_, k) => label(k).length), 2) * 7.3 + 10;
-      const room = Math.min(this.holder.clientWidth, 360) - 50;
-      const { lanes, width: across } = layout.image || {};
-      let count = layout.image ? Math.max(Math.floor(room / width / lanes), 1) * lanes : this.row;
-      while (!layout.image && count > 2 && count % 2 === 0 && count * width > room) count /= 2;
-      const table = make("table");
-      let line;
-      for (let offset = 0; offset < layout.size; offset++) {
-        const column = layout.image ? offset % this.row : offset; // an image begins each row anew
-        if (column % count === 0) {
-          line = table.insertRow();
-          line.append(make("th", "", layout.image ? `${column / lanes}, ${Math.floor(offset / lanes / across)}` : offset));
-        }
-        const k = found.get(offset);
-        const cell = this.cell(k, k === undefined ? "" : label(k), k === undefined);
-        cell.classList.toggle("line", offset > 0 && (offset * this.bits.value) % LINE === 0);
-        cell.classList.toggle("pixel", lanes > 1 && offset % lanes === 0);
-        line.append(cell);
+      const { letters, dims, size, image } = this.layout;
+      const long = [...dims.keys()].filter((dim) => dims[dim] > 1);
+      const shown = long.length ? long : [0]; // a dim of one element says nothing
+      const label = ({ inside, place }) => (inside ? shown.map((dim) => place[dim]).join(",") : "0");
+      const found = new Map(this.all.slice().reverse().map((element) => [element.offset, element]));
+      const width = Math.max(...this.all.map((element) => label(element).length), 2) * 7.3 + 10;
+      const room = Math.floor((Math.min(this.halves.clientWidth, 360) - 50) / width);
+      const lanes = image ? image.lanes : 1;
+      let across = image ? Math.max(Math.floor(room / lanes), 1) * lanes : this.row;
+      while (!image && across > room && across % 2 === 0) across /= 2;
+      const lines = [];
+      for (const [offset] of indices([size])) {
+        const column = image ? offset % this.row : offset; // an image begins each row anew
+        const start = image ? `${column / lanes}, ${Math.floor(offset / this.row)}` : offset;
+        if (column % across === 0) lines.push(html("th", [start]));
+        const isLine = offset > 0 && (offset * this.form.bits.value) % LINE === 0;
+        const more = (isLine ? " line" : "") + (lanes > 1 && offset % lanes === 0 ? " pixel" : "");
+        lines.push(lines.pop() + this.cell(found.get(offset), label, more));
       }
-      const inside = dims.map((dim) => layout.letters[dim]).join(",");
-      return this.half(`Memory: ${layout.image ? "pixels from x, y on" : "from each offset on"}; in each cell the index ${inside}`, [table]);
+      const from = image ? "pixels from x, y on" : "from each offset on";
+      const names = shown.map((dim) => letters[dim]).join(",");
+      return half(`Memory: ${from}; in each cell the index ${names}`, `<table>${html("tr", lines)}</table>`);
     }
 
     // The elements marked beside the one that is explained: its neighbours along a dim, or its group.
-    company(k) {
-      const { index } = this.all[k];
-      const along = this.walk.value;
-      if (!index || !along) return [];
-      const sizes = along === "group" ? numbers(this.group)
-        : this.layout.dims.map((extent, dim) => (this.layout.letters[dim] === along ? extent : 1));
-      return this.order.filter((other) => this.all[other].index && this.all[other].index.every(
-        (at, dim) => Math.floor(at / sizes[dim]) === Math.floor(index[dim] / sizes[dim])));
+    company({ inside, place }) {
+      const { letters, dims } = this.layout;
+      const along = this.form.along.value;
+      if (!inside || !along) return [];
+      const sizes = along === "group" ? this.group : dims.map((extent, dim) => (letters[dim] === along ? extent : 1));
+      const groupOf = (index) => String(index.map((at, dim) => Math.floor(at / sizes[dim])));
+      return this.all.filter((other) => other.inside && groupOf(other.place) === groupOf(place));
     }
 
-    mark(k) {
-      this.marked = k;
-      const company = this.company(k);
+    mark(element) {
+      this.marked = element;
+      const company = this.company(element);
       for (const cell of this.halves.querySelectorAll("[data-k]")) {
-        cell.classList.toggle("marked", +cell.dataset.k === k || this.all[+cell.dataset.k].offset === this.all[k].offset);
-        cell.classList.toggle("company", company.includes(+cell.dataset.k));
+        const other = this.all[cell.dataset.k];
+        cell.classList.toggle("marked", other.offset === element.offset);
+        cell.classList.toggle("company", company.includes(other));
       }
-      this.explain(k, company);
+      const summary = company.length ? `<p class="lesson-company">${this.summary(company, element)}</p>` : "";
+      this.sum.innerHTML = this.arithmetic(element) + summary;
     }
 
-    explain(k, company) {
-      const { layout } = this;
-      const { at, index, offset } = this.all[k];
-      const bits = +this.bits.value;
-      const lines = [];
-      const name = ({ dims }) => {
-        const letters = dims.map((dim) => layout.letters[dim]).join("");
-        return dims.length > 1 ? `(${letters})` : letters;
-      };
-      const where = index ? index.map((value, dim) => `${layout.letters[dim]} = ${value}`)
-        : layout.axes.map((axis, a) => `${name(axis)} = ${at[a]}`);
-      lines.push(make("p", "", `${index ? "Element" : "Padding"} ${where.join(", ")}`));
-      layout.axes.forEach((axis, a) => {
-        if (at[a] >= axis.extent) lines.push(make("p", "", `${name(axis)} ends at ${axis.extent - 1}: this place holds 0.`));
-        if (axis.dims.length > 1 && index) lines.push(make("p", "", `${name(axis)} = ${at[a]}: row-major over ${axis.dims.map((dim) => layout.letters[dim]).join(", ")}`));
+    arithmetic({ at, place, offset, inside }) {
+      const { letters, axes, image } = this.layout;
+      const names = axes.map(({ dims }) => dims.map((dim) => letters[dim]));
+      const name = (k) => (names[k].length > 1 ? `(${names[k].join("")})` : names[k][0]);
+      const where = place.map((value, dim) => `${letters[dim]} = ${value}`).join(", ");
+      const lines = [`${inside ? "Element" : "Padding"} ${where}`];
+      axes.forEach(({ extent }, k) => {
+        if (at[k] >= extent) lines.push(`${name(k)} ends at ${extent - 1}: this place holds 0.`);
+        else if (names[k].length > 1) lines.push(`${name(k)} = ${at[k]}: row-major over ${names[k].join(", ")}`);
       });
-      const table = make("table");
-      for (const term of terms(layout, at)) {
-        const row = table.insertRow();
-        const axis = name(layout.axes[term.axis]);
-        const digit = digitOf(term, axis);
-        const worked = digit === axis ? "" : `${digitOf(term, at[term.axis])} `;
-        for (const text of [digit, `${worked}= ${term.digit}`, `× ${term.stride}`, `= ${term.product}`]) row.append(make("td", "", text));
-      }
-      const total = table.insertRow();
-      total.className = "total";
-      for (const text of ["offset", "", "", `= ${offset}`]) total.append(make("td", "", text));
-      lines.push(table);
+      const rows = terms(this.layout, at).map((term) => {
+        const digit = digitOf(term, name(term.axis));
+        const worked = digit === name(term.axis) ? "" : `${digitOf(term, at[term.axis])} `;
+        return html("td", [digit, `${worked}= ${term.digit}`, `× ${term.stride}`, `= ${term.product}`]);
+      });
+      const total = `<tr class="total">${html("td", ["offset", "", "", `= ${offset}`])}</tr>`;
+      const bits = +this.form.bits.value;
       const byte = Math.floor((offset * bits) / 8);
-      const half = bits < 8 ? `, its ${offset % 2 ? "high" : "low"} half` : "";
-      lines.push(make("p", "", `Byte ${offset} × ${bits} / 8 = ${byte}${half}; cache line ${byte} // 64 = ${Math.floor(byte / 64)}`));
-      if (layout.image) {
-        const { lanes, width } = layout.image;
-        const pixel = Math.floor(offset / lanes);
-        lines.push(make("p", "", `Pixel x = ${pixel % width}, y = ${Math.floor(pixel / width)}, lane ${offset % lanes}`));
-      }
-      if (company.length) lines.push(make("p", "lesson-company", this.summary(company, index, bits)));
-      this.sum.replaceChildren(...lines);
+      const nibble = bits < 8 ? `, its ${offset % 2 ? "high" : "low"} half` : "";
+      const line = `cache line ${byte} // 64 = ${Math.floor(byte / 64)}`;
+      const address = [`Byte ${offset} × ${bits} / 8 = ${byte}${nibble}; ${line}`];
+      const [x, y] = [Math.floor((offset % this.row) / image?.lanes), Math.floor(offset / this.row)];
+      if (image) address.push(`Pixel x = ${x}, y = ${y}, lane ${offset % image.lanes}`);
+      return `${html("p", lines)}<table>${html("tr", rows)}${total}</table>${html("p", address)}`;
     }
 
-    summary(company, index, bits) {
-      const offsets = [...new Set(company.map((k) => this.all[k].offset))];
-      const runs = offsets.filter((offset, k) => !k || offset !== offsets[k - 1] + 1).length;
-      const touched = new Set(offsets.map((offset) => Math.floor((offset * bits) / LINE))).size;
-      const many = (count, word) => `${count} ${word}${count > 1 ? "s" : ""}`;
-      const what = this.walk.value === "group" ? "The group" : `Along ${this.walk.value}`;
-      let text = `${what}: ${many(company.length, "element")} in ${many(runs, "run")} of adjacent elements, ${many(touched, "cache line")}.`;
-      if (this.walk.value === "group") {
-        const sizes = numbers(this.group);
-        const at = index.map((value, dim) => Math.floor(value / sizes[dim]));
-        const counts = this.layout.dims.map((extent, dim) => Math.ceil(extent / sizes[dim]));
-        const scale = at.reduce((sum, value, dim) => sum * counts[dim] + value, 0);
-        const names = sizes.map((size, dim) => this.layout.letters[dim] + (size > 1 ? ` // ${size}` : ""));
-        text += ` They share the scale (${names.join(", ")}) = (${at.join(", ")}), number ${scale} of ${product(counts)}.`;
-      }
-      return text;
+    summary(company, { place }) {
+      const { letters, dims } = this.layout;
+      const along = this.form.along.value;
+      const offsets = [...new Set(company.map((element) => element.offset))];
+      const runs = offsets.filter((offset, k) => offset !== offsets[k - 1] + 1).length;
+      const lines = new Set(offsets.map((offset) => Math.floor((offset * this.form.bits.value) / LINE))).size;
+      const inside = `${count(company.length, "element")} in ${count(runs, "run")}`;
+      const text = `${inside} of adjacent elements, ${count(lines, "cache line")}.`;
+      if (along !== "group") return `Along ${along}: ${text}`;
+      const at = place.map((value, dim) => Math.floor(value / this.group[dim]));
+      const counts = dims.map((extent, dim) => Math.ceil(extent / this.group[dim]));
+      const scale = at.reduce((sum, value, dim) => sum * counts[dim] + value, 0);
+      const names = this.group.map((size, dim) => over(letters[dim], size)).join(", ");
+      const shared = `(${names}) = (${at.join(", ")}), number ${scale} of ${product(counts)}`;
+      return `The group: ${text} They share the scale ${shared}.`;
     }
   }
 

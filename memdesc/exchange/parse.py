@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from memdesc.exchange.system import Given, System
     from memdesc.image import ImageDesc
 
+# The width that names are read for if the caller gives no type; some exist for some widths only.
 _DEFAULT_BITS = 32
 
 
@@ -95,15 +96,16 @@ def parse_layout(
     if is_image(name):
         return image_desc(given.sizes(), given.type(), name)
     if not _is_name(given._replace(text=name)):
-        found = _readings(given)
-        if found:
+        if found := _readings(given):
             return found
+        # it looks like no notation, so the error is that of a name, with similar ones
         resolve(name, given.dims or (), _bits(given))
     return memory_desc(given.sizes(), given.type(), name)
 
 
 def _is_name(given: Given) -> bool:
-    """Whether a vocabulary has a name, be it of a layout or not."""
+    """Whether a vocabulary has this name, even if only to say that it is not a layout."""
+    # the number of dims does not matter here, so any will do where none are given
     name = expand_meta_tag(given.text, len(given.dims or ()) or 1)
     try:
         parse_name(name, _bits(given))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, memory_desc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, parse_layout
 from memdesc.disk import as_path, open_file
 from reorder.values.attr import Attr
 
@@ -91,7 +91,8 @@ def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None)
     words : iterable of str
         ``--stag=abcd,acdb``, ``--dtag=aBcd16b``, ``--sdt=f32``, ``--ddt=f32``,
         ``--strides=SRC:DST``, ``--reset``, ``--batch=FILE``, and
-        dims such as ``8x256x56x56`` or ``8x3x224x224n"input"``.
+        dims such as ``8x256x56x56`` or ``8x3x224x224n"input"``. A layout is what
+        `memdesc.parse_layout` reads; a type is by default the one in the layout, or f32.
     state : dict, optional
         The options in force, changed as the words say.
 
@@ -115,13 +116,25 @@ def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None)
             if name == "batch":
                 yield from read_cases(value)
             elif name in _OPTIONS:
-                state[name] = [value] if name in ATTRIBUTES else value.split(",")
+                state[name] = [value] if name in ATTRIBUTES else _items(value)
             else:
                 known = ", ".join(f"--{option}" for option in _OPTIONS)
                 msg = f"no option --{name}; there are {known}, --batch and --reset"
                 raise MemdescError(msg)
         else:
             yield from _cases(word, state)
+
+
+def _items(text: str) -> list[str]:
+    """Split a list at its commas; those in brackets belong to a layout, such as (8,4):(4,1)."""
+    items, depth = [""], 0
+    for previous, char in pairwise(f" {text}"):
+        depth += (char in "([{<") - (char in ")]}>" and previous != "-")  # -> is an arrow
+        if char == "," and not depth:
+            items.append("")
+        else:
+            items[-1] += char
+    return items
 
 
 def _words(line: str) -> list[str]:
@@ -136,23 +149,24 @@ def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
         msg = f"{word!r} is neither an option nor dims such as 8x256x56x56"
         raise MemdescError(msg)
     dims = tuple(map(int, match["dims"].split("x")))
-    sources = state.get("sdt", ["f32"])
-    targets = state.get("ddt")
     words = {option: state[option][0] for option in ATTRIBUTES if option in state}
     attr = attr_of(dims, words)
     suffix = "".join(f" {option} {text}" for option, text in words.items())
-    for stag, dtag, strides in product(
-        state.get("stag", ["abx"]), state.get("dtag", ["abx"]), state.get("strides", [""])
+    plain: list[str | None] = [None]
+    for stag, dtag, strides, sdt, ddt in product(
+        state.get("stag", ["abx"]),
+        state.get("dtag", ["abx"]),
+        state.get("strides", [""]),
+        state.get("sdt", plain),
+        state.get("ddt", plain),
     ):
-        for sdt in sources:
-            for ddt in targets or [sdt]:
-                src_strides, _, dst_strides = strides.partition(":")
-                src = _desc(dims, sdt, stag, src_strides)
-                dst = _desc(dims, ddt, dtag, dst_strides)
-                types = sdt if sdt == ddt else f"{sdt}->{ddt}"
-                layouts = f"{stag}{_view(src_strides)} -> {dtag}{_view(dst_strides)}"
-                name = match["name"] or f"{types} {match['dims']} {layouts}{suffix}"
-                yield Case(name, src, dst, attr)
+        src_strides, _, dst_strides = strides.partition(":")
+        src = _desc(dims, sdt, f"strides:{src_strides}" if src_strides else stag, "f32")
+        dst = _desc(dims, ddt, f"strides:{dst_strides}" if dst_strides else dtag, src.dtype)
+        types = f"{src.dtype}" if src.dtype == dst.dtype else f"{src.dtype}->{dst.dtype}"
+        layouts = f"{stag}{_view(src_strides)} -> {dtag}{_view(dst_strides)}"
+        name = match["name"] or f"{types} {match['dims']} {layouts}{suffix}"
+        yield Case(name, src, dst, attr)
 
 
 def attr_of(dims: tuple[int, ...], options: dict[str, str]) -> Attr | None:
@@ -206,12 +220,12 @@ def _view(strides: str) -> str:
     return f"[{strides}]" if strides else ""
 
 
-def _desc(dims: tuple[int, ...], dtype: str, tag: str, strides: str) -> MemoryDesc:
-    if not strides:
-        return memory_desc(dims, dtype, tag)
-    try:
-        numbers = [int(number) for number in strides.split("x")]
-    except ValueError:
-        msg = f"strides {strides!r} are not numbers joined by x"
-        raise MemdescError(msg) from None
-    return memory_desc(dims, dtype, strides=numbers)
+def _desc(dims: tuple[int, ...], dtype: str | None, layout: str, default: object) -> MemoryDesc:
+    desc = parse_layout(layout, dims, dtype, default=default)
+    if isinstance(desc, ImageDesc):
+        msg = (
+            f"{layout!r} is an image type, not a linear buffer; `memdesc reorder IN.npy "
+            f"OUT.safetensors --to {layout}` makes its pixels"
+        )
+        raise MemdescError(msg)
+    return desc

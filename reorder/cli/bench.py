@@ -1,4 +1,4 @@
-"""`memdesc bench`: how fast reorders are, beside memcpy and other programs."""
+"""`memdesc bench`: how fast reorders are, compared with memcpy and other libraries."""
 
 from __future__ import annotations
 
@@ -8,12 +8,11 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
-from memdesc.names import is_image
 from reorder.bench.cases import ATTRIBUTES, parse_cases
 from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
 from reorder.bench.report import full_report, geometric_mean
-from reorder.cli.command import DEVICE, Command, Facts, arguments, table, value
+from reorder.cli.command import Command, Facts, option, table, value
 from reorder.cli.progress import Progress
 from reorder.cores import count_cores
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 _SECONDS = 0.3
 _MEGA = 10**6
-# The default size of the largest tensor on a device.
+# The default size of the largest tensor on a device, in bytes.
 _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
 # More megabytes than any device has.
 _MOST_MB = 1e7
@@ -34,8 +33,7 @@ _OF_CASES = (
     *("dims", "stag", "dtag", "sdt", "ddt", "strides", "batch", "threads", "peers"),
     *(name.replace("-", "_") for name in ATTRIBUTES),
 )
-_VALUES = "a number, or mask:M for generated values along the dims whose bits are set in M"
-_BETA = "a number: dst is multiplied by it and added"
+_VALUES = "; a number, or mask:M for generated values along the dims whose bits are set in M"
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -70,13 +68,6 @@ def _cases(options: argparse.Namespace) -> list[Case]:
     words += [f"--{name}={value}" for name, value in given.items() if value is not None]
     words += map(_with_x, options.dims)
     words += [f"--batch={file}" for file in options.batch]
-    for tag in f"{options.stag or ''},{options.dtag or ''}".split(","):
-        if is_image(tag):
-            msg = (
-                f"{tag!r} is an image type, not a linear buffer; `memdesc reorder IN.npy "
-                f"OUT.safetensors --to {tag}` makes its pixels"
-            )
-            raise MemdescError(msg)
     cases = list(parse_cases(words))
     if not cases:
         msg = "nothing to measure: give dims, such as 8x256x56x56, or --batch with a file of cases"
@@ -244,32 +235,38 @@ def _duration(seconds: float) -> str:
 
 COMMAND = Command(
     "bench",
-    "Measure reorders beside memcpy, numpy and torch, in the notation of benchdnn.",
-    "bench --stag abcd --dtag aBcd16b --sdt f32 8x256x56x56",
-    arguments(
-        value("dims DIMS", "sizes, such as 8x256x56x56; each makes a case", nargs="*"),
-        value("--stag A,B", "layouts of src, such as abcd or abx", "--from"),
-        value("--dtag A,B", "layouts of dst, such as aBcd16b or axb", "--to"),
-        value("--sdt A,B", "dtypes of src (default f32)", "--dtype"),
-        value("--ddt A,B", "dtypes of dst (default: those of src)", "--to-dtype"),
-        value("--strides A,B", "strides instead of a tag: of src, or SRC:DST"),
-        *(
-            value(f"--{name} V", _BETA if role == "beta" else _VALUES)
-            for name, role in ATTRIBUTES.items()
+    "Measure reorders against memcpy, numpy and torch; also takes the notation of benchdnn.",
+    "bench --from abcd --to aBcd16b --dtype f32 8x256x56x56",
+    (
+        value("dims DIMS", "logical sizes, such as 8x256x56x56; each makes a case", nargs="*"),
+        option("--from", " (default abx)", "--stag", several=True, dest="stag"),
+        option("--to", " (default abx)", "--dtag", several=True, dest="dtag"),
+        option(
+            "--dtype",
+            " (default: what the layout says, else f32)",
+            "--sdt",
+            several=True,
+            dest="sdt",
         ),
+        option(
+            "--to-dtype", " (default: the type that is read)", "--ddt", several=True, dest="ddt"
+        ),
+        value("--strides STRIDES,...", "strides instead of --from, or of both sides as SRC:DST"),
+        *(option(f"--{name}", _VALUES) for name in ATTRIBUTES if name != "beta"),
+        option("--beta", type=float),
         value("--batch FILE", "cases in the notation of benchdnn", action="append", default=[]),
-        value("--threads N,M", "numbers of threads (default 1 and all cores)"),
+        option("--threads", " (default: 1 and all cores)", several=True),
         value(
-            "--peers A,B",
-            f"of {', '.join(known_peers())} (default: the installed ones)",
+            "--peers PEER,...",
+            f"what to compare with: {', '.join(known_peers())} (default: those that are installed)",
         ),
-        value("--device NAME", f"measure a fixed list of reorders on {DEVICE}"),
+        option("--device", "; a fixed list of reorders is measured there"),
         value(
             "--size MB",
-            "with --device: the largest tensor (default 1100 on a GPU, else 16)",
+            "with --device: the size of the largest tensor (default 1100 on a GPU, else 16)",
             type=float,
         ),
-        value("--seconds S", f"time for each measurement (default {_SECONDS})", type=float),
+        option("--seconds", f" (default {_SECONDS})", type=float),
     ),
     _answer,
     _lay_out,

@@ -1,4 +1,4 @@
-"""`memdesc check`."""
+"""`memdesc check`: zero padding of saved tensors, or a checkpoint against a contract."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.disk import as_path, write_file
-from reorder.cli.command import Command, Facts, arguments, lines, value
+from reorder.cli.command import Command, Facts, lines, value
 from reorder.cli.tensors import LIMIT, NPY, kind_of, padding_facts, split_name, tensors_in
 from reorder.storage.contracts import check, contract_of, contract_to_toml
 
@@ -41,6 +41,7 @@ def _check_contract(options: argparse.Namespace) -> tuple[Facts, int]:
         "holds": report.holds,
         "breaches": [each._asdict() for each in report.breaches],
         "checked": len(report.checked),
+        # only a contract can lack a rule, and only a reference confirms values
         "without_rule": [*report.without_rule] if options.expect is not None else [],
         "unconfirmed": [*report.unconfirmed] if options.reference is None else [],
         "compared": len(report.compared),
@@ -68,7 +69,7 @@ def _check_padding(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return facts as lines; those of each tensor behind an empty line."""
+    """Return facts as lines: breaches by `_line`, and each of several tensors after an empty line."""
     if "breaches" in facts:
         return lines({**facts, "breaches": [_line(each) for each in facts["breaches"]]})
     if "tensors" not in facts:
@@ -91,14 +92,17 @@ COMMAND = Command(
     "check",
     "Check that padding is zero, or a checkpoint against a contract; exit code 1 if it is not.",
     "check model.safetensors --expect rules.toml --reference good.safetensors",
-    arguments(
+    (
         value(
             "file FILE",
-            "a .safetensors or .npz, or one tensor of it as FILE:NAME; for a contract a checkpoint "
-            "of any format",
+            "a .safetensors or .npz, or one tensor of it as FILE:NAME; for a contract, any "
+            "checkpoint",
         ),
         value("--expect RULES", "a contract, in TOML: what layouts, types and dims must be"),
-        value("--reference MODEL", "a checkpoint that is right: compare values, and name causes"),
+        value(
+            "--reference MODEL",
+            "a checkpoint that is known to be right: compare values, and name likely causes",
+        ),
         value("--write RULES", "write the contract that FILE holds"),
         LIMIT,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memdesc
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 Facts = dict[str, Any]
 
-DEVICE = "an OpenCL device, by part of its name or of its runtime's, such as nvidia"
 LAYOUT = (
     "a layout: a name of oneDNN, OpenVINO, MACE, TensorRT, ..., a packing of weights, an image "
     "type, strides such as 340x20x4x1, or what CuTe, XLA, PyTorch, TVM, MLIR, oneDNN's logs print"
@@ -124,16 +124,6 @@ def flag(name: str, text: str) -> Argument:
     return Argument((name,), {"action": "store_true", "help": text})
 
 
-def arguments(*given: Argument) -> Callable[[argparse.ArgumentParser], None]:
-    """Return what adds these arguments to the parser of a command."""
-
-    def add(parser: argparse.ArgumentParser) -> None:
-        for each in given:
-            parser.add_argument(*each.names, **each.settings)
-
-    return add
-
-
 class Command(NamedTuple):
     """A command of `memdesc`.
 
@@ -143,9 +133,14 @@ class Command(NamedTuple):
     name: str
     summary: str
     example: str
-    add_arguments: Callable[[argparse.ArgumentParser], None]
+    arguments: tuple[Argument, ...]
     answer: Callable[[argparse.Namespace], tuple[Facts, int]]
     lay_out: Callable[[Facts], list[str]] = lines
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments to the parser of this command, or of a program that extends it."""
+        for each in self.arguments:
+            parser.add_argument(*each.names, **each.settings)
 
 
 def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
@@ -153,28 +148,48 @@ def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
     return {flag: action for action in parser._actions for flag in action.option_strings}  # noqa: SLF001 - argparse has no public list
 
 
-# Arguments that several commands take.
+# Options that several commands have, and their one meaning.
 
-DIMS = value("dims DIMS", "logical sizes, such as 2x17x5x4, if LAYOUT has none", nargs="?")
-FILE_DIMS = value("--dims DIMS", "logical sizes, such as 2x17x5x4, if no file and layout has them")
-DTYPE = value("--dtype DTYPE", "type of the elements (default: what LAYOUT says, else f32)")
-TO_DTYPE = value("--to-dtype DTYPE", "type of the elements that are written, if it differs")
-LETTERS = value(
-    "--letters LETTERS", "what to call the dims, such as nchw (default: as the name does)"
-)
+_MEANINGS = {
+    "--from LAYOUT": "the layout that is read",
+    "--to LAYOUT": "the layout that is written",
+    "--dims DIMS": "the logical sizes, such as 2x17x5x4",
+    "--dtype DTYPE": "the type of the elements that are read",
+    "--to-dtype DTYPE": "the type of the elements that are written",
+    "--offset BYTES": "how many bytes precede the tensor",
+    "--scale S": "the scale of what is written",
+    "--zero-point Z": "the integer that stands for 0 in what is written",
+    "--src-scale S": "the scale of what is read",
+    "--src-zero-point Z": "the integer that stands for 0 in what is read",
+    "--beta B": "the factor of the old content of the output, which is added",
+    "--threads N": "how many threads work",
+    "--device NAME": "an OpenCL device, by part of its name or its runtime's, such as nvidia",
+    "--max-bytes SIZE": "how much memory the pieces of a large tensor may take, such as 200MiB",
+    "--limit N": "how many places are listed",
+    "--seconds S": "about how long each reorder is measured",
+    "--svg FILE": "draw a picture into a file that ends in .svg, .png or .html",
+    "--letters LETTERS": "what the dims are called, such as nchw",
+}
+_SPECS = {spec.split()[0]: spec for spec in _MEANINGS}
+SEVERAL = ",..."
+"""What follows the metavar of an option that takes several values, joined by commas."""
 
 
-def picture(what: str) -> Argument:
-    """Return the flag that draws something into a file."""
-    return value("--svg FILE", f"{what}; FILE ends in .svg, .png or .html")
+def option(
+    name: str, more: str = "", *others: str, several: bool = False, **settings: Any
+) -> Argument:
+    """Return an option of several commands; `more` is what it means in one of them besides."""
+    spec = _SPECS[name]
+    text = f"{_MEANINGS[spec]}{more}"
+    return value(f"{spec}{SEVERAL if several else ''}", text, *others, **settings)
 
 
-MAX_BYTES = value(
-    "--max-bytes SIZE",
-    "how much memory the pieces of a large tensor may take, such as 200MiB (default 1GiB)",
-    default="1GiB",
-)
-add_max_bytes = arguments(MAX_BYTES)
+DIMS = value("dims DIMS", "the logical sizes, such as 2x17x5x4, if LAYOUT has none", nargs="?")
+FILE_DIMS = option("--dims", ", if no file and no layout has them")
+DTYPE = option("--dtype", " (default: what LAYOUT says, else f32)")
+TO_DTYPE = option("--to-dtype", " (default: the type that is read)")
+LETTERS = option("--letters", " (default: as in the name)")
+MAX_BYTES = option("--max-bytes", " (default 1GiB)", default="1GiB")
 
 
 def numbers_of(text: str, what: str) -> tuple[int, ...]:
@@ -191,6 +206,11 @@ def numbers_of(text: str, what: str) -> tuple[int, ...]:
 def dims_of(text: str | None) -> tuple[int, ...] | None:
     """Return dims from a string such as ``2x17x5x4`` or ``2,17,5,4``; None if none are given."""
     return None if text is None else numbers_of(text, "dims")
+
+
+def finite(number: float) -> float | str:
+    """Return a number for JSON, which has no nan and no inf: these by their names."""
+    return number if isfinite(number) else str(number)
 
 
 def is_wanted(name: str, wanted: str) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,10 +14,11 @@ from reorder.cli.command import (
     FILE_DIMS,
     Command,
     Facts,
-    arguments,
     dims_of,
+    finite,
     flag,
     lines,
+    option,
     value,
 )
 from reorder.cli.tensors import SOURCE, Reading, codes_note, read_tensor
@@ -110,23 +110,18 @@ def _compare(a: Memory, b: Memory, options: argparse.Namespace, limit: int) -> V
 def _amounts(found: ValueComparison) -> Facts:
     """Return how far apart two tensors are."""
     names = ("max_ulp", "mean_error", "cosine")
-    return {name: _finite(getattr(found, name)) for name in names}
+    return {name: finite(getattr(found, name)) for name in names}
 
 
 def _facts(found: Difference) -> Facts:
     return {
         "index": found.at,
-        "a": _finite(found.a),
-        "b": _finite(found.b),
-        "difference": _finite(found.difference),
+        "a": finite(found.a),
+        "b": finite(found.b),
+        "difference": finite(found.difference),
         "offsets": (found.offset_a, found.offset_b),
         "bytes": (found.byte_a, found.byte_b),
     }
-
-
-def _finite(value: float) -> float | str:
-    """Return a number; nan and inf, which JSON cannot express, by name."""
-    return value if isfinite(value) else str(value)
 
 
 def _ranges(counts: NDArray[np.int64]) -> list[list[int]]:
@@ -296,17 +291,17 @@ COMMAND = Command(
     "compare",
     "Compare the values of two tensors in any layouts and types: exit code 1 if they differ.",
     "compare a.npy b.npy --tolerance 0.001",
-    arguments(
+    (
         value("a A", f"{SOURCE}; or raw bytes; or a checkpoint, if B is one"),
         value("b B", "the same"),
         value("--from-a LAYOUT", _FROM % "A"),
         value("--from-b LAYOUT", _FROM % "B"),
         FILE_DIMS,
-        value("--dtype DTYPE", "type of the elements that are read, where no file has it"),
+        option("--dtype", ", if no file has it"),
         value("--tolerance T", "largest allowed difference (default 0)", default=0.0),
         value("--relative R", "additional tolerance: R times the value in B", default=0.0),
         flag("--resolution", "additional tolerance: a step (ULP) of the coarser type at the value"),
-        value("--limit N", "how many differences are listed (default 10)", default=10),
+        option("--limit", " (default 10): where elements differ", default=10),
     ),
     _answer,
     _lay_out,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES, known_names
 from memdesc.names import images
-from reorder.cli.command import Command, Facts, arguments, flags_of, value
+from reorder.cli.command import SEVERAL, Command, Facts, flags_of, value
 from reorder.cli.main import NAMES, command_parser
 
 if TYPE_CHECKING:
@@ -46,14 +46,11 @@ def _layouts() -> list[str]:
     return [*(name.text for name in known_names()), *images.IMAGES, "plain"]
 
 
-# the values of an argument, by its name in the help
+# The values of an argument, by its name in the help; A and B are layouts or files, so they are
+# known by their destination.
 _VALUES: dict[str, Callable[[], list[str]]] = {
-    "LAYOUT": _layouts,
-    "TEXT": _layouts,
-    "A": _layouts,
-    "B": _layouts,
+    **dict.fromkeys(("LAYOUT", "TEXT", "layout", "other"), _layouts),
     "DTYPE": lambda: [*DATA_TYPES],
-    "SHELL": lambda: [*_SCRIPTS],
 }
 
 
@@ -96,7 +93,10 @@ def _takes_value(action: argparse.Action | None) -> bool:
 
 
 def _values_of(action: argparse.Action) -> list[str]:
-    values = _VALUES.get(str(action.metavar))
+    if action.choices is not None:
+        return [*action.choices]
+    metavar = str(action.metavar).removesuffix(SEVERAL)
+    values = _VALUES.get(metavar) or _VALUES.get(action.dest)
     return [] if values is None else values()
 
 
@@ -114,7 +114,7 @@ COMMAND = Command(
     "completion",
     "Print the script that completes this command's words in a shell.",
     'completion bash    # in ~/.bashrc: eval "$(memdesc completion bash)"',
-    arguments(
+    (
         value("shell SHELL", ", ".join(_SCRIPTS), choices=[*_SCRIPTS]),
         value(
             "--words WORD",

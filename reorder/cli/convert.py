@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING
 from memdesc import MemdescError
 from memdesc.disk import as_path
 from memdesc.errors import starred
-from reorder.cli.command import Command, Facts, add_max_bytes, bytes_of, one_line, threads_of
+from reorder.cli.command import (
+    MAX_BYTES,
+    Command,
+    Facts,
+    bytes_of,
+    flag,
+    one_line,
+    option,
+    threads_of,
+    value,
+)
 from reorder.cli.progress import Progress
 from reorder.storage.containers.partial import InUseError, partial_folder
 from reorder.storage.containers.table import read_container
@@ -39,73 +49,6 @@ _INTERVAL = 0.1
 _LISTED = 40
 # what --verify has found
 _VERIFIED = "each tensor equals its input put through its rule"
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("source", metavar="IN", help="a checkpoint: a file, or a model's folder")
-    parser.add_argument(
-        "target",
-        metavar="OUT",
-        help="the checkpoint to write: its ending names the container; without one it is a folder "
-        "of safetensors, with all other files of IN",
-    )
-    parser.add_argument(
-        "--to",
-        metavar="FORMAT",
-        help=f"what all quantised weights of a model become: {', '.join(TARGETS)}; norms, "
-        "embeddings and layers that are not quantised are copied, and config.json declares the new "
-        "weights",
-    )
-    parser.add_argument(
-        "--map",
-        dest="maps",
-        metavar="RULE",
-        action="append",
-        default=[],
-        help="'PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]', such as '*.mlp.*: awq -> marlin'; "
-        "any number: the last one that matches applies; tensors without a rule are copied",
-    )
-    parser.add_argument(
-        "--rules",
-        metavar="FILE",
-        help="a file of TOML with rules, which come before those of --map",
-    )
-    add_max_bytes(parser)
-    parser.add_argument("--threads", type=int, help="how many pieces are moved at a time")
-    parser.add_argument(
-        "--dask",
-        metavar="ADDRESS",
-        help="move the pieces on the workers of a Dask cluster, which see the same files under the "
-        "same paths: the address of its scheduler, or its --scheduler-file; --max-bytes is then "
-        "for each worker",
-    )
-    parser.add_argument(
-        "--shard-size",
-        metavar="SIZE",
-        help="the most bytes of tensors in a file of a folder; by default as in IN",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check all, and say what would be done"
-    )
-    parser.add_argument(
-        "--verify",
-        action="store_true",
-        help="read OUT back, and check that each tensor equals its input put through its rule; "
-        "whether the rules are what the model needs is not checked",
-    )
-    parser.add_argument(
-        "--resume", action="store_true", help="go on where the same conversion was interrupted"
-    )
-    parser.add_argument(
-        "--overwrite",
-        action="store_true",
-        help="replace OUT; a folder only if no other files are lost",
-    )
-    parser.add_argument(
-        "--allow-partial",
-        action="store_true",
-        help="change codes of quantised weights without their scales, or these without the codes",
-    )
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -239,6 +182,54 @@ COMMAND = Command(
     "convert",
     "Move a checkpoint into other layouts, packings and types.",
     "convert model out --map 'model.layers.*: awq -> gptq(zeros=v2)'",
-    _add_arguments,
+    (
+        value("source IN", "a checkpoint: a file, or the folder of a model"),
+        value(
+            "target OUT",
+            "the checkpoint to write: its ending names the container; without one it is a folder "
+            "of safetensors, with all other files of IN",
+        ),
+        option(
+            "--to",
+            f": what all quantised weights of a model become, one of {', '.join(TARGETS)}; norms, "
+            "embeddings and layers that are not quantised are copied, and config.json declares the "
+            "new weights",
+            choices=[*TARGETS],
+        ),
+        value(
+            "--map RULE",
+            "'PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]', such as '*.mlp.*: awq -> marlin'; "
+            "may be given several times: the last rule that matches a tensor applies, and tensors "
+            "without a rule are copied",
+            dest="maps",
+            action="append",
+            default=[],
+        ),
+        value("--rules FILE", "rules in TOML, which come before those of --map"),
+        MAX_BYTES,
+        option("--threads", " (default: one for each core); each moves one piece", type=int),
+        value(
+            "--dask ADDRESS",
+            "move the pieces on the workers of a Dask cluster, which see the same files under the "
+            "same paths: the address of its scheduler, or its --scheduler-file; --max-bytes is "
+            "then for each worker",
+        ),
+        value(
+            "--shard-size SIZE",
+            "the most bytes of tensors in a file of a folder (default: as in IN)",
+        ),
+        flag("--dry-run", "check everything, and say what would be done"),
+        flag(
+            "--verify",
+            "read OUT back, and check that each tensor equals its input put through its rule; "
+            "whether the rules are what the model needs is not checked",
+        ),
+        flag("--resume", "continue the same conversion where it was interrupted"),
+        flag("--overwrite", "replace OUT; a folder only if no other files are lost"),
+        flag(
+            "--allow-partial",
+            "change codes of quantised weights without their scales, or scales without the codes",
+        ),
+    ),
     _answer,
 )

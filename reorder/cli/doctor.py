@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import memdesc
-from reorder.cli.command import Command, Facts, arguments, flag, lines, value
+from reorder.cli.command import Command, Facts, flag, lines, value
 from reorder.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ COMMAND = Command(
     "doctor",
     "Report versions, threads, compiled kernels and OpenCL devices; or compile the CPU kernels.",
     "doctor",
-    arguments(
+    (
         flag("--compile", "compile the CPU kernels before their first use, as for an image"),
         value(
             "--dtypes DTYPES",

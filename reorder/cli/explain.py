@@ -12,12 +12,11 @@ from reorder.cli.command import (
     TO_DTYPE,
     Command,
     Facts,
-    arguments,
     buffer_of,
     flag,
     lines,
+    option,
     pair_of,
-    picture,
     value,
 )
 from reorder.plan.compare import NO_OP, compare_layouts
@@ -116,17 +115,17 @@ COMMAND = Command(
     "explain",
     "Explain how two layouts differ, and a reorder from A to B: no-op, view or copy, plan, bytes.",
     "explain nchw nChw16c 8x17x56x56",
-    arguments(
+    (
         value("layout A", LAYOUT),
-        value("other B", "the same for the other layout"),
-        value("dims DIMS", "logical sizes, such as 2x17x5x4, if A has none", nargs="?"),
+        value("other B", "the other layout, in any of these notations"),
+        value("dims DIMS", "the logical sizes, such as 2x17x5x4, if A has none", nargs="?"),
         DTYPE,
         TO_DTYPE,
-        picture("draw the plan: the source of each element of B"),
+        option("--svg", ": the plan, with the source of each element of B"),
         flag("--beside", "with --svg: draw both memories side by side instead"),
         value(
-            "--kernels DEVICE",
-            "opencl: print the kernels that would run on an OpenCL device",
+            "--kernels BACKEND",
+            "print the kernels that a device would run; the only backend is opencl",
             choices=["opencl"],
         ),
     ),

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, data_type, memory_desc
-from reorder.cli.command import Command, Facts, arguments, dims_of, table, value
+from reorder.cli.command import Command, Facts, dims_of, finite, option, table, value
 from reorder.cli.tensors import load_file, read_bytes, read_words, split_name, tensors_in
 from reorder.identification.identify import identify
 
@@ -71,6 +71,15 @@ def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:
         "row_major": any(_is_row_major(each) for each in found.candidates),
         "layouts": [_layout(each) for each in found.candidates],
         "near": [_layout(each) for each in found.near],
+        "readings": [
+            {
+                "dtype": str(each.dtype),
+                "ordinary": each.ordinary,
+                "least": finite(each.least),
+                "most": finite(each.most),
+            }
+            for each in found.readings
+        ],
     }
 
 
@@ -98,6 +107,9 @@ def _lay_out(facts: Facts) -> list[str]:
         ]
         return table([*tensors, *((name, "not in both files") for name in facts["not_compared"])])
     rows = [f"{facts['file']}, {facts['bytes']} bytes: {facts['verdict']}"]
+    if facts["readings"]:
+        shares = [f"{each['dtype']} {each['ordinary']:.0%}" for each in facts["readings"]]
+        rows.append(f"ordinary values if the type is: {', '.join(shares)}")
     for each in facts["layouts"][:_SHOWN]:
         names = ", ".join(name["text"] for name in each["names"])
         padding = each["padding_elements"]
@@ -111,20 +123,16 @@ COMMAND = Command(
     "identify",
     "Find which known layouts the bytes of a file may have; exit code 1 unless it is exactly one.",
     "identify dump.bin --like w.npy --dtype u4",
-    arguments(
+    (
         value("dump DUMP", "raw bytes, or a tensor as in other commands: only its bytes matter"),
         value(
             "--like FILE",
             "a tensor of the same values, by logical dims: a .npy or FILE:NAME; if DUMP has "
             "several tensors, a file with tensors of the same names",
         ),
-        value("--dims DIMS", "logical sizes, if there is no --like"),
-        value(
-            "--dtype DTYPE",
-            "type of the elements in the dump (default: that of --like, or a narrower one that "
-            "holds its integers)",
-        ),
-        value("--offset BYTES", "bytes before the tensor in a file of raw bytes", type=int),
+        option("--dims", ", if there is no --like"),
+        option("--dtype", " (default: that of --like, or a narrower one that holds its integers)"),
+        option("--offset", " in a file of raw bytes", type=int),
     ),
     _answer,
     _lay_out,

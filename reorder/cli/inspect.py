@@ -12,7 +12,7 @@ from memdesc.disk import as_path
 from memdesc.errors import starred
 from memdesc.record import BIT_PLANES, Field
 from memdesc.record.names import unjudged_by
-from reorder.cli.command import Command, Facts, arguments, is_wanted, one_line, table, value
+from reorder.cli.command import Command, Facts, is_wanted, one_line, table, value
 from reorder.records.encode import number_bits
 from reorder.storage.containers.table import read_container
 from reorder.storage.groups import find_groups, find_plain, partial_of
@@ -321,7 +321,7 @@ COMMAND = Command(
     "List the tensors of checkpoints: dims, type, layout or record, bytes; and which layers are "
     "quantised. Exit code 1 if there are none, or a shard is missing.",
     "inspect model.safetensors --filter '*.weight' --sort bytes",
-    arguments(
+    (
         value(
             "paths PATH",
             "a .safetensors, .gguf, .npz, .npy or .onnx, an index of shards, or the folder of a "

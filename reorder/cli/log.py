@@ -1,15 +1,16 @@
-"""`memdesc log`."""
+"""`memdesc log`: what a log of oneDNN says, as facts for `--json` and as tables for readers."""
 
 from __future__ import annotations
 
 import re
 import sys
 from io import TextIOWrapper
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, read_verbose
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts, arguments, flag, one_line, table, value
+from reorder.cli.command import Command, Facts, flag, one_line, option, table, value
 from reorder.cores import count_cores
 from reorder.logs import read_layers, report
 from reorder.logs.replay import logged_case
@@ -22,14 +23,20 @@ if TYPE_CHECKING:
     from memdesc.verbose import VerboseLog, VerbosePrimitive
     from reorder.logs import LoggedReorder, LogReport, RoundTrip, Times
 
+# Digits of a millisecond that are kept: a thousandth of a microsecond.
 _DIGITS = 6
+# what turns bytes per millisecond into GB/s
 _MS_OF_BYTES = 1e-6
+# the columns of time that reorders and round trips have; `_cells` fills them
 _TIMES = ("ms", "count", "median", "min", "max")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    if options.top < 0 or not 0 < options.seconds < float("inf"):
-        msg = f"--top {options.top} and --seconds {options.seconds:g} must be above 0"
+    if options.top < 0:
+        msg = f"--top {options.top}: give how many rows to list, 0 or more"
+        raise MemdescError(msg)
+    if not 0 < options.seconds < inf:
+        msg = f"--seconds {options.seconds:g}: give a time above 0, such as 0.1"
         raise MemdescError(msg)
     log = read_verbose(_stdin() if options.log == "-" else options.log)
     if not (log.entries or log.info or log.skipped or log.passed_over):
@@ -328,7 +335,7 @@ def _hidden(facts: Facts, key: str) -> list[str]:
 
 
 def _savings(facts: Facts) -> list[str]:
-    """Return what could be saved: a line for each kind of unnecessary reorder."""
+    """Return what could be saved: a line for each kind of unnecessary reorder, if there are any."""
     rows = facts["reorders"]
     runs = facts["runs"]
     parts: list[tuple[str, Callable[[dict[str, Any]], bool]]] = [
@@ -362,7 +369,7 @@ def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
 def _text(row: dict[str, Any]) -> str:
     """Return dims, layouts, attributes, and the primitives that made and used the tensors."""
     words = [row["problem"], _short(row["src"]), "->", _short(row["dst"])]
-    # the place of the scratchpad does not matter
+    # it does not matter who allocates the scratchpad
     words += [word for word in row["attributes"].split() if not word.startswith("attr-scratchpad")]
     return " ".join(words) + _around(row)
 
@@ -397,17 +404,24 @@ COMMAND = Command(
     "log",
     "Report what a log of oneDNN's verbose mode says: time by primitive, and the cost of reorders.",
     "log torch.log",
-    arguments(
+    (
         value("log LOG", "what a program printed with ONEDNN_VERBOSE=1 or 2; - for stdin"),
-        value("--top N", "how many reorders are listed and measured (default 10)", default=10),
-        flag("--steady", "one of the equal runs of a model, without what comes before and after"),
+        value(
+            "--top N",
+            "how many rows each table has, and how many reorders are measured (default 10)",
+            default=10,
+        ),
+        flag(
+            "--steady",
+            "report one of the equal runs of a model, without what comes before and after",
+        ),
         value(
             "--layers FILE",
-            "names of layers: OpenVINO's runtime model (.xml) or a trace of torch (.json)",
+            "the names of layers, from OpenVINO's runtime model (.xml) or a trace of torch (.json)",
         ),
         flag("--bench", "measure these reorders here, and compare with the times of the log"),
-        value("--threads N", "threads for --bench (default as in the log)", type=int),
-        value("--seconds S", "time for each reorder (default 0.1)", default=0.1),
+        option("--threads", " with --bench (default: as many as the log says)", type=int),
+        option("--seconds", " with --bench (default 0.1)", default=0.1),
     ),
     _answer,
     _lay_out,

@@ -15,7 +15,6 @@ from reorder.cli.command import (
     LETTERS,
     Command,
     Facts,
-    arguments,
     buffer_of,
     dims_of,
     is_wanted,
@@ -152,7 +151,7 @@ COMMAND = Command(
     "names",
     "List known names of layouts, or every name and notation of one layout; exit code 1 if none.",
     "names nChw16c 2x17x5x4",
-    arguments(
+    (
         value(
             "text TEXT",
             "part of a name or a pattern such as 'nChw*c', in any case (default: all names); or, "
@@ -160,9 +159,9 @@ COMMAND = Command(
             nargs="?",
             default="",
         ),
-        value("dims DIMS", "logical sizes of a layout, such as 2x17x5x4", nargs="?"),
+        value("dims DIMS", "the logical sizes of the layout, such as 2x17x5x4", nargs="?"),
         DTYPE,
-        value("--ndims N", "only names for N dims", type=int),
+        value("--ndims N", "list only names for N dims", type=int),
         value("--system SYSTEM", f"write the layout only as one of {', '.join(SYSTEMS)}"),
         LETTERS,
     ),

@@ -12,19 +12,19 @@ from memdesc import ImageDesc, MemdescError, parse_layout
 from memdesc.errors import short_repr
 from reorder.api import reorder
 from reorder.cli.command import (
-    DEVICE,
     FILE_DIMS,
     LAYOUT,
     MAX_BYTES,
+    TO_DTYPE,
     Command,
     Facts,
-    arguments,
     buffer_of,
     bytes_of,
     dims_of,
     flag,
     layout_facts,
     lines,
+    option,
     threads_of,
     value,
 )
@@ -60,9 +60,9 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 28
 # the widest codes of a packing of weights, in bits
 _CODE_BITS = 8
-# how many layouts a message lists
+# the most layouts that a message lists
 _LISTED = 8
-_SCALE = "a number, or FILE.npy:MASK, an array along the dims whose bits are set in the mask"
+_VALUES = "; a number, or FILE.npy:MASK, an array along the dims whose bits are set in MASK"
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -131,7 +131,7 @@ def _check_size(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> 
 
 
 def _among(options: argparse.Namespace, how: Reading) -> Memory:
-    """Return a dump in the only layout of some names that its size and its padding allow."""
+    """Return a dump in the only layout among --among that its size and its padding allow."""
     if how.dims is None or how.layout is not None:
         msg = "--among needs --dims, and replaces --from"
         raise MemdescError(msg)
@@ -156,9 +156,9 @@ def _fits(name: str, patterns: Sequence[str]) -> bool:
 
 
 def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder | None:
-    """Return a reorder that is too large to hold in memory; None for others and for bad input."""
+    """Return a reorder of a file in pieces, or None if it fits in memory or the input is bad."""
     most = bytes_of("--max-bytes", options.max_bytes)
-    # all of what is there is needed, or all moves to a device
+    # --beta adds to all of the old content, and a device gets the whole tensor
     if options.beta or options.device is not None:
         return None
     found = locate(options.src, how)
@@ -187,7 +187,7 @@ def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
 def _reordered(
     options: argparse.Namespace, x: Memory, target: MemoryDesc | ImageDesc, attr: Attr
 ) -> Memory:
-    """Reorder here, or on the device of a name; an image is the memory of its pixels."""
+    """Reorder on the CPU or on the device; an image is returned as the memory of its pixels."""
     dst = buffer_of(target)
     out = read_tensor(options.dst, Reading())[0] if options.beta else None
     if options.device is None:
@@ -214,13 +214,13 @@ def _attr(options: argparse.Namespace) -> Attr:
         "src_scale": ("--src-scale", options.src_scale),
         "src_zero_point": ("--src-zero-point", options.src_zero_point),
     }
-    for role, (option, text) in words.items():
+    for role, (name, text) in words.items():
         if text is not None:
-            given |= _values(role, option, text)
+            given |= _values(role, name, text)
     return Attr(**given)
 
 
-def _values(role: str, option: str, text: str) -> dict[str, Any]:
+def _values(role: str, name: str, text: str) -> dict[str, Any]:
     """Return the arguments of an Attr for a number, or for a file and a mask."""
     path, colon, mask = text.rpartition(":")
     try:
@@ -229,7 +229,7 @@ def _values(role: str, option: str, text: str) -> dict[str, Any]:
         bits = int(mask)
     except ValueError:
         example = "such as scales.npy:2 for one along dim b"
-        msg = f"{option} {text!r} is neither a number nor FILE.npy:MASK, {example}"
+        msg = f"{name} {text!r} is neither a number nor FILE.npy:MASK, {example}"
         raise MemdescError(msg) from None
     values = load_file(path)
     return {role: values.numpy() if isinstance(values, Memory) else values, f"{role}_mask": bits}
@@ -245,24 +245,20 @@ COMMAND = Command(
     "reorder",
     "Reorder a tensor into another layout, image or type; exit code 1 if raw padding is not zero.",
     "reorder in.npy out.safetensors --from nchw --to nChw16c",
-    arguments(
+    (
         value("src SRC", f"{SOURCE}; or a file of raw bytes"),
         *output("dst"),
-        value(
-            "--from LAYOUT",
-            f"the order of the axes of an array, such as nhwc; with --dims, or of raw bytes, "
-            f"{LAYOUT}; by default what the file or its name says",
+        option(
+            "--from",
+            f" (default: what the file or its name says): for an array the order of its axes, such "
+            f"as nhwc; for raw bytes, and with --dims, {LAYOUT}",
             dest="layout",
         ),
-        value("--to LAYOUT", "layout or image type to write (default: plain)", default="plain"),
+        option("--to", " (default plain)", default="plain"),
         FILE_DIMS,
-        value("--dtype DTYPE", "type of the elements that are read, where the file has none"),
-        value("--to-dtype DTYPE", "type to convert to; by default nothing is converted"),
-        value(
-            "--offset BYTES",
-            "bytes before the tensor; any file is then read as raw bytes",
-            type=int,
-        ),
+        option("--dtype", ", if the file does not say it"),
+        TO_DTYPE,
+        option("--offset", "; any file is then read as raw bytes", type=int),
         flag("--ignore-rest", "let a file of raw bytes be longer than the tensor"),
         value(
             "--row-pitch BYTES",
@@ -275,16 +271,19 @@ COMMAND = Command(
             "the size of raw bytes, and whose padding is zero",
         ),
         LIMIT,
-        value("--max-size WxH", "largest image of the device, such as 16384x16384"),
-        value("--scale S", f"the scale of DST: {_SCALE}"),
-        value("--zero-point Z", "the integer that means 0 in DST, or FILE.npy:MASK"),
-        value("--src-scale S", "the scale of SRC"),
-        value("--src-zero-point Z", "its zero point"),
-        value("--beta B", "DST, which must exist, is multiplied by this and added", default=0.0),
+        value(
+            "--max-size WxH",
+            "the size of the largest image that the device has, such as 16384x16384",
+        ),
+        *(
+            option(name, _VALUES)
+            for name in ("--scale", "--zero-point", "--src-scale", "--src-zero-point")
+        ),
+        option("--beta", "; DST must exist", default=0.0),
         flag("--saturate", "numbers beyond the largest float become that float, not infinity"),
-        value("--threads N", "the maximum number of threads", type=int),
+        option("--threads", " (default: one for each core)", type=int),
         MAX_BYTES,
-        value("--device NAME", f"reorder on {DEVICE}"),
+        option("--device", "; the reorder runs there"),
     ),
     _answer,
     _lay_out,

@@ -16,9 +16,9 @@ from reorder.cli.command import (
     TO_DTYPE,
     Command,
     Facts,
-    arguments,
     buffer_of,
     layout_of,
+    option,
     pair_of,
     value,
 )
@@ -48,10 +48,10 @@ COMMAND = Command(
     "source",
     "Write code: the offsets of a layout, their inverse, loops that fill it; or a whole reorder.",
     "source nChw16c 2x17x5x4 --lang c",
-    arguments(
+    (
         value("layout LAYOUT", LAYOUT),
         DIMS,
-        value("--to LAYOUT", "write the reorder to this layout instead"),
+        option("--to", ": print the reorder from LAYOUT to it instead"),
         DTYPE,
         TO_DTYPE,
         value("--lang LANG", f"{', '.join(LANGUAGES)} (default c)", default="c"),

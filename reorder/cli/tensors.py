@@ -24,7 +24,7 @@ from memdesc import (
 from memdesc.disk import as_path, open_file
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
-from reorder.cli.command import buffer_of, flag, value
+from reorder.cli.command import buffer_of, flag, option, value
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
@@ -65,7 +65,7 @@ _ENDINGS = (".npy", ".npz", ".safetensors")
 _SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
 _ANY_SIZE = 64
 _NAMED = re.compile(r"(.*?\.(?:npz|safetensors)):(.*)", re.DOTALL)
-# names of tensors in one message
+# the most names of tensors in one message
 _SHOWN = 8
 # how many bytes at the start of a file are compared
 _START = 64
@@ -92,7 +92,7 @@ def _kind(what: str, start: bytes, way_out: str) -> Kind:
 
 NPY = _kind("a .npy file", rb"\x93NUMPY", _ARRAYS)
 _ZIP = _kind("a .npz, or another .zip", rb"PK(\x03\x04|\x05\x06)", _ARRAYS)
-# an object of JSON behind its length in 8 bytes
+# the length in 8 bytes, then an object of JSON
 _SAFETENSORS = _kind("a .safetensors file", rb".{5}\0\0\0\{[\s\"}]", _ARRAYS)
 _READ = (NPY, _ZIP, _SAFETENSORS)
 _TORCH = _kind("a file of torch.save", _ZIP.start.pattern, _PICKLE)
@@ -325,7 +325,7 @@ def _memory(path: str, entry: Entry, data: NDArray[np.uint8], dtype: str | None)
 
 
 def tensors_in(path: str) -> dict[str, Memory]:
-    """Return the tensors of a file, or the one that a name behind it selects.
+    """Return the tensors of a file, or the one that FILE:NAME selects.
 
     Raises
     ------
@@ -387,7 +387,7 @@ def write_output(target: str, memory: Memory, *, is_raw: bool) -> None:
 
 
 def check_output(target: str, *sources: str, is_raw: bool) -> None:
-    """Refuse an output whose name says no format, or that would replace what is read.
+    """Refuse an output whose name has no ending of a format, or that would replace what is read.
 
     A .npy, which holds nothing else, may be replaced by what is made of it.
     """
@@ -411,7 +411,7 @@ def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, i
     if kind is not None:
         msg = (
             f"{_refusal(path, kind)}; if it does hold raw bytes, `memdesc reorder` reads "
-            "them with --offset 0, or the number of bytes in front of them"
+            "them with --offset 0, or with the number of bytes that precede them"
         )
         raise MemdescError(msg)
     start = offset or 0
@@ -459,7 +459,7 @@ def codes_note(path: str) -> str:
         return ""
     try:
         found = siblings_of(read_container(file).entries, name)
-    except (MemdescError, KeyError):  # who reads it says what is wrong
+    except (MemdescError, KeyError):  # whoever reads it says what is wrong
         return ""
     others = ", ".join(each for each in found.names if each != name)
     return (
@@ -511,9 +511,7 @@ def _located(entry: Entry, how: Reading) -> MemoryDesc | None:
     return memory_desc(dims, desc.dtype, how.layout) if is_row_major else None
 
 
-LIMIT = value(
-    "--limit N", "how many nonzero places in the padding are listed (default 10)", default=10
-)
+LIMIT = option("--limit", " (default 10): where the padding is not zero", default=10)
 
 
 def padding_facts(memory: Memory, limit: int, key: str) -> Facts:

@@ -1,1 +1,1 @@
-"""Find which known layouts some bytes may have: by comparing values, or by size and padding."""
+"""What bytes are: which known layouts they may have, and which types they look like."""

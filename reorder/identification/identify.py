@@ -1,4 +1,4 @@
-"""Find which known layouts some bytes may have: by comparing values, or by their padding."""
+"""Find which known layouts some bytes may have: by comparing values, or by size and padding."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from memdesc.layout import check_dims
 from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
+from reorder.identification.readings import TypeReading, readings, same_size
 from reorder.memory.arrays import unpack
 from reorder.memory.buffers import address_of
 from reorder.memory.dlpack import is_exporter
@@ -42,6 +43,8 @@ _SAMPLES = 4096
 # A layout that puts this share of the samples in the right place is reported as near.
 _NEAR = 0.75
 _MAX_NEAR = 3
+# The share of ordinary values at which bytes look like a type; below the rest they do not.
+_ORDINARY = 0.9
 _NOTHING = np.empty(0, np.uint8)
 # Integer types that a reference may be stored as, the narrowest first.
 _NARROWER = ("u4", "s4", "u8", "s8")
@@ -93,9 +96,11 @@ class Identification(NamedTuple):
         (all of it zero) come first.
     near : tuple of Candidate
         If there are no candidates: up to three layouts that put most elements (at least 3 of 4)
-        in the right place.
+        in the right place, or all of them in another type of the same size.
     verdict : str
         The answer in one sentence.
+    readings : tuple of TypeReading
+        Without a reference: what the bytes look like in each type that they may have.
 
     Examples
     --------
@@ -109,6 +114,7 @@ class Identification(NamedTuple):
     candidates: tuple[Candidate, ...]
     near: tuple[Candidate, ...]
     verdict: str
+    readings: tuple[TypeReading, ...] = ()
 
 
 def _title(found: Candidate) -> str:
@@ -150,8 +156,10 @@ def identify(
     """Find the known layouts that bytes may have.
 
     With a reference, a layout fits if it puts each element where the bytes have it; if none does,
-    up to 4 dims are tried in every other order. Without a reference, the size must fit and the
-    padding must be zero, which may be true of several layouts.
+    up to 4 dims are tried in every other order, and then other types of the same size: one of these
+    is reported, but it is not a candidate. Without a reference, the size must fit and the padding
+    must be zero, which may be true of several layouts; what the bytes look like in each type is
+    reported.
 
     Parameters
     ----------
@@ -238,17 +246,45 @@ def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -
         return Identification(
             exact, (), f"{len(exact)} layouts give these bytes, {why}: {_titles(exact)}"
         )
-    near = sorted(compared.values(), key=lambda each: -each.agreement)[:_MAX_NEAR]
+    types = [each.desc.dtype for each in references]
+    others = _in_other_types(data, plain, types)
+    near = sorted((*compared.values(), *others), key=lambda each: -each.agreement)[:_MAX_NEAR]
     near = [each for each in near if each.agreement >= _NEAR]
-    if near:
-        verdict = (
-            f"no known layout gives these bytes; {near[0].agreement:.2%} of the elements are where "
-            f"{_title(near[0])} has them"
-        )
-    else:
-        types = " or ".join(str(reference.desc.dtype) for reference in references)
-        verdict = _no_layout(len(data), f"{dims} elements of {types}", sizes)
+    what = f"{dims} elements of {' or '.join(map(str, types))}"
+    verdict = _nearest(near, types, what) if near else _no_layout(len(data), what, sizes)
     return Identification((), tuple(near), verdict)
+
+
+def _nearest(near: Sequence[Candidate], types: Sequence[DataType], what: str) -> str:
+    """Return how near the bytes are to a layout, in these types or in another one."""
+    desc, _, _, agreement, _ = near[0]
+    named = _title(near[0])
+    if agreement == 1:
+        alike = [each for each in near if each.desc.layout == desc.layout and each.agreement == 1]
+        fitting = " or ".join(str(each.desc.dtype) for each in alike)
+        return f"no known layout of {what} gives these bytes; as {fitting}, {named} does"
+    kind = "" if desc.dtype in types else f", as {desc.dtype}"
+    share = f"{agreement:.2%} of the elements are where {named} has them{kind}"
+    return f"no known layout gives these bytes; {share}"
+
+
+def _in_other_types(
+    data: NDArray[np.uint8], plain: Memory, tried: Sequence[DataType]
+) -> list[Candidate]:
+    """Compare with every layout in the other types that are as wide as those that were tried.
+
+    A type of floats may round the values of the reference; integers must be equal to them.
+    """
+    own, dims = plain.desc.dtype, plain.desc.dims
+    found: list[Candidate] = []
+    for kind in same_size(tried):
+        memory = reorder(plain, plain.desc.with_dtype(kind))
+        if {own.name, kind.name} & INTEGERS.keys() and not _holds(memory, plain):
+            continue
+        reference = _Reference(data, memory)
+        layouts, _ = known_layouts(dims, kind, tuple(range(len(dims))), len(data))
+        found += map(reference.compare, layouts)
+    return found
 
 
 class _Reference:
@@ -309,7 +345,21 @@ def _by_padding(
             f"the size and zero padding leave {len(found)} layouts{why}; a tensor of the same "
             "values tells them apart"
         )
-    return Identification(tuple(found), (), verdict)
+    widths = {kind.bits for kind in types} if dtype else {each.desc.dtype.bits for each in found}
+    read = tuple(each for bits in sorted(widths) for each in readings(data, bits))
+    return Identification(tuple(found), (), verdict + _doubt(dtype, read), read)
+
+
+def _doubt(dtype: DataType | None, read: Sequence[TypeReading]) -> str:
+    """Say that the bytes look like another type than the one that was given, if they do."""
+    given = next((each for each in read if each.dtype == dtype), None)
+    others = [each for each in read if each.ordinary >= _ORDINARY]
+    if given is None or given.ordinary > 1 - _ORDINARY or not others:
+        return ""
+    named = " or ".join(str(each.dtype) for each in others)
+    return (
+        f"; but the bytes look like {named}: as {dtype}, {given.ordinary:.0%} of them are ordinary"
+    )
 
 
 def _names(known: Known) -> tuple[Name, ...]:

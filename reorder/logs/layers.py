@@ -1,4 +1,4 @@
-"""Names of layers for the executions of a log, from what a framework writes beside it.
+"""Names of layers for the executions of a log, from what a framework writes at the same time.
 
 OpenVINO saves the model that it runs, with the order, layout and time of each node; its nodes and
 the executions of a run are aligned by kind and size. PyTorch's profiler saves when each module ran;
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Layer", "Layers", "OpenVinoLayers", "TorchLayers", "read_layers"]
 
+# what oneDNN calls the types of OpenVINO's nodes; `_key` calls inner products matmul
 _KINDS = {
     "Convolution": "convolution",
     "Deconvolution": "deconvolution",
@@ -41,10 +42,15 @@ _KINDS = {
     "Softmax": "softmax",
 }
 _MODULE = "nn.Module: "
-# what reading something else raises
+# what reading a file of another structure raises
 _NOT_AS_EXPECTED = (
-    *(ET.ParseError, ValueError, TypeError, LookupError, AttributeError),
-    *(OverflowError, RecursionError),
+    ET.ParseError,
+    ValueError,
+    TypeError,
+    LookupError,
+    AttributeError,
+    OverflowError,
+    RecursionError,
 )
 _HOW = (
     "give what openvino.save_model(compiled.get_runtime_model(), 'model.xml') wrote, or what the "
@@ -99,12 +105,13 @@ class OpenVinoLayers:
 
     Examples
     --------
-    >>> import pathlib, reorder.logs, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.xml"
-    >>> node = '<layer name="a" type="Reorder"><data execOrder="0" execTimeMcs="5"/></layer>'
-    >>> _ = path.write_text(f"<net><layers>{node}</layers></net>")
-    >>> type(reorder.logs.read_layers(path)).__name__
-    'OpenVinoLayers'
+    >>> import memdesc
+    >>> from reorder.logs import Layer, OpenVinoLayers
+    >>> line = "onednn_verbose,exec,cpu,reorder,jit:uni,undef,"
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> layers = OpenVinoLayers([(Layer("stem", "Reorder", "ba", 0.3, 1), 6)])
+    >>> layers.name(memdesc.read_verbose([line]).executions, None).names
+    ['stem']
     """
 
     def __init__(self, nodes: Sequence[tuple[Layer, int]]) -> None:
@@ -118,7 +125,8 @@ class OpenVinoLayers:
         run = [_key(entry.primitive) for entry in executions[start:][:length]]
         known = [(layer.name, (_KINDS.get(layer.kind), size)) for layer, size in self._nodes]
         known = [each for each in known if each[1][0]]
-        # twice, since the runs that were found may begin within one
+        # A run is found at any of its executions, so its start may be in the middle of the model;
+        # of two runs in a row, some part is the model from its start to its end.
         matcher = SequenceMatcher(None, [key for _, key in known], run * 2, autojunk=False)
         found: dict[int, str] = {}
         for node, at, size in matcher.get_matching_blocks():
@@ -148,13 +156,13 @@ class TorchLayers:
 
     Examples
     --------
-    >>> import json, pathlib, reorder.logs, tempfile
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "trace.json"
-    >>> event = {"ph": "X", "cat": "python_function", "name": "nn.Module: Conv2d_0"}
-    >>> trace = {"baseTimeNanoseconds": 0, "traceEvents": [{**event, "ts": 0, "dur": 10}]}
-    >>> _ = path.write_text(json.dumps(trace))
-    >>> type(reorder.logs.read_layers(path)).__name__
-    'TorchLayers'
+    >>> import memdesc
+    >>> from reorder.logs import TorchLayers
+    >>> line = "onednn_verbose,1.5,exec,cpu,reorder,jit:uni,undef,"  # at 1.5 ms
+    >>> line += "src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,2x3,0.25"
+    >>> layers = TorchLayers([(0.0, 1.0, "Conv2d_0"), (1.0, 2.0, "Linear_0")])
+    >>> layers.name(memdesc.read_verbose([line]).executions, None).names
+    ['Linear_0']
     """
 
     def __init__(self, spans: Sequence[tuple[float, float, str]]) -> None:
@@ -167,8 +175,8 @@ class TorchLayers:
         del repetition
         if any(entry.timestamp is None for entry in executions):
             msg = (
-                "the log has no timestamps, which a trace of torch is compared with; set "
-                "ONEDNN_VERBOSE_TIMESTAMP=1 beside ONEDNN_VERBOSE, and log and profile the same run"
+                "the log has no timestamps, which a trace of torch is compared with; set also "
+                "ONEDNN_VERBOSE_TIMESTAMP=1, and log and profile the same run"
             )
             raise MemdescError(msg)
         order = sorted(range(len(executions)), key=lambda at: executions[at].timestamp or 0.0)
@@ -181,6 +189,7 @@ class TorchLayers:
             while following and following[0] <= now:
                 around.append(following)
                 following = next(spans, None)
+            # the spans that this execution lies in, the outermost first
             around = [span for span in around if span[1] > now]
             if around:
                 names[at] = "/".join(name for _, _, name in around)
@@ -205,7 +214,7 @@ Layers = OpenVinoLayers | TorchLayers
 
 
 def read_layers(path: str | os.PathLike[str]) -> Layers:
-    """Read the layers of a model that a framework saved beside a log.
+    """Read the layers of a model that a framework saved while a log was written.
 
     Parameters
     ----------

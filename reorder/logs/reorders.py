@@ -220,7 +220,7 @@ def round_trips(executions: Sequence[VerboseEntry], names: Sequence[str]) -> lis
             kinds = tuple(each.primitive.kind for each in between)
             pairs[id(executions[before].primitive), id(primitive), kinds].append((before, at))
         elif src != dst:
-            # behind a convolution it is another tensor that happens to have these dims
+            # after a convolution, a tensor of these dims is another one
             gone[primitive.problem, src, dst] = at
     neighbours = _Neighbours(executions)
     trips = [

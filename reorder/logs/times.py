@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Times", "times_of"]
 
-# A mean above so many medians is not what an execution takes.
+# If the mean is above this many medians, a few executions distort it.
 _SKEWED = 3
 
 

@@ -103,7 +103,7 @@ class Memory(Indexed, Checked):
         return memory
 
     @classmethod
-    def _to_fill(cls, desc: MemoryDesc) -> Memory:
+    def to_fill(cls, desc: MemoryDesc) -> Memory:
         """Return new memory for a reorder, which writes all elements and all padding.
 
         Only memory with other bytes is zeroed: gaps, half of the last byte, compensation.

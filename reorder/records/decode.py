@@ -63,7 +63,7 @@ def dequantize_record(
         raise MemdescError(msg)
     target = _target(dims, wanted, desc)
     # chunks of rows do not write all padding
-    dst = Memory(target) if target.has_padding else Memory._to_fill(target)
+    dst = Memory(target) if target.has_padding else Memory.to_fill(target)
     decode_into(record, dst, threads)
     return dst
 

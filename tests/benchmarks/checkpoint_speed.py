@@ -1,4 +1,4 @@
-"""How fast `memdesc convert` is beside `cp`, and what memory it takes.
+"""How fast `memdesc convert` is compared with `cp`, and what memory it takes.
 
 `python -m tests.benchmarks.checkpoint_speed FOLDER --gigabytes 8` writes a checkpoint of that size
 for each kind of conversion, and runs both in turn; each run ends when the bytes are on disk.
@@ -50,7 +50,7 @@ _CASES = (
 
 
 def tensors_of(kind: str, nbytes: int) -> dict[str, NDArray[Any]]:
-    """Return tensors of that many bytes; those of one name share their memory."""
+    """Return tensors of about this many bytes; those of one role share their memory."""
     rng = np.random.default_rng(0)
     rows, columns = _SHAPE
     if kind == "f16":
@@ -85,23 +85,29 @@ def touch(nbytes: int) -> None:
             memory[page] = 1
 
 
-def timed(command: list[str], target: Path, nbytes: int) -> Run:
-    """Run a command that writes so many bytes."""
-    target.unlink(missing_ok=True)
-    # in a process of its own: the peak of this one would count as that of the command
-    child = get_context("fork").Process(target=touch, args=(nbytes,))
-    child.start()
-    child.join()
+def run_to_disk(command: list[str], target: Path) -> Run:
+    """Run a command that writes a file or a folder, until its bytes are on disk."""
     start = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, command)
-    with target.open("rb") as file:
-        os.fsync(file.fileno())
+    for path in target.iterdir() if target.is_dir() else [target]:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
     seconds = time.monotonic() - start
     return Run(seconds, usage.ru_utime, usage.ru_stime, usage.ru_maxrss << 10)
+
+
+def timed(command: list[str], target: Path, nbytes: int) -> Run:
+    """Run a command that writes this many bytes."""
+    target.unlink(missing_ok=True)
+    # in another process: the peak of this one would count as that of the command
+    child = get_context("fork").Process(target=touch, args=(nbytes,))
+    child.start()
+    child.join()
+    return run_to_disk(command, target)
 
 
 def convert_command(source: Path, target: Path, case: Case) -> list[str]:
@@ -126,7 +132,7 @@ def line(runs: list[tuple[Run, Run]], nbytes: int) -> str:
 
 def main() -> None:
     """Print a line for each conversion."""
-    parser = argparse.ArgumentParser(description="times of memdesc convert beside cp")
+    parser = argparse.ArgumentParser(description="times of memdesc convert compared with cp")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--gigabytes", type=float, default=8.0)
     parser.add_argument("--rounds", type=int, default=2)

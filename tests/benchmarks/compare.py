@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "Timing", "compare_cases", "main"]
 
 _CASES = sorted(Path(__file__).parent.glob("*.txt"))
-_ROLES = ("src_scale", "dst_scale", "src_zero_point", "dst_zero_point")
 # A slice lasts about so long, after calls that fill the caches and wake the threads.
 _SLICE_SECONDS = 5e-3
 _WARM_SECONDS = 1e-3

@@ -1,4 +1,4 @@
-"""Time decoding of every type of GGUF, beside gguf and the torch functions of diffusers.
+"""Time decoding of every type of GGUF, compared with gguf and the torch functions of diffusers.
 
 python -m tests.benchmarks.gguf_decode [--size 4096] [--threads 1,2] [--types Q4_K,IQ2_XXS] [--cpu]
 

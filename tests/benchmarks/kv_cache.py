@@ -1,4 +1,4 @@
-"""Time moves of a paged KV cache from one order to another, beside torch.
+"""Time moves of a paged KV cache from one order to another, compared with torch.
 
 python -m tests.benchmarks.kv_cache [--pages 2048] [--threads 1,2]
 """

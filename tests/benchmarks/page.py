@@ -163,9 +163,9 @@ def page(facts: dict[str, Any]) -> str:
         "# Measured speed",
         "",
         (
-            "One run of `tests.benchmarks.peers` over the "
-            f"{len({case['name'] for case in cases})} cases in `tests/benchmarks/`. This page, its "
-            "picture and [`benchmarks.csv`](benchmarks.csv) with every case are made from it:"
+            "This page, its picture and [`benchmarks.csv`](benchmarks.csv), which has every case, "
+            "come from one run of `tests.benchmarks.peers` over the "
+            f"{len({case['name'] for case in cases})} cases in `tests/benchmarks/`:"
         ),
         "",
         "```text",
@@ -176,14 +176,14 @@ def page(facts: dict[str, Any]) -> str:
         *(f"* {name}: {value}" for name, value in facts["machine"].items()),
         "",
         (
-            "Times are medians of rounds in which all candidates run in turn on the same buffers; "
+            "Times are medians over rounds in which all candidates run in turn on the same buffers; "
             "ratios are taken within a round. A ratio above 1 means that memdesc is faster. memcpy "
             "copies the same bytes on the same number of threads. oneDNN runs with a primitive "
-            "made before, called through ctypes as ours is; *generated* marks code of its JIT, "
-            "*reference* other code. Cases below 64 KiB are left out, because the time of a call "
-            f"dominates there. {count} compiled functions moved the elements of all cases on "
+            "created beforehand, called through ctypes like ours; *generated* marks code from its "
+            "JIT, *reference* other code. Cases below 64 KiB are left out, because the time of a "
+            f"call dominates them. {count} compiled functions moved the elements of all cases on "
             "one thread count (conversions add a stage for each type); "
-            f"the slowest took {slowest:.2f} s to compile, or to load where it was on disk already."
+            f"the slowest took {slowest:.2f} s to compile, or to load from disk."
         ),
         "",
         "![How fast each library is beside memcpy](benchmarks.svg)",
@@ -194,7 +194,7 @@ def page(facts: dict[str, Any]) -> str:
         "",
         "## Conversions",
         "",
-        "memcpy copies half of what src and dst hold together.",
+        "Here, memcpy copies half the bytes of src and dst together.",
         "",
         *_summary([case for case in cases if converts(case)]),
         "",
@@ -228,8 +228,9 @@ def _shortfall_lines(cases: list[dict[str, Any]]) -> list[str]:
     total = sum(case["nbytes"] >= LEAST_NBYTES for case in cases)
     return [
         (
-            f"{len(short)} of {total} measurements, {under} of them below {_FLOOR}. "
-            "The fastest peer, the speed over it, and over memcpy:"
+            f"A peer is faster in {len(short)} of {total} measurements; memdesc is below {_FLOOR} "
+            f"of its speed in {under}. The table has the fastest peer, and memdesc's speed "
+            "relative to it and to memcpy:"
         ),
         "",
         "| case | threads | faster | ratio | beside memcpy |",

@@ -1,32 +1,29 @@
-"""How fast `memdesc convert --to` is beside `cp`, and beside the package that also converts.
+"""How fast `memdesc convert --to` is compared with `cp` and with other converters.
 
 `python -m tests.benchmarks.target_speed FOLDER --gigabytes 4` writes a model of that size for each
 kind of source, and runs all in turn; each run ends when the bytes are on disk. Kernels are
 compiled before. `--peers PYTHON` names an interpreter that has torch, safetensors, transformers,
-compressed-tensors, mlx and mlx-lm; without it only `cp` is beside.
+compressed-tensors, mlx and mlx-lm; without it, `cp` is the only comparison.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
-import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from memdesc import DATA_TYPES
-from tests.benchmarks.checkpoint_speed import Run, tensors_of
+from tests.benchmarks.checkpoint_speed import Run, run_to_disk, tensors_of
 from tests.checkpoints import write_safetensors
 
 _MAX_BYTES = 200 << 20
 _SHAPE, _BLOCK = (4096, 8192), 128
-# a shard of each so many bytes, as models have them
+# bytes of a shard, as models have them
 _SHARD = 2 << 30
 
 # DeepSeek-V3, inference/fp8_cast_bf16.py, with torch's own operators for the kernel of a GPU
@@ -87,7 +84,7 @@ _SECTIONS: dict[str, dict[str, Any]] = {
 
 
 def model_tensors(kind: str, nbytes: int, first: int) -> dict[str, np.ndarray[Any, Any]]:
-    """Return tensors of that many bytes, named by layers; those of one role share their memory."""
+    """Return tensors of about this many bytes by the names of a model; roles share their memory."""
     if kind == "fp8":
         rng = np.random.default_rng(0)
         codes = rng.integers(0, 0x7F, _SHAPE, np.uint8).view(DATA_TYPES["f8_e4m3"].numpy)
@@ -125,17 +122,7 @@ def write_model(folder: Path, kind: str, nbytes: int) -> None:
 def timed(command: list[str], target: Path) -> Run:
     """Run a command that writes a folder."""
     shutil.rmtree(target, ignore_errors=True)
-    start = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        raise subprocess.CalledProcessError(process.returncode, command)
-    for path in target.iterdir():
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
-    seconds = time.monotonic() - start
-    return Run(seconds, usage.ru_utime, usage.ru_stime, usage.ru_maxrss << 10)
+    return run_to_disk(command, target)
 
 
 def commands(case: Case, source: Path, target: Path, peers: str | None) -> dict[str, list[str]]:

@@ -63,12 +63,13 @@ def _model(kind: str, dtype: Any) -> Any:
 
 def _save(folder: Path, kind: str, dtype: Any) -> Path:
     """Save a model that is not quantised, and a tokenizer, which GPTQModel asks for."""
-    from tokenizers import Tokenizer
-    from tokenizers.models import WordLevel
+    tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is not installed")
 
     _model(kind, dtype).save_pretrained(folder)
     special = {"unk_token": "w0", "pad_token": "w1", "bos_token": "w2", "eos_token": "w3"}
-    words = Tokenizer(WordLevel({f"w{k}": k for k in range(64)}, special["unk_token"]))
+    words = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({f"w{k}": k for k in range(64)}, special["unk_token"])
+    )
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=words, **special)
     tokenizer.save_pretrained(folder)
     return folder
@@ -129,7 +130,7 @@ def _mlx_logits(folder: Path) -> Any:
 
 
 # the options of GPTQModel, and what its weights become
-_GPTQMODEL = {
+_GPTQMODEL: dict[str, dict[str, Any]] = {
     "gptq": {"desc_act": False, "sym": True},
     "gptq_v2": {"desc_act": False, "sym": False, "format": "gptq_v2"},
     "awq": {"quant_method": "awq", "format": "gemm"},
@@ -164,8 +165,7 @@ def by_gptqmodel(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str
 
 def _loaded(folder: Path, method: str) -> Any:
     """Return a model as GPTQModel loads it, with its kernels in torch."""
-    import gptqmodel
-
+    gptqmodel = pytest.importorskip("gptqmodel", reason="gptqmodel is not installed")
     backends = gptqmodel.BACKEND
     backend = backends.AWQ_TORCH if method == "awq" else backends.GPTQ_TORCH
     options = {"device": "cpu", "backend": backend, "dtype": torch.float16}
@@ -237,8 +237,8 @@ def test_mlx_computes_with_models_of_gptqmodel(
     assert torch.allclose(_mlx_logits(tmp_path / "mlx"), wanted, atol=1e-2)
     # and back to what transformers reads
     for name in ("mlx", "plain"):
-        to = {"to": "bf16"} if name == "mlx" else {"rules": ["*_proj.weight: bf16"]}
-        reorder.convert(tmp_path / name, tmp_path / f"{name}_bf16", options=_VERIFIED, **to)
+        rules, to = ((), "bf16") if name == "mlx" else (["*_proj.weight: bf16"], None)
+        reorder.convert(tmp_path / name, tmp_path / f"{name}_bf16", rules, _VERIFIED, to=to)
     one, two = (_tensors(tmp_path / f"{name}_bf16") for name in ("mlx", "plain"))
     assert _all_same(one, two)
 

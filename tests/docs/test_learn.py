@@ -24,7 +24,7 @@ pytestmark = pytest.mark.docs
 
 _SCRIPT = Path(__file__).parents[2] / "docs" / "_static" / "layout.js"
 _ASK = """
-const {layoutOf, elements} = require(process.argv[1]);
+const {layoutOf, elements} = require(process.argv[1]).memdescLayout;
 const lines = require("fs").readFileSync(0, "utf8").trim().split("\\n");
 for (const [text, dims] of lines.map(JSON.parse)) {
     let answer;
@@ -35,8 +35,8 @@ for (const [text, dims] of lines.map(JSON.parse)) {
             blocks: layout.blocks.map((b) => [b.axis, b.step, b.extent, b.stride]),
             letters: layout.letters,
             image: layout.image,
-            at: elements(layout).filter((e) => e.index).map((e) => [...e.index, e.offset]),
-            holes: elements(layout).filter((e) => !e.index).map((e) => e.offset),
+            at: elements(layout).filter((e) => e.inside).map((e) => [...e.place, e.offset]),
+            holes: elements(layout).filter((e) => !e.inside).map((e) => e.offset),
         };
     } catch (error) {
         answer = {error: error.message};

@@ -97,6 +97,7 @@ def test_the_pages_build_without_a_warning_and_draw_their_pictures(site: Path) -
     desc = memdesc.memory_desc((1, 5, 2, 3), "f32", "nChw4c")
     assert desc.show().fragment in (site / "index.html").read_text(encoding="utf-8")
     assert "b_fs_yx_fsv16" in (site / "vocabulary.html").read_text(encoding="utf-8")
+    assert max(page.stat().st_size for page in site.glob("*.html")) < 600_000
 
 
 def test_no_page_complains_and_every_picture_is_seen(

@@ -39,6 +39,32 @@ def test_strides_make_views_of_either_side() -> None:
     assert case.name == "f32 4x6 abx[8x1] -> abx[1x6]"
 
 
+@pytest.mark.parametrize(
+    ("words", "src", "dst"),
+    [
+        ("--stag=(8,4):(4,1) --dtag=ba 8x4", ("f32", "ab"), ("f32", "ba")),
+        ("--stag=f16:bfyx:1x9x2x4 --dtag=NHWC 1x9x2x4", ("f16", "abcd"), ("f16", "acdb")),
+        ("--stag=f32::blocked:acdb::f0 --ddt=s8 1x2x3x4", ("f32", "acdb"), ("s8", "abcd")),
+        ("--stag=bf16[64,32]{1,0:T(8,128)(2,1)} 64x32", ("bf16", "AB4a128b2a"), ("bf16", "ab")),
+        ("--stag=channels_last --dtag=20x60x5x1 3x2x4x5", ("f32", "acdb"), ("f32", "bacd")),
+    ],
+)
+def test_layouts_are_those_of_every_command(
+    words: str, src: tuple[str, str], dst: tuple[str, str]
+) -> None:
+    (case,) = parse_cases(words.split())
+    assert case.src == memory_desc(case.src.dims, *src)
+    assert case.dst == memory_desc(case.src.dims, *dst)
+
+
+def test_commas_in_brackets_do_not_split_a_list() -> None:
+    layouts = "(4,6):(6,1),affine_map<(d0,d1)->(d1,d0)>,ab"
+    cases = list(parse_cases([f"--dtag={layouts}", "4x6"]))
+    assert [case.dst for case in cases] == [
+        memory_desc((4, 6), "f32", t) for t in ("ab", "ba", "ab")
+    ]
+
+
 def test_dims_may_have_a_name_and_files_comments(tmp_path: Path) -> None:
     file = tmp_path / "cases"
     file.write_text(
@@ -58,8 +84,9 @@ def test_dims_may_have_a_name_and_files_comments(tmp_path: Path) -> None:
         (["--what=1", "4x6"], "no option --what"),
         (["--stag"], "--stag has no value"),
         (["4x"], "neither an option nor dims"),
-        (["--strides=axb", "4x6"], "strides 'axb' are not numbers"),
+        (["--strides=axb", "4x6"], "strides 'axb' are not integers"),
         (["--stag=aBx3q", "4x6"], "aB"),
+        (["--beta=mask:2", "4x6"], "--beta 'mask:2' is not a number"),
         (["--batch=/no/such/file"], "cannot read cases"),
     ],
 )

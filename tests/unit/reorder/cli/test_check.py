@@ -1,47 +1,80 @@
-"""`memdesc check` with a contract and a reference."""
+"""`memdesc check`: zero padding, contracts and references."""
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pytest
 
 import reorder
-from reorder.cli import main
-from tests.unit.reorder.cli.results import facts, refusal
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.unit.reorder.cli.shell import Shell
 
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+X = np.random.default_rng(0).random((2, 17, 5, 4), np.float32)
 
 
-def test_a_contract_is_written_and_checked(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
-    good, bad, rules = (str(tmp_path / n) for n in ("good.npz", "bad.npz", "rules.toml"))
-    x = np.arange(16 * 64, dtype=np.float32).reshape(16, 64)
-    reorder.save(good, {"w": reorder.reorder(x, "AB8b8a")})
-    reorder.save(bad, {"w": reorder.reorder(np.roll(x, 8, 0), "AB8b8a"), "b": x})
-    assert facts(capsys, "check", good, "--write", rules)["rules"] == 1
-    held = facts(capsys, "check", good, "--expect", rules, "--reference", good)
-    assert (held["holds"], held["checked"], held["compared"]) == (True, 1, 1)
-    found = facts(capsys, "check", bad, "--expect", rules, "--reference", good, code=1)
-    assert found["without_rule"] == ["b"]
-    assert [each["causes"] for each in found["breaches"]] == [
-        ["the halves of dim 0 are swapped"],
-        [],
+def test_padding_that_is_not_zero_is_counted_and_listed(shell: Shell) -> None:
+    dirty = reorder.reorder(X, "nChw8c")
+    dirty.data.view(np.float32)[[324, 325, 959]] = 1
+    reorder.save("m.npz", {"a": dirty, "b": reorder.reorder(X, "nhwc"), "c": X[0, 0]})
+    found = shell.facts("check m.npz --limit 2", 1)
+    zero = [one["zero"] for one in found["tensors"]]
+    assert (found["zero"], zero) == (False, [False, True, True])
+    assert found["tensors"][0]["not_zero"] == 3
+    assert found["tensors"][0]["places"] == [
+        {"index": [0, 20, 0, 0], "byte": 1296, "bits": "0x3f800000"},
+        {"index": [0, 21, 0, 0], "byte": 1300, "bits": "0x3f800000"},
     ]
-    assert main(["check", bad, "--reference", good]) == 1
-    shown = capsys.readouterr().out
+    assert shell.facts("check m.npz:b")["zero"] is True
+    assert shell.facts("check m.npz --limit 0", 1)["tensors"][0]["places"] == []
+    lines = shell.lines("check m.npz", 1)
+    assert lines[:4] == ["file  m.npz", "zero  no", "", "name              a"]
+    reorder.save("x.safetensors", dirty)
+    last = shell.lines("check x.safetensors", 1)[-1]
+    assert last.endswith("index (1, 23, 4, 3), byte 3836, bits 0x3f800000")
+
+
+def test_a_contract_is_written_and_checked(shell: Shell) -> None:
+    x = np.arange(16 * 64, dtype=np.float32).reshape(16, 64)
+    swapped = reorder.reorder(np.roll(x, 8, 0), "AB8b8a")
+    reorder.save("good.npz", {"w": reorder.reorder(x, "AB8b8a")})
+    reorder.save("bad.npz", {"w": swapped, "b": x})
+    assert shell.facts("check good.npz --write rules.toml")["rules"] == 1
+    held = shell.facts("check good.npz --expect rules.toml --reference good.npz")
+    assert (held["holds"], held["checked"], held["compared"]) == (True, 1, 1)
+    found = shell.facts("check bad.npz --expect rules.toml --reference good.npz", 1)
+    assert found["without_rule"] == ["b"]
+    causes = [each["causes"] for each in found["breaches"]]
+    assert causes == [["the halves of dim 0 are swapped"], []]
+    shown = "\n".join(shell.lines("check bad.npz --reference good.npz", 1))
     assert "w: values differ in 1024 of 1024 elements: the halves of dim 0 are swapped" in shown
     assert "b: values is not in the reference" in shown
 
 
-def test_bad_input_is_refused(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
-    model, rules = tmp_path / "x.npz", tmp_path / "rules.toml"
-    reorder.save(model, {"w": np.ones(3)})
-    rules.write_text('["w"]\nlayuot = "a"\n')
-    said = refusal(capsys, "check", str(model), "--expect", str(rules))
-    assert "rule 'w': there is no key 'layuot'" in said
-    said = refusal(capsys, "check", str(model), "--write", "r", "--expect", str(rules))
-    assert "run them apart" in said
-    refusal(capsys, "check", str(model), "--expect", str(tmp_path / "missing.toml"))
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("x.npz --expect rules.toml", "rule 'w': there is no key 'layuot'"),
+        ("x.npz --write r --expect rules.toml", "run them apart"),
+        ("x.npz --expect missing.toml", "cannot be read"),
+        ("x.npz:d", "has no tensor 'd'; it has 1: w"),
+        ("x.npz --limit -1", "--limit -1: give how many"),
+        ("x.npy", "nothing says what is padding"),
+        ("none.npz", "has no tensors"),
+        ("damaged.npz", "is not a .npz file, or a damaged one"),
+        ("missing.npz:x", "cannot be read"),
+        ("pipe", "'pipe' cannot be read: it is a folder or a device"),
+    ],
+)
+def test_what_cannot_be_checked_is_refused(shell: Shell, command: str, reason: str) -> None:
+    reorder.save("x.npz", {"w": np.ones(3)})
+    np.save("x.npy", X)
+    np.savez("none.npz")
+    Path("damaged.npz").write_bytes(b"PK\x03\x04 and nothing else")
+    Path("rules.toml").write_text('["w"]\nlayuot = "a"\n', encoding="utf-8")
+    os.mkfifo("pipe")
+    assert reason in shell.refusal(f"check {command}")

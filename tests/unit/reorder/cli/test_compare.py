@@ -1,52 +1,53 @@
+"""`memdesc compare`: two tensors, and the tensors of two checkpoints."""
+
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import reorder
-from reorder.cli import main
+from memdesc import memory_desc
+from tests.checkpoints import fp8_layer, gptq_layer, model_folder, write_config, write_safetensors
+
+if TYPE_CHECKING:
+    from tests.unit.reorder.cli.shell import Shell
+
+_DUMP = "conv_dst0__f16__1_17_5_4__b_fs_yx_fsv16.bin"
+_LAYOUT = "--from-a f16:b_fs_yx_fsv16:1x17x5x4:nopad"
+_PLACES = (
+    "offset 3 (byte 6) in a, 60 (byte 240) in b",
+    "offset 464 (byte 928) in a, 329 (byte 1316) in b",
+)
 
 
 @pytest.fixture
-def dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A dump of OpenVINO, and ref.npy with the same values but for some."""
-    monkeypatch.chdir(tmp_path)
+def dump(shell: Shell) -> str:
+    """Save a dump of OpenVINO, same.npy with its values, and ref.npy with some others."""
+    del shell  # it enters the folder
     x = np.arange(340, dtype=np.float16).reshape(1, 17, 5, 4)
-    name = "conv_dst0__f16__1_17_5_4__b_fs_yx_fsv16.bin"
-    reorder.reorder(x, "b_fs_yx_fsv16").data.tofile(name)
+    reorder.reorder(x, "b_fs_yx_fsv16").data.tofile(_DUMP)
     y = x.astype(np.float32)
     np.save("same.npy", y)
     y[0, 16, 2:4, 1:] += 0.5
     y[0, 3, 0, 0] = np.nan
     np.save("ref.npy", y)
-    return name
+    return _DUMP
 
 
-_LAYOUT = ("--from-a", "f16:b_fs_yx_fsv16:1x17x5x4:nopad")
-
-
-def test_compare_lists_what_differs_and_where(
-    dump: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["compare", dump, "ref.npy", *_LAYOUT, "--limit", "2"]) == 1
-    lines = capsys.readouterr().out.splitlines()
+def test_what_differs_and_where_is_listed(shell: Shell, dump: str) -> None:
+    lines = shell.lines(f"compare {dump} ref.npy {_LAYOUT} --limit 2", 1)
     assert "differing         7" in lines
     assert lines[4:7] == [
         "max ulp           2",
         "mean error        0.0088495575",
         "cosine            0.99999995",
     ]
-    places = (
-        "offset 3 (byte 6) in a, 60 (byte 240) in b",
-        "offset 464 (byte 928) in a, 329 (byte 1316) in b",
-    )
     assert lines[8:] == [
-        f"first             (0, 3, 0, 0): 60.0 and nan, inf apart; {places[0]}",
-        f"                  (0, 16, 2, 1): 329.0 and 329.5, 0.5 apart; {places[1]}",
+        f"first             (0, 3, 0, 0): 60.0 and nan, inf apart; {_PLACES[0]}",
+        f"                  (0, 16, 2, 1): 329.0 and 329.5, 0.5 apart; {_PLACES[1]}",
         "where             a (dim 0): all of 1",
         "                  b (dim 1): 3, 16 of 17",
         "                  c (dim 2): 0, 2 to 3 of 5",
@@ -54,160 +55,203 @@ def test_compare_lists_what_differs_and_where(
         "padding not zero  a 0, b 0",
         "padding differs   no",
     ]
-
-
-def test_compare_prints_json(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", dump, "ref.npy", *_LAYOUT, "--json", "--tolerance", "0.5"]) == 1
-    facts = json.loads(capsys.readouterr().out)
+    facts = shell.facts(f"compare {dump} ref.npy {_LAYOUT} --tolerance 0.5", 1)
     assert facts["worst"]["b"] == "nan"
     assert facts["where"][1] == {"dim": "b (dim 1)", "differing": [[3, 3]], "of": 17}
+    assert "differing         0" in shell.lines(f"compare {dump} same.npy {_LAYOUT}")
 
 
-def test_compare_of_equal_values_ends_with_0(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["compare", dump, "same.npy", *_LAYOUT]) == 0
-    assert "differing         0" in capsys.readouterr().out
-
-
-def test_many_places_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_places_are_counted(shell: Shell) -> None:
     x = np.zeros(40, np.int8)
-    np.save(tmp_path / "a.npy", x)
+    np.save("a.npy", x)
     x[::2] = 1
-    np.save(tmp_path / "b.npy", x)
-    assert main(["compare", str(tmp_path / "a.npy"), str(tmp_path / "b.npy")]) == 1
-    assert "a (dim 0): 0, 2, 4, 6, 8, 10, 12, 14, ... (20 ranges) of 40" in capsys.readouterr().out
+    np.save("b.npy", x)
+    shown = "\n".join(shell.lines("compare a.npy b.npy", 1))
+    assert "a (dim 0): 0, 2, 4, 6, 8, 10, 12, 14, ... (20 ranges) of 40" in shown
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["missing", "ref.npy", *_LAYOUT], "'missing' cannot be read: No such file"),
-        (["ref.npy", "ref.npy", *_LAYOUT], "'ref.npy' holds float32, not f16"),
-        (
-            ["dump.bin", "ref.npy"],
-            "holds raw bytes, and its name does not say which; give --from-a",
-        ),
-        (
-            ["ref.npy", "dump.bin"],
-            "holds raw bytes, and its name does not say which; give --from-b",
-        ),
-        (["ref.npy", "ref.npy", "--from-a", "(8"], "unknown format '(8'"),
-        (["ref.npy", "ref.npy", "--tolerance", "-1"], "tolerance must be a finite number"),
-    ],
-)
-def test_bad_arguments_of_compare_are_refused(
-    dump: str, arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path(dump).rename("dump.bin")
-    assert main(["compare", *arguments]) == 2
-    assert message in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        [],
-        ["--dims", "1x17x5x4", "--dtype", "f16"],
-        ["--from", "f16:b_fs_yx_fsv16:1x17x5x4:nopad"],
-        ["--among", "b_fs_yx_*,bfyx", "--dims", "1x17x5x4", "--dtype", "f16"],
-    ],
-)
-def test_reorder_finds_the_layout_of_a_dump(dump: str, options: list[str]) -> None:
-    assert main(["reorder", dump, "out.npy", *options]) == 0
-    assert reorder.compare_values(reorder.load("out.npy"), np.load("same.npy")).is_equal
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--from", "bfyx"], "'bfyx' does not contain the sizes; give dims"),
-        (["--among", "bfyx"], "--among needs --dims"),
-        (["--among", "bfyx", "--from", "bfyx", "--dims", "1x2"], "--among needs --dims"),
-        (["--among", "bfyx", "--dims", "1x17x5x4"], "1280 bytes with zero padding may be none"),
-        (["--among", "*", "--dims", "1x17x5x4"], "may be u16 aBcd16b; u16 aBdc16b; name one"),
-        (["--dims", "1x17x5x5"], "not the given"),
-    ],
-)
-def test_reorder_refuses_what_does_not_say_one_layout(
-    dump: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["reorder", dump, "out.npy", *options]) == 2
-    assert message in capsys.readouterr().err
-
-
-def test_reorder_says_which_name_of_a_file_it_did_not_understand(
-    dump: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path(dump).rename("dump.bin")
-    assert main(["reorder", "dump.bin", "out.npy"]) == 2
-    said = capsys.readouterr().err
-    assert "'dump.bin' holds raw bytes, and its name does not say which; give --from" in said
-    assert main(["reorder", "no", "out.npy", "--among", "*", "--dims", "2x3"]) == 2
-    assert "'no' cannot be read: No such file" in capsys.readouterr().err
-
-
-@pytest.fixture
-def packings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same weights as checkpoints store them, in words, and with descriptors."""
-    monkeypatch.chdir(tmp_path)
-    q = np.random.default_rng(0).integers(0, 16, (128, 64), np.uint8)
-    for name in ("gptq", "awq", "marlin"):
-        packed = reorder.reorder(q, name, dtype="u4")
-        reorder.save(f"{name}.safetensors", packed)
-        words = packed.data.view(np.int32).reshape(16 if name == "gptq" else 8, -1)
-        np.save(f"{name}_words.npy", words)
-        np.savez(f"{name}.npz", up=words)
-    np.save("plain.npy", q)
-
-
-@pytest.mark.parametrize("pair", [("gptq", "awq"), ("awq", "marlin"), ("marlin", "gptq")])
-def test_packings_of_the_same_numbers_are_equal(
-    pair: tuple[str, str], packings: None, capsys: pytest.CaptureFixture[str]
-) -> None:
-    a, b = pair
-    assert packings is None
-    assert main(["compare", f"{a}.safetensors", f"{b}.safetensors"]) == 0
-    layouts = [f"--from-{side}=u4:{name}:128x64" for side, name in zip("ab", pair, strict=True)]
-    assert main(["compare", f"{a}_words.npy", f"{b}_words.npy", *layouts]) == 0
-    assert main(["compare", f"{a}.npz:up", f"{b}.safetensors", layouts[0]]) == 0
-    assert main(["compare", f"{a}.safetensors", "plain.npy", layouts[0]]) == 0
-    wrong = ["compare", f"{a}_words.npy", f"{b}_words.npy", layouts[0], f"--from-b=u4:{a}:128x64"]
-    assert main(wrong) == 1
-    told = ["compare", f"{a}.safetensors", f"{b}.safetensors", f"--from-b=u4:{a}:128x64"]
-    assert main(told) == 2
-    assert "leave --from-b out" in capsys.readouterr().err
-    capsys.readouterr()
-    assert main(["compare", f"{a}_words.npy", "plain.npy"]) == 2
-    assert "say what they are, such as --from-a u4:gptq:4096x4096" in capsys.readouterr().err
-
-
-def test_a_pipe_is_not_waited_for(dump: str, capsys: pytest.CaptureFixture[str]) -> None:
-    os.mkfifo("pipe")
-    assert main(["compare", "pipe", "ref.npy", *_LAYOUT]) == 2
-    assert main(["compare", dump, "pipe", *_LAYOUT]) == 2
-    assert main(["check", "pipe"]) == 2
-    assert capsys.readouterr().err.count("'pipe' cannot be read: it is a folder or a device") == 3
-
-
-def test_the_step_of_the_coarser_type_is_tolerated_where_it_is_asked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_step_of_the_coarser_type_is_tolerated_where_it_is_asked_for(shell: Shell) -> None:
     x = np.random.default_rng(0).standard_normal((17, 40), np.float32)
     np.save("x.npy", x)
     reorder.save("half.safetensors", reorder.reorder(x, "Ab16a", dtype="bf16"))
-    assert main(["compare", "x.npy", "half.safetensors"]) == 1
-    assert main(["compare", "x.npy", "half.safetensors", "--resolution", "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out.splitlines()[-1])
+    shell.lines("compare x.npy half.safetensors", 1)
+    facts = shell.facts("compare x.npy half.safetensors --resolution")
     assert 0.4 < facts["max_ulp"] <= 0.5
     assert 0 < facts["mean_error"] < 0.01
     assert 0.9999 < facts["cosine"] < 1
     x[3, 4] *= 1.02
     np.save("x.npy", x)
-    assert main(["compare", "x.npy", "half.safetensors", "--resolution"]) == 1
-    assert "differing         1\n" in capsys.readouterr().out
+    found = shell.lines("compare x.npy half.safetensors --resolution", 1)
+    assert "differing         1" in found
 
 
-def test_layouts_may_be_given_apart_from_sizes_and_type(dump: str) -> None:
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (f"missing ref.npy {_LAYOUT}", "'missing' cannot be read: No such file"),
+        (f"ref.npy ref.npy {_LAYOUT}", "'ref.npy' holds float32, not f16"),
+        ("dump.bin ref.npy", "raw bytes, and its name does not say which; give --from-a"),
+        ("ref.npy dump.bin", "raw bytes, and its name does not say which; give --from-b"),
+        ("ref.npy ref.npy --from-a '(8'", "unknown format '(8'"),
+        ("ref.npy ref.npy --tolerance -1", "tolerance must be a finite number"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    shell: Shell, dump: str, command: str, reason: str
+) -> None:
     Path(dump).rename("dump.bin")
-    told = ("--from-a", "b_fs_yx_fsv16", "--dims", "1x17x5x4", "--dtype", "f16")
-    assert main(["compare", "dump.bin", "dump.bin", *told, "--from-b", "b_fs_yx_fsv16"]) == 0
+    assert reason in shell.refusal(f"compare {command}")
+
+
+def test_layouts_may_be_given_apart_from_sizes_and_type(shell: Shell, dump: str) -> None:
+    Path(dump).rename("dump.bin")
+    told = "--from-a b_fs_yx_fsv16 --from-b b_fs_yx_fsv16 --dims 1x17x5x4 --dtype f16"
+    shell.facts(f"compare dump.bin dump.bin {told}")
+
+
+# The layout of a dump, in `memdesc reorder`.
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "",
+        "--dims 1x17x5x4 --dtype f16",
+        "--from f16:b_fs_yx_fsv16:1x17x5x4:nopad",
+        "--among b_fs_yx_*,bfyx --dims 1x17x5x4 --dtype f16",
+    ],
+)
+def test_reorder_finds_the_layout_of_a_dump(shell: Shell, dump: str, options: str) -> None:
+    shell.facts(f"reorder {dump} out.npy {options}")
+    assert reorder.compare_values(reorder.load("out.npy"), np.load("same.npy")).is_equal
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--from bfyx", "'bfyx' does not contain the sizes; give dims"),
+        ("--among bfyx", "--among needs --dims"),
+        ("--among bfyx --from bfyx --dims 1x2", "--among needs --dims"),
+        ("--among bfyx --dims 1x17x5x4", "1280 bytes with zero padding may be none"),
+        ("--among * --dims 1x17x5x4", "may be u16 aBcd16b; u16 aBdc16b; name one"),
+        ("--dims 1x17x5x5", "not the given"),
+    ],
+)
+def test_reorder_refuses_what_does_not_say_one_layout(
+    shell: Shell, dump: str, options: str, reason: str
+) -> None:
+    assert reason in shell.refusal(f"reorder {dump} out.npy {options}")
+
+
+# Packings of weights.
+
+
+@pytest.mark.parametrize(("a", "b"), [("gptq", "awq"), ("awq", "marlin"), ("marlin", "gptq")])
+def test_packings_of_the_same_numbers_are_equal(shell: Shell, a: str, b: str) -> None:
+    q = np.random.default_rng(0).integers(0, 16, (128, 64), np.uint8)
+    np.save("plain.npy", q)
+    for name in (a, b):
+        packed = reorder.reorder(q, name, dtype="u4")
+        reorder.save(f"{name}.safetensors", packed)
+        words = packed.data.view(np.int32).reshape(16 if name == "gptq" else 8, -1)
+        np.save(f"{name}.npy", words)
+        np.savez(f"{name}.npz", up=words)
+    layouts = f"--from-a u4:{a}:128x64", f"--from-b u4:{b}:128x64"
+    shell.facts(f"compare {a}.safetensors {b}.safetensors")
+    shell.facts(f"compare {a}.npy {b}.npy {' '.join(layouts)}")
+    shell.facts(f"compare {a}.npz:up {b}.safetensors {layouts[0]}")
+    shell.facts(f"compare {a}.safetensors plain.npy {layouts[0]}")
+    shell.facts(f"compare {a}.npy {b}.npy {layouts[0]} --from-b u4:{a}:128x64", 1)
+    said = shell.refusal(f"compare {a}.safetensors {b}.safetensors --from-b u4:{a}:128x64")
+    assert "leave --from-b out" in said
+    said = shell.refusal(f"compare {a}.npy plain.npy")
+    assert "say what they are, such as --from-a u4:gptq:4096x4096" in said
+
+
+def test_commands_on_one_tensor_say_that_codes_are_codes(shell: Shell) -> None:
+    layer, _ = gptq_layer()
+    reorder.save("x.npz", {f"fc.{name}": array for name, array in layer.items()})
+    layer["qweight"].tofile("dump.bin")
+    codes = "fc.qweight holds codes: fc.scales, fc.qzeros turn them into numbers, and are not"
+    packs = "gptq packs codes: scales and zero points turn them"
+    dump = "reorder dump.bin z.npz --dims 128x256 --dtype u4 --from"
+    for command, note in (
+        ("compare x.npz:fc.qweight x.npz:fc.qweight", codes),
+        ("reorder x.npz:fc.qweight y.npz --to ba", codes),
+        ("reorder x.npz:fc.scales y.npz --to ba", ""),
+        (f"{dump} gptq", packs),
+        (f"{dump} ab", ""),
+    ):
+        shown = "\n".join(shell.lines(command))
+        assert note in shown
+        assert "codes" in shown if note else "codes" not in shown
+
+
+# Checkpoints.
+
+_LAYERS = [f"model.layers.{k}.mlp.weight" for k in range(2)]
+
+
+@pytest.mark.parametrize(
+    "rule", ["awq -> gptq", "awq -> ba, f32", "awq -> torch_int4_cpu(scales=f32)"]
+)
+def test_records_are_compared_by_their_numbers(shell: Shell, rule: str) -> None:
+    model_folder(Path("a"), zeros=(1, 9))
+    reorder.convert("a", "b", [f"model.*.mlp: {rule}"])
+    found = shell.facts("compare a b")
+    assert (found["compared"], found["differing"], found["raw_codes"]) == (5, [], [])
+    assert "differing  none" in "\n".join(shell.lines("compare a b"))
+
+
+def test_a_code_that_differs_is_found_in_another_packing(shell: Shell) -> None:
+    model_folder(Path("a"))
+    tensors = model_folder(Path("b"))
+    tensors["model.layers.1.mlp.qweight"][5, 1] ^= 1
+    write_safetensors(Path("b/model.safetensors"), tensors)
+    reorder.convert("b", "c", ["model.*.mlp: awq -> gptq"])
+    (row,) = shell.facts("compare a c", 1)["differing"]
+    assert (row["name"], row["differing"], row["worst"][0]) == (_LAYERS[1], 1, [5, 8])
+    shown = "\n".join(shell.lines("compare a c", 1))
+    assert f"{_LAYERS[1]}: record_desc((128, 256), 'awq'" in shown
+
+
+def test_raw_codes_and_what_one_side_lacks_are_told(shell: Shell) -> None:
+    layer = {f"fc.{name}": array for name, array in fp8_layer().items()}
+    for name, more in (("a", "x"), ("b", "y")):
+        Path(name).mkdir()
+        write_config(Path(name), quant_method="fp8")
+        tensors = layer | {more: np.ones(3, np.float32)}
+        write_safetensors(Path(name, "model.safetensors"), tensors)
+    found = shell.facts("compare a b", 1)
+    assert found["raw_codes"] == ["fc.weight", "fc.weight_scale_inv"]
+    assert (found["only_in_a"], found["only_in_b"], found["differing"]) == (["x"], ["y"], [])
+
+
+def test_a_copy_without_its_config_is_compared_by_its_codes(shell: Shell) -> None:
+    model_folder(Path("a"))
+    reorder.convert("a", "b.safetensors", [])
+    names = {f"model.layers.{k}.mlp.{x}" for k in (0, 1) for x in ("qweight", "qzeros", "scales")}
+    for pair in ("a b.safetensors", "b.safetensors a"):
+        found = shell.facts(f"compare {pair}")
+        assert (found["only_in_a"], found["only_in_b"], found["differing"]) == ([], [], [])
+        assert {*found["raw_codes"]} == names
+
+
+@pytest.mark.parametrize("other", ["missing", "raw.bin"])
+def test_the_side_that_is_not_a_checkpoint_is_named(shell: Shell, other: str) -> None:
+    model_folder(Path("a"))
+    Path("raw.bin").write_bytes(bytes(4))
+    for pair in (f"a {other}", f"{other} a"):
+        said = shell.refusal(f"compare {pair}")
+        assert f"'{other}'" in said
+        assert "'a'" not in said
+
+
+def test_a_tensor_says_what_scales_it(tmp_path: Path) -> None:
+    layer = {f"fc.{name}": array for name, array in fp8_layer().items()}
+    write_safetensors(tmp_path / "x.safetensors", layer)
+    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
+        assert checkpoint["fc.weight"].scaled_by == ("fc.weight_scale_inv",)
+        assert "codes scaled by fc.weight_scale_inv" in repr(checkpoint["fc.weight"])
+        assert checkpoint["fc.weight_scale_inv"].scaled_by == ()
+        assert checkpoint["fc.weight"].desc == memory_desc((256, 128), "f8_e4m3", "ab")

@@ -2,57 +2,48 @@
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from reorder.cli import main
+import numpy as np
+
+from memdesc import __version__
 from reorder.cli.doctor import COMMAND
 
 if TYPE_CHECKING:
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+    from tests.unit.reorder.cli.shell import Shell
 
 
-def test_doctor_tries_every_opencl_device(capsys: CaptureFixture[str]) -> None:
-    assert main(["doctor", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert all(device["works"] != bool(device["problem"]) for device in found["opencl_devices"])
+def test_versions_the_cache_and_every_opencl_device_are_reported(shell: Shell) -> None:
+    found = shell.facts("doctor")
+    assert (found["memdesc"], found["numpy"]) == (__version__, np.__version__)
+    devices = found["opencl_devices"]
+    assert all(device["works"] != bool(device["problem"]) for device in devices)
     lines = COMMAND.lay_out(found)
-    count = len(found["opencl_devices"])
-    assert sum("): works, " in line or "): fails: " in line for line in lines) == count
+    assert sum("): works, " in line or "): fails: " in line for line in lines) == len(devices)
 
 
-def test_doctor_says_what_is_missing() -> None:
-    device = {
-        "name": "n",
-        "platform": "p",
-        "version": "v",
-        "max_image": None,
-        "is_processor": False,
-    }
+def test_what_is_missing_is_said() -> None:
+    device: dict[str, Any] = {"name": "n", "platform": "p", "version": "v", "problem": ""}
+    device |= {"is_processor": False, "max_image": None}
     broken = {**device, "problem": "no compiler", "remedy": "install one"}
-    found = {
-        "kernel_cache": None,
-        "opencl_runtimes": [],
-        "opencl_devices": [{**device, "problem": ""}, broken],
-        "opencl_cpu_runtime": "pip install x",
-    }
-    lines = COMMAND.lay_out(found)
+    processor = {**device, "is_processor": True, "max_image": (16, 8)}
+    install = {"opencl_cpu_runtime": "pip install x"}
+
+    def shown(*devices: dict[str, Any]) -> list[str]:
+        found = {"kernel_cache": None, "opencl_runtimes": [], "opencl_devices": [*devices]}
+        return COMMAND.lay_out(found | install)
+
+    lines = shown(device, broken, processor)
     assert "set NUMBA_CACHE_DIR to a writable folder" in lines[0]
     assert lines[1].endswith("none found")
     assert lines[2].endswith("n (p, v): works, no images, buffers only")
     assert lines[3].endswith("n (p, v): fails: no compiler; install one")
-    processor = {**device, "problem": "", "is_processor": True, "max_image": (16, 8)}
-    (line,) = (
-        one for one in COMMAND.lay_out({**found, "opencl_devices": [processor]}) if "(p, v)" in one
-    )
-    assert line.endswith("images up to 16 x 8; the CPU: a reorder without a device is faster")
-    none = COMMAND.lay_out({**found, "opencl_devices": []})
-    assert "pip install x installs a runtime for the CPU" in none[2]
-    assert (
-        "opencl" in COMMAND.lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})[1]
-    )
+    assert lines[4].endswith("up to 16 x 8; the CPU: a reorder without a device is faster")
+    assert "pip install x installs a runtime for the CPU" in shown()[2]
+    lines = COMMAND.lay_out({"kernel_cache": "/x", "opencl": "pyopencl does not load"})
+    assert lines[1].endswith("pyopencl does not load")
 
 
-def test_what_is_compiled_is_said_only_with_compile(capsys: CaptureFixture[str]) -> None:
-    assert main(["doctor", "--dtypes", "f32"]) == 2
-    assert "--dtypes and --records say what --compile compiles" in capsys.readouterr().err
+def test_what_is_compiled_is_said_only_with_compile(shell: Shell) -> None:
+    said = shell.refusal("doctor --dtypes f32")
+    assert "--dtypes and --records say what --compile compiles" in said

@@ -1,106 +1,79 @@
 from __future__ import annotations
 
-import json
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 
 import reorder
-from reorder.cli import main
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tests.unit.reorder.cli.shell import Shell
 
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+_TAG = "AB8b/1.4a/2.4b/16.2a/1.2b/8.2a/8"
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[str, str]:
-    """4-bit weights packed in a raw file behind 8 bytes, and plain ones in a .npy."""
+def weights(shell: Shell) -> np.ndarray:
+    """Save 4-bit weights packed in a raw file after 8 bytes, and plain ones in q.npy."""
+    del shell  # it enters the folder
     q = np.random.default_rng(0).integers(0, 16, (64, 128), np.uint8)
-    dump, plain = tmp_path / "dump.bin", tmp_path / "q.npy"
-    dump.write_bytes(bytes(8) + reorder.reorder(q, "marlin", dtype="u4").data.tobytes())
-    np.save(plain, q)
-    return str(dump), str(plain)
+    packed = reorder.reorder(q, "marlin", dtype="u4").data.tobytes()
+    Path("dump.bin").write_bytes(bytes(8) + packed)
+    np.save("q.npy", q)
+    return q
 
 
-def facts(capsys: CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
-    assert main(["identify", *arguments, "--json"]) == code
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
-
-
-def test_the_layout_of_a_dump_is_found_by_its_values(
-    files: tuple[str, str], capsys: CaptureFixture[str]
-) -> None:
-    dump, plain = files
-    found = facts(capsys, dump, "--like", plain, "--offset", "8")
-    assert (found["bytes"], found["row_major"]) == (4096, False)
+def test_the_layout_of_a_dump_is_found_by_its_values(shell: Shell, weights: np.ndarray) -> None:
+    found = shell.facts("identify dump.bin --like q.npy --offset 8")
+    assert (found["bytes"], found["row_major"]) == (weights.size // 2, False)
     (layout,) = found["layouts"]
     assert layout["names"][-1]["text"] == "marlin"
-    assert (layout["order"], layout["padding_elements"], layout["padding_zero"]) == (
-        [0, 1],
-        0,
-        True,
-    )
-    assert main(["identify", dump, "--like", plain, "--offset", "8"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].endswith(
-        "4096 bytes: one layout gives these bytes: AB8b/1.4a/2.4b/16.2a/1.2b/8.2a/8 (marlin)"
-    )
-    assert lines[1].endswith(
-        "'AB8b/1.4a/2.4b/16.2a/1.2b/8.2a/8'): AB8b/1.4a/2.4b/16.2a/1.2b/8.2a/8, marlin"
-    )
+    assert layout["order"] == [0, 1]
+    assert (layout["padding_elements"], layout["padding_zero"]) == (0, True)
+    lines = shell.lines("identify dump.bin --like q.npy --offset 8")
+    assert lines[0].endswith(f"4096 bytes: one layout gives these bytes: {_TAG} (marlin)")
+    assert lines[1].endswith(f"'{_TAG}'): {_TAG}, marlin")
 
 
-def test_without_a_reference_what_remains_is_listed(
-    tmp_path: Path, capsys: CaptureFixture[str]
-) -> None:
-    reorder.reorder(np.ones((2, 17, 5, 4), np.float32), "nChw8c").data.tofile(tmp_path / "x.bin")
-    arguments = [str(tmp_path / "x.bin"), "--dims", "2x17x5x4", "--dtype", "f32"]
-    found = facts(capsys, *arguments, code=1)
+def test_without_a_reference_what_remains_is_listed(shell: Shell) -> None:
+    reorder.reorder(np.ones((2, 17, 5, 4), np.float32), "nChw8c").data.tofile("x.bin")
+    found = shell.facts("identify x.bin --dims 2x17x5x4 --dtype f32", 1)
     assert [each["padding_elements"] for each in found["layouts"]] == [280, 280]
-    assert main(["identify", *arguments]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    lines = shell.lines("identify x.bin --dims 2x17x5x4 --dtype f32", 1)
     assert "leave 2 layouts; a tensor of the same values tells them apart" in lines[0]
-    assert lines[1].endswith("; 280 padding")
-    np.zeros(256, np.uint8).tofile(tmp_path / "zeros.bin")
-    assert (
-        main(["identify", str(tmp_path / "zeros.bin"), "--dims", "4x4x4x4", "--dtype", "u8"]) == 1
-    )
-    assert re.fullmatch(
-        r"\.\.\. and \d+ more; --json lists them", capsys.readouterr().out.splitlines()[-1]
-    )
+    assert lines[1] == "ordinary values if the type is: f32 100%, s32 0%, u32 0%"
+    assert lines[2].endswith("; 280 padding")
+    np.zeros(256, np.uint8).tofile("zeros.bin")
+    last = shell.lines("identify zeros.bin --dims 4x4x4x4 --dtype u8", 1)[-1]
+    assert re.fullmatch(r"\.\.\. and \d+ more; --json lists them", last)
 
 
-def test_each_tensor_of_a_set_is_plain_or_packed(
-    tmp_path: Path, capsys: CaptureFixture[str]
-) -> None:
+def test_another_type_of_the_same_size_ends_with_1(shell: Shell) -> None:
+    x = np.random.default_rng(0).standard_normal((4, 8), np.float32)
+    np.save("x.npy", x)
+    reorder.reorder(x, "ba", dtype="bf16").data.tofile("x.bin")
+    (line,) = shell.lines("identify x.bin --like x.npy --dtype f16", 1)
+    assert "elements of f16 gives these bytes; as bf16, ba (" in line
+    assert shell.facts("identify x.bin --like x.npy --dtype bf16")["near"] == []
+
+
+def test_each_tensor_of_a_set_is_plain_or_packed(shell: Shell) -> None:
     rng = np.random.default_rng(0)
     plain = {name: rng.integers(0, 16, (64, 128), np.uint8) for name in ("a", "bb", "c", "d")}
-    packed = {
-        "a": reorder.reorder(plain["a"], "marlin", dtype="u4").data,
-        "bb": plain["bb"],
-        "c": plain["a"],
-        "e": plain["d"],
-    }
-    reorder.save(tmp_path / "packed.npz", packed)
-    reorder.save(tmp_path / "plain.npz", plain)
-    one = [f"{tmp_path / 'packed.npz'}:a", "--like", f"{tmp_path / 'plain.npz'}:a"]
-    assert facts(capsys, *one)["verdict"].endswith("(marlin)")
-    arguments = [str(tmp_path / "packed.npz"), "--like", str(tmp_path / "plain.npz")]
-    found = facts(capsys, *arguments, code=1)
-    assert [(each["tensor"], each["row_major"]) for each in found["tensors"]] == [
-        ("a", False),
-        ("bb", True),
-        ("c", False),
-    ]
+    packed = {"a": reorder.reorder(plain["a"], "marlin", dtype="u4").data, "bb": plain["bb"]}
+    reorder.save("packed.npz", {**packed, "c": plain["a"], "e": plain["d"]})
+    reorder.save("plain.npz", plain)
+    one = shell.facts("identify packed.npz:a --like plain.npz:a")
+    assert one["verdict"].endswith("(marlin)")
+    found = shell.facts("identify packed.npz --like plain.npz", 1)
+    rows = [(each["tensor"], each["row_major"]) for each in found["tensors"]]
+    assert rows == [("a", False), ("bb", True), ("c", False)]
     assert found["not_compared"] == ["d", "e"]
-    assert main(["identify", *arguments]) == 1
-    lines = capsys.readouterr().out.splitlines()
+    lines = shell.lines("identify packed.npz --like plain.npz", 1)
     assert re.fullmatch(r"a   one layout gives these bytes: .* \(marlin\)", lines[0])
     assert lines[1:] == [
         "bb  plain",
@@ -110,48 +83,33 @@ def test_each_tensor_of_a_set_is_plain_or_packed(
     ]
 
 
-def test_a_saved_tensor_is_identified_by_its_bytes(
-    tmp_path: Path, capsys: CaptureFixture[str]
-) -> None:
+def test_a_saved_tensor_is_identified_by_its_bytes(shell: Shell) -> None:
     x = np.random.default_rng(0).random((2, 17, 5, 4), np.float32)
-    np.save(tmp_path / "x.npy", x)
-    reorder.save(tmp_path / "packed.safetensors", reorder.reorder(x, "nChw8c"))
-    found = facts(capsys, str(tmp_path / "packed.safetensors"), "--like", str(tmp_path / "x.npy"))
+    np.save("x.npy", x)
+    reorder.save("packed.safetensors", reorder.reorder(x, "nChw8c"))
+    found = shell.facts("identify packed.safetensors --like x.npy")
     assert "nChw8c" in {name["text"] for name in found["layouts"][0]["names"]}
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("command", "reason"),
     [
-        (["dump.bin"], "give like=, a tensor of the same values, or dims=, the logical sizes"),
-        (["nothing.bin", "--dims", "2"], "'nothing.bin' cannot be read: No such file or directory"),
-        (["dump.bin", "--dims", "2", "--offset", "-1"], "--offset -1: 'dump.bin' has 4104 bytes"),
-        (
-            ["dump.bin", "--dims", "2", "--offset", "99999999999"],
-            "'dump.bin' has 4104 bytes, so no tensor can start there",
-        ),
-        (["pipe", "--dims", "2"], "'pipe' cannot be read: it is a folder or a device"),
-        (["pipe", "--like", "q.npy"], "'pipe' cannot be read: it is a folder or a device"),
-        (["dump.bin", "--like", "pipe"], "'pipe' cannot be read: it is a folder or a device"),
-        ([".", "--dims", "2"], "'.' cannot be read: "),
-        (["q.npy", "--dims", "2", "--offset", "8"], "--offset 8 is for files of raw bytes"),
-        (["q.npz", "--dims", "2"], "'q.npz' has 2 tensors: a, b; "),
-        (["q.npz", "--like", "q.npy"], "'q.npz' has 2 tensors: a, b; "),
-        (["q.npz", "--like", "r.npz"], "'q.npz' and 'r.npz' have no tensor of the same name"),
+        ("dump.bin", "give like=, a tensor of the same values, or dims=, the logical sizes"),
+        ("nothing.bin --dims 2", "'nothing.bin' cannot be read: No such file or directory"),
+        ("dump.bin --dims 2 --offset -1", "--offset -1: 'dump.bin' has 4104 bytes"),
+        ("dump.bin --dims 2 --offset 99999999999", "so no tensor can start there"),
+        ("dump.bin --like pipe", "'pipe' cannot be read: it is a folder or a device"),
+        (". --dims 2", "'.' cannot be read: "),
+        ("q.npy --dims 2 --offset 8", "--offset 8 is for files of raw bytes"),
+        ("q.npz --dims 2", "'q.npz' has 2 tensors: a, b; "),
+        ("q.npz --like q.npy", "'q.npz' has 2 tensors: a, b; "),
+        ("q.npz --like r.npz", "'q.npz' and 'r.npz' have no tensor of the same name"),
     ],
 )
 def test_what_cannot_be_identified_is_refused(
-    arguments: list[str],
-    message: str,
-    files: tuple[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: CaptureFixture[str],
+    shell: Shell, weights: np.ndarray, command: str, reason: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    np.savez("q.npz", a=np.ones(2), b=np.ones(2))
-    np.savez("r.npz", c=np.ones(2))
+    np.savez("q.npz", a=weights, b=weights)
+    np.savez("r.npz", c=weights)
     os.mkfifo("pipe")
-    assert len(files) == 2
-    assert main(["identify", *arguments]) == 2
-    assert message in capsys.readouterr().err
+    assert reason in shell.refusal(f"identify {command}")

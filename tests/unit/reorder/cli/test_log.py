@@ -1,36 +1,33 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from reorder.cli import main
+if TYPE_CHECKING:
+    from tests.unit.reorder.cli.shell import Shell
 
-_LOGS = Path(__file__).parents[3] / "data" / "verbose"
-_ONCE = str(_LOGS / "onednn-2.4.log")
-_TORCH = str(_LOGS / "torch-2.13.log")
+_DATA = Path(__file__).parents[3] / "data"
+_ONCE = _DATA / "verbose" / "onednn-2.4.log"
+_TORCH = _DATA / "verbose" / "torch-2.13.log"
+_START = "onednn_verbose,exec,cpu,reorder,"
 
 
-def test_log_reports_times_and_what_could_be_saved(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["log", _TORCH, "--top", "2"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[:3] == [
-        "oneDNN 3.12.0: 16 executions, 0.4424 ms by medians, of which reorders 14%",
-        (
-            "the log repeats itself: 4 runs of 4 executions, from execution 1 on; "
-            "--steady shows one run"
-        ),
-        (
-            "warning: the mean is above three times the median for 1 primitive (0.06714 ms in all, "
-            "0.02197 by medians), most of all reorder 1x32x32x32: the machine was busy, or some "
-            "executions waited for threads"
-        ),
-    ]
+def test_times_and_what_could_be_saved(shell: Shell) -> None:
+    lines = shell.lines(f"log {_TORCH} --top 2")
+    assert "\n".join(lines[:3]) == (
+        "oneDNN 3.12.0: 16 executions, 0.4424 ms by medians, of which reorders 14%\n"
+        "the log repeats itself: 4 runs of 4 executions, from execution 1 on; --steady shows one "
+        "run\n"
+        "warning: the mean is above three times the median for 1 primitive (0.06714 ms in all, "
+        "0.02197 by medians), most of all reorder 1x32x32x32: the machine was busy, or some "
+        "executions waited for threads"
+    )
     assert "convolution      4   0.3823    86%" in lines
     assert (
         "0.02832      4   0.00708  0.004883  0.03296  20.83  64x32x3x3 f32 abcd -> f32 ABcd16b16a, "
@@ -41,12 +38,17 @@ def test_log_reports_times_and_what_could_be_saved(capsys: pytest.CaptureFixture
         "     0.02832 ms   6%  weights, reordered again in each run: reorder them once "
         "(4 executions, 1 different)"
     )
+    facts = shell.facts(f"log {_TORCH}")
+    assert facts["runs"] == {"start": 0, "length": 4, "runs": 4}
+    assert [row["executions"] for row in facts["reorders"]] == [4, 4, 4]
+    weights = facts["reorders"][0]
+    assert (weights["relation"], weights["is_of_weights"]) == ("copy", True)
+    assert weights["bytes"] == 2 * 4 * 64 * 32 * 9
 
 
-def test_log_shows_one_run_with_layers_and_reasons(capsys: pytest.CaptureFixture[str]) -> None:
-    files = str(_LOGS.parent / "layers" / "torch-2.13")
-    assert main(["log", f"{files}.log", "--layers", f"{files}.json", "--steady"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_one_run_with_layers_and_reasons(shell: Shell) -> None:
+    files = _DATA / "layers" / "torch-2.13"
+    lines = shell.lines(f"log {files}.log --layers {files}.json --steady")
     assert lines[0].startswith("oneDNN 3.12.0: one of 3 equal runs, 7 executions, ")
     assert lines[1].startswith("set-up: 21 creations, ")
     (trip,) = (line for line in lines if "-> back" in line)
@@ -55,51 +57,36 @@ def test_log_shows_one_run_with_layers_and_reasons(capsys: pytest.CaptureFixture
         "(jit:avx512_core), to src of convolution 1x32x32x32 by 64x32x3x3 (jit:avx512_core), "
         "in Sequential_0/Sequential_1/Conv2d_0 and 1 more"
     )
-    assert (
-        "         2                convolution                       unsupported format tag"
-    ) in lines
-    assert [line.rpartition("  ")[2] for line in lines[-3:]] == [
-        *("layer", "Sequential_0/Sequential_1/Conv2d_0", "Sequential_0/Sequential_2/Conv2d_1"),
-    ]
-    files = str(_LOGS.parent / "layers" / "openvino-2026.4")
-    assert main(["log", f"{files}.log", "--layers", f"{files}.xml"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    reason = "         2                convolution                       unsupported format tag"
+    assert reason in lines
+    names = ["Sequential_0/Sequential_1/Conv2d_0", "Sequential_0/Sequential_2/Conv2d_1"]
+    assert [line.rpartition("  ")[2] for line in lines[-3:]] == ["layer", *names]
+    files = _DATA / "layers" / "openvino-2026.4"
+    lines = shell.lines(f"log {files}.log --layers {files}.xml")
     assert "set-up: 2 executions before the first run, " in lines[2]
     assert any(line.endswith("Convolution  acdb    layer1/conv") for line in lines)
     assert sum(line.endswith(", not in each run") for line in lines) == 2
 
 
-def test_log_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["log", _TORCH, "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert facts["runs"] == {"start": 0, "length": 4, "runs": 4}
-    assert [row["executions"] for row in facts["reorders"]] == [4, 4, 4]
-    weights = facts["reorders"][0]
-    assert (weights["relation"], weights["is_of_weights"], weights["bytes"]) == (
-        *("copy", True),
-        2 * 4 * 64 * 32 * 9,
-    )
-
-
-def test_log_reads_stdin_and_counts_other_lines(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_stdin_is_read_and_other_lines_are_counted(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (_LOGS / "onednn-2.4.log").read_text(encoding="utf-8")
     blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
     lines = ["epoch 1", "onednn_verbose,exec,cpu", "onednn_verbose,error,x"]
     lines += [
-        f"onednn_verbose,exec,cpu,reorder,ref:any,undef,src:{a} dst:{b},,,2x16x4x4,2"
+        f"{_START}ref:any,undef,src:{a} dst:{b},,,2x16x4x4,2"
         for a, b in ((blocked, plain), (plain, blocked), (plain, plain))
     ]
-    monkeypatch.setattr(sys, "stdin", io.StringIO(text + "\n".join(lines)))
-    assert main(["log", "-"]) == 0
-    shown = capsys.readouterr().out
-    assert "other lines: 1 unread, 1 error, 1 not of oneDNN" in shown
-    assert "  not read, line 45: onednn_verbose,exec,cpu" in shown
+    text = _ONCE.read_text(encoding="utf-8") + "\n".join(lines)
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    shown = "\n".join(shell.lines("log -"))
     assert "2x17x8x8 f32 abcd -> f32 aBcd16b (to eltwise data)" not in shown
-    for saving in ("no-ops", "without generated code", "round trips"):
-        assert saving in shown
-    assert "ABcd4b16a4b:f3:s8m1" in shown
+    for part in (
+        "other lines: 1 unread, 1 error, 1 not of oneDNN",
+        "  not read, line 45: onednn_verbose,exec,cpu",
+        *("no-ops", "without generated code", "round trips", "ABcd4b16a4b:f3:s8m1"),
+    ):
+        assert part in shown
 
 
 def test_stdin_may_hold_bytes_that_are_no_text() -> None:
@@ -113,74 +100,56 @@ def test_stdin_may_hold_bytes_that_are_no_text() -> None:
     assert b"other lines: 1 not of oneDNN" in ran.stdout
 
 
-def test_a_log_without_reorders_has_no_table_of_them(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    path = tmp_path / "log"
-    path.write_text("nothing\nonednn_verbose,info,prim_template:x\n", encoding="utf-8")
-    assert main(["log", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
+def test_a_log_without_reorders_has_no_table_of_them(shell: Shell) -> None:
+    def lines(text: str) -> list[str]:
+        Path("x.log").write_text(text, encoding="utf-8")
+        return shell.lines("log x.log")
+
+    assert lines("nothing\nonednn_verbose,info,prim_template:x\n") == [
         "oneDNN of unknown version: 0 executions, 0 ms by medians, of which reorders 0%",
         "other lines: 1 not of oneDNN",
         "",
         "primitive  count  ms  share  by reference",
     ]
-    path.write_text("onednn_verbose,create:dispatch,sum,why,a.cpp:1\n", encoding="utf-8")
-    assert main(["log", str(path)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split() == ["1", "sum", "why"]
-    line = "src:f32::blocked:abcd::f0 dst:f32::blocked:acdb::f0,,,2x16x4x4,2"
-    path.write_text(f"onednn_verbose,exec,cpu,reorder,jit:uni,undef,{line}\n", encoding="utf-8")
-    assert main(["log", str(path)]) == 0
-    assert capsys.readouterr().out.endswith("\nno unnecessary reorder found\n")
+    reason = lines("onednn_verbose,create:dispatch,sum,why,a.cpp:1\n")[-1]
+    assert reason.split() == ["1", "sum", "why"]
+    descs = "src:f32::blocked:abcd::f0 dst:f32::blocked:acdb::f0"
+    needed = lines(f"{_START}jit:uni,undef,{descs},,,2x16x4x4,2\n")
+    assert needed[-1] == "no unnecessary reorder found"
 
 
-def test_a_log_without_a_line_of_onednn_says_how_to_get_one(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.StringIO("epoch 1\nloss 0.5\n"))
-    assert main(["log", "-"]) == 2
-    captured = capsys.readouterr()
-    assert "stdin has no line of oneDNN in 2 lines" in captured.err
-    assert "ONEDNN_VERBOSE=1" in captured.err
-    assert not captured.out
-
-
-def test_log_measures_the_reorders_here(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    log = tmp_path / "log"
-    start = "onednn_verbose,exec,cpu,reorder,jit:uni,undef,"
-    log.write_text(
-        f"onednn_verbose,info,cpu,runtime:OpenMP,nthr:1\n"
-        f"{start}src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,8x16,0.5\n"
-        f"{start}src:f32::opaque:::f0 dst:f32::blocked:ba::f0,,,8x16,0.25\n",
+def test_reorders_are_measured_here(shell: Shell) -> None:
+    Path("x.log").write_text(
+        "onednn_verbose,info,cpu,runtime:OpenMP,nthr:1\n"
+        f"{_START}jit:uni,undef,src:f32::blocked:ab::f0 dst:f32::blocked:ba::f0,,,8x16,0.5\n"
+        f"{_START}jit:uni,undef,src:f32::opaque:::f0 dst:f32::blocked:ba::f0,,,8x16,0.25\n",
         encoding="utf-8",
     )
-    assert main(["log", str(log), "--bench", "--seconds", "0.001", "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
+    facts = shell.facts("log x.log --bench --seconds 0.001")
     assert facts["bench_threads"] == 1
     first, second = facts["reorders"]
     assert set(first["here"]) == {"memdesc", "memcpy"}
     assert all(milliseconds > 0 for milliseconds in first["here"].values())
     assert "only oneDNN knows its layout" in second["not_measured"]
-    assert main(["log", str(log), "--bench", "--seconds", "0.001", "--threads", "1"]) == 0
-    shown = capsys.readouterr().out
+    shown = "\n".join(shell.lines("log x.log --bench --seconds 0.001 --threads 1"))
     assert "here, ms  memcpy, ms  times faster  reorder" in shown
     assert "measured here on 1 threads; times faster is the median of the log" in shown
     assert "  not measured, 8x16: " in shown
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("command", "reason"),
     [
-        (["missing.log"], "the log 'missing.log' cannot be read"),
-        ([_TORCH, "--top", "-1"], "--top -1 and --seconds 0.1 must be above 0"),
-        ([_TORCH, "--seconds", "0"], "--top 10 and --seconds 0 must be above 0"),
-        ([_TORCH, "--layers", _TORCH], "has no layers; give what openvino"),
-        ([_ONCE, "--steady"], "the 35 executions hold no equal runs"),
-        ([_TORCH, "--bench", "--threads", "0"], "--threads 0: give 1 to"),
+        ("missing.log", "the log 'missing.log' cannot be read"),
+        (f"{_TORCH} --top -1", "--top -1: give how many rows to list"),
+        (f"{_TORCH} --seconds 0", "--seconds 0: give a time above 0"),
+        (f"{_TORCH} --layers {_TORCH}", "has no layers; give what openvino"),
+        (f"{_ONCE} --steady", "the 35 executions hold no equal runs"),
+        (f"{_TORCH} --bench --threads 0", "--threads 0: give 1 to"),
+        ("other.log", "other.log has no line of oneDNN in 2 lines"),
+        ("other.log", "ONEDNN_VERBOSE=1"),
     ],
 )
-def test_bad_arguments_of_log_are_refused(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["log", *arguments]) == 2
-    assert message in capsys.readouterr().err
+def test_what_cannot_be_reported_is_refused(shell: Shell, command: str, reason: str) -> None:
+    Path("other.log").write_text("epoch 1\nloss 0.5\n", encoding="utf-8")
+    assert reason in shell.refusal(f"log {command}")

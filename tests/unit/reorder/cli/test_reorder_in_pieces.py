@@ -15,54 +15,56 @@ import numpy as np
 import pytest
 
 import reorder
-from reorder.cli import main
 from reorder.storage.containers.partial import partial_folder
 
 if TYPE_CHECKING:
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+    from tests.unit.reorder.cli.shell import Shell
 
 _SHAPE = (4, 40, 12, 10)
 _ARRAY = np.random.default_rng(0).random(_SHAPE, np.float32)
-
-
-def _run(*arguments: object, limit: str = "16KiB") -> None:
-    assert main(["reorder", *map(str, arguments), "--max-bytes", limit, "--json"]) == 0
+_LIMIT = "--max-bytes 16KiB"
 
 
 @pytest.mark.parametrize(
-    ("tag", "options", "kind"),
+    ("options", "kind"),
     [
-        ("nChw16c", (), np.float32),
-        ("nhwc", (), np.float32),
-        ("aBcd8b", ("--from", "nhwc"), np.float32),
-        ("nhwc", ("--to-dtype", "bf16"), np.float32),
-        ("nChw16c", ("--to-dtype", "s8", "--scale", "0.01", "--zero-point", "3"), np.float32),
-        ("nhwc", ("--to-dtype", "s8", "--scale", "scales.npy:2"), np.float32),
-        ("nChw16c", ("--dtype", "bf16"), ml_dtypes.bfloat16),
-        ("nChw16c", ("--threads", "3"), np.int8),
+        ("--to nChw16c", np.float32),
+        ("--to nhwc", np.float32),
+        ("--to aBcd8b --from nhwc", np.float32),
+        ("--to nhwc --to-dtype bf16", np.float32),
+        ("--to nChw16c --to-dtype s8 --scale 0.01 --zero-point 3", np.float32),
+        ("--to nhwc --to-dtype s8 --scale scales.npy:2", np.float32),
+        ("--to nChw16c --dtype bf16", ml_dtypes.bfloat16),
+        ("--to nChw16c --threads 3", np.int8),
     ],
 )
+@pytest.mark.parametrize("ending", [".safetensors", ".npz", ".bin"])
 def test_the_file_is_the_one_that_is_written_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tag: str, options: tuple[str, ...], kind: type
+    shell: Shell, options: str, kind: type, ending: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     np.save("in.npy", (_ARRAY * 50).astype(kind))
-    scales = 10 if "nhwc" in options else 40
-    np.save("scales.npy", np.linspace(0.3, 0.9, scales, dtype=np.float32))
-    for ending in (".safetensors", ".npz", ".bin"):
-        pieces, once = Path(f"pieces{ending}"), Path(f"once{ending}")
-        more = ("--raw",) if ending == ".bin" else ()
-        for out, limit in ((pieces, "16KiB"), (once, "1GiB")):
-            _run("in.npy", out, "--to", tag, *options, *more, limit=limit)
-        assert pieces.read_bytes() == once.read_bytes()
-    assert np.array_equal(reorder.load("pieces.npz").data, np.fromfile("pieces.bin", np.uint8))
-    assert not [*tmp_path.glob(".*")]
+    np.save("scales.npy", np.linspace(0.3, 0.9, 40, dtype=np.float32))
+    raw = "--raw" if ending == ".bin" else ""
+    for out, limit in (("pieces", _LIMIT), ("once", "--max-bytes 1GiB")):
+        shell.facts(f"reorder in.npy {out}{ending} {options} {raw} {limit}")
+    assert Path(f"pieces{ending}").read_bytes() == Path(f"once{ending}").read_bytes()
+    assert not [*Path().glob(".*")]
 
 
-def test_blocked_arrays_described_files_and_members_of_archives_are_read_in_pieces(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "source",
+    [
+        "blocks.npy --from nChw8c",
+        "fortran.npy",
+        "saved.safetensors",
+        "saved.safetensors --from nChw8c",
+        "x.npz:x",
+        "packed.npz",
+    ],
+)
+def test_arrays_described_files_and_members_of_archives_are_read_in_pieces(
+    shell: Shell, source: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     m = reorder.reorder(_ARRAY, "nChw8c")
     np.save("blocks.npy", m.blocks())
     np.save("fortran.npy", np.asfortranarray(_ARRAY))
@@ -70,48 +72,36 @@ def test_blocked_arrays_described_files_and_members_of_archives_are_read_in_piec
     reorder.save("x.npz", {"x": m, "other": np.zeros(3)})
     np.savez_compressed("packed.npz", x=_ARRAY)
     reorder.save("wanted.npz", reorder.reorder(_ARRAY, "nhwc"))
-    for source in (
-        ("blocks.npy", "--from", "nChw8c"),
-        ("fortran.npy",),
-        ("saved.safetensors",),
-        ("saved.safetensors", "--from", "nChw8c"),
-        ("x.npz:x",),
-        ("packed.npz",),
-    ):
-        Path("out.npz").unlink(missing_ok=True)
-        _run(source[0], "out.npz", "--to", "nhwc", *source[1:])
-        assert Path("out.npz").read_bytes() == Path("wanted.npz").read_bytes(), source
+    name, _, options = source.partition(" ")
+    shell.facts(f"reorder {name} out.npz --to nhwc {options} {_LIMIT}")
+    assert Path("out.npz").read_bytes() == Path("wanted.npz").read_bytes()
 
 
-def test_a_file_is_reordered_over_itself_and_over_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize("name", ["x.npy", "link.npy"])
+def test_a_file_is_reordered_over_itself_and_over_others(shell: Shell, name: str) -> None:
     np.save("x.npy", _ARRAY)
     Path("link.npy").symlink_to("x.npy")
-    for name in ("x.npy", "link.npy"):
-        for tag in ("dcba", "plain"):
-            _run(name, name, "--to", tag)
-            assert (reorder.load(name).numpy() == _ARRAY).all()
+    for tag in ("dcba", "plain"):
+        shell.facts(f"reorder {name} {name} --to {tag} {_LIMIT}")
+        assert (reorder.load(name).numpy() == _ARRAY).all()
     assert Path("link.npy").is_symlink()
 
 
-def test_what_cannot_be_done_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ("--to nChw16c --max-bytes 100", r"the smallest piece .* takes \d+ bytes"),
+        ("--to nChw16c --max-bytes none", "not a size above 0"),
+        ("--to nChw16c --max-bytes 1KiB --threads 0", "must be 1 or more"),
+        ("--to abc --max-bytes 1KiB", "3"),
+        ("--to nchw --dtype s8 --max-bytes 1KiB", "f32, not s8"),
+        ("--to nchw --from nChw8c --max-bytes 1KiB", "5 axes"),
+    ],
+)
+def test_what_cannot_be_done_leaves_nothing(shell: Shell, options: str, reason: str) -> None:
     np.save("x.npy", _ARRAY)
-    for arguments, reason in (
-        (("--to", "nChw16c", "--max-bytes", "100"), r"the smallest piece .* takes \d+ bytes"),
-        (("--to", "nChw16c", "--max-bytes", "none"), "not a size above 0"),
-        (("--to", "nChw16c", "--max-bytes", "1KiB", "--threads", "0"), "must be 1 or more"),
-        (("--to", "abc", "--max-bytes", "1KiB"), "3"),
-        (("--to", "nchw", "--dtype", "s8", "--max-bytes", "1KiB"), "f32, not s8"),
-        (("--to", "nchw", "--from", "nChw8c", "--max-bytes", "1KiB"), "5 axes"),
-    ):
-        assert main(["reorder", "x.npy", "out.npz", *arguments]) == 2
-        assert re.search(reason, capsys.readouterr().err)
-        assert sorted(file.name for file in tmp_path.iterdir()) == ["x.npy"]
+    assert re.search(reason, shell.refusal(f"reorder x.npy out.npz {options}"))
+    assert [file.name for file in Path().iterdir()] == ["x.npy"]
 
 
 # what getrusage has is at least what the parent had
@@ -119,7 +109,6 @@ _PEAK = """
 import re, sys
 from pathlib import Path
 from reorder.cli import main
-from reorder.storage.containers.partial import partial_folder
 code = main(sys.argv[1:])
 sys.stderr.write(re.search(r"VmHWM:\\s+([0-9]+) kB", Path("/proc/self/status").read_text())[1])
 sys.exit(code)
@@ -153,7 +142,7 @@ def test_memory_is_bounded(tmp_path: Path, mebibytes: int, limit: int) -> None:
 
 
 @pytest.mark.campaign
-def test_fifty_killed_processes_leave_whole_files(tmp_path: Path) -> None:
+def test_fifty_killed_processes_leave_whole_files(shell: Shell, tmp_path: Path) -> None:
     x = np.random.default_rng(0).random((32, 64, 48, 48), np.float32)
     path, out = tmp_path / "in.npy", tmp_path / "out.safetensors"
     np.save(path, x)
@@ -183,5 +172,5 @@ def test_fifty_killed_processes_leave_whole_files(tmp_path: Path) -> None:
         found["older" if memory.desc == last else "newer"] += 1
         last = memory.desc
     sys.stdout.write(f"{found}\n")
-    _run(path, out, "--to", "nchw")
+    shell.facts(f"reorder {path} {out} --to nchw {_LIMIT}")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["in.npy", "out.safetensors"]

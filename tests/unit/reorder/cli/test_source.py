@@ -4,35 +4,31 @@ from typing import TYPE_CHECKING
 
 import memdesc
 import reorder
-from reorder.cli import main
 
 if TYPE_CHECKING:
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+    from tests.unit.reorder.cli.shell import Shell
 
 
-def test_source_prints_what_the_descriptor_writes(capsys: CaptureFixture[str]) -> None:
-    assert main(["source", "nChw16c", "2x17x5x4", "--lang", "c++", "--dtype", "f16"]) == 0
+def test_a_layout_or_a_reorder_is_written_as_code(shell: Shell) -> None:
     desc = memdesc.memory_desc((2, 17, 5, 4), "f16", "nChw16c")
-    assert capsys.readouterr().out == desc.source("c++", "nChw16c", "nchw")
-
-
-def test_source_of_strides_is_called_a_tensor(capsys: CaptureFixture[str]) -> None:
-    assert main(["source", "340x20x4x1", "2x17x5x4", "--letters", "wxyz"]) == 0
-    assert "int64_t tensor_offset(int64_t w, int64_t x, int64_t y" in capsys.readouterr().out
-    assert main(["source", "ab", "2x3", "--name", "weights"]) == 0
-    assert "int64_t weights_offset(int64_t a, int64_t b)" in capsys.readouterr().out
-
-
-def test_source_refuses_a_language_that_it_does_not_write(capsys: CaptureFixture[str]) -> None:
-    assert main(["source", "ab", "2x3", "--lang", "rust"]) == 2
-    assert capsys.readouterr().err.startswith("memdesc: unknown language 'rust'; source is made in")
-
-
-def test_source_to_another_layout_is_the_reorder(capsys: CaptureFixture[str]) -> None:
-    command = ["source", "nchw", "2x17x5x4", "--to", "nChw16c", "--to-dtype", "s8"]
-    assert main([*command, "--name", "reorder"]) == 0
+    shown = shell.lines("source nChw16c 2x17x5x4 --lang c++ --dtype f16")
+    assert shown == desc.source("c++", "nChw16c", "nchw").splitlines()
     src = memdesc.memory_desc((2, 17, 5, 4), "f32", "nchw")
-    dst = memdesc.memory_desc((2, 17, 5, 4), "s8", "nChw16c")
-    assert capsys.readouterr().out == reorder.plan_reorder(src, dst).source("c", "reorder")
-    assert main([*command, "--letters", "nchw"]) == 2
-    assert "--letters are for the dims of a layout" in capsys.readouterr().err
+    plan = reorder.plan_reorder(src, desc.with_dtype("s8"))
+    shown = shell.lines("source nchw 2x17x5x4 --to nChw16c --to-dtype s8 --name reorder")
+    assert shown == plan.source("c", "reorder").splitlines()
+
+
+def test_functions_are_called_by_the_layout_or_as_told(shell: Shell) -> None:
+    for command, function in (
+        ("340x20x4x1 2x17x5x4 --letters wxyz", "tensor_offset(int64_t w, int64_t x, int64_t y"),
+        ("ab 2x3 --name weights", "weights_offset(int64_t a, int64_t b)"),
+    ):
+        assert f"int64_t {function}" in "\n".join(shell.lines(f"source {command}"))
+
+
+def test_what_has_no_source_is_refused(shell: Shell) -> None:
+    said = shell.refusal("source ab 2x3 --lang rust")
+    assert said.startswith("unknown language 'rust'; source is made in")
+    said = shell.refusal("source nchw 2x17x5x4 --to nhwc --letters nchw")
+    assert "--letters are for the dims of a layout" in said

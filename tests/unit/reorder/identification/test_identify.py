@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import memdesc
 import reorder
 from memdesc import MemdescError, memory_desc
 from reorder import identify
@@ -112,7 +113,8 @@ def test_values_that_say_nothing_leave_several_layouts() -> None:
 
 def test_other_values_have_no_layout() -> None:
     found = identify(floats(680) + 9, floats(2, 17, 5, 4))
-    assert found == ((), (), "no known layout of (2, 17, 5, 4) elements of f32 gives these bytes")
+    assert (found.candidates, found.near) == ((), ())
+    assert found.verdict == "no known layout of (2, 17, 5, 4) elements of f32 gives these bytes"
 
 
 def test_bytes_of_another_size_have_no_layout_and_the_nearest_sizes_are_said() -> None:
@@ -206,6 +208,81 @@ def test_what_cannot_be_identified_is_refused(
 ) -> None:
     with pytest.raises(MemdescError, match=re.escape(message)):
         identify(data, **options)
+
+
+@pytest.mark.parametrize(
+    ("stored", "like", "told", "verdict"),
+    [
+        ("bf16", "f32", "f16", "of f16 gives these bytes; as bf16, aBcd8b ("),
+        ("f16", "f32", "bf16", "of bf16 gives these bytes; as f16, aBcd8b ("),
+        ("s32", "f32", None, "of f32 gives these bytes; as s32 or u32, aBcd8b ("),
+        ("f32", "s32", None, "of s32 or u8 or s8 gives these bytes; as f32, aBcd8b ("),
+        ("f8_e4m3", "f32", "f8_e5m2", "of f8_e5m2 gives these bytes; as f8_e4m3, aBcd8b ("),
+    ],
+)
+def test_another_type_of_the_same_size_is_reported_and_is_no_candidate(
+    stored: str, like: str, told: str | None, verdict: str
+) -> None:
+    x = np.random.default_rng(0).integers(0, 120, (2, 17, 5, 4)).astype(np.float32)
+    held = reorder.reorder(x, "nChw8c", dtype=stored)
+    found = identify(held, reorder.reorder(x, "plain", dtype=like), dtype=told)
+    assert verdict in found.verdict
+    assert found.candidates == ()
+    assert (found.near[0].desc, found.near[0].agreement) == (held.desc, 1)
+
+
+def test_fractions_are_not_looked_for_among_integers() -> None:
+    x = np.array([[0.25, 0.5], [0.75, 1.5]], np.float32)
+    assert identify(np.rint(x).astype(np.int32), x).near == ()
+
+
+def test_a_reference_that_was_rounded_to_another_type_is_near() -> None:
+    x = floats(2, 17, 5, 4)
+    found = identify(reorder.reorder(x, "nhwc", dtype="bf16"), x.astype(np.float16))
+    assert 0.9 < found.near[0].agreement < 1
+    assert found.verdict.endswith(" has them, as bf16")
+
+
+@pytest.mark.parametrize(
+    ("stored", "told", "doubt"),
+    [
+        ("f32", "f32", ""),
+        ("f32", None, ""),
+        ("f32", "s32", "the bytes look like f32: as s32, 0% of them are ordinary"),
+        ("s32", "f32", "the bytes look like s32 or u32: as f32, 0% of them are ordinary"),
+        ("f16", "bf16", "the bytes look like f16 or s16 or u16: as bf16, 0% of them are ordinary"),
+        # any 8 bits are an ordinary integer, and any 4 bits an ordinary number
+        ("u8", "s8", ""),
+        ("u4", "s4", ""),
+    ],
+)
+def test_without_a_reference_the_bytes_tell_types_apart(
+    stored: str, told: str | None, doubt: str
+) -> None:
+    x: Any = np.random.default_rng(0).integers(1, 15, (16, 24)) / (640 if stored == "f16" else 1)
+    found = identify(reorder.reorder(x, "ba", dtype=stored), dims=x.shape, dtype=told)
+    assert found.verdict.partition("; but ")[2] == doubt
+    by_type = {str(each.dtype): each for each in found.readings}
+    if told is not None:
+        assert {memdesc.data_type(name).bits for name in by_type} <= {memdesc.data_type(told).bits}
+    if stored == "u4":
+        assert by_type == {}
+    else:
+        reading = by_type[stored]
+        assert reading.ordinary == 1
+        assert reading.least == pytest.approx(abs(x).min(), rel=1e-3)
+        assert reading.most == pytest.approx(abs(x).max(), rel=1e-3)
+
+
+def test_bytes_of_zeros_look_like_no_type() -> None:
+    assert identify(bytes(64), dims=(4, 4), dtype="f32").readings == ()
+    (reading,) = (
+        each
+        for each in identify(np.full(16, np.nan, np.float32), dims=(4, 4)).readings
+        if str(each.dtype) == "f32"
+    )
+    assert reading.ordinary == 0
+    assert np.isnan((reading.least, reading.most)).all()
 
 
 def test_types_of_narrow_integers_are_tried_where_the_values_fit_only() -> None:

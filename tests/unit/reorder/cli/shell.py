@@ -1,0 +1,60 @@
+"""Commands as a user types them, run in this process in an empty folder."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import TYPE_CHECKING, Any
+
+from reorder.cli import main
+from tests.notice import without_notice
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+
+
+class Shell:
+    """Runs commands; a command is a line, or its words where a shell would have to quote them.
+
+    `warnings` are those of the last one.
+    """
+
+    def __init__(self, capsys: CaptureFixture[str]) -> None:
+        self._capsys = capsys
+        self.warnings: list[str] = []
+
+    def facts(self, command: str | Sequence[str], code: int = 0) -> dict[str, Any]:
+        """Return what a command prints as JSON; it writes only warnings on stderr."""
+        found: dict[str, Any] = json.loads(
+            "\n".join(self.lines([*_words(command), "--json"], code))
+        )
+        return found
+
+    def lines(self, command: str | Sequence[str], code: int = 0) -> list[str]:
+        """Return the lines that a command prints; it writes only warnings on stderr."""
+        out, error = self._run(_words(command), code)
+        self.warnings = error.splitlines()
+        assert all(line.startswith("memdesc: warning: ") for line in self.warnings)
+        return out.splitlines()
+
+    def refusal(self, command: str | Sequence[str]) -> str:
+        """Return what a command says that must fail; it says the same as text and as JSON."""
+        words = _words(command)
+        out, error = self._run(words, 2)
+        assert (out, error.count("\n")) == ("", 1)
+        out, as_json = self._run([*words, "--json"], 2)
+        said: str = json.loads(as_json)["error"]
+        assert (out, error) == ("", f"memdesc: {said}\n")
+        return said
+
+    def _run(self, words: Sequence[str], code: int) -> tuple[str, str]:
+        self._capsys.readouterr()
+        assert main(words) == code
+        shown = self._capsys.readouterr()
+        return shown.out, without_notice(shown.err)
+
+
+def _words(command: str | Sequence[str]) -> list[str]:
+    return shlex.split(command) if isinstance(command, str) else [*command]

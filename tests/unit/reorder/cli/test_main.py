@@ -1,0 +1,138 @@
+"""Command lines: help, flags, mistakes in them, and answers that cannot be written."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from reorder.cli.command import SEVERAL
+from reorder.cli.main import GROUPS, NAMES, command_parser, main
+
+if TYPE_CHECKING:
+    from tests.unit.reorder.cli.shell import Shell
+
+
+def test_the_command_alone_prints_its_help_in_groups(
+    shell: Shell, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = shell.lines([])
+    assert [line[:-1] for line in shown if line[:-1] in GROUPS] == [*GROUPS]
+    assert [line.split()[0] for line in shown if line.strip().startswith(NAMES)] == [*NAMES]
+    assert len(NAMES) == 14
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert (ended.value.code, capsys.readouterr().out.splitlines()) == (0, shown)
+
+
+@pytest.mark.parametrize("command", NAMES)
+def test_every_help_shows_an_example_of_the_command(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    said = capsys.readouterr().out
+    assert ended.value.code == 0
+    assert f"example: memdesc {command}" in said
+    assert "--json" in said
+
+
+def test_an_option_means_the_same_in_every_command() -> None:
+    known: dict[str, tuple[str, object, str]] = {}
+    for command in NAMES:
+        for action in command_parser(command)._actions:  # noqa: SLF001 - argparse has no public list
+            metavar = str(action.metavar)
+            name = metavar.removesuffix(SEVERAL)
+            # what follows the meaning is said of this command alone
+            meaning = re.split("[,;:(]| with | in ", str(action.help))[0].strip()
+            of_one = (name, action.type, meaning)
+            for flag in action.option_strings:
+                first = known.setdefault(flag, of_one)
+                assert (name, meaning) == (first[0], first[2]), (command, flag)
+                # several values are one string, which the command splits
+                assert name != metavar or action.type is first[1], (command, flag)
+    assert {"--from", "--to", "--dims", "--dtype", "--to-dtype", "--offset"} <= known.keys()
+
+
+def test_flags_stand_anywhere_and_a_layout_may_start_with_a_minus(shell: Shell) -> None:
+    for words in (
+        "nChw8c 2x17x5x4 --dtype f16",
+        "nChw8c --dtype f16 2x17x5x4",
+        "--dtype f16 nChw8c 2x17x5x4",
+        "--dtype f16 -- nChw8c 2x17x5x4",
+    ):
+        assert "bytes             1920" in shell.lines(f"show {words}")
+    assert "offset0           8" in shell.lines("show -- -4x1@8 3x4")
+
+
+def test_dims_and_strides_are_joined_by_x_or_by_commas(shell: Shell) -> None:
+    assert shell.facts("show ab 2,3") == shell.facts("show ab 2x3")
+    assert shell.facts("show 4,1@2 2,3") == shell.facts("show 4x1@2 2x3")
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("shw", "no command 'shw'; did you mean 'show'?"),
+        ("xyzzy", "the commands are show, "),
+        ("show ab 2x3 c", "unrecognized arguments: c; see memdesc show"),
+        ("show ab 2x3 --xyz=1", "no flag --xyz; see memdesc show"),
+        (
+            "reorder a b --fromat ab",
+            "no flag --fromat; did you mean '--from'?; see memdesc reorder",
+        ),
+        # no abbreviations: --to is another flag of another command
+        ("explain ab ba 2x3 --to s8", "did you mean '--to-dtype'"),
+    ],
+)
+def test_a_mistake_gets_a_suggestion(shell: Shell, command: str, said: str) -> None:
+    assert said in shell.refusal(command)
+
+
+def test_a_reader_that_closes_the_pipe_early_is_not_an_error() -> None:
+    command = f"{sys.executable} -m reorder show nChw8c 2x17x5x4 | head -c 1"
+    ran = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False
+    )
+    assert ran.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        ("show ab 2x3 >/dev/full", "the answer cannot be written: No space left on device"),
+        ("show ab 2x3 >&-", "the answer cannot be written: Bad file descriptor"),
+        ("show ab 2x3 --json >/dev/full", "the answer cannot be written: No space left"),
+        ("show xx 2x3 2>/dev/full", ""),
+        ("show xx 2x3 2>&-", ""),
+    ],
+)
+def test_output_that_cannot_be_written_is_one_line(command: str, error: str) -> None:
+    program = ["bash", "-c", f"{sys.executable} -m reorder {command}"]
+    done = subprocess.run(program, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert error in done.stderr
+    assert done.stderr.count("\n") == bool(error)
+
+
+def test_a_command_that_is_interrupted_says_so_in_one_line() -> None:
+    program = """
+import signal, sys
+from reorder.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.exit(main(["log", "-"]))
+"""
+    command = [sys.executable, "-c", program]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        assert process.stdin is not None
+        process.stdin.write(b"epoch\n" * 100_000)  # more than a pipe holds: the command reads it
+        process.stdin.flush()
+        process.send_signal(signal.SIGINT)
+        out, error = process.communicate(timeout=60)
+    assert (process.returncode, out) == (130, b"")
+    assert error == b"memdesc: interrupted\n"
