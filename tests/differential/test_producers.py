@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import chdir
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -153,9 +154,9 @@ def by_gptqmodel(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str
             model = gptqmodel.GPTQModel.load(str(source), options, dtype=torch.float16)
             rng = np.random.default_rng(0)
             rows = rng.integers(0, 64, (64, 64)).tolist()
-            model.quantize(
-                [{"input_ids": row, "attention_mask": [1] * 64} for row in rows], batch_size=1
-            )
+            texts = [{"input_ids": row, "attention_mask": [1] * 64} for row in rows]
+            with chdir(folder):  # it writes a folder of logs
+                model.quantize(texts, batch_size=1)
             model.save(str(folder / "made"))
             made[kind, method] = folder / "made"
         return made[kind, method]
