@@ -109,23 +109,14 @@ def __dir__() -> list[str]:
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
-# Names that most programs do not need; their packages are loaded on first use.
-_PACKAGES = {
-    "Codebook": "memdesc.record",
-    "Constant": "memdesc.record",
-    "Digits": "memdesc.record",
-    "Field": "memdesc.record",
-    "Number": "memdesc.record",
-    "RecordDesc": "memdesc.record",
-    "Rule": "memdesc.record",
-    "from_notation": "memdesc.exchange",
-    "from_verbose": "memdesc.verbose",
-    "known_records": "memdesc.record",
-    "parse_layout": "memdesc.exchange",
-    "read_verbose": "memdesc.verbose",
-    "record_desc": "memdesc.record",
-    "to_notation": "memdesc.exchange",
-    "to_verbose": "memdesc.verbose",
+# Packages that most programs do not need, with their public names; loaded on first use.
+_LAZY = {
+    "memdesc.exchange": ("from_notation", "parse_layout", "to_notation"),
+    "memdesc.record": (
+        *("Codebook", "Constant", "Digits", "Field", "Number", "RecordDesc", "Rule"),
+        *("known_records", "record_desc"),
+    ),
+    "memdesc.verbose": ("from_verbose", "read_verbose", "to_verbose"),
 }
 # Held during an import: a child forked meanwhile by another thread could not finish that import.
 _importing = threading.RLock()
@@ -139,9 +130,10 @@ with suppress(AttributeError):  # Windows does not fork
 if not TYPE_CHECKING:
 
     def __getattr__(name):  # noqa: ANN001, ANN202 - of a module; type checkers read the imports above
-        if name not in _PACKAGES:
-            msg = f"module 'memdesc' has no attribute {name!r}"
-            raise AttributeError(msg)
-        with _importing:
-            globals()[name] = value = getattr(import_module(_PACKAGES[name]), name)
-        return value
+        for package, names in _LAZY.items():
+            if name in names:
+                with _importing:
+                    globals()[name] = value = getattr(import_module(package), name)
+                return value
+        msg = f"module 'memdesc' has no attribute {name!r}"
+        raise AttributeError(msg)

@@ -17,7 +17,7 @@ from memdesc.errors import MemdescError
 
 
 class Checked:
-    """Mixin for values that only their constructor makes.
+    """Mixin for values that only their constructor makes. They are formatted as their text.
 
     Dataclasses need nothing else; other classes define `_arguments`.
     """
@@ -30,6 +30,9 @@ class Checked:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return remade(type(self), *self._arguments())
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
     def _arguments(self) -> tuple[Any, ...]:
         """Return the arguments for the constructor."""

@@ -246,8 +246,8 @@ def _array_desc(
     dtype = data_type(kind)
     if dtype.is_packed:
         msg = (
-            f"a numpy array of {kind.name} holds one element per byte, but {dtype} memory two; "
-            "reorder() packs them"
+            f"a numpy array of {kind.name} holds one element per byte, but memory of {dtype} "
+            "holds two; reorder() packs them"
         )
         raise MemdescError(msg)
     steps = []

@@ -120,9 +120,6 @@ class MemoryDesc(Checked):
     def __hash__(self) -> int:
         return self._hash
 
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
     def __repr__(self) -> str:
         text = expression(self.dtype, self.layout)
         return text if self.extra is None else f"{text}.with_extra({self.extra!r})"
@@ -225,7 +222,7 @@ class MemoryDesc(Checked):
 
     @property
     def has_padding(self) -> bool:
-        """Whether the buffer holds padding besides the logical elements."""
+        """Whether the buffer holds padding in addition to the logical elements."""
         return self.layout.has_padding
 
     @property
@@ -278,11 +275,7 @@ class MemoryDesc(Checked):
         found: int = self.layout.offset(checked_index(self.layout, index, padded=padded))
         return found
 
-    @overload
-    def index(self, offset: int) -> Index: ...
-    @overload
-    def index(self, offset: ArrayLike) -> Index: ...
-    def index(self, offset: Any) -> Index:
+    def index(self, offset: ArrayLike) -> Index:
         """Return the logical index of the element at an offset: the inverse of `offset`.
 
         *Law*: `offset(index(o)) == o`, for integers and arrays.
@@ -324,7 +317,7 @@ class MemoryDesc(Checked):
         return Index(indices, is_padding)
 
     def _where_is(self, offset: int) -> str:
-        """Return the message for an offset at which there is no element."""
+        """Return the message for an offset without an element."""
         if not self.nelems:
             return f"no element is at offset {offset}: {self!r} has no elements"
         last = self.layout.last
@@ -460,8 +453,8 @@ class MemoryDesc(Checked):
         """Draw the logical grid beside the memory; notebooks show the picture, `print` a text.
 
         Numbers are offsets in elements; each contiguous run of memory has one colour. Padding
-        is hatched, blocks are outlined, cache lines marked. Of a large tensor only both ends
-        of each dim are shown.
+        is hatched, blocks are outlined, cache lines marked. A large tensor is shown only at both
+        ends of each dim.
 
         Parameters
         ----------

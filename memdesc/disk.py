@@ -1,4 +1,4 @@
-"""Files of callers: paths, reading regular files, and writing small files whole or not at all.
+"""Files that callers name: paths, reading regular files, and writing small files atomically.
 
 Outputs that several threads write over a long time have their own writer in `reorder.storage`.
 """
@@ -32,24 +32,25 @@ __all__ = [
     "write_file",
 ]
 
-# neither exists on every system
+# not every system has these two flags
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _PERMISSIONS = 0o777
-# whether one call reads or writes at an offset, and folders can be opened: not on Windows
+# Whether one call reads or writes at an offset, and whether folders can be opened. Windows has
+# neither.
 _HAS_OFFSETS = hasattr(os, "preadv") and hasattr(os, "pwrite")
 _OPENS_FOLDERS = os.name == "posix"
-# without such calls: one thread at a time moves the position, and reads so many bytes at most
+# Without such calls one thread at a time moves the position, and reads at most this many bytes.
 _seeking = Lock()
 _MOST_READ = 1 << 20
 
 
 def as_path(path: object) -> Path:
-    """Return the path that a caller named; refuse what is not a path."""
+    """Return the path that a caller gave; refuse anything else."""
     name: object = None
     with suppress(TypeError, UnicodeEncodeError):
         name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
         if isinstance(name, str):
-            os.fsencode(name)  # half of a character is in no name
+            os.fsencode(name)  # raises for half of a surrogate pair, which no name has
             if "\0" not in name:
                 return Path(name)
     msg = f"a path is a string or a pathlib.Path, not {short_repr(path)}"
@@ -57,7 +58,7 @@ def as_path(path: object) -> Path:
 
 
 def reason_of(error: OSError) -> str:
-    """Return what the system says; errors of Python itself have no such text."""
+    """Return the reason that the system gives, or Python's if the error is its own."""
     return error.strerror or str(error) or type(error).__name__
 
 
@@ -72,7 +73,7 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
     """
     try:
         _check_regular(path, path.stat(), "read")
-        # since then it may have been replaced by a pipe, whose open would wait for a writer
+        # it may have been replaced by a pipe meanwhile, whose open would wait for a writer
         handle = os.open(path, os.O_RDONLY | _FLAGS)
         with os.fdopen(handle, "rb") as file:
             _check_regular(path, os.fstat(handle), "read")
@@ -83,16 +84,16 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_if_exists(path: Path, max_nbytes: int) -> bytes | None:
-    """Return the bytes of a small file, or None where there is no file of that name.
+    """Return the bytes of a small file, or None if there is no file of that name.
 
     Raises
     ------
     MemdescError
-        If there is one and it cannot be read, or is larger.
+        If it exists and cannot be read, or is larger.
     """
     try:
         path.lstat()
-    except OSError:  # there is none, or its folder cannot be reached, or names are not that long
+    except OSError:  # it does not exist, its folder cannot be reached, or its name is too long
         return None
     return read_small(path, max_nbytes)
 
@@ -124,10 +125,10 @@ def naming(path: Path) -> Iterator[None]:
 
 
 def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file whole or not at all: under a temporary name, which then becomes its name.
+    """Write a file completely or not at all: under a temporary name, then renamed.
 
-    A file that is there keeps its permissions; where a link is there, the file that it leads to is
-    replaced. When this returns, the file is on disk.
+    An existing file keeps its permissions, and an existing link leads to the new file. The file is
+    on disk when this returns.
 
     Parameters
     ----------
@@ -139,19 +140,19 @@ def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:
     Raises
     ------
     MemdescError
-        If the file cannot be written; what was there still is.
+        If the file cannot be written. An existing file is then unchanged.
     """
     check_writable(target)
     real = Path(os.path.realpath(target))
-    grown = real.with_name(f".memdesc.{os.urandom(8).hex()}.tmp")
+    partial = real.with_name(f".memdesc.{os.urandom(8).hex()}.tmp")
     try:
-        with grown.open("x+b") as file:
+        with partial.open("x+b") as file:
             write(file)
             file.flush()
             with suppress(FileNotFoundError):
-                grown.chmod(real.stat().st_mode & _PERMISSIONS)
+                partial.chmod(real.stat().st_mode & _PERMISSIONS)
             os.fsync(file.fileno())
-        os.replace(grown, real)  # noqa: PTH105 - the call that tests record
+        os.replace(partial, real)  # noqa: PTH105 - the call that tests record
         with suppress(OSError):
             sync_folder(real.parent)
     except OSError as error:
@@ -159,11 +160,11 @@ def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:
         raise MemdescError(msg) from None
     finally:
         with suppress(OSError):
-            grown.unlink()
+            partial.unlink()
 
 
 def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on disk, where the system can open folders."""
+    """Wait until the names in a folder are on disk, if the system can open folders."""
     if not _OPENS_FOLDERS:
         return
     handle = os.open(folder, os.O_RDONLY)
@@ -197,7 +198,7 @@ def write_at(handle: int, data: memoryview, offset: int) -> int:
 
 
 def check_writable(target: Path) -> None:
-    """Refuse a file that is there and cannot be replaced: a folder, a device, a protected one.
+    """Refuse a target that exists and cannot be replaced: a folder, a device, a protected file.
 
     Raises
     ------

@@ -79,9 +79,6 @@ class DataType(Checked):
     def __eq__(self, other: object) -> bool:
         return self.name == other.name if isinstance(other, DataType) else NotImplemented
 
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
     def __str__(self) -> str:
         return self.name
 

@@ -1,4 +1,4 @@
-"""The error classes of memdesc and reorder.
+"""The error classes of memdesc and reorder, and what puts values into their messages.
 
 There is one base class, and a subclass only where a caller would branch on it.
 """
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-# Characters of a value in a message: about a line of a terminal, so the reason stays visible.
+# The longest repr in a message: about one line of a terminal, so that the reason stays visible.
 _MAX_REPR = 120
-# Characters of the wrong part of a string.
+# The most characters quoted from a wrong string.
 _MAX_EXCERPT = 24
 # numbers between dots
 _NUMBERS = re.compile(r"(?<![^.])[0-9]+(?![^.])")
@@ -140,7 +140,7 @@ class PaddingError(MemdescError):
 
 
 def allocates(function: Callable[P, R]) -> Callable[P, R]:
-    """Turn the MemoryError of a function that allocates what its arguments ask for into ours."""
+    """Raise OutOfMemoryError where a function that allocates memory raises MemoryError."""
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -156,7 +156,7 @@ def allocates(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def short_repr(value: object) -> str:
-    """Return the repr of a value for a message, or the start of a long one.
+    """Return the repr of a value for a message, cut if it is long.
 
     An array that does not fit on one line is described by its shape and dtype.
 
@@ -192,7 +192,7 @@ def first_of(names: Iterable[str], count: int) -> str:
 
 
 def starred(name: str) -> str:
-    """Return the name of a tensor with a star for each number in it, which groups equal layers.
+    """Replace each number in the name of a tensor with a star, which groups equal layers.
 
     >>> starred("model.layers.17.mlp.w1")
     'model.layers.*.mlp.w1'

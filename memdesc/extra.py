@@ -2,7 +2,7 @@
 
 It consists of sums of stored int8 weights, as int32, one for each padded index of the dims in a
 mask, in the order of the weights (`compensation_layout`). It starts at the first multiple of 4
-bytes after the elements: first that for s8s8 convolutions, then that for asymmetric sources.
+bytes after the elements: first the sums for s8s8 convolutions, then those for asymmetric sources.
 Source: oneDNN 3.13, `memory_extra_desc_t`.
 """
 
@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.int64 import checked_int, checked_ints
-from memdesc.layout import Axis, Block, Layout, dim_name, memory_order
+from memdesc.layout import Block, Layout, dim_name, memory_order, single_axes
 from memdesc.tags import MAX_NDIMS
 
 if TYPE_CHECKING:
     from memdesc.dtypes import DataType
 
-# The factor of the sums of weights.
+# What the sums of weights are multiplied by.
 FACTORS = {"s8s8": -128, "asymmetric": -1}
 _INT32_BYTES = 4
 # bits of `flags`, as in dnnl_memory_extra_flags_t
@@ -52,7 +52,7 @@ class Extra(Checked):
         Dims, bit d for dim d. For each index of these dims -128 times the sum of the weights is
         stored, which corrects a convolution of signed data with unsigned instructions.
     asymmetric_mask : int, optional
-        Likewise for the negated sum, for sources with a zero point.
+        The same for the negated sum, for sources with a zero point.
     scale_adjust : float
         A further factor of the weights when they are quantised, so that sums of products fit
         saturating instructions: 0.5, or 1 for no adjustment.
@@ -250,5 +250,4 @@ def compensation_layout(layout: Layout, mask: int) -> Layout:
         strides[block.axis, block.step] = stride
         stride *= block.extent or 1
     dense = tuple(block._replace(stride=strides[block.axis, block.step]) for block in blocks)
-    axes = tuple(Axis((k,), size) for k, size in enumerate(sizes))
-    return Layout.computed(sizes, axes, dense)
+    return Layout.computed(sizes, single_axes(sizes), dense)

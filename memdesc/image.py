@@ -133,7 +133,7 @@ class ImageDesc(Checked):
         max_width, max_height : int
             In pixels; OpenCL's ``CL_DEVICE_IMAGE2D_MAX_WIDTH`` and ``_HEIGHT``.
         where : str
-            Words about the device for the message.
+            What the message says about the device, such as ``on cl:0``.
 
         Raises
         ------
@@ -179,9 +179,6 @@ class ImageDesc(Checked):
 
         size = self.width, self.channels
         return draw_image(self.desc.layout, self.dtype, repr(self), size, look)
-
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
 
     def __repr__(self) -> str:
         return f"image_desc({self.dims}, '{self.dtype}', {self.name!r})"

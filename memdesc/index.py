@@ -1,4 +1,4 @@
-"""Logical indices, scalars or arrays: those of callers, checked, and those at given offsets."""
+"""Logical indices, scalars or arrays: check those of callers, and find those at given offsets."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
         raise MemdescError(msg)
     try:
         return array.astype(np.int64)
-    except ValueError as error:  # if one dim has size 0, the others may be of any size
+    except ValueError as error:  # if one dim has size 0, the others may have any size
         msg = f"{name} must be an array of int64, not {short_repr(values)}: {error}"
         raise MemdescError(msg) from None
 

@@ -1,4 +1,4 @@
-"""Integers and flags from callers, checked and converted: to Python ints within int64, to bools."""
+"""Check integers and flags from callers, and convert them to Python ints within int64 and bools."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ INT64_MAX = 2**63 - 1
 # A size that is known only at execution: oneDNN's DNNL_RUNTIME_DIM_VAL, the least int64.
 # All other integers must be at least -INT64_MAX, so none is confused with it.
 RUNTIME = -(2**63)
-# Entries read from an iterable, which may be endless: more than any field has.
+# The most entries read from an iterable, which may be endless. No field has as many.
 _MAX_ENTRIES = 2**16
-# Characters of another error's message that one of ours quotes.
+# The most characters quoted from the message of another error.
 _MAX_REASON = 200
-# Iterables of characters, without an order, or ordered by something else.
+# Iterables that are not sequences of integers: strings, sets (which have no order), mappings.
 _NOT_SEQUENCES = (str, bytes, bytearray, set, frozenset, dict)
 
 
 def entries_of(name: str, values: Any) -> tuple[Any, ...]:
-    """Return the entries of an iterable; refuse one that raises or never ends.
+    """Return the entries of an iterable; refuse one that raises or does not end.
 
     Raises
     ------

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import lcm, prod
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from memdesc.int64 import INT64_MAX, checked_flag, checked_int, entries_of, exac
 from memdesc.tags import LETTERS, MAX_NDIMS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -80,39 +80,38 @@ class Block(NamedTuple):
     stride: int
 
 
+def _rows_of(kind: type[Any], name: str, values: object) -> list[Any]:
+    """Return rows of a type, Axis or Block; refuse anything but a sequence of them."""
+    try:
+        return [
+            row if type(row) is kind else kind(*entries_of(name, row))
+            for row in entries_of(name, values)
+        ]
+    except (TypeError, ValueError, NotImplementedError):
+        row = f"{kind.__name__}({', '.join(kind._fields)})"
+        msg = f"{name} must be a tuple of {row}, not {short_repr(values)}"
+        raise MemdescError(msg) from None
+
+
 def exact_axes(axes: object) -> tuple[Axis, ...]:
     """Return axes whose numbers are Python ints; refuse anything but a sequence of axes."""
-    try:
-        given = (
-            each if type(each) is Axis else entries_of("an axis", each)
-            for each in entries_of("axes", axes)
-        )
-        pairs = [(dims, padded) for dims, padded in given]
-    except (TypeError, ValueError, NotImplementedError):
-        msg = f"axes must be a tuple of Axis(dims, padded), not {short_repr(axes)}"
-        raise MemdescError(msg) from None
     return tuple(
         Axis(
             exact_ints("dims of an axis", dims), checked_int("the padded extent of an axis", padded)
         )
-        for dims, padded in pairs
+        for dims, padded in _rows_of(Axis, "axes", axes)
     )
 
 
 def exact_blocks(blocks: object) -> tuple[Block, ...]:
     """Return blocks whose numbers are Python ints; refuse anything but a sequence of blocks."""
-    try:
-        given = (
-            each if type(each) is Block else entries_of("a block", each)
-            for each in entries_of("blocks", blocks)
-        )
-        rows = [(axis, step, extent, stride) for axis, step, extent, stride in given]
-    except (TypeError, ValueError, NotImplementedError):
-        msg = (
-            f"blocks must be a tuple of Block(axis, step, extent, stride), not {short_repr(blocks)}"
-        )
-        raise MemdescError(msg) from None
+    rows = _rows_of(Block, "blocks", blocks)
     return tuple(Block(*exact_ints("numbers of a block", row)) for row in rows)
+
+
+def single_axes(sizes: Sequence[int]) -> tuple[Axis, ...]:
+    """Return an axis of one dim for each padded size."""
+    return tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
 
 
 _set = object.__setattr__  # sets fields of a frozen value while it is made
@@ -202,6 +201,7 @@ class Layout(Checked):
     axes: tuple[Axis, ...]
     blocks: tuple[Block, ...]
     offset0: int = 0
+    # the highest offset of an element, padding included
     last: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -342,7 +342,7 @@ class Layout(Checked):
 
     @property
     def has_padding(self) -> bool:
-        """Whether there is padding besides the logical elements."""
+        """Whether there is padding in addition to the logical elements."""
         return self.padded_nelems != self.nelems
 
     @property
@@ -614,8 +614,7 @@ def layout_by_strides(
         padded_dims = tuple(-(-size // step) * step for size, step in zip(dims, steps, strict=True))
     for dim, stride in enumerate(strides):
         blocks.append(Block(dim, steps[dim], -(-padded_dims[dim] // steps[dim]), stride))
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(padded_dims))
-    return Layout.computed(dims, axes, _in_order(blocks), offset0)
+    return Layout.computed(dims, single_axes(padded_dims), _in_order(blocks), offset0)
 
 
 def _in_order(blocks: list[Block]) -> tuple[Block, ...]:

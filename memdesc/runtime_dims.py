@@ -88,9 +88,6 @@ class RuntimeDesc(Checked):
             )
             raise UnsupportedFormatError(msg)
 
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
     def __repr__(self) -> str:
         sizes = ", ".join("memdesc.RUNTIME" if size == RUNTIME else str(size) for size in self.dims)
         tag = None if self.tag is None else str(self.tag)

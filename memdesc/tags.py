@@ -66,7 +66,7 @@ class FormatTag(Checked):
         Outermost in memory first. Each axis has one outer digit (extent 0), whose step the
         other digits divide down to 1.
     align : tuple of int
-        For each axis, the multiple to which its padded extent is rounded up besides whole
+        For each axis, the multiple to which its padded extent is rounded up, in addition to whole
         blocks; 1 for no alignment.
 
     Raises
@@ -156,9 +156,6 @@ class FormatTag(Checked):
         for digit in self.digits:
             sizes[digit.axis] *= digit.extent or 1
         return tuple(sizes)
-
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
 
     def __str__(self) -> str:
         parts = []

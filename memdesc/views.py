@@ -139,7 +139,7 @@ def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
     _check_products(layout, dims)
     parts: list[tuple[Axis, tuple[Block, ...]]] = []
     kept: dict[int, int] = {}
-    # an added unit dim has the number of elements inside it as its stride, like in oneDNN
+    # an added unit dim has the number of elements inside it as its stride, as in oneDNN
     unit_stride = prod(block.extent for block in layout.inner())
     for old, new in _groups(layout, dims):
         if len(old) == len(new) == 1 and layout.dims[old[0]] == dims[new[0]]:

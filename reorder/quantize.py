@@ -19,7 +19,13 @@ from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
 from reorder.values.attr import Attr
 from reorder.values.formats import INTEGERS
-from reorder.values.scales import axes_of, check_types, choose_scales, find_ranges, split_dims
+from reorder.values.scales import (
+    axes_of,
+    check_quantized_types,
+    choose_scales,
+    find_ranges,
+    split_dims,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -178,7 +184,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
             values = x.numpy()
         dims, given = values.shape, data_type(values.dtype)
     check_dims(dims)
-    check_types(given, wanted)
+    check_quantized_types(given, wanted)
     mask, sizes, inside = split_dims(dims, axis, groups)
     if values is None:
         from reorder.opencl.quantization import find_ranges_on_device  # likewise

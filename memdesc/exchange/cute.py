@@ -16,7 +16,7 @@ from memdesc.desc import MemoryDesc
 from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
 from memdesc.exchange.system import System, cannot, not_understood
 from memdesc.int64 import INT64_MAX
-from memdesc.layout import Axis, Block, Layout, dim_name
+from memdesc.layout import Block, Layout, dim_name, single_axes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,8 +86,7 @@ def _read(given: Given) -> MemoryDesc:
         msg = f"dims {dims} have {len(dims)} sizes, but {short_repr(text)} has {len(modes)} modes"
         raise not_understood(_NAME, text, msg)
     blocks = [block for k, mode in enumerate(modes) for block in _blocks(k, mode)]
-    axes = tuple(Axis((k,), size) for k, size in enumerate(padded))
-    return MemoryDesc(given.type(), Layout(dims, axes, tuple(blocks)))
+    return MemoryDesc(given.type(), Layout(dims, single_axes(padded), tuple(blocks)))
 
 
 def _blocks(axis: int, digits: list[tuple[int, int]]) -> list[Block]:

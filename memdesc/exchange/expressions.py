@@ -149,11 +149,7 @@ def _index(axis: tuple[int, ...], dims: tuple[int, ...], names: Sequence[str]) -
 
 
 def tag_of_outputs(
-    system: str,
-    text: str,
-    outputs: list[ast.expr],
-    names: Sequence[str],
-    dims: tuple[int, ...],
+    system: str, text: str, outputs: list[ast.expr], names: Sequence[str], dims: tuple[int, ...]
 ) -> FormatTag:
     """Return the tag of a map from named indices over these dims."""
     if len(names) != len(dims) or len(set(names)) != len(names):

@@ -270,7 +270,7 @@ def _pack_of(given: Given) -> _Pack | None:
     if not values:
         return None
     if not {"inner_dims_pos", "inner_tiles"} <= {*values}:
-        raise not_understood(_NAME, text, "inner_dims_pos and inner_tiles belong together")
+        raise not_understood(_NAME, text, "inner_dims_pos and inner_tiles must be given together")
     return _Pack(values.get("outer_dims_perm", ()), values["inner_dims_pos"], values["inner_tiles"])
 
 
@@ -297,7 +297,7 @@ def _checked_pack(given: Given, pack: _Pack, ndims: int) -> _Pack:
 
 
 def _tag_of_pack(pack: _Pack) -> FormatTag:
-    """Return the tag of attributes."""
+    """Return the tag that attributes describe."""
     ndims = len(pack.outer_dims_perm)
     tiles = dict(zip(pack.inner_dims_pos, pack.inner_tiles, strict=True))
     digits = [Digit(dim, tiles.get(dim, 1), 0) for dim in pack.outer_dims_perm]

@@ -35,7 +35,7 @@ _FORMATS = {
     "torch.channels_last": {4: "acdb"},
     "torch.channels_last_3d": {5: "acdeb"},
 }
-# fits tensors without elements too; torch gives these other strides in channels_last
+# fits tensors without elements, too; in channels_last torch gives them other strides
 _OF_ANY_SIZE = "torch.contiguous_format"
 _FIXED = r"\s*(\w+Layout)\s*\(.*\)\s*"
 

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from memdesc.dtypes import DataType
     from memdesc.tags import FormatTag
 
-# Most characters of a string to read; no layout of 12 dims and 63 blocks needs so many.
+# The most characters of a string to read; no layout of 12 dims and 63 blocks needs as many.
 MAX_TEXT = 8192
 
 
 class Given(NamedTuple):
-    """A string to read, and what the caller gives besides, in case the string lacks it."""
+    """A string to read, and what else the caller gives, in case the string lacks it."""
 
     text: str
     dims: tuple[int, ...] | None
@@ -44,7 +44,7 @@ class Given(NamedTuple):
         return found if self.dims is None else self.dims  # type: ignore[return-value] # one is set
 
     def type(self, found: DataType | None = None) -> DataType:
-        """Return the data type found in the string, the caller's, or the default without both."""
+        """Return the data type of the string or the caller, or the default if neither gives one."""
         if found is not None and self.dtype is not None and found != self.dtype:
             msg = f"{short_repr(self.text)} has data type {found}, not the given {self.dtype}"
             raise UnknownFormatError(msg)
@@ -77,7 +77,7 @@ def given_of(
 
 
 def checked_letters(letters: str | None, ndims: int | None) -> str | None:
-    """Return valid letters for the dims in lower case; refuse others."""
+    """Return letters for the dims in lower case; refuse invalid ones."""
     if letters is None:
         return None
     if not isinstance(letters, str) or not (letters.isascii() and letters.isalpha()):
@@ -108,8 +108,8 @@ class System:
         Raises UnknownFormatError for a string that is not in this notation, and
         UnsupportedFormatError for one that no descriptor can describe; with the reason.
     spelling : str
-        A regular expression for strings that look like this notation, so that a reader who is not
-        told the system tries it; none for names.
+        A regular expression for strings that look like this notation, which `parse_layout` then
+        tries; None for names.
 
     Examples
     --------

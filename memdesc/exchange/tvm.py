@@ -19,7 +19,7 @@ from memdesc.desc import MemoryDesc
 from memdesc.errors import UnsupportedFormatError, short_repr
 from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import System, not_understood
-from memdesc.layout import Axis, Block, Layout
+from memdesc.layout import Block, Layout, single_axes
 from memdesc.layout_names import dense_tag
 from memdesc.names import onednn
 from memdesc.tags import LETTERS, Digit, FormatTag
@@ -148,9 +148,8 @@ def _read_tiles(given: Given) -> MemoryDesc:
         reason = f"it has {len(extents)} extents, but {len(strides)} strides"
         raise not_understood(_NAME, text, reason)
     dims = given.dims or tuple(extents)
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
     blocks = tuple(_tile_blocks(text, dims, extents, strides))
-    return MemoryDesc(given.type(), Layout(dims, axes, blocks, offset0))
+    return MemoryDesc(given.type(), Layout(dims, single_axes(dims), blocks, offset0))
 
 
 def _tile_blocks(

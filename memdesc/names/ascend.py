@@ -29,7 +29,7 @@ _REFUSED = {
     "C1HWNCoC0": (
         "it puts each channel on the diagonal of a block of Co by C0, which is mostly zeros; "
         "describe the plain weights"
-    ),
+    )
 }
 
 VOCABULARY = Table("format of Ascend", _ROWS, refused=_REFUSED).vocabulary(

@@ -22,7 +22,7 @@ _DIMS = "bfgoixyzwuv"
 _OUTER = rf"(?P<dims>[{_DIMS}]+)(?P<sliced>s?)(?P<align>[0-9]*)"
 _INNER = rf"(?P<dims>[{_DIMS}]+)s[av](?P<extent>[0-9]+)"
 _ALIGN = rf"a(?P<dims>[{_DIMS}])(?P<align>[0-9]+)"
-# Names of this system contain a token separator (fs_yx), or an alignment with an `a` (ab__ai8; the
+# Names of this system have a token separator (fs_yx), or an alignment with an `a` (ab__ai8; the
 # canonical notation is ab__b8).
 _SPELLING = r"[^_]_[^_]|__a[a-z]"
 

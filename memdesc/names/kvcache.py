@@ -1,8 +1,8 @@
 """Orders of paged KV caches: vLLM's `LBHNC`, FlashInfer's `NHD`, LMCache's `NL_X_NB_BS_NH_CS`.
 
 The logical dims are always in this order, without those that the tensor of a name does not have:
-layer, block (page), K and V, head, token in the block, channel. The orders that fuse K and V into
-the channels have a dim of both sizes together. A page table is data, not part of a layout.
+layer, block (page), K and V, head, token in the block, channel. Orders that fuse K and V into the
+channels have one dim for both. A page table is data, not part of a layout.
 
 Sources: vLLM at 14f7a27, `v1/kv_cache_layout.py`, and `csrc/attention/attention_kernels.cuh` for
 the keys of PagedAttention, whose channels are in vectors of 16 bytes; FlashInfer 0.7.2, paged
@@ -53,8 +53,8 @@ _ROWS = {
 }
 _REFUSED = {
     "NL_X_NB_BSV_BSS": (
-        "it has in each block the codes of all tokens and then their f32 scales; give each of the "
-        "two a descriptor of its own, the scales with an offset0"
+        "it holds in each block the codes of all tokens, then their f32 scales; describe both "
+        "separately, the scales with an offset0"
     )
 }
 VOCABULARY = Table(

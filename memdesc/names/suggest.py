@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # The longest name has 43 characters. Much longer strings are not compared, which would be slow.
 _MAX_NAME = 100
-# Suggestions per message.
+# The most suggestions in a message.
 _COUNT = 3
 # The least ratio of difflib (0 to 1, ignoring case) at which names count as similar.
 _RESEMBLES = 0.5
@@ -113,7 +113,7 @@ def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ..
         return ()
     by_lower: dict[str, list[str]] = {}
     for name in names:
-        # names in capitals are short and resemble much; `nChw8d` does not mean one
+        # names in capitals are short and resemble many strings; `nChw8d` does not mean one of them
         if text.isupper() or not name.isupper() or name.lower() == text.lower():
             by_lower.setdefault(name.lower(), []).append(name)
     import difflib  # only needed for a wrong name

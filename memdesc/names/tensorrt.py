@@ -36,7 +36,7 @@ _COLOURS = (3, 4)
 
 
 def _check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
-    """Refuse images of the DLA without colours, whose pixels have a single lane."""
+    """Refuse DLA images with one channel, whose pixels have a single lane."""
     if name == "kDLA_HWC4" and dims[1] not in _COLOURS:
         msg = (
             f"'kDLA_HWC4' with C = {dims[1]}: only 3 or 4 channels have this layout; an image "

@@ -60,7 +60,7 @@ def read_names(file: str) -> tuple[str, ...]:
     return tuple(json.loads(get_data(__name__, file) or b"[]"))
 
 
-# Stands for any width of elements.
+# The key of a tag that holds for elements of any width.
 ANY_WIDTH = 0
 
 

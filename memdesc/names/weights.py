@@ -173,7 +173,7 @@ _NCHWC = {
     "mlas_oihwbo{n}": Row("oihw", "weights", {32: "Abcd{n}a"}, "", f"{_MLAS}, input nchw"),
     "mlas_oihwbibo{n}": Row("oihw", "weights", {32: "ABcd{n}b{n}a"}, "", _MLAS),
 }
-# The ending of the name if there is a matrix for each expert, one after the other.
+# The suffix of a name if there is one matrix for each expert, one after the other.
 EXPERTS = "_experts"
 _WITH_EXPERTS = (
     "gptq",
@@ -238,10 +238,10 @@ _HIGH_FIRST = (
     "as 'ab'"
 )
 _NF4 = (
-    "it contains indices into a table of 16 values, the first in the high half of a byte; "
+    "it holds indices into a table of 16 values, the first in the high half of a byte; "
     f"{_HIGH_FIRST} of u4"
 )
-_CODEBOOK = "it contains indices into codebooks, each for several values; decode it first"
+_CODEBOOK = "it holds indices into codebooks, one for several values; decode it first"
 _SPARSE = (
     "it keeps two of every four values and their positions (2:4 sparsity), which depend on "
     "the data; expand it first"

@@ -1,8 +1,8 @@
 """Cells of a picture: the number, the index and the colour of each element.
 
 The number is the offset. The colour stands for the contiguous run of memory that contains the
-element: the innermost loops with together at least four elements. An element has the same number
-and colour in the grid and in the memory, so that a reader can relate the two.
+element: the innermost loops that together have at least four elements. An element has the same
+number and colour in the grid and in the memory, so that a reader can relate the two.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memdesc.layout import Block, Layout
 
 LANES = "RGBA"
-# least elements of a run; with less, each element of a small block would get its own colour
+# the least elements of a run; with fewer, each element of a small block would get its own colour
 _MIN_RUN = 4
 # highlighted elements that are always shown
 _MAX_WANTED = 8
@@ -140,7 +140,7 @@ def cells_of(
     highlighted: tuple[tuple[int, ...], ...] = (),
 ) -> Cells:
     """Make the cells of a layout; in an image, each pixel is a run."""
-    # loops that do not move in memory are irrelevant
+    # loops without a stride do not move in memory
     order = [
         block
         for block in sorted(layout.blocks, key=memory_order)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from memdesc.picture.picture import Picture
 
 _BYTE = 8
-# Bytes of a line; and how many lines there may be, as a multiple of those of a layout: a block can
-# have 210 bytes.
+# The bytes of a line, and how many times the lines of a layout are allowed, since a block can have
+# 210 bytes.
 _LENGTH, _LINES = 8, 1.5
-# Elements that a cell names.
+# The most elements that a cell names.
 _NAMED = 2
 
 

@@ -1,4 +1,7 @@
-"""The logical half of a picture: the last two long dims are rows and columns, other dims panels."""
+"""The logical half of a picture: rows, columns and panels.
+
+The last two dims with several indices (long dims) are rows and columns; the others are panels.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +31,11 @@ class Limits(NamedTuple):
 
 
 FULL = Limits(rows=12, columns=16, panels=16, cells=240, lines=20)
-# for pictures that nobody asked for: values at the end of a notebook cell
+# for values at the end of a notebook cell, which show a picture that nobody asked for
 COMPACT = Limits(rows=8, columns=8, panels=6, cells=120, lines=10)
 
 _MIN_PANELS = 4
-# most long dims of a grid without panels
+# the most long dims of a grid without panels
 _MATRIX = 2
 
 
@@ -144,10 +147,10 @@ def place(indices: list[int], size: int, gap: int) -> Track:
     return Track(starts, gaps, at)
 
 
-# Pixels: width of a line of panels; space left of a panel, above it, between panels, for omitted
-# indices, and for omitted panels.
+# Pixels: width of a line of panels; space left of a panel at least, above it, between panels, for
+# omitted indices, and for omitted panels.
 _MAX_WIDTH = 620
-_GUTTER, _ABOVE, _BETWEEN, _GAP, _SKIP = 22, 26, 12, 16, 20
+_GUTTER, _ABOVE, _BETWEEN, _GAP, _SKIP = 22, 32, 12, 16, 20
 
 
 class Panels:
@@ -157,6 +160,8 @@ class Panels:
         self.grid = grid
         self.left, self.top = left, top
         self.cell_width = cell_width
+        heads = [] if grid.row is None else [text_width(str(row)) + 12 for row in grid.rows]
+        self.gutter = max([_GUTTER, *heads])
         self.xs, self.x_gaps, width = place(grid.columns, cell_width, _GAP)
         self.width = max(width, *(text_width(grid.caption(panel)) for panel in grid.panels))
         self.ys, self.y_gaps, self.height = place(grid.rows, CELL_HEIGHT, _GAP)
@@ -164,7 +169,7 @@ class Panels:
         self.corners: list[tuple[int, int]] = []
         self.dots: list[tuple[int, int, str]] = []
         self._flow()
-        self.right = max(x for x, _ in self.corners) + _GUTTER + self.width
+        self.right = max(x for x, _ in self.corners) + self.gutter + self.width
         self.bottom = self.corners[-1][1] + _ABOVE + self.height
 
     def paint(self) -> list[str]:
@@ -179,7 +184,7 @@ class Panels:
     def _flow(self) -> None:
         """Place panels in lines: a new line for each outer index, blocks together if they fit."""
         panels = self.grid.panels
-        step_x, step_y = _GUTTER + self.width + _BETWEEN, _ABOVE + self.height + _BETWEEN
+        step_x, step_y = self.gutter + self.width + _BETWEEN, _ABOVE + self.height + _BETWEEN
         x, y = self.left, self.top
         for k, panel in enumerate(panels):
             before = panels[k - 1] if k else panel
@@ -194,7 +199,7 @@ class Panels:
                 x, y = self.left, y + step_y
             if self.grid.skips(k):
                 if x == self.left:
-                    self.dots.append((x + _GUTTER, y + _SKIP // 2, "⋮"))
+                    self.dots.append((x + self.gutter, y + _SKIP // 2, "⋮"))
                     y += _SKIP
                 else:
                     self.dots.append((x + 2, y + (_ABOVE + self.height) // 2 + 4, "⋯"))
@@ -219,24 +224,24 @@ class Panels:
             "rect",
             x=x + 2,
             y=y - 2,
-            width=self.corners[last][0] + _GUTTER + self.width + 3 - x,
+            width=self.corners[last][0] + self.gutter + self.width + 3 - x,
             height=_ABOVE + self.height + 7,
             rx=5,
         )
 
     def _panel(self, k: int) -> list[str]:
         grid, panel = self.grid, self.grid.panels[k]
-        x, y = self.corners[k][0] + _GUTTER, self.corners[k][1] + _ABOVE
+        x, y = self.corners[k][0] + self.gutter, self.corners[k][1] + _ABOVE
         xs, ys = [x + at for at in self.xs], [y + at for at in self.ys]
-        parts = [label(x, y - 12, grid.caption(panel), size=10, style="bold")] if panel else []
+        parts = [label(x, y - 18, grid.caption(panel), style="bold")] if panel else []
         middle = self.cell_width / 2
         parts += [
-            label(at + middle, y - 3, str(i), size=8, anchor="middle", style="faint")
+            label(at + middle, y - 4, str(i), anchor="middle", style="faint")
             for at, i in zip(xs, grid.columns, strict=True)
         ]
         if grid.row is not None:
             parts += [
-                label(x - 4, at + 14, str(i), size=8, anchor="end", style="faint")
+                label(x - 4, at + 15, str(i), anchor="end", style="faint")
                 for at, i in zip(ys, grid.rows, strict=True)
             ]
         found: dict[tuple[int, int], Cell] = {}

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 CACHE_LINE = 64
 # What fits on a page: four-lane pixels per line, and elements per line, at most and usually.
 _MAX_PIXELS, _MAX_LENGTH, _LENGTH = 6, 16, 8
-# A buffer with no more lines of the usual length than this gets such lines.
+# A buffer with at most this many lines of the usual length gets such lines.
 _FEW_LINES = 10
 # Pixels: height of a cell, of the headings above the cells, of a gap.
-_HEIGHT, _ABOVE, _GAP = 26, 26, 16
-# For how many lines each loop is followed in the search for lines with elements.
+_HEIGHT, _ABOVE, _GAP = 30, 32, 16
+# How many lines each loop is followed for, to find lines with elements.
 _FOLLOWED = 16
 
 
@@ -89,7 +89,7 @@ def _lines_with_elements(cells: Cells, length: int, limit: int, wanted: list[int
     """Choose the lines of a buffer with many gaps: the first that have elements, and the last."""
     layout = cells.layout
     rows = {layout.last // length, *wanted}
-    # a few steps of a long loop are enough to fill the page
+    # a few steps of a long loop fill the page
     for index in product(*(range(min(block.extent, _FOLLOWED * length)) for block in cells.order)):
         rows.add(
             (
@@ -136,10 +136,10 @@ class Strip:
         self.cell_width = max(
             26,
             *(text_width(cell.number) + 8 for cell in shown),
-            *(text_width(cell.note, 8) + 6 for cell in shown),
+            *(text_width(cell.note) + 6 for cell in shown),
         )
         self.start, self.top = (
-            left + max(text_width(head, 9) for head in self.heads) + 8,
+            left + max(text_width(head) for head in self.heads) + 8,
             top + _ABOVE,
         )
         xs, x_gaps, width = place(lines.columns, self.cell_width, _GAP)
@@ -158,7 +158,7 @@ class Strip:
         """Return the SVG elements of headings, cells, outlines and marks."""
         parts = self._column_heads()
         parts += [
-            label(self.start - 6, y + 16, head, size=9, anchor="end", style="faint")
+            label(self.start - 6, y + 19, head, anchor="end", style="faint")
             for y, head in zip(self.ys, self.heads, strict=True)
         ]
         found: dict[tuple[int, int], Cell] = {}
@@ -172,7 +172,7 @@ class Strip:
                 element("path", d="".join(self.marks), stroke=ACCENT, stroke_width=3.5, fill="none")
             )
         parts += [
-            label(gap + _GAP / 2, self.ys[0] + 17, "⋯", anchor="middle", style="faint")
+            label(gap + _GAP / 2, self.ys[0] + 19, "⋯", anchor="middle", style="faint")
             for gap in self.x_gaps
         ]
         parts += [
@@ -187,16 +187,13 @@ class Strip:
         lanes, width = self.lines.lanes, self.cell_width
         for x, column in zip(self.xs, self.lines.columns, strict=True):
             name = LANES[column % lanes] if lanes else f"+{column}"
-            parts.append(
-                label(x + width / 2, self.top - 4, name, size=8, anchor="middle", style="faint")
-            )
+            parts.append(label(x + width / 2, self.top - 4, name, anchor="middle", style="faint"))
             if lanes and not column % lanes:
                 parts.append(
                     label(
                         x + lanes * width / 2,
-                        self.top - 14,
+                        self.top - 18,
                         f"x {column // lanes}",
-                        size=9,
                         anchor="middle",
                         style="faint",
                     )

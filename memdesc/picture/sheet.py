@@ -21,8 +21,6 @@ _MARGIN, _BETWEEN, _HEAD_LINE, _CAPTION, _LEGEND = 16, 36, 18, 28, 22
 _LEFT, _RIGHT, _ABOVE = 6, 22, 4
 # characters; longer lines are cut
 _MAX_TITLE = 100
-# A half in HTML shrinks to this part of its width, then it scrolls.
-_LEAST = 0.8
 # Pixels: size of a symbol in the legend.
 _SYMBOL = (28, 18)
 
@@ -132,7 +130,7 @@ def _half_html(half: Half) -> str:
     size = half.right - half.left + _LEFT + _RIGHT, half.bottom - half.top + _ABOVE + _LEFT
     return (
         f'<div class="memdesc-half">{escape(half.caption, quote=False)}<div class="memdesc-scroll">'
-        f'<div class="memdesc-sheet" style="flex:0 1 {size[0]}px;min-width:{size[0] * _LEAST:g}px">'
+        f'<div class="memdesc-sheet" style="flex:0 0 {size[0]}px">'
         f"{document(corner, size, half.caption, *half.parts)}</div></div></div>"
     )
 
@@ -147,8 +145,8 @@ def _legend(symbols: list[str], y: int) -> tuple[list[str], int]:
     parts: list[str] = []
     for symbol in symbols:
         meaning = _MEANINGS[symbol]
-        parts += [_symbol(symbol, x, y), label(x + 34, y + 13, meaning, size=10, style="faint")]
-        x += 58 + text_width(meaning, 10)
+        parts += [_symbol(symbol, x, y), label(x + 34, y + 13, meaning, style="faint")]
+        x += 58 + text_width(meaning)
     return parts, x
 
 

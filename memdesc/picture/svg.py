@@ -25,7 +25,7 @@ HIGHLIGHT = "#b0127b"  # around highlighted elements
 FONT = "ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace"
 
 # pixels per character by font size; characters of a monospaced font are 0.6 em wide
-_CHARACTER = {8: 5, 9: 6, 10: 6, 11: 7, 14: 9}
+_CHARACTER = {11: 7, 14: 9}
 
 # the dark scheme by class: background, text, faint text, edges, rules, missing cells, padding
 _DARK = (
@@ -142,10 +142,10 @@ def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:
         ink = {"fill": INK}
     middle = f"{x + width / 2:g}"
     base = f"{y + 12 if cell.note else y + height / 2 + 4:g}"
-    texts = ((cell.number, base, 11), (cell.note, f"{y + height - 4}", 8))
+    texts = ((cell.number, base), (cell.note, f"{y + height - 5}"))
     parts += [
-        element("text", escape(text), x=middle, y=at, font_size=size, **ink)
-        for text, at, size in texts
+        element("text", escape(text), x=middle, y=at, font_size=11, **ink)
+        for text, at in texts
         if text
     ]
     if cell.is_highlighted:

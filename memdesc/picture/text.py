@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from memdesc.picture.grid import Grid
     from memdesc.picture.memory import Lines
 
-# most characters of a line of panels
+# the most characters of a line of panels
 _MAX_WIDTH = 100
 
 

@@ -5,12 +5,12 @@ may be missing::
 
     x = scale[0] * scale[1] * ... * (code - zero) + offset[0] * offset[1] * ...
 
-Products are taken from the left. Each operation is rounded to f32, or to the narrower `kind`; code
-and zero are integers, whose difference is exact, or zero is a float that is subtracted first.
-`sign` is -1 if the offset is subtracted. A factor with `divides` is divided by instead: that is
-rounded otherwise than a product with its reciprocal. The integer that some fields store stands for
-itself, for a number of a table, for a float, or for several numbers, of which each element takes
-one: see `Number`.
+Products are evaluated from left to right. Each operation is rounded to f32, or to the narrower
+`kind`. Code and zero are integers, whose difference is exact; or zero is a float, which is
+subtracted first. `sign` is -1 if the offset is subtracted. A factor with `divides` is a divisor
+instead, because division rounds differently from a product with the reciprocal. The integer that
+fields store stands for itself, for a number of a table, for a float, or for several numbers, one
+for each of several elements: see `Number`.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class Field(Checked):
             raise MemdescError(msg)
         if not isinstance(self.kind, str) or self.kind not in {*DATA_TYPES, *BIT_PLANES}:
             kinds = ", ".join([*BIT_PLANES, *DATA_TYPES])
-            msg = f"field {self.name}: no kind {short_repr(self.kind)}; the kinds are {kinds}"
+            kind = short_repr(self.kind)
+            msg = f"field {self.name}: there is no kind {kind}; the kinds are {kinds}"
             raise MemdescError(msg)
         if not isinstance(self.layout, Layout):
             msg = f"field {self.name}: a Layout is needed, not {short_repr(self.layout)}"  # type: ignore[unreachable] # callers without types
@@ -185,12 +186,12 @@ class Field(Checked):
 
 
 class Constant(NamedTuple):
-    """A tensor of a record whose values the descriptor decides, such as the dims.
+    """A tensor of a record whose values follow from the descriptor, such as the dims.
 
     Parameters
     ----------
     tensor : str
-        Its name in the record; no field lies in it.
+        Its name in the record. No field is stored in it.
     kind : str
         The name of an integer type of whole bytes, or f32.
     values : tuple of int or float
@@ -217,17 +218,17 @@ class Constant(NamedTuple):
 _MAX_MINUS = 1 << 24
 _MAX_SHIFT = 24
 _LARGEST = 3.4028234663852886e38
-# what a code of digits is a fraction of; digits that 32 bits compute exactly, by base
+# a code of digits is a fraction of this; how many digits 32 bits compute exactly, by base
 _FRACTION = 256
 _MAX_DIGITS = {3: 5, 5: 3, 6: 3, 7: 2}
-# numbers of a vector; bits of a code that selects one
+# the most numbers of a vector, and the most bits of a code that selects one
 _MAX_VECTOR, _MAX_VECTOR_BITS = 16, 12
-# what joined integers may be the bits of
-_JOINED_KINDS = {"": 0, "f16": 16, "bf16": 16}
+# the floats whose bits joined integers may be, each with its width
+_JOINED_KINDS = {"f16": 16, "bf16": 16}
 
 
 class Codebook(NamedTuple):
-    """A vector of small integers for each code, of which each element takes one number.
+    """A vector of small integers for each code; each element takes one number of it.
 
     Parameters
     ----------
@@ -253,12 +254,12 @@ class Codebook(NamedTuple):
 
 
 class Digits(NamedTuple):
-    """Digits after the point of the fraction code / 256, of which each element takes one.
+    """The digits after the point of the fraction code / 256; each element takes one of them.
 
     Parameters
     ----------
     base : int
-        Of the digits.
+        The base of the digits.
     lanes : tuple of int
         Which digit each element takes, counted from 0 after the point, for elements along the last
         dim that repeat with this period.
@@ -286,20 +287,20 @@ class Number(NamedTuple):
     Parameters
     ----------
     parts : tuple of (str, int)
-        Fields of the record, each with the position of its lowest bit; several fields are parts of
-        one integer. A field of floats must be the only part.
+        Fields of the record, each with the position of its lowest bit; several fields are joined
+        into one integer. A field of floats must be the only part.
     minus : int
         Subtracted from the integer.
     table : tuple of float
         The value of each code, for codebooks and for scales that no data type describes; empty
         if the code is the value.
     divides : bool
-        Whether a product is divided by it, which only a factor after the first one may say.
+        Whether the product is divided by it; only for a factor after the first one.
     codebook : Codebook or Digits, optional
         What each code stands for, if it stands for several numbers.
     kind : str
-        ``f16`` or ``bf16`` if the joined integer is the bits of a float; empty otherwise. It needs
-        no `minus`, no table and no codebook.
+        ``f16`` or ``bf16`` if the joined integer is the bits of a float; empty otherwise. Then
+        there is no `minus`, no table and no codebook.
 
     Examples
     --------
@@ -318,7 +319,7 @@ class Number(NamedTuple):
 
     @property
     def is_looked_up(self) -> bool:
-        """Whether what the fields store stands for something else than an integer or a float."""
+        """Whether the stored integer stands for something else, or for several numbers."""
         return bool(self.table or self.codebook or self.kind)
 
     def __str__(self) -> str:
@@ -338,7 +339,7 @@ class Number(NamedTuple):
         return f"({text} {'-' if self.minus > 0 else '+'} {abs(self.minus)})"
 
 
-# what operations are rounded to
+# the types that operations are rounded to
 _WIDEST = "f32"
 _RULE_KINDS = (_WIDEST, "bf16", "f16")
 
@@ -417,7 +418,7 @@ def check_rule(rule: Rule) -> None:
     first = [rule.code, rule.zero, *(product[0] for product in products if product)]
     alone = next((each for each in first if each is not None and each.divides is True), None)
     if alone is not None:
-        msg = f"only a factor after the first one divides a product, but {alone} is to divide"
+        msg = f"only a factor after the first one divides a product, but {alone} is the first"
         raise MemdescError(msg)
     if not isinstance(rule.sign, int) or rule.sign not in (1, -1):
         msg = f"the sign of a Rule is 1 or -1, not {short_repr(rule.sign)}"
@@ -454,7 +455,7 @@ def check_number(number: Number) -> None:
         raise MemdescError(msg)
     if codebook is not None:
         _check_codebook(codebook)
-    if not isinstance(kind, str) or kind not in _JOINED_KINDS:
+    if not isinstance(kind, str) or kind not in ("", *_JOINED_KINDS):
         msg = f"an integer holds the bits of f16 or bf16, not of {short_repr(kind)}"
         raise MemdescError(msg)
     one_of = [name for name in ("table", "codebook", "kind") if getattr(number, name)]
@@ -526,7 +527,7 @@ def _is_part(part: object) -> bool:
     return False
 
 
-# the bits that f32 holds exactly; the codes of a table that becomes part of compiled code
+# the most bits that f32 holds exactly, and those of a code whose table is part of compiled code
 _MAX_WIDTH, _MAX_TABLE = 24, 8
 
 
@@ -551,7 +552,7 @@ class RecordDesc(Checked):
     options : tuple of (str, object)
         The options given to `record_desc`.
     constants : tuple of Constant
-        Tensors whose values the rest decides.
+        Tensors whose values follow from the other fields.
 
     Raises
     ------
@@ -612,7 +613,7 @@ class RecordDesc(Checked):
         for each in self.constants:
             check_constant(each)
             if each.tensor in taken:
-                msg = f"tensor {each.tensor!r} holds something else beside a constant"
+                msg = f"tensor {each.tensor!r} holds a constant and something else"
                 raise MemdescError(msg)
             taken.add(each.tensor)
 
@@ -667,7 +668,7 @@ class RecordDesc(Checked):
                     f"bits need {wanted}; at most {_MAX_VECTOR_BITS} bits are looked up"
                 )
                 raise MemdescError(msg)
-        elif book is not None and width != _FRACTION.bit_length() - 1:
+        elif book is not None and 1 << width != _FRACTION:
             msg = f"{number}: a code with digits has 8 bits, not {width}"
             raise MemdescError(msg)
         if number.kind and width != _JOINED_KINDS[number.kind]:
@@ -785,7 +786,7 @@ def _check_apart(one: Field, other: Field) -> None:
     for part, sign in ((one, 1), (other, -1)):
         for block in part.layout.blocks:
             stride = sign * block.stride * part.bits
-            # loops with equal strides in both fields are one loop over the difference
+            # loops with equal strides in both fields are one loop over their difference
             end = (block.extent - 1) * (1 if stride > 0 else -1)
             if stride:
                 lows[abs(stride)] += min(end, 0)

@@ -6,8 +6,8 @@ llama.cpp, as in the package gguf 0.19; `dequantize_row_q1_0` and `dequantize_ro
 
 `gguf_codebooks.bin` has the numbers of `iq2xxs_grid`, `iq2xs_grid`, `iq2s_grid`, `iq3xxs_grid`,
 `iq3s_grid` and `iq1s_grid` of the same `ggml-common.h` (MIT licence, copyright 2023-2026 The ggml
-authors), one after the other: for each number its place among the few that the codebook has, in 2
-or 3 bits, from the lowest bit on.
+authors), one after the other. A number is stored as its index among the few distinct numbers of its
+codebook, in 2 or 3 bits, lowest bit first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError
-from memdesc.layout import Axis, Block, Layout, dim_name
+from memdesc.layout import Block, Layout, dim_name, single_axes
 from memdesc.record.desc import BIT_PLANES, Codebook, Digits, Field, Number, Rule
 
 TENSOR = "data"
@@ -48,12 +48,12 @@ class _BlockType(NamedTuple):
     block: int
     fields: tuple[_BlockField, ...]
     rule: Rule
-    # what no test compares it with
+    # the library that uses it, if no test compares with that library
     unjudged: str = ""
 
 
 def _number(*names: str, minus: int = 0, table: tuple[float, ...] = ()) -> Number:
-    """Return the number made of some fields, lowest bits first; `name:bits` says how many bits."""
+    """Return the number that fields make, lowest bits first; `name:bits` gives their widths."""
     return Number(_joined(*names), minus, table)
 
 
@@ -110,7 +110,7 @@ _HALF_E4M3 = tuple(map(_half_e4m3, range(256)))
 
 
 def _codebooks(*rows: tuple[int, int, tuple[int, ...]]) -> list[Codebook]:
-    """Read codebooks: how many vectors of how many numbers, and which numbers there are."""
+    """Read codebooks; each row gives the number of vectors, their size and the distinct numbers."""
     data = np.frombuffer(Path(__file__).with_name("gguf_codebooks.bin").read_bytes(), np.uint8)
     planes, made = np.unpackbits(data, bitorder="little"), []
     for count, size, numbers in rows:
@@ -143,20 +143,20 @@ def _seven_signs(*names: str) -> Number:
 
 
 def _looked_up(book: Codebook, *names: str) -> Number:
-    """Return the number of a codebook."""
+    """Return a number that is looked up in a codebook."""
     return Number(_joined(*names), codebook=book)
 
 
 def _planes(
     name: str, count: int, group: int, first: int, digits: tuple[tuple[int, int], ...]
 ) -> tuple[_BlockField, ...]:
-    """Return the bits of codes of some width, one field for each, where codes cross bytes."""
+    """Return one field for each bit of codes that cross bytes."""
     return tuple(_BlockField(f"{name}_{k}", "u1", group, first + k, digits) for k in range(count))
 
 
 _SEVEN = tuple(f"signs_{k}:1" for k in range(7))
 _SIGN = _number("signs", table=(1, -1))
-# what 1/8 is subtracted as, times 8
+# 1/8 is added or subtracted; here both are multiplied by 8
 _DELTA = _number("delta", table=(-1, 1))
 # (sc + 1/2) / 4, (sc + 1/2) / 2, 2 sc + 1 and (2 sc + 1) / 8: exact, as are their products with d
 _QUARTERS = tuple((2 * code + 1) / 8 for code in range(16))
@@ -170,326 +170,170 @@ _TERNARY = [
     for k in range(count)
 ]
 
+# fmt: off
 GGUF_TYPES: dict[str, _BlockType] = {
     "q4_0": _BlockType(
-        18,
-        32,
-        (_BlockField("d", "f16", 32, 0), _BlockField("qs", "u4", 1, 4, _HALVES)),
-        Rule(_number("qs", minus=8), (_D,)),
-    ),
+        18, 32, (_BlockField("d", "f16", 32, 0), _BlockField("qs", "u4", 1, 4, _HALVES)),
+        Rule(_number("qs", minus=8), (_D,))),
     "q4_1": _BlockType(
-        20,
-        32,
-        (
-            _BlockField("d", "f16", 32, 0),
-            _BlockField("m", "f16", 32, 1),
-            _BlockField("qs", "u4", 1, 8, _HALVES),
-        ),
-        Rule(_number("qs"), (_D,), offset=(_M,)),
-    ),
+        20, 32, (
+            _BlockField("d", "f16", 32, 0), _BlockField("m", "f16", 32, 1),
+            _BlockField("qs", "u4", 1, 8, _HALVES)),
+        Rule(_number("qs"), (_D,), offset=(_M,))),
     "q5_0": _BlockType(
-        22,
-        32,
-        (
-            _BlockField("d", "f16", 32, 0),
-            _BlockField("qh", "u1", 1, 16, ((32, 1),)),
-            _BlockField("qs", "u4", 1, 12, _HALVES),
-        ),
-        Rule(_number("qs:4", "qh", minus=16), (_D,)),
-    ),
+        22, 32, (
+            _BlockField("d", "f16", 32, 0), _BlockField("qh", "u1", 1, 16, ((32, 1),)),
+            _BlockField("qs", "u4", 1, 12, _HALVES)),
+        Rule(_number("qs:4", "qh", minus=16), (_D,))),
     "q5_1": _BlockType(
-        24,
-        32,
-        (
-            _BlockField("d", "f16", 32, 0),
-            _BlockField("m", "f16", 32, 1),
-            _BlockField("qh", "u1", 1, 32, ((32, 1),)),
-            _BlockField("qs", "u4", 1, 16, _HALVES),
-        ),
-        Rule(_number("qs:4", "qh"), (_D,), offset=(_M,)),
-    ),
+        24, 32, (
+            _BlockField("d", "f16", 32, 0), _BlockField("m", "f16", 32, 1),
+            _BlockField("qh", "u1", 1, 32, ((32, 1),)), _BlockField("qs", "u4", 1, 16, _HALVES)),
+        Rule(_number("qs:4", "qh"), (_D,), offset=(_M,))),
     "q8_0": _BlockType(
-        34,
-        32,
-        (_BlockField("d", "f16", 32, 0), _BlockField("qs", "s8", 1, 2, ((32, 1),))),
-        Rule(_number("qs"), (_D,)),
-    ),
+        34, 32, (_BlockField("d", "f16", 32, 0), _BlockField("qs", "s8", 1, 2, ((32, 1),))),
+        Rule(_number("qs"), (_D,))),
     "q2_k": _BlockType(
-        84,
-        256,
-        (
-            _BlockField("sc", "u4", 16, 0, ((16, 2),)),
-            _BlockField("m", "u4", 16, 1, ((16, 2),)),
-            _BlockField("qs", "u2", 1, 64, _PAIRS_32),
-            _BlockField("d", "f16", 256, 40),
-            _BlockField("dmin", "f16", 256, 41),
-        ),
-        Rule(_number("qs"), (_D, _number("sc")), offset=(_number("dmin"), _M), sign=-1),
-    ),
+        84, 256, (
+            _BlockField("sc", "u4", 16, 0, ((16, 2),)), _BlockField("m", "u4", 16, 1, ((16, 2),)),
+            _BlockField("qs", "u2", 1, 64, _PAIRS_32), _BlockField("d", "f16", 256, 40),
+            _BlockField("dmin", "f16", 256, 41)),
+        Rule(_number("qs"), (_D, _number("sc")), offset=(_number("dmin"), _M), sign=-1)),
     "q3_k": _BlockType(
-        110,
-        256,
-        (
+        110, 256, (
             _BlockField("hmask", "u1", 1, 0, _PLANES_32),
             _BlockField("qs", "u2", 1, 128, _PAIRS_32),
             _BlockField("sc_low", "u4", 16, 192, ((2, 1), (8, 2))),
             _BlockField("sc_high", "u2", 16, 416, ((4, 1), (4, 4))),
-            _BlockField("d", "f16", 256, 54),
-        ),
-        Rule(_number("qs:2", "hmask", minus=4), (_D, _number("sc_low:4", "sc_high", minus=32))),
-    ),
+            _BlockField("d", "f16", 256, 54)),
+        Rule(_number("qs:2", "hmask", minus=4), (_D, _number("sc_low:4", "sc_high", minus=32)))),
     "q4_k": _BlockType(
-        144,
-        256,
-        (
-            _BlockField("d", "f16", 256, 0),
-            _BlockField("dmin", "f16", 256, 1),
-            *_SIX_BIT,
-            _BlockField("qs", "u4", 1, 32, _NIBBLES_32),
-        ),
-        _scaled_twice(_number("qs")),
-    ),
+        144, 256, (
+            _BlockField("d", "f16", 256, 0), _BlockField("dmin", "f16", 256, 1), *_SIX_BIT,
+            _BlockField("qs", "u4", 1, 32, _NIBBLES_32)),
+        _scaled_twice(_number("qs"))),
     "q5_k": _BlockType(
-        176,
-        256,
-        (
-            _BlockField("d", "f16", 256, 0),
-            _BlockField("dmin", "f16", 256, 1),
-            *_SIX_BIT,
+        176, 256, (
+            _BlockField("d", "f16", 256, 0), _BlockField("dmin", "f16", 256, 1), *_SIX_BIT,
             _BlockField("qh", "u1", 1, 128, _PLANES_32),
-            _BlockField("qs", "u4", 1, 96, _NIBBLES_32),
-        ),
-        _scaled_twice(_number("qs:4", "qh")),
-    ),
+            _BlockField("qs", "u4", 1, 96, _NIBBLES_32)),
+        _scaled_twice(_number("qs:4", "qh"))),
     "q6_k": _BlockType(
-        210,
-        256,
-        (
+        210, 256, (
             _BlockField("ql", "u4", 1, 0, ((2, 128), (2, 1), (64, 2))),
             _BlockField("qh", "u2", 1, 512, _PAIRS_32),
-            _BlockField("sc", "s8", 16, 192, ((16, 1),)),
-            _BlockField("d", "f16", 256, 104),
-        ),
-        Rule(_number("ql:4", "qh", minus=32), (_D, _number("sc"))),
-    ),
+            _BlockField("sc", "s8", 16, 192, ((16, 1),)), _BlockField("d", "f16", 256, 104)),
+        Rule(_number("ql:4", "qh", minus=32), (_D, _number("sc")))),
     "q1_0": _BlockType(
-        18,
-        128,
-        (_BlockField("d", "f16", 128, 0), _BlockField("qs", "u1", 1, 16, ((128, 1),))),
-        Rule(_number("qs", table=(-1, 1)), (_D,)),
-        "llama.cpp",
-    ),
+        18, 128, (_BlockField("d", "f16", 128, 0), _BlockField("qs", "u1", 1, 16, ((128, 1),))),
+        Rule(_number("qs", table=(-1, 1)), (_D,)), "llama.cpp"),
     "q2_0": _BlockType(
-        18,
-        64,
-        (_BlockField("d", "f16", 64, 0), _BlockField("qs", "u2", 1, 8, ((64, 1),))),
-        Rule(_number("qs", minus=1), (_D,)),
-        "llama.cpp",
-    ),
+        18, 64, (_BlockField("d", "f16", 64, 0), _BlockField("qs", "u2", 1, 8, ((64, 1),))),
+        Rule(_number("qs", minus=1), (_D,)), "llama.cpp"),
     "tq1_0": _BlockType(
-        54,
-        256,
-        (
+        54, 256, (
             _BlockField("qs", "u8", 256, 0, ((52, 1),), tuple(byte for byte, _ in _TERNARY)),
-            _BlockField("d", "f16", 256, 26),
-        ),
+            _BlockField("d", "f16", 256, 26)),
         Rule(
             Number(_joined("qs"), 1, codebook=Digits(3, tuple(digit for _, digit in _TERNARY))),
-            (_D,),
-        ),
-    ),
+            (_D,))),
     "tq2_0": _BlockType(
-        66,
-        256,
-        (_BlockField("qs", "u2", 1, 0, _PAIRS_32), _BlockField("d", "f16", 256, 32)),
-        Rule(_number("qs", minus=1), (_D,)),
-    ),
+        66, 256, (_BlockField("qs", "u2", 1, 0, _PAIRS_32), _BlockField("d", "f16", 256, 32)),
+        Rule(_number("qs", minus=1), (_D,))),
     "iq1_s": _BlockType(
-        50,
-        256,
-        (
-            _BlockField("d", "f16", 256, 0),
-            _BlockField("qs", "u8", 8, 2, ((32, 1),)),
+        50, 256, (
+            _BlockField("d", "f16", 256, 0), _BlockField("qs", "u8", 8, 2, ((32, 1),)),
             *_planes("qh", 3, 8, 272, ((8, 16), (4, 3))),
             _BlockField("sc_low", "u2", 32, 142, ((8, 8),)),
             _BlockField("sc_high", "u1", 32, 286, ((8, 16),)),
-            _BlockField("delta", "u1", 32, 287, ((8, 16),)),
-        ),
+            _BlockField("delta", "u1", 32, 287, ((8, 16),))),
         Rule(
             _looked_up(_IQ1, "qs:8", "qh_0:1", "qh_1:1", "qh_2"),
-            (_D, _number("sc_low:2", "sc_high", table=_QUARTERS[:8])),
-            _DELTA,
-        ),
-    ),
+            (_D, _number("sc_low:2", "sc_high", table=_QUARTERS[:8])), _DELTA)),
     "iq1_m": _BlockType(
-        56,
-        256,
-        (
+        56, 256, (
             _BlockField("qs", "u8", 8, 0, ((32, 1),)),
             _BlockField("qh_low", "u2", 8, 128, ((32, 2),)),
             _BlockField("qh_high", "u1", 8, 258, ((32, 4),)),
             _BlockField("delta", "u1", 8, 259, ((32, 4),)),
             *_planes("sc", 3, 16, 384, ((4, 16), (4, 3))),
-            *(_BlockField(f"d_{k}", "u4", 256, 99 + 4 * k) for k in range(4)),
-        ),
+            *(_BlockField(f"d_{k}", "u4", 256, 99 + 4 * k) for k in range(4))),
         Rule(
             _looked_up(_IQ1, "qs:8", "qh_low:2", "qh_high"),
-            (
-                Number(_joined("d_0:4", "d_1:4", "d_2:4", "d_3"), kind="f16"),
-                _number("sc_0:1", "sc_1:1", "sc_2", table=_QUARTERS[:8]),
-            ),
-            _DELTA,
-        ),
-    ),
+            (Number(_joined("d_0:4", "d_1:4", "d_2:4", "d_3"), kind="f16"),
+             _number("sc_0:1", "sc_1:1", "sc_2", table=_QUARTERS[:8])),
+            _DELTA)),
     "iq2_xxs": _BlockType(
-        66,
-        256,
-        (
-            _BlockField("d", "f16", 256, 0),
-            _BlockField("qs", "u8", 8, 2, ((8, 8), (4, 1))),
+        66, 256, (
+            _BlockField("d", "f16", 256, 0), _BlockField("qs", "u8", 8, 2, ((8, 8), (4, 1))),
             *_planes("signs", 7, 8, 48, ((8, 64), (4, 7))),
-            _BlockField("sc", "u4", 32, 19, ((8, 16),)),
-        ),
+            _BlockField("sc", "u4", 32, 19, ((8, 16),))),
         Rule(
             _looked_up(_IQ2_XXS, "qs"),
-            (_D, _number("sc", table=_QUARTERS), _seven_signs(*_SEVEN)),
-        ),
-    ),
+            (_D, _number("sc", table=_QUARTERS), _seven_signs(*_SEVEN)))),
     "iq2_xs": _BlockType(
-        74,
-        256,
-        (
-            _BlockField("d", "f16", 256, 0),
-            _BlockField("qs_low", "u8", 8, 2, ((32, 2),)),
+        74, 256, (
+            _BlockField("d", "f16", 256, 0), _BlockField("qs_low", "u8", 8, 2, ((32, 2),)),
             _BlockField("qs_high", "u1", 8, 24, ((32, 16),)),
             _BlockField("signs_low", "u1", 8, 25, ((32, 16),)),
             _BlockField("signs_mid", "u2", 8, 13, ((32, 8),)),
             _BlockField("signs_high", "u4", 8, 7, ((32, 4),)),
-            _BlockField("sc", "u4", 16, 132, ((16, 1),)),
-        ),
+            _BlockField("sc", "u4", 16, 132, ((16, 1),))),
         Rule(
             _looked_up(_IQ2_XS, "qs_low:8", "qs_high"),
-            (
-                _D,
-                _number("sc", table=_QUARTERS),
-                _seven_signs("signs_low:1", "signs_mid:2", "signs_high"),
-            ),
-        ),
-    ),
+            (_D, _number("sc", table=_QUARTERS),
+             _seven_signs("signs_low:1", "signs_mid:2", "signs_high")))),
     "iq2_s": _BlockType(
-        82,
-        256,
-        (
-            _BlockField("d", "f16", 256, 0),
-            _BlockField("qs", "u8", 8, 2, ((32, 1),)),
+        82, 256, (
+            _BlockField("d", "f16", 256, 0), _BlockField("qs", "u8", 8, 2, ((32, 1),)),
             _BlockField("signs", "u1", 1, 272, ((256, 1),)),
             _BlockField("qh", "u2", 8, 264, ((32, 1),)),
-            _BlockField("sc", "u4", 16, 148, ((16, 1),)),
-        ),
-        Rule(
-            _looked_up(_IQ2_S, "qs:8", "qh"),
-            (_D, _number("sc", table=_QUARTERS), _SIGN),
-        ),
-    ),
+            _BlockField("sc", "u4", 16, 148, ((16, 1),))),
+        Rule(_looked_up(_IQ2_S, "qs:8", "qh"), (_D, _number("sc", table=_QUARTERS), _SIGN))),
     "iq3_xxs": _BlockType(
-        98,
-        256,
-        (
-            _BlockField("d", "f16", 256, 0),
-            _BlockField("qs", "u8", 4, 2, ((64, 1),)),
+        98, 256, (
+            _BlockField("d", "f16", 256, 0), _BlockField("qs", "u8", 4, 2, ((64, 1),)),
             *_planes("signs", 7, 8, 528, ((8, 32), (4, 7))),
-            _BlockField("sc", "u4", 32, 139, ((8, 8),)),
-        ),
+            _BlockField("sc", "u4", 32, 139, ((8, 8),))),
         Rule(
             _looked_up(_IQ3_XXS, "qs"),
-            (_D, _number("sc", table=_HALF_ODD), _seven_signs(*_SEVEN)),
-        ),
-    ),
+            (_D, _number("sc", table=_HALF_ODD), _seven_signs(*_SEVEN)))),
     "iq3_s": _BlockType(
-        110,
-        256,
-        (
-            _BlockField("d", "f16", 256, 0),
-            _BlockField("qs", "u8", 4, 2, ((64, 1),)),
+        110, 256, (
+            _BlockField("d", "f16", 256, 0), _BlockField("qs", "u8", 4, 2, ((64, 1),)),
             _BlockField("qh", "u1", 4, 528, ((64, 1),)),
             _BlockField("signs", "u1", 1, 592, ((256, 1),)),
-            _BlockField("sc", "u4", 32, 212, ((8, 1),)),
-        ),
-        Rule(
-            _looked_up(_IQ3_S, "qs:8", "qh"),
-            (_D, _number("sc", table=_ODD), _SIGN),
-        ),
-    ),
+            _BlockField("sc", "u4", 32, 212, ((8, 1),))),
+        Rule(_looked_up(_IQ3_S, "qs:8", "qh"), (_D, _number("sc", table=_ODD), _SIGN))),
     "iq4_nl": _BlockType(
-        18,
-        32,
-        (_BlockField("d", "f16", 32, 0), _BlockField("qs", "u4", 1, 4, _HALVES)),
-        Rule(_number("qs", table=_IQ4), (_D,)),
-    ),
+        18, 32, (_BlockField("d", "f16", 32, 0), _BlockField("qs", "u4", 1, 4, _HALVES)),
+        Rule(_number("qs", table=_IQ4), (_D,))),
     "iq4_xs": _BlockType(
-        136,
-        256,
-        (
-            _BlockField("d", "f16", 256, 0),
-            _BlockField("sc_high", "u2", 32, 8, ((8, 1),)),
+        136, 256, (
+            _BlockField("d", "f16", 256, 0), _BlockField("sc_high", "u2", 32, 8, ((8, 1),)),
             _BlockField("sc_low", "u4", 32, 8, ((8, 1),)),
-            _BlockField("qs", "u4", 1, 16, ((8, 32), *_HALVES)),
-        ),
-        Rule(_number("qs", table=_IQ4), (_D, _number("sc_low:4", "sc_high", minus=32))),
-    ),
+            _BlockField("qs", "u4", 1, 16, ((8, 32), *_HALVES))),
+        Rule(_number("qs", table=_IQ4), (_D, _number("sc_low:4", "sc_high", minus=32)))),
     "gguf_mxfp4": _BlockType(
-        17,
-        32,
-        (_BlockField("e", "u8", 32, 0), _BlockField("qs", "u4", 1, 2, _HALVES)),
-        Rule(_number("qs", table=_E2M1), (_number("e", table=_HALF_E8M0),)),
-    ),
+        17, 32, (_BlockField("e", "u8", 32, 0), _BlockField("qs", "u4", 1, 2, _HALVES)),
+        Rule(_number("qs", table=_E2M1), (_number("e", table=_HALF_E8M0),))),
     "gguf_nvfp4": _BlockType(
-        36,
-        64,
-        (
+        36, 64, (
             _BlockField("d", "u8", 16, 0, ((4, 1),)),
-            _BlockField("qs", "u4", 1, 8, ((4, 16), (2, 1), (8, 2))),
-        ),
-        Rule(_number("qs", table=_E2M1), (_number("d", table=_HALF_E4M3),)),
-    ),
+            _BlockField("qs", "u4", 1, 8, ((4, 16), (2, 1), (8, 2)))),
+        Rule(_number("qs", table=_E2M1), (_number("d", table=_HALF_E4M3),))),
 }
 
 # Numbers of GGUF's types, with the names of data types and records here. Number 42 is q2_0 in
 # llama.cpp, and a type with blocks of 128 elements in files of its forks, so it is not listed.
 GGUF_NUMBERS: dict[int, str] = {
-    0: "f32",
-    1: "f16",
-    2: "q4_0",
-    3: "q4_1",
-    6: "q5_0",
-    7: "q5_1",
-    8: "q8_0",
-    10: "q2_k",
-    11: "q3_k",
-    12: "q4_k",
-    13: "q5_k",
-    14: "q6_k",
-    16: "iq2_xxs",
-    17: "iq2_xs",
-    18: "iq3_xxs",
-    19: "iq1_s",
-    20: "iq4_nl",
-    21: "iq3_s",
-    22: "iq2_s",
-    23: "iq4_xs",
-    24: "s8",
-    25: "s16",
-    26: "s32",
-    27: "s64",
-    28: "f64",
-    29: "iq1_m",
-    30: "bf16",
-    34: "tq1_0",
-    35: "tq2_0",
-    39: "gguf_mxfp4",
-    40: "gguf_nvfp4",
-    41: "q1_0",
+    0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0", 10: "q2_k",
+    11: "q3_k", 12: "q4_k", 13: "q5_k", 14: "q6_k", 16: "iq2_xxs", 17: "iq2_xs", 18: "iq3_xxs",
+    19: "iq1_s", 20: "iq4_nl", 21: "iq3_s", 22: "iq2_s", 23: "iq4_xs", 24: "s8", 25: "s16",
+    26: "s32", 27: "s64", 28: "f64", 29: "iq1_m", 30: "bf16", 34: "tq1_0", 35: "tq2_0",
+    39: "gguf_mxfp4", 40: "gguf_nvfp4", 41: "q1_0",
 }
+# fmt: on
 
 
 def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Rule]:
@@ -525,6 +369,5 @@ def _field(part: _BlockField, row: _BlockType, dims: tuple[int, ...]) -> Field:
         for dim, size in enumerate(dims[:-1])
     ]
     sizes = (*dims[:-1], dims[-1] // part.group * count)
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
-    layout = Layout(sizes, axes, (*outer, *blocks), part.first)
+    layout = Layout(sizes, single_axes(sizes), (*outer, *blocks), part.first)
     return Field(part.name, part.kind, layout, (*[1] * last, part.group), TENSOR, part.places)

@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc.dtypes import data_type
-from memdesc.errors import (
-    MemdescError,
-    UnknownFormatError,
-    UnsupportedFormatError,
-    short_repr,
-)
+from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
 from memdesc.record.desc import RecordDesc
@@ -35,7 +30,7 @@ class _Format(NamedTuple):
     options: tuple[tuple[str, Any], ...] = ()
     # names of the dims of stacked matrices, such as the experts of a layer; empty if there are none
     experts: str = ""
-    # the library that uses it, where no test compares the two
+    # the library that uses it, if no test compares with that library
     unjudged: str = ""
 
 
@@ -51,7 +46,7 @@ _FORMATS = {
 _MATRIX = "oi"
 
 _IK_LLAMA = (
-    "rows are interleaved as only ik_llama.cpp does, which nothing here compares with; its "
+    "only ik_llama.cpp interleaves rows like this, and no test here compares with it; its "
     "llama-quantize also writes the types without the ending; q4_0_r8, q8_0_r8 and iq4_nl_r4 are "
     "records"
 )
@@ -68,25 +63,25 @@ _REFUSED = {
         "first"
     ),
     "bnb_nested": (
-        "with double quantisation the scale of a block is a sum, of a number of a table times "
-        "nested_absmax and of an offset, and a rule has products of fields; the page on records "
-        "shows how to decode the scales first"
+        "with double quantisation the scale of a block is a number of a table times nested_absmax, "
+        "plus an offset, and the factors of a rule are fields; the page on records shows how to "
+        "decode the scales first"
     ),
     "bnb_int8": (
-        "LLM.int8 multiplies codes by their scales and then by 1/127, which is rounded otherwise "
-        "than a product with one scale, and keeps columns of outliers elsewhere"
+        "LLM.int8 multiplies codes by their scales and then by 1/127, which rounds differently "
+        "from one product, and keeps columns of outliers elsewhere"
     ),
     "fp8": (
-        "a scale may be for the tensor, an output channel or a block; use fp8_tensor, fp8_channel "
-        "or fp8_block"
+        "its scales may be per tensor, per output channel or per block; use fp8_tensor, "
+        "fp8_channel or fp8_block"
     ),
     "mxfp4": (
-        "several formats have the name; use gguf_mxfp4 (blocks of 17 bytes), or of those in "
+        "several formats have this name; use gguf_mxfp4 (blocks of 17 bytes), or for separate "
         "tensors gpt_oss_mxfp4 (blocks, scales), compressed_mxfp4 (weight_packed, weight_scale), "
         "modelopt_mxfp4 (weight, weight_scale) or ocp_mxfp4"
     ),
     "nvfp4": (
-        "several formats have the name; use gguf_nvfp4 (blocks of 36 bytes), or of those in "
+        "several formats have this name; use gguf_nvfp4 (blocks of 36 bytes), or for separate "
         "tensors modelopt_nvfp4 (weight, weight_scale, weight_scale_2), compressed_nvfp4 "
         "(weight_packed, weight_scale, weight_global_scale) or cublas_nvfp4"
     ),
@@ -117,19 +112,21 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
     name : str
         One of `known_records`, in upper or lower case.
     **options
-        For formats of several tensors: ``group`` (inputs that share a scale), ``scales`` (their
-        data type), ``bits`` (4 or 8, for ``gptq`` and ``marlin``), ``zeros`` (for ``gptq``
-        ``"v1"`` if zero points are stored minus 1, ``"v2"`` if as they are; for ``marlin`` True if
-        there are zero points, otherwise all are 8, or 128 for 8 bits), ``swizzled`` (whether
-        block scales are), ``g_idx`` (for ``gptq``, whether the tensor with the group of each input
-        is there). For ``fp8_tensor``, ``fp8_channel`` and ``fp8_block``: ``codes``
-        (``f8_e4m3`` or ``f8_e5m2``), ``scales``, ``scale_inv`` (whether the tensor of scales is
-        called ``weight_scale_inv``), and ``block`` (rows and columns that share a scale). For
-        ``pack_quantized`` and ``int_quantized``: ``group``, ``rows`` (outputs that share a scale),
-        ``zeros`` (whether there are zero points), ``scales``, and ``bits`` (4 or 8, for
-        ``pack_quantized``). For ``mlx`` and ``hqq``: ``bits`` (1, 2, 4 or 8, in ``mlx`` also 3, 5
-        and 6), ``group``, and ``scales``, in whose type numbers are computed. For ``bnb_nf4`` and
-        ``bnb_fp4``: ``block`` (inputs that share a scale), and ``dtype`` (of the weight before).
+        Formats of several tensors have some of these:
+
+        * ``group``: how many inputs share a scale; -1 for all. With ``rows``, how many outputs do,
+          and with ``block``, how many rows and columns (FP8) or inputs (bitsandbytes).
+        * ``scales``: their data type, in which ``mlx`` and ``hqq`` also compute.
+        * ``bits``: 4 or 8 for ``gptq``, ``marlin`` and ``pack_quantized``; 1, 2, 4 or 8 for ``mlx``
+          and ``hqq``, and for ``mlx`` also 3, 5 and 6.
+        * ``zeros``: for ``gptq`` ``"v1"`` if zero points are stored minus 1, ``"v2"`` if they are
+          stored unchanged; elsewhere whether there are zero points. Without them, the zero point
+          of ``marlin`` is 8, or 128 for 8 bits.
+        * ``swizzled``: whether block scales are.
+        * ``g_idx``: whether ``gptq`` has the tensor with the group of each input.
+        * ``codes`` (FP8): ``f8_e4m3`` or ``f8_e5m2``.
+        * ``scale_inv`` (FP8): whether the tensor of scales is called ``weight_scale_inv``.
+        * ``dtype`` (``bnb_nf4`` and ``bnb_fp4``): of the weight before it was quantised.
 
     Raises
     ------
@@ -161,7 +158,7 @@ def record_desc(dims: Iterable[int], name: str, **options: Any) -> RecordDesc:
             raise MemdescError(msg)
     merged = tuple((option, _plain(value)) for option, value in (legal | options).items())
     try:
-        # 1 equals True, but not both are legal
+        # 1 equals True, but only one of them is legal
         return _made(sizes, found, merged, tuple(type(value) for _, value in merged))
     except TypeError:  # an option that cannot be hashed
         msg = f"{found}: options must be numbers or strings, not {short_repr(options)}"
@@ -180,8 +177,9 @@ def read_name(name: str, ndims: int = len(_MATRIX)) -> tuple[str, str, dict[str,
     if found not in _FORMATS:
         msg = f"unknown record {short_repr(name)}; the records are {', '.join(_FORMATS)}"
         raise UnknownFormatError(msg)
-    made, legal = _FORMATS[found], (_FORMATS[found].letters or _MATRIX, _FORMATS[found].experts)
-    letters = next((each for each in legal if len(each) == ndims), made.letters or LETTERS[:ndims])
+    made = _FORMATS[found]
+    legal = (made.letters or _MATRIX, made.experts)
+    letters = next((each for each in legal if len(each) == ndims), LETTERS[:ndims])
     return found, letters, dict(made.options)
 
 
@@ -191,7 +189,7 @@ def experts_of(name: str) -> str:
 
 
 def unjudged_by(name: str) -> str:
-    """Return the library that uses a record where no test compares the two; else nothing."""
+    """Return the library that uses a record if no test compares with it; otherwise nothing."""
     return _FORMATS[name].unjudged if name in _FORMATS else ""
 
 
@@ -205,16 +203,13 @@ def _plain(value: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _made(
-    dims: tuple[int, ...],
-    name: str,
-    options: tuple[tuple[str, Any], ...],
-    _kinds: tuple[type, ...],
+    dims: tuple[int, ...], name: str, options: tuple[tuple[str, Any], ...], _kinds: tuple[type, ...]
 ) -> RecordDesc:
     form = _FORMATS[name]
     legal = [each for each in (form.letters, form.experts) if each]
     if legal and len(dims) not in map(len, legal):
-        told = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
-        msg = f"{name} is for {told}; not for {dims}"
+        listed = " or ".join(f"{len(each)} dims, ({', '.join(each)})" for each in legal)
+        msg = f"{name} is for {listed}; not for {dims}"
         raise MemdescError(msg)
     fields, rule, *constants = form.make(dims, **dict(options))
     letters = read_name(name, len(dims))[1]

@@ -3,13 +3,13 @@
 The layouts are those of the vocabulary of weights. Sources of the rules: AutoGPTQ and GPTQModel
 (version 1 of `qzeros` stores zero points minus 1), AutoAWQ, PyTorch 2.13
 (`_weight_int4pack_mm_for_cpu`), vLLM (`marlin_utils.py`), OCP's MX 1.0, cuBLAS 12.9 (block-scaled
-products), llama.cpp (`ggml-cpu/repack.cpp`), ik_llama.cpp (`iqk_quantize.cpp`, of files: some
-processors change the codes in memory again), DeepSeek-V3 (`inference/kernel.py`, `weight_dequant`),
-transformers 5 (`quantizers/quantizer_finegrained_fp8.py`), compressed-tensors 0.20
-(`quantization/lifecycle/forward.py`, `dequantize`; `compressors/pack_quantized/helpers.py`,
-`pack_to_int32`, for 4 and 8 bits; `compressors/naive_quantized/base.py`), MLX 0.32
-(`mx.quantize`, `mx.dequantize`), bitsandbytes 0.50 (`backends/cpu/ops.py`, `functional.py`), and
-hqq 0.2.8 (`core/bitpack.py`, `core/quantize.py`).
+products), llama.cpp (`ggml-cpu/repack.cpp`), ik_llama.cpp (`iqk_quantize.cpp`, as in files; on some
+processors it changes the codes again in memory), DeepSeek-V3 (`inference/kernel.py`,
+`weight_dequant`), transformers 5 (`quantizers/quantizer_finegrained_fp8.py`),
+compressed-tensors 0.20 (`quantization/lifecycle/forward.py`, `dequantize`;
+`compressors/pack_quantized/helpers.py`, `pack_to_int32`, for 4 and 8 bits;
+`compressors/naive_quantized/base.py`), MLX 0.32 (`mx.quantize`, `mx.dequantize`), bitsandbytes 0.50
+(`backends/cpu/ops.py`, `functional.py`), and hqq 0.2.8 (`core/bitpack.py`, `core/quantize.py`).
 """
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
-from memdesc.layout import Axis, Block, Layout, dim_name
+from memdesc.layout import Block, Layout, dim_name, layout_by_strides, single_axes
 from memdesc.record.desc import Constant, Field, Number, Rule
 from memdesc.record.gguf import GGUF_TYPES
 
 # fields, the rule, and constants if there are any
 _Made = tuple[tuple[Field, ...], Rule] | tuple[tuple[Field, ...], Rule, tuple[Constant, ...]]
 
-# the types of scales that are used as they are
+# the types of scales that need no conversion
 _HALVES = ("f16", "bf16")
 _FLOAT_SCALES = (*_HALVES, "f32")
 # what MLX has kernels for
 _MLX_BITS = (1, 2, 3, 4, 5, 6, 8)
 _MLX_GROUPS = (32, 64, 128)
-# what HQQ stores beside its codes; 3 bits are padded to whole words over all rows
+# what HQQ stores with its codes; it pads 3-bit codes to whole words over all rows, so they have no
+# record
 _HQQ_BITS = (1, 2, 4, 8)
 _HQQ_TYPES = {"f16": "float16", "bf16": "bfloat16", "f32": "float32"}
 _HQQ_FLAGS = {
@@ -49,38 +50,22 @@ _HQQ_FLAGS = {
     "channel_wise": True,
     "optimize": True,
 }
-# the numbers of bitsandbytes's codes, and the types that its weights had before
+# the numbers of bitsandbytes's codes, and the types that weights have before it quantises them
+# fmt: off
 _BNB_FP4 = (
-    0.0,
-    0.0052083334885537624,
-    0.6666666865348816,
-    1.0,
-    0.3333333432674408,
-    0.5,
-    0.1666666716337204,
-    0.25,
+    0.0, 0.0052083334885537624, 0.6666666865348816, 1.0, 0.3333333432674408, 0.5,
+    0.1666666716337204, 0.25,
 )
 _BNB_TABLES = {
     "bnb_nf4": (
-        -1.0,
-        -0.6961928009986877,
-        -0.5250730514526367,
-        -0.39491748809814453,
-        -0.28444138169288635,
-        -0.18477343022823334,
-        -0.09105003625154495,
-        0.0,
-        0.07958029955625534,
-        0.16093020141124725,
-        0.24611230194568634,
-        0.33791524171829224,
-        0.44070982933044434,
-        0.5626170039176941,
-        0.7229568362236023,
-        1.0,
+        -1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635,
+        -0.18477343022823334, -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725,
+        0.24611230194568634, 0.33791524171829224, 0.44070982933044434, 0.5626170039176941,
+        0.7229568362236023, 1.0,
     ),
     "bnb_fp4": (*_BNB_FP4, 0.0, *(-value for value in _BNB_FP4[1:])),
 }
+# fmt: on
 _BNB_TYPES = ("bfloat16", "float16", "float32")
 # the codes of FP8, and the types of their scales
 _CODES_OF_FP8 = ("f8_e4m3", "f8_e5m2")
@@ -101,7 +86,7 @@ def _by_tag(
 
 def _gptq(dims: tuple[int, ...], *, zeros: Any, bits: Any, g_idx: Any, **options: Any) -> _Made:
     group, scales = options["group"], options["scales"]
-    lines = _groups("gptq", dims, 0, group)
+    groups = _groups("gptq", dims, 0, group)
     kind = _integers("gptq", bits)
     if zeros not in ("v1", "v2"):
         msg = (
@@ -113,55 +98,53 @@ def _gptq(dims: tuple[int, ...], *, zeros: Any, bits: Any, g_idx: Any, **options
     _check_multiples("gptq", dims, (1, word))
     fields = (
         _by_tag("qweight", kind, "gptq", dims, (1, 1)),
-        _by_tag("qzeros", kind, "ab", dims, lines),
-        _by_tag("scales", _float_scales("gptq", scales), "ab", dims, lines),
+        _by_tag("qzeros", kind, "ab", dims, groups),
+        _by_tag("scales", _float_scales("gptq", scales), "ab", dims, groups),
     )
     zero = _number("qzeros", minus=-1 if zeros == "v1" else 0)
     rule = Rule(_number("qweight"), (_number("scales"),), zero)
     if not _flag("gptq", "g_idx", g_idx):
         return fields, rule
-    # the group of each input; readers of AutoGPTQ's format index scales with it
-    order = tuple(k // lines[0] for k in range(dims[0]))
+    # the group of each input, with which readers of AutoGPTQ's format index scales
+    order = tuple(k // groups[0] for k in range(dims[0]))
     return fields, rule, (Constant("g_idx", "s32", order),)
 
 
 def _awq(dims: tuple[int, ...], *, group: Any, scales: Any) -> _Made:
-    lines = _groups("awq", dims, 0, group)
+    groups = _groups("awq", dims, 0, group)
     fields = (
         _by_tag("qweight", "u4", "awq", dims, (1, 1)),
-        _by_tag("qzeros", "u4", "awq", dims, lines),
-        _by_tag("scales", _float_scales("awq", scales), "ab", dims, lines),
+        _by_tag("qzeros", "u4", "awq", dims, groups),
+        _by_tag("scales", _float_scales("awq", scales), "ab", dims, groups),
     )
     return fields, Rule(_number("qweight"), (_number("scales"),), _number("qzeros"))
 
 
 def _marlin(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales: Any) -> _Made:
-    lines = _groups("marlin", dims, 0, group)
+    groups = _groups("marlin", dims, 0, group)
     kind = _integers("marlin", bits)
-    order = "marlin_scales" if lines[0] < dims[0] else "marlin_scales_channelwise"
+    order = "marlin_scales" if groups[0] < dims[0] else "marlin_scales_channelwise"
     fields = (
         _by_tag("qweight", kind, "marlin", dims, (1, 1)),
-        _by_tag("scales", _float_scales("marlin", scales, _HALVES), order, dims, lines),
+        _by_tag("scales", _float_scales("marlin", scales, _HALVES), order, dims, groups),
     )
     scale = (_number("scales"),)
     if not _flag("marlin", "zeros", zeros):
         return fields, Rule(_number("qweight", minus=1 << bits - 1), scale)
-    points = _by_tag("qzeros", kind, "marlin_zeros", dims, lines)
+    points = _by_tag("qzeros", kind, "marlin_zeros", dims, groups)
     return (*fields, points), Rule(_number("qweight"), scale, _number("qzeros"))
 
 
 def _torch_int4(dims: tuple[int, ...], *, name: str, group: Any, scales: Any) -> _Made:
-    lines = _groups(name, dims, 1, group)
-    sizes = dims[0], -(-dims[1] // lines[1])
+    groups = _groups(name, dims, 1, group)
+    sizes = dims[0], -(-dims[1] // groups[1])
     kind = _float_scales(name, scales)
     # row-major over groups, outputs, and the pair of scale and offset
-    blocks = (Block(0, 1, sizes[0], 2), Block(1, 1, sizes[1], 2 * sizes[0]))
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(sizes))
-    pair = "scales_and_zeros"
+    strides, pair = (2, 2 * sizes[0]), "scales_and_zeros"
     fields = (
         _by_tag("weight", "u4", name, dims, (1, 1)),
-        Field("scales", kind, Layout(sizes, axes, blocks), lines, pair),
-        Field("zeros", kind, Layout(sizes, axes, blocks, 1), lines, pair),
+        Field("scales", kind, layout_by_strides(sizes, strides), groups, pair),
+        Field("zeros", kind, layout_by_strides(sizes, strides, offset0=1), groups, pair),
     )
     rule = Rule(_number("weight", minus=8), (_number("scales"),), offset=(_number("zeros"),))
     return fields, rule
@@ -177,9 +160,9 @@ class _Blocks(NamedTuple):
     names: tuple[str, ...]
     # whether scales are divided by that scale
     divides: bool = False
-    # whether stacked matrices are (in, out), and one scale is for all of them
+    # whether stacked matrices are (in, out), with one scale for all of them
     is_turned: bool = False
-    # what no test compares it with
+    # the library that uses it, if no test compares with that library
     unjudged: str = ""
 
 
@@ -208,15 +191,9 @@ def _block_scaled(
 
 
 def _fp8(
-    dims: tuple[int, ...],
-    *,
-    name: str,
-    codes: Any,
-    scales: Any,
-    scale_inv: Any,
-    block: Any = 1,
+    dims: tuple[int, ...], *, name: str, codes: Any, scales: Any, scale_inv: Any, block: Any = 1
 ) -> _Made:
-    """Return 8-bit floats with one scale for all, one for each output, or one for each block."""
+    """Return 8-bit floats with one scale for the matrix, for each output, or for each block."""
     step = checked_int(f"{name}: block", block)
     if step < 1:
         msg = f"{name}: block must be at least 1, not {step}"
@@ -234,15 +211,15 @@ def _fp8(
 
 
 def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
-    """Return codes one behind the other in each row, with a scale and an offset for each group."""
+    """Return codes packed along each row, with a scale and an offset for each group."""
     if bits not in _MLX_BITS or type(bits) is not int:
-        told = ", ".join(map(str, _MLX_BITS))
-        msg = f"mlx: bits must be one of {told}, not {short_repr(bits)}"
+        listed = ", ".join(map(str, _MLX_BITS))
+        msg = f"mlx: bits must be one of {listed}, not {short_repr(bits)}"
         raise MemdescError(msg)
     lead = (1,) * (len(dims) - 2)
-    lines, kind = (*lead, *_groups("mlx", dims[-2:], 1, group)), _float_scales("mlx", scales)
-    if lines[-1] not in _MLX_GROUPS and dims[-1]:
-        msg = f"mlx: group must be 32, 64 or 128, not {lines[-1]}"
+    groups, kind = (*lead, *_groups("mlx", dims[-2:], 1, group)), _float_scales("mlx", scales)
+    if groups[-1] not in _MLX_GROUPS and dims[-1]:
+        msg = f"mlx: group must be 32, 64 or 128, not {groups[-1]}"
         raise MemdescError(msg)
     # codes of 3, 5 and 6 bits cross bytes: they are planes of 1 or 2 bits
     width = gcd(bits, 8)
@@ -251,20 +228,22 @@ def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
         Field(
             f"weight_{plane * width}" if count > 1 else "weight",
             f"u{width}",
-            _strided(dims, tuple(prod(dims[k:]) * count for k in range(1, len(dims) + 1)), plane),
+            layout_by_strides(
+                dims, tuple(prod(dims[k:]) * count for k in range(1, len(dims) + 1)), offset0=plane
+            ),
             (*lead, 1, 1),
             "weight",
         )
         for plane in range(count)
     ]
-    parts = (_by_tag(name, kind, "plain", dims, lines) for name in ("scales", "biases"))
+    parts = (_by_tag(name, kind, "plain", dims, groups) for name in ("scales", "biases"))
     fields = (*planes, *parts)
     code = Number(tuple((plane.name, k * width) for k, plane in enumerate(planes)))
     return fields, Rule(code, (_number("scales"),), offset=(_number("biases"),), kind=kind)
 
 
 def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -> _Made:
-    """Return indices of 16 numbers, the high half of a byte first, in blocks of a row."""
+    """Return indices into 16 numbers, the high half of a byte first, in blocks along a row."""
     step = checked_int(f"{name}: block", block)
     if step < 1 or dims[1] % step or dims[1] % 2:
         msg = (
@@ -277,9 +256,8 @@ def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -
         raise MemdescError(msg)
     kind, scales = name.removeprefix("bnb_"), _by_tag("absmax", "f32", "ab", dims, (1, step))
     pairs = (Block(0, 1, dims[0], dims[1]), Block(1, 2, dims[1] // 2, 2), Block(1, 1, 2, -1))
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
     fields = (
-        Field("weight", "u4", Layout(dims, axes, pairs, 1), (1, 1), "weight"),
+        Field("weight", "u4", Layout(dims, single_axes(dims), pairs, 1), (1, 1), "weight"),
         Field("absmax", "f32", scales.layout, scales.groups, "weight.absmax"),
     )
     state = {"quant_type": kind, "blocksize": step, "dtype": dtype, "shape": [*dims]}
@@ -292,45 +270,39 @@ def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -
 
 
 def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
-    """Return bytes whose parts, from the highest on, are codes of successive parts of the rows."""
+    """Return bytes whose bits, highest first, hold codes of successive parts of the rows."""
     if bits not in _HQQ_BITS or type(bits) is not int:
         msg = f"hqq: bits must be 1, 2, 4 or 8, not {short_repr(bits)}"
         raise MemdescError(msg)
     parts = 8 // bits
     _check_multiples("hqq", dims, (parts, 1))
-    lines, kind = _groups("hqq", dims, 1, group), _float_scales("hqq", scales)
+    groups, kind = _groups("hqq", dims, 1, group), _float_scales("hqq", scales)
     rows = (Block(0, dims[0] // parts, parts, -1), Block(0, 1, dims[0] // parts, parts * dims[1]))
     blocks = (*rows, Block(1, 1, dims[1], parts)) if parts > 1 and dims[0] else ()
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
-    codes = Layout(dims, axes, blocks, parts - 1) if blocks else _strided(dims, (dims[1], 1))
+    codes = (
+        Layout(dims, single_axes(dims), blocks, parts - 1)
+        if blocks
+        else layout_by_strides(dims, (dims[1], 1))
+    )
     fields = (
         Field("W_q", f"u{bits}", codes, (1, 1), "W_q"),
-        _by_tag("scale", kind, "ab", dims, lines),
-        _by_tag("zero", kind, "ab", dims, lines),
+        _by_tag("scale", kind, "ab", dims, groups),
+        _by_tag("zero", kind, "ab", dims, groups),
     )
     state = {
         "shape": ("s64", dims),
         "nbits": ("s32", (bits,)),
-        "group_size": ("s32", (lines[1],)),
+        "group_size": ("s32", (groups[1],)),
         "axis": ("s32", (1,)),
         "packing": ("u8", f"{bits}bit_u8".encode()),
         "unpack_view_dtype": ("u8", b"torch.uint8"),
         "compute_dtype": ("u8", f"torch.{_HQQ_TYPES[kind]}".encode()),
         **{name: ("u8", (int(value),)) for name, value in _HQQ_FLAGS.items()},
-        "round_zero": ("u8", (int(bits == 4),)),  # noqa: PLR2004 - as it quantises 4 bits
+        "round_zero": ("u8", (int(bits == 4),)),  # noqa: PLR2004 - HQQ rounds zero points of 4-bit codes
     }
     constants = tuple(Constant(name, kind, tuple(values)) for name, (kind, values) in state.items())
     rule = Rule(_number("W_q"), (_number("scale"),), _number("zero"), kind=kind)
     return fields, rule, constants
-
-
-def _strided(dims: tuple[int, ...], strides: tuple[int, ...], offset0: int = 0) -> Layout:
-    axes = tuple(Axis((dim,), size) for dim, size in enumerate(dims))
-    blocks = tuple(
-        Block(dim, 1, size, stride)
-        for dim, (size, stride) in enumerate(zip(dims, strides, strict=True))
-    )
-    return Layout(dims, axes, blocks, offset0)
 
 
 def _pack_quantized(dims: tuple[int, ...], *, bits: Any, zeros: Any, **options: Any) -> _Made:
@@ -347,7 +319,7 @@ def _pack_quantized(dims: tuple[int, ...], *, bits: Any, zeros: Any, **options: 
         rows = options["rows"]
         msg = f"{name} with zero points has scales for each row; rows must be 1, not {rows}"
         raise MemdescError(msg)
-    # codes and zero points are stored with the same addend
+    # the same number is added to codes and to zero points
     points = _by_tag("weight_zero_point", kind, f"Ab{word}a", dims, scales.groups)
     return (codes, scales, points), Rule(_number(codes.name), scale, _number(points.name)), (shape,)
 
@@ -396,7 +368,7 @@ def _interleaved(dims: tuple[int, ...], *, name: str, blocks: _Interleaved) -> _
     size = rows * (per_scale + 32)
     scales = Layout(
         (dims[0], columns),
-        (Axis((0,), dims[0]), Axis((1,), columns)),
+        single_axes((dims[0], columns)),
         (
             Block(0, rows, count, size // per_scale * columns),
             Block(0, 1, rows, 1),
@@ -405,7 +377,7 @@ def _interleaved(dims: tuple[int, ...], *, name: str, blocks: _Interleaved) -> _
     )
     codes = Layout(
         dims,
-        (Axis((0,), dims[0]), Axis((1,), dims[1])),
+        single_axes(dims),
         (
             Block(0, rows, count, size * columns),
             Block(0, 1, rows, blocks.row_stride),
@@ -445,7 +417,7 @@ _F16, _BF16 = ("scales", "f16"), ("scales", "bf16")
 _ROWS = ("rows", 1)
 _SWIZZLE = (("swizzled", True),)
 _FP8 = (("codes", "f8_e4m3"), ("scales", "f32"), ("scale_inv", False))
-# weights that share a scale along outputs and inputs; a group this large holds all of them
+# how many outputs and inputs share a scale; a group this large has all of them
 _ALL = 1 << 62
 _FP8_GROUPS = {"fp8_tensor": (_ALL, _ALL), "fp8_channel": (1, _ALL)}
 
@@ -479,7 +451,7 @@ _BLOCK_SCALED = {
 }
 
 # name -> the function that makes it, names of its dims, options with their defaults, names of the
-# dims of stacked matrices, and the library that uses it where no test compares the two
+# dims of stacked matrices, and the library that uses it if no test compares with that library
 TENSOR_FORMATS: dict[str, tuple[Any, ...]] = {
     "gptq": (_gptq, "io", (_GROUP, ("zeros", "v1"), _FOUR, _F16, ("g_idx", False))),
     "awq": (_awq, "io", (_GROUP, _F16)),

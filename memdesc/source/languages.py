@@ -45,7 +45,7 @@ class Language(NamedTuple):
     pure, entry : str
         The qualifiers of a function that computes, and of one that writes memory.
     memory : str
-        The qualifier of an array that a writing function gets.
+        The qualifier of the arrays of a function that writes memory.
     constant : str
         A constant array: ``{name}``, ``{count}``, ``{values}``.
     number : str

@@ -180,7 +180,7 @@ def _find(layout: Layout, loops: list[Block], reach: int, letters: str) -> tuple
     )
     rest, modulus = "offset", 0
     statements: list[Statement] = [
-        If(f"offset < {first} or offset > {first + reach}", (Missing(),)),
+        If(f"offset < {first} or offset > {first + reach}", (Missing(),))
     ]
     if first:
         rest = "from_first"

@@ -79,14 +79,14 @@ class Return(NamedTuple):
 
 
 class Found(NamedTuple):
-    """End of an inverse: the index, and the condition that it is not padding."""
+    """The end of an inverse: the index, and the condition that it is not padding."""
 
     names: tuple[str, ...]
     is_data: str
 
 
 class Missing(NamedTuple):
-    """End of an inverse for an offset that no index has."""
+    """The end of an inverse for an offset that no index has."""
 
 
 Statement = Loop | Once | Let | If | Store | AddInt32 | ClearBytes | Return | Found | Missing

@@ -39,7 +39,7 @@ _PASSED_OVER = re.compile(
     r"(?P<kind>[a-z_]+),(?:(?P<fields>[a-z0-9:]+,(?P=kind)(?:,[^,]*){6}),)?(?P<reason>.*),"
     r"(?P<where>[^,]*:[0-9]+)"
 )
-# how many of the lines that could not be read are kept with their text
+# the most lines that could not be read and are kept with their text
 _KEPT = 20
 
 
@@ -163,8 +163,8 @@ class VerboseLog(NamedTuple):
 def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
     """Read a log that a program wrote with ``ONEDNN_VERBOSE`` or ``DNNL_VERBOSE`` set.
 
-    Lines of oneDNN 2 and 3 about any primitive are read; other lines are counted. No line stops
-    the reading.
+    Lines of oneDNN 2 and 3 about any primitive are read; other lines are counted. No line
+    makes reading fail.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
 
 
 class _Reader:
-    """Collects what has been read. Equal primitives become one object."""
+    """Collects the entries of a log. Equal primitives become one object."""
 
     def __init__(self) -> None:
         self.entries: list[VerboseEntry] = []

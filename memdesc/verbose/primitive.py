@@ -370,7 +370,7 @@ class VerboseTensor(NamedTuple):
     Parameters
     ----------
     name : str
-        ``src``, ``wei``, ``bia``, ``dst``, ...; several of one name are ``src0``, ``src1``, ...
+        ``src``, ``wei``, ``bia``, ``dst``, ...; of several, ``src0``, ``src1``, ...
     text : str
         The descriptor as it was printed, without the name: ``f32:p:blocked:aBcd16b::f0``.
     dims : tuple of int
@@ -417,7 +417,7 @@ class VerbosePrimitive(Checked):
     implementation : str
         Its name in oneDNN: ``jit:avx512_core``, ``brg_conv_fwd:avx512_core``, ``ref:any``.
     prop_kind : str
-        ``forward_inference``, ``backward_data``, ...; ``undef`` where there is none.
+        ``forward_inference``, ``backward_data``, ...; ``undef`` if it has none.
     descriptors, attribute_text, aux_text, problem : str
         The other fields as printed.
 
@@ -489,7 +489,7 @@ class VerbosePrimitive(Checked):
 
 
 def _names(given: list[str]) -> list[str]:
-    """Return names, with a number appended to those that occur several times."""
+    """Return names, each with a number appended if it occurs several times."""
     counts, seen = Counter(given), Counter[str]()
     names = []
     for name in given:

@@ -28,11 +28,11 @@ _MEGA = 10**6
 _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
 # More megabytes than any device has.
 _MOST_MB = 1e7
-# Options of cases, which --device does not take.
-_OF_CASES = (
-    *("dims", "stag", "dtag", "sdt", "ddt", "strides", "batch", "threads", "peers"),
-    *(name.replace("-", "_") for name in ATTRIBUTES),
-)
+# Options that other commands have too, by their names in benchdnn.
+_SHARED = {"stag": "--from", "dtag": "--to", "sdt": "--dtype", "ddt": "--to-dtype"}
+# Options of a case, by the names of benchdnn; and further ones that --device does not take.
+_OF_CASES = (*_SHARED, "strides", *ATTRIBUTES)
+_OF_CPU = ("batch", "threads", "peers")
 _VALUES = "; a number, or mask:M for generated values along the dims whose bits are set in M"
 
 
@@ -59,13 +59,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _cases(options: argparse.Namespace) -> list[Case]:
-    words = [
-        f"--{name}={getattr(options, name)}"
-        for name in ("stag", "dtag", "sdt", "ddt", "strides")
-        if getattr(options, name)
-    ]
-    given = {name: getattr(options, name.replace("-", "_")) for name in ATTRIBUTES}
-    words += [f"--{name}={value}" for name, value in given.items() if value is not None]
+    given = {name: getattr(options, name.replace("-", "_")) for name in _OF_CASES}
+    words = [f"--{name}={value}" for name, value in given.items() if value is not None]
     words += map(_with_x, options.dims)
     words += [f"--batch={file}" for file in options.batch]
     cases = list(parse_cases(words))
@@ -117,10 +112,12 @@ def _on_device(options: argparse.Namespace) -> Facts:
     if options.size is not None and not 0 < options.size < _MOST_MB:
         msg = f"--size {options.size:g}: give megabytes above 0, such as 16"
         raise MemdescError(msg)
-    given = [name for name in _OF_CASES if getattr(options, name) not in (None, [], 0)]
+    given = [name for name in (*_OF_CASES, *_OF_CPU) if getattr(options, name.replace("-", "_"))]
+    given = [f"{_SHARED[name]} (--{name})" if name in _SHARED else f"--{name}" for name in given]
+    if options.dims:
+        given.insert(0, "DIMS")
     if given:
-        named = ", ".join("DIMS" if n == "dims" else f"--{n.replace('_', '-')}" for n in given)
-        msg = f"--device measures a fixed list of reorders, so leave out {named}"
+        msg = f"--device measures a fixed list of reorders, so leave out {', '.join(given)}"
         raise MemdescError(msg)
     from reorder.bench.device import DeviceBench  # pyopencl is slow to load
     from reorder.bench.device_cases import ALL, SMALL, resized  # likewise
@@ -239,17 +236,14 @@ COMMAND = Command(
     "bench --from abcd --to aBcd16b --dtype f32 8x256x56x56",
     (
         value("dims DIMS", "logical sizes, such as 8x256x56x56; each makes a case", nargs="*"),
-        option("--from", " (default abx)", "--stag", several=True, dest="stag"),
-        option("--to", " (default abx)", "--dtag", several=True, dest="dtag"),
-        option(
-            "--dtype",
-            " (default: what the layout says, else f32)",
-            "--sdt",
-            several=True,
-            dest="sdt",
-        ),
-        option(
-            "--to-dtype", " (default: the type that is read)", "--ddt", several=True, dest="ddt"
+        *(
+            option(_SHARED[name], f" (default: {default})", f"--{name}", several=True, dest=name)
+            for name, default in (
+                ("stag", "abx"),
+                ("dtag", "abx"),
+                ("sdt", "what the layout says, else f32"),
+                ("ddt", "the type that was read"),
+            )
         ),
         value("--strides STRIDES,...", "strides instead of --from, or of both sides as SRC:DST"),
         *(option(f"--{name}", _VALUES) for name in ATTRIBUTES if name != "beta"),

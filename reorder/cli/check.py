@@ -69,7 +69,7 @@ def _check_padding(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return facts as lines: breaches by `_line`, and each of several tensors after an empty line."""
+    """Return facts as lines; an empty line precedes each of several tensors."""
     if "breaches" in facts:
         return lines({**facts, "breaches": [_line(each) for each in facts["breaches"]]})
     if "tensors" not in facts:

@@ -151,24 +151,24 @@ def flags_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Action]:
 # Options that several commands have, and their one meaning.
 
 _MEANINGS = {
-    "--from LAYOUT": "the layout that is read",
-    "--to LAYOUT": "the layout that is written",
+    "--from LAYOUT": "the layout to read",
+    "--to LAYOUT": "the layout to write",
     "--dims DIMS": "the logical sizes, such as 2x17x5x4",
-    "--dtype DTYPE": "the type of the elements that are read",
-    "--to-dtype DTYPE": "the type of the elements that are written",
+    "--dtype DTYPE": "the element type to read",
+    "--to-dtype DTYPE": "the element type to write",
     "--offset BYTES": "how many bytes precede the tensor",
-    "--scale S": "the scale of what is written",
-    "--zero-point Z": "the integer that stands for 0 in what is written",
-    "--src-scale S": "the scale of what is read",
-    "--src-zero-point Z": "the integer that stands for 0 in what is read",
-    "--beta B": "the factor of the old content of the output, which is added",
-    "--threads N": "how many threads work",
+    "--scale S": "the scale of the output",
+    "--zero-point Z": "the zero point of the output",
+    "--src-scale S": "the scale of the input",
+    "--src-zero-point Z": "the zero point of the input",
+    "--beta B": "add the old content of the output times this",
+    "--threads N": "how many threads to use",
     "--device NAME": "an OpenCL device, by part of its name or its runtime's, such as nvidia",
     "--max-bytes SIZE": "how much memory the pieces of a large tensor may take, such as 200MiB",
-    "--limit N": "how many places are listed",
-    "--seconds S": "about how long each reorder is measured",
+    "--limit N": "how many places to list",
+    "--seconds S": "about how many seconds to measure each reorder",
     "--svg FILE": "draw a picture into a file that ends in .svg, .png or .html",
-    "--letters LETTERS": "what the dims are called, such as nchw",
+    "--letters LETTERS": "what to call the dims, such as nchw",
 }
 _SPECS = {spec.split()[0]: spec for spec in _MEANINGS}
 SEVERAL = ",..."
@@ -187,7 +187,7 @@ def option(
 DIMS = value("dims DIMS", "the logical sizes, such as 2x17x5x4, if LAYOUT has none", nargs="?")
 FILE_DIMS = option("--dims", ", if no file and no layout has them")
 DTYPE = option("--dtype", " (default: what LAYOUT says, else f32)")
-TO_DTYPE = option("--to-dtype", " (default: the type that is read)")
+TO_DTYPE = option("--to-dtype", " (default: the type that was read)")
 LETTERS = option("--letters", " (default: as in the name)")
 MAX_BYTES = option("--max-bytes", " (default 1GiB)", default="1GiB")
 

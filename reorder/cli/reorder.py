@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import ImageDesc, MemdescError, parse_layout
 from memdesc.errors import short_repr
 from reorder.api import reorder
+from reorder.bench.cases import ATTRIBUTES
 from reorder.cli.command import (
     FILE_DIMS,
     LAYOUT,
@@ -37,16 +38,14 @@ from reorder.cli.tensors import (
     codes_note,
     load_file,
     locate,
-    output,
     padding_facts,
     read_bytes,
     read_tensor,
-    write_output,
 )
 from reorder.identification.identify import identify
 from reorder.memory.inputs import to_pixels
 from reorder.memory.memory import Memory
-from reorder.storage.files import save
+from reorder.storage.files import save, save_raw
 from reorder.storage.reorder_file import FileReorder, reorder_file
 from reorder.values.attr import Attr
 
@@ -62,6 +61,8 @@ _AT_ONCE = 1 << 28
 _CODE_BITS = 8
 # the most layouts that a message lists
 _LISTED = 8
+# the options that are numbers or arrays, and the parameters of an `Attr` that they set
+_PARAMETERS = {name: role for name, role in ATTRIBUTES.items() if role != "beta"}
 _VALUES = "; a number, or FILE.npy:MASK, an array along the dims whose bits are set in MASK"
 
 
@@ -95,7 +96,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if isinstance(target, ImageDesc) and options.dst.endswith(".npy") and not options.raw:
             save(options.dst, to_pixels(result, target))
         else:
-            write_output(options.dst, result, is_raw=options.raw)
+            (save_raw if options.raw else save)(options.dst, result)
     facts = _facts(target, options) | padding
     packings = [name.text for name in x.desc.tags() if name.vocabulary == "weights"]
     if only_caller_knows and packings and x.desc.dtype.bits <= _CODE_BITS:
@@ -208,15 +209,10 @@ def _reordered(
 
 def _attr(options: argparse.Namespace) -> Attr:
     given: dict[str, Any] = {"beta": options.beta, "saturate": options.saturate}
-    words = {
-        "dst_scale": ("--scale", options.scale),
-        "dst_zero_point": ("--zero-point", options.zero_point),
-        "src_scale": ("--src-scale", options.src_scale),
-        "src_zero_point": ("--src-zero-point", options.src_zero_point),
-    }
-    for role, (name, text) in words.items():
+    for name, role in _PARAMETERS.items():
+        text = getattr(options, name.replace("-", "_"))
         if text is not None:
-            given |= _values(role, name, text)
+            given |= _values(role, f"--{name}", text)
     return Attr(**given)
 
 
@@ -247,7 +243,15 @@ COMMAND = Command(
     "reorder in.npy out.safetensors --from nchw --to nChw16c",
     (
         value("src SRC", f"{SOURCE}; or a file of raw bytes"),
-        *output("dst"),
+        value(
+            "dst DST",
+            "the file to write: a .safetensors or .npz with the descriptor in it, or a .npy where "
+            "numpy has such arrays",
+        ),
+        flag(
+            "--raw",
+            "write the bytes alone, as a C kernel takes them, into a file of any other ending",
+        ),
         option(
             "--from",
             f" (default: what the file or its name says): for an array the order of its axes, such "
@@ -256,7 +260,7 @@ COMMAND = Command(
         ),
         option("--to", " (default plain)", default="plain"),
         FILE_DIMS,
-        option("--dtype", ", if the file does not say it"),
+        option("--dtype", ", if the file does not say"),
         TO_DTYPE,
         option("--offset", "; any file is then read as raw bytes", type=int),
         flag("--ignore-rest", "let a file of raw bytes be longer than the tensor"),
@@ -275,10 +279,7 @@ COMMAND = Command(
             "--max-size WxH",
             "the size of the largest image that the device has, such as 16384x16384",
         ),
-        *(
-            option(name, _VALUES)
-            for name in ("--scale", "--zero-point", "--src-scale", "--src-zero-point")
-        ),
+        *(option(f"--{name}", _VALUES) for name in _PARAMETERS),
         option("--beta", "; DST must exist", default=0.0),
         flag("--saturate", "numbers beyond the largest float become that float, not infinity"),
         option("--threads", " (default: one for each core)", type=int),

@@ -24,7 +24,7 @@ from memdesc import (
 from memdesc.disk import as_path, open_file
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
-from reorder.cli.command import buffer_of, flag, option, value
+from reorder.cli.command import buffer_of, option
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
@@ -36,8 +36,6 @@ from reorder.storage.files import (
     name_of_only,
     other_type,
     read_stored,
-    save,
-    save_raw,
     saving_format,
 )
 from reorder.storage.siblings import siblings_of
@@ -49,16 +47,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import DataType, FormatTag
-    from reorder.cli.command import Argument, Facts
+    from reorder.cli.command import Facts
     from reorder.storage.containers.entry import Entry
 
 SOURCE = (
     "a .npy, .npz or .safetensors, read as the descriptor in it says if it has one; of several "
     "tensors FILE:NAME"
-)
-_OUTPUT = (
-    "the file to write: a .safetensors or .npz with the descriptor in it, or a .npy where numpy "
-    "has such arrays"
 )
 _ENDINGS = (".npy", ".npz", ".safetensors")
 # a word without numbers that would be sizes or strides
@@ -375,30 +369,18 @@ def is_raw(path: str) -> bool:
     return Path(file).suffix not in _ENDINGS and _kind_of(file) not in _READ
 
 
-def output(name: str) -> tuple[Argument, Argument]:
-    """Return the file to write, and the flag for its bytes alone."""
-    raw = "write the bytes alone, as a C kernel takes them, into a file of any other ending"
-    return value(f"{name} {name.upper()}", _OUTPUT), flag("--raw", raw)
-
-
-def write_output(target: str, memory: Memory, *, is_raw: bool) -> None:
-    """Write the result of a command."""
-    (save_raw if is_raw else save)(target, memory)
-
-
-def check_output(target: str, *sources: str, is_raw: bool) -> None:
+def check_output(target: str, source: str, *, is_raw: bool) -> None:
     """Refuse an output whose name has no ending of a format, or that would replace what is read.
 
     A .npy, which holds nothing else, may be replaced by what is made of it.
     """
     if not is_raw:
         saving_format(as_path(target))
-    for source in sources:
-        file, _ = split_name(source)
-        is_same = os.path.realpath(as_path(target)) == os.path.realpath(as_path(file))
-        if is_same and _kind_of(file) is not NPY:
-            msg = f"{target!r} cannot be written: it would replace {file!r}; name another file"
-            raise MemdescError(msg)
+    file, _ = split_name(source)
+    is_same = os.path.realpath(as_path(target)) == os.path.realpath(as_path(file))
+    if is_same and _kind_of(file) is not NPY:
+        msg = f"{target!r} cannot be written: it would replace {file!r}; name another file"
+        raise MemdescError(msg)
 
 
 @contextmanager

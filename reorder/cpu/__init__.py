@@ -1,4 +1,4 @@
-"""The CPU backend: boxes walked by kernels that numba compiles.
+"""The CPU backend: compiled kernels move and convert the boxes of a plan.
 
 Import it when it is needed: numba takes a third of a second to load.
 """

@@ -14,7 +14,7 @@ from memdesc.layout import check_dims
 from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
-from reorder.identification.readings import TypeReading, readings, same_size
+from reorder.identification.readings import TypeReading, number_types, readings
 from reorder.memory.arrays import unpack
 from reorder.memory.buffers import address_of
 from reorder.memory.dlpack import is_exporter
@@ -96,7 +96,7 @@ class Identification(NamedTuple):
         (all of it zero) come first.
     near : tuple of Candidate
         If there are no candidates: up to three layouts that put most elements (at least 3 of 4)
-        in the right place, or all of them in another type of the same size.
+        in the right place, or all of them in another type.
     verdict : str
         The answer in one sentence.
     readings : tuple of TypeReading
@@ -155,11 +155,11 @@ def identify(
 ) -> Identification:
     """Find the known layouts that bytes may have.
 
-    With a reference, a layout fits if it puts each element where the bytes have it; if none does,
-    up to 4 dims are tried in every other order, and then other types of the same size: one of these
-    is reported, but it is not a candidate. Without a reference, the size must fit and the padding
-    must be zero, which may be true of several layouts; what the bytes look like in each type is
-    reported.
+    With a reference, a layout fits if it puts each element where the bytes have it. If none does,
+    up to 4 dims are tried in every other order, and then the other types that make this size; what
+    fits in one of these is reported, but it is not a candidate. Without a reference, the size must
+    fit and the padding must be zero, which may be true of several layouts; what the bytes look like
+    in each type is reported.
 
     Parameters
     ----------
@@ -271,19 +271,26 @@ def _nearest(near: Sequence[Candidate], types: Sequence[DataType], what: str) ->
 def _in_other_types(
     data: NDArray[np.uint8], plain: Memory, tried: Sequence[DataType]
 ) -> list[Candidate]:
-    """Compare with every layout in the other types that are as wide as those that were tried.
+    """Compare with the layouts of this size in all other types, in the caller's order of dims.
 
     A type of floats may round the values of the reference; integers must be equal to them.
     """
     own, dims = plain.desc.dtype, plain.desc.dims
+    order = tuple(range(len(dims)))
+    by_width: dict[int, list[Known]] = {}
     found: list[Candidate] = []
-    for kind in same_size(tried):
+    for kind in number_types():
+        if kind in tried:
+            continue
+        if kind.bits not in by_width:
+            by_width[kind.bits], _ = known_layouts(dims, kind, order, len(data))
+        if not by_width[kind.bits]:
+            continue
         memory = reorder(plain, plain.desc.with_dtype(kind))
         if {own.name, kind.name} & INTEGERS.keys() and not _holds(memory, plain):
             continue
         reference = _Reference(data, memory)
-        layouts, _ = known_layouts(dims, kind, tuple(range(len(dims))), len(data))
-        found += map(reference.compare, layouts)
+        found += [reference.compare(known.with_dtype(kind)) for known in by_width[kind.bits]]
     return found
 
 

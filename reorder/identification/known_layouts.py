@@ -37,6 +37,11 @@ class Known(NamedTuple):
         """The layout in terms of the caller's dims."""
         return self.descs[0].permute_axes(self.order)
 
+    def with_dtype(self, dtype: DataType) -> Known:
+        """Return the same layouts of elements of another type of the same width."""
+        key = (dtype.name, *self.key[1:])
+        return Known(self.order, [desc.with_dtype(dtype) for desc in self.descs], key)
+
 
 def known_layouts(
     dims: tuple[int, ...], dtype: DataType, order: tuple[int, ...], nbytes: int

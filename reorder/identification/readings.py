@@ -12,13 +12,11 @@ from reorder.memory.memory import Memory
 from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from numpy.typing import NDArray
 
     from memdesc import DataType
 
-__all__ = ["TypeReading", "readings", "same_size"]
+__all__ = ["TypeReading", "number_types", "readings"]
 
 # How many elements are read; the magnitudes that values of tensors usually have.
 _SAMPLES = 4096
@@ -57,11 +55,9 @@ class TypeReading(NamedTuple):
     most: float
 
 
-def same_size(types: Iterable[DataType]) -> list[DataType]:
-    """Return the other types of numbers that are as wide as some types."""
-    given = {kind.name for kind in types}
-    widths = {DATA_TYPES[name].bits for name in given}
-    return [kind for kind in _numbers() if kind.bits in widths and kind.name not in given]
+def number_types() -> list[DataType]:
+    """Return the types of numbers that are tried although nobody named them."""
+    return [DATA_TYPES[name] for name in (*FLOATS, *INTEGERS) if name not in _RARE]
 
 
 def readings(data: NDArray[np.uint8], bits: int) -> list[TypeReading]:
@@ -75,11 +71,7 @@ def readings(data: NDArray[np.uint8], bits: int) -> list[TypeReading]:
     words = words[words != 0]
     if words.size > _SAMPLES:
         words = words[np.random.default_rng(0).integers(0, words.size, _SAMPLES)]
-    return [_reading(kind, words) for kind in _numbers() if kind.bits == bits and words.size]
-
-
-def _numbers() -> list[DataType]:
-    return [DATA_TYPES[name] for name in (*FLOATS, *INTEGERS) if name not in _RARE]
+    return [_reading(kind, words) for kind in number_types() if kind.bits == bits and words.size]
 
 
 def _reading(kind: DataType, words: NDArray[np.unsignedinteger]) -> TypeReading:

@@ -78,7 +78,7 @@ class Selection(NamedTuple):
         return first * bits // 8, desc.dtype.nbytes(last + 1)
 
 
-def select(desc: MemoryDesc, key: Any) -> Selection:
+def select_elements(desc: MemoryDesc, key: Any) -> Selection:
     """Return which logical elements a key of integers, slices and `...` selects.
 
     Raises

@@ -21,7 +21,7 @@ from reorder.memory.buffers import (
 )
 from reorder.memory.compensation import compensation
 from reorder.memory.dlpack import CPU_DEVICE, TensorView
-from reorder.memory.indexing import Indexed, elements_at, select
+from reorder.memory.indexing import Indexed, elements_at, select_elements
 from reorder.memory.padding import check_padding, clear_padding
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Memory(Indexed, Checked):
         >>> float(m[0, 2, 1, 0]), m[0, :, 0, 1]
         (10.0, array([1., 5., 9.], dtype=float32))
         """
-        return elements_at(self.data, self.desc, select(self.desc, key))
+        return elements_at(self.data, self.desc, select_elements(self.desc, key))
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> tuple[Any, ...]:
         return _attached_again, (self._desc, pickled_bytes(self._data, protocol))

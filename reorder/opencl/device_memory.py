@@ -12,7 +12,7 @@ import pyopencl.array
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from memdesc.errors import short_repr
-from reorder.memory.indexing import Indexed, elements_at, select
+from reorder.memory.indexing import Indexed, elements_at, select_elements
 from reorder.memory.memory import Memory
 from reorder.opencl.allocation import check_not_released
 from reorder.opencl.image_formats import channel_type_of
@@ -96,7 +96,7 @@ class DeviceMemory(Indexed):
         """
         wait_for = self._checked_events()
         desc = self.desc.desc if isinstance(self.desc, ImageDesc) else self.desc
-        selection = select(desc, key)
+        selection = select_elements(desc, key)
         first, end = selection.span(desc)
         if isinstance(self.desc, ImageDesc):
             row_nbytes = desc.nbytes // self.desc.height

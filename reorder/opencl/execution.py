@@ -26,7 +26,7 @@ from reorder.opencl.operands import (
     VECTOR_NBYTES,
     DeviceOperand,
     Unallocated,
-    check_pair,
+    check_operands,
     device_operand,
     is_allocated_svm,
     place_of,
@@ -118,7 +118,7 @@ def prepare_transfers(
     Only arrays of scales and zero points are allocated. Operands in other memory may have the same
     transfers, so these are kept under a second key.
     """
-    check_pair(src, dst, attr)
+    check_operands(src, dst, attr)
     key = (queue.device, src[:_IN_MEMORY], dst[:_IN_MEMORY], attr)
     found = _known_in(queue.context).get(key)
     if found is not None:

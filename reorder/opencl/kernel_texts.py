@@ -13,7 +13,7 @@ from reorder.opencl.image_formats import channel_type_of, image_format
 from reorder.opencl.kernel.launch import DeviceTraits, kernel_source
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import plan_transfers
-from reorder.opencl.operands import DeviceOperand, check_desc, check_pair
+from reorder.opencl.operands import DeviceOperand, check_desc, check_operands
 
 if TYPE_CHECKING:
     from reorder.values.attr import Attr
@@ -71,7 +71,7 @@ def kernel_texts(
         msg = f"device must be a pyopencl.Device, not {short_repr(device)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     one, other = _operand(src, "src"), _operand(dst, "dst")
-    check_pair(one, other, attr)
+    check_operands(one, other, attr)
     traits = _COMMON if device is None else device_traits(device)
     transfers = plan_transfers(one.spec(other), other.spec(one), traits, attr, is_aligned=True)
     patterns = [launch.pattern for transfer in transfers for launch in transfer.launches]

@@ -22,7 +22,7 @@ from reorder.opencl.allocation import (
 from reorder.opencl.image_formats import channel_type_of, check_size
 from reorder.opencl.kernel.placement import ImageShape
 from reorder.opencl.kernel.transfers import OperandSpec
-from reorder.plan.plan import check_dims, check_types
+from reorder.plan.plan import check_same_dims, check_types
 
 if TYPE_CHECKING:
     from memdesc import DataType
@@ -218,7 +218,7 @@ def _kind(memory: object) -> str:
     return f"{type(memory).__module__}.{type(memory).__qualname__}"
 
 
-def check_pair(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) -> None:
+def check_operands(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) -> None:
     """Refuse two operands, or attributes, that do not fit each other.
 
     Raises
@@ -229,7 +229,7 @@ def check_pair(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) -> Non
         If dims or channel types do not match, or beta adds to memory that kernels may not read.
     """
     check_types(src.desc, dst.desc, attr)
-    check_dims(src.desc, dst.desc)
+    check_same_dims(src.desc, dst.desc)
     channel_types = {src.channel_type, dst.channel_type}
     if "" not in channel_types and len(channel_types) > 1 and "UNORM_INT8" in channel_types:
         msg = (

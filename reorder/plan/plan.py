@@ -281,7 +281,7 @@ def _plan(src: MemoryDesc, dst: MemoryDesc, attr: Attr | None) -> ReorderPlan:
     return plan
 
 
-def check_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
+def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
     """Refuse two descriptors of different dims.
 
     Raises
@@ -309,7 +309,7 @@ def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
     MemdescError
         If dims differ, or a stride of 0 makes dst write one element twice.
     """
-    check_dims(src, dst)
+    check_same_dims(src, dst)
     if dst.has_broadcast:
         msg = (
             f"dst {dst!r} has a stride of 0, so several indices would write one element; only a "

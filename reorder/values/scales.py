@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _MIN_BITS, _MAX_BITS = 16, 8
 
 
-def check_types(given: DataType, wanted: DataType) -> None:
+def check_quantized_types(given: DataType, wanted: DataType) -> None:
     """Refuse types between which no scales are chosen.
 
     Raises

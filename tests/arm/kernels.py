@@ -18,13 +18,14 @@ from reorder.cpu import target
 from reorder.cpu.kernels.convert import _emit_row
 from reorder.cpu.kernels.copy import _copy_lines, _copy_vectors
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import I64, entry_address, int64, loop
+from reorder.cpu.kernels.emit import I64, Number, loop
 from reorder.cpu.kernels.interleave import _emit_join, _emit_split
 from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 from reorder.cpu.kernels.register_tile import emit_tile, tile_heights, tile_shapes
 from reorder.cpu.kernels.rows import Row, vector_lanes
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import ConvertTable
+from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, register_bits, step_registers
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ _Emit: TypeAlias = "Callable[[Builder, _Arguments], int]"
 
 
 def _sides(given: _Arguments) -> tuple[Location, Location]:
-    return Location(given.src, int64(0)), Location(given.dst, int64(0))
+    return Location(given.src, 0), Location(given.dst, 0)
 
 
 def _copy(builder: Builder, given: _Arguments) -> int:
@@ -81,10 +82,8 @@ def _copy(builder: Builder, given: _Arguments) -> int:
     elements = Elements(builder, Kernel(8))
     lanes = LINE_BITS // BYTE_BITS
     src, dst = _sides(given)
-    with loop(builder, int64(0), given.count, lanes) as i:
-        elements.store_vector(
-            elements.load_vector(src.plus(builder, i), lanes), dst.plus(builder, i)
-        )
+    with loop(0, given.count, lanes) as i:
+        elements.store_vector(elements.load_vector(src + i, lanes), dst + i)
     return 2 * lanes
 
 
@@ -105,9 +104,9 @@ def _tile(bits: int) -> _Emit:
         elements = Elements(builder, Kernel(bits))
         shape = tile_shapes(bits, tile_heights(bits)[0])[0]
         src, dst = _sides(given)
-        with loop(builder, int64(0), given.count, shape.width) as column:
-            columns = entry_address(builder, given.table, column)
-            first = elements.rebased(src.plus(builder, column))
+        with loop(0, given.count, shape.width) as column:
+            columns = given.table + column * WORD_NBYTES
+            first = elements.rebased(src + column)
             emit_tile(elements, first, dst, (given.table, columns), shape)
         return 2 * shape.height * shape.width * bits // BYTE_BITS
 
@@ -117,15 +116,17 @@ def _tile(bits: int) -> _Emit:
 def _interleave(bits: int, count: int, *, splits: bool) -> _Emit:
     def emit(builder: Builder, given: _Arguments) -> int:
         elements = Elements(builder, Kernel(bits))
-        few = LoopGroup(int64(count), int64(count), int64(0), given.table)
+        few = LoopGroup(
+            given.count.like(count), given.count.like(count), given.count.like(0), given.table
+        )
         many = LoopGroup(given.count, given.count, given.count, given.table)
         columns, rows = (few, many) if splits else (many, few)
-        move = Transposition(elements, *_sides(given), columns, rows, *[int64(0)] * 2)
+        move = Transposition(elements, *_sides(given), columns, rows, 0, 0)
         lanes = 128 // bits * (2 if bits > BYTE_BITS else 1)
         if splits:
             _emit_split(move, count, lanes)
         else:
-            _emit_join(move, (int64(0), given.count), count, lanes)
+            _emit_join(move, (0, given.count), count, lanes)
         return 2 * count * lanes * bits // BYTE_BITS
 
     return emit
@@ -134,7 +135,7 @@ def _interleave(bits: int, count: int, *, splits: bool) -> _Emit:
 def _convert(src: str, dst: str) -> _Emit:
     def emit(builder: Builder, given: _Arguments) -> int:
         rows = Row.at(builder, src, _sides(given)[0]), Row.at(builder, dst, _sides(given)[1])
-        _emit_row(*rows, ConvertTable(int64(1), given.count, int64(0), int64(0)), "f32")
+        _emit_row(*rows, ConvertTable(1, given.count, *[given.count.like(0)] * 2), "f32")
         lanes = vector_lanes("f32", 2 * step_registers())[0]
         return sum(lanes * row.elements.bits // BYTE_BITS for row in rows)
 
@@ -189,7 +190,7 @@ def _compile(emit: _Emit, machine: binding.TargetMachine) -> Loop:
     kind = ir.FunctionType(ir.VoidType(), [I64] * len(_Arguments._fields))
     function = ir.Function(module, kind, "kernel")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    nbytes = emit(builder, _Arguments(*function.args))
+    nbytes = emit(builder, _Arguments(*(Number(builder, each) for each in function.args)))
     builder.ret_void()
     compiled = binding.parse_assembly(str(module))
     options = binding.create_pipeline_tuning_options(speed_level=3)

@@ -30,9 +30,9 @@ _LINES = {
     "torch": ("#009E73", "9 3 2 3"),
     "numpy": ("#888888", "1 2"),
 }
-_WIDTH, _HEIGHT, _LEFT, _TOP, _GAP = 380, 260, 56, 34, 40
-# right of the last legend, where letters are wider than those below
-_MARGIN = 24
+# Pixels: a panel, what is left of it, above it and below it, and the right margin. The picture is
+# read at 343 pixels on a phone.
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BELOW, _MARGIN = 320, 260, 56, 38, 100, 24
 _LEVELS = (0.01, 0.03, 0.1, 0.3, 1.0, 2.0)
 # colours of paper, letters and rules, by the scheme of who looks
 _STYLE = (
@@ -40,12 +40,12 @@ _STYLE = (
     "@media (prefers-color-scheme:dark){.paper{fill:#16191d}text{fill:#e8e8e8}"
     ".level{stroke:#3a4047}.one{stroke:#a0a6ad}}</style>"
 )
-# In the legend: the line of a name with the gaps around it, and a letter of font size 11.
-_LEGEND_LINE, _LEGEND_LETTER = 32, 7
+# In the legend: the line of a name with the gaps around it, a letter, and a row.
+_LEGEND_LINE, _LEGEND_LETTER, _LEGEND_ROW = 32, 8, 20
 # where the part of the page begins that is not made from the run: other machines, what was tried,
 # and what `python -m tests.arm.model` prints
 _KEPT = "## On 16 cores"
-# no case may be slower than that beside code that oneDNN generates
+# no case may be slower than that, compared with the code that oneDNN generates
 _FLOOR = 0.8
 
 
@@ -75,22 +75,23 @@ def shortfalls(cases: list[dict[str, Any]]) -> list[tuple[dict[str, Any], str, f
 def draw(cases: list[dict[str, Any]]) -> str:
     """Draw, for each number of threads, the speeds of the libraries over memcpy, sorted."""
     counts = sorted({case["threads"] for case in cases})
-    width = len(counts) * (_LEFT + _WIDTH + _GAP) + _MARGIN
+    width, height = _LEFT + _WIDTH + _MARGIN, len(counts) * (_TOP + _HEIGHT + _BELOW)
     parts = [
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {_HEIGHT + _TOP + 66}" '
-            'font-family="sans-serif" font-size="12">'
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+            f'width="{width}" height="{height}" font-family="sans-serif" font-size="13">'
         ),
-        "<title>Speed beside memcpy, over the cases</title>",
+        "<title>Speed relative to memcpy, over the cases</title>",
         _STYLE,
         '<rect class="paper" width="100%" height="100%"/>',
     ]
     for k, threads in enumerate(counts):
-        parts += _panel(
-            curves(cases, threads),
-            k * (_LEFT + _WIDTH + _GAP) + _LEFT,
-            f"{threads} thread{'s' if threads > 1 else ''}",
-        )
+        title = f"{threads} thread{'s' if threads > 1 else ''}"
+        parts += [
+            f'<g transform="translate({_LEFT} {k * (_TOP + _HEIGHT + _BELOW)})">',
+            *_panel(curves(cases, threads), title),
+            "</g>",
+        ]
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -100,34 +101,31 @@ def _height_of(level: float) -> float:
     return round(_TOP + _HEIGHT * (1 - share), 1)
 
 
-def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
-    right, bottom = left + _WIDTH, _TOP + _HEIGHT
-    parts = [
-        f'<text x="{left}" y="{_TOP - 12}" font-weight="bold">{title}: speed beside memcpy</text>'
-    ]
+def _panel(lines: dict[str, list[float]], title: str) -> list[str]:
+    bottom = _TOP + _HEIGHT
+    parts = [f'<text y="{_TOP - 12}" font-weight="bold">{title}: speed relative to memcpy</text>']
     for level in _LEVELS:
         y = _height_of(level)
         parts.append(
-            f'<line x1="{left}" x2="{right}" y1="{y}" y2="{y}" '
-            f'class="{"one" if level == 1 else "level"}"/>'
+            f'<line x2="{_WIDTH}" y1="{y}" y2="{y}" class="{"one" if level == 1 else "level"}"/>'
         )
-        parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{level:g}</text>')
+        parts.append(f'<text x="-6" y="{y + 4}" text-anchor="end">{level:g}</text>')
     parts += [
-        f'<text x="{left + _WIDTH * share / 100:g}" y="{bottom + 18}" '
+        f'<text x="{_WIDTH * share / 100:g}" y="{bottom + 18}" '
         f'text-anchor="middle">{share} %</text>'
         for share in (0, 25, 50, 75, 100)
     ]
     parts.append(
-        f'<text x="{left + _WIDTH / 2:g}" y="{bottom + 34}" '
+        f'<text x="{_WIDTH / 2:g}" y="{bottom + 36}" '
         'text-anchor="middle">of the cases are slower</text>'
     )
-    x = left
+    x, y = 0, bottom + 58
     for name, (color, dashes) in _LINES.items():
         if name not in lines:
             continue
         values = lines[name]
         points = " ".join(
-            f"{left + _WIDTH * i / max(1, len(values) - 1):.1f},{_height_of(value)}"
+            f"{_WIDTH * i / max(1, len(values) - 1):.1f},{_height_of(value)}"
             for i, value in enumerate(values)
         )
         parts.append(
@@ -135,12 +133,15 @@ def _panel(lines: dict[str, list[float]], left: int, title: str) -> list[str]:
             f'stroke-width="2" stroke-dasharray="{dashes}">'
             f"<title>{name}, {len(values)} cases</title></polyline>"
         )
+        needed = _LEGEND_LINE + len(name) * _LEGEND_LETTER
+        if x + needed > _WIDTH + _MARGIN:
+            x, y = 0, y + _LEGEND_ROW
         parts.append(
-            f'<line x1="{x}" x2="{x + 18}" y1="{bottom + 52}" y2="{bottom + 52}" stroke="{color}" '
+            f'<line x1="{x}" x2="{x + 18}" y1="{y}" y2="{y}" stroke="{color}" '
             f'stroke-width="2" stroke-dasharray="{dashes}"/>'
         )
-        parts.append(f'<text x="{x + 22}" y="{bottom + 56}" font-size="11">{name}</text>')
-        x += _LEGEND_LINE + len(name) * _LEGEND_LETTER
+        parts.append(f'<text x="{x + 22}" y="{y + 4}">{name}</text>')
+        x += needed
     return parts
 
 
@@ -176,17 +177,17 @@ def page(facts: dict[str, Any]) -> str:
         *(f"* {name}: {value}" for name, value in facts["machine"].items()),
         "",
         (
-            "Times are medians over rounds in which all candidates run in turn on the same buffers; "
-            "ratios are taken within a round. A ratio above 1 means that memdesc is faster. memcpy "
-            "copies the same bytes on the same number of threads. oneDNN runs with a primitive "
-            "created beforehand, called through ctypes like ours; *generated* marks code from its "
-            "JIT, *reference* other code. Cases below 64 KiB are left out, because the time of a "
-            f"call dominates them. {count} compiled functions moved the elements of all cases on "
-            "one thread count (conversions add a stage for each type); "
+            "Times are medians over rounds in which all candidates run in turn on the same "
+            "buffers; ratios are taken within a round. A ratio above 1 means that memdesc is "
+            "faster. memcpy copies the same bytes on the same number of threads. oneDNN runs with "
+            "a primitive created beforehand, called through ctypes like ours; *generated* marks "
+            "code from its JIT, *reference* other code. Cases below 64 KiB are left out, because "
+            f"the time of a call dominates them. {count} compiled functions moved the elements of "
+            "all cases on one thread count (conversions add a stage for each type); "
             f"the slowest took {slowest:.2f} s to compile, or to load from disk."
         ),
         "",
-        "![How fast each library is beside memcpy](benchmarks.svg)",
+        "![The speed of each library relative to memcpy](benchmarks.svg)",
         "",
         "## Reorders",
         "",
@@ -212,7 +213,7 @@ def converts(case: dict[str, Any]) -> bool:
 
 def _summary(cases: list[dict[str, Any]]) -> list[str]:
     return [
-        "| threads | beside | cases | geometric mean | 5th percentile | least | slower in |",
+        "| threads | compared with | cases | geometric mean | 5th percentile | least | slower in |",
         "| ---: | --- | ---: | ---: | ---: | ---: | ---: |",
         *(
             f"| {row['threads']} | {row['beside']} | {row['cases']} "
@@ -233,7 +234,7 @@ def _shortfall_lines(cases: list[dict[str, Any]]) -> list[str]:
             "relative to it and to memcpy:"
         ),
         "",
-        "| case | threads | faster | ratio | beside memcpy |",
+        "| case | threads | faster | ratio | of memcpy |",
         "| --- | ---: | --- | ---: | ---: |",
         *(
             f"| `{case['name']}` | {case['threads']} | {name} "

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import memdesc
 from tests.benchmarks import track
 
 if TYPE_CHECKING:
@@ -37,6 +38,13 @@ def test_a_small_case_is_measured_and_appended(tmp_path: Path) -> None:
     assert track.main([str(file), "--plot", str(tmp_path / "speed.svg")]) == 0
     picture = ET.parse(tmp_path / "speed.svg").getroot()  # noqa: S314 - made above
     assert len(picture.findall("{*}polyline")) == 1
+
+
+def test_the_line_of_an_sdist_has_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(track, "_ROOT", tmp_path)
+    assert track.commit() == memdesc.__version__
 
 
 def test_only_lines_of_one_machine_are_plotted() -> None:

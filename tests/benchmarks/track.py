@@ -4,9 +4,9 @@
     python -m tests.benchmarks.track FILE.jsonl --plot FILE.svg
 
 The first form measures the whole set, unless options name other cases, and appends a line: the
-commit, the date, the machine, the median seconds of each case, and how fast the set is beside
-memcpy and each library. Lines of different machines may be in one file; the plot shows those of the
-last line's machine.
+commit (or the version, in an sdist), the date, the machine, the median seconds of each case, and
+how fast the set is beside memcpy and each library. Lines of different machines may be in one file;
+the plot shows those of the last line's machine.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.sax.saxutils import escape
 
+import memdesc
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = ["line_of", "main", "plot"]
+__all__ = ["commit", "line_of", "main", "plot"]
 
 _ROOT = Path(__file__).parents[2]
 _SET = sorted(Path(__file__).parent.glob("*.txt"))
@@ -120,8 +122,10 @@ def _measured(arguments: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def _commit() -> str:
-    """Return the commit, and `+` if tracked files differ from it."""
+def commit() -> str:
+    """Return the commit, and `+` if tracked files differ from it; in an sdist, the version."""
+    if not (_ROOT / ".git").exists():
+        return memdesc.__version__
 
     def git(*arguments: str) -> str:
         command = ["git", *arguments]
@@ -148,7 +152,7 @@ def main(arguments: Sequence[str]) -> int:
         Path(rest[1]).write_text(picture, encoding="utf-8")
         return 0
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    line = line_of(_measured(rest), _commit(), date)
+    line = line_of(_measured(rest), commit(), date)
     with path.open("a", encoding="utf-8") as opened:
         opened.write(json.dumps(line) + "\n")
     return 0

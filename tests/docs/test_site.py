@@ -100,9 +100,20 @@ def test_the_pages_build_without_a_warning_and_draw_their_pictures(site: Path) -
     assert max(page.stat().st_size for page in site.glob("*.html")) < 600_000
 
 
+# pixels, as shown: letters of pictures scale with them
+_SMALLEST = """
+    const size = (e) => parseFloat(getComputedStyle(e).fontSize)
+        * (e.closest('svg') ? e.getScreenCTM().a : 1);
+    return Math.min(...[...document.querySelectorAll('article *')].filter(
+        (e) => e.getClientRects().length && [...e.childNodes].some((n) => n.nodeType === 3)
+    ).map(size), 99);
+"""
+
+
 def test_no_page_complains_and_every_picture_is_seen(
     site: Path, address: str, browser: Browser
 ) -> None:
+    browser.resize(390, 900)
     seen = 0
     for page in pages(site):
         browser.open(f"{address}/{page}")
@@ -112,6 +123,7 @@ def test_no_page_complains_and_every_picture_is_seen(
             ".map(e => [e.getBoundingClientRect().width, e.getBoundingClientRect().height])"
         )
         assert all(width > 100 and height > 50 for width, height in sizes), page
+        assert browser.run(_SMALLEST) >= 11, f"{page} has text that is too small to read"
         assert browser.run("return document.documentElement.scrollWidth <= window.innerWidth"), (
             f"{page} scrolls sideways"
         )
@@ -362,7 +374,7 @@ def test_halves_stand_below_each_other_where_it_is_narrow(tmp_path: Path, browse
     _SHOWN["large"]().save(file)
     browser.open(file.as_uri())
     tops = "return [...document.querySelectorAll('.memdesc-half')].map(e => e.offsetTop)"
-    for width, beside in ((390, False), (1900, True)):
+    for width, beside in ((390, False), (2300, True)):
         browser.resize(width, 900)
         left, right = browser.run(tops)
         assert (left == right) == beside

@@ -183,9 +183,8 @@ def test_what_must_happen_before_is_waited_for(runtime: Runtime) -> None:
     event = opencl.enqueue_reorder(out_of_order, source, src, target, dst, wait_for=[gate])
     image = image_desc(X.shape, "f32", "in_out_channel")
     blocked = memory_desc(X.shape, "f32", "aBcd3b")
-    threes, last = opencl.unpack(
-        out_of_order, *_packed(out_of_order, target, image, dst, event), blocked, wait_for=[event]
-    )
+    packed, done = opencl.pack(out_of_order, target, image, src_desc=dst, wait_for=[event])
+    threes, last = opencl.unpack(out_of_order, packed, image, blocked, wait_for=[done])
     out_of_order.flush()
     assert event.command_execution_status != cl.command_execution_status.COMPLETE
     cl.enqueue_copy(runtime.queue, source, X)
@@ -193,15 +192,6 @@ def test_what_must_happen_before_is_waited_for(runtime: Runtime) -> None:
     last.wait()
     assert host(opencl.DeviceMemory(runtime.queue, target, dst, event)).tobytes() == X.tobytes()
     assert host(opencl.DeviceMemory(runtime.queue, threes, blocked, last)).tobytes() == X.tobytes()
-
-
-def _packed(
-    queue: cl.CommandQueue, buffer: cl.Buffer, image: Any, desc: Any, event: cl.Event
-) -> tuple[cl.Image, Any]:
-    packed, done = opencl.pack(queue, buffer, image, src_desc=desc, wait_for=[event])
-    event_chain = cl.enqueue_barrier(queue, wait_for=[done])
-    del event_chain
-    return packed, image
 
 
 def test_a_dtype_converts_into_and_out_of_images(runtime: Runtime) -> None:

@@ -86,8 +86,8 @@ def test_cases_are_made_smaller() -> None:
         (["--device", "x", "--seconds", "nan"], "--seconds nan: give a time above 0"),
         (["--device", "no such device"], "no OpenCL device"),
         (["--device", "x", "1x64x56x56"], "fixed list of reorders, so leave out DIMS"),
-        (["--device", "x", "--dtag=ba", "--batch=x"], "leave out --dtag, --batch"),
-        (["--device", "x", "--scale=2", "--threads=1"], "--threads, --scale"),
+        (["--device", "x", "--dtag=ba", "--batch=x"], "leave out --to (--dtag), --batch"),
+        (["--device", "x", "--scale=2", "--threads=1"], "--scale, --threads"),
     ],
 )
 def test_wrong_options_are_refused(

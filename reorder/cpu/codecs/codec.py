@@ -23,8 +23,9 @@ from reorder.cpu.codecs.integers import (
     encode_boolean,
     encode_integer,
 )
-from reorder.cpu.codecs.vectors import Known, Vectors, code_bits
+from reorder.cpu.codecs.vectors import Known, Vectors, code_bits, is_number
 from reorder.cpu.codecs.x86 import truncated
+from reorder.cpu.kernels.emit import where
 from reorder.values.formats import (
     FLOATS,
     FORMATS,
@@ -47,7 +48,7 @@ class Codec(Vectors):
     def decode(self, codes: Value, name: str, work: str) -> Value:
         """Return the values of codes of a type, in a working type."""
         if name == work:
-            return self.builder.bitcast(codes, self.values(work))
+            return codes.bitcast(self.values(work))
         match FORMATS[name]:
             case IntegerFormat() as form:
                 return decode_integer(self, codes, form, work)
@@ -58,13 +59,12 @@ class Codec(Vectors):
             case FloatFormat() as form:
                 values = decode_float(self, codes, form)
         vector_type = self.values(work)
-        return values if values.type == vector_type else self.builder.fpext(values, vector_type)
+        return values if values.type == vector_type else values.fpext(vector_type)
 
     def canonical(self, values: Value, work: str) -> Value:
         """Return floats in which every NaN is the positive quiet NaN without payload."""
         nan = self.splat(self.integers(code_bits(work)), FLOATS[work].nan)
-        is_number = self.builder.fcmp_ordered("ord", values, values)
-        return self.builder.select(is_number, values, self.builder.bitcast(nan, self.values(work)))
+        return where(is_number(values), values, nan.bitcast(values.type))
 
     def encode(
         self,
@@ -79,11 +79,10 @@ class Codec(Vectors):
 
         With `canonical` every NaN becomes the one that `canonical` returns.
         """
-        builder, vector_type = self.builder, self.integers(code_bits(name))
         has_nan = canonical and name not in INTEGERS and not quietens_rarely(FORMATS[name], work)
         values = self.canonical(values, work) if has_nan else values
         if name == work:
-            return builder.bitcast(values, vector_type)
+            return values.bitcast(self.integers(code_bits(name)))
         match FORMATS[name]:
             case IntegerFormat() as form:
                 return encode_integer(self, values, work, form, known)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from enum import IntEnum
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from memdesc import DATA_TYPES
+from reorder.cpu.kernels.emit import Number, call, constant, phi, where
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.target import BYTE_BITS
 from reorder.values.formats import FLOATS
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Type, Value
 
-__all__ = ["BFLOAT", "GROUP", "Known", "Vectors", "code_bits"]
+__all__ = [
+    "BFLOAT",
+    "GROUP",
+    "Known",
+    "Vectors",
+    "any_nan",
+    "code_bits",
+    "greater",
+    "is_number",
+    "lesser",
+]
 
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
 
@@ -76,14 +87,11 @@ class Vectors:
 
     def splat(self, vector_type: Type, value: float) -> Value:
         """Return a constant in every lane."""
-        return ir.Constant(vector_type, [value] * self.lanes)
+        return Number(self.builder, constant(vector_type, value))
 
     def call(self, name: str, result: Type, *arguments: Value) -> Value:
         """Call an intrinsic of LLVM by its full name."""
-        kind = ir.FunctionType(result, [argument.type for argument in arguments])
-        return self.builder.call(
-            cgutils.get_or_insert_function(self.builder.module, kind, name), arguments
-        )
+        return call(self.builder, name, result, *arguments)
 
     def suffix(self, vector_type: Type) -> str:
         """Return the suffix for a vector type in the name of an LLVM intrinsic, like v16f32."""
@@ -95,38 +103,19 @@ class Vectors:
         """Return the magnitudes of floats."""
         return self.call(f"llvm.fabs.{self.suffix(values.type)}", values.type, values)
 
-    def select(
-        self, comparison: str, left: Value, right: int, then: Value, otherwise: Value
-    ) -> Value:
-        """Return lanes of `then` where an unsigned comparison with a constant holds."""
-        test = self.builder.icmp_unsigned(comparison, left, self.splat(left.type, right))
-        return self.builder.select(test, then, otherwise)
-
-    def at_most(self, numbers: Value, limit: int) -> Value:
-        """Return the lesser of unsigned numbers and a constant."""
-        return self.lesser(numbers, self.splat(numbers.type, limit))
-
-    def lesser(self, left: Value, right: Value) -> Value:
-        """Return the lesser of two unsigned numbers."""
-        return self.builder.select(self.builder.icmp_unsigned("<", left, right), left, right)
-
-    def at_least(self, numbers: Value, limit: int) -> Value:
-        """Return the greater of unsigned numbers and a constant."""
-        return self.select(">", numbers, limit, numbers, self.splat(numbers.type, limit))
+    def fma(self, x: Value, y: Value, z: Value) -> Value:
+        """Return x * y + z, rounded once."""
+        return self.call(f"llvm.fma.{self.suffix(x.type)}", x.type, x, y, z)
 
     def any_bit(self, numbers: Value, bit: int) -> Value:
         """Return at most `GROUP` flags, one of which is true if any number has a bit set."""
-        count = min(self.lanes, GROUP)
-        joined = reduce(self.builder.or_, self.parts(numbers, count))
-        kept = self.builder.and_(joined, ir.Constant(joined.type, [bit] * count))
-        return self.builder.icmp_unsigned("!=", kept, ir.Constant(joined.type, None))
+        joined = reduce(operator.or_, self.parts(numbers, min(self.lanes, GROUP)))
+        return (joined & bit) != 0
 
     def parts(self, vector: Value, count: int) -> list[Value]:
         """Return the parts of a vector that have `count` lanes each."""
-        return [
-            pick(self.builder, vector, range(start, start + count))
-            for start in range(0, self.lanes, count)
-        ]
+        starts = range(0, self.lanes, count)
+        return [pick(vector, range(start, start + count)) for start in starts]
 
     def halves(self, vector: Value) -> tuple[Value, Value]:
         """Return the two halves of a vector."""
@@ -135,8 +124,8 @@ class Vectors:
 
     def upper_halves(self, numbers: Value) -> Value:
         """Return the upper 16 bits of 32-bit numbers."""
-        parts = self.builder.bitcast(numbers, ir.VectorType(ir.IntType(16), 2 * self.lanes))
-        return pick(self.builder, parts, range(1, 2 * self.lanes, 2))
+        parts = numbers.bitcast(ir.VectorType(ir.IntType(16), 2 * self.lanes))
+        return pick(parts, range(1, 2 * self.lanes, 2))
 
     def rarely(self, tests: Value, emit: Callable[[], Value], otherwise: Value) -> Value:
         """Return what `emit` returns, for all lanes, if any of the tests holds, else `otherwise`.
@@ -144,13 +133,29 @@ class Vectors:
         What `emit` emits is in a branch marked as unlikely.
         """
         builder = self.builder
-        number = ir.IntType(tests.type.count)
-        is_any = builder.icmp_unsigned("!=", builder.bitcast(tests, number), number(0))
+        is_any = tests.bitcast(ir.IntType(tests.type.count)) != 0
         before = builder.block
         with builder.if_then(is_any, likely=False):
             made = emit()
             after = builder.block
-        found = builder.phi(otherwise.type)
-        found.add_incoming(otherwise, before)
-        found.add_incoming(made, after)
-        return found
+        return phi((otherwise, before), (made, after))
+
+
+def is_number(values: Value) -> Value:
+    """Whether floats are not NaN."""
+    return Number(values.builder, values.builder.fcmp_ordered("ord", values, values))
+
+
+def any_nan(left: Value, right: Value) -> Value:
+    """Whether a float or the one in the same lane of another vector is NaN."""
+    return Number(left.builder, left.builder.fcmp_unordered("uno", left, right))
+
+
+def lesser(left: Value, right: Value) -> Value:
+    """Return the lesser of two unsigned numbers."""
+    return where(left.below(right), left, right)
+
+
+def greater(left: Value, right: Value) -> Value:
+    """Return the greater of two unsigned numbers."""
+    return where(left.above(right), left, right)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from functools import reduce
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from reorder.cpu.codecs.vectors import BFLOAT, GROUP, Vectors
+from reorder.cpu.codecs.vectors import BFLOAT, GROUP, Vectors, greater, lesser
+from reorder.cpu.kernels.emit import where
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, pick
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, has_masks
 from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
@@ -44,7 +46,7 @@ def are_special(vectors: Vectors, values: Value) -> Value:
         )
         for part in vectors.parts(values, GROUP)
     ]
-    return reduce(vectors.builder.or_, flags)
+    return reduce(operator.or_, flags)
 
 
 def round_to_bfloat(vectors: Vectors, values: Value) -> Value:
@@ -52,10 +54,8 @@ def round_to_bfloat(vectors: Vectors, values: Value) -> Value:
 
     One instruction converts two registers: LLVM alone uses two, and a third one to join them.
     """
-    builder = vectors.builder
     if vectors.lanes % (2 * GROUP):
-        bfloats = builder.fptrunc(values, vectors.vector(BFLOAT))
-        return builder.bitcast(bfloats, vectors.integers(16))
+        return values.fptrunc(vectors.vector(BFLOAT)).bitcast(vectors.integers(16))
     parts = vectors.parts(values, GROUP)
     pair = ir.VectorType(BFLOAT, 2 * GROUP)
     joined = [
@@ -63,7 +63,7 @@ def round_to_bfloat(vectors: Vectors, values: Value) -> Value:
         for low, high in zip(parts[::2], parts[1::2], strict=True)
     ]
     codes = ir.VectorType(ir.IntType(16), 2 * GROUP)
-    return concatenate(builder, [builder.bitcast(part, codes) for part in joined])
+    return concatenate([part.bitcast(codes) for part in joined])
 
 
 def rounded(vectors: Vectors, values: Value) -> Value:
@@ -81,7 +81,7 @@ def rounded(vectors: Vectors, values: Value) -> Value:
         )
         for part in vectors.parts(values, GROUP)
     ]
-    return concatenate(vectors.builder, parts)
+    return concatenate(parts)
 
 
 def narrows_registers(lanes: int, bits: int) -> bool:
@@ -97,7 +97,7 @@ def truncated(vectors: Vectors, codes: Value, bits: int) -> Value:
     if codes.type.element == _I32 and narrows_registers(vectors.lanes, bits):
         return narrow_integers(vectors, codes, IntegerFormat(0, (1 << bits) - 1))
     kind = vectors.integers(bits)
-    return codes if codes.type == kind else vectors.builder.trunc(codes, kind)
+    return codes if codes.type == kind else codes.trunc(kind)
 
 
 def narrow_integers(vectors: Vectors, codes: Value, form: IntegerFormat) -> Value:
@@ -107,7 +107,7 @@ def narrow_integers(vectors: Vectors, codes: Value, form: IntegerFormat) -> Valu
         bits //= 2
         # integers that are narrowed again keep their sign
         parts = _packed(vectors, parts, is_signed=form.is_signed or bits > form.bits)
-    return _in_order(vectors, parts, _I32.width // form.bits)
+    return _in_order(parts, _I32.width // form.bits)
 
 
 def small_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
@@ -116,22 +116,17 @@ def small_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
     This is the algorithm of `floats.encode_float`, but with two numbers in a lane after the
     rounding, and four signs.
     """
-    builder = vectors.builder
     registers = [_rounded_steps(vectors, part, form) for part in vectors.parts(bits, GROUP)]
     power = (FLOATS["f32"].bias - form.bias + 1 + _cut(form)) << _HIGH_BITS
     words = [
-        builder.lshr(
-            builder.sub(pair, ir.Constant(pair.type, [power] * pair.type.count)),
-            ir.Constant(pair.type, [_HIGH_BITS - form.mantissa] * pair.type.count),
-        )
+        (pair - power).lshr(_HIGH_BITS - form.mantissa)
         for pair in _packed(vectors, registers, is_signed=True)
     ]
-    codes = _in_order(vectors, _packed(vectors, words, is_signed=False), _I32.width // BYTE_BITS)
-    signs = narrow_integers(vectors, bits, INTEGERS["s8"])
-    sign = builder.and_(signs, vectors.splat(signs.type, form.sign))
+    codes = _in_order(_packed(vectors, words, is_signed=False), _I32.width // BYTE_BITS)
+    sign = narrow_integers(vectors, bits, INTEGERS["s8"]) & form.sign
     if not form.has_negative_zero:
-        sign = vectors.select("==", codes, 0, vectors.splat(codes.type, 0), sign)
-    return builder.or_(codes, sign)
+        sign = where(codes == 0, 0, sign)
+    return codes | sign
 
 
 def _cut(form: FloatFormat) -> int:
@@ -144,23 +139,19 @@ def _rounded_steps(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
 
     Both are multiples of 1 << (_HIGH_BITS - mantissa): their sum is a code plus a constant.
     """
-    builder, i32, f32 = vectors.builder, bits.type, ir.VectorType(ir.FloatType(), GROUP)
-    single = FLOATS["f32"]
-    lanes = Vectors(builder, GROUP)
+    i32, f32 = bits.type, ir.VectorType(ir.FloatType(), GROUP)
+    single, lanes = FLOATS["f32"], Vectors(vectors.builder, GROUP)
     bias = (single.bias - form.bias) << single.mantissa
-    magnitude = builder.and_(bits, lanes.splat(i32, single.sign - 1))
-    bounded = lanes.at_most(magnitude, bias + (form.overflow << _cut(form)))
-    power = builder.and_(bounded, lanes.splat(i32, single.overflow))
-    power = lanes.at_least(power, bias + (1 << single.mantissa))
+    magnitude = bits & (single.sign - 1)
+    bounded = lesser(magnitude, bits.like(bias + (form.overflow << _cut(form))))
+    power = greater(bounded & single.overflow, bits.like(bias + (1 << single.mantissa)))
     # the last mantissa bit of the product is worth one step: adding it rounds to that
     factor = lanes.splat(f32, 2.0 ** _cut(form))
-    values = (builder.bitcast(power, f32), factor, builder.bitcast(bounded, f32))
-    total = lanes.call(f"llvm.fma.{lanes.suffix(f32)}", f32, *values)
+    total = lanes.fma(power.bitcast(f32), factor, bounded.bitcast(f32))
     # the low half of a sum has the steps, and the high one its exponent
     halves = ir.VectorType(ir.IntType(16), 2 * GROUP)
     weights = ir.Constant(halves, [1 << (_HIGH_BITS - form.mantissa), 1] * GROUP)
-    name = "llvm.x86.avx512.pmaddw.d.512"
-    return lanes.call(name, i32, builder.bitcast(total, halves), weights)
+    return lanes.call("llvm.x86.avx512.pmaddw.d.512", i32, total.bitcast(halves), weights)
 
 
 def _packed(vectors: Vectors, parts: list[Value], *, is_signed: bool) -> list[Value]:
@@ -175,12 +166,10 @@ def _packed(vectors: Vectors, parts: list[Value], *, is_signed: bool) -> list[Va
     ]
 
 
-def _in_order(vectors: Vectors, parts: list[Value], registers: int) -> Value:
+def _in_order(parts: list[Value], registers: int) -> Value:
     """Return packed elements in order: each 128-bit lane has some of each of the registers."""
-    builder = vectors.builder
     size = LANE_BITS // registers
     count, lanes = LINE_BITS // size, LINE_BITS // LANE_BITS
     order = [lane * registers + k for k in range(registers) for lane in range(lanes)]
     chunks = ir.VectorType(ir.IntType(size), count)
-    ordered = [pick(builder, builder.bitcast(part, chunks), order) for part in parts]
-    return concatenate(builder, [builder.bitcast(part, parts[0].type) for part in ordered])
+    return concatenate([pick(part.bitcast(chunks), order).bitcast(part.type) for part in parts])

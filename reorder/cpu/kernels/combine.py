@@ -6,16 +6,16 @@ over rows and vectors, then the operations.
 
 from __future__ import annotations
 
+import operator
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from llvmlite import ir
 
 from reorder.cpu.codecs.codec import Codec
-from reorder.cpu.codecs.vectors import GROUP, Known
+from reorder.cpu.codecs.vectors import GROUP, Known, any_nan, is_number, lesser
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import int64, load_int64, loop
+from reorder.cpu.kernels.emit import either, loop, when, where
 from reorder.cpu.kernels.rows import (
     Row,
     each_line,
@@ -26,6 +26,7 @@ from reorder.cpu.kernels.rows import (
     table_addresses,
     vector_lanes,
 )
+from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.post_ops import (
     MAKES_NAN,
     QUOTIENTS,
@@ -41,7 +42,7 @@ from reorder.values.formats import FLOATS, FORMATS, INTEGERS, FloatFormat
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.interpreter import InterpreterCall
 
 __all__ = ["CombineTypes", "emit_combine"]
@@ -74,33 +75,31 @@ class _Stage(NamedTuple):
     factor_address: Value
 
 
-def emit_combine(builder: Builder, call: InterpreterCall, types: CombineTypes) -> None:
+def emit_combine(call: InterpreterCall, types: CombineTypes) -> None:
     """Emit all operations of a working type; a `CombineTable` says which one runs.
 
     src and dst may be the same.
     """
-    table, placement = load_stage(builder, call, CombineTable)
+    table, placement = load_stage(call, CombineTable)
     starts = (
         Location(call.src_at, placement.src_offset),
         Location(call.dst_at, placement.dst_offset),
         Location(placement.operand_address, placement.operand_offset),
     )
-    tables = table_addresses(builder, call, CombineTable, table.rows, len(starts))
+    tables = table_addresses(call, CombineTable, table.rows, len(starts))
     stage = _Stage(types, table, starts, tables, placement.factor_address)
-    is_single = builder.icmp_signed("==", table.operand_mask, int64(0))
     for operation in Operation:
         if operation in QUOTIENTS and not _has_quotient(operation, types):
             continue
-        is_chosen = builder.icmp_signed("==", table.operation, int64(operation))
-        with builder.if_then(is_chosen):
+        with when(table.operation == operation):
             if operation in {Operation.ROUND_F16, Operation.CLAMP}:
-                _emit_rows(builder, stage, operation, single=True)
+                _emit_rows(stage, operation, single=True)
                 continue
-            with builder.if_else(is_single) as (one, many):
+            with either(table.operand_mask == 0) as (one, many):
                 with one:
-                    _emit_rows(builder, stage, operation, single=True)
+                    _emit_rows(stage, operation, single=True)
                 with many:
-                    _emit_rows(builder, stage, operation, single=False)
+                    _emit_rows(stage, operation, single=False)
 
 
 def _has_quotient(operation: Operation, types: CombineTypes) -> bool:
@@ -110,37 +109,35 @@ def _has_quotient(operation: Operation, types: CombineTypes) -> bool:
     return is_of_dst and types.work == "f32" and has_fma()
 
 
-def _emit_rows(builder: Builder, stage: _Stage, operation: Operation, *, single: bool) -> None:
+def _emit_rows(stage: _Stage, operation: Operation, *, single: bool) -> None:
     """Emit the operation on all rows; with `single` all elements of a row share one operand."""
     table = stage.table
 
     def each(emit: Callable[[_RowOperation], None]) -> None:
-        with loop(builder, int64(0), table.rows) as row:
-            rows = _rows_at(builder, stage, operation, row)
+        with loop(0, table.rows) as row:
+            rows = _rows_at(stage, operation, row)
             emit(_RowOperation(operation, rows, stage, single=single))
 
     if operation not in SCALING or stage.types.streams:
         each(_emit_row)
         return
     # a separate loop for short rows: a common one needs more addresses than there are registers
-    is_block = builder.icmp_signed("==", table.columns, int64(_BLOCK))
-    with builder.if_else(is_block) as (block, other):
+    with either(table.columns == _BLOCK) as (block, other):
         with block:
-            each(lambda row: row.run(int64(0), _BLOCK))
+            each(lambda row: row.run(0, _BLOCK))
         dtypes = stage.types.src, stage.types.dst
-        with other, emit_zeroed(builder, dtypes, table, lambda: each(_emit_short_row)):
+        with other, emit_zeroed(dtypes, table, lambda: each(_emit_short_row)):
             each(_emit_row)
 
 
-def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) -> _OperationRows:
+def _rows_at(stage: _Stage, operation: Operation, row: Value) -> _OperationRows:
     """Return where a row lies on each side."""
-    types = stage.types
+    types, builder = stage.types, row.builder
     src, dst, operand = (
-        start.plus(builder, load_int64(builder, offsets, row))
-        for start, offsets in zip(stage.starts, stage.tables, strict=True)
+        start + offsets[row] for start, offsets in zip(stage.starts, stage.tables, strict=True)
     )
     # reciprocals are laid out like the operands
-    factor_index = operand.index if operation in QUOTIENTS else int64(0)
+    factor_index = operand.index if operation in QUOTIENTS else 0
     return _OperationRows(
         Row.at(builder, types.src, src),
         Row.at(builder, types.dst, dst, streams=types.streams),
@@ -151,7 +148,7 @@ def _rows_at(builder: Builder, stage: _Stage, operation: Operation, row: Value) 
 
 def _emit_short_row(row: _RowOperation) -> None:
     """Emit the operation on one row as one vector, which may write zeros behind the row."""
-    row.run_masked(int64(0), row.table.columns, row.table.extent)
+    row.run_masked(0, row.table.columns, row.table.extent)
 
 
 def _emit_row(row: _RowOperation) -> None:
@@ -168,15 +165,15 @@ def _emit_row(row: _RowOperation) -> None:
     if dst.elements.streams:
         each_line(dst, row.table.columns, sizes, combine, overlaps=False)
         return
-    builder, columns = src.elements.builder, row.table.columns
+    columns: Value = row.table.columns
     if not masks_elements(src.dtype, dst.dtype, operand.dtype):
-        each_vector(builder, (int64(0), columns), sizes, combine, overlaps=False)
+        each_vector((0, columns), sizes, combine, overlaps=False)
         return
     # the tail is one vector
-    whole = builder.and_(columns, int64(-_BLOCK))
-    each_vector(builder, (int64(0), whole), (sizes[0], _BLOCK), combine, overlaps=False)
-    tail = builder.sub(columns, whole)
-    with builder.if_then(builder.icmp_signed(">", tail, int64(0))):
+    whole = columns & -_BLOCK
+    each_vector((0, whole), (sizes[0], _BLOCK), combine, overlaps=False)
+    tail = columns - whole
+    with when(tail > 0):
         row.run_masked(whole, tail, tail)
 
 
@@ -235,25 +232,23 @@ class _RowOperation:
         return codec.encode(result, types.work, types.dst, known=known, canonical=canonical)
 
     def _load_one(self, row: Row) -> Value:
-        builder = row.elements.builder
-        return builder.bitcast(row.load(int64(0), 1), Codec(builder, 1).values(row.dtype))
+        kind = Codec(row.elements.builder, 1).values(row.dtype)
+        return row.load(0, 1).bitcast(kind)
 
     def _read(
         self, codec: Codec, row: Row, lanes: tuple[Value, Value | None], one: Value | None
     ) -> Value:
         """Return the values at the operand's position, or one value in every lane."""
-        builder, kind = codec.builder, codec.values(row.dtype)
+        kind = codec.values(row.dtype)
         if one is not None:
-            every = ir.Constant(codec.integers(32), None)
-            return builder.shuffle_vector(one, ir.Constant(one.type, ir.Undefined), every)
+            return pick(one, [0] * codec.lanes)
         i, count = lanes
-        position = builder.and_(i, self.table.operand_mask)
+        position = self.table.operand_mask & i
         if count is None:
-            return builder.bitcast(row.load(position, codec.lanes), kind)
+            return row.load(position, codec.lanes).bitcast(kind)
         # ones behind the row, so that nothing is divided by zero
-        values = builder.bitcast(row.load_first(count, position), kind)
-        mask = row.elements.lane_mask(count, codec.lanes)
-        return builder.select(mask, values, codec.splat(kind, 1.0))
+        values = row.load_first(count, position).bitcast(kind)
+        return where(row.elements.lane_mask(count, codec.lanes), values, 1.0)
 
 
 # Magnitudes of the dividends of `QUOTIENT`, from _LOW to below _HIGH; other dividends are divided.
@@ -265,11 +260,11 @@ _LEAST = 2.0**-70
 
 
 class _Operands(NamedTuple):
-    """Vectors that an operation takes; `factor` is for `ADD_PRODUCT` and `QUOTIENTS`."""
+    """Vectors that an operation takes, or None where it takes no such operand."""
 
     x: Value
-    y: Value | None
-    factor: Value | None
+    y: Value
+    factor: Value
 
 
 def _known_results(operation: Operation, types: CombineTypes) -> Known:
@@ -283,32 +278,30 @@ def _known_results(operation: Operation, types: CombineTypes) -> Known:
     return Known.NUMBERS if is_number else Known.NOTHING
 
 
+_ARITHMETIC: dict[Operation, Callable[[Value, Value], Value]] = {
+    Operation.SUBTRACT: operator.sub,
+    Operation.MULTIPLY: operator.mul,
+    Operation.DIVIDE: operator.truediv,
+    Operation.ADD: operator.add,
+}
+
+
 def _apply(codec: Codec, operation: Operation, operands: _Operands, types: CombineTypes) -> Value:
     """Return the results of an operation in the working type."""
-    builder, work = codec.builder, types.work
-    vector_type = codec.values(work)
     x, y, factor = operands
-    if operation is Operation.CLAMP:
-        low = builder.fsub(codec.splat(vector_type, -0.0), y)
-        x = builder.select(builder.fcmp_ordered(">", x, y), y, x)
-        return builder.select(builder.fcmp_ordered("<", x, low), low, x)
-    if operation is Operation.ROUND_F16:
-        return codec.decode(codec.encode(x, work, "f16"), "f16", work)
-    if operation is Operation.QUOTIENT:
-        return _quotient(codec, operands, types)
-    if operation is Operation.NARROW_QUOTIENT:
-        return _narrow_quotient(codec, operands, types)
+    if operation in _ARITHMETIC:
+        return _ARITHMETIC[operation](x, y)
+    if operation in QUOTIENTS:
+        divide = _quotient if operation is Operation.QUOTIENT else _narrow_quotient
+        return divide(codec, operands, types)
     if operation is Operation.ADD_PRODUCT:
-        result = builder.fadd(x, builder.fmul(factor, y))
-    else:
-        emit = {
-            Operation.SUBTRACT: builder.fsub,
-            Operation.MULTIPLY: builder.fmul,
-            Operation.DIVIDE: builder.fdiv,
-            Operation.ADD: builder.fadd,
-        }[operation]
-        result = emit(x, y)
-    return result
+        return x + factor * y
+    if operation is Operation.ROUND_F16:
+        return codec.decode(codec.encode(x, types.work, "f16"), "f16", types.work)
+    # CLAMP
+    low = -0.0 - y
+    x = where(x > y, y, x)
+    return where(x < low, low, x)
 
 
 def _quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> Value:
@@ -319,12 +312,10 @@ def _quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> Value:
     which a step may do so are divided.
     """
     x, y, reciprocal = operands
-    vector_type = codec.values("f32")
-    fma = f"llvm.fma.{codec.suffix(vector_type)}"
-    first = quotient = codec.builder.fmul(x, reciprocal)
+    first = quotient = x * reciprocal
     for _ in range(2):
-        remainder = codec.call(fma, vector_type, codec.builder.fneg(quotient), y, x)
-        quotient = codec.call(fma, vector_type, remainder, reciprocal, quotient)
+        remainder = codec.fma(-quotient, y, x)
+        quotient = codec.fma(remainder, reciprocal, quotient)
     if types.src in INTEGERS:
         return quotient
 
@@ -348,27 +339,24 @@ def _quotient_in_range(
     be right, so small dividends need no test.
     """
     x, first, quotient = values
-    builder, vector_type, i32 = codec.builder, codec.values("f32"), codec.integers(32)
     low, high = (int(np.float32(limit).view(np.uint32)) for limit in (_LOW, _HIGH))
     # high - low is a power of two: bits(x) - low has this bit clear exactly for magnitudes from
     # _LOW to below _HIGH, whatever the sign
     bit = high - low
     # tensors are full of zeros, which all steps preserve; the corrections only lose the sign of
     # -0.0
-    bits = builder.bitcast(x, i32)
-    is_plus_zero = builder.icmp_unsigned("==", bits, codec.splat(i32, 0))
-    tested = builder.select(is_plus_zero, codec.splat(i32, low), bits)
-    difference = builder.sub(tested, codec.splat(i32, low))
+    bits = x.bitcast(codec.integers(32))
+    difference = where(bits == 0, low, bits) - low
     magnitude = codec.absolute(x)
 
     def check_range() -> Value:
-        is_large = builder.fcmp_unordered("uge", magnitude, codec.splat(vector_type, _HIGH))
+        # or NaN
+        is_large = ~(magnitude < _HIGH)
         if dst in INTEGERS:
             return codec.rarely(is_large, divide, quotient)
-        is_zero = builder.fcmp_ordered("==", x, codec.splat(vector_type, 0.0))
-        is_small = builder.fcmp_ordered("<", magnitude, codec.splat(vector_type, _LOW))
-        is_outside = builder.or_(is_large, builder.and_(is_small, builder.not_(is_zero)))
-        return codec.rarely(is_outside, divide, builder.select(is_zero, first, quotient))
+        is_zero = x == 0.0
+        is_outside = (magnitude < _LOW) & ~is_zero | is_large
+        return codec.rarely(is_outside, divide, where(is_zero, first, quotient))
 
     return codec.rarely(codec.any_bit(difference, bit), check_range, quotient)
 
@@ -381,9 +369,7 @@ def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> 
     NaN, are divided; integers become neither of them, nor numbers below 2^-24.
     """
     x, residue, inverse = operands
-    builder, vector_type, i32 = codec.builder, codec.values("f32"), codec.integers(32)
-    fma = f"llvm.fma.{codec.suffix(vector_type)}"
-    quotient = codec.call(fma, vector_type, x, inverse, builder.fmul(x, residue))
+    quotient = codec.fma(x, inverse, x * residue)
     if types.src in INTEGERS:
         return quotient
     if types.dst not in INTEGERS:
@@ -393,23 +379,18 @@ def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> 
     def divide() -> Value:
         # y, which is a float: the error of the sum is a small part of the distance to the next
         # float
-        ones = codec.splat(vector_type, 1.0)
-        about = builder.fdiv(ones, inverse)
-        rest = codec.call(fma, vector_type, builder.fneg(inverse), about, ones)
-        rest = codec.call(fma, vector_type, builder.fneg(residue), about, rest)
-        return _divided(codec, x, codec.call(fma, vector_type, rest, about, about), types)
+        ones = inverse.like(1.0)
+        about = ones / inverse
+        rest = codec.fma(-residue, about, codec.fma(-inverse, about, ones))
+        return _divided(codec, x, codec.fma(rest, about, about), types)
 
     is_rare = _any_nan(codec, quotient)
     if has_small_steps(types.dst):
         # twice the bits, so without the sign, less one, so that zeros are the largest numbers
-        doubled = builder.shl(builder.bitcast(quotient, i32), codec.splat(i32, 1))
-        before = codec.parts(builder.sub(doubled, codec.splat(i32, 1)), min(codec.lanes, GROUP))
-        least = reduce(codec.lesser, before)
+        doubled = quotient.bitcast(codec.integers(32)) << 1
+        least = reduce(lesser, codec.parts(doubled - 1, min(codec.lanes, GROUP)))
         limit = 2 * int(np.float32(_LEAST).view(np.uint32)) - 1
-        is_small = builder.icmp_unsigned(
-            "<", least, ir.Constant(least.type, [limit] * least.type.count)
-        )
-        is_rare = builder.or_(is_rare, is_small)
+        is_rare |= least.below(limit)
     return codec.rarely(is_rare, divide, quotient)
 
 
@@ -423,22 +404,21 @@ def _has_small_range(dtype: str) -> bool:
 
 def _divided(codec: Codec, x: Value, y: Value, types: CombineTypes) -> Value:
     """Return x / y; a NaN becomes 0 if dst holds integers, else the canonical NaN."""
-    result = codec.builder.fdiv(x, y)
+    result = x / y
     if types.dst not in INTEGERS:
         return codec.canonical(result, "f32")
-    is_number = codec.builder.fcmp_ordered("ord", result, result)
-    return codec.builder.select(is_number, result, codec.splat(result.type, 0.0))
+    return where(is_number(result), result, 0.0)
 
 
 def _with_sign(codec: Codec, quotient: Value, of: Value) -> Value:
     """Return quotients with the signs of other values, which only zeros may lack."""
-    builder, i32 = codec.builder, codec.integers(32)
-    sign = builder.and_(builder.bitcast(of, i32), codec.splat(i32, FLOATS["f32"].sign))
-    return builder.bitcast(builder.or_(builder.bitcast(quotient, i32), sign), quotient.type)
+    i32 = codec.integers(32)
+    sign = of.bitcast(i32) & FLOATS["f32"].sign
+    return (quotient.bitcast(i32) | sign).bitcast(quotient.type)
 
 
 def _any_nan(codec: Codec, values: Value) -> Value:
     """Return at most `GROUP` flags, one of which is true if any value is NaN."""
     parts = codec.parts(values, min(codec.lanes, GROUP))
     pairs = zip(parts[::2], parts[1::2] or parts, strict=True)
-    return reduce(codec.builder.or_, [codec.builder.fcmp_unordered("uno", *pair) for pair in pairs])
+    return reduce(operator.or_, [any_nan(*pair) for pair in pairs])

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import Known
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import int64, load_int64, loop, minimum, prefetch
+from reorder.cpu.kernels.emit import loop, minimum, prefetch, when
 from reorder.cpu.kernels.rows import (
     Row,
     each_line,
@@ -29,7 +29,7 @@ from reorder.cpu.target import BYTE_BITS, LINE_NBYTES, register_bits, step_regis
 from reorder.values.formats import FORMATS, IntegerFormat
 
 if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.kernels.rows import EmitVector
 
@@ -52,16 +52,14 @@ class ConvertTypes(NamedTuple):
     streams: bool
 
 
-def emit_convert(builder: Builder, call: InterpreterCall, types: ConvertTypes) -> None:
+def emit_convert(call: InterpreterCall, types: ConvertTypes) -> None:
     """Emit the conversion of all rows of a `ConvertTable`; dst must not overlap src."""
-    table, placement = load_stage(builder, call, ConvertTable)
-    src_table, dst_table = table_addresses(builder, call, ConvertTable, table.rows, 2)
-
-    with loop(builder, int64(0), table.rows) as row:
-        src = Location(call.src_at, placement.src_offset)
-        dst = Location(call.dst_at, placement.dst_offset)
-        src = src.plus(builder, load_int64(builder, src_table, row))
-        dst = dst.plus(builder, load_int64(builder, dst_table, row))
+    table, placement = load_stage(call, ConvertTable)
+    src_table, dst_table = table_addresses(call, ConvertTable, table.rows, 2)
+    builder = call.src_at.builder
+    with loop(0, table.rows) as row:
+        src = Location(call.src_at, placement.src_offset) + src_table[row]
+        dst = Location(call.dst_at, placement.dst_offset) + dst_table[row]
         _emit_row(
             Row.at(builder, types.src, src),
             Row.at(builder, types.dst, dst, streams=types.streams),
@@ -74,14 +72,13 @@ def _emit_row(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None
     """Convert one row, and write zeros behind it if the table says so."""
 
     def emit() -> None:
-        first = int64(0)
-        codes = _converted(src, dst, src.load_first(table.columns, first), work)
-        dst.store_first(codes, first, table.columns, table.extent)
+        codes = _converted(src, dst, src.load_first(table.columns, 0), work)
+        dst.store_first(codes, 0, table.columns, table.extent)
 
     if dst.elements.streams:
         _emit_data(src, dst, table, work)
         return
-    with emit_zeroed(src.elements.builder, (src.dtype, dst.dtype), table, emit):
+    with emit_zeroed((src.dtype, dst.dtype), table, emit):
         _emit_data(src, dst, table, work)
 
 
@@ -97,13 +94,13 @@ def _converted(src: Row, dst: Row, codes: Value, work: str | None) -> Value:
 
 def _emit_data(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:
     """Convert the elements of one row."""
-    builder, count = src.elements.builder, table.columns
+    count: Value = table.columns
     sizes = vector_lanes(work, _registers(src, dst) * step_registers())
-    prefetches = builder.icmp_signed("!=", table.prefetch_distance, int64(0))
+    prefetches = table.prefetch_distance != 0
 
     def convert(i: Value, lanes: int, *, non_temporal: bool = False) -> None:
         if src.elements.fills_line(lanes) or lanes == sizes[0]:
-            with builder.if_then(prefetches):
+            with when(prefetches):
                 src.prefetch(i, lanes, table.prefetch_distance)
         codes = _converted(src, dst, src.load(i, lanes), work)
         dst.store(codes, i, non_temporal=non_temporal)
@@ -114,7 +111,7 @@ def _emit_data(src: Row, dst: Row, table: ConvertTable, work: str | None) -> Non
     elif dst.elements.streams:
         each_line(dst, count, sizes, convert, overlaps=True)
     else:
-        each_vector(builder, (int64(0), count), sizes, convert, overlaps=True)
+        each_vector((0, count), sizes, convert, overlaps=True)
 
 
 def _registers(src: Row, dst: Row) -> int:
@@ -127,50 +124,44 @@ def _each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVect
 
     The element before the first whole byte, and the one after the last, are emitted alone.
     """
-    builder = packed.elements.builder
-    is_odd = builder.and_(packed.start.index, int64(1))
-    head = minimum(builder, is_odd, count)
-    with loop(builder, int64(0), head) as i:
+    start = count.like(packed.start.index)
+    head = minimum(start & 1, count)
+    with loop(0, head) as i:
         emit(i, 1)
-    tail = builder.and_(builder.sub(count, head), int64(1))
-    last = builder.sub(count, tail)
-    each_vector(builder, (head, last), sizes, emit, overlaps=True)
-    with loop(builder, last, count) as i:
+    last = count - ((count - head) & 1)
+    each_vector((head, last), sizes, emit, overlaps=True)
+    with loop(last, count) as i:
         emit(i, 1)
 
 
-def emit_prefetch(builder: Builder, call: InterpreterCall) -> None:
+def emit_prefetch(call: InterpreterCall) -> None:
     """Emit the prefetch of all rows of a `PrefetchTable`, which lie in src."""
-    table, placement = load_stage(builder, call, PrefetchTable)
-    (offsets,) = table_addresses(builder, call, PrefetchTable, table.rows, 1)
-    with loop(builder, int64(0), table.rows) as row:
-        index = builder.add(placement.src_offset, load_int64(builder, offsets, row))
+    table, placement = load_stage(call, PrefetchTable)
+    (offsets,) = table_addresses(call, PrefetchTable, table.rows, 1)
+    with loop(0, table.rows) as row:
         # elements may have 4 bits
-        offset = builder.ashr(builder.mul(index, table.bits), int64(_BYTE_SHIFT))
-        first = builder.add(call.src_at, offset)
-        with loop(builder, int64(0), table.nbytes, LINE_NBYTES) as start:
-            prefetch(builder, builder.add(first, start))
+        offset = (placement.src_offset + offsets[row]) * table.bits >> _BYTE_SHIFT
+        first = call.src_at + offset
+        with loop(0, table.nbytes, LINE_NBYTES) as start:
+            prefetch(first + start)
 
 
-def emit_repeat(builder: Builder, call: InterpreterCall, dtype: str) -> None:
+def emit_repeat(call: InterpreterCall, dtype: str) -> None:
     """Emit what a `RepeatTable` asks for, on values of a working type."""
-    table, placement = load_stage(builder, call, RepeatTable)
+    table, placement = load_stage(call, RepeatTable)
+    builder = call.src_at.builder
     src = Row.at(builder, dtype, Location(call.src_at, placement.src_offset))
     dst = Row.at(builder, dtype, Location(call.dst_at, placement.dst_offset))
     lanes = register_bits() // src.elements.bits
-    whole = builder.and_(table.values, int64(-lanes))
+    whole = table.values & -lanes
     for times in SHORT_RUNS:
-        with builder.if_then(builder.icmp_signed("==", table.times, int64(times))):
-            for start, stop, width in ((int64(0), whole, lanes), (whole, table.values, 1)):
-                with loop(builder, start, stop, width) as i:
-                    values = src.load(i, width)
-                    copies = pick(builder, values, [k // times for k in range(width * times)])
-                    dst.store(copies, builder.mul(i, int64(times)))
-    with (
-        builder.if_then(builder.icmp_signed(">=", table.times, int64(LONG_RUN))),
-        loop(builder, int64(0), table.values) as i,
-    ):
-        copies = pick(builder, src.load(i, 1), [0] * lanes)
-        start = builder.mul(i, table.times)
-        with loop(builder, start, builder.add(start, table.times), lanes) as j:
-            dst.store(copies, j)
+        with when(table.times == times):
+            for start, stop, width in ((0, whole, lanes), (whole, table.values, 1)):
+                with loop(start, stop, width) as i:
+                    copies = (k // times for k in range(width * times))
+                    dst.store(pick(src.load(i, width), copies), i * times)
+    with when(table.times >= LONG_RUN), loop(0, table.values) as i:
+        copy = pick(src.load(i, 1), [0] * lanes)
+        start = i * table.times
+        with loop(start, start + table.times, lanes) as j:
+            dst.store(copy, j)

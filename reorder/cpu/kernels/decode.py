@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from functools import reduce
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +14,8 @@ from numba.core import cgutils
 from memdesc import DATA_TYPES
 from memdesc.record import BIT_PLANES, Codebook, Digits
 from reorder.cpu.codecs.codec import Codec
-from reorder.cpu.kernels.emit import BYTE, entry_address, int64, load_fields, load_int64, loop
+from reorder.cpu.codecs.vectors import any_nan
+from reorder.cpu.kernels.emit import BYTE, Number, load_fields, loop, where
 from reorder.cpu.kernels.interpreter import each_task
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.record_pattern import MAX_LANES
@@ -22,9 +24,9 @@ from reorder.cpu.target import BYTE_BITS, has_feature, is_x86
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.emit import Type, Value
     from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.schedule.record_pattern import NumberPattern, Pattern
 
@@ -56,38 +58,33 @@ class FieldHead(NamedTuple):
     advance: int
 
 
-def emit_decode(builder: Builder, call: InterpreterCall, kernel: DecodeKernel) -> None:
+def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
     """Decode the segments of all tasks of a call to row-major memory at dst."""
     pattern, count = kernel.pattern, len(kernel.pattern.fields)
     nbytes = pattern.block * DATA_TYPES[kernel.dtype].bits // BYTE_BITS
-    for task, instruction, _ in each_task(builder, call):
-        head = load_fields(builder, instruction, DecodeHead)
-        fields = []
-        for index in range(count):
-            at = nbytes_of(DecodeHead) + index * nbytes_of(FieldHead)
-            fields.append(load_fields(builder, builder.add(instruction, int64(at)), FieldHead))
-        with loop(builder, task.first, task.last) as segment:
-            row = entry_address(builder, head.starts, segment, count * WORD_NBYTES)
-            starts = [
-                builder.add(field.tensor, load_int64(builder, row, index))
-                for index, field in enumerate(fields)
-            ]
-            before = builder.mul(segment, builder.mul(head.blocks, int64(nbytes)))
-            dst = builder.add(call.dst_at, before)
-            with loop(builder, int64(0), head.blocks) as block:
+    for task, instruction, _ in each_task(call):
+        head = load_fields(instruction, DecodeHead)
+        fields_at = instruction + nbytes_of(DecodeHead)
+        fields = [
+            load_fields(fields_at + k * nbytes_of(FieldHead), FieldHead) for k in range(count)
+        ]
+        with loop(task.first, task.last) as segment:
+            row = head.starts + segment * (count * WORD_NBYTES)
+            starts = [field.tensor + row[k] for k, field in enumerate(fields)]
+            dst = call.dst_at + segment * (head.blocks * nbytes)
+            with loop(0, head.blocks) as block:
                 addresses = [
-                    builder.add(start, builder.mul(block, field.advance))
+                    start + block * field.advance
                     for start, field in zip(starts, fields, strict=True)
                 ]
-                numbers = _Numbers(builder, pattern, addresses)
-                _decode_block(numbers, kernel, entry_address(builder, dst, block, nbytes))
+                _decode_block(_Numbers(pattern, addresses), kernel, dst + block * nbytes)
 
 
 def _decode_block(numbers: _Numbers, kernel: DecodeKernel, dst: Value) -> None:
     """Decode one block to an address."""
-    builder, pattern = numbers.builder, kernel.pattern
+    pattern = kernel.pattern
     lanes = min(MAX_LANES, pattern.block)
-    codec = Codec(builder, lanes)
+    codec = Codec(numbers.builder, lanes)
     scale = _factors(numbers, pattern.scale, pattern.block)
     offset = _factors(numbers, pattern.offset, pattern.block) if pattern.offset else None
     zero = pattern.zero
@@ -96,14 +93,14 @@ def _decode_block(numbers: _Numbers, kernel: DecodeKernel, dst: Value) -> None:
         code = numbers.values(pattern.code, positions)
         if zero is not None:
             code = numbers.difference(code, numbers.values(zero, positions))
-        values = numbers.rounded(builder.fmul(scale(positions), numbers.as_float(code)))
+        values = numbers.rounded(scale(positions) * numbers.as_float(code))
         if offset is not None:
-            add = builder.fadd if pattern.sign > 0 else builder.fsub
-            values = numbers.rounded(add(values, offset(positions)))
+            added = offset(positions)
+            values = numbers.rounded(values + added if pattern.sign > 0 else values - added)
         # a NaN that arithmetic produces has neither sign nor payload
-        nan = codec.splat(values.type, float("nan"))
-        values = builder.select(builder.fcmp_unordered("uno", values, values), nan, values)
-        _store(builder, codec.encode(values, "f32", kernel.dtype), dst, first, kernel)
+        values = where(any_nan(values, values), float("nan"), values)
+        nbytes = first * DATA_TYPES[kernel.dtype].bits // BYTE_BITS
+        (dst + nbytes).store_at(codec.encode(values, "f32", kernel.dtype))
 
 
 def _factors(
@@ -123,17 +120,10 @@ def _factors(
     products = numbers.product(shared, range(0, block, run))
 
     def of(positions: range) -> Value:
-        splat = pick(numbers.builder, products, [positions[0] // run] * lanes)
+        splat = pick(products, [positions[0] // run] * lanes)
         return numbers.product(rest, positions, splat)
 
     return of
-
-
-def _store(builder: Builder, codes: Value, dst: Value, first: int, kernel: DecodeKernel) -> None:
-    """Store the vector of the elements from `first` on."""
-    nbytes = first * DATA_TYPES[kernel.dtype].bits // BYTE_BITS
-    pointer = builder.inttoptr(builder.add(dst, int64(nbytes)), codes.type.as_pointer())
-    builder.store(codes, pointer).align = 1
 
 
 _I32 = ir.IntType(32)
@@ -158,21 +148,18 @@ def _line(table: tuple[float, ...]) -> tuple[float, float] | None:
     return (float(values[0]), float(step)) if is_line else None
 
 
-def _digits(codec: Codec, codes: Value, digits: Digits, positions: range) -> Value:
+def _digits(codes: Value, digits: Digits, positions: range) -> Value:
     """Return a digit of each code, by the rule of `Digits`."""
-    builder = codec.builder
     powers = [digits.base ** digits.lanes[k % len(digits.lanes)] for k in positions]
-    rest = builder.mul(codes, ir.Constant(codes.type, powers))
-    rest = builder.and_(rest, codec.splat(codes.type, (1 << BYTE_BITS) - 1))
-    found = builder.mul(rest, codec.splat(codes.type, digits.base))
-    return builder.lshr(found, codec.splat(codes.type, BYTE_BITS))
+    rest = codes * ir.Constant(codes.type, powers) & ((1 << BYTE_BITS) - 1)
+    return (rest * digits.base).lshr(BYTE_BITS)
 
 
 class _Numbers:
     """The numbers of the elements of one block, whose fields start at some addresses."""
 
-    def __init__(self, builder: Builder, pattern: Pattern, addresses: list[Value]) -> None:
-        self.builder = builder
+    def __init__(self, pattern: Pattern, addresses: list[Value]) -> None:
+        self.builder = addresses[0].builder
         self._fields, self._kind, self._addresses = pattern.fields, pattern.kind, addresses
         self._block = pattern.block
         # codes that several vectors take numbers of
@@ -180,7 +167,7 @@ class _Numbers:
 
     def values(self, number: NumberPattern, positions: range) -> Value:
         """Return the values of a number for some elements: i32, or f32 of floats and tables."""
-        builder, codec = self.builder, Codec(self.builder, len(positions))
+        codec = Codec(self.builder, len(positions))
         (first, _), *more = number.parts
         kind = self._fields[first].kind
         if not more and kind not in BIT_PLANES and kind not in INTEGERS:
@@ -191,22 +178,20 @@ class _Numbers:
         if number.table:
             return self._looked_up(codec, joined, number.table)
         if number.kind:
-            bits = builder.trunc(joined, codec.integers(FLOATS[number.kind].bits))
+            bits = joined.trunc(codec.integers(FLOATS[number.kind].bits))
             return codec.decode(bits, number.kind, "f32")
         if isinstance(number.codebook, Digits):
-            joined = _digits(codec, joined, number.codebook, positions)
-        if number.minus:
-            joined = builder.sub(joined, codec.splat(joined.type, number.minus))
-        return joined
+            joined = _digits(joined, number.codebook, positions)
+        return joined - number.minus if number.minus else joined
 
     def _joined(self, number: NumberPattern, positions: range) -> Value:
         """Return the integers that the fields of a number make, as i32."""
-        builder, codec = self.builder, Codec(self.builder, len(positions))
+        codec = Codec(self.builder, len(positions))
         parts = []
         for field, shift in number.parts:
             codes = self._integers(codec, field, positions, is_signed=not _is_looked_up(number))
-            parts.append(builder.shl(codes, codec.splat(codes.type, shift)) if shift else codes)
-        return reduce(builder.or_, parts)
+            parts.append(codes << shift if shift else codes)
+        return reduce(operator.or_, parts)
 
     def product(
         self, numbers: tuple[NumberPattern, ...], positions: range, product: Value | None = None
@@ -214,8 +199,10 @@ class _Numbers:
         """Return the product of numbers, from the left, after a first factor."""
         for number in numbers:
             factor = self.as_float(self.values(number, positions))
-            join = self.builder.fdiv if number.divides else self.builder.fmul
-            product = factor if product is None else self.rounded(join(product, factor))
+            if product is None:
+                product = factor
+                continue
+            product = self.rounded(product / factor if number.divides else product * factor)
         return product
 
     def rounded(self, values: Value) -> Value:
@@ -228,29 +215,28 @@ class _Numbers:
     def difference(self, code: Value, zero: Value) -> Value:
         """Return a code minus a zero point: of integers, or rounded."""
         if zero.type == code.type:
-            return self.builder.sub(code, zero)
-        return self.rounded(self.builder.fsub(self.as_float(code), zero))
+            return code - zero
+        return self.rounded(self.as_float(code) - zero)
 
     def as_float(self, values: Value) -> Value:
         """Return values as f32."""
         if values.type.element == _F32:
             return values
-        return self.builder.sitofp(values, ir.VectorType(_F32, values.type.count))
+        return values.sitofp(ir.VectorType(_F32, values.type.count))
 
     def _integers(self, codec: Codec, index: int, positions: range, *, is_signed: bool) -> Value:
         """Return the integers of a field as i32; codes of a table have no sign."""
-        builder, kind = self.builder, self._fields[index].kind
+        kind = self._fields[index].kind
         codes, wide = self._codes(codec, index, positions), codec.integers(32)
         signed = is_signed and kind not in BIT_PLANES and INTEGERS[kind].is_signed
         bits = self._fields[index].bits
         if signed and bits < BYTE_BITS:
-            left = codec.splat(wide, 32 - bits)
-            return builder.ashr(builder.shl(builder.zext(codes, wide), left), left)
-        return builder.sext(codes, wide) if signed else builder.zext(codes, wide)
+            return codes.zext(wide) << 32 - bits >> 32 - bits
+        return codes.sext(wide) if signed else codes.zext(wide)
 
     def _codes(self, codec: Codec, index: int, positions: range) -> Value:
         """Return the bits of elements of a field, in integers of at least a byte."""
-        builder, field = self.builder, self._fields[index]
+        field = self._fields[index]
         offsets = [field.offsets[position] for position in positions]
         word = max(field.bits, BYTE_BITS)
         codes = self._load(codec, index, [offset // word for offset in offsets])
@@ -258,40 +244,30 @@ class _Numbers:
             return codes
         shifts = [offset % word for offset in offsets]
         wide = codec.integers(32)
-        numbers = builder.zext(codes, wide)
+        numbers = codes.zext(wide)
         if any(shifts):
-            numbers = builder.lshr(numbers, ir.Constant(wide, shifts))
+            numbers = numbers.lshr(ir.Constant(wide, shifts))
         if any(shift + field.bits < word for shift in shifts):
-            numbers = builder.and_(numbers, codec.splat(wide, (1 << field.bits) - 1))
-        return builder.trunc(numbers, codes.type)
+            numbers &= (1 << field.bits) - 1
+        return numbers.trunc(codes.type)
 
     def _load(self, codec: Codec, index: int, places: list[int]) -> Value:
         """Load words of a field, counted from the start of the block, into a vector."""
-        builder = self.builder
         word = ir.IntType(max(self._fields[index].bits, BYTE_BITS))
         low, span = min(places), max(places) - min(places) + 1
         if span > max(_MAX_SPAN, codec.lanes):
-            vector = ir.Constant(codec.vector(word), ir.Undefined)
-            for lane, place in enumerate(places):
-                vector = builder.insert_element(
-                    vector, self._load_at(index, place, word), _I32(lane)
-                )
-            return vector
+            words = (self._load_at(index, place, word) for place in places)
+            return _vector_of(words, codec.vector(word))
         loaded = self._load_at(index, low, ir.VectorType(word, span))
         lanes = [place - low for place in places]
         if lanes == list(range(span)):
             return loaded
-        mask = ir.Constant(ir.VectorType(_I32, codec.lanes), lanes)
-        return builder.shuffle_vector(loaded, ir.Constant(loaded.type, ir.Undefined), mask)
+        return pick(loaded, lanes)
 
     def _load_at(self, index: int, place: int, kind: Value) -> Value:
         """Load an integer or a vector of them from the start of the block on; it is not aligned."""
-        builder = self.builder
         nbytes = place * max(self._fields[index].bits, BYTE_BITS) // BYTE_BITS
-        address = builder.add(self._addresses[index], int64(nbytes))
-        loaded = builder.load(builder.inttoptr(address, kind.as_pointer()))
-        loaded.align = 1
-        return loaded
+        return (self._addresses[index] + nbytes).load_at(kind)
 
     def _numbers_of(self, number: NumberPattern, book: Codebook, positions: range) -> Value:
         """Return the numbers of a codebook as i32: loads of as many as a code has in a row."""
@@ -309,16 +285,13 @@ class _Numbers:
         )
         count = size if is_whole else 1
         vector = ir.VectorType(ir.IntType(count * BYTE_BITS), len(positions) // count)
-        found = ir.Constant(vector, ir.Undefined)
-        for k in range(vector.count):
-            at = builder.mul(self._code_at(number, positions[k * count]), _I32(size))
-            at = builder.add(at, _I32(lanes[k * count]))
-            address = builder.gep(stored, [_I32(0), at], inbounds=True)
-            loaded = builder.load(builder.bitcast(address, vector.element.as_pointer()))
-            loaded.align = 1
-            found = builder.insert_element(found, loaded, _I32(k))
-        numbers = builder.bitcast(found, ir.VectorType(BYTE, len(positions)))
-        return builder.sext(numbers, ir.VectorType(_I32, len(positions)))
+        places = (
+            self._code_at(number, positions[k * count]) * size + lanes[k * count]
+            for k in range(vector.count)
+        )
+        found = _vector_of((_entry(stored, at, vector.element, 1) for at in places), vector)
+        numbers = found.bitcast(ir.VectorType(BYTE, len(positions)))
+        return numbers.sext(ir.VectorType(_I32, len(positions)))
 
     def _code_at(self, number: NumberPattern, position: int) -> Value:
         """Return the code of an element; those of a block are computed once, in vectors."""
@@ -327,30 +300,40 @@ class _Numbers:
         key = number.parts, first
         if key not in self._known:
             self._known[key] = self._joined(number, range(first, first + run * count, run))
-        return self.builder.extract_element(self._known[key], _I32(lane))
+        return self._known[key].extract_element(_I32(lane))
 
     def _looked_up(self, codec: Codec, codes: Value, table: tuple[float, ...]) -> Value:
         """Return the values of a table: by one shuffle of bytes if it is short, else by loads."""
         builder, values = self.builder, codec.values("f32")
         if (line := _line(table)) is not None:
-            first, step = (codec.splat(values, each) for each in line)
-            return builder.fadd(builder.fmul(builder.uitofp(codes, values), step), first)
+            first, step = line
+            return codes.uitofp(values) * step + first
         is_short = len(table) == MAX_LANES and all(abs(value) <= 127 for value in table)  # noqa: PLR2004 - a byte
         is_whole = all(float(value).is_integer() for value in table)
         if is_short and is_whole and codec.lanes == MAX_LANES and is_x86() and has_feature("ssse3"):
             vector = codec.vector(BYTE)
             entries = ir.Constant(vector, [int(value) & 255 for value in table])
-            found = codec.call(
-                "llvm.x86.ssse3.pshuf.b.128", vector, entries, builder.trunc(codes, vector)
-            )
-            return builder.sitofp(builder.sext(found, codes.type), values)
+            found = codec.call("llvm.x86.ssse3.pshuf.b.128", vector, entries, codes.trunc(vector))
+            return found.sext(codes.type).sitofp(values)
         kind = ir.ArrayType(_F32, len(table))
         stored = cgutils.global_constant(
             builder, "memdesc.table", ir.Constant(kind, [_F32(value) for value in table])
         )
-        found = ir.Constant(values, ir.Undefined)
-        for lane in range(codec.lanes):
-            code = builder.extract_element(codes, _I32(lane))
-            entry = builder.load(builder.gep(stored, [_I32(0), code], inbounds=True))
-            found = builder.insert_element(found, entry, _I32(lane))
-        return found
+        each = (codes.extract_element(_I32(lane)) for lane in range(codec.lanes))
+        return _vector_of((_entry(stored, code, _F32) for code in each), values)
+
+
+def _vector_of(numbers: Iterable[Value], kind: Type) -> Value:
+    """Return the vector of some numbers."""
+    found: Value = ir.Constant(kind, ir.Undefined)
+    for lane, number in enumerate(numbers):
+        found = Number(number.builder, found).insert_element(number, _I32(lane))
+    return found
+
+
+def _entry(table: Value, index: Value, kind: Type, align: int | None = None) -> Value:
+    """Return what a table of constants has from an index on, as a number of a type."""
+    entry = Number(index.builder, index.builder.gep(table, [_I32(0), index], inbounds=True))
+    loaded = entry.bitcast(kind.as_pointer()).load()
+    loaded.raw.align = align
+    return loaded

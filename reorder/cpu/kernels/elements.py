@@ -6,12 +6,24 @@ memory two 4-bit elements share a byte, the one of even index in its low half.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from llvmlite import ir
-from numba.core import cgutils
 
-from reorder.cpu.kernels.emit import BYTE, I64, Builder, Type, Value, int64, loop, prefetch
+from reorder.cpu.kernels.emit import (
+    BYTE,
+    I64,
+    Builder,
+    Number,
+    Type,
+    Value,
+    call,
+    loop,
+    prefetch,
+    when,
+    where,
+)
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, register_bits
 
@@ -25,15 +37,16 @@ _NIBBLE_BITS, _NIBBLE = 4, 15
 _LEAST_BITS = 64
 
 
-class Location(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Location:
     """An address, and an index in elements from there."""
 
     address: Value
     index: Value
 
-    def plus(self, builder: Builder, count: Value) -> Location:
+    def __add__(self, count: Value) -> Location:
         """Return the location `count` elements further on."""
-        return Location(self.address, builder.add(self.index, count))
+        return Location(self.address, self.index + count)
 
 
 class Elements:
@@ -44,7 +57,8 @@ class Elements:
         self.bits, self.streams = kernel
         self.is_nibble = kernel.is_packed
         self.type = BYTE if self.is_nibble else ir.IntType(self.bits)
-        self.zero = ir.Constant(self.type, 0)
+        self._pointer_type = self.type.as_pointer()
+        self.zero = Number(builder, ir.Constant(self.type, 0))
 
     def vector_type(self, lanes: int) -> Type:
         """Return the type of a vector of elements."""
@@ -52,33 +66,33 @@ class Elements:
 
     def zeros(self, lanes: int) -> Value:
         """Return a vector of zeros."""
-        return ir.Constant(self.vector_type(lanes), None)
+        return Number(self.builder, ir.Constant(self.vector_type(lanes), None))
 
     def moved(self, location: Location, offset: Value) -> Location:
         """Return a location moved by an offset of a table: in bytes, or in 4-bit elements."""
         if self.is_nibble:
-            return location.plus(self.builder, offset)
-        return Location(self.builder.add(location.address, offset), location.index)
+            return Location(location.address, location.index + offset)
+        return Location(location.address + offset, location.index)
 
     def nbytes(self, count: Value) -> Value:
         """Return the bytes of a number of elements; not of 4-bit ones."""
-        return self.builder.mul(count, int64(self.bits // BYTE_BITS))
+        return count * (self.bits // BYTE_BITS)
 
     def address_of(self, location: Location) -> Value:
         """Return the address of an element; not of a 4-bit one."""
-        return self.builder.add(location.address, self.nbytes(location.index))
+        return location.address + self.nbytes(location.index)
 
     def pointer(self, location: Location, of: Type = None) -> Value:
         """Return the typed pointer to an element, or to a value of type `of` that starts there.
 
         For a 4-bit element it points to its byte.
         """
-        index = location.index
+        address, index = location.address, location.address.operand(location.index)
         if self.is_nibble:
-            index = self.builder.lshr(index, int64(1))
-        base = self.builder.inttoptr(location.address, self.type.as_pointer())
-        pointer = self.builder.gep(base, [index])
-        return pointer if of is None else self.builder.bitcast(pointer, of.as_pointer())
+            index = Number(self.builder, index).lshr(1)
+        base = address.inttoptr(self._pointer_type)
+        pointer = Number(self.builder, self.builder.gep(base, [index]))
+        return pointer if of is None else pointer.bitcast(of.as_pointer())
 
     def rebased(self, location: Location) -> Location:
         """Return the same location with index 0, so that a loop keeps one register for it.
@@ -86,83 +100,74 @@ class Elements:
         Spilled registers are reloaded from the stack in each step, and such a load waits for stores
         to addresses with the same low 12 bits (4K aliasing).
         """
-        if self.is_nibble:
-            return location
-        return Location(self.address_of(location), int64(0))
+        return location if self.is_nibble else Location(self.address_of(location), 0)
 
     def _shift(self, location: Location) -> Value:
         """Return by how many bits a 4-bit element is shifted in its byte: 0 or 4."""
-        is_odd = self.builder.and_(location.index, int64(1))
-        return self.builder.shl(self.builder.trunc(is_odd, BYTE), BYTE(2))
+        index = location.address.like(location.index)
+        return (index & 1).trunc(BYTE) << 2
 
     def load(self, location: Location) -> Value:
         """Return one element."""
-        element = self.builder.load(self.pointer(location))
+        element = self.pointer(location).load()
         if self.is_nibble:
-            shifted = self.builder.lshr(element, self._shift(location))
-            return self.builder.and_(shifted, BYTE(_NIBBLE))
+            return element.lshr(self._shift(location)) & _NIBBLE
         # elements packed into a wider one are aligned only to their former width
-        element.align = 1
+        element.raw.align = 1
         return element
 
     def store(self, value: Value, location: Location) -> None:
         """Write one element; for a 4-bit one the other half of its byte is kept."""
-        builder, pointer = self.builder, self.pointer(location)
+        pointer = self.pointer(location)
         if not self.is_nibble:
-            builder.store(value, pointer).align = 1
+            self.builder.store(value, pointer).align = 1
             return
         shift = self._shift(location)
-        other_half = builder.not_(builder.shl(BYTE(_NIBBLE), shift))
-        kept = builder.and_(builder.load(pointer), other_half)
-        builder.store(builder.or_(kept, builder.shl(value, shift)), pointer)
+        other_half = ~(shift.like(_NIBBLE) << shift)
+        kept = pointer.load() & other_half
+        self.builder.store(kept | value << shift, pointer)
 
     def load_vector(self, location: Location, lanes: int) -> Value:
         """Return a vector of contiguous elements; of 4-bit ones one, or from an even index on."""
-        if not self.is_nibble:
-            vector = self.builder.load(self.pointer(location, self.vector_type(lanes)))
-            vector.align = 1
-            return vector
-        if lanes == 1:
+        if self.is_nibble and lanes == 1:
             nothing = ir.Constant(self.vector_type(1), ir.Undefined)
-            return self.builder.insert_element(nothing, self.load(location), ir.IntType(32)(0))
-        pairs = self.vector_type(lanes // 2)
-        both = self.builder.load(self.pointer(location, pairs))
-        both.align = 1
-        low = self.builder.and_(both, ir.Constant(pairs, [_NIBBLE] * (lanes // 2)))
-        high = self.builder.lshr(both, ir.Constant(pairs, [_NIBBLE_BITS] * (lanes // 2)))
+            return Number(self.builder, nothing).insert_element(
+                self.load(location), ir.IntType(32)(0)
+            )
+        kind = self.vector_type(lanes // 2 if self.is_nibble else lanes)
+        vector = self.pointer(location, kind).load()
+        vector.raw.align = 1
+        if not self.is_nibble:
+            return vector
         picks = (k // 2 + lanes // 2 * (k % 2) for k in range(lanes))
-        return pick(self.builder, low, picks, high)
+        return pick(vector & _NIBBLE, picks, vector.lshr(_NIBBLE_BITS))
 
     def lane_mask(self, count: Value, lanes: int) -> Value:
         """Return the mask of the first `count` of some lanes: none if negative, all if larger."""
-        builder = self.builder
-        left = builder.select(builder.icmp_signed("<", count, int64(lanes)), count, int64(lanes))
-        ones = builder.lshr(int64(-1), builder.sub(int64(I64.width), left))
-        bits = builder.select(builder.icmp_signed(">", left, int64(0)), ones, int64(0))
-        narrow = bits if lanes == I64.width else builder.trunc(bits, ir.IntType(lanes))
-        return builder.bitcast(narrow, ir.VectorType(ir.IntType(1), lanes))
+        left = where(count < lanes, count, lanes)
+        ones = left.like(-1).lshr(I64.width - left)
+        bits = where(left > 0, ones, 0)
+        narrow = bits if lanes == I64.width else bits.trunc(ir.IntType(lanes))
+        return narrow.bitcast(ir.VectorType(ir.IntType(1), lanes))
 
     def load_masked(self, location: Location, mask: Value) -> Value:
         """Return a vector; lanes outside the mask are not read and become zeros."""
-        kind = self.vector_type(mask.type.count)
-        arguments = self._masked(location, kind, mask)
-        return self._call_masked("load", kind, [*arguments, ir.Constant(kind, None)])
+        zeros = self.zeros(mask.type.count)
+        return self._call_masked("load", zeros.type, *self._masked(location, mask), zeros)
 
     def store_masked(self, value: Value, location: Location, mask: Value) -> None:
         """Write those lanes of a vector that are in a mask."""
-        arguments = self._masked(location, value.type, mask)
-        self._call_masked("store", ir.VoidType(), [value, *arguments])
+        self._call_masked("store", ir.VoidType(), value, *self._masked(location, mask))
 
-    def _masked(self, location: Location, kind: Type, mask: Value) -> list[Value]:
+    def _masked(self, location: Location, mask: Value) -> tuple[Value, Value, Value]:
         """Return the arguments that loads and stores share: pointer, alignment and mask."""
-        return [self.pointer(location, kind), ir.IntType(32)(1), mask]
+        pointer = self.pointer(location, self.vector_type(mask.type.count))
+        return pointer, ir.IntType(32)(1), mask
 
-    def _call_masked(self, name: str, result: Type, arguments: list[Value]) -> Value:
-        kind = ir.FunctionType(result, [argument.type for argument in arguments])
-        lanes = arguments[-1 if name == "load" else 0].type.count
+    def _call_masked(self, name: str, result: Type, *arguments: Value) -> Value:
+        lanes = arguments[-1].type.count
         full_name = f"llvm.masked.{name}.v{lanes}i{self.bits}.p0"
-        function = cgutils.get_or_insert_function(self.builder.module, kind, full_name)
-        return self.builder.call(function, arguments)
+        return call(self.builder, full_name, result, *arguments)
 
     def store_vector(self, value: Value, location: Location, *, non_temporal: bool = False) -> None:
         """Write a vector of contiguous elements; of 4-bit ones one, or from an even index on.
@@ -171,12 +176,11 @@ class Elements:
         """
         builder, lanes = self.builder, value.type.count
         if self.is_nibble and lanes == 1:
-            self.store(builder.extract_element(value, ir.IntType(32)(0)), location)
+            self.store(value.extract_element(ir.IntType(32)(0)), location)
             return
         if self.is_nibble:
-            low, high = (pick(builder, value, range(start, lanes, 2)) for start in (0, 1))
-            shift = ir.Constant(high.type, [_NIBBLE_BITS] * (lanes // 2))
-            value = builder.or_(low, builder.shl(high, shift))
+            low, high = (pick(value, range(start, lanes, 2)) for start in (0, 1))
+            value = low | high << _NIBBLE_BITS
         store = builder.store(value, self.pointer(location, value.type))
         store.align = LINE_NBYTES if non_temporal else 1
         if non_temporal:
@@ -194,32 +198,28 @@ class Elements:
 
     def prefetch(self, location: Location, lanes: int, distance: Value) -> None:
         """Prefetch the cache lines `distance` bytes ahead of a vector."""
-        first = self.builder.ptrtoint(self.pointer(location, BYTE), I64)
-        first = self.builder.add(first, distance)
+        first = self.pointer(location, BYTE).ptrtoint(I64) + distance
         for start in range(0, lanes * self.bits // BYTE_BITS, LINE_NBYTES):
-            prefetch(self.builder, self.builder.add(first, int64(start)))
+            prefetch(first + start)
 
 
 def emit_clear(elements: Elements, dst: Location, count: Value) -> None:
     """Write `count` zeros; often there are none to write, so that is tested first."""
-    builder = elements.builder
-    with builder.if_then(builder.icmp_signed(">", count, int64(0))):
+    with when(count > 0):
         _clear_vectors(elements, dst, count)
 
 
 def _clear_vectors(elements: Elements, dst: Location, count: Value) -> None:
     """Write zeros: whole registers first, then ever shorter vectors."""
-    builder = elements.builder
     lanes = 1 if elements.is_nibble else register_bits() // elements.bits
     least = 1 if elements.is_nibble else max(1, _LEAST_BITS // elements.bits)
-    whole = builder.and_(count, int64(-lanes))
-    with loop(builder, int64(0), whole, lanes) as i:
-        elements.store_vector(elements.zeros(lanes), dst.plus(builder, i))
+    whole = count & -lanes
+    with loop(0, whole, lanes) as i:
+        elements.store_vector(elements.zeros(lanes), dst + i)
     while lanes > least:
         lanes //= 2
-        has_part = builder.icmp_signed("!=", builder.and_(count, int64(lanes)), int64(0))
-        with builder.if_then(has_part):
-            elements.store_vector(elements.zeros(lanes), dst.plus(builder, whole))
-        whole = builder.and_(count, int64(-lanes))
-    with loop(builder, whole, count) as i:
-        elements.store(elements.zero, dst.plus(builder, i))
+        with when((count & lanes) != 0):
+            elements.store_vector(elements.zeros(lanes), dst + whole)
+        whole = count & -lanes
+    with loop(whole, count) as i:
+        elements.store(elements.zero, dst + i)

@@ -1,115 +1,267 @@
-"""LLVM instructions that all micro-kernels and stages are written with: loops, tables, prefetches.
+"""The notation of kernels: LLVM numbers with operators, branches, loops, and tables in memory.
 
 Addresses are LLVM's i64, like all numbers in tables.
 """
 
 from __future__ import annotations
 
+import operator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from llvmlite import ir
 from numba.core import cgutils
 
-from reorder.cpu.tables import WORD_NBYTES, fields_of
+from reorder.cpu.tables import fields_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 __all__ = [
     "BYTE",
     "I64",
     "Builder",
+    "Number",
     "Type",
     "Value",
-    "entry_address",
-    "int64",
+    "Variable",
+    "call",
+    "constant",
+    "either",
     "int64_pointer",
     "load_fields",
-    "load_int64",
     "loop",
     "maximum",
     "minimum",
+    "phi",
     "prefetch",
     "shared_constant",
+    "stack_space",
+    "when",
+    "where",
 ]
 
-# Operands of LLVM instructions, their types, and the builder that emits them. llvmlite ships no
-# type stubs, so type checkers see Any.
-Value: TypeAlias = ir.Value
-Type: TypeAlias = ir.Type
+# llvmlite's builder, which emits instructions; the types of operands; and operands: a `Number`, or
+# a Python number where one will do. llvmlite ships no type stubs, so type checkers see Any.
 Builder: TypeAlias = ir.IRBuilder
+Type: TypeAlias = ir.Type
+Value: TypeAlias = Any
 
 _Fields = TypeVar("_Fields", bound=tuple[Any, ...])
 
 I64 = ir.IntType(64)
 BYTE = ir.IntType(8)
+_I64_POINTER = I64.as_pointer()
 
 
-def int64(value: int) -> Value:
-    """Return a constant."""
-    return ir.Constant(I64, value)
+def _emits(integers: str, floats: str = "") -> Callable[[Any, Any], Any]:
+    """Return an operator that emits an instruction of llvmlite's builder."""
+    of_integers, of_floats = (getattr(Builder, name or integers) for name in (integers, floats))
+
+    def emit(self: Number, other: Value) -> Number:
+        instruction = of_floats if self.is_float else of_integers
+        return Number(self.builder, instruction(self.builder, self.raw, self.operand(other)))
+
+    return emit
 
 
-def load_fields(builder: Builder, address: Value, kind: type[_Fields]) -> _Fields:
-    """Load the fields of a table at an address, as LLVM values of int64."""
-    first = builder.inttoptr(address, I64.as_pointer())
-    fields = (builder.load(builder.gep(first, [int64(k)])) for k in fields_of(kind))
+def _compares(symbol: str, of_integers: Any = Builder.icmp_signed) -> Callable[[Any, Any], Any]:
+    def emit(self: Number, other: Value) -> Number:
+        compare = Builder.fcmp_ordered if self.is_float else of_integers
+        return Number(self.builder, compare(self.builder, symbol, self.raw, self.operand(other)))
+
+    return emit
+
+
+def _reflected(emit: Callable[[Any, Any], Any]) -> Callable[[Number, float], Any]:
+    return lambda self, other: emit(self.like(other), self)
+
+
+class Number:
+    """An LLVM integer, float or pointer, or a vector, with operators that emit instructions.
+
+    The other operand may be a Python number: a constant of the same type. Operators treat integers
+    as signed, except `//` and `%`; `lshr`, `below` and `above` are unsigned too. Comparisons with
+    NaN are false. `address[k]` is the k-th int64 from an address. All other methods are llvmlite's:
+    `codes.zext(kind)` emits `builder.zext(codes, kind)`.
+    """
+
+    __slots__ = ("builder", "raw", "type")
+    # `==` emits code, and `[]` has no end
+    __hash__ = None  # type: ignore[assignment]
+    __iter__ = None
+
+    def __init__(self, builder: Builder, raw: Value) -> None:
+        self.builder, self.raw, self.type = builder, raw, raw.type
+
+    def __bool__(self) -> bool:
+        msg = "a condition is known when the kernel runs: use when(), either() or where()"
+        raise TypeError(msg)
+
+    def __getattr__(self, name: str) -> Callable[..., Number]:
+        emit = getattr(Builder, name)
+
+        def emit_here(*operands: Value) -> Number:
+            return Number(self.builder, emit(self.builder, self.raw, *map(self.operand, operands)))
+
+        return emit_here
+
+    @property
+    def is_float(self) -> bool:
+        """Whether it is a float or a vector of floats."""
+        kind = self.type
+        return not isinstance(kind.element if isinstance(kind, ir.VectorType) else kind, ir.IntType)
+
+    def operand(self, other: Value) -> Value:
+        """Return another operand as llvmlite takes it; a Python number is given this type."""
+        if isinstance(other, Number):
+            return other.raw
+        return constant(self.type, other) if isinstance(other, (int, float)) else other
+
+    def like(self, other: float) -> Number:
+        """Return a constant of this type, or the number itself."""
+        return Number(self.builder, self.operand(other))
+
+    def get_reference(self) -> str:
+        """Return its name in instructions; with this and `type` llvmlite accepts it as a value."""
+        name: str = self.raw.get_reference()
+        return name
+
+    __add__, __sub__ = _emits("add", "fadd"), _emits("sub", "fsub")
+    __mul__, __truediv__ = _emits("mul", "fmul"), _emits("fdiv")
+    __floordiv__, __mod__ = _emits("udiv"), _emits("urem")
+    __and__, __or__, __xor__ = _emits("and_"), _emits("or_"), _emits("xor")
+    __lshift__, __rshift__ = _emits("shl"), _emits("ashr")
+    __radd__, __rsub__, __rmul__ = map(_reflected, (operator.add, operator.sub, operator.mul))
+    __lt__, __le__ = _compares("<"), _compares("<=")
+    __gt__, __ge__ = _compares(">"), _compares(">=")
+    __eq__, __ne__ = _compares("=="), _compares("!=")
+    below, above = (_compares(symbol, Builder.icmp_unsigned) for symbol in ("<", ">"))
+
+    def __neg__(self) -> Number:
+        return self.fneg() if self.is_float else self.neg()
+
+    def __invert__(self) -> Number:
+        return self.not_()
+
+    def __getitem__(self, index: Value) -> Number:
+        return int64_pointer(self, index).load()
+
+    def __setitem__(self, index: Value, value: Value) -> None:
+        self.builder.store(self.operand(value), int64_pointer(self, index))
+
+    def load_at(self, kind: Type, align: int = 1) -> Number:
+        """Return the number of a type at this address."""
+        loaded = self.inttoptr(kind.as_pointer()).load()
+        loaded.raw.align = align
+        return loaded
+
+    def store_at(self, value: Number, align: int = 1) -> None:
+        """Write a number at this address."""
+        self.builder.store(value, self.inttoptr(value.type.as_pointer())).align = align
+
+
+class Variable:
+    """A variable, which LLVM keeps in registers where it can."""
+
+    def __init__(self, builder: Builder, kind: Type = I64) -> None:
+        self._pointer = Number(builder, cgutils.alloca_once(builder, kind))
+
+    @property
+    def value(self) -> Number:
+        """What it holds."""
+        return self._pointer.load()
+
+    @value.setter
+    def value(self, value: Value) -> None:
+        pointer = self._pointer
+        if isinstance(value, int):
+            value = ir.Constant(pointer.type.pointee, value)
+        pointer.builder.store(value, pointer)
+
+
+def constant(kind: Type, number: float) -> Value:
+    """Return a constant of a type, in every lane of a vector."""
+    return ir.Constant(kind, [number] * kind.count if isinstance(kind, ir.VectorType) else number)
+
+
+def load_fields(address: Value, kind: type[_Fields]) -> _Fields:
+    """Load the fields of a table at an address, as LLVM numbers of int64."""
+    builder = address.builder
+    first = builder.inttoptr(address.raw, _I64_POINTER)
+    pointers = (builder.gep(first, [ir.Constant(I64, k)]) for k in fields_of(kind))
+    fields: list[Value] = [Number(builder, builder.load(pointer)) for pointer in pointers]
     return kind(*fields)
 
 
-def load_int64(builder: Builder, address: Value, index: Value | int = 0) -> Value:
-    """Return the int64 at an index from an address."""
-    return builder.load(int64_pointer(builder, address, index))
-
-
-def entry_address(builder: Builder, table: Value, index: Value, nbytes: int = WORD_NBYTES) -> Value:
-    """Return the address of an entry of a table; entries are `nbytes` apart."""
-    return builder.add(table, builder.mul(index, int64(nbytes)))
-
-
-def int64_pointer(builder: Builder, address: Value, index: Value | int) -> Value:
-    """Return the typed pointer to the int64 at an index from an address."""
-    index = int64(index) if isinstance(index, int) else index
-    return builder.gep(builder.inttoptr(address, I64.as_pointer()), [index])
+def int64_pointer(address: Value, index: Value) -> Number:
+    """Return the typed pointer to the int64 with an index from an address."""
+    builder = address.builder
+    first = builder.inttoptr(address.raw, _I64_POINTER)
+    return Number(builder, builder.gep(first, [address.operand(index)]))
 
 
 def shared_constant(builder: Builder, name: str, content: Value, align: int | None = None) -> Value:
     """Return the address of a constant that all kernels of a module share."""
     module = builder.module
     if name not in module.globals:
-        constant = ir.GlobalVariable(module, content.type, name)
-        constant.initializer, constant.align = content, align
-        constant.global_constant, constant.linkage = True, "private"
-    return builder.ptrtoint(module.globals[name], I64)
+        stored = ir.GlobalVariable(module, content.type, name)
+        stored.initializer, stored.align = content, align
+        stored.global_constant, stored.linkage = True, "private"
+    return Number(builder, module.globals[name]).ptrtoint(I64)
 
 
-def prefetch(builder: Builder, address: Value, *, writes: bool = False) -> None:
+def stack_space(builder: Builder, kind: Type, count: int, align: int | None = None) -> Value:
+    """Return the address of some numbers of a type on the stack of the kernel."""
+    space = cgutils.alloca_once(builder, kind, size=count)
+    space.align = align
+    return Number(builder, space).ptrtoint(I64)
+
+
+def call(builder: Builder, name: str, result: Type, *arguments: Value) -> Number:
+    """Call an intrinsic of LLVM by its full name."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    function = cgutils.get_or_insert_function(builder.module, kind, name)
+    return Number(builder, builder.call(function, arguments))
+
+
+def prefetch(address: Value, *, writes: bool = False) -> None:
     """Prefetch the cache line at an address into all caches, for reading or for writing."""
-    pointer, number = BYTE.as_pointer(), ir.IntType(32)
-    function = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(ir.VoidType(), [pointer, *[number] * 3]),
-        "llvm.prefetch.p0",
-    )
+    number = ir.IntType(32)
     # of the highest temporal locality, of data
     options = number(int(writes)), number(3), number(1)
-    builder.call(function, [builder.inttoptr(address, pointer), *options])
+    pointer = address.inttoptr(BYTE.as_pointer())
+    call(address.builder, "llvm.prefetch.p0", ir.VoidType(), pointer, *options)
+
+
+def when(condition: Value) -> AbstractContextManager[Any]:
+    """Emit a branch: the code of the context runs if a condition holds."""
+    block: AbstractContextManager[Any] = condition.builder.if_then(condition)
+    return block
+
+
+def either(condition: Value) -> AbstractContextManager[Any]:
+    """Emit two branches; yields a context for each, that of a condition that holds first."""
+    blocks: AbstractContextManager[Any] = condition.builder.if_else(condition)
+    return blocks
 
 
 @contextmanager
-def loop(builder: Builder, start: Value, stop: Value, step: Value | int = 1) -> Iterator[Value]:
-    """Emit `for i in range(start, stop, step)`; yields i."""
+def loop(start: Value, stop: Value, step: Value = 1) -> Iterator[Value]:
+    """Emit `for i in range(start, stop, step)`; yields i. `start` or `stop` must be a `Number`."""
+    builder = (stop if isinstance(stop, Number) else start).builder
     before = builder.block
     head, body, done = (builder.append_basic_block(name) for name in ("head", "body", "done"))
     builder.branch(head)
     builder.position_at_end(head)
-    i = builder.phi(I64)
-    i.add_incoming(start, before)
-    builder.cbranch(builder.icmp_signed("<", i, stop), body, done)
+    i = Number(builder, builder.phi(I64))
+    i.raw.add_incoming(i.operand(start), before)
+    builder.cbranch(i < stop, body, done)
     builder.position_at_end(body)
     yield i
-    i.add_incoming(builder.add(i, int64(step) if isinstance(step, int) else step), builder.block)
+    following = i + step
+    i.raw.add_incoming(following, builder.block)
     builder.branch(head).set_metadata("llvm.loop", _no_transformations(builder.module))
     builder.position_at_end(done)
 
@@ -132,11 +284,30 @@ def _no_transformations(module: Value) -> Value:
     return module.namedmetadata[name].operands[0]
 
 
-def minimum(builder: Builder, a: Value, b: Value) -> Value:
-    """Return the smaller of two integers."""
-    return builder.select(builder.icmp_signed("<", a, b), a, b)
+def phi(*values: tuple[Value, Value]) -> Number:
+    """Return one of some values: the one of the block that ran before this one."""
+    (first, _), *_ = values
+    found = Number(first.builder, first.builder.phi(first.type))
+    for value, block in values:
+        found.raw.add_incoming(value, block)
+    return found
 
 
-def maximum(builder: Builder, a: Value, b: Value) -> Value:
-    """Return the larger of two integers."""
-    return builder.select(builder.icmp_signed(">", a, b), a, b)
+def where(condition: Value, then: Value, otherwise: Value) -> Number:
+    """Return the first number where a condition holds, else the second; constants are int64."""
+    kind = next((each.type for each in (then, otherwise) if isinstance(each, Number)), I64)
+    one, other = (
+        constant(kind, each) if isinstance(each, (int, float)) else each
+        for each in (then, otherwise)
+    )
+    return Number(condition.builder, condition.builder.select(condition, one, other))
+
+
+def minimum(a: Value, b: Value) -> Value:
+    """Return the smaller of two numbers, of which the first is a `Number`."""
+    return where(a < b, a, b)
+
+
+def maximum(a: Value, b: Value) -> Value:
+    """Return the larger of two numbers, of which the first is a `Number`."""
+    return where(a > b, a, b)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.kernels.emit import int64, load_fields, load_int64, loop
+from reorder.cpu.kernels.emit import load_fields, loop
 from reorder.cpu.schedule.program import RepeatLoop
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class LoopGroup(NamedTuple):
 
     def locate(self, elements: Elements, start: Location, index: Value) -> Location:
         """Return the location of a step on the side on which the group is not contiguous."""
-        return elements.moved(start, load_int64(elements.builder, self.table, index))
+        return elements.moved(start, self.table[index])
 
 
 class ColumnSpan(NamedTuple):
@@ -70,10 +70,9 @@ class Transposition(NamedTuple):
 
     def each_repeat(self) -> Iterator[Transposition]:
         """Emit the loop around both groups; yields the transposition of each step."""
-        builder = self.elements.builder
-        repeat = load_fields(builder, self.repeat_at, RepeatLoop)
-        with loop(builder, int64(0), repeat.extent) as i:
+        repeat = load_fields(self.repeat_at, RepeatLoop)
+        with loop(0, repeat.extent) as i:
             yield self._replace(
-                src=self.elements.moved(self.src, builder.mul(i, repeat.src_stride)),
-                dst=self.elements.moved(self.dst, builder.mul(i, repeat.dst_stride)),
+                src=self.elements.moved(self.src, i * repeat.src_stride),
+                dst=self.elements.moved(self.dst, i * repeat.dst_stride),
             )

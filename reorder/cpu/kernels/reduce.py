@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
-from numba.core import cgutils
 
-from reorder.cpu.kernels.emit import entry_address, int64, load_fields, loop
+from reorder.cpu.kernels.emit import Variable, either, load_fields, loop, when
 from reorder.cpu.kernels.interpreter import InterpreterCall, OuterLoops, Position, each_task
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.reduction import GROUPS, ReductionHead
@@ -15,7 +16,7 @@ from reorder.cpu.tables import nbytes_of
 from reorder.cpu.target import BYTE_BITS
 
 if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.emit import Value
 
 __all__ = ["emit_reduction"]
 
@@ -25,84 +26,68 @@ _SUM_NBYTES = 4
 _LANES = 16
 
 
-def emit_reduction(builder: Builder, call: InterpreterCall) -> None:
+def emit_reduction(call: InterpreterCall) -> None:
     """Add elements of src to the sums at dst, for all steps of a call."""
-    zero = int64(0)
-    for task, instruction, _ in each_task(builder, call):
-        head = load_fields(builder, instruction, ReductionHead)
-        loops_at = builder.add(instruction, int64(nbytes_of(ReductionHead)))
-        loops = OuterLoops(builder, loops_at, head.outer, 2)
-        for position in loops.each_step(task.first, task.last, Position((zero, zero), zero)):
+    for task, instruction, _ in each_task(call):
+        head = load_fields(instruction, ReductionHead)
+        loops = OuterLoops(instruction + nbytes_of(ReductionHead), head.outer, 2)
+        for position in loops.each_step(task.first, task.last, Position((0, 0), 0)):
             element, index = position.offsets
-            src = builder.add(call.src_at, element)
-            sums = entry_address(builder, call.dst_at, index, _SUM_NBYTES)
-            _add_rows(builder, src, sums, head)
+            _add_rows(call.src_at + element, call.dst_at + index * _SUM_NBYTES, head)
 
 
-def _add_rows(builder: Builder, src: Value, sums: Value, head: ReductionHead) -> None:
+def _add_rows(src: Value, sums: Value, head: ReductionHead) -> None:
     """Add all rows of one step."""
-    is_single = builder.icmp_signed("!=", head.is_single, int64(0))
-    with loop(builder, int64(0), head.rows) as row:
-        start = builder.add(src, builder.mul(row, head.row_stride))
-        with builder.if_else(is_single) as (single, several):
+    with loop(0, head.rows) as row:
+        start = src + row * head.row_stride
+        with either(head.is_single != 0) as (single, several):
             with single:
-                _add_run(builder, start, sums, head.groups)
+                _add_run(start, sums, head.groups)
             with several:
                 for size in (1, *GROUPS):
-                    has_size = builder.icmp_signed("==", head.group_size, int64(size))
-                    with builder.if_then(has_size):
-                        _add_groups(builder, start, sums, head.groups, size)
+                    with when(head.group_size == size):
+                        _add_groups(start, sums, head.groups, size)
 
 
-def _add_groups(builder: Builder, src: Value, sums: Value, count: Value, size: int) -> None:
+def _add_groups(src: Value, sums: Value, count: Value, size: int) -> None:
     """Add each group of `size` contiguous elements to its sum; sums are contiguous."""
-    whole = builder.and_(count, int64(-_LANES))
-    for start, stop, lanes in ((int64(0), whole, _LANES), (whole, count, 1)):
-        with loop(builder, start, stop, lanes) as i:
-            groups = entry_address(builder, src, i, size)
-            found = _sum_of_groups(builder, groups, lanes, size)
-            _add(builder, entry_address(builder, sums, i, _SUM_NBYTES), found)
+    whole = count & -_LANES
+    for start, stop, lanes in ((0, whole, _LANES), (whole, count, 1)):
+        with loop(start, stop, lanes) as i:
+            _add(sums + i * _SUM_NBYTES, _sum_of_groups(src + i * size, lanes, size))
 
 
-def _add_run(builder: Builder, src: Value, sums: Value, count: Value) -> None:
+def _add_run(src: Value, sums: Value, count: Value) -> None:
     """Add a run to one sum: groups of the largest size in vectors, the tail one by one."""
     size = max(GROUPS)
-    whole = builder.and_(count, int64(-_LANES * size))
+    whole = count & (-_LANES * size)
     kind = ir.VectorType(_SUM, _LANES)
-    lane_sums = cgutils.alloca_once(builder, kind)
-    builder.store(ir.Constant(kind, None), lane_sums)
-    with loop(builder, int64(0), whole, _LANES * size) as i:
-        found = _sum_of_groups(builder, builder.add(src, i), _LANES, size)
-        builder.store(builder.add(builder.load(lane_sums), found), lane_sums)
-    lanes = builder.load(lane_sums)
+    lane_sums = Variable(src.builder, kind)
+    lane_sums.value = ir.Constant(kind, None)
+    with loop(0, whole, _LANES * size) as i:
+        lane_sums.value += _sum_of_groups(src + i, _LANES, size)
+    lanes = lane_sums.value
     for lane in range(_LANES):
-        _add(builder, sums, pick(builder, lanes, [lane]))
-    with loop(builder, whole, count) as i:
-        _add(builder, sums, _sum_of_groups(builder, builder.add(src, i), 1, 1))
+        _add(sums, pick(lanes, [lane]))
+    with loop(whole, count) as i:
+        _add(sums, _sum_of_groups(src + i, 1, 1))
 
 
-def _add(builder: Builder, address: Value, values: Value) -> None:
+def _add(address: Value, values: Value) -> None:
     """Add to the sums at an address."""
-    pointer = builder.inttoptr(address, values.type.as_pointer())
-    old = builder.load(pointer)
-    old.align = _SUM_NBYTES
-    builder.store(builder.add(old, values), pointer).align = _SUM_NBYTES
+    address.store_at(address.load_at(values.type, _SUM_NBYTES) + values, _SUM_NBYTES)
 
 
-def _sum_of_groups(builder: Builder, src: Value, lanes: int, size: int) -> Value:
+def _sum_of_groups(src: Value, lanes: int, size: int) -> Value:
     """Return the sums of groups of contiguous elements, a group in each lane.
 
     A group is loaded as one integer, from which two shifts extract each byte with its sign.
     """
     bits = BYTE_BITS * size
     groups, sums = ir.VectorType(ir.IntType(bits), lanes), ir.VectorType(_SUM, lanes)
-    group = builder.load(builder.inttoptr(src, groups.as_pointer()))
-    group.align = 1
+    group = src.load_at(groups)
     if size == 1:
-        return builder.sext(group, sums)
-    found = ir.Constant(groups, None)
-    for k in range(size):
-        left = ir.Constant(groups, [bits - BYTE_BITS * (k + 1)] * lanes)
-        right = ir.Constant(groups, [bits - BYTE_BITS] * lanes)
-        found = builder.add(found, builder.ashr(builder.shl(group, left), right))
-    return found if groups == sums else builder.sext(found, sums)
+        return group.sext(sums)
+    bytes_ = [group << (bits - BYTE_BITS * (k + 1)) >> (bits - BYTE_BITS) for k in range(size)]
+    found = reduce(operator.add, bytes_)
+    return found if groups == sums else found.sext(sums)

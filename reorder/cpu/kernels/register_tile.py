@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.cpu.kernels.emit import int64, load_int64
+from reorder.cpu.kernels.emit import when
 from reorder.cpu.kernels.loop_group import TileShape
 from reorder.cpu.kernels.shuffle import LANE_BITS, concatenate, exchange, pick, transpose
 from reorder.cpu.target import LINE_BITS, keeps_addresses, max_tile_rows, register_bits
@@ -74,25 +74,22 @@ def emit_tile(
 
     Columns before `first_column`, which the previous tile has stored, are left out.
     """
-    builder = elements.builder
     row_table, column_table = tables
     rows = _rows_at_once(elements, shape)
     targets: list[Location] = []
     for first in range(0, shape.height, rows):
         lines = [
-            elements.load_vector(
-                elements.moved(src, load_int64(builder, row_table, k)), shape.width
-            )
+            elements.load_vector(elements.moved(src, row_table[k]), shape.width)
             for k in range(first, first + rows)
         ]
         for k, column in enumerate(_columns(elements, lines)):
             if first == 0:
-                targets.append(elements.moved(dst, load_int64(builder, column_table, k)))
-            target = targets[k].plus(builder, int64(first)) if first else targets[k]
+                targets.append(elements.moved(dst, column_table[k]))
+            target = targets[k] + first if first else targets[k]
             if first_column is None or k == shape.width - 1:
                 elements.store_lines(column, target)
                 continue
-            with builder.if_then(builder.icmp_signed("<=", first_column, int64(k))):
+            with when(first_column <= k):
                 elements.store_lines(column, target)
 
 
@@ -109,14 +106,13 @@ def _rows_at_once(elements: Elements, shape: TileShape) -> int:
 
 def _columns(elements: Elements, lines: list[Value]) -> Iterator[Value]:
     """Yield the columns of some rows."""
-    builder = elements.builder
     height, width = len(lines), lines[0].type.count
     lane = LANE_BITS // elements.bits
     if keeps_addresses() and width > lane:
         # registers of one lane have no lanes to exchange
         for first in range(0, width, lane):
             lanes = range(first, first + lane)
-            yield from _columns(elements, [pick(builder, line, lanes) for line in lines])
+            yield from _columns(elements, [pick(line, lanes) for line in lines])
         return
     across = min(height, lane)
     # the lanes of a joined vector hold rows that are `across` apart
@@ -125,15 +121,14 @@ def _columns(elements: Elements, lines: list[Value]) -> Iterator[Value]:
     groups = []
     for first in range(0, height, rows_per_part):
         joined = [
-            concatenate(builder, lines[first + k : first + rows_per_part : across])
-            for k in range(across)
+            concatenate(lines[first + k : first + rows_per_part : across]) for k in range(across)
         ]
-        groups.append(transpose(builder, joined))
-    exchanged = [exchange(builder, list(vectors), lane) for vectors in zip(*groups, strict=True)]
+        groups.append(transpose(joined))
+    exchanged = [exchange(list(vectors), lane) for vectors in zip(*groups, strict=True)]
     vectors = [vector for part in zip(*exchanged, strict=True) for vector in part]
     for vector in vectors:
         if across == lane:
             yield vector
             continue
         for i in range(0, lane, across):
-            yield pick(builder, vector, range(i, i + across))
+            yield pick(vector, range(i, i + across))

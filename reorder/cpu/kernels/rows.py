@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from memdesc import DATA_TYPES
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import int64, load_fields, loop, minimum
+from reorder.cpu.kernels.emit import either, load_fields, loop, minimum, where
 from reorder.cpu.schedule.select import Kernel
 from reorder.cpu.schedule.tile_program import ZEROED_LANES, Placement
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
@@ -56,31 +56,26 @@ class Row(NamedTuple):
 
     def load(self, i: Value, lanes: int) -> Value:
         """Return the codes of a vector from the i-th element on."""
-        return self.elements.load_vector(self.start.plus(self.elements.builder, i), lanes)
+        return self.elements.load_vector(self.start + i, lanes)
 
     def store(self, codes: Value, i: Value, *, non_temporal: bool = False) -> None:
         """Write a vector of codes from the i-th element on."""
-        location = self.start.plus(self.elements.builder, i)
-        self.elements.store_vector(codes, location, non_temporal=non_temporal)
+        self.elements.store_vector(codes, self.start + i, non_temporal=non_temporal)
 
     def load_first(self, count: Value, i: Value) -> Value:
         """Return a vector of `ZEROED_LANES`: some elements from the i-th one on, then zeros."""
-        location = self.start.plus(self.elements.builder, i)
-        return self.elements.load_masked(location, self.elements.lane_mask(count, ZEROED_LANES))
+        mask = self.elements.lane_mask(count, ZEROED_LANES)
+        return self.elements.load_masked(self.start + i, mask)
 
     def store_first(self, codes: Value, i: Value, count: Value, extent: Value) -> None:
         """Write the first `count` codes of a vector from the i-th element on, then zeros."""
         elements, lanes = self.elements, codes.type.count
-        codes = elements.builder.select(
-            elements.lane_mask(count, lanes), codes, elements.zeros(lanes)
-        )
-        location = self.start.plus(elements.builder, i)
-        elements.store_masked(codes, location, elements.lane_mask(extent, lanes))
+        codes = where(elements.lane_mask(count, lanes), codes, elements.zeros(lanes))
+        elements.store_masked(codes, self.start + i, elements.lane_mask(extent, lanes))
 
     def prefetch(self, i: Value, lanes: int, distance: Value) -> None:
         """Prefetch `distance` bytes ahead of a vector that starts at the i-th element."""
-        location = self.start.plus(self.elements.builder, i)
-        self.elements.prefetch(location, lanes, distance)
+        self.elements.prefetch(self.start + i, lanes, distance)
 
 
 class EmitVector(Protocol):
@@ -106,12 +101,7 @@ def vector_lanes(work: str | None, registers: int) -> tuple[int, ...]:
 
 
 def each_vector(
-    builder: Builder,
-    span: tuple[Value, Value],
-    sizes: tuple[int, ...],
-    emit: EmitVector,
-    *,
-    overlaps: bool,
+    span: tuple[Value, Value], sizes: tuple[int, ...], emit: EmitVector, *, overlaps: bool
 ) -> None:
     """Emit vectors that cover a span: of the widest size that fits, the tail by narrower ones.
 
@@ -121,23 +111,23 @@ def each_vector(
     first, last = span
     lanes, *narrower = sizes
     if not narrower:
-        with loop(builder, first, last, lanes) as i:
+        with loop(first, last, lanes) as i:
             emit(i, lanes)
         return
-    count = builder.sub(last, first)
+    count = last - first
     if overlaps:
-        with builder.if_else(builder.icmp_signed(">=", count, int64(lanes))) as (enough, few):
+        with either(count >= lanes) as (enough, few):
             with enough:
-                end = builder.sub(last, int64(lanes))
-                with loop(builder, first, last, lanes) as i:
-                    emit(minimum(builder, i, end), lanes)
+                end = last - lanes
+                with loop(first, last, lanes) as i:
+                    emit(minimum(i, end), lanes)
             with few:
-                each_vector(builder, span, tuple(narrower), emit, overlaps=True)
+                each_vector(span, tuple(narrower), emit, overlaps=True)
         return
-    middle = builder.add(first, builder.and_(count, int64(-lanes)))
-    with loop(builder, first, middle, lanes) as i:
+    middle = first + (count & -lanes)
+    with loop(first, middle, lanes) as i:
         emit(i, lanes)
-    each_vector(builder, (middle, last), tuple(narrower), emit, overlaps=False)
+    each_vector((middle, last), tuple(narrower), emit, overlaps=False)
 
 
 def each_line(
@@ -148,52 +138,42 @@ def each_line(
     The order is: vectors up to the first whole line, then several lines at once, single lines,
     and vectors of the tail.
     """
-    builder = dst.elements.builder
     size = dst.elements.bits // BYTE_BITS
     line = LINE_BITS // dst.elements.bits
-    address = dst.elements.rebased(dst.start).address
-    skipped = builder.and_(builder.sub(int64(0), address), int64(LINE_NBYTES - 1))
-    start = minimum(builder, builder.udiv(skipped, int64(size)), count)
-    each_vector(builder, (int64(0), start), sizes, emit, overlaps=overlaps)
+    skipped = -dst.elements.address_of(dst.start) & (LINE_NBYTES - 1)
+    start = minimum(skipped // size, count)
+    each_vector((0, start), sizes, emit, overlaps=overlaps)
     for lanes in sorted({max(line, sizes[0]), line}, reverse=True):
-        whole = builder.and_(builder.sub(count, start), int64(-lanes))
-        stop = builder.add(start, whole)
-        with loop(builder, start, stop, lanes) as i:
+        stop = start + ((count - start) & -lanes)
+        with loop(start, stop, lanes) as i:
             emit(i, lanes, non_temporal=True)
         start = stop
-    each_vector(builder, (start, count), sizes, emit, overlaps=overlaps)
+    each_vector((start, count), sizes, emit, overlaps=overlaps)
 
 
 @contextmanager
 def emit_zeroed(
-    builder: Builder,
-    dtypes: tuple[str, ...],
-    table: ConvertTable | CombineTable,
-    emit: Callable[[], None],
+    dtypes: tuple[str, ...], table: ConvertTable | CombineTable, emit: Callable[[], None]
 ) -> Iterator[None]:
     """Emit the code for rows that masked stores write; in the context, emit that for other rows."""
     if not masks_elements(*dtypes):
         yield
         return
-    is_masked = builder.icmp_signed(">", table.extent, int64(0))
-    with builder.if_else(is_masked) as (zeroed, plain):
+    with either(table.extent > 0) as (zeroed, plain):
         with zeroed:
             emit()
         with plain:
             yield
 
 
-def load_stage(
-    builder: Builder, call: InterpreterCall, kind: type[_Table]
-) -> tuple[_Table, Placement]:
+def load_stage(call: InterpreterCall, kind: type[_Table]) -> tuple[_Table, Placement]:
     """Return the table of a stage, and where the stage finds its data."""
-    return load_fields(builder, call.program, kind), load_fields(builder, call.points, Placement)
+    return load_fields(call.program, kind), load_fields(call.points, Placement)
 
 
 def table_addresses(
-    builder: Builder, call: InterpreterCall, kind: type[_Table], rows: Value, count: int
+    call: InterpreterCall, kind: type[_Table], rows: Value, count: int
 ) -> list[Value]:
     """Return the addresses of the offset tables that follow a table, each of `rows` entries."""
-    first = builder.add(call.program, int64(nbytes_of(kind)))
-    size = builder.mul(rows, int64(WORD_NBYTES))
-    return [builder.add(first, builder.mul(size, int64(k))) for k in range(count)]
+    first, size = call.program + nbytes_of(kind), rows * WORD_NBYTES
+    return [first + size * k for k in range(count)]

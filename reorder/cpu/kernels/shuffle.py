@@ -11,7 +11,7 @@ from reorder.cpu.target import transposes_pairs
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.emit import Value
 
 __all__ = ["LANE_BITS", "concatenate", "exchange", "pick", "transpose"]
 
@@ -19,7 +19,7 @@ __all__ = ["LANE_BITS", "concatenate", "exchange", "pick", "transpose"]
 LANE_BITS = 128
 
 
-def transpose(builder: Builder, vectors: list[Value]) -> list[Value]:
+def transpose(vectors: list[Value]) -> list[Value]:
     """Transpose n vectors in each 128-bit lane: the results hold column after column.
 
     A lane is an n x m matrix, where n is a power of two and at most m, the elements of a lane.
@@ -36,14 +36,14 @@ def transpose(builder: Builder, vectors: list[Value]) -> list[Value]:
         # parities are interleaved, for which LLVM uses a store (st2) where that is no slower
         even, odd = vectors[::2], vectors[1::2]
         for k in range(len(even).bit_length() - 1):
-            even, odd = (_exchange_pairs(builder, part, 1 << k) for part in (even, odd))
+            even, odd = (_exchange_pairs(part, 1 << k) for part in (even, odd))
         pairs = list(zip(even, odd, strict=True))
-        return [builder.shuffle_vector(*pair, half) for half in halves for pair in pairs]
+        return [one.shuffle_vector(other, half) for half in halves for one, other in pairs]
     distance = len(vectors) // 2
     rounds = len(vectors).bit_length() - 1
     for _ in range(rounds):
         vectors = [
-            builder.shuffle_vector(vectors[k], vectors[k + distance], half)
+            vectors[k].shuffle_vector(vectors[k + distance], half)
             for k in range(distance)
             for half in halves
         ]
@@ -63,7 +63,7 @@ def _interleavings(count: int, lane: int) -> list[Value]:
     return halves
 
 
-def _exchange_pairs(builder: Builder, vectors: list[Value], width: int) -> list[Value]:
+def _exchange_pairs(vectors: list[Value], width: int) -> list[Value]:
     """Exchange a bit of the row index with the same bit of the column index: `width`, 1 << bit."""
     count = vectors[0].type.count
     masks = [
@@ -77,12 +77,13 @@ def _exchange_pairs(builder: Builder, vectors: list[Value], width: int) -> list[
     ]
     results = list(vectors)
     for k in (k for k in range(len(vectors)) if not k & width):
-        pair = vectors[k], vectors[k + width]
-        results[k], results[k + width] = (builder.shuffle_vector(*pair, each) for each in masks)
+        results[k], results[k + width] = (
+            vectors[k].shuffle_vector(vectors[k + width], each) for each in masks
+        )
     return results
 
 
-def exchange(builder: Builder, vectors: list[Value], lane: int) -> list[Value]:
+def exchange(vectors: list[Value], lane: int) -> list[Value]:
     """Transpose n vectors as matrices of lanes: the k-th result has the k-th lane of each.
 
     n is a power of two, and a lane has `lane` elements. Vectors of more than n lanes hold several
@@ -98,28 +99,26 @@ def exchange(builder: Builder, vectors: list[Value], lane: int) -> list[Value]:
             first + half + k for first in range(0, 2 * count, 2 * width) for k in range(width)
         )
         joined = [
-            builder.shuffle_vector(*vectors[k : k + 2], both) for k in range(0, len(vectors), 2)
+            vectors[k].shuffle_vector(vectors[k + 1], both) for k in range(0, len(vectors), 2)
         ]
-        results += exchange(builder, joined, lane)
+        results += exchange(joined, lane)
     return results
 
 
-def concatenate(builder: Builder, vectors: list[Value]) -> Value:
+def concatenate(vectors: list[Value]) -> Value:
     """Join a power of two of vectors into one."""
     while len(vectors) > 1:
         both = _mask(range(2 * vectors[0].type.count))
         vectors = [
-            builder.shuffle_vector(*vectors[k : k + 2], both) for k in range(0, len(vectors), 2)
+            vectors[k].shuffle_vector(vectors[k + 1], both) for k in range(0, len(vectors), 2)
         ]
     return vectors[0]
 
 
-def pick(
-    builder: Builder, vector: Value, indices: Iterable[int], second: Value | None = None
-) -> Value:
+def pick(vector: Value, indices: Iterable[int], second: Value | None = None) -> Value:
     """Return the elements of a vector, or of two concatenated ones, at some indices."""
     other = ir.Constant(vector.type, ir.Undefined) if second is None else second
-    return builder.shuffle_vector(vector, other, _mask(indices))
+    return vector.shuffle_vector(other, _mask(indices))
 
 
 def _mask(indices: Iterable[int]) -> Value:

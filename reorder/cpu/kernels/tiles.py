@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from llvmlite import ir
 from numba.core import cgutils
 
 from reorder.cpu.kernels.elements import Location
-from reorder.cpu.kernels.emit import I64, entry_address, int64, load_fields, load_int64, loop
+from reorder.cpu.kernels.emit import I64, Number, load_fields, loop, where
 from reorder.cpu.kernels.interpreter import (
     InterpreterCall,
     OuterLoops,
@@ -27,7 +28,7 @@ from reorder.cpu.schedule.tile_program import (
 from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 
 if TYPE_CHECKING:
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.emit import Value
 
 __all__ = ["emit_tiles"]
 
@@ -44,79 +45,67 @@ class _Tile(NamedTuple):
     placement: Value
 
 
-def emit_tiles(builder: Builder, call: InterpreterCall, slots: Value) -> None:
+def emit_tiles(call: InterpreterCall, slots: Value) -> None:
     """Run the steps of all tiles of a call."""
+    builder = slots.builder
     offsets = cgutils.alloca_once(builder, I64, size=OPERANDS)
     placement = cgutils.alloca_once(builder, I64, size=len(Placement._fields))
     tile = _Tile(call, offsets, slots, placement)
-    offsets_nbytes = int64(OPERANDS * WORD_NBYTES)
-    for task, instruction, index in each_task(builder, call):
-        head = load_fields(builder, instruction, TileHead)
-        offsets_at = builder.add(instruction, int64(nbytes_of(TileHead)))
-        point_at = builder.add(call.points, builder.mul(index, offsets_nbytes))
-        starts = tuple(
-            builder.add(load_int64(builder, offsets_at, n), load_int64(builder, point_at, n))
-            for n in range(OPERANDS)
-        )
-        loops_at = builder.add(offsets_at, offsets_nbytes)
-        loops = OuterLoops(builder, loops_at, head.outer, OPERANDS)
+    offsets_nbytes = OPERANDS * WORD_NBYTES
+    for task, instruction, index in each_task(call):
+        head = load_fields(instruction, TileHead)
+        offsets_at = instruction + nbytes_of(TileHead)
+        point_at = call.points + index * offsets_nbytes
+        starts = tuple(offsets_at[n] + point_at[n] for n in range(OPERANDS))
+        loops = OuterLoops(offsets_at + offsets_nbytes, head.outer, OPERANDS)
         steps_at = loops.end()
-        for position in loops.each_step(task.first, task.last, Position(starts, int64(0))):
+        for position in loops.each_step(task.first, task.last, Position(starts, 0)):
             for n, offset in enumerate(position.offsets):
-                builder.store(offset, builder.gep(offsets, [int64(n)]))
-            with loop(builder, int64(0), head.steps) as k:
-                step_at = entry_address(builder, steps_at, k, nbytes_of(Step))
-                _emit_step(builder, tile, step_at)
+                builder.store(offset, builder.gep(offsets, [ir.Constant(I64, n)]))
+            with loop(0, head.steps) as k:
+                _emit_step(tile, steps_at + k * nbytes_of(Step))
     # other threads see what non-temporal stores have written
     builder.fence("seq_cst")
 
 
-def _emit_step(builder: Builder, tile: _Tile, step_at: Value) -> None:
+def _emit_step(tile: _Tile, step_at: Value) -> None:
     """Run one step of a tile."""
-    step = load_fields(builder, step_at, Step)
-    src = _locate(builder, tile, _Side(step.src_base, step.src_placed_by, step.src_shift))
-    dst = _locate(builder, tile, _Side(step.dst_base, step.dst_placed_by, step.dst_shift))
-    side = _Side(step.operand_base, step.operand_placed_by, step.operand_shift)
-    operand = _locate(builder, tile, side)
-    factor = _locate(builder, tile, _Side(step.factor_base, int64(NO_OPERAND), int64(0)))
-    placement = Placement(src.index, dst.index, operand.address, operand.index, factor.address)
+    builder = step_at.builder
+    step = load_fields(step_at, Step)
+    src = _locate(tile, step.src_base, step.src_placed_by, step.src_shift)
+    dst = _locate(tile, step.dst_base, step.dst_placed_by, step.dst_shift)
+    operand = _locate(tile, step.operand_base, step.operand_placed_by, step.operand_shift)
+    placement = Placement(
+        src.index, dst.index, operand.address, operand.index, _address(tile, step.factor_base)
+    )
     for k, number in enumerate(placement):
-        builder.store(number, builder.gep(tile.placement, [int64(k)]))
+        builder.store(number, builder.gep(tile.placement, [ir.Constant(I64, k)]))
     call = InterpreterCall(
         src.address,
         dst.address,
         step.program,
         step.tasks,
-        begin=int64(0),
+        begin=ir.Constant(I64, 0),
         end=step.task_count,
         points=builder.ptrtoint(tile.placement, I64),
-        point_count=int64(1),
+        point_count=ir.Constant(I64, 1),
     )
-    emit_call(builder, step.interpreter, call)
+    emit_call(step.interpreter, call)
 
 
-class _Side(NamedTuple):
-    """Where one side of a step lies: fields of a `Step`."""
+def _address(tile: _Tile, base: Value) -> Value:
+    """Return the address that a `Base` stands for, or the address that it is."""
+    slot_at = tile.slots + (base - Base.SRC_ELEMENTS) * SLOT_NBYTES
+    address = where(base.below(len(Base)), slot_at, base)
+    for each, buffer in ((Base.SRC, tile.call.src_at), (Base.DST, tile.call.dst_at)):
+        address = where(base == each, buffer, address)
+    return address
 
-    base: Value
-    placed_by: Value
-    shift: Value
 
-
-def _locate(builder: Builder, tile: _Tile, side: _Side) -> Location:
-    """Return where a side starts."""
-    slot = builder.sub(side.base, int64(Base.SRC_ELEMENTS))
-    slot_at = entry_address(builder, tile.slots, slot, SLOT_NBYTES)
-    is_slot = builder.icmp_unsigned("<", side.base, int64(len(Base)))
-    address = builder.select(is_slot, slot_at, side.base)
-    for base, buffer in ((Base.SRC, tile.call.src_at), (Base.DST, tile.call.dst_at)):
-        is_buffer = builder.icmp_signed("==", side.base, int64(base))
-        address = builder.select(is_buffer, buffer, address)
-    is_placed = builder.icmp_signed("!=", side.placed_by, int64(NO_OPERAND))
-    index = builder.select(is_placed, side.placed_by, int64(0))
-    offset = builder.load(builder.gep(tile.offsets, [index]))
-    is_left = builder.icmp_signed("<", side.shift, int64(0))
-    offset = builder.select(
-        is_left, builder.shl(offset, builder.neg(side.shift)), builder.ashr(offset, side.shift)
-    )
-    return Location(address, builder.select(is_placed, offset, int64(0)))
+def _locate(tile: _Tile, base: Value, placed_by: Value, shift: Value) -> Location:
+    """Return where one of the three sides of a step starts, by its fields of a `Step`."""
+    is_placed = placed_by != NO_OPERAND
+    pointer = base.builder.gep(tile.offsets, [where(is_placed, placed_by, 0)])
+    offset = Number(base.builder, pointer).load()
+    offset = where(shift < 0, offset << -shift, offset >> shift)
+    return Location(_address(tile, base), where(is_placed, offset, 0))

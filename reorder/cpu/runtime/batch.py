@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from reorder.cpu.kernels.emit import (
-    Builder,
-    entry_address,
-    int64,
-    load_fields,
-    load_int64,
-    loop,
-    maximum,
-    minimum,
-)
+from reorder.cpu.kernels.emit import load_fields, loop, maximum, minimum, when
 from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
 from reorder.cpu.runtime.job import Job, make_job
@@ -123,19 +114,15 @@ class BatchBuilder:
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
         for box in boxes:
             packed, bits, element_stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
-            for scheduled in self._schedule(packed, bits, element_stride):
-                kernel = Kernel(bits, streams=bits >= BYTE_BITS and self._streams(scheduled, bits))
-                by_kernel.setdefault(kernel, []).append(scheduled)
-        return [self._batch(tuple(part), kernel) for kernel, part in by_kernel.items()]
-
-    def _schedule(self, box: Box, bits: int, element_stride: int) -> tuple[ScheduledBox, ...]:
-        """Cut and order a box for the caches, or for non-temporal stores."""
-        streamed = stream_box(box, bits, element_stride) if self.streams else ()
-        return streamed or tile_boxes((box,), bits, element_stride, sweeps_lines=not self.exceeds)
-
-    def _streams(self, scheduled: ScheduledBox, bits: int) -> bool:
-        """Whether a box is written by non-temporal stores."""
-        return self.streams and scheduled.fills_lines(bits)
+            # for non-temporal stores, or else for the caches
+            parts = stream_box(packed, bits, element_stride) if self.streams else ()
+            parts = parts or tile_boxes(
+                (packed,), bits, element_stride, sweeps_lines=not self.exceeds
+            )
+            for scheduled in parts:
+                streams = self.streams and bits >= BYTE_BITS and scheduled.fills_lines(bits)
+                by_kernel.setdefault(Kernel(bits, streams), []).append(scheduled)
+        return [self._batch(tuple(found), kernel) for kernel, found in by_kernel.items()]
 
     def _batch(
         self,
@@ -213,30 +200,24 @@ class JoinedJob:
 
 def joined_interpreter_at() -> int:
     """Return the address of the compiled interpreter of joined jobs."""
-    return compiled_interpreter(
-        "interpreter of joined jobs", lambda _, builder, call: _emit_joined(builder, call)
-    )
+    return compiled_interpreter("interpreter of joined jobs", lambda call, _: _emit_joined(call))
 
 
-def _emit_joined(builder: Builder, call: InterpreterCall) -> None:
+def _emit_joined(call: InterpreterCall) -> None:
     """Run the part of each job that is in the range of steps of a call."""
-    first_part = builder.add(call.program, int64(WORD_NBYTES))
-    with loop(builder, int64(0), load_int64(builder, call.program)) as k:
-        part_at = entry_address(builder, first_part, k, nbytes_of(_Part))
-        part = load_fields(builder, part_at, _Part)
-        start, stop = (
-            maximum(builder, call.begin, part.first),
-            minimum(builder, call.end, part.last),
-        )
-        with builder.if_then(builder.icmp_signed("<", start, stop)):
+    first_part = call.program + WORD_NBYTES
+    with loop(0, call.program[0]) as k:
+        part = load_fields(first_part + k * nbytes_of(_Part), _Part)
+        start, stop = maximum(call.begin, part.first), minimum(call.end, part.last)
+        with when(start < stop):
             own = InterpreterCall(
                 call.src_at,
                 call.dst_at,
                 part.program,
                 part.tasks,
-                begin=builder.sub(start, part.first),
-                end=builder.sub(stop, part.first),
+                begin=start - part.first,
+                end=stop - part.first,
                 points=part.points,
                 point_count=part.point_count,
             )
-            emit_call(builder, part.interpreter, own)
+            emit_call(part.interpreter, own)

@@ -59,4 +59,4 @@ def _interpreter_at(kernel: DecodeKernel) -> int:
     # a hash of Python differs between processes, and the code on disk is found by this one
     key = hashlib.sha256(repr(kernel).encode()).hexdigest()[:14]
     name = f"interpreter {key} of records of {len(kernel.pattern.fields)} fields to {kernel.dtype}"
-    return compiled_interpreter(name, lambda _, builder, call: emit_decode(builder, call, kernel))
+    return compiled_interpreter(name, lambda call, _: emit_decode(call, kernel))

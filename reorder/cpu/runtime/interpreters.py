@@ -14,6 +14,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from reorder.cpu.kernels.boxes import emit_boxes
+from reorder.cpu.kernels.emit import Number
 from reorder.cpu.kernels.interpreter import InterpreterCall
 from reorder.cpu.runtime.intrinsics import INTERPRETER
 from reorder.cpu.runtime.jit import compile_callback
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = ["compiled_interpreter", "interpreter_at"]
 
-# What emits the body of an interpreter: it takes numba's context, the builder and the parameters.
-_Emit: TypeAlias = "Callable[[Any, Builder, InterpreterCall], None]"
+# What emits the body of an interpreter: it takes its parameters, and numba's context.
+_Emit: TypeAlias = "Callable[[InterpreterCall, Any], None]"
 
 # by the number that stands for each in compiled code and in the files of the cache
 _emitters: dict[int, _Emit] = {}
@@ -48,7 +49,7 @@ def compiled_interpreter(name: str, emit: _Emit) -> int:
     key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
     _emitters[key] = emit
 
-    def walk(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
+    def interpret(  # noqa: PLR0913, PLR0917 - `InterpreterCall` as a C signature
         src_at: int,
         dst_at: int,
         program: int,
@@ -61,8 +62,8 @@ def compiled_interpreter(name: str, emit: _Emit) -> int:
         _run((src_at, dst_at, program, tasks, begin, end, points, point_count), key)
 
     # numba names the files of the cache after it
-    walk.__qualname__ = f"interpreter_{key:x}"
-    _addresses[name] = int(compile_callback(walk, INTERPRETER, name).address)
+    interpret.__qualname__ = f"interpreter_{key:x}"
+    _addresses[name] = int(compile_callback(interpret, INTERPRETER, name).address)
     return _addresses[name]
 
 
@@ -72,7 +73,8 @@ def _run(_context: Any, call: Any, key: Any) -> tuple[Signature, Any]:
     emit = _emitters[key.literal_value]
 
     def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        emit(context, builder, InterpreterCall(*cgutils.unpack_tuple(builder, args[0])))
+        values = cgutils.unpack_tuple(builder, args[0])
+        emit(InterpreterCall(*(Number(builder, value) for value in values)), context)
         return context.get_dummy_value()
 
     return types.void(call, key), build
@@ -81,5 +83,5 @@ def _run(_context: Any, call: Any, key: Any) -> tuple[Signature, Any]:
 def interpreter_at(kernel: Kernel) -> int:
     """Return the address of the compiled interpreter of boxes whose elements a kernel moves."""
     return compiled_interpreter(
-        f"interpreter of {kernel}", lambda _, builder, call: emit_boxes(builder, call, kernel)
+        f"interpreter of {kernel}", lambda call, _: emit_boxes(call, kernel)
     )

@@ -13,7 +13,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from reorder.cpu.kernels.emit import I64, int64_pointer
+from reorder.cpu.kernels.emit import I64, Number, call, int64_pointer, stack_space
 from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.tables import WORD_NBYTES
 from reorder.cpu.target import is_arm, is_x86
@@ -47,13 +47,17 @@ _ISB_SYSTEM = ir.IntType(32)(15)
 INTERPRETER = numba.void(*[numba.int64] * len(InterpreterCall._fields))
 
 
+def _pointer(builder: Builder, address: Value, index: Value) -> Value:
+    return int64_pointer(Number(builder, address), index).raw
+
+
 def _load(order: str | None) -> Any:
     """Return the intrinsic that loads an int64, atomically if there is an order of LLVM."""
 
     @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
     def load(_context: Any, address: Any, index: Any) -> tuple[Signature, Any]:
         def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-            pointer = int64_pointer(builder, *args)
+            pointer = _pointer(builder, *args)
             return (
                 builder.load_atomic(pointer, order, WORD_NBYTES) if order else builder.load(pointer)
             )
@@ -70,7 +74,7 @@ def _store(order: str | None) -> Any:
     def store(_context: Any, address: Any, index: Any, value: Any) -> tuple[Signature, Any]:
         def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
             *place, value = args
-            pointer = int64_pointer(builder, *place)
+            pointer = _pointer(builder, *place)
             if order:
                 builder.store_atomic(value, pointer, order, WORD_NBYTES)
             else:
@@ -97,7 +101,7 @@ def exchange_shared(
 
     def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         address, index, expected, value = args
-        pointer = int64_pointer(builder, address, index)
+        pointer = _pointer(builder, address, index)
         exchanged = builder.cmpxchg(pointer, expected, value, "seq_cst", "seq_cst")
         return builder.extract_value(exchanged, 1)
 
@@ -113,8 +117,7 @@ def pause(_context: Any) -> tuple[Signature, Any]:
         # long as x86's pause
         name, arguments = ("llvm.aarch64.isb", [_ISB_SYSTEM]) if is_arm() else (_PAUSE, [])
         if is_arm() or is_x86():
-            kind = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
-            builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+            call(builder, name, ir.VoidType(), *arguments)
         return context.get_dummy_value()
 
     return types.void(), build
@@ -125,7 +128,7 @@ def stack_address(_context: Any) -> tuple[Signature, Any]:
     """Return an address on the stack of this thread."""
 
     def build(_context: Any, builder: Builder, _signature: Any, _args: Sequence[Value]) -> Value:
-        return builder.ptrtoint(cgutils.alloca_once(builder, I64), I64)
+        return stack_space(builder, I64, 1).raw
 
     return types.int64(), build
 
@@ -152,8 +155,10 @@ def call_interpreter(_context: Any, address: Any, call: Any) -> tuple[Signature,
     """Call the compiled interpreter at an address with a `InterpreterCall`."""
 
     def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
-        address, call = args
-        emit_call(builder, address, InterpreterCall(*cgutils.unpack_tuple(builder, call)))
+        address, *values = (
+            Number(builder, each) for each in (args[0], *cgutils.unpack_tuple(builder, args[1]))
+        )
+        emit_call(address, InterpreterCall(*values))
         return context.get_dummy_value()
 
     return types.void(types.int64, call), build

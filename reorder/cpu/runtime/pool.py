@@ -44,7 +44,7 @@ _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
 # The first jobs of less than about 1 MiB for each thread run on the calling thread: loading the
 # code of the pool takes tens of milliseconds, and half a second where it must be compiled.
 _MAX_ALONE = 8
-_WALK = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
+_INTERPRETER = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 8)
 
 
 class _State:
@@ -72,8 +72,8 @@ def run_job(src_at: int, dst_at: int, job: Job) -> None:
 def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
     """Run a job whose bounds count steps at all points; missing workers are started."""
     if not job.workers or _is_sooner_alone(job):
-        walk = _WALK(job.interpreter)
-        walk(src_at, dst_at, job.program, job.tasks, 0, job.steps, job.points, job.point_count)
+        run = _INTERPRETER(job.interpreter)
+        run(src_at, dst_at, job.program, job.tasks, 0, job.steps, job.points, job.point_count)
         return
     refresh_teams()
     starting = _State.starting

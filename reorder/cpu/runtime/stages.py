@@ -14,7 +14,7 @@ from numba import types
 
 from reorder.cpu.kernels.combine import CombineTypes, emit_combine
 from reorder.cpu.kernels.convert import ConvertTypes, emit_convert, emit_prefetch, emit_repeat
-from reorder.cpu.kernels.emit import int64, load_int64
+from reorder.cpu.kernels.emit import Number
 from reorder.cpu.kernels.tiles import emit_tiles
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.scratch import free_scratch, slots_of, take_scratch
@@ -25,7 +25,7 @@ from reorder.values.formats import narrow_working_type
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from reorder.cpu.kernels.emit import Builder, Value
+    from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.interpreter import InterpreterCall
 
 __all__ = [
@@ -42,15 +42,18 @@ def tile_interpreter_at() -> int:
     return compiled_interpreter("interpreter of tiles", _emit_tiles_in_scratch)
 
 
-def _emit_tiles_in_scratch(context: Any, builder: Builder, call: InterpreterCall) -> None:
+def _emit_tiles_in_scratch(call: InterpreterCall, context: Any) -> None:
+    builder = call.program.builder
+
     def run(function: Any, result: Any, *arguments: Value) -> Value:
         signature = result(*[types.int64] * len(arguments))
-        return context.compile_internal(builder, function, signature, arguments)
+        given = [argument.raw for argument in arguments]
+        return Number(builder, context.compile_internal(builder, function, signature, given))
 
-    block = load_int64(builder, call.program, TILES.scratch_block)
+    block = call.program[TILES.scratch_block]
     number = run(take_scratch, types.int64, block)
-    first = builder.add(call.program, int64(nbytes_of(TilesHead)))
-    emit_tiles(builder, call._replace(program=first), run(slots_of, types.int64, block, number))
+    first = call.program + nbytes_of(TilesHead)
+    emit_tiles(call._replace(program=first), run(slots_of, types.int64, block, number))
     run(free_scratch, types.void, block, number)
 
 
@@ -87,8 +90,8 @@ def repeat_stage(dtype: str) -> int:
 
 
 def _stage(
-    key: tuple[str, ...], emit: Callable[[Builder, InterpreterCall], None], *, streams: bool = False
+    key: tuple[str, ...], emit: Callable[[InterpreterCall], None], *, streams: bool = False
 ) -> int:
     """Compile a stage."""
     name = ", ".join([*key, *["non-temporal stores"] * streams])
-    return compiled_interpreter(f"stage: {name}", lambda _, builder, call: emit(builder, call))
+    return compiled_interpreter(f"stage: {name}", lambda call, _: emit(call))

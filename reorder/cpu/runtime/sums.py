@@ -31,9 +31,7 @@ class Sums:
         self._reduction = reduction = reduce_dims(desc, mask, threads)
         program = address_of(reduction.program)
         name = "interpreter of sums of 8-bit elements"
-        interpreter = compiled_interpreter(
-            name, lambda _, builder, call: emit_reduction(builder, call)
-        )
+        interpreter = compiled_interpreter(name, lambda call, _: emit_reduction(call))
         self._job = make_job(interpreter, program, reduction.partition, _NO_POINTS)
         self._offset = desc.offset0
 

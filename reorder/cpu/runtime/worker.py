@@ -80,7 +80,7 @@ def _take(group: int, number: int, chunks: int) -> int:
 
 
 @inner
-def _walk(job: int, src_at: int, dst_at: int, begin: int, end: int) -> None:
+def _interpret(job: int, src_at: int, dst_at: int, begin: int, end: int) -> None:
     """Run a range of the steps of a job."""
     call_interpreter(
         load_int(job, JOB.interpreter),
@@ -108,7 +108,7 @@ def _run_group(pool: int, group: int, number: int) -> None:
     chunk = first + _take(words, number, last - first)
     while chunk < last:
         src_at, dst_at = load_int(pool, POOL.src_at), load_int(pool, POOL.dst_at)
-        _walk(job, src_at, dst_at, load_int(bounds, chunk), load_int(bounds, chunk + 1))
+        _interpret(job, src_at, dst_at, load_int(bounds, chunk), load_int(bounds, chunk + 1))
         chunk = first + _take(words, number, last - first)
 
 
@@ -203,7 +203,7 @@ def share_job(src_at: int, dst_at: int, job: int) -> None:
         run_region(team)
         return
     if workers == 0 or not exchange_shared(pool, POOL.busy, 0, 1):
-        _walk(job, src_at, dst_at, 0, load_int(job, JOB.steps))
+        _interpret(job, src_at, dst_at, 0, load_int(job, JOB.steps))
         return
     _prepare(pool, src_at, dst_at, job)
     number = load_relaxed(pool, POOL.state) // JOB_UNIT + 1

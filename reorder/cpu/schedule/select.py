@@ -287,7 +287,7 @@ def pack_for_kernels(box: Box, bits: int) -> tuple[Box, int, int]:
     """
     packed, bits = pack_elements(box, bits)
     (packed,) = simplify((packed,))
-    *outer, run = packed.nodes or (Node(1, 1, (1, 1)),)
+    *outer, run = packed.nodes or (_ONE_STEP,)
     width = run.extent * bits
     is_run = run.strides == (1, 1) and run.valid == run.extent > 1
     if bits < BYTE_BITS or not is_run or width > _WIDEST or width & (width - 1) or packed.indirect:

@@ -162,10 +162,7 @@ def _at(operand: str, offset: str, bits: int) -> str:
 
 
 def load_words(operand: str, offset: str, bits: int, names: list[str]) -> Iterator[str]:
-    """Return the statements that load aligned, contiguous elements into names."""
-    if len(names) == 1:
-        yield f"{names[0]} = {one_element(operand, offset, bits)};"
-        return
+    """Return the statements that load aligned, contiguous elements into names, two or more."""
     total = bits * len(names)
     kind = vector_type(total // _BYTE)
     address = f"(__global const {kind} *)({_at(operand, offset, bits)})"

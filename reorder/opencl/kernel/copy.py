@@ -223,8 +223,8 @@ class Copy(Body):
             f"i{k} >= p.extent{k}" for k, loop in enumerate(pattern.loops) if loop.steps == 1
         ]
         outside += [f"g{k} >= p.gather{k}_extent" for k in range(len(pattern.gathers))]
-        if outside:
-            yield f"if ({' || '.join(outside)}) return;"
+        # a nest has three loops or more, and work items take several steps of one or two
+        yield f"if ({' || '.join(outside)}) return;"
         for k in range(len(pattern.gathers)):
             yield from gather_lines(pattern, k)
         for operand, access in pattern.operands:

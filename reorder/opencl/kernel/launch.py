@@ -2,7 +2,8 @@
 
 Texts are OpenCL C 1.2, and depend on the pattern alone. The parameters of a kernel are a struct of
 integers by value, so that one kernel fits all sizes. Their names and order, for operand `src` and
-then `dst`, loop k, and gather k, which is an indirect loop of the plan:
+then `dst`, loop k, and gather k, which is an indirect loop of the plan: kernels compute its offsets
+from the blocks, without tables.
 
     src, or src_x, src_y      offset, or column and row, where the nest starts
     src_lane1, ...            offsets of the lanes after the first (buffers)

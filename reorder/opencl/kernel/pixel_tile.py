@@ -452,18 +452,16 @@ def _loaded(tile: PixelTile, pattern: Pattern, s: int) -> str:
 def _stored(tile: PixelTile, pattern: Pattern, s: int) -> str:
     """Return the statements that store a value as a pixel in local memory."""
     element, conversion = pattern.dst.element, pattern.conversion
-    place = f"((__local uchar *)tile + at{s})"
-    kind = f"{element.memory}4"
     lanes = [f"v{s}.s{lane}" for lane in range(_LANES)]
     if conversion is not None:
+        # not whole pixels: `try_lower` leaves their conversion to kernels without tiles
         codes = [code_of_lane(pattern.src, lane) for lane in lanes]
         lanes = [f"({element.memory})({_converted(conversion, code)})" for code in codes]
-        if tile.has_whole_pixels:
-            return f"*(__local {kind} *){place} = ({kind})({', '.join(lanes)});"
     elif tile.has_whole_pixels:
+        place = f"((__local uchar *)tile + at{s})"
         if element.is_half:
             return f"vstorea_half4_rte(v{s}, 0, (__local half *){place});"
-        return f"*(__local {kind} *){place} = {element.from_value(f'v{s}', '4')};"
+        return f"*(__local {element.memory}4 *){place} = {element.from_value(f'v{s}', '4')};"
     return " ".join(
         element.store(_lane_place(tile, element.memory, s, k), "0", lane)
         for k, lane in enumerate(lanes)

@@ -446,8 +446,6 @@ def _as_words(
 
     Steps from `first` on are inside below a limit; without one, all are.
     """
-    if len(elements) == 1:
-        words = None
     if words is not None:
         if not limit:
             yield from words

@@ -35,7 +35,7 @@ from reorder.storage.stored import (
 )
 from reorder.values.attr import Attr
 from reorder.values.formats import FLOATS, INTEGERS
-from reorder.values.scales import check_types, split_dims
+from reorder.values.scales import check_quantized_types, split_dims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -225,7 +225,7 @@ def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -
         msg = f"scales={letters} name a dim that {src.dims} do not have"
         raise MemdescError(msg)
     groups = rule.groups or ()
-    check_types(src.dtype, dst.dtype)
+    check_quantized_types(src.dtype, dst.dtype)
     if src.dtype.bits > _MAX_BITS:
         msg = f"scales are chosen and stored in f32, for floats of 16 or 32 bits, not {src.dtype}"
         raise MemdescError(msg)

@@ -110,9 +110,7 @@ def test_a_layout_by_a_tag_has_that_tag_or_one_that_makes_the_same_among_its_tag
 
 
 @given(st.data())
-def test_equal_descriptors_have_equal_hashes_and_offsets(
-    data: st.DataObject,
-) -> None:
+def test_equal_descriptors_have_equal_hashes_and_offsets(data: st.DataObject) -> None:
     sizes = data.draw(dims(max_nelems=64))
     a, b = (data.draw(descs_of(sizes, max_nelems=128)) for _ in range(2))
     if a == b:

@@ -64,7 +64,7 @@ def test_letters_of_dims_name_them_both_ways(
     system=st.sampled_from([name for name, system in SYSTEMS.items() if system.spelling]),
 )
 @settings(max_examples=60)
-def test_what_was_written_is_read_without_naming_the_system_or_refused_as_ambiguous(
+def test_written_notations_are_read_without_naming_the_system_or_refused_as_ambiguous(
     desc: MemoryDesc, system: str
 ) -> None:
     for text in written_or_refused(desc, system):

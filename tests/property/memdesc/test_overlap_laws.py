@@ -132,7 +132,7 @@ def test_strict_refuses_by_the_published_rule(layout: Layout, bits: int) -> None
 
 
 @given(small_layouts())
-def test_what_nests_shares_no_element(layout: Layout) -> None:
+def test_strides_that_nest_do_not_overlap(layout: Layout) -> None:
     if min(layout.strides()) >= 0 and nests(layout, 32) == "accepted":
         check_overlap(layout)
 

@@ -33,7 +33,7 @@ def test_the_stride_of_a_dim_of_one_may_be_anything() -> None:
     assert array_desc(x) == memory_desc((1, 1), "f32")
 
 
-def test_a_stride_that_is_no_multiple_of_the_element_is_refused() -> None:
+def test_a_stride_that_is_not_a_multiple_of_the_element_is_refused() -> None:
     x = np.zeros((2, 3), [("a", "f4"), ("b", "u1")])["a"]
     with pytest.raises(
         MemdescError,
@@ -55,15 +55,16 @@ def test_elements_that_overlap_in_an_array_are_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", [ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float4_e2m1fn])
-def test_an_array_of_four_bit_elements_is_no_memory_of_them(dtype: type) -> None:
+def test_an_array_of_unpacked_four_bit_elements_is_refused(dtype: type) -> None:
     with pytest.raises(
-        MemdescError, match=r"holds one element per byte, but .* memory two; reorder\(\) packs them"
+        MemdescError,
+        match=r"holds one element per byte, but memory of .* holds two; reorder\(\) packs",
     ):
         array_desc(np.zeros(4, dtype))
 
 
 @pytest.mark.parametrize("value", [None, [1.0, 2.0], 3.0, memory_desc((2,), "f32")])
-def test_what_is_no_array_is_refused(value: Any) -> None:
+def test_values_that_are_not_arrays_are_refused(value: Any) -> None:
     with pytest.raises(MemdescError, match="a numpy array is needed, not "):
         array_desc(value)
 

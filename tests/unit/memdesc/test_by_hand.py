@@ -94,17 +94,6 @@ def test_fields_of_another_form_are_refused(make: Any) -> None:
         make()
 
 
-def test_a_tag_of_numpy_numbers_is_the_tag() -> None:
-    tag = FormatTag(
-        ((np.int8(0),), (np.uint64(1),)),  # type: ignore[arg-type] # what a caller might pass
-        (Digit(0, np.int8(1), 0), Digit(1, np.int16(16), 0), Digit(1, 1, np.int32(16))),  # type: ignore[arg-type] # likewise
-        (1, np.int64(1)),  # type: ignore[arg-type] # likewise
-    )
-    assert str(tag) == "aB16b"
-    assert {type(number) for digit in tag.digits for number in digit} == {int}
-    assert memory_desc((2**40, 17), "u8", tag) == memory_desc((2**40, 17), "u8", "aB16b")
-
-
 def test_only_rows_of_the_table_are_data_types() -> None:
     made = DataType("f32", np.int8(32), np.dtype("f4"))  # type: ignore[arg-type] # what a caller might pass
     assert made == F32

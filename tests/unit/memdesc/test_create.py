@@ -58,13 +58,6 @@ def test_blocks_of_one_among_the_inner_blocks_are_dropped() -> None:
     ) == memory_desc((2, 17), "f32", "aB8b")
 
 
-def test_the_inner_blocks_come_outermost_first() -> None:
-    by_hand = memory_desc(
-        (9, 33), "f32", strides=(768, 256), inner_blks=(8, 16, 2), inner_idxs=(1, 0, 1)
-    )
-    assert by_hand == memory_desc((9, 33), "f32", "AB8b16a2b")
-
-
 def test_padded_dims_may_be_larger_than_whole_blocks_or_cut_one_short() -> None:
     desc = memory_desc(
         (2, 3), "f32", strides=(8, 8), inner_blks=(8,), inner_idxs=(1,), padded_dims=(2, 3)
@@ -90,12 +83,7 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         ),
         ({"dims": (2, -3)}, "dim b (dim 1) has size -3; sizes are 0 to 9223372036854775807"),
         ({"dims": 2}, "dims must be a sequence of integers, not 2"),
-        ({"dims": None}, "dims must be a sequence of integers, not None"),
-        ({"dims": "23"}, "dims must be a sequence of integers, not '23'"),
         ({"dims": (2.0, 3)}, "dims must be a sequence of integers, not (2.0, 3)"),
-        ({"dims": (2, float("nan"))}, "dims must be a sequence of integers, not (2, nan)"),
-        ({"dims": (2, [3])}, "dims must be a sequence of integers, not (2, [3])"),
-        ({"dims": np.array([2.5])}, "dims must be a sequence of integers, not array([2.5])"),
         ({"dims": np.array(2.5)}, "dims must be a sequence of integers, not array(2.5)"),
         (
             {"dims": (2**63, 3)},
@@ -117,48 +105,28 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         ),
         ({"dtype": "f33"}, "unknown data type 'f33'; the types are"),
         ({"tag": 5}, "a tag is a name or a FormatTag, not 5"),
-        ({"tag": b"ab"}, "a tag is a name or a FormatTag, not b'ab'"),
         ({"tag": "abc"}, "dims (2, 3) have 2 sizes, but 'abc' is for 3"),
-        ({"tag": "nchw"}, "dims (2, 3) have 2 sizes, but 'nchw' is for 4"),
         (
             {"tag": "ab", "strides": (3, 1)},
             "give a tag or strides, not both: tag='ab' and strides=(3, 1)",
         ),
-        ({"tag": "ab", "strides": 5}, "give a tag or strides, not both: tag='ab' and strides=5"),
-        (
-            {"tag": "ab", "offset0": 3},
-            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
-        ),
-        (
-            {"offset0": 3},
-            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
-        ),
-        (
-            {"inner_blks": (8,)},
-            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
-        ),
-        (
-            {"inner_idxs": (0,)},
-            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
-        ),
-        ({"inner_idxs": 5}, "inner_idxs must be a sequence of integers, not 5"),
-        (
-            {"offset0": np.array([1, 2])},
-            "offset0 must be an integer that int64 holds, not array([1, 2])",
-        ),
-        (
-            {"padded_dims": (2, 8)},
-            "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+        *(
+            (
+                option,
+                "inner_blks, inner_idxs, padded_dims and offset0 go with strides=, not with a tag",
+            )
+            for option in (
+                {"tag": "ab", "offset0": 3},
+                {"inner_blks": (8,)},
+                {"inner_idxs": (0,)},
+                {"padded_dims": (2, 8)},
+            )
         ),
         ({"strides": 5}, "strides must be a sequence of integers, not 5"),
         ({"strides": (3,)}, "strides (3,) must be 2 numbers, one for each dim"),
         (
             {"strides": (2**63, 1)},
             f"strides must be integers that int64 holds (up to {2**63 - 1}), not ({2**63}, 1)",
-        ),
-        (
-            {"strides": (-(2**63), 1)},
-            f"strides must be integers that int64 holds (up to {2**63 - 1}), not ({-(2**63)}, 1)",
         ),
         (
             {"strides": (2, 1)},
@@ -179,14 +147,6 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
         (
             {"strides": (3, 1), "padded_dims": (2, 2)},
             "padded extent 2 of b (dim 1) must be at least its size 3",
-        ),
-        (
-            {"strides": (3, 1), "padded_dims": (2, -3)},
-            "padded extent -3 of b (dim 1) must be at least its size 3",
-        ),
-        (
-            {"strides": (3, 1), "inner_blks": None},
-            "inner_blks must be a sequence of integers, not None",
         ),
         (
             {"strides": (3, 1), "inner_blks": (2,)},
@@ -212,14 +172,6 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
             "the layout reaches offset -1, before its buffer; offset0 must be at least 0",
         ),
         (
-            {"strides": (3, 1), "offset0": "a"},
-            "offset0 must be an integer that int64 holds, not 'a'",
-        ),
-        (
-            {"strides": (3, 1), "offset0": None},
-            "offset0 must be an integer that int64 holds, not None",
-        ),
-        (
             {"strides": (3, 1), "offset0": 2**63},
             f"offset0 must be an integer that int64 holds, not {2**63}",
         ),
@@ -230,7 +182,7 @@ def test_the_widest_tensor_of_bytes_has_int64_max_elements() -> None:
     ],
     ids=short_repr,
 )
-def test_what_breaks_a_rule_is_refused_with_the_rule_and_the_numbers(
+def test_arguments_that_break_a_rule_are_refused_with_the_rule_and_the_numbers(
     options: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(MemdescError) as caught:
@@ -245,7 +197,7 @@ def test_strict_refuses_what_onednn_refuses_by_tag_too() -> None:
     assert memory_desc((3, 6), "s4", "ab", strict=True).nbytes == 9
 
 
-def test_strict_has_no_answer_for_a_layout_outside_of_onednns_fields() -> None:
+def test_strict_refuses_layouts_that_onednns_fields_cannot_describe() -> None:
     with pytest.raises(NotBlockedError, match="are fused into one index"):
         memory_desc((2, 3, 4, 5), "f32", "bf8_xy16", strict=True)
 

@@ -8,7 +8,18 @@ import sys
 
 import pytest
 
-from memdesc import Axis, Block, Layout, MemoryDesc, data_type, memory_desc
+from memdesc import (
+    RUNTIME,
+    Axis,
+    Block,
+    Layout,
+    MemoryDesc,
+    data_type,
+    image_desc,
+    memory_desc,
+    parse_tag,
+    runtime_desc,
+)
 
 
 def test_the_stride_of_a_padded_unit_dim_and_of_a_zero_dim_is_compared() -> None:
@@ -113,3 +124,18 @@ def test_a_descriptor_from_another_process_hashes_as_in_this_one() -> None:
 def test_a_descriptor_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         memory_desc((2, 3), "f32").dtype = data_type("s8")  # type: ignore[misc]
+
+
+VALUES = (
+    memory_desc((2, 3), "f32", "ba"),
+    image_desc((1, 4, 2, 2), "f16", "in_out_channel"),
+    runtime_desc((RUNTIME, 3), "s8", "ab"),
+    data_type("bf16"),
+    parse_tag("aB8b"),
+)
+
+
+@pytest.mark.parametrize("value", VALUES, ids=lambda value: type(value).__name__)
+def test_a_value_is_formatted_as_its_text(value: object) -> None:
+    assert f"{value:>90}" == str(value).rjust(90)
+    assert f"{value}" == str(value)

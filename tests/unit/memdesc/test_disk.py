@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("path", [3, None, b"x.npy", 1.5, [], object(), "a\0b", "\ud800.npy"])
-def test_what_is_no_path_is_refused_wherever_one_is_taken(path: Any) -> None:
+def test_only_paths_are_taken_as_paths(path: Any) -> None:
     memory = reorder.reorder(np.ones((2, 3), np.float32), "ba")
     for use in (
         lambda: reorder.save(path, memory),
@@ -72,7 +72,7 @@ def test_a_file_is_written_and_synced_before_it_gets_its_name_and_then_the_name_
 @pytest.mark.parametrize("step", ["write", "fsync", "replace"])
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 @pytest.mark.parametrize("old", [b"old", None])
-def test_what_fails_leaves_what_was_there(
+def test_a_failure_leaves_the_old_file(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     step: str,
@@ -130,7 +130,7 @@ def test_a_folder_a_pipe_or_a_device_in_the_place_of_a_file_is_refused(tmp_path:
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+def test_a_link_is_kept_and_its_target_is_written(tmp_path: Path) -> None:
     (tmp_path / "real").write_bytes(b"old")
     (tmp_path / "link").symlink_to(tmp_path / "real")
     write_file(tmp_path / "link", lambda file: file.write(b"new"))

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from memdesc import DATA_TYPES, DataType, MemdescError, data_type
-from memdesc.dtypes import ALIASES
 
 
 @pytest.mark.parametrize(
@@ -66,13 +65,6 @@ def test_each_type_is_found_by_its_name_and_by_its_numpy_dtype(
 )
 def test_other_systems_names_are_read(alias: str, name: str) -> None:
     assert data_type(alias) is DATA_TYPES[name]
-
-
-def test_no_alias_hides_a_name_or_another_alias() -> None:
-    assert not set(ALIASES) & set(DATA_TYPES)
-    assert set(ALIASES.values()) <= set(DATA_TYPES)
-    for name, dtype in DATA_TYPES.items():
-        assert data_type(dtype.numpy.name).name == name
 
 
 @pytest.mark.parametrize(
@@ -156,23 +148,15 @@ def test_a_type_survives_repr_str_pickle_and_copy(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "unit"), [("f64", "u8"), ("f32", "u4"), ("bf16", "u2"), ("s8", "u1"), ("s4", "u1")]
+    ("name", "bits_dtype", "count", "nbytes"),
+    [("f64", "u8", 3, 24), ("bf16", "u2", 3, 6), ("s8", "u1", 1, 1), ("s4", "u1", 3, 2)],
 )
-def test_the_storage_unit_is_an_unsigned_integer_of_the_width_or_a_byte_of_two(
-    name: str, unit: str
+def test_two_packed_elements_share_a_byte(
+    name: str, bits_dtype: str, count: int, nbytes: int
 ) -> None:
-    assert data_type(name).bits_dtype == np.dtype(unit)
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "nbytes"),
-    [("f32", 3, 12), ("s4", 3, 2), ("s4", 4, 2), ("u4", 1, 1), ("f4_e2m1", 0, 0)],
-)
-def test_an_odd_count_of_packed_elements_takes_a_whole_last_byte(
-    name: str, count: int, nbytes: int
-) -> None:
-    assert data_type(name).nbytes(count) == nbytes
-    assert data_type(name).is_packed == (name != "f32")
+    dtype = data_type(name)
+    assert (dtype.bits_dtype, dtype.nbytes(count)) == (np.dtype(bits_dtype), nbytes)
+    assert dtype.is_packed == (name == "s4")
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def test_a_wrong_field_shows_its_message(form: Any) -> None:
     assert page.value.startswith("<iframe")
 
 
-def test_what_cannot_be_drawn_is_refused() -> None:
+def test_a_layout_that_cannot_be_described_is_refused() -> None:
     pytest.importorskip("ipywidgets")
     with pytest.raises(MemdescError, match="unknown format"):
         memdesc.explore((2, 17, 5, 4), "f32", "nChw8d")

@@ -16,7 +16,6 @@ from memdesc import (
     to_json,
     to_verbose,
 )
-from memdesc.errors import short_repr
 from memdesc.extra import compensation_layout
 
 WEIGHTS = memory_desc((3, 5, 2, 2), "s8", "ABcd4b16a4b")
@@ -70,7 +69,7 @@ def test_flags_and_string_are_those_of_onednn_and_are_read_back(
     assert desc.with_extra(None) == WEIGHTS
 
 
-def test_bytes_that_are_rounded_up_for_what_lies_behind_them_show_strides() -> None:
+def test_strides_are_printed_if_compensation_starts_after_a_gap() -> None:
     desc = memory_desc((3, 5, 1), "s8", "cba").with_extra(Extra(s8s8_mask=1))
     assert to_verbose(desc) == "s8::blocked:cba:1x3x15:f1:s8m1"
 
@@ -90,7 +89,7 @@ def test_bytes_that_are_rounded_up_for_what_lies_behind_them_show_strides() -> N
         ({"scale_adjust": float("inf")}, "not inf"),
     ],
 )
-def test_what_is_no_compensation_is_refused(given: dict[str, Any], message: str) -> None:
+def test_illegal_compensation_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(MemdescError, match=message):
         Extra(**given)
 
@@ -138,20 +137,3 @@ def test_sums_lie_as_the_layout_trimmed_to_the_dims_of_the_mask() -> None:
     )
     view = memdesc.memory_desc((8, 20), "s8", "aB16b").submemory((8, 3), (0, 0)).layout
     assert compensation_layout(view, 3).strides() == (3, 1)
-
-
-def test_overlap_in_fused_dims_and_dims_beyond_int64_are_refused() -> None:
-    blocks = (memdesc.Block(0, 2, 2, 1), memdesc.Block(0, 1, 2, 1))
-    layout = memdesc.Layout((2, 2), (memdesc.Axis((0, 1), 4),), blocks)
-    with pytest.raises(memdesc.OverlapError, match=r"one element, \(\d, \d\) and \(\d, \d\): the"):
-        memdesc.MemoryDesc(memdesc.data_type("f32"), layout)
-    with pytest.raises(memdesc.MemdescError, match="more than int64"):
-        memdesc.memory_desc((2**40, 2**40, 1, 1), "f32", "nchw")
-
-
-def test_a_repr_of_two_lines_is_shown_as_it_is_where_it_is_short() -> None:
-    class Lines:
-        def __repr__(self) -> str:
-            return "a\nb"
-
-    assert short_repr(Lines()) == "a\nb"

@@ -44,7 +44,7 @@ NUMBERS: dict[str, Take] = {
 
 @pytest.mark.parametrize("given", [True, np.True_, "1", b"1", 1.0, (None,), 1 << 63, {1}])
 @pytest.mark.parametrize("take", NUMBERS.values(), ids=NUMBERS)
-def test_what_is_no_integer_is_refused_where_one_is_taken(take: Take, given: Any) -> None:
+def test_only_integers_are_taken_as_integers(take: Take, given: Any) -> None:
     take(1)
     take(np.uint8(1))
     with pytest.raises(MemdescError, match=r"integer|not in|sequence"):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 
 from memdesc import UnknownFormatError, parse_tag
-from memdesc.notation import count_digits
 
 
 def digits(text: str) -> list[tuple[str, int, int]]:
@@ -126,7 +125,7 @@ def test_a_broken_rule_is_named_with_its_character(text: str, at: int, reason: s
 
 
 @pytest.mark.parametrize("value", [None, 3, b"ab", ["a"], ("a",), 1.5])
-def test_what_is_no_string_is_no_tag(value: object) -> None:
+def test_only_strings_are_tags(value: object) -> None:
     with pytest.raises(UnknownFormatError, match="a tag is a string such as 'aBcd16b', not"):
         parse_tag(value)  # type: ignore[arg-type]
 
@@ -138,18 +137,3 @@ def test_very_long_strings_are_refused_in_a_short_message(text: str) -> None:
     ) as caught:
         parse_tag(text)
     assert len(str(caught.value)) < 200
-
-
-@pytest.mark.parametrize(
-    ("part", "count"),
-    [("", 0), ("ac", 2), ("aB4b", 3), ("1a", 0), ("(BC)4(bc)", 2), ("4a/1.2a/4", 2)],
-)
-def test_the_digits_of_whole_tokens_are_counted_without_blocks_of_one(
-    part: str, count: int
-) -> None:
-    assert count_digits(part) == count
-
-
-@pytest.mark.parametrize("part", ["ac4", "a__b8", "a b", "(a", "|"])
-def test_a_part_that_cuts_a_token_has_no_count(part: str) -> None:
-    assert count_digits(part) is None

@@ -10,10 +10,6 @@ def desc(dims: tuple[int, ...], tag: str) -> MemoryDesc:
     return memory_desc(dims, "f32", tag)
 
 
-def test_a_single_dim_splits_under_any_stride() -> None:
-    assert desc((6, 2), "ba").reshape((2, 3, 2)) == memory_desc((2, 3, 2), "f32", strides=(3, 1, 6))
-
-
 @pytest.mark.parametrize(
     ("dims", "tag", "new", "new_tag"),
     [

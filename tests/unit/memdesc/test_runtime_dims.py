@@ -60,7 +60,7 @@ def test_known_sizes_resolve_to_a_descriptor() -> None:
         desc.resolve((RUNTIME, 17, 5))
 
 
-def test_what_is_no_such_descriptor_is_refused() -> None:
+def test_illegal_runtime_descriptors_are_refused() -> None:
     with pytest.raises(MemdescError, match="'abc' is for 3 dims, not for 2"):
         runtime_desc((RUNTIME, 2), "f32", "abc")
     with pytest.raises(

@@ -43,7 +43,7 @@ FUSED = {
 }
 
 
-def test_json_has_onednns_fields_where_a_layout_has_them_and_blocks_where_not() -> None:
+def test_json_has_onednns_fields_or_else_blocks() -> None:
     view = memory_desc((2, 17), "bf16", "aB8b").submemory((2, 3), (0, 8))
     fused = memory_desc((1, 3, 2, 5), "f32", "bf8_xy16")
     assert json.loads(to_json(view)) == BLOCKED
@@ -51,12 +51,6 @@ def test_json_has_onednns_fields_where_a_layout_has_them_and_blocks_where_not() 
     assert from_json(to_json(view)) == view
     assert from_json(to_json(fused)) == fused
     assert from_json(to_json(fused).encode()) == fused  # type: ignore[arg-type] # bytes are read, too
-
-
-def test_json_of_swizzled_blocks_keeps_padded_dims_out() -> None:
-    desc = memory_desc((35, 5), "s8", "AB2a/1.16a/2.4b")
-    assert json.loads(to_json(desc)).keys() == FUSED.keys()
-    assert from_json(to_json(desc)) == desc
 
 
 @pytest.mark.parametrize("key", BLOCKED)
@@ -78,7 +72,7 @@ def test_another_schema_is_refused(schema: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["[]", "3", "null", '"schema"', "NaN", "true", "[[1, 2]]"])
-def test_what_is_no_object_is_refused(text: str) -> None:
+def test_json_that_is_not_an_object_is_refused(text: str) -> None:
     with pytest.raises(
         MemdescError, match=r"^a descriptor is a JSON object, not .*; to_json\(\) shows the form$"
     ):
@@ -99,7 +93,7 @@ def test_what_is_no_object_is_refused(text: str) -> None:
     ],
     ids=lambda text: repr(text)[:20],
 )
-def test_what_is_no_json_is_refused(text: Any) -> None:
+def test_strings_that_are_not_json_are_refused(text: Any) -> None:
     with pytest.raises(
         MemdescError,
         match=r"^not a descriptor: .*; to_json\(\) shows the form$|^a descriptor is a JSON",
@@ -116,22 +110,15 @@ def test_what_is_no_json_is_refused(text: Any) -> None:
             {"dims": [2, float("nan")]},
             r"dims must be a sequence of integers, not \[2, nan\]",
         ),
-        (BLOCKED, {"dims": [2.0, 3]}, r"dims must be a sequence of integers, not \[2.0, 3\]"),
-        (BLOCKED, {"dims": 2}, "dims must be a sequence of integers, not 2"),
-        (BLOCKED, {"dims": {"a": 2}}, "dims must be a sequence of integers, not {'a': 2}"),
         (BLOCKED, {"dims": [2, 10**400]}, "dims must be integers that int64 holds"),
         (BLOCKED, {"dtype": ["f32"]}, "unknown data type"),
-        (BLOCKED, {"dtype": None}, "unknown data type None"),
         (BLOCKED, {"offset0": [0]}, r"offset0 must be an integer that int64 holds, not \[0\]"),
-        (BLOCKED, {"offset0": None}, "offset0 must be an integer that int64 holds, not None"),
-        (BLOCKED, {"strides": None}, "strides must be a sequence of integers, not None"),
         (BLOCKED, {"strides": [1, 1]}, "share one element"),
         (
             BLOCKED,
             {"padded_dims": [2, 2]},
             r"padded extent 2 of b \(dim 1\) must be at least its size 3",
         ),
-        (BLOCKED, {"padded_dims": None}, "padded_dims must be a sequence of integers, not None"),
         (FUSED, {"axes": 3}, "not a descriptor: 'int' object is not iterable"),
         (
             FUSED,
@@ -161,7 +148,7 @@ def test_what_is_no_json_is_refused(text: Any) -> None:
         (FUSED, {"blocks": []}, "must lead down to step 1 in each of the axes"),
     ],
 )
-def test_fields_that_describe_no_layout_are_refused_with_the_rule(
+def test_fields_of_an_illegal_layout_are_refused_with_the_rule(
     base: dict[str, Any], changes: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(MemdescError, match=reason):
@@ -184,7 +171,7 @@ def test_padded_offsets_other_than_0_are_read_and_refused() -> None:
 
 
 @pytest.mark.parametrize("write", [to_json, to_verbose])
-def test_what_is_no_descriptor_is_not_written(write: Callable[[Any], str]) -> None:
+def test_only_descriptors_are_written(write: Callable[[Any], str]) -> None:
     runtime = [runtime_desc((2, 3), "f32", "ab")] if write is to_json else []
     for value in (3, None, "nchw", *runtime):
         with pytest.raises(
@@ -195,10 +182,3 @@ def test_what_is_no_descriptor_is_not_written(write: Callable[[Any], str]) -> No
         MemdescError, match=r"desc must be a MemoryDesc, not image_desc\(.*\); its \.desc is one"
     ):
         write(image_desc((1, 4, 3, 3), "f16", "in_out_channel"))
-
-
-@pytest.mark.parametrize("axes", [[[[0, -100], 2], [[1], 3]], [[[0], 2], [[1, -5], 3]]])
-def test_axes_of_negative_dims_are_refused(axes: object) -> None:
-    fields = FUSED | {"dims": [2, 3], "padded_offsets": [0, 0], "axes": axes}
-    with pytest.raises(MemdescError, match="not a partition of dims 0 to 1"):
-        from_json(json.dumps(fields | {"blocks": [[0, 1, 2, 3], [1, 1, 3, 1]]}))

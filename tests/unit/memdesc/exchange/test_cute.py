@@ -16,7 +16,6 @@ from memdesc import (
     ("dims", "tag", "text"),
     [
         ((2, 17, 5, 4), "nChw16c", "(2,(16,2),5,4):(640,(1,320),64,16)"),
-        ((3, 4), "ba", "(3,4):(1,3)"),
         ((5,), "a", "(5):(1)"),
         ((5,), "A4a", "((4,2)):((1,4))"),
         ((33, 8), "AB4a/1.4b8a/4", "((4,8,2),(4,2)):((32,1,256),(8,128))"),
@@ -49,7 +48,6 @@ def test_layouts_are_read_as_other_programs_print_them() -> None:
     [
         ("(2,3)", "it is shape:stride"),
         ("(2,3):(1,2,3)", "nested differently"),
-        ("(2,3):1", "nested differently"),
         ("(2,(3,4)):(1,2)", "nested differently"),
         ("(2,0):(1,2)", "extent 0 with stride 2 is out of range"),
         ("(2,3):(1,9999999999999999999)", "is out of range"),
@@ -57,9 +55,7 @@ def test_layouts_are_read_as_other_programs_print_them() -> None:
         ("(2,,3):(1,2)", "a comma must follow a number"),
         ("(2 3):(1,2)", "a comma is missing"),
         ("(2):(1", "each one number or one tuple"),
-        ("2,3:1,2", "each one number or one tuple"),
         ("2):(1", "does not close a tuple"),
-        ("():()", "does not close a tuple"),
         (f"{'(' * 70}2{')' * 70}:1", "nested too deeply"),
     ],
 )
@@ -72,18 +68,17 @@ def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None
     ("text", "reason"),
     [
         ("Sw<3,3,3> o 0 o (8,8):(8,1)", "an XOR swizzle"),
-        ("S<3,3,3> o 0 o (8,8):(8,1)", "an XOR swizzle"),
         ("Swizzle(3,3,3) o (8,8):(8,1)", "an XOR swizzle"),
         ("(8,8):(8,1) o (4,4):(4,1)", "a composition"),
         ("(8,8):(1@0,1@1)", "coordinates"),
     ],
 )
-def test_what_is_no_layout_of_digits_is_refused(text: str, reason: str) -> None:
+def test_layouts_without_digits_are_refused(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         from_notation(text, "cute")
 
 
-def test_dims_are_as_many_as_modes_and_no_larger() -> None:
+def test_there_are_as_many_dims_as_modes_and_none_is_larger() -> None:
     with pytest.raises(UnknownFormatError, match="has 2 modes"):
         from_notation("(8,8):(8,1)", "cute", (8,))
     with pytest.raises(MemdescError, match="padded extent 8"):
@@ -99,6 +94,6 @@ def test_dims_are_as_many_as_modes_and_no_larger() -> None:
         (memory_desc((16, 2), "f32", "Ab8a").submemory((4, 2), (0, 0)), "ends inside a block"),
     ],
 )
-def test_what_cute_cannot_express_is_refused(desc: object, reason: str) -> None:
+def test_layouts_that_cute_cannot_express_are_refused(desc: object, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         to_notation(desc, "cute")  # type: ignore[arg-type] # pytest's parameters have no type

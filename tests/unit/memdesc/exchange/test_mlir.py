@@ -82,11 +82,10 @@ def test_every_data_type_but_booleans_has_a_name_there(name: str) -> None:
     ("text", "reason"),
     [
         ("tensor<2x3xf32>", "it is affine_map"),
-        ("outer_dims_perm = [0, 1]", "belong together"),
+        ("outer_dims_perm = [0, 1]", "must be given together"),
         (f"{_PACK} {_PACK}", "outer_dims_perm twice"),
         ("inner_dims_pos = [0] inner_tiles = [?]", "inner_tiles must be integers, not '\\?'"),
         ("inner_dims_pos = [0] inner_tiles = [0]", "a tile of 1 or more"),
-        ("inner_dims_pos = [0, 0] inner_tiles = [2, 2]", "each once, with a tile"),
         ("inner_dims_pos = [2] inner_tiles = [2]", "dims of 0 to 1"),
         ("inner_dims_pos = [1] inner_tiles = [2, 2]", "with a tile of 1 or more for each"),
         ("outer_dims_perm = [0] inner_dims_pos = [1] inner_tiles = [2]", "not the dims 0 to 1"),
@@ -116,17 +115,16 @@ def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None
         ("memref<2x3xf32, strided<[?, 1]>>", "numbers given as '\\?' are not known"),
         ("memref<2x3xi1>", "has the type i1"),
         ("affine_map<(d0, d1) -> ((d0, d1))>", "is not a digit"),
-        ("affine_map<(d0, d1) -> ()>", "must divide each dim"),
         ("affine_map<(d0, d1) -> (d0] + [d1)>", "must divide each dim"),
         ("affine_map<(d0, d1) -> (d0 + d1)>", "d0 \\+ d1 is not a digit"),
     ],
 )
-def test_what_no_descriptor_holds_is_refused(text: str, reason: str) -> None:
+def test_layouts_that_no_descriptor_can_describe_are_refused(text: str, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         from_notation(text, "mlir", (2, 3))
 
 
-def test_what_mlir_cannot_express_is_refused() -> None:
+def test_layouts_that_mlir_cannot_express_are_refused() -> None:
     for desc, reason in [
         (memory_desc((2, 17), "f32", "ab__b8"), "b \\(dim 1\\) is aligned to 24"),
         (memory_desc((16, 2), "f32", "Ab8a").submemory((4, 2), (0, 0)), "leave gaps"),

@@ -19,7 +19,7 @@ _DIMS = (2, 17, 5, 4)
 
 
 @pytest.mark.parametrize("tag", ["nChw16c", "nhwc", "aBcd8b", "ABcd4b16a4b", "plain", "a4bBcd"])
-def test_what_any_system_writes_is_read_without_naming_the_system(tag: str) -> None:
+def test_notations_of_every_system_are_read_without_naming_the_system(tag: str) -> None:
     desc = memory_desc(_DIMS, "f32", tag)
     for system in SYSTEMS:
         try:
@@ -70,7 +70,7 @@ def test_names_win_and_image_types_are_images() -> None:
         parse_layout("winograd_2x3_s1_data", _DIMS)
 
 
-def test_what_two_systems_read_differently_is_refused_with_both_readings() -> None:
+def test_a_string_that_two_systems_read_differently_is_refused_with_both_readings() -> None:
     with pytest.raises(UnknownFormatError) as refused:
         parse_layout("(8,4):(1,8)", (32,))
     for part in ("'A8a') by cute", "'4a/1A') by tvm", "its prefix, such as cute:(8,4):(1,8)"):

@@ -59,13 +59,10 @@ def test_other_spellings_are_read(dims: tuple[int, ...], text: str, tag: str) ->
         ("torch.channels_last", "for 4 dims, not 2"),
         ("torch.blocked", "it is one of torch.contiguous_format"),
         ("stride=(3", "not a Python expression"),
-        ("", "it is one of"),
         ("size=(2, 3), width=3", "each at most once, and not width"),
         ("size=(2, s0)", "'\\(2, s0\\)' is not a list of integers"),
-        ("size=2", "'2' is not a list of integers"),
         ("size=(2, 3), stride=(1, 2.0)", "is not a list of integers"),
         ("size=(2, 4)", "not the given \\(2, 3\\)"),
-        ("dim_order=()", "every dim of 0 to 1 once"),
         ("dim_order=(0, 0)", "every dim of 0 to 1 once"),
         ("dim_order=(0, 1), stride=(3, 1)", "without strides"),
         (
@@ -73,7 +70,6 @@ def test_other_spellings_are_read(dims: tuple[int, ...], text: str, tag: str) ->
             "a layout with known strides is",
         ),
         ("FixedLayout('cpu', size=[2, 3], stride=[3, 1])", "a layout with known strides is"),
-        ("FixedLayout('cpu', torch.float32, size=[2, 3])", "a layout with known strides is"),
     ],
 )
 def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None:
@@ -81,7 +77,7 @@ def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None
         from_notation(text, "pytorch", (2, 3))
 
 
-def test_what_no_descriptor_holds_is_refused() -> None:
+def test_layouts_that_no_descriptor_can_describe_are_refused() -> None:
     with pytest.raises(UnsupportedFormatError, match="the layout of some other tensor"):
         from_notation("torch.preserve_format", "pytorch", (2, 3))
     with pytest.raises(UnsupportedFormatError, match=r"has the type torch\.complex64"):
@@ -98,6 +94,6 @@ def test_what_no_descriptor_holds_is_refused() -> None:
         (memory_desc((2, 17), "f32", strides=(17, -1), offset0=16), "must not be negative"),
     ],
 )
-def test_what_pytorch_cannot_express_is_refused(desc: object, reason: str) -> None:
+def test_layouts_that_pytorch_cannot_express_are_refused(desc: object, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         written(desc, "pytorch")  # type: ignore[arg-type] # pytest's parameters have no type

@@ -17,7 +17,6 @@ _DIMS = (2, 17, 5, 4)
 @pytest.mark.parametrize(
     ("tag", "string", "index_map"),
     [
-        ("nhwc", "NHWC", "lambda n, c, h, w: [n, h, w, c]"),
         ("nChw16c", "NCHW16c", "lambda n, c, h, w: [n, c // 16, h, w, c % 16]"),
         ("a4bBcd", "N4cCHW", "lambda n, c, h, w: [n, c % 4, c // 4, h, w]"),
         (
@@ -25,11 +24,7 @@ _DIMS = (2, 17, 5, 4)
             None,
             "lambda n, c, h, w: [n // 16, c // 16, h, w, c // 4 % 4, n % 16, c % 4]",
         ),
-        (
-            "ab(CD)4(cd)",
-            None,
-            "lambda n, c, h, w: [n, c, (h * 4 + w) // 4, (h * 4 + w) % 4]",
-        ),
+        ("ab(CD)4(cd)", None, "lambda n, c, h, w: [n, c, (h * 4 + w) // 4, (h * 4 + w) % 4]"),
     ],
 )
 def test_a_layout_is_a_string_and_an_index_map(
@@ -76,20 +71,15 @@ def test_index_maps_are_read_as_written_by_hand_and_as_printed(text: str) -> Non
     [
         ("NCHWc", "it is NCHW16c, or"),
         ("NCHW 16c", "it is NCHW16c, or"),
-        ("nchw", "it is NCHW16c, or"),
         (
             "OHWI16i64o2i",
             "2i is not the first block of one of its dims; a string of TVM has at most one block",
         ),
         ("NCHW4d", "4d is not the first block"),
         ("NCHW0c", "each once"),
-        ("NNCHW", "each once"),
-        ("4c", "4c is not the first block"),
         ("lambda a, b", "not a Python expression"),
-        ("[lambda a, b: a]", "an index map is lambda"),
         ("lambda a, b: a", "an index map is lambda"),
         ("lambda a, b, c: [a, b, c]", "it maps 3 indices"),
-        ("lambda a: [a]", "it maps 1 indices"),
         ("lambda n, c: [" + "n+" * 950 + "c]", "nested too deeply|no expression"),
     ],
 )
@@ -102,24 +92,21 @@ def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None
     ("outputs", "reason"),
     [
         ("a, b // 4", "must divide each dim into digits"),
-        ("a, b, b % 4", "must divide each dim into digits"),
         ("a, b // 2 % 3 % 2, b % 2", "b // 2 % 3 % 2 is not a digit"),
         ("a, b // 0", "b // 0 is not a digit"),
-        ("a, b // c", "b // c is not a digit"),
         ("a, c", "c is not a digit"),
         ("a, b * 4 + a", "b \\* 4 \\+ a is not a digit"),
         ("a * 4.0 + b", "a \\* 4.0 is not a digit"),
         ("(a + b) * 4", "\\(a \\+ b\\) \\* 4 is not a digit"),
-        ("a, b * 3 + b", "b \\* 3 \\+ b is not a digit"),
         ("a, IndexMap.AXIS_SEPARATOR, b", "an axis separator"),
     ],
 )
-def test_maps_that_are_no_digits_are_refused(outputs: str, reason: str) -> None:
+def test_maps_that_are_not_digits_are_refused(outputs: str, reason: str) -> None:
     with pytest.raises(UnsupportedFormatError, match=reason):
         from_notation(f"lambda a, b: [{outputs}]", "tvm", (2, 3))
 
 
-def test_what_tvm_cannot_express_is_refused() -> None:
+def test_layouts_that_tvm_cannot_express_are_refused() -> None:
     for desc, reason in [
         (memory_desc((2, 17), "f32", "ab__b8"), "b \\(dim 1\\) is aligned to 24"),
         (memory_desc((2, 17), "f32", strides=(20, 1)), "leave gaps"),

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from memdesc import MemoryDesc, UnsupportedFormatError, known_names, memory_desc, parse_tag
-from memdesc.names import cldnn
+from memdesc import (
+    MemoryDesc,
+    UnknownFormatError,
+    UnsupportedFormatError,
+    from_notation,
+    known_names,
+    memory_desc,
+    parse_tag,
+)
 from tests.tables import CLDNN, CLDNN_TO_ONEDNN
 
 if TYPE_CHECKING:
@@ -43,6 +50,7 @@ REFUSED = {
         "one-bit values, and there is no one-bit data type; the nearest layout of whole "
         "elements is 'ABcd32a32b'"
     ),
+    "custom": "built at run time; give its tag or strides",
     "image_2d_weights_c4_fyx_b": "an image, not a linear buffer; use memdesc.image_desc(",
     "image_2d_weights_c1_b_fyx": "an image, not a linear buffer; use memdesc.image_desc(",
     "image_2d_rgba": "an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)",
@@ -137,20 +145,15 @@ def test_local_convolution_weights_are_the_one_name_without_digits_that_is_a_lay
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_name_that_is_no_layout_of_elements_is_refused_with_the_reason(name: str) -> None:
+def test_names_that_are_not_layouts_of_elements_are_refused_with_the_reason(name: str) -> None:
     with pytest.raises(
         UnsupportedFormatError, match=f"^'{name}' cannot be described: .*{re.escape(REFUSED[name])}"
     ):
         memory_desc((2, 16, 4, 4), "f32", name)
 
 
-def test_custom_is_refused_because_it_stands_for_any_layout() -> None:
-    with pytest.raises(UnsupportedFormatError, match="built at run time; give its tag or strides"):
-        memory_desc((2, 16, 4, 4), "f32", "custom")
-
-
 @pytest.mark.parametrize("name", [name for name in CLDNN if "iy_xs_os_xsv2_" in name])
-def test_an_odd_x_is_refused_where_the_kernels_store_the_last_column_apart(name: str) -> None:
+def test_an_odd_x_is_refused_if_the_kernels_store_the_last_column_separately(name: str) -> None:
     sizes = (2, 3, 4, 5, 7)[-memory_desc((2,) * (4 + name.startswith("g")), "f32", name).ndims :]
     with pytest.raises(
         UnsupportedFormatError, match=f"'{name}' with odd x = 7: .* pad x to an even size"
@@ -158,7 +161,7 @@ def test_an_odd_x_is_refused_where_the_kernels_store_the_last_column_apart(name:
         memory_desc(sizes, "f32", name)
 
 
-def test_filters_of_more_than_one_point_are_refused_where_the_kernels_address_one() -> None:
+def test_larger_filters_are_refused_if_the_kernels_address_1x1_only() -> None:
     with pytest.raises(
         UnsupportedFormatError, match=r"with y, x = \(1, 2\): the kernels address 1x1 filters only"
     ):
@@ -169,11 +172,10 @@ def test_filters_of_more_than_one_point_are_refused_where_the_kernels_address_on
 def test_a_nested_blocking_is_the_same_tag_as_its_onednn_equivalent(name: str) -> None:
     row = CLDNN_TO_ONEDNN[name]
     sizes = tuple(awkward_sizes(name, CLDNN[name]["digits"]).values())
+    generic = row["generic"]
     if name == "bs_f_bsv16":  # the kernels round f up to 8, which the equivalent cannot say
-        assert str(cldnn.parse(name)) == row["generic"] + "__b8"
-        sizes = (19, 16)
-    else:
-        assert str(cldnn.parse(name)) == row["generic"]
+        generic, sizes = generic + "__b8", (19, 16)
+    assert memory_desc(sizes, "s8", generic) == memory_desc(sizes, "s8", name)
     for equivalent in (row["tag"], *row.get("aliases", ())):
         assert memory_desc(sizes, "s8", equivalent) == memory_desc(sizes, "s8", name)
 
@@ -184,14 +186,61 @@ def test_there_are_179_equivalents_and_openvino_has_one_of_them_wrong() -> None:
         name: row["openvino_tag"] for name, row in CLDNN_TO_ONEDNN.items() if "openvino_tag" in row
     }
     assert wrong == {"g_os_is_zyx_isv16_osv16": "gIOdhw16i16o"}
-    assert cldnn.parse("g_os_is_zyx_isv16_osv16") == parse_tag("aBCdef16c16b")
+    names = "g_os_is_zyx_isv16_osv16", "aBCdef16c16b"
+    assert len({memory_desc((2, 17, 18, 3, 4, 5), "s8", name) for name in names}) == 1
 
 
 def test_the_domain_of_every_known_name_is_the_one_of_the_table() -> None:
     for known in known_names():
-        if known.vocabulary == cldnn.VOCABULARY.name and known.text != "bf_lyx_yx":
+        if known.vocabulary == "cldnn":
             row = CLDNN[known.text]
-            assert known.domain == (
-                "grouped " * ("g" in row["order"]) + "weights" if row["is_weights"] else "data"
-            ), known
-    assert cldnn.domain("bf_lyx_yx") == "weights"
+            is_weights = row["is_weights"] or known.text == "bf_lyx_yx"
+            wanted = "grouped " * ("g" in row["order"]) + "weights" if is_weights else "data"
+            assert known.domain == wanted, known
+
+
+@pytest.mark.parametrize(
+    ("name", "tag"),
+    [
+        ("fs_b_yx_fsv8", "Bacd8b"),
+        ("bs_fs_zyx_bsv8_fsv4", "ABcde8a4b"),
+        ("os_is_yx_osa2_isa4_osv2_isv2", "ABcd2a4b2a2b"),
+        ("bfvuwzyx", "abcdefgh"),
+        ("b_fs_yx_fsv16__ax8", "aBcd16b__d8"),
+        ("b_f32_yx", "abcd__b32"),
+    ],
+)
+def test_well_formed_names_beyond_the_known_ones_are_read(name: str, tag: str) -> None:
+    dims = (19, 37, 3, 5, 2, 3, 2, 3)[: parse_tag(tag).ndims]
+    assert memory_desc(dims, "s8", name) == memory_desc(dims, "s8", tag)
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("b_fs_yx", "'fs' is sliced, but no block of it follows"),
+        ("b_f_yx_fsv16", "'f' has a block, but is not sliced"),
+        (
+            "b_fs_fsv16_yx",
+            "'yx' is neither an outer part such as 'fs' or 'yx' nor, after those, a block such",
+        ),
+        ("b_fs_yx_fsv", "'fsv' is neither an outer part"),
+        ("b__yx", "'__yx' is not an alignment such as '__ai8'"),
+        ("bfyx__ai8", "'__ai8' must align a dim of the name, and only once"),
+        ("b_f_yx__af8__af8", "'__af8' must align a dim of the name, and only once"),
+        ("b_f8_yx__af8", "'__af8' must align a dim of the name, and only once"),
+        ("b_fs_yx_fsv0", "which reads as 'aBcd0b', at character 5: block 0b has a size of zero"),
+        ("bf_yxx", "which reads as 'abcdd', at character 4: dim d appears twice"),
+        (
+            "o_f_yx",
+            "no tensor has the dims f, o, x, y; data has b, f and [w] [z] y x, weights have [g]",
+        ),
+        ("", "'' is neither an outer part"),
+    ],
+)
+def test_a_name_that_breaks_the_grammar_is_refused_with_the_part_at_fault(
+    name: str, reason: str
+) -> None:
+    with pytest.raises(UnknownFormatError) as caught:
+        from_notation(name, "cldnn", (2, 3, 4, 5))
+    assert str(caught.value).startswith(f"{name!r}: {reason}")

@@ -10,13 +10,15 @@ import pytest
 
 import memdesc.names
 from memdesc import (
+    RUNTIME,
     UnknownFormatError,
     UnsupportedFormatError,
     image_desc,
     known_names,
     memory_desc,
+    runtime_desc,
 )
-from memdesc.names import dim_letters, resolve
+from memdesc.names import resolve
 from memdesc.names.registry import VOCABULARIES
 from tests.tables import CLDNN, ONEDNN_ALIASES, ONEDNN_CANONICAL
 from tests.work import count_calls
@@ -27,15 +29,8 @@ def test_the_known_names_are_those_of_the_published_tables() -> None:
     assert len(names) == len(set(names)) == 873 + 798
     assert set(names) == {*ONEDNN_CANONICAL, *ONEDNN_ALIASES}
     assert {name.text for name in known_names() if name.vocabulary == "cldnn"} == set(CLDNN)
-    assert [name.text for name in known_names() if name.vocabulary == "mace"] == [
-        "NCHW",
-        "NHWC",
-        "OIHW",
-        "HWOI",
-        "MIHW",
-        "HWIM",
-        "W",
-    ]
+    mace = [name.text for name in known_names() if name.vocabulary == "mace"]
+    assert mace == ["NCHW", "NHWC", "OIHW", "HWOI", "MIHW", "HWIM", "W"]
 
 
 def test_every_known_name_is_a_layout_or_refused_with_a_reason() -> None:
@@ -79,41 +74,18 @@ def test_a_name_is_searched_in_all_vocabularies() -> None:
         # oneDNN's spelling
         (
             "nChw16",
-            (
-                "unknown format 'nChw16', at character 5: expected a letter or a block such "
-                "as 16b, found '16'; did you mean 'nChw16c' or"
-            ),
+            ", at character 5: expected a letter or a block such as 16b, found '16'; did you",
         ),
         (
             "NCHW16c",
-            (
-                "unknown format 'NCHW16c', at character 1: dim n is upper-case, "
-                "but no block of it follows; did you mean"
-            ),
+            ", at character 1: dim n is upper-case, but no block of it follows; did you me",
         ),
-        (
-            "abc__c8x",
-            (
-                "unknown format 'abc__c8x', at character 8: expected an alignment such as "
-                "__b8, once for each axis, found 'x'"
-            ),
-        ),
-        ("oiww", "unknown format 'oiww', at character 3: dim w appears twice"),
+        ("oiww", ", at character 3: dim w appears twice"),
         # clDNN's
-        ("b_fs_yx_fsv", "unknown format 'b_fs_yx_fsv': 'fsv' is neither an outer part"),
-        (
-            "bfyxx",
-            "unknown format 'bfyxx': which reads as 'abcdd', at character 4: dim d appears twice",
-        ),
-        ("bfyx__ai8", "unknown format 'bfyx__ai8': '__ai8' must align a dim of the name"),
+        ("b_fs_yx_fsv", ": 'fsv' is neither an outer part"),
+        ("bfyxx", ": which reads as 'abcdd', at character 4: dim d appears twice"),
         # MACE's
-        (
-            "NCWH",
-            (
-                "unknown format 'NCWH': not a host buffer; they are NCHW, NHWC, OIHW, HWOI, "
-                "MIHW, HWIM, W; did you mean 'NCHW'"
-            ),
-        ),
+        ("NCWH", ": not a host buffer; they are NCHW, NHWC, OIHW, HWOI, MIHW, HWIM, W; did you"),
     ],
 )
 def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_name_follows(
@@ -121,7 +93,7 @@ def test_the_reason_is_that_of_the_vocabulary_whose_spelling_a_name_follows(
 ) -> None:
     with pytest.raises(UnknownFormatError) as caught:
         memory_desc((2, 17, 5, 4), "f32", text)
-    assert str(caught.value).startswith(reason)
+    assert str(caught.value).startswith(f"unknown format {text!r}{reason}")
 
 
 @pytest.mark.parametrize("part", ["ab", "b_f_fsv2", "N", "_", "|"])
@@ -158,32 +130,27 @@ def test_the_number_of_dims_is_checked_before_the_sizes_a_name_exists_for() -> N
 
 
 def test_a_name_has_letters_for_the_dims() -> None:
-    said = {
-        name: dim_letters(name)
-        for name in (
-            "nhwc",
-            "OIhw16i16o",
-            "byxf",
-            "os_is_yx_isv16_osv16",
-            "HWOI",
-            "W",
-            "in_out_width",
-            "aBcd16b",
-        )
-    }
-    assert said == {
-        "nhwc": "nchw",
-        "OIhw16i16o": "oihw",
-        "byxf": "bfyx",
-        "os_is_yx_isv16_osv16": "oiyx",
-        "HWOI": "oihw",
-        "W": "w",
-        "in_out_width": "nchw",
-        "aBcd16b": None,
-    }
+    letters = {"byxf": "bfyx", "os_is_yx_isv16_osv16": "oiyx", "HWOI": "oihw", "aBcd16b": None}
+    for name, wanted in (letters | {"nhwc": "nchw", "OIhw16i16o": "oihw"}).items():
+        assert memory_desc((2, 3, 4, 5), "f32", name).letters == wanted
+
+
+def test_a_tag_may_stand_for_any_number_of_dims() -> None:
+    for meta, tag in {
+        "plain": "abcd",
+        "abx": "abcd",
+        "axb": "acdb",
+        "xba": "cdba",
+        "ABx16b16a": "ABcd16b16a",
+    }.items():
+        assert memory_desc((17, 19, 5, 4), "s8", meta) == memory_desc((17, 19, 5, 4), "s8", tag)
+    dims = (RUNTIME, 3, 4)
+    assert runtime_desc(dims, "f32", "aBx8b") == runtime_desc(dims, "f32", "aBc8b")
+    with pytest.raises(UnknownFormatError, match=r"^unknown format 'axbx', at character 2"):
+        memory_desc((2, 3, 4, 5), "f32", "axbx")
 
 
 @pytest.mark.parametrize("name", ["", " ", "\0"])
-def test_a_string_in_no_spelling_is_refused_as_a_tag(name: str) -> None:
+def test_a_string_like_no_vocabulary_is_refused_as_a_tag(name: str) -> None:
     with pytest.raises(UnknownFormatError, match="unknown format"):
         memory_desc((2, 3), "f32", name)

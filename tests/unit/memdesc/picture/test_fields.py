@@ -38,7 +38,7 @@ def test_planes_of_bits_show_their_first_elements_and_an_ellipsis() -> None:
     assert "hmask 0 32…" in lines[9]
 
 
-def test_padding_and_bytes_of_no_field_are_marked() -> None:
+def test_padding_and_bytes_without_a_field_are_marked() -> None:
     text = str(record_desc((2, 64), "ocp_mxfp4").show())
     assert "scales 0,1" in text
     assert "[2]" in text
@@ -46,10 +46,7 @@ def test_padding_and_bytes_of_no_field_are_marked() -> None:
     desc = record_desc((64, 256), "torch_int4_cpu")
     part = desc.field("scales")
     half = type(desc)(
-        desc.dims,
-        (desc.field("weight"), part),
-        desc.rule._replace(offset=()),
-        "half",
+        desc.dims, (desc.field("weight"), part), desc.rule._replace(offset=()), "half"
     )
     svg = half.show().svg
     assert "byte 2\nno field" in svg

@@ -57,7 +57,7 @@ def test_many_highlighted_elements_do_not_make_the_picture_larger() -> None:
         ("1,9,2,3", "must be a list of indices"),
     ],
 )
-def test_what_cannot_be_highlighted_is_refused(highlight: Any, says: str) -> None:
+def test_indices_that_cannot_be_highlighted_are_refused(highlight: Any, says: str) -> None:
     desc = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
     with pytest.raises(MemdescError, match=says):
         desc.show(highlight=highlight)

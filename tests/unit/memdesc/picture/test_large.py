@@ -54,10 +54,6 @@ def test_panels_left_out_leave_a_mark_in_front_of_the_next_one() -> None:
     assert sum(float(text.get("x", "")) < left for text in panels) == skipped
 
 
-def test_three_batches_are_all_drawn() -> None:
-    assert "n=1 c=0" in memory_desc((3, 17, 5, 4), "f32", "nChw8c").show().text
-
-
 def test_no_picture_is_longer_than_two_screens() -> None:
     for dims, tag in (((2, 17, 5, 4), "nChw8c"), ((32, 250, 56, 56), "nhwc"), ((9,) * 6, "abcdef")):
         svg = memory_desc(dims, "f32", tag).show().svg

@@ -8,7 +8,6 @@ import pytest
 
 import memdesc
 from memdesc import MemdescError, memory_desc
-from memdesc.names import dim_letters, resolve
 from tests.pictures import elements
 
 
@@ -28,7 +27,7 @@ def test_letters_name_the_dims() -> None:
         memdesc.image_desc((7,), "f16", "argument").show("ab")
 
 
-def test_a_name_names_the_dims_of_what_is_made_from_it() -> None:
+def test_a_descriptor_has_the_letters_of_its_name() -> None:
     desc = memory_desc((2, 17, 5, 4), "f32", "nChw8c")
     assert desc.letters == "nchw"
     assert "rows h, columns w, a panel for each n,c" in desc.show().text
@@ -47,16 +46,6 @@ def test_a_name_names_the_dims_of_what_is_made_from_it() -> None:
     for wrong in ("nch", 4, "nchh"):
         with pytest.raises(MemdescError, match="must name 4 dims"):
             memdesc.MemoryDesc(desc.dtype, desc.layout, letters=wrong)  # type: ignore[arg-type] # callers without types
-
-
-def test_every_known_name_makes_a_descriptor_with_its_letters_or_none() -> None:
-    for name in memdesc.known_names():
-        try:
-            tag = resolve(name.text, (), 32)
-            desc = memory_desc((4,) * tag.ndims, "f32", name.text)
-        except MemdescError:
-            continue  # refused, with the reason, or for other sizes
-        assert desc.letters in {None, dim_letters(name.text)}
 
 
 def test_a_long_title_is_cut() -> None:

@@ -12,21 +12,15 @@ from memdesc import memory_desc
 from tests.pictures import cells, check, elements
 
 _CASES: dict[str, dict[str, Any]] = {
-    "vector": {"dims": (5,), "dtype": "f32", "tag": "a"},
     "scalar": {"dims": (1, 1), "dtype": "f32", "tag": "ab"},
-    "column-major": {"dims": (3, 4), "dtype": "u8", "tag": "ba"},
     "blocked": {"dims": (1, 5, 2, 3), "dtype": "f32", "tag": "nChw4c"},
-    "two images": {"dims": (2, 3, 2, 2), "dtype": "f16", "tag": "nhwc"},
-    "blocks of three": {"dims": (2, 4, 2), "dtype": "f64", "tag": "aBc3b"},
     "nested blocks": {"dims": (5, 6), "dtype": "s8", "tag": "BA2a4b2a"},
     "4 bits": {"dims": (5, 7), "dtype": "s4", "tag": "Ab4a"},
     "fused plane": {"dims": (1, 2, 2, 3), "dtype": "f32", "tag": "aB(CD)2b4(cd)"},
     "swizzled": {"dims": (3, 3), "dtype": "s8", "tag": "AB2a/1.2a/2.2b"},
     "aligned": {"dims": (3, 5), "dtype": "bf16", "tag": "ab__b8"},
     "gaps": {"dims": (3, 4), "dtype": "f32", "strides": (6, 1), "offset0": 3},
-    "negative": {"dims": (3, 4), "dtype": "f32", "strides": (4, -1), "offset0": 3},
     "broadcast": {"dims": (3, 4), "dtype": "f32", "strides": (0, 1)},
-    "in the middle of a cache line": {"dims": (3,), "dtype": "f32", "strides": (1,), "offset0": 9},
     "not nested": {"dims": (3, 2), "dtype": "f32", "strides": (2, 3)},
 }
 _IMAGES: dict[str, tuple[int, ...]] = dict.fromkeys(
@@ -88,7 +82,7 @@ def test_the_grid_runs_row_by_row_in_each_panel() -> None:
         )
 
 
-def test_lines_that_hold_elements_are_shown_where_there_are_many_gaps() -> None:
+def test_lines_with_elements_are_shown_if_there_are_many_gaps() -> None:
     parent = memory_desc((64, 1000), "f32", "ab")
     desc = parent.submemory((5, 3), (7, 501))
     grid, memory = cells(desc.show().svg)
@@ -120,7 +114,7 @@ def test_blocks_are_outlined_in_the_memory_and_framed_in_the_grid() -> None:
     ]
     _, memory = cells(svg)
     for seen in memory:
-        has_edge = any(f"M{seen.x:g} {seen.y:g}v26" in edge for edge in edges)
+        has_edge = any(f"M{seen.x:g} {seen.y:g}v30" in edge for edge in edges)
         assert has_edge == (seen.offset % 4 == 0)
     assert not any(
         path.get("class") == "memdesc-edge"

@@ -22,43 +22,6 @@ def test_every_bit_of_a_block_belongs_to_one_element_of_one_field(
     assert sorted(used.tolist()) == list(range(8 * desc.nbytes))
 
 
-# Elements and bytes of a block, as `GGML_QUANT_SIZES` of gguf 0.19 has them; q2_0, which it lacks,
-# as `block_q2_0` of llama.cpp.
-SIZES = {
-    "q4_0": (32, 18),
-    "q4_1": (32, 20),
-    "q5_0": (32, 22),
-    "q5_1": (32, 24),
-    "q8_0": (32, 34),
-    "q2_k": (256, 84),
-    "q3_k": (256, 110),
-    "q4_k": (256, 144),
-    "q5_k": (256, 176),
-    "q6_k": (256, 210),
-    "q1_0": (128, 18),
-    "q2_0": (64, 18),
-    "tq1_0": (256, 54),
-    "tq2_0": (256, 66),
-    "iq1_s": (256, 50),
-    "iq1_m": (256, 56),
-    "iq2_xxs": (256, 66),
-    "iq2_xs": (256, 74),
-    "iq2_s": (256, 82),
-    "iq3_xxs": (256, 98),
-    "iq3_s": (256, 110),
-    "iq4_nl": (32, 18),
-    "iq4_xs": (256, 136),
-    "gguf_mxfp4": (32, 17),
-    "gguf_nvfp4": (64, 36),
-}
-
-
-def test_blocks_have_the_sizes_of_the_format() -> None:
-    assert set(SIZES) == set(GGUF_TYPES)
-    for name, (block, nbytes) in SIZES.items():
-        assert record_desc((5, 2 * block), name).tensors == {"data": 10 * nbytes}
-
-
 def joined_bits(desc: RecordDesc, names: list[str], group: int) -> list[int]:
     """Return the bits of one element of some fields, the lowest first."""
     return [bit for name in names for bit in bits_of(desc.field(name))[0, group].tolist()]
@@ -80,7 +43,7 @@ def test_six_bit_scales_lie_where_the_c_code_reads_them(name: str) -> None:
             assert least == [*range(low + 4, low + 8), 8 * (4 + j) + 6, 8 * (4 + j) + 7]
 
 
-def test_a_row_that_is_no_whole_number_of_blocks_is_refused_with_the_numbers() -> None:
+def test_a_row_of_partial_blocks_is_refused_with_the_numbers() -> None:
     message = r"q4_k has blocks of 256 elements, which do not divide b \(dim 1\) of size 4000"
     with pytest.raises(MemdescError, match=message):
         record_desc((4, 4000), "q4_k")

@@ -13,7 +13,6 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
-from memdesc.record.names import read_name
 
 DIMS = (256, 512)
 
@@ -49,7 +48,7 @@ def test_options_choose_groups_types_and_zero_points() -> None:
     assert str(record_desc(DIMS, "gptq").rule) == "scales * (qweight - (qzeros + 1))"
 
 
-def test_marlin_has_zero_points_where_it_is_told_so() -> None:
+def test_marlin_has_zero_points_if_asked_for() -> None:
     desc = record_desc(DIMS, "marlin", zeros=np.True_)
     assert desc == record_desc(DIMS, "marlin", zeros=True)
     assert dict(desc.options)["zeros"] is True
@@ -58,6 +57,12 @@ def test_marlin_has_zero_points_where_it_is_told_so() -> None:
     wide = record_desc(DIMS, "marlin", zeros=False, bits=8)
     assert str(wide.rule) == "scales * (qweight - 128)"
     assert [each.rule.is_symmetric for each in (desc, wide)] == [False, True]
+
+
+def test_packed_codes_have_a_fixed_zero_or_zero_points() -> None:
+    rules = [str(record_desc(DIMS, "pack_quantized", zeros=zeros).rule) for zeros in (False, True)]
+    assert rules[0] == "weight_scale * (weight_packed - 8)"
+    assert rules[1] == "weight_scale * (weight_packed - weight_zero_point)"
 
 
 def test_scales_of_marlin_lie_as_its_permutations() -> None:
@@ -142,14 +147,15 @@ def test_fp8_has_a_scale_for_each_block_that_is_begun(dims: tuple[int, int]) -> 
         ("marlin", DIMS, {"bits": None}, MemdescError, "marlin: bits must be 4 or 8, not None"),
         ("marlin", DIMS, {"zeros": "v1"}, MemdescError, "zeros must be True or False, not 'v1'"),
         ("marlin", DIMS, {"scales": "f32"}, MemdescError, "marlin: scales are f16, bf16, not f32"),
+        ("bnb_nf4", DIMS, {"block": 0}, MemdescError, "are not whole bytes and blocks of 0; bits"),
         ("gptq", (256, 12), {}, MemdescError, r"gptq needs a multiple of 8 along b \(dim 1\)"),
         ("gptq", DIMS, {"zeros": "v3"}, MemdescError, "zeros must be 'v1' .* or 'v2' .*, not 'v3'"),
         ("ocp_mxfp4", DIMS, {"swizzled": 1}, MemdescError, "swizzled must be True or False, not 1"),
-        ("Q8_0_R4", DIMS, {}, UnsupportedFormatError, "only ik_llama.cpp does, which nothing here"),
+        ("Q8_0_R4", DIMS, {}, UnsupportedFormatError, "only ik_llama.cpp interleaves rows"),
         ("q4_0_8x8", (4, 32), {}, MemdescError, r"q4_0_8x8 needs a multiple of 8 along a \(dim 0"),
     ],
 )
-def test_what_is_no_record_is_refused_with_the_reason(
+def test_records_that_cannot_be_made_are_refused_with_the_reason(
     name: Any, dims: tuple[int, ...], options: dict[str, Any], error: type, message: str
 ) -> None:
     with pytest.raises(error, match=message):
@@ -158,17 +164,16 @@ def test_what_is_no_record_is_refused_with_the_reason(
 
 @pytest.mark.parametrize("name", known_records())
 @pytest.mark.parametrize("dims", [(), (1,) * 12 + (32,)])
-def test_numbers_of_dims_that_no_tensor_has_are_refused(name: str, dims: tuple[int, ...]) -> None:
+def test_too_few_or_too_many_dims_are_refused(name: str, dims: tuple[int, ...]) -> None:
     with pytest.raises(MemdescError, match=f"have {len(dims)} sizes; a descriptor has 1 to 12"):
         record_desc(dims, name)
 
 
 @pytest.mark.parametrize(("name", "letters"), [("Q4_0", "oi"), ("awq", "io"), ("ocp_mxfp4", "oi")])
-def test_the_letters_of_a_name_are_those_of_its_matrices(name: str, letters: str) -> None:
-    assert read_name(name)[:2] == (name.lower(), letters)
+def test_the_letters_of_a_record_are_those_of_its_matrices(name: str, letters: str) -> None:
     assert record_desc(DIMS, name).letters == letters
 
 
-def test_dims_that_are_no_matrix_have_the_letters_of_dims() -> None:
+def test_records_that_are_not_matrices_have_the_default_letters() -> None:
     assert record_desc((32,), "q4_0").letters == "a"
     assert record_desc((2, 3, 32), "q4_0").letters == "abc"

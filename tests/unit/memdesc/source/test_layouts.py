@@ -35,7 +35,7 @@ def test_devices_divide_the_outermost_loop_of_a_kernel() -> None:
     assert cuda.count("blockIdx.x") == 1
 
 
-def test_one_work_item_fills_what_shares_bytes_and_what_has_no_loop() -> None:
+def test_one_work_item_fills_elements_that_share_bytes_and_layouts_without_loops() -> None:
     for desc in (memory_desc((3, 5), "u4", "ba"), memory_desc((1, 1), "f32", "ab")):
         assert "for (long item = get_global_id(0); item < 1;" in desc.source("opencl")
         assert "item" not in desc.source("c")

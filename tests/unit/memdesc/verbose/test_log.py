@@ -77,7 +77,7 @@ def test_lines_of_all_versions_start_in_their_way(prefix: str, stamp: float | No
     assert entry.is_execution
 
 
-def test_lines_that_are_no_entries_are_counted() -> None:
+def test_lines_that_are_not_entries_are_counted() -> None:
     log = read_verbose(
         [
             "epoch 1",
@@ -155,12 +155,12 @@ def test_a_log_is_a_file_or_lines(tmp_path: Path) -> None:
         (3, "a log is a path or an iterable of lines, not 3"),
     ],
 )
-def test_what_is_no_log_is_refused(source: Any, message: str) -> None:
+def test_sources_that_are_not_logs_are_refused(source: Any, message: str) -> None:
     with pytest.raises(MemdescError, match=message):
         read_verbose(source)
 
 
-def test_lines_that_are_no_strings_are_other_lines() -> None:
+def test_lines_that_are_not_strings_are_other_lines() -> None:
     lines: list[Any] = [None, 3, b"onednn_verbose"]
     assert read_verbose(lines).other_lines == 3
 

@@ -49,7 +49,7 @@ def test_a_tag_of_runtime_dims_has_the_runtime_dim_outermost() -> None:
     assert from_verbose("f32::blocked:acb::f0", desc.dims) == desc
 
 
-def test_an_order_that_is_not_known_is_told_later() -> None:
+def test_an_order_that_is_known_only_at_execution_is_a_star() -> None:
     desc = from_verbose("f32::blocked:*::f0", "2x*x4")
     assert isinstance(desc, RuntimeDesc)
     assert (desc.tag, desc.dims, desc.ndims, desc.nbytes) == (None, (2, _R, 4), 3, None)

@@ -52,7 +52,7 @@ def test_without_a_reference_what_remains_is_listed(shell: Shell) -> None:
     assert re.fullmatch(r"\.\.\. and \d+ more; --json lists them", last)
 
 
-def test_another_type_of_the_same_size_ends_with_1(shell: Shell) -> None:
+def test_a_layout_in_another_type_ends_with_1(shell: Shell) -> None:
     x = np.random.default_rng(0).standard_normal((4, 8), np.float32)
     np.save("x.npy", x)
     reorder.reorder(x, "ba", dtype="bf16").data.tofile("x.bin")

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from reorder.cpu.machine import (
     Cache,
-    Machine,
     cache_limits,
     own_cache,
     read_caches,
@@ -74,15 +73,3 @@ def test_this_machine_has_limits() -> None:
     assert machine.threads >= 1
     assert machine.exceeds_cache(1 << 40)
     assert not machine.exceeds_core_cache(1 << 10)
-
-
-def test_lines_are_streamed_where_their_threads_have_no_room_for_them() -> None:
-    machine = Machine(16, 56 << 20, streamed_nbytes=10 << 20)
-    assert not machine.streams(10 << 20, 1)
-    assert machine.streams(11 << 20, 1)
-    assert not machine.streams(20 << 20, 2)
-    # what all caches do not hold is streamed by any number of threads
-    assert not machine.streams(42 << 20, 16)
-    assert machine.streams(43 << 20, 16)
-    assert machine.exceeds_parts(11 << 20, 1)
-    assert not machine.exceeds_parts(43 << 20, 16)

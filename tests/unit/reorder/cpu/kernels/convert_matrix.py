@@ -50,16 +50,7 @@ def pairs() -> int:
 
 def lengths() -> None:
     """Convert rows of all lengths around those of vectors, at offsets of every parity."""
-    for src, dst in (
-        ("f32", "s8"),
-        ("s8", "f32"),
-        ("f32", "bf16"),
-        ("f16", "f32"),
-        ("f32", "u4"),
-        ("s4", "f32"),
-        ("f64", "f32"),
-        ("u4", "s64"),
-    ):
+    for src, dst in _PAIRS:
         for n in (*range(1, 20), *range(30, 35), *range(62, 67), 127, 129, 191, 255, 257):
             for gap in (0, 1, 3):
                 wide, narrow = ((3, n), (n + gap, 1)), ((3, n), (n + 2 * gap + n % 2, 1))

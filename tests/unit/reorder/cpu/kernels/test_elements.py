@@ -6,7 +6,7 @@ import pytest
 from llvmlite import ir
 
 from reorder.cpu.kernels.elements import Elements, Location
-from reorder.cpu.kernels.emit import I64, int64
+from reorder.cpu.kernels.emit import I64, Number
 from reorder.cpu.schedule.select import Kernel
 
 
@@ -16,7 +16,7 @@ def test_whole_lines_of_kernels_that_stream_are_non_temporal(streams: bool) -> N
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64]), "emitted")
     builder = ir.IRBuilder(function.append_basic_block())
     elements = Elements(builder, Kernel(32, streams))
-    location = Location(function.args[0], int64(0))
+    location = Location(Number(builder, function.args[0]), 0)
     elements.store_lines(elements.zeros(8), location)
     assert "!nontemporal" not in str(module)
     elements.store_lines(elements.zeros(16), location)

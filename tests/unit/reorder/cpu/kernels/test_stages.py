@@ -17,6 +17,7 @@ from llvmlite import binding, ir
 from memdesc import DATA_TYPES, memory_desc
 from reorder import Attr, execute, execute_reference, plan_reorder
 from reorder.cpu.codecs.codec import Codec
+from reorder.cpu.kernels.emit import Number
 from reorder.cpu.target import BYTE_BITS
 from tests.conversions import run
 from tests.processors import PROCESSORS, environment_of
@@ -258,7 +259,8 @@ def test_no_float_is_rounded_alone(processor: str, work: str, dtype: str) -> Non
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(kinds[1], kinds[:1]), "encode")
     builder = ir.IRBuilder(function.append_basic_block())
-    builder.ret(Codec(builder, 8).encode(function.args[0], work, dtype))
+    values = Number(builder, function.args[0])
+    builder.ret(Codec(builder, 8).encode(values, work, dtype))
     target = binding.Target.from_triple("x86_64-unknown-linux-gnu")
     machine = target.create_target_machine(processor, opt=3)
     assembly = machine.emit_assembly(binding.parse_assembly(str(module)))

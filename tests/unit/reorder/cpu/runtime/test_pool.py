@@ -15,7 +15,7 @@ import pytest
 from numba import types
 from numba.extending import intrinsic
 
-from reorder.cpu.kernels.emit import int64_pointer
+from reorder.cpu.kernels.emit import Number, int64_pointer
 from reorder.cpu.runtime.intrinsics import INTERPRETER
 from reorder.cpu.runtime.jit import compile_callback
 from reorder.cpu.runtime.job import Job
@@ -39,8 +39,8 @@ def add_shared(_context: Any, _address: Any, _index: Any, _value: Any) -> tuple[
 
     def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         address, index, value = args
-        pointer = int64_pointer(builder, address, index)
-        return builder.atomic_rmw("add", pointer, value, "seq_cst")
+        pointer = int64_pointer(Number(builder, address), index)
+        return builder.atomic_rmw("add", pointer.raw, value, "seq_cst")
 
     return types.int64(types.int64, types.int64, types.int64), build
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from reorder import Box, Node
-from reorder.cpu.schedule.loops import contiguous_size
 from reorder.cpu.schedule.select import select
 
 
@@ -15,13 +14,6 @@ def test_tiles_that_are_wider_than_their_columns_fill_no_lines() -> None:
         scheduled = select(box)
         assert scheduled.is_transposed
         assert scheduled.fills_lines(32) is fills
-
-
-def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
-    nodes = Node(4, 4, (1, 100)), Node(3, 3, (40, 1)), Node(10, 10, (4, 3))
-    assert contiguous_size(nodes, 0, 1) == 120
-    assert contiguous_size(nodes, 1, 1) == 30
-    assert contiguous_size(nodes, 1, 2) == 1
 
 
 def test_pieces_that_lie_apart_count_as_lines() -> None:
@@ -42,7 +34,7 @@ def test_pieces_that_lie_apart_count_as_lines() -> None:
         (64, 2, 4, True),
         # blocks of 49 x 4 end within lines
         (32, 4, 49, False),
-        # three rows are no whole lines
+        # three rows are not whole lines
         (32, 3, 64, False),
         # shorter than a vector
         (32, 4, 4, False),
