@@ -12,6 +12,7 @@ that was made is declared by its first row. Sources: transformers 5.23 (`FineGra
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.errors import short_repr
@@ -248,10 +249,21 @@ def split_section(method: str, section: Mapping[str, Any]) -> tuple[list[Layers]
 
 
 def plain_layers(method: str, section: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the layers that a section says are not quantised, where it declares no groups."""
+    """Return the layers that a section says are not quantised, where it declares no groups.
+
+    ModelOpt names them by patterns as in shells.
+    """
     keys = {row.ignored or "" for row in DECLARATIONS if row.method == method} or {_IGNORED}
     inside = _inside(method, section)
+    if method in _INSIDE:
+        found = _names(inside.get("ignore")) + _names(inside.get("exclude_modules"))
+        return tuple(_by_expression(name) if "*" in name else name for name in found)
     return tuple(name for key in sorted(keys) for name in _names(inside.get(key)))
+
+
+def _by_expression(pattern: str) -> str:
+    """Return a pattern of names, in which ``*`` stands for any letters, as an expression."""
+    return f"re:{'.*'.join(map(re.escape, pattern.split('*')))}$"
 
 
 def _split_compressed(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
@@ -263,9 +275,9 @@ def _split_compressed(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[s
         if own.get("weights", own) is None:
             continue
         form = {"format": own["format"]} if own.get("format") is not None else {}
-        found.append(
-            Layers(_names(own.get("targets")), {**section, **form, "config_groups": {name: group}})
-        )
+        # the name of a preset has the targets alone, and `read_section` says that it is not read
+        targets = _names(own.get("targets") if own else group)
+        found.append(Layers(targets, {**section, **form, "config_groups": {name: group}}))
     return found, _names(ignored)
 
 

@@ -15,6 +15,7 @@ from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
 from reorder.storage.declarations import ACT_ORDER, plain_layers, read_section, split_section
+from reorder.storage.experts import stacked_name
 from reorder.storage.patterns import Pattern
 
 if TYPE_CHECKING:
@@ -74,9 +75,11 @@ class Declared(NamedTuple):
         What groups of layers have, if the file declares them by their names or classes.
     ignored : tuple of str
         Layers that belong to no group, whatever their class; named like `targets`.
+    in_order : bool
+        Whether the first of `parts` that matches a layer has it, whatever kind of target that is.
     plain : tuple of str
         Layers that are not quantised: the first or the last parts of their names, where ``*``
-        stands for one part.
+        stands for one part; or regular expressions.
     is_ignored : bool
         Whether this is what the file says of a layer that it ignores.
     """
@@ -90,6 +93,7 @@ class Declared(NamedTuple):
     targets: tuple[str, ...] = ()
     parts: tuple[Declared, ...] = ()
     ignored: tuple[str, ...] = ()
+    in_order: bool = False
     plain: tuple[str, ...] = ()
     is_ignored: bool = False
 
@@ -129,12 +133,14 @@ class Declared(NamedTuple):
         """
         if self._ignores(layer) is not None:
             return None
-        found = _targets(tuple(part.targets for part in self.parts), self.file).find(layer)
+        targets = tuple(part.targets for part in self.parts)
+        found = _targets(targets, self.file, in_order=self.in_order).find(layer)
         return None if found is None else self.parts[found.part]
 
     def _ignores(self, layer: str) -> str | None:
         """Return what says that a layer is not quantised; None if nothing does."""
-        by = _targets((self.ignored,), self.file).find(layer)
+        patterns = tuple(text for text in self.plain if text.startswith(_PATTERN))
+        by = _targets((self.ignored, patterns), self.file).find(layer)
         if by is not None:
             return by.text
         return next((text for text in self.plain if _is_part(text, layer)), None)
@@ -157,15 +163,23 @@ class _Targets(NamedTuple):
     patterns: Sequence[tuple[Pattern, _Target]]
 
     def find(self, layer: str) -> _Target | None:
-        """Return the target that has a layer: its name, or the first expression that matches."""
-        if layer in self.names:
-            return self.names[layer]
+        """Return the target that has a layer: its name, or the first expression that matches.
+
+        The stack that an expert is in has a name too.
+        """
+        for name in (layer, stacked_name(layer)):
+            if name in self.names:
+                return self.names[name]
         return next((target for pattern, target in self.patterns if pattern.matches(layer)), None)
 
 
 @lru_cache(maxsize=64)  # a model has thousands of layers
-def _targets(targets: tuple[tuple[str, ...], ...], file: str) -> _Targets:
+def _targets(
+    targets: tuple[tuple[str, ...], ...], file: str, *, in_order: bool = False
+) -> _Targets:
     """Return targets by part for `find`; of equal ones the last counts.
+
+    Without `in_order`, expressions are sorted, as compressed-tensors does it.
 
     Raises
     ------
@@ -174,7 +188,8 @@ def _targets(targets: tuple[tuple[str, ...], ...], file: str) -> _Targets:
     """
     found = {text: _Target(text, k) for k, part in enumerate(targets) for text in part}
     patterns = []
-    for text in sorted(text for text in found if text.startswith(_PATTERN)):
+    texts = [text for text in found if text.startswith(_PATTERN)]
+    for text in texts if in_order else sorted(texts):
         try:
             patterns.append((Pattern(text.removeprefix(_PATTERN)), found[text]))
         except MemdescError as error:
@@ -295,9 +310,10 @@ def _declared_whole(file: str, section: Mapping[str, Any]) -> tuple[str, Declare
     form = value("checkpoint_format", str, "gptq").lower()
     version = value("version", str, "gemm").lower()
     bits = value("bits", int)
-    # layers of their own, of GPTQModel; an option of the record
-    is_said_elsewhere = value("dynamic", dict) or method == _MLX
-    group = None if is_said_elsewhere else value("group_size", int)
+    if (dynamic := value("dynamic", dict)) and method in {"awq", "gptq"}:
+        return method, _split_dynamic(file, section, dynamic)
+    # of MLX it is an option of the record
+    group = None if method == _MLX else value("group_size", int)
     options = {} if bits is None else {"bits": bits}
     if value("is_marlin_format", bool, default=False):
         form = "marlin"
@@ -320,6 +336,27 @@ def _declared_whole(file: str, section: Mapping[str, Any]) -> tuple[str, Declare
         reason = f"there is no record for quant_method {short_repr(method)}{what[method]}"
         declared = Declared(file, None, reason=f"{file}: {reason}")
     return method, declared
+
+
+def _split_dynamic(file: str, section: Mapping[str, Any], dynamic: dict[str, Any]) -> Declared:
+    """Return what GPTQModel says of layers by regular expressions, of which the first applies.
+
+    Source: GPTQModel 7.7, `quantization/config.py`, `_resolve_dynamic_override`.
+    """
+    rest = {key: value for key, value in section.items() if key != "dynamic"}
+    method, usual = _declared_whole(file, rest)
+    parts = []
+    for key, own in dynamic.items():
+        if key.startswith("-:"):
+            reason = f"{file} says by dynamic {short_repr(key)} that it is not quantised"
+            part = Declared(file, None, reason=reason, is_ignored=True)
+        else:
+            options = own if isinstance(own, dict) else {}
+            part = _declared_whole(file, {**rest, **options})[1]
+        pattern = key.removeprefix("-:").removeprefix("+:")
+        parts.append(part._replace(targets=(f"{_PATTERN}{pattern}",)))
+    parts.append(usual._replace(targets=(_PATTERN,)))
+    return usual._replace(parts=tuple(parts), in_order=True, plain=plain_layers(method, rest))
 
 
 def _usual_method(file: str, config: Mapping[str, Any]) -> str:

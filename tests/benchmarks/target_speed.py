@@ -104,7 +104,7 @@ def model_tensors(kind: str, nbytes: int, first: int) -> dict[str, np.ndarray[An
 def write_model(folder: Path, kind: str, nbytes: int) -> None:
     """Write a model in shards, with an index."""
     shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
+    folder.mkdir(parents=True)
     count = max(-(-nbytes // _SHARD), 1)
     weight_map: dict[str, str] = {}
     for k in range(count):

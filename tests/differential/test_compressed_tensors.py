@@ -328,3 +328,24 @@ def test_a_mixture_of_experts_is_dequantised_as_by_the_producer(tmp_path: Path) 
     assert theirs.keys() == ours.keys()
     assert all(torch.equal(_bits(theirs[each]), _bits(ours[each])) for each in ours)
     assert torch.equal(_logits(tmp_path / "theirs"), _logits(tmp_path / "ours"))
+
+
+def test_a_rule_quantises_floats_to_the_blocks_that_the_producer_chooses(tmp_path: Path) -> None:
+    from compressed_tensors.quantization import quantize
+    from compressed_tensors.quantization.utils import calculate_qparams
+
+    torch.manual_seed(0)
+    weight = torch.randn(256, 384) * torch.rand(256, 1)
+    save_file({"fc.weight": weight}, tmp_path / "in.safetensors")
+    rule = "fc.weight: f8_e4m3, scales=ab, groups=128x128"
+    options = reorder.ConvertOptions(verify=True)
+    reorder.convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors", [rule], options)
+    found = load_file(tmp_path / "out.safetensors")
+    arguments = QuantizationArgs(
+        num_bits=8, type="float", strategy="block", block_structure=[128, 128]
+    )
+    blocks = weight.unflatten(0, (-1, 128)).unflatten(2, (-1, 128))
+    scales, points = calculate_qparams(blocks.amin((1, 3)), blocks.amax((1, 3)), arguments)
+    codes = quantize(weight, scales, points, arguments, dtype=torch.float8_e4m3fn)
+    assert torch.equal(found["fc.weight_scale"], scales)
+    assert torch.equal(found["fc.weight"].view(torch.uint8), codes.view(torch.uint8))

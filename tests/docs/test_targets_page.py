@@ -98,6 +98,13 @@ _MODELS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         },
         _compressed("float", "mxfp4-pack-quantized", num_bits=4, strategy="group", group_size=32),
     ),
+    "Llama-MXFP4-MLX": (
+        {
+            "fc.weight": np.full((8, 4), 0x35353535, np.uint32),
+            "fc.scales": np.full((8, 1), 127, np.uint8),
+        },
+        {"group_size": 32, "bits": 4, "mode": "mxfp4"},
+    ),
     "Llama-f32": ({"fc.weight": np.ones((4, 4), np.float32)}, None),
 }
 
@@ -105,6 +112,26 @@ _MODELS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
 def test_every_target_is_in_the_table() -> None:
     named = {word for command, _ in _ROWS for word in re.findall("--to ([^ ]+)", command)}
     assert named == {*TARGETS}
+
+
+def test_the_table_of_pairs_has_what_targets_take() -> None:
+    text = _PAGE.read_text("utf-8").partition("### Which records a target takes")[2]
+    rows = [line.split("|")[1:-1] for line in text.split("\n\n")[2].splitlines()]
+    names = [re.findall("`([^`]+)`", cell)[0] for cell in rows[0][1:]]
+    found = {
+        (record, to)
+        for cells in rows[2:]
+        for record in re.findall("`([^`]+)`", cells[0])
+        for to, cell in zip(names, cells[1:], strict=True)
+        if cell.strip()
+    }
+    taken = {
+        (record, to)
+        for to, target in TARGETS.items()
+        for way in target.ways
+        for record in way.sources
+    }
+    assert found == taken
 
 
 @pytest.mark.parametrize(("command", "numbers"), _ROWS)

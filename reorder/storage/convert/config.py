@@ -23,12 +23,12 @@ from reorder.storage.declarations import (
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from reorder.storage.convert.plan import Plan
     from reorder.storage.convert.steps import Step
 
-__all__ = ["loader_warnings", "moved_config", "undeclared"]
+__all__ = ["loader_warnings", "moved_config", "says_symmetric", "undeclared"]
 
 # what a reader looks for, beside bits and group_size
 _METHODS: dict[str, dict[str, Any]] = {
@@ -257,8 +257,16 @@ def _section(
         found["checkpoint_format"] = "gptq_v2"
     if found["quant_method"] == "gptq" and isinstance(src, RecordDesc):
         is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
-        found["sym"] = is_symmetric or bool(held.get("sym", False))
+        found["sym"] = is_symmetric or says_symmetric(held)
     return json.dumps({KEY: found}, sort_keys=True)
+
+
+def says_symmetric(section: Mapping[str, Any]) -> bool:
+    """Whether a section of GPTQ or AWQ says that all zero points are the middle code.
+
+    Both store them nevertheless.
+    """
+    return section.get("sym") is True or section.get("zero_point") is False
 
 
 def _left_alone(record: str, held: dict[str, Any], plain: list[str]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.resume import Finished, check_left, has_grown
 from reorder.storage.convert.rounding import Largest
 from reorder.storage.convert.rules import read_rules
-from reorder.storage.convert.targets import TargetRules, may_round, target_rules
+from reorder.storage.convert.targets import TargetRules, container_for, may_round, target_rules
 from reorder.storage.pieces.regions import Bound
 from reorder.storage.pieces.run_tasks import run_tasks
 
@@ -424,10 +424,13 @@ def plan_conversion(
         container = read_container(given)
         check_paths(given, container, wanted)
         name = output_format(wanted)
-        whole = TargetRules() if to is None else target_rules(to, given, container)
+        whole = TargetRules()
+        if to is not None:
+            container = container_for(to, container)
+            whole = target_rules(to, given, container)
         every = [*whole.rules, *found]
         plan = plan_steps(given, container, every, name, allow_partial=options.allow_partial)
-        plan = plan._replace(dtype=whole.dtype, method=whole.method)
+        plan = plan._replace(dtype=whole.dtype, method=whole.method, is_stacked=whole.is_stacked)
         may_be_kept = options.resume and not options.overwrite
         is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
         output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)
@@ -448,7 +451,7 @@ def plan_conversion(
         for step in made.all_steps:
             step.pieces(options.bound)
         if is_kept:
-            made.finished.check(tensor for step in plan.steps for tensor in step.tensors)
+            made.finished.check(output.tensors)
         else:
             check_target(
                 wanted,

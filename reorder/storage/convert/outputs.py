@@ -22,6 +22,7 @@ from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
 from reorder.storage.convert.config import moved_config, undeclared
 from reorder.storage.convert.steps import Step
+from reorder.storage.experts import Stack, stack_experts, with_parts
 from reorder.storage.groups import PARTIAL, partial_of
 from reorder.storage.pieces.changes import ONLY
 from reorder.storage.quantization import CONFIG, OLD_CONFIGS
@@ -61,6 +62,8 @@ class Output(NamedTuple):
         What a user may not expect.
     stale : tuple of Path
         Files of the old output that the new one does not replace by name; they are removed last.
+    tensors : tuple of Tensor
+        All tensors, as headers say it.
     """
 
     files: tuple[PlannedFile, ...]
@@ -68,6 +71,7 @@ class Output(NamedTuple):
     is_folder: bool
     warnings: tuple[str, ...]
     stale: tuple[Path, ...] = ()
+    tensors: tuple[Tensor, ...] = ()
 
 
 def is_folder(target: Path) -> bool:
@@ -139,13 +143,15 @@ def plan_output(
         warnings += _left_out(container)
     if not FORMATS[name].has_scalars:
         warnings += _scalars(plan.steps, FORMATS[name].ending)
+    written = [tensor for step in plan.steps for tensor in step.tensors]
+    stacks = stack_experts(written) if plan.is_stacked else [Stack(each, ()) for each in written]
+    tensors = [stack.tensor for stack in stacks]
     if is_folder(target):
-        made = _plan_folder(source, container, plan, metadata, shard_bytes)
+        made = _plan_folder(source, container, plan, tensors, metadata, shard_bytes)
     elif shard_bytes is not None:
         msg = f"{str(target)!r} is one file; name a folder for shards"
         raise MemdescError(msg)
     else:
-        tensors = [tensor for step in plan.steps for tensor in step.tensors]
         files, stale = plan_replacement(target, tensors, metadata, is_kept=is_kept)
         _check_beside(target, files, container)
         made = Output(
@@ -154,13 +160,15 @@ def plan_output(
     warnings += made.warnings
     if all(file.name != CONFIG for file in made.files):
         warnings += filter(None, [undeclared(plan)])
-    return made._replace(warnings=tuple(warnings))
+    files = tuple(with_parts(file, stacks) for file in made.files)
+    return made._replace(warnings=tuple(warnings), files=files, tensors=tuple(tensors))
 
 
 def _plan_folder(
     source: Path,
     container: Container,
     plan: Plan,
+    tensors: Sequence[Tensor],
     metadata: dict[str, Any],
     shard_bytes: int | None,
 ) -> Output:
@@ -172,7 +180,6 @@ def _plan_folder(
     others = [_kept(source, path) for path in found if not path.is_dir()]
     # an index keeps weights that are not tensors of this checkpoint out of it
     is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
-    tensors = [tensor for step in plan.steps for tensor in step.tensors]
     files = list(plan_shards(tensors, metadata, shard_bytes, is_indexed=is_indexed))
     written = {file.name for file in files}
     copied: list[Step] = []

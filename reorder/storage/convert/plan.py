@@ -66,6 +66,8 @@ class Plan(NamedTuple):
         The type of floats that config.json should declare; None leaves what it says.
     method : str, optional
         The `quant_method` that it should declare, where several have a record.
+    is_stacked : bool
+        Whether the experts of a layer are written as one tensor.
     """
 
     steps: tuple[Step, ...]
@@ -74,6 +76,7 @@ class Plan(NamedTuple):
     left: str
     dtype: str | None = None
     method: str | None = None
+    is_stacked: bool = False
 
     @property
     def moved(self) -> tuple[Step, ...]:

@@ -14,7 +14,9 @@ from memdesc import MemdescError, RecordDesc
 from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from reorder.records.encode import is_integer_number, number_bits
+from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
+from reorder.storage.experts import split_stacks
 from reorder.storage.groups import find_groups
 from reorder.storage.quantization import CONFIG, MAX_CONFIG, holders, sections_of
 from reorder.storage.siblings import holds_codes
@@ -29,7 +31,15 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Container
     from reorder.storage.groups import Group
 
-__all__ = ["TARGETS", "Target", "TargetRules", "Way", "may_round", "target_rules"]
+__all__ = [
+    "TARGETS",
+    "Target",
+    "TargetRules",
+    "Way",
+    "container_for",
+    "may_round",
+    "target_rules",
+]
 
 
 class Way(NamedTuple):
@@ -46,7 +56,8 @@ class Way(NamedTuple):
     kept : tuple of str
         Options that it takes from the source.
     is_symmetric : bool, optional
-        Whether the source has neither zero points nor offsets; None for either.
+        Whether the source has neither zero points nor offsets, or config.json says that all its
+        zero points are the middle code; None for either.
     groups : tuple of int
         How many inputs may share a scale, the most first; empty for any number. Scales of larger
         groups are repeated.
@@ -62,9 +73,9 @@ class Way(NamedTuple):
     groups: tuple[int, ...] = ()
     warning: str = ""
 
-    def takes(self, desc: RecordDesc) -> bool:
-        """Whether it is for a record."""
-        fits = self.is_symmetric in (None, desc.rule.is_symmetric)
+    def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
+        """Whether it is for a record, whose zero points config.json may say to be all alike."""
+        fits = self.is_symmetric in (None, desc.rule.is_symmetric or said_symmetric)
         return desc.name in self.sources and fits
 
     def made(self, desc: RecordDesc) -> FormatName:
@@ -88,11 +99,17 @@ class Target(NamedTuple):
         The type of floats that all records are decoded to instead.
     method : str, optional
         The `quant_method` of config.json.
+    is_stacked : bool
+        Whether its loader expects the experts of a layer in one tensor.
+    producer : str
+        What chooses codes and scales for floats, which is not done here.
     """
 
     ways: tuple[Way, ...] = ()
     dtype: str | None = None
     method: str | None = None
+    is_stacked: bool = False
+    producer: str = ""
 
 
 # integers with a scale for each group of inputs
@@ -119,6 +136,7 @@ TARGETS = {
             Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}),
         ),
         method="fp8",
+        producer="llm-compressor (FP8_BLOCK)",
     ),
     "gptq": Target(
         (
@@ -129,17 +147,18 @@ TARGETS = {
             Way(_INTEGERS, "gptq", {"zeros": "v2", "g_idx": True}, warning=_VERSION_2),
             Way(_BYTES, "gptq", {"zeros": "v1", "g_idx": True, "bits": 8}, is_symmetric=True),
             Way(_BYTES, "gptq", {"zeros": "v2", "g_idx": True, "bits": 8}, warning=_VERSION_2),
-        )
+        ),
+        producer="GPTQModel",
     ),
-    "awq": Target((Way(_INTEGERS, "awq"),)),
+    "awq": Target((Way(_INTEGERS, "awq"),), producer="GPTQModel"),
     "compressed-tensors": Target(
         (
             Way(_BYTES, "int_quantized", {}, ("zeros",)),
             Way(_INTEGERS, "pack_quantized", {"zeros": False}, is_symmetric=True),
             Way(_INTEGERS, "pack_quantized", {"zeros": True}, warning=_ZERO_POINTS),
             Way(("modelopt_nvfp4", "compressed_nvfp4"), "compressed_nvfp4"),
-            Way(("modelopt_mxfp4", "compressed_mxfp4"), "compressed_mxfp4"),
-            Way(("mxfp8",), "mxfp8"),
+            Way(("modelopt_mxfp4", "compressed_mxfp4", "mlx_mxfp4"), "compressed_mxfp4"),
+            Way(("mxfp8", "mlx_mxfp8"), "mxfp8"),
             *(
                 Way((name,), name, {"scale_inv": False, **_E4M3}, kept)
                 for name, kept in (
@@ -150,6 +169,7 @@ TARGETS = {
             ),
         ),
         method="compressed-tensors",
+        producer="llm-compressor",
     ),
     "mlx": Target(
         (
@@ -157,7 +177,9 @@ TARGETS = {
             Way(_BYTES, "mlx", {**_MLX, "bits": 8}, groups=_MLX_GROUPS),
             Way(("modelopt_mxfp4", "compressed_mxfp4"), "mlx_mxfp4"),
             Way(("mxfp8",), "mlx_mxfp8"),
-        )
+        ),
+        is_stacked=True,
+        producer="mlx_lm.convert",
     ),
 }
 # tensors beside a weight that scale activations, for which the outputs have no section
@@ -176,6 +198,8 @@ class TargetRules(NamedTuple):
     dtype, method : str, optional
         The type of floats that all records become, and the `quant_method`, which config.json
         declares.
+    is_stacked : bool
+        Whether the experts of a layer are written as one tensor.
     warnings : tuple of str
         What is rounded, and what is left out.
     """
@@ -183,7 +207,15 @@ class TargetRules(NamedTuple):
     rules: tuple[Rule, ...] = ()
     dtype: str | None = None
     method: str | None = None
+    is_stacked: bool = False
     warnings: tuple[str, ...] = ()
+
+
+def container_for(name: str, container: Container) -> Container:
+    """Return what a target reads: experts in tensors of their own, if it does not stack them."""
+    if name not in TARGETS or TARGETS[name].is_stacked:
+        return container
+    return container._replace(entries=split_stacks(container.entries))
 
 
 def target_rules(name: str, source: Path, container: Container) -> TargetRules:
@@ -203,14 +235,15 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     target = TARGETS[name]
     groups = find_groups(source, container)
     _check_known(name, container, groups)
-    has_method = target.method is not None and bool(groups)
-    is_declared = not has_method or target.method in _methods(source)
+    sections = _sections(source) if groups else []
+    is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
+    said_symmetric = bool(sections) and all(map(says_symmetric, sections))
     moved: dict[tuple[FormatName, FormatName], list[Group]] = {}
     told: dict[str, None] = {}
     for group in groups:
         if group.desc is not None:
             src = FormatName(group.desc.name, group.desc.options)
-            dst, warning = _made(name, group.prefix, group.desc)
+            dst, warning = _made(name, group.prefix, group.desc, said_symmetric=said_symmetric)
             if not (_is_same(src, dst) and is_declared):
                 moved.setdefault((src, dst), []).append(group)
                 told[warning] = None
@@ -222,13 +255,17 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
             else f"they are blocks of {blocks[0]}, in tensors that llama.cpp names; --map "
             "'PATTERN: TYPE' decodes them"
             if blocks
+            else f"none is quantised; {target.producer} quantises floats"
+            if target.producer
             else "none is quantised; --map 'PATTERN: TYPE' changes the type of floats"
         )
         msg = f"--to {name}: {short_repr(str(source))} has no weights to convert: {why}"
         raise MemdescError(msg)
+    how = ", symmetric as config.json says" if said_symmetric else ""
+    how = f", {target.dtype}" if target.dtype else how
     rules = tuple(
         Rule(
-            f"--to {name}: {src.name} -> {dst}{f', {target.dtype}' if target.dtype else ''}",
+            f"--to {name}: {src.name} -> {dst}{how}",
             "*",
             src,
             dst,
@@ -245,15 +282,15 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         *_rounded(target, every),
         *_left_out([each for each in beside if each in container.entries]),
     )
-    return TargetRules(rules, target.dtype, target.method, warnings)
+    return TargetRules(rules, target.dtype, target.method, target.is_stacked, warnings)
 
 
-def _methods(source: Path) -> set[Any]:
-    """Return each `quant_method` that config.json declares."""
+def _sections(source: Path) -> list[dict[str, Any]]:
+    """Return the sections of config.json that declare quantised weights."""
     folder = source if source.is_dir() else source.parent
     text = read_if_exists(folder / CONFIG, MAX_CONFIG) or b"{}"
     sections = [each for part in holders(json.loads(text)) for each in sections_of(part).values()]
-    return {each.get("quant_method") for each in sections if isinstance(each, dict)}
+    return [each for each in sections if isinstance(each, dict)]
 
 
 def _check_known(name: str, container: Container, groups: Sequence[Group]) -> None:
@@ -278,20 +315,22 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
             raise MemdescError(msg)
 
 
-def _made(name: str, prefix: str, desc: RecordDesc) -> tuple[FormatName, str]:
+def _made(
+    name: str, prefix: str, desc: RecordDesc, *, said_symmetric: bool
+) -> tuple[FormatName, str]:
     """Return what a record becomes in a target, and a warning, which may be empty."""
     target = TARGETS[name]
     if target.dtype is not None:
         axes = model_axes(desc)
         return FormatName("plain", () if axes == desc.letters else (("axes", axes),)), ""
     for way in target.ways:
-        if way.takes(desc):
+        if way.takes(desc, said_symmetric=said_symmetric):
             return way.made(desc), way.warning
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
     decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
     msg = (
         f"--to {name}: {prefix} is {desc.name}, whose numbers {name} does not hold exactly; it "
-        f"takes {taken}, and {decoded} decode any"
+        f"takes {taken}; {decoded} decode any, and {target.producer} quantises floats"
     )
     raise MemdescError(msg)
 

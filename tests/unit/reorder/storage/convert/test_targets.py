@@ -193,6 +193,48 @@ def test_weights_without_zero_points_become_version_1_of_gptq(tmp_path: Path) ->
     assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted)
 
 
+@pytest.mark.parametrize(
+    ("section", "source"), [(_GPTQ | {"sym": True}, "gptq"), (_AWQ | {"zero_point": False}, "awq")]
+)
+def test_zero_points_that_config_says_are_alike_are_not_stored(
+    tmp_path: Path, section: dict[str, Any], source: str
+) -> None:
+    words = awq_layer(zeros=(8, 9))
+    if source == "gptq":
+        made = reorder.Record(
+            record_desc((128, 256), "awq", group=64),
+            {n: x.view(np.uint8).reshape(-1) for n, x in words.items()},
+        )
+        held = reorder.repack(made, "gptq").tensors
+        words = {n: held[n].view(x.dtype) for n, x in words.items()}
+        words = {
+            "qweight": words["qweight"].reshape(16, 256),
+            "qzeros": words["qzeros"].reshape(2, 32),
+            "scales": words["scales"].reshape(2, 256),
+        }
+    folder = _model(tmp_path / "in", words, section)
+    found, config, report = _made(folder, tmp_path / "out", "compressed-tensors")
+    assert "model.layers.0.mlp.weight_zero_point" not in found
+    weights = config["quantization_config"]["config_groups"]["group_0"]["weights"]
+    assert (weights["symmetric"], report.warnings) == (True, ())
+    wanted = _numbers(folder, "model.layers.1.mlp")
+    assert np.array_equal(_numbers(tmp_path / "out", "model.layers.1.mlp"), wanted.T)
+    _, config, _ = _made(tmp_path / "out", tmp_path / "gptq", "gptq")
+    assert config["quantization_config"]["sym"] is True
+    if source == "awq":
+        _, config, report = _made(folder, tmp_path / "other", "gptq")
+        section = config["quantization_config"]
+        assert (section["checkpoint_format"], section["sym"]) == ("gptq", True)
+        assert report.warnings == ()
+
+
+def test_zero_points_that_differ_although_config_denies_it_are_refused(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", awq_layer(zeros=(0, 16)), _AWQ | {"zero_point": False})
+    said = _refused(source, "compressed-tensors")
+    assert "-> pack_quantized(zeros=False), symmetric as config.json says': model.layers.0" in said
+    assert "zero point 8, but the code at (0, " in said
+
+
 def _compressed(strategy: str, **more: Any) -> dict[str, Any]:
     weights = {"type": "float", "num_bits": 8, "strategy": strategy, **more}
     return {
@@ -307,6 +349,70 @@ def test_experts_of_gpt_oss_become_the_parameters_of_transformers(tmp_path: Path
     assert (config, report.rounding, report.warnings) == ({"torch_dtype": "bfloat16"}, None, ())
 
 
+def _experts(count: int, block: str = "mlp", layers: tuple[str, ...] = ("up_proj",)) -> Tensors:
+    """Return the tensors of experts as AWQ has them, beside two other layers."""
+    return _BESIDE | {
+        f"model.layers.0.{block}.experts.{k}.{layer}.{name}": x
+        for k in range(count)
+        for n, layer in enumerate(layers)
+        for name, x in awq_layer(10 * k + n).items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("block", "layer"), [("mlp", "up_proj"), ("block_sparse_moe", "w3"), ("block_sparse_moe", "w1")]
+)
+def test_experts_are_one_tensor_in_mlx_and_several_in_other_formats(
+    tmp_path: Path, block: str, layer: str
+) -> None:
+    beside = _experts(11, block, (layer,))
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, beside)
+    settings = SMALL._replace(verify=True)
+    found, config, _ = _made(source, tmp_path / "out", "mlx", settings=settings)
+    own = {"w3": "up_proj", "w1": "gate_proj"}.get(layer, layer)
+    stack = f"model.layers.0.{block}.switch_mlp.{own}"
+    assert found[f"{stack}.weight"].shape == (11, 256, 16)
+    assert found[f"{stack}.scales"].shape == found[f"{stack}.biases"].shape == (11, 256, 2)
+    assert not any("experts" in name for name in found)
+    # options of the stack's own, by its name
+    section = config["quantization"] | {stack: {"bits": 4, "group_size": 64}, "bits": 8}
+    config |= {"quantization": section, "quantization_config": section}
+    named = {**section, **{f"model.layers.{k}.mlp": section[stack] for k in range(2)}}
+    config |= {"quantization": named, "quantization_config": named}
+    whole = _numbers(tmp_path / "out", stack)
+    (tmp_path / "out/config.json").write_text(json.dumps(config))
+    back, *_ = _made(tmp_path / "out", tmp_path / "back", "bf16", settings=settings)
+    plain, *_ = _made(source, tmp_path / "plain", "bf16")
+    assert {*back} == {*plain}
+    assert all(back[name].tobytes() == plain[name].tobytes() for name in back)
+    for k in (0, 1, 10):
+        prefix = f"model.layers.0.{block}.experts.{k}.{layer}"
+        assert np.array_equal(whole[k], _numbers(source, prefix).T)
+
+
+def test_a_whole_output_with_stacks_is_left_alone(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, _experts(2))
+    settings = SMALL._replace(shard_bytes=40_000)
+    _made(source, tmp_path / "out", "mlx", settings=settings)
+    before = (tmp_path / "out/model.safetensors.index.json").stat().st_mtime_ns
+    _made(source, tmp_path / "out", "mlx", settings=settings._replace(resume=True, verify=True))
+    assert (tmp_path / "out/model.safetensors.index.json").stat().st_mtime_ns == before
+
+
+def test_stacks_of_experts_that_cannot_be_made_are_refused(tmp_path: Path) -> None:
+    beside = _experts(3)
+    few = {name: x for name, x in beside.items() if ".1." not in name}
+    said = _refused(_model(tmp_path / "few", awq_layer(), _AWQ, few), "mlx")
+    assert "switch_mlp.up_proj.weight' would be a stack of 2 experts, but expert 1 is" in said
+    first = "model.layers.0.mlp.experts.0.up_proj"
+    wide = {f"{first}.{name}": x for name, x in awq_layer(dims=(128, 512)).items()}
+    said = _refused(_model(tmp_path / "wide", awq_layer(), _AWQ, beside | wide), "mlx")
+    assert f"'{first}.weight' is u32 of (512, 16), and 'model.layers.0.mlp.experts.1" in said
+    both = {"model.layers.0.mlp.switch_mlp.up_proj.weight": np.ones((2, 4, 4), np.float16)}
+    said = _refused(_model(tmp_path / "both", awq_layer(), _AWQ, beside | both), "mlx")
+    assert "would be in 'model.layers.0.mlp.switch_mlp.up_proj.weight', which is there" in said
+
+
 def test_groups_that_a_target_does_not_have_are_refused(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", awq_layer(group=16), _AWQ | {"group_size": 16})
     said = _refused(source, "mlx")
@@ -346,6 +452,70 @@ def test_layers_that_stay_floats_are_declared_where_the_loader_does_not_know_the
     assert config["quantization_config"]["dynamic"] == {rule: {}}
     _, config, _ = _made(tmp_path / "gptq", tmp_path / "awq", "awq")
     assert config["quantization_config"]["modules_to_not_convert"] == plain
+
+
+def test_the_first_expression_of_dynamic_that_matches_a_layer_has_it(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    eight: Tensors = {
+        "model.layers.0.up.qweight": rng.integers(-(2**31), 2**31, (32, 64)).astype(np.int32),
+        "model.layers.0.up.qzeros": np.full((4, 16), 0x7F7F7F7F, np.int32),
+        "model.layers.0.up.scales": rng.random((4, 64)).astype(np.float16),
+    }
+    plain: Tensors = {"model.layers.0.gate.weight": np.ones((4, 128), np.float16)}
+    own = {"bits": 8, "group_size": 32}
+    dynamic = {r"-:.*\.gate$": {}, r"+:.*[.]up": own, ".*": {"bits": 4}, ".*u.*": {"bits": 3}}
+    beside = _BESIDE | eight | plain
+    section = _GPTQ | {"dynamic": dynamic}
+    source = _model(tmp_path / "in", gptq_layer()[0], section, beside)
+    found, *_ = _made(source, tmp_path / "out", "bf16")
+    codes = eight["model.layers.0.up.qweight"].view(np.uint8).reshape(32, 64, 4)
+    wanted = codes.transpose(0, 2, 1).reshape(128, 64).astype(np.float32) - 128
+    wanted *= eight["model.layers.0.up.scales"].astype(np.float32).repeat(32, 0)
+    assert found["model.layers.0.up.weight"].tobytes() == wanted.T.astype(_BF16).tobytes()
+    assert (
+        found["model.layers.0.gate.weight"].tobytes()
+        == plain["model.layers.0.gate.weight"].tobytes()
+    )
+
+
+@pytest.mark.parametrize(
+    ("dynamic", "said"),
+    [
+        ({r"-:.*[.]0[.]mlp": {}}, "says by dynamic '-:.*[.]0[.]mlp' that it is not quantised, but"),
+        ({r"+:.*": {"group_size": 32}}, "declares group_size 32, but the shapes of the tensors"),
+        ({r".*[.]1[.]": {"bits": 8}}, "the shapes of the tensors say groups of 32 of 64 inputs"),
+        ({"(": {}}, "'(' is not a regular expression"),
+    ],
+)
+def test_dynamic_that_the_tensors_contradict_is_refused(
+    tmp_path: Path, dynamic: dict[str, Any], said: str
+) -> None:
+    source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ | {"dynamic": dynamic})
+    assert said in _refused(source, "f16")
+
+
+@pytest.mark.parametrize("key", ["ignore", "exclude_modules"])
+@pytest.mark.parametrize("name", ["model.layers.1.mlp", "*layers.1*", "model.layers.1.*"])
+def test_layers_that_modelopt_leaves_out_but_are_quantised_are_refused(
+    tmp_path: Path, key: str, name: str
+) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((), np.float32)}
+    section = {"quant_method": "modelopt", "quant_algo": "FP8", key: [name, "lm_head"]}
+    source = _model(tmp_path / "in", layer, section)
+    said = _refused(source, "bf16")
+    assert "--to bf16: model.layers.1.mlp is not known: config.json ignores model.layers.1" in said
+    (source / "config.json").write_text("{}")
+    inner = {"producer": {"name": "modelopt"}, "quantization": section}
+    (source / "hf_quant_config.json").write_text(json.dumps(inner))
+    said = _refused(source, "bf16")
+    assert "model.layers.1.mlp is not known: hf_quant_config.json ignores model.layers.1" in said
+
+
+def test_a_preset_of_compressed_tensors_is_refused_by_its_name(tmp_path: Path) -> None:
+    section = _compressed("tensor") | {"config_groups": {"FP8": ["Linear"]}}
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
+    said = _refused(_model(tmp_path / "in", layer, section), "bf16")
+    assert "config_groups.FP8 is ['Linear'], not an object" in said
 
 
 def test_one_group_of_all_inputs_is_that_of_the_other_layers(tmp_path: Path) -> None:
@@ -433,7 +603,7 @@ def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
     awq = _model(tmp_path / "awq", awq_layer(zeros=(0, 2)), _AWQ)
     said = _refused(awq, "fp8-block")
     assert "--to fp8-block: model.layers.0.mlp is awq, whose numbers fp8-block does not" in said
-    assert "it takes fp8_block, fp8_tensor, and --to bf16, --to f16 decode any" in said
+    assert "it takes fp8_block, fp8_tensor; --to bf16, --to f16 decode any, and llm-comp" in said
     assert "is fp8_block, whose numbers gptq does not hold" in _refused(fp8, "gptq")
     assert "are fp8-block already; copy it" in _refused(fp8, "fp8-block")
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
@@ -464,7 +634,8 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     said = _refused(tmp_path / "x.gguf", "bf16")
     assert "they are blocks of q4_0, in tensors that llama.cpp names; --map" in said
     (plain / "config.json").write_text("{")
-    assert "has no weights to convert: none is quantised" in _refused(plain, "fp8-block")
+    said = _refused(plain, "fp8-block")
+    assert "none is quantised; llm-compressor (FP8_BLOCK) quantises floats" in said
     orphan = {"model.layers.2.mlp.weight": fp8_layer()["weight"]}
     lost = _model(tmp_path / "lost", fp8_layer(), _FP8, orphan | _BESIDE)
     said = _refused(lost, "bf16")

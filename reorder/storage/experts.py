@@ -1,0 +1,132 @@
+"""Experts of a layer: MLX has the weights of all in one tensor, others each in tensors of its own.
+
+A stacked tensor is those of its experts one behind the other, so a stack needs no bytes to move: it
+is read as parts of a file, and written by the names of its parts. Source: mlx-lm 0.32, `sanitize`
+of `models/qwen3_moe.py`, `mixtral.py` and others.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import MemdescError
+from memdesc.errors import short_repr
+from reorder.storage.containers.descriptors import stored_desc
+from reorder.storage.containers.entry import Entry, Span, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from reorder.storage.containers.entry import PlannedFile
+
+__all__ = ["Stack", "split_stacks", "stack_experts", "stacked_name", "with_parts"]
+
+_EXPERT = re.compile(r"(.*)\.experts\.([0-9]{1,9})\.(\w+)(\..*)?")
+_STACK = re.compile(r"(.*)\.switch_mlp\.(\w+)(\..*)?")
+# blocks of Mixtral, whose layers have names of their own
+_MIXTRAL = ".block_sparse_moe"
+_LAYERS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
+
+
+class Stack(NamedTuple):
+    """A tensor to be written, and the tensors that it consists of, in order."""
+
+    tensor: Tensor
+    parts: tuple[Tensor, ...]
+
+
+def stacked_name(name: str) -> str:
+    """Return what MLX calls the stack that the layer of an expert, or a tensor of it, is in."""
+    found = _EXPERT.fullmatch(name)
+    if found is None:
+        return name
+    block, _, layer, rest = found.groups("")
+    return f"{block}.switch_mlp.{_LAYERS.get(layer, layer)}{rest}"
+
+
+def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
+    """Return entries with the experts of each stack as entries of their own."""
+    names = {layer: name for name, layer in _LAYERS.items()}
+    found: dict[str, Entry] = {}
+    for name, entry in entries.items():
+        stack = _STACK.fullmatch(name)
+        if stack is None or entry.is_described or len(entry.shape) < len("eoi"):
+            found[name] = entry
+            continue
+        block, layer, rest = stack.groups("")
+        own = names.get(layer, layer) if block.endswith(_MIXTRAL) else layer
+        count, *shape = entry.shape
+        nbytes = entry.nbytes // max(count, 1)
+        desc, reason = stored_desc(entry.dtype, tuple(shape))
+        for k in range(count):
+            part = f"{block}.experts.{k}.{own}{rest}"
+            found[part] = replace(
+                entry,
+                name=part,
+                shape=tuple(shape),
+                offset=entry.offset + k * nbytes,
+                nbytes=nbytes,
+                desc=desc,
+                reason=reason,
+                note=None,
+            )
+    return found
+
+
+def stack_experts(tensors: Iterable[Tensor]) -> list[Stack]:
+    """Return tensors with those of experts as stacks; others are stacks of one part, themselves.
+
+    Raises
+    ------
+    MemdescError
+        If an expert is missing, or has another type or shape than the others.
+    """
+    parts: dict[str, dict[int, Tensor]] = {}
+    for tensor in tensors:
+        found = _EXPERT.fullmatch(tensor.name)
+        number = -1 if found is None else int(found[2])
+        parts.setdefault(stacked_name(tensor.name), {})[number] = tensor
+    return [_stack(name, held) for name, held in parts.items()]
+
+
+def _stack(name: str, held: Mapping[int, Tensor]) -> Stack:
+    first = next(iter(held.values()))
+    if len(held) == 1 and first.name == name:
+        return Stack(first, ())
+    if -1 in held:
+        other = next(each for number, each in held.items() if number >= 0)
+        msg = f"{short_repr(other.name)} would be in {short_repr(name)}, which is there already"
+        raise MemdescError(msg)
+    missing = next((k for k in range(len(held)) if k not in held), None)
+    if missing is not None:
+        msg = (
+            f"{short_repr(name)} would be a stack of {len(held)} experts, but expert {missing} is "
+            f"missing, and {short_repr(held[max(held)].name)} is there; get the checkpoint again"
+        )
+        raise MemdescError(msg)
+    ordered = tuple(held[k] for k in range(len(held)))
+    for each in ordered:
+        if (each.dtype, each.shape) != (first.dtype, first.shape):
+            msg = (
+                f"{short_repr(name)} would be a stack of experts, which must be alike, but "
+                f"{short_repr(first.name)} is {first.dtype} of {first.shape}, and "
+                f"{short_repr(each.name)} is {each.dtype} of {each.shape}"
+            )
+            raise MemdescError(msg)
+    shape = (len(ordered), *first.shape)
+    nbytes = sum(each.nbytes for each in ordered)
+    return Stack(Tensor(name, first.dtype, shape, nbytes), ordered)
+
+
+def with_parts(file: PlannedFile, stacks: Iterable[Stack]) -> PlannedFile:
+    """Return a planned file in which the parts of its stacks have places of their own too."""
+    spans = dict(file.spans)
+    for tensor, parts in stacks:
+        if tensor.name in file.spans:
+            at = file.spans[tensor.name].offset
+            for each in parts:
+                spans[each.name] = Span(at, each.nbytes)
+                at += each.nbytes
+    return file._replace(spans=spans)
