@@ -374,7 +374,7 @@ def test_halves_stand_below_each_other_where_it_is_narrow(tmp_path: Path, browse
     _SHOWN["large"]().save(file)
     browser.open(file.as_uri())
     tops = "return [...document.querySelectorAll('.memdesc-half')].map(e => e.offsetTop)"
-    for width, beside in ((390, False), (1900, True)):
+    for width, beside in ((390, False), (2300, True)):
         browser.resize(width, 900)
         left, right = browser.run(tops)
         assert (left == right) == beside
