@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reorder import Box, Node
+from reorder.cpu.schedule.loops import contiguous_size
 from reorder.cpu.schedule.select import select
 
 
@@ -14,6 +15,13 @@ def test_tiles_that_are_wider_than_their_columns_fill_no_lines() -> None:
         scheduled = select(box)
         assert scheduled.is_transposed
         assert scheduled.fills_lines(32) is fills
+
+
+def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
+    nodes = Node(4, 4, (1, 100)), Node(3, 3, (40, 1)), Node(10, 10, (4, 3))
+    assert contiguous_size(nodes, 0, 1) == 120
+    assert contiguous_size(nodes, 1, 1) == 30
+    assert contiguous_size(nodes, 1, 2) == 1
 
 
 def test_pieces_that_lie_apart_count_as_lines() -> None:
