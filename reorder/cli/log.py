@@ -47,7 +47,10 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         )
         raise MemdescError(msg)
     found = report(
-        log, read_layers(options.layers) if options.layers else None, steady=options.steady
+        log,
+        read_layers(options.layers) if options.layers else None,
+        steady=options.steady,
+        runs=options.runs,
     )
     before, spent_before = found.before_runs
     facts: Facts = {
@@ -58,6 +61,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "milliseconds": _round(found.milliseconds),
         "reorder_share": _share(found, sum(each.times.cost for each in found.reorders)),
         "runs": found.repetition._asdict() if found.repetition else None,
+        "undecided_runs": found.undecided._asdict() if found.undecided else None,
         "set_up": {
             "executions": before,
             "execution_milliseconds": _round(spent_before),
@@ -209,8 +213,15 @@ def _head(facts: Facts) -> list[str]:
     lines = [f"oneDNN {versions}: {which}{spent}, {share}"]
     if runs and not facts["steady"]:
         lines.append(
-            f"the log repeats itself: {runs['runs']} runs of {runs['length']} executions, "
-            f"from execution {runs['start'] + 1} on; --steady shows one run"
+            f"the log repeats itself: {runs['runs']} runs of {runs['length']} executions, from "
+            f"execution {runs['start'] + 1} on; --steady shows one run (if the model ran another "
+            "number of times, give --runs N)"
+        )
+    if maybe := facts["undecided_runs"]:
+        lines.append(
+            f"{maybe['length']} executions in a row repeat {maybe['runs']} times, from execution "
+            f"{maybe['start'] + 1} on: these are runs of the model, or equal layers of one run; "
+            "say how many times the model ran (--runs N)"
         )
     parts = [
         f"{set_up[each]} {what}, {_ms(set_up[f'{each[:-1]}_milliseconds'])} ms"
@@ -413,7 +424,13 @@ COMMAND = Command(
         ),
         flag(
             "--steady",
-            "report one of the equal runs of a model, without what comes before and after",
+            "report one of the equal runs of a model, without what comes before and after; the log "
+            "must have two or more",
+        ),
+        value(
+            "--runs N",
+            "how many times the model ran, if the report cannot find out or is wrong about it",
+            type=int,
         ),
         value(
             "--layers FILE",

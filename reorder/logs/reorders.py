@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemoryDesc
@@ -21,6 +22,7 @@ __all__ = [
     "LoggedReorder",
     "Neighbour",
     "RoundTrip",
+    "data_sizes",
     "group_reorders",
     "is_generated",
     "round_trips",
@@ -166,7 +168,10 @@ class RoundTrip(NamedTuple):
 
 
 def group_reorders(
-    executions: Sequence[VerboseEntry], names: Sequence[str], run: Sequence[VerboseEntry]
+    executions: Sequence[VerboseEntry],
+    names: Sequence[str],
+    run_of: Sequence[int],
+    run: Sequence[VerboseEntry],
 ) -> list[LoggedReorder]:
     """Group equal reorders of a log, the most expensive first.
 
@@ -176,6 +181,8 @@ def group_reorders(
         All executions, or those of one run and more.
     names : sequence of str
         The layer of each.
+    run_of : sequence of int
+        The number of the run that each belongs to.
     run : sequence of VerboseEntry
         The executions of one run; empty if the log does not repeat itself.
     """
@@ -184,7 +191,7 @@ def group_reorders(
     for at, entry in enumerate(executions):
         if is_reorder(entry.primitive):
             groups[id(entry.primitive)].append(at)
-    neighbours = _Neighbours(executions)
+    neighbours = _Neighbours(executions, run_of)
     found = []
     for key, places in groups.items():
         primitive = executions[places[0]].primitive
@@ -205,11 +212,15 @@ def group_reorders(
     return sorted(found, key=lambda each: -each.times.cost)
 
 
-def round_trips(executions: Sequence[VerboseEntry], names: Sequence[str]) -> list[RoundTrip]:
-    """Return pairs of reorders whose second undoes the first, the most expensive first."""
+def round_trips(
+    executions: Sequence[VerboseEntry], names: Sequence[str], run_of: Sequence[int]
+) -> list[RoundTrip]:
+    """Return pairs of reorders of a run whose second undoes the first, the most expensive first."""
     gone: dict[tuple[object, ...], int] = {}
     pairs: defaultdict[tuple[int, int, tuple[str, ...]], list[tuple[int, int]]] = defaultdict(list)
     for at, entry in enumerate(executions):
+        if at and run_of[at] != run_of[at - 1]:
+            gone.clear()
         primitive = entry.primitive
         if not is_reorder(primitive) or primitive.attributes.scales or _adds(primitive):
             continue
@@ -222,7 +233,7 @@ def round_trips(executions: Sequence[VerboseEntry], names: Sequence[str]) -> lis
         elif src != dst:
             # after a convolution, a tensor of these dims is another one
             gone[primitive.problem, src, dst] = at
-    neighbours = _Neighbours(executions)
+    neighbours = _Neighbours(executions, run_of)
     trips = [
         RoundTrip(
             executions[places[0][0]].primitive,
@@ -282,8 +293,9 @@ def _nbytes(primitive: VerbosePrimitive) -> int | None:
 class _Neighbours:
     """Which primitives made the src of a reorder and used its dst."""
 
-    def __init__(self, executions: Sequence[VerboseEntry]) -> None:
+    def __init__(self, executions: Sequence[VerboseEntry], run_of: Sequence[int]) -> None:
         self._executions = executions
+        self._run_of = run_of
         self._known: dict[tuple[int, int, str], str] = {}
         primitives = {id(entry.primitive): entry.primitive for entry in executions}
         self._weights = {
@@ -322,8 +334,20 @@ class _Neighbours:
             else range(at + 1, min(at + 1 + _NEAR, len(self._executions)))
         )
         for place in places:
+            if self._run_of[place] != self._run_of[at]:
+                return
             if (other := self._executions[place].primitive).kind != "reorder":
                 yield other
+
+
+def data_sizes(primitive: VerbosePrimitive, *, is_output: bool) -> set[int]:
+    """Return how many elements the tensors have that a primitive writes, or reads as data."""
+    names = (*_OUTPUTS, "data") if is_output else ("src", "data", "diff_dst")
+    return {
+        prod(tensor.dims)
+        for name, tensor in primitive.tensors.items()
+        if name.startswith(names) and tensor.dims
+    }
 
 
 def _match(tensor: VerboseTensor, other: VerbosePrimitive, *, is_output: bool) -> str:

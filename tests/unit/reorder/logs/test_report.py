@@ -168,7 +168,7 @@ def test_the_steady_state_is_one_run_without_set_up() -> None:
     lines = [f"exec,cpu,{once},9", *[f"exec,cpu,{each},1", f"exec,cpu,{_CONVOLUTION},5"] * 3]
     lines.insert(0, f"create:cache_miss,cpu,{once},4")
     log = read_verbose(f"onednn_verbose,{line}" for line in lines)
-    found = report(log, steady=True)
+    found = report(log, steady=True, runs=3)
     assert (found.repetition, found.before_runs) == ((1, 2, 3), (1, 9.0))
     assert [(kind.kind, kind.executions, kind.milliseconds) for kind in found.kinds] == [
         ("convolution", 1, 5.0),
@@ -177,6 +177,75 @@ def test_the_steady_state_is_one_run_without_set_up() -> None:
     assert found.created == (1, 4.0)
     assert [reorder.times for reorder in found.reorders] == [(1, 1, 1, 1, 1)]
     assert report(log).milliseconds == 9 + 3 * 6
+
+
+def _layer(inputs: int, outputs: int) -> list[str]:
+    """Return a convolution as eager torch runs it."""
+    blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
+    convolution = (
+        _CONVOLUTION.replace("ic16oc16", f"ic{inputs}oc{outputs}"),
+        _reorder(plain, "f32::blocked:ABcd16b16a::f0", f"{outputs}x{inputs}x1x1"),
+        _reorder(plain, blocked, f"2x{inputs}x4x4"),
+        _reorder(blocked, plain, f"2x{outputs}x4x4"),
+    )
+    return [convolution[at] for at in (2, 1, 0, 3)]
+
+
+def _executions(primitives: list[str], runs: int | None = None, *, steady: bool = False) -> Any:
+    lines = [f"onednn_verbose,exec,cpu,{each},1" for each in primitives]
+    return report(read_verbose(lines), steady=steady, runs=runs)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("stem", [0, 1])
+def test_equal_layers_are_not_taken_for_runs(stem: int, times: int) -> None:
+    model = [*_layer(16, 64) * stem, *_layer(64, 64) * 8]
+    found = _executions(model * times)
+    if stem and times > 1:  # the output is larger than the input
+        assert found.repetition == (0, len(model), times)
+        return
+    assert found.repetition is None
+    assert found.undecided[1:] == (4, 8 * times)
+    assert {each.in_each_run for each in found.reorders} == {0}
+    with pytest.raises(MemdescError, match=r"equal runs of the model, or equal layers; say how"):
+        _executions(model * times, steady=True)
+    assert _executions(model * times, times).repetition == ((0, 32, 3) if times > 1 else None)
+
+
+def test_equal_layers_of_a_larger_model_are_not_taken_for_runs() -> None:
+    # of 4 equal layers, each is followed by one that is not in the log
+    layers = [*_layer(16, 32) * 4, *_layer(32, 48), *_layer(48, 64), *_layer(64, 80)]
+    found = _executions([*layers, *_layer(80, 96)])
+    assert (found.repetition, found.undecided) == (None, None)
+
+
+def test_the_number_of_runs_must_fit_the_log() -> None:
+    model = [*_layer(16, 64), *_layer(64, 32)]
+    assert _executions(model * 6).repetition == (0, 8, 6)
+    assert _executions(model * 6, 3).repetition == (0, 16, 3)
+    with pytest.raises(MemdescError, match="do not hold 5 equal runs; 8 executions .* 6 times"):
+        _executions(model * 6, 5)
+    for given in (0, -1, "3"):
+        with pytest.raises(MemdescError, match="give how many times the model ran"):
+            _executions(model, given)  # type: ignore[arg-type] # callers without types
+    with pytest.raises(MemdescError, match="one run has no steady state"):
+        _executions(model, 1, steady=True)
+
+
+def test_a_round_trip_lies_within_a_run() -> None:
+    model = [*_layer(16, 64), *_layer(64, 16)]
+    there, back = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
+    model[-1] = _reorder(there, back, "2x16x4x4")
+    (trip,) = _executions(model * 3, 3).round_trips
+    assert (trip.there.problem, trip.times.executions) == ("2x64x4x4", 3)
+    used = {str(each.used_as) for each in _executions(model * 3, 3).reorders}
+    assert "src of convolution 2x16x4x4 by 64x16x1x1 (jit:x)" in used
+    (last,) = (
+        each
+        for each in _executions(model * 3, 3).reorders
+        if each.primitive.problem == "2x16x4x4" and each.made_by
+    )
+    assert last.used_as is None
 
 
 def test_a_log_that_does_not_repeat_itself_has_no_steady_state() -> None:
