@@ -110,8 +110,8 @@ class LoggedReorder(NamedTuple):
     relation: str
     why: str
     nbytes: int | None
-    made_by: Neighbour | None
-    used_as: Neighbour | None
+    made_by: tuple[Neighbour, ...]
+    used_as: tuple[Neighbour, ...]
     in_each_run: int
     layers: tuple[str, ...]
 
@@ -122,8 +122,8 @@ class LoggedReorder(NamedTuple):
 
     @property
     def is_of_weights(self) -> bool:
-        """Whether its result is used as weights."""
-        return self.used_as is not None and self.used_as.tensor.startswith("wei")
+        """Whether its result is used as weights, mostly."""
+        return bool(self.used_as) and self.used_as[0].tensor.startswith("wei")
 
 
 def is_generated(implementation: str) -> bool:
@@ -162,8 +162,8 @@ class RoundTrip(NamedTuple):
     back: VerbosePrimitive
     times: Times
     between: tuple[str, ...]
-    made_by: Neighbour | None
-    used_as: Neighbour | None
+    made_by: tuple[Neighbour, ...]
+    used_as: tuple[Neighbour, ...]
     layers: tuple[str, ...]
 
 
@@ -203,8 +203,8 @@ def group_reorders(
                 relation,
                 why,
                 _nbytes(primitive),
-                neighbours.common(places, "src"),
-                neighbours.common(places, "dst"),
+                neighbours.all_of(places, "src"),
+                neighbours.all_of(places, "dst"),
                 in_run[key],
                 _layers(names, places),
             )
@@ -240,8 +240,8 @@ def round_trips(
             executions[places[0][1]].primitive,
             times_of([sum(executions[at].milliseconds for at in place) for place in places]),
             kinds,
-            neighbours.common([there for there, _ in places], "src"),
-            neighbours.common([back for _, back in places], "dst"),
+            neighbours.all_of([there for there, _ in places], "src"),
+            neighbours.all_of([back for _, back in places], "dst"),
             _layers(names, [at for place in places for at in place]),
         )
         for (_, _, kinds), places in pairs.items()
@@ -298,24 +298,20 @@ class _Neighbours:
         self._run_of = run_of
         self._known: dict[tuple[int, int, str], str] = {}
         primitives = {id(entry.primitive): entry.primitive for entry in executions}
-        self._weights = {
-            (_layout(tensor), tensor.dims): Neighbour(primitive, name)
-            for primitive in primitives.values()
-            if primitive.kind != "reorder"
-            for name, tensor in primitive.tensors.items()
-            if name.startswith("wei") and tensor.dims
-        }
+        self._weights: defaultdict[tuple[object, ...], list[Neighbour]] = defaultdict(list)
+        for primitive in primitives.values():
+            for name, tensor in primitive.tensors.items():
+                if primitive.kind != "reorder" and name.startswith("wei") and tensor.dims:
+                    self._weights[_layout(tensor), tensor.dims].append(Neighbour(primitive, name))
 
-    def common(self, places: Sequence[int], side: str) -> Neighbour | None:
-        """Return the most common neighbour of the reorders at these places."""
+    def all_of(self, places: Sequence[int], side: str) -> tuple[Neighbour, ...]:
+        """Return the neighbours of the reorders at these places, the most common first."""
         # a primitive compares by its texts: equal ones are one object
         found = Counter(filter(None, (self._near(at, side) for at in places)))
-        if found:
-            return found.most_common(1)[0][0]
-        if side == "src":
-            return None
+        if found or side == "src":
+            return tuple(neighbour for neighbour, _ in found.most_common())
         tensor = self._executions[places[0]].primitive.tensors["dst"]
-        return self._weights.get((_layout(tensor), tensor.dims))
+        return tuple(self._weights[_layout(tensor), tensor.dims])
 
     def _near(self, at: int, side: str) -> Neighbour | None:
         primitive = self._executions[at].primitive

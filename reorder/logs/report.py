@@ -29,6 +29,9 @@ __all__ = [
     "report",
 ]
 
+# the share of the time from which on a primitive is worth a warning
+_MATTERS = 0.01
+
 
 class KindTime(NamedTuple):
     """Time of all executions of a primitive kind; `by_reference` counts the slow ones."""
@@ -109,7 +112,8 @@ class LogReport(NamedTuple):
     round_trips : tuple of RoundTrip
         Reorders into a layout and soon back.
     skewed : tuple of (VerbosePrimitive, Times)
-        Primitives whose mean time is above three times the median, the most different first.
+        Primitives whose mean time is above three times the median, or whose median is above three
+        times the minimum while they take at least 1 % of the time; the most different first.
     reasons : tuple of Reason
         Why implementations were passed over: first those that left a primitive to plain loops, then
         the most frequent.
@@ -215,7 +219,12 @@ def report(
     found = group_reorders(executions, names, run_of, everything[start:][:length])
     trips = round_trips(executions, names, run_of)
     created = [entry.milliseconds for entry in log.entries if not entry.is_execution]
-    skewed = [each for each in times.items() if each[1].is_skewed]
+    total = sum(each.cost for each in times.values())
+    skewed = [
+        each
+        for each in times.items()
+        if each[1].is_skewed or (each[1].is_slow and each[1].cost >= _MATTERS * total)
+    ]
     return LogReport(
         _by_kind(times.items()),
         (len(created), sum(created)),
@@ -225,7 +234,7 @@ def report(
         steady,
         tuple(each._replace(times=each.times.per_run(divisor)) for each in found),
         tuple(each._replace(times=each.times.per_run(divisor)) for each in trips),
-        tuple(sorted(skewed, key=lambda each: each[1].cost - each[1].total)),
+        tuple(sorted(skewed, key=lambda each: _at_best(each[1]) - each[1].total)),
         _reasons(log),
         _layer_times(named, everything, all_names),
     )
@@ -296,6 +305,10 @@ def _groups(executions: Sequence[VerboseEntry]) -> list[list[VerboseEntry]]:
     for entry in executions:
         groups[id(entry.primitive)].append(entry)
     return list(groups.values())
+
+
+def _at_best(times: Times) -> float:
+    return times.least * times.executions
 
 
 def _by_kind(times: Iterable[tuple[VerbosePrimitive, Times]]) -> tuple[KindTime, ...]:
