@@ -8,14 +8,13 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemoryDesc
-from reorder.logs.times import times_of
+from reorder.logs.times import Times, times_of
 from reorder.plan.compare import compare_layouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from memdesc.verbose import VerboseEntry, VerbosePrimitive, VerboseTensor
-    from reorder.logs.times import Times
 
 __all__ = [
     "UNKNOWN",
@@ -238,7 +237,12 @@ def round_trips(
         RoundTrip(
             executions[places[0][0]].primitive,
             executions[places[0][1]].primitive,
-            times_of([sum(executions[at].milliseconds for at in place) for place in places]),
+            _together(
+                *(
+                    times_of([executions[at].milliseconds for at in side])
+                    for side in zip(*places, strict=True)
+                )
+            ),
             kinds,
             neighbours.all_of([there for there, _ in places], "src"),
             neighbours.all_of([back for _, back in places], "dst"),
@@ -247,6 +251,13 @@ def round_trips(
         for (_, _, kinds), places in pairs.items()
     ]
     return sorted(trips, key=lambda each: -each.times.cost)
+
+
+def _together(there: Times, back: Times) -> Times:
+    """Return the times of both: the sum of their medians, as in the total of all reorders."""
+    return Times(
+        there.executions, *(one + other for one, other in zip(there[1:], back[1:], strict=True))
+    )
 
 
 def _layers(names: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:

@@ -102,6 +102,17 @@ def test_a_way_back_makes_a_round_trip() -> None:
     assert not _log(_reorder(plain, plain), _reorder(plain, plain)).round_trips
 
 
+def test_round_trips_do_not_take_longer_than_all_reorders() -> None:
+    there, back = (
+        _reorder(f"f32::blocked:{src}::f0", f"f32::blocked:{dst}::f0")
+        for src, dst in (("aBcd16b", "abcd"), ("abcd", "aBcd16b"))
+    )
+    lines = [f"{there},1", f"{back},9", f"{there},1", f"{back},1", f"{there},9", f"{back},1"]
+    found = report(read_verbose(f"onednn_verbose,exec,cpu,{each}" for each in lines), runs=1)
+    (trip,) = found.round_trips
+    assert trip.times.cost == found.milliseconds == 6
+
+
 def test_a_tensor_belongs_to_the_nearest_primitive_with_its_layout_and_dims() -> None:
     blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
     pool = (
