@@ -37,9 +37,10 @@ def test_files_that_disagree_are_named_with_what_each_says(tmp_path: Path) -> No
     with pytest.raises(
         MemdescError,
         match=(
-            r"config\.json in '.*' declares gptq\(bits=4, zeros=v1\), and quantize_config\.json "
-            r"something else \(quantize_config\.json: there is no record for quant_method 'gptq', "
-            r"checkpoint_format mine\); correct the one that is wrong"
+            r"config\.json in '.*' declares gptq\(zeros=v1, bits=4\), and quantize_config\.json "
+            r"something else \(quantize_config\.json: there is no record for quant_method 'gptq': "
+            r"checkpoint_format is 'mine', not marlin or gptq or gptq_v2\); correct the one "
+            r"that is wrong"
         ),
     ):
         declared_record(tmp_path)
