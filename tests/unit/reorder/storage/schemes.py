@@ -287,7 +287,7 @@ def recorded(name: str, dims: tuple[int, int] = (30, 48), **options: Any) -> Wei
     (scale,) = (field for field in desc.fields if field.kind == "f16")
     scales = np.random.default_rng(1).random(scale.layout.dims).astype(np.float16)
     record.set_field(scale.name, scales)
-    layer = {}
+    layer: Layer = {}
     for role, data in record.tensors.items():
         kind, shape = _STORED.get(f"{name} {role}") or _STORED[role]
         layer[f".{role}"] = data.view(kind).reshape(shape or (-1, scales.shape[1]))
