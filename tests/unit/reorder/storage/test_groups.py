@@ -161,6 +161,10 @@ def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
             write(folder, layer, g_idx=_ORDERED.astype(kind))
             assert np.array_equal(values(folder), wanted)
             assert np.array_equal(values(folder, "gptq"), wanted)
+            out = folder.parent / f"{kind.__name__}-{desc_act}.safetensors"
+            assert {*converted(folder, out, "fc: gptq -> awq(scales=f16)")} == {
+                f"fc.{name}" for name in layer
+            }
         write(folder, layer, g_idx=order)
         for name in ((), ("gptq",)):
             assert "fc.g_idx assigns inputs to groups in an arbitrary order" in reason(
