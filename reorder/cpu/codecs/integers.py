@@ -105,8 +105,8 @@ def _round_to_width(vectors: Vectors, values: Value, form: IntegerFormat, known:
 
 
 def _round_below(vectors: Vectors, values: Value, form: IntegerFormat, known: Known) -> Value:
-    """Round f32 to s32; NaN becomes 0 or least, and what exceeds the limit becomes the limit."""
-    # NaN is kept, and becomes the least number: 0 in an unsigned format
+    """Round f32 to s32, at most the format's upper limit; NaN becomes 0 or the least s32."""
+    # NaN passes this comparison, and rounding makes it the least s32: 0 in an unsigned format
     high = values.like(float(form.high))
     bounded = where(high < values, high, values)
     if form.is_signed and not known:

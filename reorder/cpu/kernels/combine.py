@@ -251,8 +251,8 @@ class _RowOperation:
         return where(row.elements.lane_mask(count, codec.lanes), values, 1.0)
 
 
-# Magnitudes of the dividends of `QUOTIENT`, from _LOW to below _HIGH; other dividends are divided.
-# `has_quotient` has the bounds of the divisors.
+# `QUOTIENT` multiplies dividends whose magnitudes are from _LOW to below _HIGH; for others it uses
+# the division instruction. `has_quotient` has the bounds of the divisors.
 _LOW, _HIGH = 2.0**-64, 2.0**64
 # Smaller quotients are divided if dst has numbers as small as those of f32: below this, the
 # products of dividends and residues of the inverses may lose bits.
@@ -268,7 +268,7 @@ class _Operands(NamedTuple):
 
 
 def _known_results(operation: Operation, types: CombineTypes) -> Known:
-    """Return what is known of results: finite scales and points do not turn integers into NaN."""
+    """Return what is known of results: finite scales and zero points turn no integer into NaN."""
     is_integer = types.src in INTEGERS
     if is_integer and operation is Operation.NARROW_QUOTIENT:
         return Known.NORMAL
@@ -364,9 +364,9 @@ def _quotient_in_range(
 def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> Value:
     """Return x / y for a dst of few bits, from the inverse of y and its residue.
 
-    It need not be rounded correctly, only fall on the right side of the numbers at which dst
-    rounds. It does, since those have few bits (`rounding_bits`). NaN, and infinities that become
-    NaN, are divided; integers become neither of them, nor numbers below 2^-24.
+    It need not be rounded correctly, only fall on the right side of the midpoint at which dst
+    rounds up or down. It does, since midpoints have few bits (`rounding_bits`). NaN, and infinities
+    that become NaN, are divided; integers become neither of them, nor numbers below 2^-24.
     """
     x, residue, inverse = operands
     quotient = codec.fma(x, inverse, x * residue)
@@ -377,7 +377,7 @@ def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> 
         quotient = _with_sign(codec, quotient, x)
 
     def divide() -> Value:
-        # y, which is a float: the error of the sum is a small part of the distance to the next
+        # y itself, from its inverse and residue: the error is far below the distance to the next
         # float
         ones = inverse.like(1.0)
         about = ones / inverse
@@ -386,7 +386,7 @@ def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> 
 
     is_rare = _any_nan(codec, quotient)
     if has_small_steps(types.dst):
-        # twice the bits, so without the sign, less one, so that zeros are the largest numbers
+        # the shift drops the sign, and subtracting 1 makes zeros the largest numbers
         doubled = quotient.bitcast(codec.integers(32)) << 1
         least = reduce(lesser, codec.parts(doubled - 1, min(codec.lanes, GROUP)))
         limit = 2 * int(np.float32(_LEAST).view(np.uint32)) - 1
@@ -418,7 +418,7 @@ def _with_sign(codec: Codec, quotient: Value, of: Value) -> Value:
 
 
 def _any_nan(codec: Codec, values: Value) -> Value:
-    """Return at most `GROUP` flags, one of which is true if any value is NaN."""
+    """Return at most `GROUP` flags; at least one is true if any value is NaN."""
     parts = codec.parts(values, min(codec.lanes, GROUP))
     pairs = zip(parts[::2], parts[1::2] or parts, strict=True)
     return reduce(operator.or_, [any_nan(*pair) for pair in pairs])

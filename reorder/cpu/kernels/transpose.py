@@ -124,8 +124,8 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
     edge = _EdgeTables(elements, lane)
     is_narrow = edge.is_narrow(span)
     last_column = maximum(span.last - lane.width, span.first)
-    # a select instead of a branch, for which LLVM would duplicate the loop; narrow tiles start with
-    # the first column, whose entry is the first one of their table
+    # a select, since LLVM would duplicate the loop for a branch; a narrow tile starts with the
+    # first column of the span, which is the first entry of its own table
     narrow_table = edge.columns - span.first * WORD_NBYTES
     column_tables = where(is_narrow, narrow_table, move.columns.table)
     last_row = move.rows.extent - height
@@ -199,7 +199,7 @@ def _prepare_edge(edge: _EdgeTables, move: Transposition, row: Value, span: Colu
     columns = elements.nbytes(span.first + edge.width)
     last_read = elements.address_of(move.src) + columns + span.row_span
     copies = is_narrow & (last_read > span.src_end)
-    # rows beyond the last one, which are not stored, are in the table
+    # padding rows must be read from zeros, not from src
     has_padding = (row + edge.height > valid) & (valid < move.rows.extent)
     needs_table = has_padding | copies
     with when(needs_table):

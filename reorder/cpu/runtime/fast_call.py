@@ -68,7 +68,7 @@ class _LegalDtype(NamedTuple):
 
 
 class _CallCheck(NamedTuple):
-    """Requirements on both arrays, and the functions of Python that a call needs."""
+    """Requirements on both arrays, and the functions of Python's C API that a call needs."""
 
     # the address of either is a multiple of this
     alignment: int

@@ -118,8 +118,7 @@ class _StepWriter:
     """Writes the steps of tiles of one shape.
 
     `outer_strides` has for each operand the offset of the first tile and the strides of the loops
-    over tiles. Elements are packed into wider ones only if all of these are multiples of the wider
-    element.
+    over tiles. 4-bit elements are moved as whole bytes only if all of these are even.
     """
 
     def __init__(
@@ -346,7 +345,7 @@ def _loads(dtype: str) -> bool:
     return not DATA_TYPES[dtype].is_packed
 
 
-# Slots for 4-bit elements unpacked to bytes: two that are neither src nor dst are used.
+# Slots for 4-bit elements unpacked to bytes; a move uses up to two that are neither src nor dst.
 _BYTE_SLOTS = Base.SRC_ELEMENTS, Base.VALUES, Base.RESULT
 # 4-bit elements of a byte.
 _PER_BYTE = 2
@@ -495,7 +494,7 @@ def _operation_of(
 def _with_values(
     writer: _StepWriter, sides: _Sides, role: str, kinds: tuple[Numbers, ...]
 ) -> tuple[TileRows, _StepOperand]:
-    """Return the rows and the operand for the values of a role, see `_operation_of`."""
+    """Return the rows and the operand for the values of a role; `kinds` from `_operation_of`."""
     config, nodes = writer.config, writer.nodes
     values = config.values[role]
     placed_by, period, strides = NO_OPERAND, 0, [0] * len(nodes)

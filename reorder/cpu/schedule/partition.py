@@ -129,12 +129,12 @@ def partition_chunks(
 
 
 def _cut_loops(workload: Workload, chunks: int, *, fits_own_cache: bool) -> tuple[int, int, int]:
-    """Return the loops of an instruction in the order in which chunks take steps, outermost first.
+    """Return the extents of the three-loop nest in whose order chunks take steps, outermost first.
 
-    They are outer loops, the grains of the inner ones, and further outer loops. The model: a cut
-    within the last loops divides a line in each piece of dst that a step writes. A cut within the
-    grains divides few, but each step around it and each row in it reads one more line of src, which
-    costs much less than a line that two threads write.
+    The three are outer loops, the grains of the inner ones, and further outer loops. The model: a
+    cut within the last loops divides a line in each piece of dst that a step writes. A cut within
+    the grains divides few lines, but each step around it and each row in it reads one more line of
+    src, which costs much less than a line that two threads write.
     """
     outer, inner = workload.outer, workload.inner
     grains = max(1, round(inner / workload.grain))
@@ -187,7 +187,7 @@ def _cuts(
 def _cut_granule(workload: Workload, shape: tuple[int, int, int], chunks: int) -> int:
     """Return how many steps are never cut apart: whole steps of outer loops.
 
-    If chunks have few of these, it is as few steps as make a part that is not tiny.
+    If chunks have too few of these, it is the fewest steps that make a part of `_MIN_PART_SIZE`.
     """
     steps = prod(shape)
     least = min(steps, -(-_MIN_PART_SIZE * steps // workload.size))

@@ -169,7 +169,7 @@ _LONG_STREAMED_COLUMNS = 256
 def spread_operands(
     nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], rows: TileRows
 ) -> TileRows | None:
-    """Return rows with a value for each element, or None if that makes none longer."""
+    """Return rows with a value for each element, or None if that does not make rows longer."""
     src, dst, _ = sides
     found = operand_rows(nodes, (src, dst, dense_strides(nodes)), 0)
     is_longer = rows.columns < min(_SHORT_COLUMNS, found.columns)
@@ -201,7 +201,7 @@ def gathered_operands(
 
 
 def _inner_repetitions(nodes: tuple[Node, ...], strides: list[int]) -> int:
-    """Return how often an operand repeats along the innermost nodes, 1 if no stage does that."""
+    """Return how often an operand repeats along the innermost nodes, or 1 if no stage can."""
     times = 1
     for node, stride in zip(reversed(nodes), reversed(strides), strict=True):
         if stride:
