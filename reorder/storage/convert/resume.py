@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Finished", "check_left", "has_grown"]
 
 _ATTRIBUTE = "user.memdesc.conversion"
-# what a user has changed if the facts of two conversions differ
+# what has changed, by the fact that differs between two conversions
 _CHANGES = {
     "version": "it ran with another version of memdesc",
     "source": "the input has changed since: {}",
@@ -156,7 +156,7 @@ class Finished(NamedTuple):
 
 
 def has_grown(target: Path) -> bool:
-    """Whether an output is being written, or was when its process ended."""
+    """Whether an output is incomplete: it is being written, or was when its process ended."""
     folder = partial_folder(target)
     files = folder / FILES
     if folder.is_symlink() or files.is_symlink():  # not ours, and never followed
