@@ -4,6 +4,9 @@ GPTQModel, ModelOpt, mlx-lm and compressed-tensors make tiny models with random 
 converted here and loaded by the library that the target is for. Weights or logits are equal in all
 bits, except where a product is summed in another order (MLX) or the formats differ by the
 reciprocal of a scale (NVFP4).
+
+GPTQModel changes how transformers loads experts for the rest of the process: its tests are the last
+ones here, and this file comes after the others by its name.
 """
 
 from __future__ import annotations
@@ -128,120 +131,6 @@ def _mlx_logits(folder: Path) -> Any:
     model, _ = lm.load_model(folder)
     model.set_dtype(core.float32)
     return torch.from_numpy(np.array(model(core.arange(48)[None])))
-
-
-# the options of GPTQModel, and what its weights become
-_GPTQMODEL: dict[str, dict[str, Any]] = {
-    "gptq": {"desc_act": False, "sym": True},
-    "gptq_v2": {"desc_act": False, "sym": False, "format": "gptq_v2"},
-    "awq": {"quant_method": "awq", "format": "gemm"},
-}
-
-
-@pytest.fixture(scope="module")
-def by_gptqmodel(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
-    """Return what quantises a model by GPTQModel, once for all tests."""
-    gptqmodel = pytest.importorskip("gptqmodel", reason="gptqmodel is not installed")
-    made: dict[tuple[str, str], Path] = {}
-
-    def quantise(kind: str, method: str) -> Path:
-        if (kind, method) not in made:
-            folder = tmp_path_factory.mktemp(f"{kind}_{method}")
-            source = _save(folder / "plain", kind, torch.float16)
-            options = gptqmodel.QuantizeConfig(
-                bits=4, group_size=64, device="cpu", **_GPTQMODEL[method]
-            )
-            model = gptqmodel.GPTQModel.load(str(source), options, dtype=torch.float16)
-            rng = np.random.default_rng(0)
-            rows = rng.integers(0, 64, (64, 64)).tolist()
-            texts = [{"input_ids": row, "attention_mask": [1] * 64} for row in rows]
-            with chdir(folder):  # it writes a folder of logs
-                model.quantize(texts, batch_size=1)
-            model.save(str(folder / "made"))
-            made[kind, method] = folder / "made"
-        return made[kind, method]
-
-    return quantise
-
-
-def _loaded(folder: Path, method: str) -> Any:
-    """Return a model as GPTQModel loads it, with its kernels in torch."""
-    gptqmodel = pytest.importorskip("gptqmodel", reason="gptqmodel is not installed")
-    backends = gptqmodel.BACKEND
-    backend = backends.AWQ_TORCH if method == "awq" else backends.GPTQ_TORCH
-    options = {"device": "cpu", "backend": backend, "dtype": torch.float16}
-    return gptqmodel.GPTQModel.load(str(folder), **options).model
-
-
-def _computed(folder: Path, method: str) -> Any:
-    with torch.no_grad():
-        return _loaded(folder, method)(torch.arange(48)[None]).logits
-
-
-@pytest.mark.parametrize("method", _GPTQMODEL)
-@pytest.mark.parametrize("kind", _MODELS)
-def test_gptqmodel_computes_the_same_with_the_other_format(
-    tmp_path: Path, by_gptqmodel: Callable[[str, str], Path], kind: str, method: str
-) -> None:
-    source = by_gptqmodel(kind, method)
-    other = "gptq" if method == "awq" else "awq"
-    reorder.convert(source, tmp_path / other, (), _VERIFIED, to=other)
-    logits = _computed(source, method)
-    assert logits.isfinite().all()
-    assert _same(_computed(tmp_path / other, other), logits)
-    # through transformers, which asks GPTQModel
-    assert _same(_logits(tmp_path / other, torch.float16), logits)
-    # the numbers of its kernel
-    gptq = tmp_path / other if other == "gptq" else source
-    wanted = {
-        name: module.dequantize_weight().T
-        for name, module in _loaded(gptq, "gptq").named_modules()
-        if hasattr(module, "dequantize_weight")
-    }
-    assert len(wanted) == _COUNTS[kind]
-    for each in (source, tmp_path / other):
-        reorder.convert(each, tmp_path / f"{each.name}_f16", (), _VERIFIED, to="f16")
-        found = _tensors(tmp_path / f"{each.name}_f16")
-        assert all(_same(found[f"{name}.weight"], weight) for name, weight in wanted.items())
-    reorder.convert(source, tmp_path / "bf16", (), _VERIFIED, to="bf16")
-    plain = _tensors(tmp_path / "bf16")
-    assert plain.keys() == _tensors(tmp_path / "made_f16").keys()
-    assert _logits(tmp_path / "bf16", torch.bfloat16).isfinite().all()
-
-
-@pytest.mark.parametrize("method", _GPTQMODEL)
-@pytest.mark.parametrize("kind", _MODELS)
-def test_models_of_gptqmodel_are_decoded_by_compressed_tensors(
-    tmp_path: Path, by_gptqmodel: Callable[[str, str], Path], kind: str, method: str
-) -> None:
-    source = by_gptqmodel(kind, method)
-    reorder.convert(source, tmp_path / "ct", (), _VERIFIED, to="compressed-tensors")
-    reorder.convert(source, tmp_path / "f16", (), _VERIFIED, to="f16")
-    theirs = _decompressed(tmp_path / "ct", tmp_path / "theirs", torch.float16)
-    assert _all_same(theirs, _tensors(tmp_path / "f16"))
-    if method != "gptq_v2":  # symmetric: transformers 5.23 does not load zero points
-        logits = _logits(tmp_path / "f16", torch.float16)
-        assert _same(_logits(tmp_path / "ct", torch.float16), logits)
-
-
-@pytest.mark.parametrize("method", _GPTQMODEL)
-@pytest.mark.parametrize("kind", _MODELS)
-def test_mlx_computes_with_models_of_gptqmodel(
-    tmp_path: Path, by_gptqmodel: Callable[[str, str], Path], kind: str, method: str
-) -> None:
-    source = by_gptqmodel(kind, method)
-    reorder.convert(source, tmp_path / "mlx", (), _VERIFIED, to="mlx")
-    rule = f"*: {method.partition('_')[0]} -> plain(axes=oi), f32"
-    rule = rule.replace("gptq ->", "gptq(zeros=v2) ->") if method == "gptq_v2" else rule
-    reorder.convert(source, tmp_path / "plain", [rule])
-    wanted = _logits(tmp_path / "plain", torch.float32)
-    assert torch.allclose(_mlx_logits(tmp_path / "mlx"), wanted, atol=1e-2)
-    # and back to what transformers reads
-    for name in ("mlx", "plain"):
-        rules, to = ((), "bf16") if name == "mlx" else (["*_proj.weight: bf16"], None)
-        reorder.convert(tmp_path / name, tmp_path / f"{name}_bf16", rules, _VERIFIED, to=to)
-    one, two = (_tensors(tmp_path / f"{name}_bf16") for name in ("mlx", "plain"))
-    assert _all_same(one, two)
 
 
 _MODELOPT = {
@@ -369,6 +258,120 @@ def test_models_of_mlx_lm_are_loaded_by_transformers(tmp_path: Path, kind: str, 
     plain.set_dtype(core.float32)
     wanted = torch.from_numpy(np.array(plain(core.arange(48)[None])))
     assert torch.allclose(_logits(tmp_path / "out", torch.float32), wanted, atol=1e-3)
+
+
+# the options of GPTQModel, and what its weights become
+_GPTQMODEL: dict[str, dict[str, Any]] = {
+    "gptq": {"desc_act": False, "sym": True},
+    "gptq_v2": {"desc_act": False, "sym": False, "format": "gptq_v2"},
+    "awq": {"quant_method": "awq", "format": "gemm"},
+}
+
+
+@pytest.fixture(scope="module")
+def by_gptqmodel(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]:
+    """Return what quantises a model by GPTQModel, once for all tests."""
+    gptqmodel = pytest.importorskip("gptqmodel", reason="gptqmodel is not installed")
+    made: dict[tuple[str, str], Path] = {}
+
+    def quantise(kind: str, method: str) -> Path:
+        if (kind, method) not in made:
+            folder = tmp_path_factory.mktemp(f"{kind}_{method}")
+            source = _save(folder / "plain", kind, torch.float16)
+            options = gptqmodel.QuantizeConfig(
+                bits=4, group_size=64, device="cpu", **_GPTQMODEL[method]
+            )
+            model = gptqmodel.GPTQModel.load(str(source), options, dtype=torch.float16)
+            rng = np.random.default_rng(0)
+            rows = rng.integers(0, 64, (64, 64)).tolist()
+            texts = [{"input_ids": row, "attention_mask": [1] * 64} for row in rows]
+            with chdir(folder):  # it writes a folder of logs
+                model.quantize(texts, batch_size=1)
+            model.save(str(folder / "made"))
+            made[kind, method] = folder / "made"
+        return made[kind, method]
+
+    return quantise
+
+
+def _loaded(folder: Path, method: str) -> Any:
+    """Return a model as GPTQModel loads it, with its kernels in torch."""
+    gptqmodel = pytest.importorskip("gptqmodel", reason="gptqmodel is not installed")
+    backends = gptqmodel.BACKEND
+    backend = backends.AWQ_TORCH if method == "awq" else backends.GPTQ_TORCH
+    options = {"device": "cpu", "backend": backend, "dtype": torch.float16}
+    return gptqmodel.GPTQModel.load(str(folder), **options).model
+
+
+def _computed(folder: Path, method: str) -> Any:
+    with torch.no_grad():
+        return _loaded(folder, method)(torch.arange(48)[None]).logits
+
+
+@pytest.mark.parametrize("method", _GPTQMODEL)
+@pytest.mark.parametrize("kind", _MODELS)
+def test_gptqmodel_computes_the_same_with_the_other_format(
+    tmp_path: Path, by_gptqmodel: Callable[[str, str], Path], kind: str, method: str
+) -> None:
+    source = by_gptqmodel(kind, method)
+    other = "gptq" if method == "awq" else "awq"
+    reorder.convert(source, tmp_path / other, (), _VERIFIED, to=other)
+    logits = _computed(source, method)
+    assert logits.isfinite().all()
+    assert _same(_computed(tmp_path / other, other), logits)
+    # through transformers, which asks GPTQModel
+    assert _same(_logits(tmp_path / other, torch.float16), logits)
+    # the numbers of its kernel
+    gptq = tmp_path / other if other == "gptq" else source
+    wanted = {
+        name: module.dequantize_weight().T
+        for name, module in _loaded(gptq, "gptq").named_modules()
+        if hasattr(module, "dequantize_weight")
+    }
+    assert len(wanted) == _COUNTS[kind]
+    for each in (source, tmp_path / other):
+        reorder.convert(each, tmp_path / f"{each.name}_f16", (), _VERIFIED, to="f16")
+        found = _tensors(tmp_path / f"{each.name}_f16")
+        assert all(_same(found[f"{name}.weight"], weight) for name, weight in wanted.items())
+    reorder.convert(source, tmp_path / "bf16", (), _VERIFIED, to="bf16")
+    plain = _tensors(tmp_path / "bf16")
+    assert plain.keys() == _tensors(tmp_path / "made_f16").keys()
+    assert _logits(tmp_path / "bf16", torch.bfloat16).isfinite().all()
+
+
+@pytest.mark.parametrize("method", _GPTQMODEL)
+@pytest.mark.parametrize("kind", _MODELS)
+def test_models_of_gptqmodel_are_decoded_by_compressed_tensors(
+    tmp_path: Path, by_gptqmodel: Callable[[str, str], Path], kind: str, method: str
+) -> None:
+    source = by_gptqmodel(kind, method)
+    reorder.convert(source, tmp_path / "ct", (), _VERIFIED, to="compressed-tensors")
+    reorder.convert(source, tmp_path / "f16", (), _VERIFIED, to="f16")
+    theirs = _decompressed(tmp_path / "ct", tmp_path / "theirs", torch.float16)
+    assert _all_same(theirs, _tensors(tmp_path / "f16"))
+    if method != "gptq_v2":  # symmetric: transformers 5.23 does not load zero points
+        logits = _logits(tmp_path / "f16", torch.float16)
+        assert _same(_logits(tmp_path / "ct", torch.float16), logits)
+
+
+@pytest.mark.parametrize("method", _GPTQMODEL)
+@pytest.mark.parametrize("kind", _MODELS)
+def test_mlx_computes_with_models_of_gptqmodel(
+    tmp_path: Path, by_gptqmodel: Callable[[str, str], Path], kind: str, method: str
+) -> None:
+    source = by_gptqmodel(kind, method)
+    reorder.convert(source, tmp_path / "mlx", (), _VERIFIED, to="mlx")
+    rule = f"*: {method.partition('_')[0]} -> plain(axes=oi), f32"
+    rule = rule.replace("gptq ->", "gptq(zeros=v2) ->") if method == "gptq_v2" else rule
+    reorder.convert(source, tmp_path / "plain", [rule])
+    wanted = _logits(tmp_path / "plain", torch.float32)
+    assert torch.allclose(_mlx_logits(tmp_path / "mlx"), wanted, atol=1e-2)
+    # and back to what transformers reads
+    for name in ("mlx", "plain"):
+        rules, to = ((), "bf16") if name == "mlx" else (["*_proj.weight: bf16"], None)
+        reorder.convert(tmp_path / name, tmp_path / f"{name}_bf16", rules, _VERIFIED, to=to)
+    one, two = (_tensors(tmp_path / f"{name}_bf16") for name in ("mlx", "plain"))
+    assert _all_same(one, two)
 
 
 @pytest.mark.parametrize("is_symmetric", [True, False])
