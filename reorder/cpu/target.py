@@ -1,6 +1,7 @@
 """The processor that kernels are compiled for: its registers and instructions.
 
-No other module queries it. Thresholds that follow from its facts are here too, with their reasons.
+Only this module asks which instructions it has. Thresholds that follow are here too, with their
+reasons.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def quietens_in_one() -> bool:
 
 
 def max_tile_rows() -> int:
-    """Return the most rows of a tile that is one 128-bit lane wide: a cache line of bytes.
+    """Return the most rows of a tile one 128-bit lane wide: no more than a cache line has bytes.
 
     ARM has 32 registers of 128 bits. Without non-temporal stores, rows are moved in groups that fit
     these, and 64 rows are no faster than 32: LLVM spills addresses.

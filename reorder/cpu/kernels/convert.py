@@ -115,7 +115,7 @@ def _emit_data(src: Row, dst: Row, table: ConvertTable, work: str | None) -> Non
 
 
 def _registers(src: Row, dst: Row) -> int:
-    """Return how many registers a vector of the working type fills, for each of a step's."""
+    """Return how many registers a vector of the working type fills; see `_REGISTERS`."""
     return _REGISTERS if min(src.elements.bits, dst.elements.bits) > BYTE_BITS else 2 * _REGISTERS
 
 

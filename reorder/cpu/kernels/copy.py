@@ -1,6 +1,6 @@
 """Micro-kernels for rows of an offset table: copied as contiguous runs, or element by element.
 
-The length of a run, which counts zeros at its end, decides how it is copied. The first that fits:
+The length of a run decides how it is copied. The first of these ways that fits is taken:
 
 * exactly one vector (`_VECTOR_NBYTES`), which may end in zeros;
 * masked loads and stores, where the processor has them: short runs that end in zeros, runs of less

@@ -1,4 +1,8 @@
-"""Partition of a program among threads: instructions are cut into tasks, which make up chunks."""
+"""Partition of a program among threads: instructions are cut into tasks, which make up chunks.
+
+A task is a range of the steps of one instruction. A chunk is a range of tasks, from any number of
+instructions; a thread takes one chunk at a time.
+"""
 
 from __future__ import annotations
 

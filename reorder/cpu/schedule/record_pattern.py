@@ -86,9 +86,9 @@ class Access(NamedTuple):
 
 @lru_cache(maxsize=32)
 def find_access(desc: RecordDesc) -> Access | None:
-    """Return how compiled code reads a record, or None if only numpy (`records.fields`) can.
+    """Return how compiled code reads a record, or None if it cannot.
 
-    That is so if its fields have no common blocks, or if f32 cannot hold the numbers of a field.
+    It cannot if the fields have no common blocks, or if f32 does not hold the numbers of a field.
     """
     columns = desc.dims[-1]
     if not prod(desc.dims) or any(_is_wide(part) or part.layout.fused() for part in desc.fields):
@@ -105,7 +105,7 @@ def find_access(desc: RecordDesc) -> Access | None:
     ]
     if not found:
         return None
-    # the longest segments, and of these the first block
+    # the block with the longest segments; of equals, the first
     return _access(desc, rows, *max(found, key=lambda each: each[0] * each[1]))
 
 

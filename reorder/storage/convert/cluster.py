@@ -128,8 +128,8 @@ def _asked(client: Client) -> Iterator[None]:
         yield
     except (OSError, TimeoutError) as error:
         msg = (
-            f"the Dask scheduler does not answer any more ({type(error).__name__}); start the "
-            "cluster again"
+            f"the Dask scheduler no longer answers ({type(error).__name__}); start the cluster "
+            "again"
         )
         raise MemdescError(msg) from None
 

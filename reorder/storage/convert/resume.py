@@ -1,8 +1,8 @@
-"""What an earlier run left: a whole output, or part of one.
+"""What an earlier run left: a complete output, or part of one.
 
-The mark that says which conversion wrote a whole output is an extended attribute: it changes no
-byte, and lives and dies with the output. Without the mark, as in a copy or on a file system without
-attributes, the whole output is compared.
+The mark that says which conversion wrote a complete output is an extended attribute: it changes no
+byte, and disappears with the output. Without the mark, as in a copy or on a file system without
+attributes, all bytes of the output are compared.
 """
 
 from __future__ import annotations
