@@ -407,7 +407,7 @@ def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, i
 
 
 def read_bytes(path: str, offset: int | None = None) -> NDArray[np.uint8]:
-    """Read the bytes of a raw file from an offset on."""
+    """Read the bytes of a raw file from an offset to its end."""
     with open_raw(path, offset) as (file, nbytes):
         return np.fromfile(file, np.uint8, nbytes)
 

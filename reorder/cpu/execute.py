@@ -71,7 +71,7 @@ class PreparedReorder:
         )
         # what `explain` shows: micro-kernels with the width of their elements, and "tiles"
         self.kernels = builder.kernels
-        # the compensation behind the elements of s8 weights: sums, one pass for each mask
+        # the compensation stored after the elements of s8 weights: sums, one pass for each mask
         extra = plan.dst.extra
         masks = (
             set(extra.masks.values())

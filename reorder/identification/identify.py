@@ -312,7 +312,7 @@ class _Reference:
         self._indices = np.unravel_index(self._at, self.desc.dims)
 
     def compare(self, known: Known) -> Candidate:
-        """Compare some elements and, if these agree, all."""
+        """Compare a sample of the elements and, if all of it agrees, all elements."""
         desc = known.by_caller
         found = self._found[desc.offset(self._indices)]
         agreement = float((found == self._values[self._at]).mean())

@@ -85,10 +85,7 @@ def rounded(vectors: Vectors, values: Value) -> Value:
 
 
 def narrows_registers(lanes: int, bits: int) -> bool:
-    """Whether vectors of some lanes fill whole registers as integers of some bits.
-
-    `narrow_integers` takes these.
-    """
+    """Whether `lanes` integers of `bits` bits fill whole registers, as `narrow_integers` needs."""
     return has_masks() and bits in {BYTE_BITS, 2 * BYTE_BITS} and lanes * bits % LINE_BITS == 0
 
 

@@ -103,7 +103,7 @@ def emit_combine(call: InterpreterCall, types: CombineTypes) -> None:
 
 
 def _has_quotient(operation: Operation, types: CombineTypes) -> bool:
-    """Whether one of `QUOTIENTS` is compiled for some types."""
+    """Whether one of `QUOTIENTS` is compiled for these types."""
     is_narrow = rounding_bits(types.dst) is not None
     is_of_dst = (operation is Operation.NARROW_QUOTIENT) == is_narrow
     return is_of_dst and types.work == "f32" and has_fma()
@@ -147,7 +147,7 @@ def _rows_at(stage: _Stage, operation: Operation, row: Value) -> _OperationRows:
 
 
 def _emit_short_row(row: _RowOperation) -> None:
-    """Emit the operation on one row as one vector, which may write zeros behind the row."""
+    """Emit the operation on one row as one vector, which may write zeros after the row."""
     row.run_masked(0, row.table.columns, row.table.extent)
 
 
@@ -201,7 +201,7 @@ class _RowOperation:
         self._one_factor = self._load_one(rows.factor) if has_one_factor else None
 
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
-        """Write the results for a vector from the i-th element on."""
+        """Write the results for a vector starting at element i."""
         src = self.rows.src
         if src.elements.fills_line(lanes):
             src.prefetch(i, lanes, self.table.prefetch_distance)
@@ -209,12 +209,12 @@ class _RowOperation:
         self.rows.dst.store(codes, i, non_temporal=non_temporal)
 
     def run_masked(self, i: Value, count: Value, extent: Value) -> None:
-        """Write the results for some elements from the i-th one on, and zeros behind them."""
+        """Write results for `count` elements starting at element i, then zeros up to `extent`."""
         codes = self.results(self.rows.src.load_first(count, i), i, count)
         self.rows.dst.store_first(codes, i, count, extent)
 
     def results(self, codes: Value, i: Value, count: Value | None = None) -> Value:
-        """Return the results for codes of src from the i-th element on, in the type of dst.
+        """Return the results for codes of src starting at element i, in the type of dst.
 
         With a count, only that many lanes are elements of the row.
         """
@@ -246,7 +246,7 @@ class _RowOperation:
         position = self.table.operand_mask & i
         if count is None:
             return row.load(position, codec.lanes).bitcast(kind)
-        # ones behind the row, so that nothing is divided by zero
+        # ones after the row, so that nothing is divided by zero
         values = row.load_first(count, position).bitcast(kind)
         return where(row.elements.lane_mask(count, codec.lanes), values, 1.0)
 

@@ -69,7 +69,7 @@ def emit_convert(call: InterpreterCall, types: ConvertTypes) -> None:
 
 
 def _emit_row(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:
-    """Convert one row, and write zeros behind it if the table says so."""
+    """Convert one row, and write zeros after it if the table says so."""
 
     def emit() -> None:
         codes = _converted(src, dst, src.load_first(table.columns, 0), work)

@@ -220,7 +220,7 @@ def _emit_lines(rows: Rows) -> None:
 
 
 class _Parts(NamedTuple):
-    """Vectors of some lanes, and a tail of at most as many that may overlap the last one."""
+    """Vectors of `lanes` elements, and a tail of at most as many that may overlap the last one."""
 
     lanes: int
     vectors: int

@@ -166,7 +166,7 @@ class _Numbers:
         self._known: dict[tuple[object, int], Value] = {}
 
     def values(self, number: NumberPattern, positions: range) -> Value:
-        """Return the values of a number for some elements: i32, or f32 of floats and tables."""
+        """Return the values of a number at some positions: i32, or f32 from floats and tables."""
         codec = Codec(self.builder, len(positions))
         (first, _), *more = number.parts
         kind = self._fields[first].kind
@@ -265,7 +265,7 @@ class _Numbers:
         return pick(loaded, lanes)
 
     def _load_at(self, index: int, place: int, kind: Value) -> Value:
-        """Load an integer or a vector of them from the start of the block on; it is not aligned."""
+        """Load an integer, or a vector of them, at a place in the block; it is not aligned."""
         nbytes = place * max(self._fields[index].bits, BYTE_BITS) // BYTE_BITS
         return (self._addresses[index] + nbytes).load_at(kind)
 
@@ -327,7 +327,7 @@ class _Numbers:
 
 
 def _vector_of(numbers: Iterable[Value], kind: Type) -> Value:
-    """Return the vector of some numbers."""
+    """Return a vector that holds the given numbers."""
     found: Value = ir.Constant(kind, ir.Undefined)
     for lane, number in enumerate(numbers):
         found = Number(number.builder, found).insert_element(number, _I32(lane))

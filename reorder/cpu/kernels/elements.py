@@ -75,7 +75,7 @@ class Elements:
         return Location(location.address + offset, location.index)
 
     def nbytes(self, count: Value) -> Value:
-        """Return the bytes of a number of elements; not for 4-bit elements."""
+        """Return how many bytes `count` elements take; not for 4-bit elements."""
         return count * (self.bits // BYTE_BITS)
 
     def address_of(self, location: Location) -> Value:
@@ -146,7 +146,7 @@ class Elements:
         return pick(vector & _NIBBLE, picks, vector.lshr(_NIBBLE_BITS))
 
     def lane_mask(self, count: Value, lanes: int) -> Value:
-        """Return the mask of the first `count` of some lanes: none if negative, all if larger."""
+        """Return the mask of the first `count` of `lanes`: none if negative, all if larger."""
         left = where(count < lanes, count, lanes)
         ones = left.like(-1).lshr(I64.width - left)
         bits = where(left > 0, ones, 0)

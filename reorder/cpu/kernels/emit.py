@@ -213,7 +213,7 @@ def shared_constant(builder: Builder, name: str, content: Value, align: int | No
 
 
 def stack_space(builder: Builder, kind: Type, count: int, align: int | None = None) -> Value:
-    """Return the address of some numbers of a type on the stack of the kernel."""
+    """Return the address of space for `count` numbers of a type, on the stack of the kernel."""
     space = cgutils.alloca_once(builder, kind, size=count)
     space.align = align
     return Number(builder, space).ptrtoint(I64)

@@ -106,7 +106,7 @@ def _rows_at_once(elements: Elements, shape: TileShape) -> int:
 
 
 def _columns(elements: Elements, lines: list[Value]) -> Iterator[Value]:
-    """Yield the columns of some rows."""
+    """Yield the columns of a tile, which is given as rows."""
     height, width = len(lines), lines[0].type.count
     lane = LANE_BITS // elements.bits
     if keeps_addresses() and width > lane:

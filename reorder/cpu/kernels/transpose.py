@@ -192,7 +192,7 @@ def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: T
 
 
 def _prepare_edge(edge: _EdgeTables, move: Transposition, row: Value, span: ColumnSpan) -> Value:
-    """Write the tables that the edge tiles from a row on need; returns the table of the rows."""
+    """Write the tables that the edge tiles at a row need; returns the table of the rows."""
     elements, valid = edge.elements, move.rows.valid
     is_narrow = edge.is_narrow(span)
     # a tile may read rows beyond the last column, but not beyond the end of src
@@ -268,7 +268,7 @@ class _EdgeTables:
     def write_rows(
         self, src: Location, rows: LoopGroup, row: Value, span: ColumnSpan, copies: Value
     ) -> None:
-        """Write the table of the rows from a row on, one tile high.
+        """Write the table of the rows of a tile that starts at a row.
 
         If `copies` is true, rows that a tile would read beyond the end of src are copied.
         """
@@ -288,7 +288,7 @@ class _EdgeTables:
                     self.rows[k] = self._offset(self.zeros, src)
 
     def _copy_row(self, start: Location, k: Value, span: ColumnSpan) -> Value:
-        """Copy the columns of row `k` from `start` on; returns the address of the copies."""
+        """Copy the columns of row `k`, which begins at `start`; returns the address of the copy."""
         elements = self.elements
         copy = Location(self.copies, k * self.width)
         with loop(0, span.last - span.first) as i:

@@ -148,7 +148,7 @@ class BatchBuilder:
         return Batch(program, shares, interpreter, place, indirect, kernel.streams)
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
-        """Partition instructions that write some bytes; with `is_whole` one thread runs all."""
+        """Partition instructions that write `nbytes` bytes; with `is_whole` one thread runs all."""
         return partition(workloads, nbytes, 1 if is_whole else self.threads, self.machine)
 
 

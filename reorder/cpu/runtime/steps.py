@@ -125,7 +125,7 @@ class _StepWriter:
         self, config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]
     ) -> None:
         self.config, self.tile, self.outer_strides = config, tile, outer_strides
-        # the data of a tile: moves write its padding, or masked stores behind rows
+        # the data of a tile: moves write its padding, or masked stores after rows
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
         self.dense = dense_strides(self.nodes)
         self.steps: list[Step] = []
@@ -165,7 +165,7 @@ class _StepWriter:
         return is_long or (self.config.streams and nbits >= LINE_BITS)
 
     def zeroed_extent(self, dst: _TileBuffer) -> int:
-        """Return how many elements a row of dst has with the zeros behind it; 0: no zeros."""
+        """Return how many elements a row of dst has with the zeros after it; 0: no zeros."""
         padded = [node for node in self.tile.inner if node.valid < node.extent]
         # a tile that is written in place has padding in the innermost node only
         return padded[0].extent if padded and self.tile.writes and dst.base is Base.DST else 0
@@ -450,7 +450,7 @@ def _combine(
     """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
     operation, kinds = _operation_of(writer, post_op, sides)
     if operation not in SCALING and writer.zeroed_extent(sides.dst):
-        # a conversion or a move writes the zeros behind rows
+        # a conversion or a move writes the zeros after rows
         sides = sides._replace(dst=writer.slot(Base.VALUES, sides.work))
     src, dst, work = sides
     if post_op.role is not None:

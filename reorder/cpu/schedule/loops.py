@@ -20,7 +20,7 @@ __all__ = ["contiguous_loops", "contiguous_size", "count_contiguous", "offset_ta
 
 
 def size_of(loops: Iterable[Node | IndirectLoop]) -> int:
-    """Return how many steps some loops have together."""
+    """Return how many steps a nest of these loops has."""
     return prod(node.extent for node in loops)
 
 
@@ -63,7 +63,7 @@ def count_contiguous(extents: Sequence[int], strides: Sequence[int], size: int =
 
 
 def offset_table(extents: Iterable[int], strides: Iterable[int]) -> list[int]:
-    """Return the offset of each step of some loops, which are given innermost first.
+    """Return the offset of each step of a loop nest, which is given innermost loop first.
 
     >>> offset_table((2, 3), (1, 10))
     [0, 1, 10, 11, 20, 21]

@@ -59,7 +59,7 @@ class Workload(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A range of the steps of an instruction; an interpreter reads a table of these."""
+    """A range of the steps of an instruction; interpreters read a table of tasks."""
 
     # word of the program where the instruction starts
     instruction: int

@@ -52,7 +52,7 @@ class ConvertTable(NamedTuple):
     # elements of each row
     columns: int
     # elements that masked stores write for each row, at most `ZEROED_LANES`: the row and the zeros
-    # behind it; 0: rows are not written by masked stores
+    # after it; 0: rows are not written by masked stores
     extent: int
     # rows of src are prefetched this many bytes ahead; 0: not at all
     prefetch_distance: int

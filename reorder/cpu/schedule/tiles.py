@@ -77,7 +77,7 @@ def cut_into_tiles(
 
     `widths` are the bits of elements of src and dst. With `in_place` tiles that are contiguous on
     both sides need no scratch. With `streams` conversions write dst by non-temporal stores. With
-    `masks` they may write zeros behind rows.
+    `masks` they may write zeros after rows.
     """
     nodes = box.nodes
     if box.is_zero:
@@ -285,7 +285,7 @@ class _TileOrder(NamedTuple):
     # whether the tile is read from src in place, and written to dst in place
     reads: bool
     writes: bool
-    # whether the conversion writes zeros behind its rows in dst
+    # whether the conversion writes zeros after its rows in dst
     zeroes: bool = False
 
 
