@@ -90,7 +90,7 @@ class Vectors:
         return Number(self.builder, constant(vector_type, value))
 
     def call(self, name: str, result: Type, *arguments: Value) -> Value:
-        """Call an intrinsic of LLVM by its full name."""
+        """Call an LLVM intrinsic by its full name."""
         return call(self.builder, name, result, *arguments)
 
     def suffix(self, vector_type: Type) -> str:

@@ -304,10 +304,10 @@ def where(condition: Value, then: Value, otherwise: Value) -> Number:
 
 
 def minimum(a: Value, b: Value) -> Value:
-    """Return the smaller of two numbers, of which the first is a `Number`."""
+    """Return the smaller of two numbers; the first must be a `Number`."""
     return where(a < b, a, b)
 
 
 def maximum(a: Value, b: Value) -> Value:
-    """Return the larger of two numbers, of which the first is a `Number`."""
+    """Return the larger of two numbers; the first must be a `Number`."""
     return where(a > b, a, b)

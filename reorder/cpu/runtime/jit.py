@@ -121,7 +121,7 @@ def _compile_callback(function: Callable[..., int | None], signature: Any, name:
             compiled._cache = _Cache(function)  # noqa: SLF001 - as enable_caching does
             with _modules_optimized_once():
                 compiled.compile()
-            why = f"{compiled._cache.cache_path} had no code of it"  # noqa: SLF001 - likewise
+            why = f"{compiled._cache.cache_path} had no code for it"  # noqa: SLF001 - likewise
         except (RuntimeError, OSError):
             # compile without a cache
             compiled = CFunc(function, (signature.args, signature.return_type), {}, _OPTIONS)

@@ -134,7 +134,7 @@ class TeamFields(NamedTuple):
 
     The block of a team is that of the pool with these fields at its end. `next` and `caller` are
     written once, before the block is published, and read by all callers. The other fields are read
-    and written by the thread that `caller` is, and by its team in a parallel region, whose start
+    and written by the thread `caller`, and by its team in a parallel region, whose start
     and end order them; other threads read `cpu_time` in searches, where an old value does no harm.
     """
 

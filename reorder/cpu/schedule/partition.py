@@ -189,7 +189,7 @@ def _cuts(
 
 
 def _cut_granule(workload: Workload, shape: tuple[int, int, int], chunks: int) -> int:
-    """Return how many steps are never cut apart: whole steps of outer loops.
+    """Return how many steps always stay together: whole steps of outer loops.
 
     If chunks have too few of these, it is the fewest steps that make a part of `_MIN_PART_SIZE`.
     """
