@@ -47,9 +47,9 @@ __all__ = [
 
 # the usual key of the layers that are not quantised
 _IGNORED = "modules_to_not_convert"
-# what declares inputs that belong to groups in an arbitrary order; no option of a record
+# what declares inputs that belong to groups in an arbitrary order; not an option of a record
 ACT_ORDER = "act_order"
-# whether all zero points are the middle code, although they are stored; no option either
+# whether all zero points are the middle code, although they are stored; not an option of a record either
 IS_SYMMETRIC = "is_symmetric"
 
 
@@ -121,12 +121,12 @@ class Declaration(NamedTuple):
         The keys of config.json under which the section stands; several only where it does not name
         the method.
     group : str
-        The key of how many inputs share a scale, if it is no option: it may be more than a layer
-        has. Empty if there is none.
+        The key of how many inputs share a scale, where that is not an option: the number may exceed
+        the inputs of a layer. Empty if there is none.
     listing : callable
-        What writes the layers that are not quantised.
+        The function that returns what a section says of the layers that are not quantised.
     is_written : bool
-        Whether sections are written so, rather than only read.
+        Whether sections are written in this form; otherwise they are only read.
     unloaded : str, optional
         Why no known program loads such a checkpoint; None if one does.
     """
@@ -335,7 +335,7 @@ DECLARATIONS = (
 
 
 def own_declaration(record: str) -> Declaration:
-    """Return how a record is declared that has no rows: by its name."""
+    """Return how a record without rows is declared: by its name."""
     form = _BITS if "bits" in read_name(record)[2] else {}
     return Declaration(
         record, record, form, written=_BITS, listing=_list_none, unloaded="", **_PACKED
@@ -428,7 +428,7 @@ def read_section(
 ) -> tuple[Declaration, dict[str, Any]] | str:
     """Return the row that a section matches and its options, or why it matches none.
 
-    Without `is_whole`, what the section leaves out has no usual value.
+    Without `is_whole`, a key that the section leaves out says nothing, whatever its usual value.
     """
     rows = [row for row in DECLARATIONS if row.method == method]
     if not rows and method in known_records():
