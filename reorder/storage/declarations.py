@@ -49,7 +49,7 @@ __all__ = [
 _IGNORED = "modules_to_not_convert"
 # what declares inputs that belong to groups in an arbitrary order; not an option of a record
 ACT_ORDER = "act_order"
-# whether all zero points are the middle code, although they are stored; not an option of a record either
+# whether all stored zero points are the middle code; likewise not an option
 IS_SYMMETRIC = "is_symmetric"
 
 
