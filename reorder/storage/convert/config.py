@@ -21,6 +21,7 @@ from reorder.storage.declarations import (
     section_of,
 )
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
+from reorder.storage.stored import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from reorder.storage.convert.plan import Plan
     from reorder.storage.convert.steps import Step
 
-__all__ = ["loader_warnings", "moved_config", "says_symmetric", "undeclared"]
+__all__ = ["is_inner", "loader_warnings", "moved_config", "says_symmetric", "undeclared"]
 
 # what a reader looks for, beside bits and group_size
 _METHODS: dict[str, dict[str, Any]] = {
@@ -49,7 +50,8 @@ _REASONS = {
         "checkpoint_format marlin reads tensors called B and s"
     )
 }
-_WEIGHT = ".weight"
+# what models call their output layer
+_OUTPUT = "lm_head"
 # the types of weights that are not quantised
 _FLOATS = ("f32", "f16", "bf16")
 # kept of what was said before
@@ -211,7 +213,10 @@ def _set_dtype(config: dict[str, Any], dtype: str | None) -> None:
 
 
 def _plain_layers(plan: Plan) -> list[str]:
-    """Return the names of the layers whose weights are matrices that stay floats."""
+    """Return the names of the layers whose weights are matrices that stay floats.
+
+    The output layer is one even if the embeddings are its weight, so that it has no tensor.
+    """
     found = [
         tensor
         for step in plan.steps
@@ -219,7 +224,9 @@ def _plain_layers(plan: Plan) -> list[str]:
         for tensor in step.targets.values()
         if tensor.dtype in _FLOATS and len(tensor.shape) == len("oi")
     ]
-    return [t.name.removesuffix(_WEIGHT) for t in found if t.name.endswith(_WEIGHT)]
+    names = [t.name.removesuffix(WEIGHT) for t in found if t.name.endswith(WEIGHT)]
+    quantised = map(_layer, plan.moved)
+    return names if _OUTPUT in (*names, *quantised) else [*names, _OUTPUT]
 
 
 def _layer(step: Step) -> str:
@@ -278,13 +285,13 @@ def _left_alone(record: str, held: dict[str, Any], plain: list[str]) -> dict[str
     if record == "awq":
         key = "modules_to_not_convert"
         names = dict.fromkeys([*(held.get(key) or []), *plain])
-        return {key: [*names]} if any(map(_is_inner, names)) else {}
+        return {key: [*names]} if any(map(is_inner, names)) else {}
     if record == "gptq":
-        rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if _is_inner(name)}
+        rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if is_inner(name)}
         return {"dynamic": rules | held.get("dynamic", {})} if rules else {}
     return {}
 
 
-def _is_inner(name: str) -> bool:
+def is_inner(name: str) -> bool:
     """Whether a layer is within the repeated blocks of a model, as their number in it shows."""
     return any(word.isdecimal() for word in name.split("."))

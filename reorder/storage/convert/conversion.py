@@ -466,10 +466,12 @@ def plan_conversion(
 
 
 def _is_rounded(step: Step, rules: Sequence[Rule]) -> bool:
-    """Whether a step decodes a record to a type that may not hold its numbers, for a target."""
-    if step.rule not in rules or not isinstance(step.src, RecordDesc):
+    """Whether a step rounds numbers for a target: it quantises or decodes them."""
+    if step.rule not in rules:
         return False
-    return isinstance(step.dst, MemoryDesc) and may_round(step.src, step.dst.dtype.name)
+    if isinstance(step.src, RecordDesc) and isinstance(step.dst, MemoryDesc):
+        return may_round(step.src, step.dst.dtype.name)
+    return isinstance(step.src, MemoryDesc) and isinstance(step.dst, RecordDesc)
 
 
 @contextmanager

@@ -598,12 +598,54 @@ def test_a_dry_run_checks_and_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+_LAYERS = {
+    "self_attn.q_proj.weight": (256, 384),
+    "self_attn.kv_a_proj.weight": (192, 384),
+    "mlp.gate.weight": (128, 384),
+    "mlp.experts.0.up_proj.weight": (256, 128),
+    "input_layernorm.weight": (384,),
+}
+
+
+def _floats(kind: Any, layers: dict[str, tuple[int, ...]]) -> Tensors:
+    rng = np.random.default_rng(0)
+    return {name: rng.standard_normal(dims, np.float32).astype(kind) for name, dims in layers.items()}
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, _BF16])
+def test_layers_of_floats_become_blocks_of_fp8(tmp_path: Path, kind: Any) -> None:
+    layers = _floats(kind, _LAYERS)
+    layers["self_attn.q_proj.weight"][:128, 128:256] = 0
+    beside = {name: x for name, x in _BESIDE.items() if name != "lm_head.weight"}
+    beside["model.embed_tokens.weight"] = np.full((256, 128), 0.1, kind)
+    source = _model(tmp_path / "in", layers, None, beside, dtype="bfloat16")
+    settings = SMALL._replace(verify=True)
+    found, config, report = _made(source, tmp_path / "out", "fp8-block", settings=settings)
+    quantised = ("self_attn.q_proj", "mlp.experts.0.up_proj")
+    error = 0.0
+    for prefix in (f"model.layers.{k}.{each}" for k in range(2) for each in quantised):
+        weight = layers[prefix.split(".", 3)[3] + ".weight"].astype(np.float32)
+        blocks = weight.reshape(weight.shape[0] // 128, 128, -1, 128)
+        largest = abs(blocks).max((1, 3), keepdims=True)
+        scales = np.where(largest > 0, largest / np.float32(448), np.float32(1))
+        codes = (blocks / scales).astype(ml_dtypes.float8_e4m3fn)
+        assert found[f"{prefix}.weight"].tobytes() == codes.tobytes()
+        assert found[f"{prefix}.weight_scale_inv"].dtype == np.float32
+        assert np.array_equal(found[f"{prefix}.weight_scale_inv"], scales[:, 0, :, 0])
+        decoded = codes.astype(np.float32) * scales
+        error = max(error, float(abs(decoded - blocks).max()))
+        assert np.array_equal(_numbers(tmp_path / "out", prefix), decoded.reshape(weight.shape))
+    assert (report.converted, len(found)) == (4, 4 + 10 + 2)
+    for name in found.keys() & _given(source).keys() - {f"{p}.weight" for p in _layers_of(config)}:
+        pass
+
+
 def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
     fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
     awq = _model(tmp_path / "awq", awq_layer(zeros=(0, 2)), _AWQ)
     said = _refused(awq, "fp8-block")
     assert "--to fp8-block: model.layers.0.mlp is awq, whose numbers fp8-block does not" in said
-    assert "it takes fp8_block, fp8_tensor; --to bf16, --to f16 decode any, and llm-comp" in said
+    assert "it takes fp8_block, fp8_tensor; --to bf16, --to f16 decode any, and --to fp8-" in said
     assert "is fp8_block, whose numbers gptq does not hold" in _refused(fp8, "gptq")
     assert "are fp8-block already; copy it" in _refused(fp8, "fp8-block")
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
@@ -635,7 +677,9 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     assert "they are blocks of q4_0, in tensors that llama.cpp names; --map" in said
     (plain / "config.json").write_text("{")
     said = _refused(plain, "fp8-block")
-    assert "none is quantised; llm-compressor (FP8_BLOCK) quantises floats" in said
+    assert "none is quantised, and in its numbered blocks there is no matrix of floats" in said
+    said = _refused(plain, "awq")
+    assert "none is quantised; GPTQModel quantises floats" in said
     orphan = {"model.layers.2.mlp.weight": fp8_layer()["weight"]}
     lost = _model(tmp_path / "lost", fp8_layer(), _FP8, orphan | _BESIDE)
     said = _refused(lost, "bf16")
