@@ -20,6 +20,7 @@ from reorder.storage.declarations import (
     said_beside,
     section_of,
 )
+from reorder.storage.experts import holds_experts
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 from reorder.storage.stored import WEIGHT
 
@@ -215,18 +216,19 @@ def _set_dtype(config: dict[str, Any], dtype: str | None) -> None:
 def _plain_layers(plan: Plan) -> list[str]:
     """Return the names of the layers whose weights are matrices that stay floats.
 
-    The output layer is one even if the embeddings are its weight, so that it has no tensor.
+    Experts in one tensor are a layer. So is the output layer, even if it has no tensor because the
+    embeddings are its weight.
     """
-    found = [
-        tensor
-        for step in plan.steps
-        if not isinstance(step.src, RecordDesc)
-        for tensor in step.targets.values()
-        if tensor.dtype in _FLOATS and len(tensor.shape) == len("oi")
-    ]
-    names = [t.name.removesuffix(WEIGHT) for t in found if t.name.endswith(WEIGHT)]
-    quantised = map(_layer, plan.moved)
-    return names if _OUTPUT in (*names, *quantised) else [*names, _OUTPUT]
+    names = dict[str, None]()
+    for step in plan.steps:
+        for tensor in () if isinstance(step.src, RecordDesc) else step.targets.values():
+            layer, _, last = tensor.name.rpartition(".")
+            is_layer = f".{last}" == WEIGHT and len(tensor.shape) == len("oi")
+            if tensor.dtype in _FLOATS and (is_layer or holds_experts(tensor)):
+                names[layer] = None
+    if _OUTPUT not in map(_layer, plan.moved):
+        names[_OUTPUT] = None
+    return [*names]
 
 
 def _layer(step: Step) -> str:

@@ -17,7 +17,7 @@ from memdesc.errors import first_of, short_repr
 from reorder.records.encode import is_integer_number, number_bits
 from reorder.storage.convert.config import is_inner, says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
-from reorder.storage.experts import split_stacks, stacked_name
+from reorder.storage.experts import holds_experts, split_stacks, stacked_name
 from reorder.storage.groups import find_groups
 from reorder.storage.quantization import CONFIG, MAX_CONFIG, holders, sections_of
 from reorder.storage.siblings import holds_codes
@@ -328,14 +328,19 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
         )
         raise MemdescError(msg)
     kinds = dict.fromkeys(each.dtype for each in layers if each.name in names)
+    stacks = [e for e in container.entries.values() if e.dtype in _FLOATS and holds_experts(e)]
+    kept = ((left, f"{what} them"), (stacks, "each has all experts of a layer"))
+    warnings = [
+        f"{first_of((each.name for each in found), _SHOWN)} stay floats: {why}"
+        for found, why in kept
+        if found
+    ]
     rounded = (
         f"{len(names)} weights of {', '.join(kinds)} are rounded to {dst.name}, with a scale for "
         f"each block of {rows} x {columns}; the largest error is reported at the end"
     )
-    kept = f"{first_of((each.name for each in left), _SHOWN)} stay floats: {what} them"
-    warnings = (rounded, kept) if left else (rounded,)
     rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst, prefixes=names)
-    return TargetRules((rule,), method=target.method, warnings=warnings)
+    return TargetRules((rule,), method=target.method, warnings=(rounded, *warnings))
 
 
 def _is_layer(entry: Entry) -> bool:
