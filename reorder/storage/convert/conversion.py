@@ -345,8 +345,9 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
         paths.
     to : str, optional
         What all quantised weights of a model become: ``bf16``, ``f16``, ``fp8-block``, ``gptq``,
-        ``awq``, ``compressed-tensors`` or ``mlx``. Norms, embeddings and layers that are not
-        quantised are copied, and config.json declares the new weights. `rules` come after it.
+        ``awq``, ``compressed-tensors`` or ``mlx``. ``fp8-block`` also quantises the layers of a
+        model of floats. Norms, embeddings and other layers are copied, and config.json declares the
+        new weights. `rules` come after it.
 
     Returns
     -------

@@ -35,7 +35,7 @@ class Rounding(NamedTuple):
     weight : float
         Its value in f32.
     name : str
-        The record that it is in.
+        The record or tensor that it is in.
     """
 
     error: float

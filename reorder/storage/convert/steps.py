@@ -174,7 +174,7 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
         return copy_step(entry, name, format_name, rule)
     src = _held_layout(entry, rule)
     try:
-        if rule.dst is not None and rule.dst.name in _ENCODED:
+        if _is_encoded(rule):
             return _encode_step(entry, rule, src, format_name)
         dst = _layout(src, rule)
         if rule.scales is not None:
@@ -182,12 +182,12 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
         change = Reorder(src, dst, _attr(rule, src, dst))
     except MemdescError as error:
         hint = ""
-        if is_record(rule.dst):
+        if is_record(rule.dst) and not _is_encoded(rule):
             hint = (
                 "; a record is moved by a pattern of what stands before the names of its tensors"
                 if is_record(rule.src)
-                else "; plain numbers do not become records: give a data type and scales=, such "
-                "as 'u4, scales=ab, groups=1x32'"
+                else f"; plain numbers do not become {rule.dst}: give a data type and scales=, "
+                "such as 'u4, scales=ab, groups=1x32'"
             )
         rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
     if src == dst and change.attr is None:
@@ -242,6 +242,11 @@ def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -
     facts = {"quantized": {"axis": axes, "groups": groups}}
     codes, *rest = joined_tensors(name, facts, tensors).items()
     return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
+
+
+def _is_encoded(rule: Rule) -> bool:
+    """Whether a rule turns floats into a record."""
+    return rule.dst is not None and rule.dst.name.lower() in _ENCODED
 
 
 def _encode_step(entry: Entry, rule: Rule, src: MemoryDesc, format_name: str) -> Step:

@@ -336,8 +336,8 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
         if found
     ]
     rounded = (
-        f"{len(names)} weights of {', '.join(kinds)} are rounded to {dst.name}, with a scale for "
-        f"each block of {rows} x {columns}; the largest error is reported at the end"
+        f"weights of {', '.join(kinds)} are rounded to {dst.name}, {len(names)} in all, with a "
+        f"scale for each block of {rows} x {columns}; the largest error is reported at the end"
     )
     rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst, prefixes=names)
     return TargetRules((rule,), method=target.method, warnings=(rounded, *warnings))
