@@ -347,7 +347,7 @@ def _is_layer(entry: Entry) -> bool:
     """Whether a tensor is the weight of a linear layer within the repeated blocks of a model."""
     layer, _, last = entry.name.rpartition(".")
     is_kept = any(_KEPT.fullmatch(part) for part in layer.split("."))
-    is_matrix = entry.dtype in _FLOATS and len(entry.shape) == len("oi") and not entry.is_described
+    is_matrix = entry.dtype in _FLOATS and len(entry.shape) == len("oi")
     return f".{last}" == WEIGHT and is_matrix and is_inner(layer) and not is_kept
 
 

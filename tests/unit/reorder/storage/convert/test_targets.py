@@ -604,6 +604,9 @@ _LAYERS = {
     "experts.0.up_proj.weight": (256, 128),
     "kv_a_proj.weight": (192, 384),
     "gate.weight": (128, 384),
+    "ffn_router.weight": (128, 384),
+    "embed_positions.weight": (128, 384),
+    "lm_head.weight": (128, 384),
     "input_layernorm.weight": (384,),
 }
 _QUANTISED = ("q_proj", "experts.0.up_proj")
@@ -620,8 +623,8 @@ def _floats(kind: Any, layers: dict[str, tuple[int, ...]] = _LAYERS) -> Tensors:
 def test_layers_of_floats_become_blocks_of_fp8(tmp_path: Path, kind: Any) -> None:
     layers = _floats(kind)
     layers["q_proj.weight"][:128, 128:256] = 0
-    embeddings: Tensors = {"model.embed_tokens.weight": np.full((256, 128), 0.1, kind)}
-    source = _model(tmp_path / "in", layers, None, embeddings, dtype="bfloat16")
+    beside = _floats(kind, {"wte.weight": (256, 128), "visual.0.conv.weight": (128, 128, 2)})
+    source = _model(tmp_path / "in", layers, None, beside, dtype="bfloat16")
     settings = SMALL._replace(verify=True)
     found, config, report = _made(source, tmp_path / "out", "fp8-block", settings=settings)
     errors = []
@@ -644,7 +647,7 @@ def test_layers_of_floats_become_blocks_of_fp8(tmp_path: Path, kind: Any) -> Non
     for name in _QUANTISED:
         for k in range(2):
             del kept[f"model.layers.{k}.mlp.{name}.weight"]
-    kept |= embeddings
+    kept |= beside
     assert found.keys() == kept.keys()
     assert all(found[name].tobytes() == x.tobytes() for name, x in kept.items())
     plain = [name.removesuffix(".weight") for name, x in kept.items() if x.ndim == 2]
