@@ -77,7 +77,7 @@ def _stretches(keys: Sequence[int]) -> Iterator[Stretch]:
     numbers = np.asarray(keys, np.int64)
     for period in sorted(_distances(numbers)):
         start, matched = _longest(numbers[period:] == numbers[:-period])
-        # as many consecutive matches as a period is long mean two of them
+        # `period` matches in a row mean two equal periods
         if matched >= period:
             yield Stretch(start, period, matched + period)
 

@@ -32,7 +32,7 @@ _CALLS = 9
 def logged_case(primitive: VerbosePrimitive) -> Case:
     """Return a reorder of a log as a case.
 
-    A log does not contain scales and zero points: they get other values, with the same masks.
+    A log does not contain scales and zero points: stand-ins with the same masks replace them.
 
     Raises
     ------
