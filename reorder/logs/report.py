@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from operator import index as to_int
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
@@ -244,21 +245,10 @@ def _runs(
     executions: Sequence[VerboseEntry], given: int | None
 ) -> tuple[Repetition | None, Repetition | None]:
     """Return the equal runs of a log if they are known, and what may be runs otherwise."""
-    if given is not None and (not isinstance(given, int) or given < 1):
-        msg = f"runs is {short_repr(given)}: give how many times the model ran, 1 or more"
-        raise MemdescError(msg)
     numbers: dict[int, int] = {}
     keys = [numbers.setdefault(id(entry.primitive), len(numbers)) for entry in executions]
-    if given == 1:
-        return None, None
     if given is not None:
-        if (found := find_runs(keys, given)) is None:
-            msg = f"the {len(keys)} executions of the log do not hold {given} equal runs"
-            if stretch := find_stretch(keys):
-                _, length, count = stretch.repetition()
-                msg += f"; {length} executions in a row repeat {count} times"
-            raise MemdescError(msg)
-        return found, None
+        return _given_runs(keys, given), None
     stretch = find_stretch(keys)
     if stretch is None or 2 * stretch.covered <= len(keys):
         return None, None
@@ -270,6 +260,25 @@ def _runs(
     )
     repetition = stretch.repetition()
     return (None, repetition) if is_chain else (repetition, None)
+
+
+def _given_runs(keys: Sequence[int], given: int) -> Repetition | None:
+    """Return as many equal runs as a caller says; None if it is one."""
+    try:
+        runs = to_int(given)
+    except TypeError:
+        runs = 0
+    if runs < 1:
+        msg = f"runs is {short_repr(given)}: give how many times the model ran, 1 or more"
+        raise MemdescError(msg)
+    found = find_runs(keys, runs) if runs > 1 else None
+    if found is None and runs > 1:
+        msg = f"the {len(keys)} executions of the log do not hold {runs} equal runs"
+        if stretch := find_stretch(keys):
+            _, length, count = stretch.repetition()
+            msg += f"; {length} executions in a row repeat {count} times"
+        raise MemdescError(msg)
+    return found
 
 
 def _may_feed(before: Sequence[VerboseEntry], after: Sequence[VerboseEntry]) -> bool:

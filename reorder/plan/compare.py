@@ -117,8 +117,8 @@ def _why_axes_move(src: Layout, dst: Layout) -> str:
         if apart < size:
             in_src, in_dst = (block_offset(layout.axis_blocks(k), apart) for layout in (src, dst))
             return (
-                f"elements move: index {apart} of {names} lies {in_src} elements after index 0 in "
-                f"src, {in_dst} in dst"
+                f"elements move: index {apart} of {names} lies {in_src} "
+                f"element{'' if in_src == 1 else 's'} after index 0 in src, {in_dst} in dst"
             )
         if apart < axis.padded or src.axes[k].padded < axis.padded:
             return f"dst has padding in {names} where src has none: zeros must be written"

@@ -249,6 +249,13 @@ def test_equal_layers_of_a_larger_model_are_not_taken_for_runs() -> None:
     assert (found.repetition, found.undecided) == (None, None)
 
 
+def test_equal_layers_of_several_primitives_are_not_taken_for_runs() -> None:
+    layer = [*_layer(64, 128), *_layer(128, 64)]
+    found = _executions([*_layer(16, 64), *layer * 6, *_layer(64, 128)])
+    assert found.repetition is None
+    assert found.undecided is not None
+
+
 def test_the_number_of_runs_must_fit_the_log() -> None:
     model = [*_layer(16, 64), *_layer(64, 32)]
     assert _executions(model * 6).repetition == (0, 8, 6)
