@@ -196,9 +196,9 @@ def numbers_of(text: str, what: str) -> tuple[int, ...]:
     """Return integers joined by x or by commas."""
     numbers = [number.strip() for number in re.split("[x,]", text)]
     if not all(re.fullmatch("-?[0-9]{1,4000}", number) for number in numbers):
-        msg = (
-            f"{what} {short_repr(text)} are not integers joined by x or commas, such as 340x20x4x1"
-        )
+        msg = f"{what} {short_repr(text)} are not integers joined by x or commas, such as 2x17x5x4"
+        if re.fullmatch("([a-z]+[0-9]{1,19}_?){1,12}", text):  # as in oneDNN's logs
+            msg += f"; for the numbers alone, write {'x'.join(re.findall('[0-9]+', text))}"
         raise MemdescError(msg)
     return tuple(map(int, numbers))
 
