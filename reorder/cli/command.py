@@ -8,8 +8,9 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memdesc
-from memdesc import ImageDesc, MemdescError, NotBlockedError
+from memdesc import ImageDesc, MemdescError, Name, NotBlockedError, UnsupportedFormatError
 from memdesc.errors import short_repr
+from memdesc.exchange import written
 from reorder.cores import count_cores
 
 if TYPE_CHECKING:
@@ -284,8 +285,17 @@ def _desc_facts(desc: MemoryDesc) -> Facts:
         "bytes": desc.nbytes,
         "unpadded_bytes": desc.dtype.nbytes(desc.nelems),
         "padding_overhead": round(desc.padding_overhead, 4),
-        "names": [name._asdict() for name in desc.tags()],
+        "names": [name._asdict() for name in (*desc.tags(), *_memory_formats(desc))],
     }
+
+
+def _memory_formats(desc: MemoryDesc) -> list[Name]:
+    """Return torch's memory formats of a layout, which all commands take like names."""
+    try:
+        texts = written(desc, "pytorch")
+    except UnsupportedFormatError:
+        return []
+    return [Name("pytorch", text, "memory format") for text in texts if text.startswith("torch.")]
 
 
 def _image_facts(image: ImageDesc) -> Facts:
