@@ -146,11 +146,11 @@
         const offsets = range(width).map((x) => (y * width + x) * lanes + lane).filter((offset) => offset < size);
         const isLine = (offset) => !image && offset > 0 && (offset * this.form.bits.value) % LINE === 0;
         const more = (offset) => (image && !lane ? " pixel" : isLine(offset) ? " line" : "");
-        const head = image ? `y = ${y}, lane ${lane}` : offsets[0];
+        const head = image ? (lane ? `lane ${lane}` : `y = ${y}`) : offsets[0];
         return html("th", [head]) + offsets.map((offset) => this.cell(found.get(offset), label, more(offset))).join("");
       });
       if (image) lines.unshift(html("th", ["", ...range(width).map((x) => `x = ${x}`)]));
-      const title = image ? "Image: a pixel in each column of a row y" : "Memory: from each offset on";
+      const title = image ? "Image: a pixel for each x and y" : "Memory: from each offset on";
       const names = shown.map((dim) => letters[dim]).join(",");
       return half(`${title}; in each cell the index ${names}`, `<table>${html("tr", lines)}</table>`);
     }
@@ -206,7 +206,7 @@
       const nibble = bits < 8 ? `, its ${offset % 2 ? "high" : "low"} half` : "";
       if (image) notes.push(`Offset (y × ${image.width} + x) × ${image.lanes} + lane = ${offset}`);
       else notes.push(`Byte ${offset} × ${bits} / 8 = ${byte}${nibble}; cache line ${byte} // 64 = ${byte >> 6}`);
-      return `<table><caption>${title}</caption>${rows.join("")}</table><div>${html("p", notes)}`;
+      return `<p>${title}</p><table>${rows.join("")}</table><div>${html("p", notes)}`;
     }
 
     summary(company, { place }) {

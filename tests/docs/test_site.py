@@ -353,11 +353,11 @@ def test_escape_releases_a_held_element(address: str, browser: Browser) -> None:
         const seen = () => form.querySelector(grid + ' .marked').textContent;
         cells[5].click();
         point(cells[7]);
-        const held = [seen(), texts('caption').at(-1)];
+        const held = [seen(), texts('.lesson-sum > p')[0]];
         form.querySelector('.lesson-halves').dispatchEvent(
             new KeyboardEvent('keydown', {key: 'Escape', bubbles: true}));
         point(cells[7]);
-        return [held, [seen(), texts('caption').at(-1)]];
+        return [held, [seen(), texts('.lesson-sum > p')[0]]];
         """
     )
     assert held[0] == "5"
