@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from memdesc import MemoryDesc
     from reorder.identification.identify import Candidate, Identification
     from reorder.memory.memory import Memory
 
@@ -28,6 +29,9 @@ _SHOWN = 20
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.like is not None and options.like.endswith(_SETS) and options.dump.endswith(_SETS):
         return _answer_for_set(options, tensors_in(options.like))
+    if (options.like is None) == (options.dims is None):
+        msg = "give --like, a tensor of the same values, or --dims, the logical sizes"
+        raise MemdescError(msg if options.like is None else f"{msg}, not both")
     like = None if options.like is None else load_file(options.like)
     dims = dims_of(options.dims)
     data = _read(options)
@@ -88,14 +92,23 @@ def _is_row_major(found: Candidate) -> bool:
 
 
 def _layout(found: Candidate) -> Facts:
+    desc = found.desc
     return {
-        "layout": repr(found.desc),
+        "layout": repr(desc) if found.is_type_known else _untyped(desc),
+        "dtype": str(desc.dtype) if found.is_type_known else None,
         "names": [name._asdict() for name in found.names],
         "order": found.order,
         "agreement": found.agreement,
-        "padding_elements": found.desc.padded_nelems - found.desc.nelems,
+        "padding_elements": desc.padded_nelems - desc.nelems,
         "padding_zero": found.is_padding_zero,
     }
+
+
+def _untyped(desc: MemoryDesc) -> str:
+    """Return the sizes of a tensor and of its elements, where several types are possible."""
+    bits = desc.dtype.bits
+    size = f"{bits} bits" if desc.dtype.is_packed else f"{bits // 8} byte{'s' * (bits > 8)}"  # noqa: PLR2004 - of a byte
+    return f"{desc.dims} elements of {size}"
 
 
 def _lay_out(facts: Facts) -> list[str]:

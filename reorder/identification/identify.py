@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import permutations
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from memdesc import DataType, MemoryDesc, Name
     from reorder.identification.known_layouts import Known
 
-__all__ = ["Candidate", "Identification", "identify"]
+__all__ = ["Candidate", "Identification", "identify", "likely_types"]
 
 # How many names of a layout, and how many layouts or sizes, a sentence lists.
 _MAX_NAMES = 4
@@ -68,6 +69,9 @@ class Candidate(NamedTuple):
         Share of the elements that equal those of the reference, 0 to 1; 1 without a reference.
     is_padding_zero : bool
         Whether all padding is zero.
+    is_type_known : bool
+        Whether the caller or the bytes tell the type of `desc`. If not, several types of this width
+        are possible, and `desc` has unsigned integers.
 
     Examples
     --------
@@ -84,6 +88,7 @@ class Candidate(NamedTuple):
     names: tuple[Name, ...]
     agreement: float
     is_padding_zero: bool
+    is_type_known: bool = True
 
 
 class Identification(NamedTuple):
@@ -164,14 +169,15 @@ def identify(
     Parameters
     ----------
     data : ndarray, Memory, or object with the buffer protocol
-        The bytes; of an array, its bytes in C order, whatever its dtype.
+        The bytes; of an array, its bytes in C order.
     like : ndarray, Memory, or tensor with DLPack, optional
         The same values by their logical dims.
     dims : iterable of int, optional
         The logical sizes, instead of `like`.
     dtype : DataType, str or numpy dtype, optional
         Type of the elements in the bytes. By default that of `like`, or for integers a 4-bit or
-        8-bit type that holds all its values; without `like`, any type.
+        8-bit type that holds all its values. Without `like`, that of `data` if it is a tensor; for
+        plain bytes (uint8), and for integers that are fewer than the elements, any type.
 
     Raises
     ------
@@ -195,7 +201,8 @@ def identify(
         raise MemdescError(msg)
     if like is None:
         sizes = () if dims is None else checked_ints("dims", dims)
-        return _by_padding(found, sizes, None if dtype is None else data_type(dtype))
+        kind = _type_of(data, prod(sizes)) if dtype is None else data_type(dtype)
+        return _by_padding(found, sizes, kind)
     plain = as_memory(like, None)
     plain = reorder(plain, memory_desc(plain.desc.dims, plain.desc.dtype))
     return _by_values(found, plain, None if dtype is None else data_type(dtype))
@@ -219,6 +226,20 @@ def _bytes_of(data: Any) -> NDArray[np.uint8]:
         raise MemdescError(msg)
     flat: NDArray[np.uint8] = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
     return flat.copy() if address_of(flat) % _ALIGNMENT else flat
+
+
+def _type_of(data: Any, nelems: int) -> DataType | None:
+    """Return the type of a tensor; None for bytes, and for words that may pack several elements."""
+    if isinstance(data, Memory):
+        held, count = data.desc.dtype, data.desc.nelems
+    elif isinstance(data, np.ndarray) and data.dtype.name != "uint8":
+        try:
+            held, count = data_type(data.dtype), data.size
+        except MemdescError:  # a dtype that memdesc does not have
+            return None
+    else:
+        return None
+    return None if held.name in INTEGERS and count < nelems else held
 
 
 def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -> Identification:
@@ -257,7 +278,7 @@ def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -
 
 def _nearest(near: Sequence[Candidate], types: Sequence[DataType], what: str) -> str:
     """Return how near the bytes are to a layout, in these types or in another one."""
-    desc, _, _, agreement, _ = near[0]
+    desc, agreement = near[0].desc, near[0].agreement
     named = _title(near[0])
     if agreement == 1:
         alike = [each for each in near if each.desc.layout == desc.layout and each.agreement == 1]
@@ -339,6 +360,11 @@ def _by_padding(
         if _is_padding_zero(Memory(each.by_caller, data, zero_pad=False))
     ]
     found.sort(key=lambda each: each.desc.nelems - each.desc.padded_nelems)
+    widths = {dtype.bits} if dtype else {each.desc.dtype.bits for each in found}
+    read = tuple(each for bits in sorted(widths) for each in readings(data, bits))
+    if dtype is None:
+        likely = {bits: likely_types(read, bits) for bits in widths}
+        found = [_typed(each, likely[each.desc.dtype.bits]) for each in found]
     if not fitting:
         what = f"{dims} elements of {dtype or 'any type'}"
         verdict = _no_layout(len(data), what, {size for _, sizes in known for size in sizes})
@@ -352,18 +378,32 @@ def _by_padding(
             f"the size and zero padding leave {len(found)} layouts{why}; a tensor of the same "
             "values tells them apart"
         )
-    widths = {kind.bits for kind in types} if dtype else {each.desc.dtype.bits for each in found}
-    read = tuple(each for bits in sorted(widths) for each in readings(data, bits))
     return Identification(tuple(found), (), verdict + _doubt(dtype, read), read)
+
+
+def likely_types(read: Sequence[TypeReading], bits: int | None = None) -> list[DataType]:
+    """Return the types, of one width or of any, as which nearly all elements are ordinary."""
+    return [
+        each.dtype
+        for each in read
+        if each.ordinary >= _ORDINARY and bits in {None, each.dtype.bits}
+    ]
+
+
+def _typed(found: Candidate, likely: Sequence[DataType]) -> Candidate:
+    """Return a candidate with the only type that the bytes look like, or say that none is known."""
+    if len(likely) != 1:
+        return found._replace(is_type_known=False)
+    return found._replace(desc=found.desc.with_dtype(likely[0]))
 
 
 def _doubt(dtype: DataType | None, read: Sequence[TypeReading]) -> str:
     """Say that the bytes look like another type than the one that was given, if they do."""
     given = next((each for each in read if each.dtype == dtype), None)
-    others = [each for each in read if each.ordinary >= _ORDINARY]
+    others = likely_types(read)
     if given is None or given.ordinary > 1 - _ORDINARY or not others:
         return ""
-    named = " or ".join(str(each.dtype) for each in others)
+    named = " or ".join(map(str, others))
     return (
         f"; but the bytes look like {named}: as {dtype}, {given.ordinary:.0%} of them are ordinary"
     )

@@ -132,8 +132,13 @@ def test_reorder_finds_the_layout_of_a_dump(shell: Shell, dump: str, options: st
         ("--from bfyx", "'bfyx' does not contain the sizes; give dims"),
         ("--among bfyx", "--among needs --dims"),
         ("--among bfyx --from bfyx --dims 1x2", "--among needs --dims"),
-        ("--among bfyx --dims 1x17x5x4", "1280 bytes with zero padding may be none"),
-        ("--among * --dims 1x17x5x4", "may be u16 aBcd16b; u16 aBdc16b; name one"),
+        ("--among b_fs_yx_* --dims 1x17x5x4", "--among needs --dtype"),
+        ("--among b_fs_yx_* --dims 1x17x5x4", "any type; they look like f16"),
+        (
+            "--among bfyx --dims 1x17x5x4 --dtype f16",
+            "no layout of --among bfyx fits 1280 bytes of f16 with zero padding",
+        ),
+        ("--among * --dims 1x17x5x4 --dtype f16", "aBcd16b, aBdc16b fit 1280 bytes of f16"),
         ("--dims 1x17x5x5", "not the given"),
     ],
 )
