@@ -75,6 +75,10 @@ def _read(given: Given) -> MemoryDesc:
     shape, colon, stride = text.partition(":")
     if not colon:
         raise not_understood(_NAME, text, "it is shape:stride, such as (2,(16,2)):(32,(1,16))")
+    stride, colon, rest = stride.partition(":")
+    if colon:
+        reason = f"shape:stride ends with the stride, but {excerpt(rest)} follows"
+        raise not_understood(_NAME, text, reason)
     extents, strides = _parse(text, shape), _parse(text, stride)
     modes = [list(_digits(text, e, s)) for e, s in _pairs(text, extents, strides)]
     padded = tuple(prod(extent for extent, _ in mode) for mode in modes)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _NAME = "TVM"
 _BLOCK = "[0-9]{1,18}[a-z]"
-_TILES = r"TileLayout|ComposeLayout|\bS\s*\[|^\(?[0-9]+\b[^:]*:"
+_TILES = r"TileLayout|ComposeLayout|\bS\s*\["
 # the axis of memory; others are threads, or memory with coordinates of its own
 _MEMORY = ("m", "Axis.m", "T.Axis.m")
 _STRING = rf"(?:[A-Z]|{_BLOCK}|\[(?:{_BLOCK})+\])+"
@@ -58,7 +58,10 @@ def _read(given: Given) -> MemoryDesc:
     if re.search(_TILES, text):
         return _read_tiles(given)
     if not re.fullmatch(_STRING, text):
-        reason = "it is NCHW16c, or OIHW[2i4o], or a lambda such as lambda a, b: [a, b // 4, b % 4]"
+        reason = (
+            "it is NCHW16c, or OIHW[2i4o], or a lambda such as lambda a, b: [a, b // 4, b % 4], or "
+            "T.S[(8, 4):(1, 8)]"
+        )
         raise not_understood(_NAME, text, reason)
     found = [
         (int(block[:-1]), block[-1]) if block else (0, outer.lower())
@@ -119,10 +122,9 @@ def _read_map(given: Given) -> MemoryDesc:
 
 
 def _read_tiles(given: Given) -> MemoryDesc:
-    """Read a TileLayout as it is printed, its S[..] + offset, or shape and strides alone."""
+    """Read a TileLayout as it is printed, or its S[..] + offset."""
     text = given.text.strip()
-    has_tiles = re.search(r"[A-Z]", text) is not None
-    node = parse(_NAME, text, text if has_tiles else f"S[{text}]")
+    node = parse(_NAME, text)
     if isinstance(node, ast.Call) and len(node.args) == 1:
         node = node.args[0]
     offset0 = 0
@@ -138,6 +140,9 @@ def _read_tiles(given: Given) -> MemoryDesc:
         raise not_understood(_NAME, text, reason)
     tiles, steps = node.slice, None
     if isinstance(node.slice, ast.Slice):
+        if node.slice.step is not None:
+            found = short_repr(ast.unparse(node.slice.step))
+            raise not_understood(_NAME, text, f"{found} follows the shape and the strides")
         tiles, steps = node.slice.lower or ast.Tuple([]), node.slice.upper
     extents = [integer(_NAME, text, each) for each in _items(tiles)]
     if not extents or min(extents) < 1:
@@ -190,9 +195,7 @@ def _not_one_memory(text: str, reason: str) -> UnsupportedFormatError:
     return UnsupportedFormatError(f"{short_repr(text)} cannot be described: {reason}")
 
 
-_SPELLING = (
-    rf"{_STRING}|.*\blambda\b.*|\s*(?:\w+\.)*(?:Tile|Compose)Layout.*|\s*(?:T\.)?S\s*\[.*|\(.*:.*"
-)
+_SPELLING = rf"{_STRING}|.*\blambda\b.*|\s*(?:\w+\.)*(?:Tile|Compose)Layout.*|\s*(?:T\.)?S\s*\[.*"
 
 SYSTEM = System(
     "tvm", "TVM's layout strings, index maps and tile layouts", _write, _read, _SPELLING
