@@ -28,6 +28,9 @@ _MAX_DEPTH = 64
 # an integer, which CuTe prints as _16 if it is static
 _TOKEN = r"\s*(?:_?(?P<number>-?[0-9]{1,19})|(?P<mark>[(),]))\s*"  # noqa: S105 - not a password
 
+# gmem_ptr[32b](0x7f0000) o, or smem_ptr o; a swizzle may stand before it
+_POINTER = r"\b\w*ptr\b(?:\[[^\]]*\])?(?:\([^)]*\))?\s+o\s+"
+
 # a shape, a stride: an integer, or a tuple of them
 _Tree = int | list["_Tree"]
 
@@ -45,6 +48,8 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     if layout.has_partial_blocks:
         raise cannot(_NAME, desc, "a dim ends inside a block, and modes count whole blocks")
     modes = [layout.axis_blocks(k)[::-1] for k in range(layout.ndims)]
+    if len(modes) == len(modes[0]) == 1:
+        return (f"{modes[0][0].extent}:{modes[0][0].stride}",)
     shape, stride = (
         _tuple([_mode([getattr(block, part) for block in mode]) for mode in modes])
         for part in ("extent", "stride")
@@ -61,7 +66,8 @@ def _tuple(parts: Iterator[str] | list[str]) -> str:
 
 
 def _read(given: Given) -> MemoryDesc:
-    text = given.text
+    # a tensor is printed as its pointer, then its layout
+    text = re.sub(_POINTER, "", given.text)
     if re.search(r"S[wW]?\s*<|[Ss]wizzle", text):
         msg = (
             f"{short_repr(text)} cannot be described: an XOR swizzle mixes the digits of several "
@@ -161,6 +167,6 @@ def _parse(text: str, part: str) -> _Tree:
     return open_tuples[0][0]
 
 
-_SPELLING = r"\s*(?:Sw?\s*<.*|\(.*:.*|_?[0-9]+\s*:\s*[_(]?-?[0-9]+.*)"
+_SPELLING = r"\s*(?:Sw?(?:izzle)?\s*<.*|\w*ptr\b.*:.*|\(.*:.*|_?[0-9]+\s*:\s*[_(]?-?[0-9]+.*)"
 
 SYSTEM = System("cute", "CuTe's shape:stride", _write, _read, _SPELLING)
