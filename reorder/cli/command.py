@@ -8,15 +8,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memdesc
-from memdesc import ImageDesc, MemdescError, NotBlockedError
+from memdesc import ImageDesc, MemdescError, MemoryDesc, NotBlockedError
 from memdesc.errors import short_repr
+from memdesc.layout_names import merged_blocks
 from reorder.cores import count_cores
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Iterable, Sequence
-
-    from memdesc import MemoryDesc
 
 Facts = dict[str, Any]
 
@@ -245,6 +244,27 @@ def threads_of(given: int | None) -> int:
 def layout_of(options: argparse.Namespace) -> MemoryDesc | ImageDesc:
     """Return the layout that LAYOUT, DIMS and --dtype describe."""
     return memdesc.parse_layout(options.layout, dims_of(options.dims), options.dtype)
+
+
+def normal_form(layout: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:
+    """Merge blocks that continue each other, as nested modes of CuTe may, if oneDNN needs that."""
+    if isinstance(layout, ImageDesc) or _is_blocked(layout):
+        return layout
+    whole = with_merged_blocks(layout)
+    return whole if _is_blocked(whole) else layout
+
+
+def with_merged_blocks(desc: MemoryDesc) -> MemoryDesc:
+    """Return a descriptor with the same offsets and fewer blocks."""
+    layout = merged_blocks(desc.layout)
+    return MemoryDesc(desc.dtype, layout, desc.padded_offsets, desc.extra, desc.letters)
+
+
+def _is_blocked(desc: MemoryDesc) -> bool:
+    try:
+        return desc.inner_blks is not None
+    except NotBlockedError:
+        return False
 
 
 def pair_of(
