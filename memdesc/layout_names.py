@@ -32,13 +32,15 @@ def merged_blocks(layout: Layout) -> Layout:
     (Block(axis=0, step=1, extent=4, stride=1), Block(axis=1, step=1, extent=8, stride=4))
     """
     blocks: list[Block] = []
-    for axis, step, extent, stride in layout.blocks:
-        if blocks and blocks[-1].axis == axis:
-            last = blocks[-1]
-            is_whole = layout.axes[axis].padded % last.step == 0
-            if last.stride == stride * extent and is_whole:
-                extent *= blocks.pop().extent
-        blocks.append(Block(axis, step, extent, stride))
+    for block in layout.blocks:
+        axis, step, extent, stride = block
+        last = blocks[-1] if blocks else Block(-1, 1, 1, 1)
+        is_next = last.axis == axis and last.stride == stride * extent
+        # a padded extent may end inside a block
+        if is_next and layout.axes[axis].padded % last.step == 0:
+            blocks[-1] = Block(axis, step, last.extent * extent, stride)
+        else:
+            blocks.append(block)
     return Layout(layout.dims, layout.axes, tuple(blocks), layout.offset0)
 
 
