@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# what the speed of the disk is measured with
+# bytes that are read to measure the speed of the disk
 _SAMPLE = 64 << 20
 # steps of the bar, and seconds between two
 _PERCENT = 100
@@ -191,9 +191,9 @@ COMMAND = Command(
         ),
         option(
             "--to",
-            f": what all quantised weights of a model become, one of {', '.join(TARGETS)}; norms, "
-            "embeddings and layers that are not quantised are copied, and config.json declares the "
-            "new weights",
+            f": what all quantised weights of a model become, one of {', '.join(TARGETS)}; "
+            "fp8-block also quantises a model of floats; norms, embeddings and other layers are "
+            "copied, and config.json declares the new weights",
             choices=[*TARGETS],
         ),
         value(
