@@ -164,6 +164,8 @@ _MEANINGS = {
     "--threads N": "how many threads to use",
     "--device NAME": "an OpenCL device, by part of its name or its runtime's, such as nvidia",
     "--max-bytes SIZE": "how much memory the pieces of a large tensor may take, such as 200MiB",
+    "--tolerance T": "largest allowed difference",
+    "--relative R": "additional tolerance: R times the value in the second file",
     "--limit N": "how many places to list",
     "--seconds S": "about how many seconds to measure each reorder",
     "--svg FILE": "draw a picture into a file that ends in .svg, .png or .html",
@@ -193,11 +195,11 @@ MAX_BYTES = option("--max-bytes", " (default 1GiB)", default="1GiB")
 
 def numbers_of(text: str, what: str) -> tuple[int, ...]:
     """Return integers joined by x or by commas."""
-    numbers = [number.strip() for number in re.split("[x,]", text)]
+    # numpy and torch print (2, 17) and [2, 17]
+    bare = re.sub(r"^\s*(?:torch\.Size)?[(\[]+|,?\s*[)\]]+\s*$", "", text)
+    numbers = [number.strip() for number in re.split("[x,]", bare)]
     if not all(re.fullmatch("-?[0-9]{1,4000}", number) for number in numbers):
-        msg = (
-            f"{what} {short_repr(text)} are not integers joined by x or commas, such as 340x20x4x1"
-        )
+        msg = f"{what} {short_repr(text)} must be integers joined by x or commas, such as 2x17x5x4"
         raise MemdescError(msg)
     return tuple(map(int, numbers))
 

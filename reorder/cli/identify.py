@@ -35,7 +35,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     like = None if options.like is None else load_file(options.like)
     dims = dims_of(options.dims)
     data = _read(options)
-    found = identify(data, like, dims=dims, dtype=options.dtype)
+    found = identify(data, like, dims=dims, **_how(options))
     facts = {"file": options.dump, **_facts(data, found)}
     return facts, int(len(found.candidates) != 1)
 
@@ -47,13 +47,17 @@ def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tu
     if not common:
         msg = f"{options.dump!r} and {options.like!r} have no tensor of the same name"
         raise MemdescError(msg)
-    found = {name: identify(tensors[name], plain[name], dtype=options.dtype) for name in common}
+    found = {name: identify(tensors[name], plain[name], **_how(options)) for name in common}
     facts = {
         "file": options.dump,
         "tensors": [{"tensor": name, **_facts(tensors[name], found[name])} for name in common],
         "not_compared": sorted(tensors.keys() ^ plain.keys()),
     }
     return facts, int(any(len(each.candidates) != 1 for each in found.values()))
+
+
+def _how(options: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in ("dtype", "tolerance", "relative")}
 
 
 def _read(options: argparse.Namespace) -> Memory | np.ndarray[Any, Any]:
@@ -146,6 +150,8 @@ COMMAND = Command(
         option("--dims", ", if there is no --like"),
         option("--dtype", " (default: that of --like, or a narrower one that holds its integers)"),
         option("--offset", " in a file of raw bytes", type=int),
+        option("--tolerance", " (default 0, which compares bits)", default=0.0),
+        option("--relative", default=0.0),
     ),
     _answer,
     _lay_out,

@@ -65,6 +65,10 @@ _NAMED = re.compile(r"(.*?\.(?:npz|safetensors)):(.*)", re.DOTALL)
 _SHOWN = 8
 # how many bytes at the start of a file are compared
 _START = 64
+_TEXT = (
+    "numpy.loadtxt(path, skiprows=N) reads the numbers after N lines of a header, and numpy.save "
+    "writes them into a .npy of their shape"
+)
 _ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
 _CHECKPOINT = "`memdesc inspect` lists its tensors, and `memdesc convert` makes a .safetensors"
 _DECOMPRESS = "decompress it first"
@@ -106,6 +110,8 @@ _KINDS = (
     _SAFETENSORS,
     _PICKLED,
     _kind("an HDF5 file", rb"\x89HDF\r\n\x1a\n", "h5py reads it, and numpy.save writes its arrays"),
+    # OpenVINO's text dumps start with the shape; other programs write lines of numbers
+    _kind("text", rb"shape: \[|[-+0-9.eE,; \t]{1,40}\r?\n[-+0-9]", _TEXT),
     _kind("compressed by gzip", rb"\x1f\x8b\x08", _DECOMPRESS),
     _kind("compressed by zstd", rb"\x28\xb5\x2f\xfd", _DECOMPRESS),
     _kind("compressed by xz", rb"\xfd7zXZ\0", _DECOMPRESS),
