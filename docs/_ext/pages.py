@@ -91,8 +91,10 @@ class Lesson(SphinxDirective):
         fields = {"bits": "32", "mark": "0", **self.options}
         fields |= {"tag": tag.replace("_strides_", "strides ").replace(",", " "), "dims": dims}
         data = " ".join(f'data-{key}="{html.escape(fields[key])}"' for key in sorted(fields))
-        without = f"This form needs JavaScript. <code>memdesc show {html.escape(tag)} {dims}</code>"
-        text = f'<div class="memdesc-lesson" {data}><p>{without} prints the same.</p></div>'
+        layout = tag.removeprefix("_strides_").replace(",", "x")
+        command = f"memdesc show {html.escape(layout)} {dims} --draw"
+        without = f"This form needs JavaScript. <code>{command}</code> prints the same."
+        text = f'<div class="memdesc-lesson" {data}><p>{without}</p></div>'
         return [nodes.raw("", text, format="html")]
 
 
