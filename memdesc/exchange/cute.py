@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc
-from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
+from memdesc.errors import UnsupportedFormatError, counted, excerpt, short_repr
 from memdesc.exchange.system import System, cannot, not_understood
 from memdesc.int64 import INT64_MAX
 from memdesc.layout import Block, Layout, dim_name, single_axes
@@ -93,7 +93,8 @@ def _read(given: Given) -> MemoryDesc:
         # one coordinate counts through all modes, the leftmost fastest
         modes, padded = [[digit for mode in modes for digit in mode]], dims
     if len(dims) != len(modes):
-        msg = f"dims {dims} have {len(dims)} sizes, but {short_repr(text)} has {len(modes)} modes"
+        sizes, found = counted(len(dims), "size"), counted(len(modes), "mode")
+        msg = f"dims {dims} have {sizes}, but {short_repr(text)} has {found}"
         raise not_understood(_NAME, text, msg)
     blocks = [block for k, mode in enumerate(modes) for block in _blocks(k, mode)]
     return MemoryDesc(given.type(), Layout(dims, single_axes(padded), tuple(blocks)))

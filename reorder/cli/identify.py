@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, data_type, memory_desc
+from memdesc.errors import counted
 from reorder.cli.command import Command, Facts, dims_of, finite, option, table, value
 from reorder.cli.tensors import load_file, read_bytes, read_words, split_name, tensors_in
 from reorder.identification.identify import identify
@@ -111,7 +112,7 @@ def _layout(found: Candidate) -> Facts:
 def _untyped(desc: MemoryDesc) -> str:
     """Return the sizes of a tensor and of its elements, where several types are possible."""
     bits = desc.dtype.bits
-    size = f"{bits} bits" if desc.dtype.is_packed else f"{bits // 8} byte{'s' * (bits > 8)}"  # noqa: PLR2004 - of a byte
+    size = f"{bits} bits" if desc.dtype.is_packed else counted(bits // 8, "byte")
     return f"{desc.dims} elements of {size}"
 
 

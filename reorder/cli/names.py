@@ -15,6 +15,7 @@ from memdesc import (
     parse_layout,
     parse_tag,
 )
+from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS, written
 from memdesc.names import dim_letters, images, resolve
 from memdesc.names.suggest import meanings
@@ -64,7 +65,7 @@ def _note(text: str) -> Facts:
         ndims = parse_tag(text).ndims
     except MemdescError:
         return {}
-    note = f"{text} is a tag for {ndims} dim{'s' * (ndims > 1)}; give their sizes to see its layout"
+    note = f"{text} is a tag for {counted(ndims, 'dim')}; give their sizes to see its layout"
     return {"note": note}
 
 
