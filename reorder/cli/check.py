@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.disk import as_path, write_file
-from reorder.cli.command import Command, Facts, lines, value
+from reorder.cli.command import Command, Facts, flag, lines, value
 from reorder.cli.tensors import LIMIT, NPY, kind_of, padding_facts, split_name, tensors_in
 from reorder.storage.contracts import check, contract_of, contract_to_toml
 
@@ -27,9 +27,13 @@ def _write(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.expect is not None or options.reference is not None:
         msg = "--write makes a contract, and --expect and --reference check one; run them apart"
         raise MemdescError(msg)
+    target = as_path(options.write)
+    if target.exists() and not options.overwrite:
+        msg = f"{options.write!r} exists; --overwrite replaces it"
+        raise MemdescError(msg)
     rules = contract_of(options.file)
     text = contract_to_toml(rules)
-    write_file(as_path(options.write), lambda out: out.write(text.encode()))
+    write_file(target, lambda out: out.write(text.encode()))
     return {"file": options.file, "written": options.write, "rules": len(rules)}, 0
 
 
@@ -104,6 +108,7 @@ COMMAND = Command(
             "a checkpoint that is known to be right: compare values, and name likely causes",
         ),
         value("--write RULES", "write the contract that FILE holds"),
+        flag("--overwrite", "replace RULES"),
         LIMIT,
     ),
     _answer,

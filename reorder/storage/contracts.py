@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import (
@@ -69,7 +70,7 @@ _SHOWN = 4
 _ZERO = "zero"
 # keys that are about one tensor, and about a record
 _OF_TENSOR = ("layout", "dtype", "scales")
-_KEYS = ("layout", "record", "dims", "dtype", "padding", "scales", "like")
+_KEYS = ("layout", "record", "dims", "dtype", "padding", "scales", "like", "count")
 
 
 class Breach(NamedTuple):
@@ -161,6 +162,7 @@ def check(
     * ``padding = "zero"``.
     * ``scales``: the names of the tensors that scale the codes, all of them.
     * ``like``: the name of a tensor or a record that has the same dims, type and layout.
+    * ``count``: how many tensors or records the pattern matches. Without it, one is enough.
 
     The first ``*`` in these names stands for what the first one of the pattern is, and so on.
 
@@ -215,8 +217,7 @@ def check(
         raise MemdescError(msg)
     rules = [] if expect is None else _read_contract(expect)
     held = _Model(model)
-    chosen = _assign(rules, held)
-    breaches: list[Breach] = []
+    chosen, breaches = _assign(rules, held)
     unconfirmed: list[str] = []
     for name, rule in chosen.items():
         breaches += _breaches(held, name, rule, unconfirmed)
@@ -288,11 +289,15 @@ class _Model:
 
 
 class _Rule(NamedTuple):
-    """A rule, or what several say of one tensor: the values by key, and the pattern of each."""
+    """A rule, or what several say of one tensor: the values by key, and the pattern of each.
+
+    `count` is how many tensors or records the pattern must match; None if any number will do.
+    """
 
     pattern: str
     values: Mapping[str, Any]
     origin: Mapping[str, str]
+    count: int | None = None
 
     def fail(self, problem: str) -> NoReturn:
         msg = f"rule {short_repr(self.pattern)}: {problem}"
@@ -340,11 +345,12 @@ def _read_rule(pattern: object, values: object) -> _Rule:
         made[key] = _read_value(rule, key, value)
     if not made:
         rule.fail(f"it says nothing; the keys are {', '.join(_KEYS)}")
+    count = made.pop("count", None)
     if "record" in made:
         for key in _OF_TENSOR:
             if key in made:
                 rule.fail(f"it has both record and {key}; a record says the {key} of its tensors")
-    return _Rule(pattern, made, dict.fromkeys(made, pattern))
+    return _Rule(pattern, made, dict.fromkeys(made, pattern), count)
 
 
 def _read_value(rule: _Rule, key: str, value: Any) -> Any:
@@ -354,6 +360,10 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
             return checked_ints("dims", value)
         except MemdescError as error:
             rule.fail(str(error))
+    if key == "count":
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            rule.fail(f"count must be an integer of 1 or more, not {short_repr(value)}")
+        return value
     if key == "scales":
         if not isinstance(value, list | tuple) or not all(isinstance(x, str) for x in value):
             rule.fail(f"scales must be a list of names of tensors, not {short_repr(value)}")
@@ -375,8 +385,8 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
     return value
 
 
-def _assign(rules: Iterable[_Rule], held: _Model) -> dict[str, _Rule]:
-    """Return what the rules say of each tensor and record.
+def _assign(rules: Iterable[_Rule], held: _Model) -> tuple[dict[str, _Rule], list[Breach]]:
+    """Return what the rules say of each tensor and record, and which match another number of them.
 
     Raises
     ------
@@ -384,13 +394,18 @@ def _assign(rules: Iterable[_Rule], held: _Model) -> dict[str, _Rule]:
         If a rule matches nothing, or two contradict each other.
     """
     chosen: dict[str, _Rule] = {}
+    breaches = []
     for rule in rules:
         names = _matched(rule, held)
         if not names:
             _fail_unmatched(rule, held)
+        if rule.count not in (None, len(names)):
+            problem = f"is {len(names)}, not {rule.count}"
+            breaches.append(Breach(rule.pattern, "count", problem, rule.pattern))
         for name in names:
             chosen[name] = _joined(chosen.get(name), rule, name)
-    return {name: chosen[name] for name in (*held.entries, *held.groups) if name in chosen}
+    ordered = {name: chosen[name] for name in (*held.entries, *held.groups) if name in chosen}
+    return ordered, breaches
 
 
 def _matched(rule: _Rule, held: _Model) -> list[str]:
@@ -774,7 +789,8 @@ def _record_differences(ours: _Item, theirs: _Item, desc: RecordDesc) -> list[Br
             wanted = repack(wanted, own)
         except MemdescError:
             return _number_differences(ours, theirs)
-    elif isinstance(own, MemoryDesc) and len(desc.tensors) > 1:
+    elif isinstance(own, MemoryDesc) and (len(desc.tensors) > 1 or own.nelems == prod(desc.dims)):
+        # floats that the record was decoded to, rather than its bytes as a plain tensor
         return _number_differences(ours, theirs)
     if missing := [role for role in wanted.tensors if role not in tensors]:
         return [Breach(ours.name, "values", f"have no {', '.join(missing)}, as {desc!r} has")]
@@ -828,7 +844,8 @@ def _numbers(item: _Item) -> Memory:
 def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     """Return the contract that a checkpoint holds: a rule for each tensor or record.
 
-    Equal rules of names that differ in numbers alone, such as layers, become one.
+    Equal rules of names that differ in numbers alone, such as layers, become one, which says how
+    many there are.
 
     *Law*: the model holds it.
 
@@ -853,8 +870,14 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
     >>> w = reorder.reorder(np.ones((20, 8), np.float16), "Ab8a")
     >>> reorder.save(path, {f"layers.{k}.weight": w for k in range(3)})
-    >>> reorder.contract_of(path)
-    {'layers.*.weight': {'layout': 'Ab8a', 'dims': [20, 8], 'dtype': 'f16', 'padding': 'zero'}}
+    >>> print(reorder.contract_to_toml(reorder.contract_of(path)))
+    ["layers.*.weight"]
+    layout = "Ab8a"
+    dims = [20, 8]
+    dtype = "f16"
+    padding = "zero"
+    count = 3
+    <BLANKLINE>
     """
     held = _Model(model)
     rules: dict[str, dict[str, Any]] = {}
@@ -929,7 +952,7 @@ def _merged(rules: Mapping[str, dict[str, Any]], held: _Model) -> dict[str, dict
         first = next(iter(found.values()))
         matched = {*_matched(_Rule(pattern, first, {}), held)}
         if len(found) > 1 and matched == {*found} and all(r == first for r in found.values()):
-            merged[pattern] = first
+            merged[pattern] = {**first, "count": len(found)}
             done |= {*found}
     rest = {glob.escape(name): rule for name, rule in rules.items() if name not in done}
     return {**merged, **rest}

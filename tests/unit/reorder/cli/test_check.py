@@ -44,6 +44,7 @@ def test_a_contract_is_written_and_checked(shell: Shell) -> None:
     reorder.save("good.npz", {"w": reorder.reorder(x, "AB8b8a")})
     reorder.save("bad.npz", {"w": swapped, "b": x})
     assert shell.facts("check good.npz --write rules.toml")["rules"] == 1
+    assert shell.facts("check good.npz --write rules.toml --overwrite")["rules"] == 1
     held = shell.facts("check good.npz --expect rules.toml --reference good.npz")
     assert (held["holds"], held["checked"], held["compared"]) == (True, 1, 1)
     found = shell.facts("check bad.npz --expect rules.toml --reference good.npz", 1)
@@ -60,6 +61,7 @@ def test_a_contract_is_written_and_checked(shell: Shell) -> None:
     [
         ("x.npz --expect rules.toml", "rule 'w': there is no key 'layuot'"),
         ("x.npz --write r --expect rules.toml", "run them apart"),
+        ("x.npz --write rules.toml", "'rules.toml' exists; --overwrite replaces it"),
         ("x.npz --expect missing.toml", "cannot be read"),
         ("x.npz:d", "has no tensor 'd'; it has 1: w"),
         ("x.npz --limit -1", "--limit -1: give how many"),

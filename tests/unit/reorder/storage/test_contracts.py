@@ -63,7 +63,12 @@ def test_a_model_holds_the_contract_written_from_it(tmp_path: Path) -> None:
         },
     )
     rules = reorder.contract_of(path)
-    assert rules["layers.*.weight"] == {"layout": _TAG, "dims": [64, 128], "dtype": "s8"}
+    assert rules["layers.*.weight"] == {
+        "layout": _TAG,
+        "dims": [64, 128],
+        "dtype": "s8",
+        "count": 3,
+    }
     assert rules["padded[[]0]"]["padding"] == "zero"
     assert rules["q"]["scales"] == ["q_scale", "q_zero_point"]
     assert tomllib.loads(reorder.contract_to_toml(rules)) == rules
@@ -71,6 +76,25 @@ def test_a_model_holds_the_contract_written_from_it(tmp_path: Path) -> None:
     assert report.holds
     assert not report.without_rule
     assert len(report.compared) == len(reorder.open_checkpoint(path))
+
+
+def test_a_contract_notices_that_a_layer_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    reorder.save(path, {f"layers.{k}.w": np.zeros((2, 3)) for k in range(3)})
+    rules = reorder.contract_of(path)
+    reorder.save(path, {f"layers.{k}.w": np.zeros((2, 3)) for k in (0, 2)})
+    (breach,) = reorder.check(path, rules).breaches
+    assert breach[:4] == ("layers.*.w", "count", "is 2, not 3", "layers.*.w")
+
+
+def test_a_contract_notices_that_the_scales_of_a_layer_are_missing(tmp_path: Path) -> None:
+    tensors = {f"layers.{k}.fc.{name}": x for k in range(3) for name, x in fp8_layer().items()}
+    model = _quantised(tmp_path / "m", tensors, quant_method="fp8", **_SIZES["fp8"])
+    rules = reorder.contract_of(model)
+    assert reorder.check(model, rules).holds
+    del tensors["layers.1.fc.weight_scale_inv"]
+    write_safetensors(model / "model.safetensors", tensors)
+    assert [each.key for each in reorder.check(model, rules).breaches] == ["count"]
 
 
 def test_layers_that_differ_get_rules_of_their_own(tmp_path: Path) -> None:
@@ -302,6 +326,23 @@ def test_a_record_and_the_floats_that_it_becomes_are_equal(tmp_path: Path, name:
     for one, other in ((model, wrong), (wrong, model)):
         (breach,) = reorder.check(one, reference=other).breaches
         assert breach.problem.startswith(f"differ in {floats[..., 0, 1].size} of {floats.size} ")
+
+
+def test_blocks_of_gguf_and_the_floats_that_they_become_are_equal(tmp_path: Path) -> None:
+    floats = np.random.default_rng(0).standard_normal((64, 256), np.float32)
+    reorder.convert(
+        _saved_plain(tmp_path / "x.safetensors", floats), tmp_path / "q.gguf", ("*: q4_0",)
+    )
+    reorder.convert(tmp_path / "q.gguf", tmp_path / "f.safetensors", ("*: plain, f32",))
+    for one, other in (("q.gguf", "f.safetensors"), ("f.safetensors", "q.gguf")):
+        assert reorder.check(tmp_path / one, reference=tmp_path / other).breaches == ()
+        (breach,) = reorder.check(tmp_path / one, reference=tmp_path / "x.safetensors").breaches
+        assert breach.problem.startswith("differ in ")
+
+
+def _saved_plain(path: Path, x: NDArray[Any]) -> Path:
+    reorder.save(path, {"w": x})
+    return path
 
 
 def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> None:
