@@ -43,12 +43,12 @@ __all__ = [
 
 
 class Way(NamedTuple):
-    """From some records to one.
+    """How some kinds of records become one kind.
 
     Attributes
     ----------
     sources : tuple of str
-        Records whose numbers the other one holds, as far as the formats say.
+        Records whose numbers `record` holds, as far as the formats show.
     record : str
         What they become.
     options : mapping of str to object
@@ -378,7 +378,7 @@ def may_round(desc: RecordDesc, dtype: str) -> bool:
 
 
 def _significant(desc: RecordDesc, number: Number) -> int:
-    """Return how many significant bits a number has at most."""
+    """Return the most significant bits that a number can have."""
     kind = desc.field(number.parts[0][0]).kind
     if is_integer_number(desc, number):
         return number_bits(desc, number)
