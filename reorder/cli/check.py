@@ -34,7 +34,7 @@ def _write(options: argparse.Namespace) -> tuple[Facts, int]:
     rules = contract_of(options.file)
     text = contract_to_toml(rules)
     write_file(target, lambda out: out.write(text.encode()))
-    return {"file": options.file, "written": options.write, "rules": len(rules)}, 0
+    return {"file": options.file, "written": options.write, "rules": len(rules) - 1}, 0
 
 
 def _check_contract(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -108,7 +108,7 @@ COMMAND = Command(
             "a checkpoint that is known to be right: compare values, and name likely causes",
         ),
         value("--write RULES", "write the contract that FILE holds"),
-        flag("--overwrite", "replace RULES"),
+        flag("--overwrite", "replace an existing file"),
         LIMIT,
     ),
     _answer,

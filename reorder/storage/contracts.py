@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
     from reorder.storage.diagnosis import Part
 
-    Expected = str | os.PathLike[str] | Mapping[str, Mapping[str, Any]]
+    Expected = str | os.PathLike[str] | Mapping[str, Mapping[str, Any] | str]
 
 __all__ = ["Breach", "CheckReport", "check", "contract_of", "contract_to_toml"]
 
@@ -70,6 +70,8 @@ _SHOWN = 4
 _ZERO = "zero"
 # keys that are about one tensor, and about a record
 _OF_TENSOR = ("layout", "dtype", "scales")
+# key of a contract, and its value, that wants a rule for every tensor
+_OTHERS, _REFUSED = "others", "refused"
 _KEYS = ("layout", "record", "dims", "dtype", "padding", "scales", "like", "count")
 
 
@@ -164,6 +166,7 @@ def check(
     * ``like``: the name of a tensor or a record that has the same dims, type and layout.
     * ``count``: how many tensors or records the pattern matches. Without it, one is enough.
 
+    ``others = "refused"``, before the rules, makes a breach of each tensor that no rule applies to.
     The first ``*`` in these names stands for what the first one of the pattern is, and so on.
 
     Where values differ from the reference, each known cause predicts every byte: packed twice, not
@@ -215,7 +218,7 @@ def check(
     if expect is None and reference is None:
         msg = "check needs what to expect: a contract, or a reference to compare with"
         raise MemdescError(msg)
-    rules = [] if expect is None else _read_contract(expect)
+    is_complete, rules = (False, []) if expect is None else _read_contract(expect)
     held = _Model(model)
     chosen, breaches = _assign(rules, held)
     unconfirmed: list[str] = []
@@ -227,10 +230,13 @@ def check(
             compared.append(name)
             breaches += found
     covered = {each for name, rule in chosen.items() for each in held.members(name, rule)}
+    without_rule = tuple(name for name in held.entries if name not in covered)
+    if is_complete:
+        breaches += [Breach(each, _OTHERS, "has no rule") for each in without_rule]
     return CheckReport(
         tuple(breaches),
         tuple(chosen),
-        tuple(name for name in held.entries if name not in covered),
+        without_rule,
         tuple(unconfirmed),
         tuple(compared),
     )
@@ -291,13 +297,13 @@ class _Model:
 class _Rule(NamedTuple):
     """A rule, or what several say of one tensor: the values by key, and the pattern of each.
 
-    `count` is how many tensors or records the pattern must match; None if any number will do.
+    `number` is how many tensors or records the pattern must match; None if any number will do.
     """
 
     pattern: str
     values: Mapping[str, Any]
     origin: Mapping[str, str]
-    count: int | None = None
+    number: int | None = None
 
     def fail(self, problem: str) -> NoReturn:
         msg = f"rule {short_repr(self.pattern)}: {problem}"
@@ -307,8 +313,8 @@ class _Rule(NamedTuple):
 # Contracts.
 
 
-def _read_contract(given: Expected) -> list[_Rule]:
-    """Return the rules of a contract."""
+def _read_contract(given: Expected) -> tuple[bool, list[_Rule]]:
+    """Return whether a contract refuses tensors without a rule, and its rules."""
     found: object = given
     if not isinstance(given, Mapping):
         path = as_path(given)
@@ -320,10 +326,17 @@ def _read_contract(given: Expected) -> list[_Rule]:
             msg = f"{str(path)!r} is not TOML: {error}"
             raise MemdescError(msg) from None
     assert isinstance(found, Mapping)  # noqa: S101 - both are
-    if not found:
+    others = found.get(_OTHERS)
+    # a rule may have this name
+    is_complete = isinstance(others, str)
+    if is_complete and others != _REFUSED:
+        msg = f'others must be "{_REFUSED}", not {short_repr(others)}'
+        raise MemdescError(msg)
+    rules = {key: value for key, value in found.items() if key != _OTHERS or not is_complete}
+    if not rules:
         msg = "the contract has no rules, so there is nothing to check"
         raise MemdescError(msg)
-    return [_read_rule(pattern, values) for pattern, values in found.items()]
+    return is_complete, [_read_rule(pattern, values) for pattern, values in rules.items()]
 
 
 def _read_rule(pattern: object, values: object) -> _Rule:
@@ -342,15 +355,17 @@ def _read_rule(pattern: object, values: object) -> _Rule:
                 else ""
             )
             rule.fail(f"there is no key {key!r}; the keys are {', '.join(_KEYS)}{hint}")
-        made[key] = _read_value(rule, key, value)
+        made[key] = value if key == "count" else _read_value(rule, key, value)
     if not made:
         rule.fail(f"it says nothing; the keys are {', '.join(_KEYS)}")
-    count = made.pop("count", None)
+    number = made.pop("count", None)
+    if number is not None and (type(number) is not int or number < 1):
+        rule.fail(f"count must be an integer of 1 or more, not {short_repr(number)}")
     if "record" in made:
         for key in _OF_TENSOR:
             if key in made:
                 rule.fail(f"it has both record and {key}; a record says the {key} of its tensors")
-    return _Rule(pattern, made, dict.fromkeys(made, pattern), count)
+    return _Rule(pattern, made, dict.fromkeys(made, pattern), number)
 
 
 def _read_value(rule: _Rule, key: str, value: Any) -> Any:
@@ -360,10 +375,6 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
             return checked_ints("dims", value)
         except MemdescError as error:
             rule.fail(str(error))
-    if key == "count":
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            rule.fail(f"count must be an integer of 1 or more, not {short_repr(value)}")
-        return value
     if key == "scales":
         if not isinstance(value, list | tuple) or not all(isinstance(x, str) for x in value):
             rule.fail(f"scales must be a list of names of tensors, not {short_repr(value)}")
@@ -391,16 +402,16 @@ def _assign(rules: Iterable[_Rule], held: _Model) -> tuple[dict[str, _Rule], lis
     Raises
     ------
     MemdescError
-        If a rule matches nothing, or two contradict each other.
+        If a rule without a count matches nothing, or two contradict each other.
     """
     chosen: dict[str, _Rule] = {}
     breaches = []
     for rule in rules:
         names = _matched(rule, held)
-        if not names:
+        if not names and rule.number is None:
             _fail_unmatched(rule, held)
-        if rule.count not in (None, len(names)):
-            problem = f"is {len(names)}, not {rule.count}"
+        if rule.number not in (None, len(names)):
+            problem = f"is {len(names)}, not {rule.number}"
             breaches.append(Breach(rule.pattern, "count", problem, rule.pattern))
         for name in names:
             chosen[name] = _joined(chosen.get(name), rule, name)
@@ -841,11 +852,11 @@ def _numbers(item: _Item) -> Memory:
 # Writing a contract.
 
 
-def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the contract that a checkpoint holds: a rule for each tensor or record.
 
     Equal rules of names that differ in numbers alone, such as layers, become one, which says how
-    many there are.
+    many there are. Tensors without a rule are refused.
 
     *Law*: the model holds it.
 
@@ -857,7 +868,7 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     Returns
     -------
     dict of str to dict
-        Rules by pattern, for `check`.
+        Rules by pattern, and ``others``, for `check`.
 
     Raises
     ------
@@ -871,6 +882,8 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     >>> w = reorder.reorder(np.ones((20, 8), np.float16), "Ab8a")
     >>> reorder.save(path, {f"layers.{k}.weight": w for k in range(3)})
     >>> print(reorder.contract_to_toml(reorder.contract_of(path)))
+    others = "refused"
+    <BLANKLINE>
     ["layers.*.weight"]
     layout = "Ab8a"
     dims = [20, 8]
@@ -893,9 +906,12 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     exact = {glob.escape(name): rule for name, rule in rules.items()}
     found = _merged(rules, held)
     for each in (found, exact):
-        report = check(model, each)
+        # a tensor of this name gets a pattern that matches it alone
+        named = {"[o]thers" if key == _OTHERS else key: rule for key, rule in each.items()}
+        contract: dict[str, Any] = {_OTHERS: _REFUSED, **named}
+        report = check(model, contract)
         if report.holds:
-            return each
+            return contract
     breach = report.breaches[0]
     msg = f"{str(held.path)!r} is not right: {breach.name}: {breach.key} {breach.problem}"
     raise MemdescError(msg)
@@ -963,7 +979,7 @@ def _starred(name: str) -> str:
     return re.sub(r"(?<![^.])[0-9]+(?![^.])", "*", name)
 
 
-def contract_to_toml(rules: Mapping[str, Mapping[str, Any]]) -> str:
+def contract_to_toml(rules: Mapping[str, Mapping[str, Any] | str]) -> str:
     """Return a contract as TOML.
 
     Parameters
@@ -988,8 +1004,11 @@ def contract_to_toml(rules: Mapping[str, Mapping[str, Any]]) -> str:
     tables = [
         "\n".join([f"[{_text(name)}]", *(f"{key} = {_text(value)}" for key, value in rule.items())])
         for name, rule in rules.items()
+        if not isinstance(rule, str)
     ]
-    return "\n\n".join(tables) + "\n"
+    # in TOML, what precedes the tables
+    head = [f"{key} = {_text(value)}" for key, value in rules.items() if isinstance(value, str)]
+    return "\n\n".join([*head, *tables]) + "\n"
 
 
 def _text(value: Any) -> str:

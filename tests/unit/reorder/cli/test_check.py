@@ -49,8 +49,9 @@ def test_a_contract_is_written_and_checked(shell: Shell) -> None:
     assert (held["holds"], held["checked"], held["compared"]) == (True, 1, 1)
     found = shell.facts("check bad.npz --expect rules.toml --reference good.npz", 1)
     assert found["without_rule"] == ["b"]
-    causes = [each["causes"] for each in found["breaches"]]
-    assert causes == [["the halves of dim 0 are swapped"], []]
+    causes = [(each["key"], each["causes"]) for each in found["breaches"]]
+    swapped_halves = "the halves of dim 0 are swapped"
+    assert causes == [("values", [swapped_halves]), ("values", []), ("others", [])]
     shown = "\n".join(shell.lines("check bad.npz --reference good.npz", 1))
     assert "w: values differ in 1024 of 1024 elements: the halves of dim 0 are swapped" in shown
     assert "b: values is not in the reference" in shown
