@@ -232,7 +232,9 @@ def check(
     covered = {each for name, rule in chosen.items() for each in held.members(name, rule)}
     without_rule = tuple(name for name in held.entries if name not in covered)
     if is_complete:
-        breaches += [Breach(each, _OTHERS, "has no rule") for each in without_rule]
+        breaches += [
+            Breach(each, _OTHERS, "are refused: no rule applies to it") for each in without_rule
+        ]
     return CheckReport(
         tuple(breaches),
         tuple(chosen),

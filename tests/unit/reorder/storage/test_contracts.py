@@ -98,7 +98,7 @@ def test_a_contract_notices_that_the_scales_of_a_layer_are_missing(tmp_path: Pat
     found = [each[:3] for each in reorder.check(model, rules).breaches]
     assert found == [
         ("layers.*.fc", "count", "is 2, not 3"),
-        ("layers.1.fc.weight", "others", "has no rule"),
+        ("layers.1.fc.weight", "others", "are refused: no rule applies to it"),
     ]
 
 
@@ -114,7 +114,7 @@ def test_tensors_without_a_rule_are_refused_if_the_contract_says_so(tmp_path: Pa
     reorder.save(extra, {"others": np.zeros(3), "b": np.zeros(3)})
     rules = reorder.contract_of(path)
     (breach,) = reorder.check(extra, rules).breaches
-    assert breach[:3] == ("b", "others", "has no rule")
+    assert breach[:3] == ("b", "others", "are refused: no rule applies to it")
     assert reorder.check(extra, {"others": {"dims": [3]}}).holds
     assert 'others must be "refused", not' in _refusal(path, {"others": "allowed"})
 
