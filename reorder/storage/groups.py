@@ -211,6 +211,8 @@ def partial_of(container: Container) -> dict[str, str]:
 def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     """Return the quantised weight with a prefix; the record it should be tells its codes' name.
 
+    The name of the codes will do as well.
+
     Raises
     ------
     MemdescError
@@ -224,6 +226,9 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     full = prefix if is_single else f"{prefix}.{names[0]}".removeprefix(".")
     if full not in entries:
         weights = {each.prefix: each for each in find_siblings(entries)}
+        of_codes = {each.codes.name: each.prefix for each in weights.values()}
+        if of_codes.get(prefix, prefix) != prefix:
+            return group_at(entries, of_codes[prefix], said)
         if prefix in weights and (said.name is None or names[0] in weights[prefix].entries):
             return read_group(weights[prefix], said)
         held = ", ".join(weights[prefix].names) if prefix in weights else ""
@@ -675,9 +680,19 @@ def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordD
             msg = f"it holds {entry.desc!r}, not {name}"
             raise MemdescError(msg)
         return entry.desc
-    rows, blocks = entry.shape[:-1], entry.shape[-1:]
+    if entry.nbytes != prod(entry.shape):
+        msg = f"{entry.name!r} holds {entry.dtype}, and {name} is stored as bytes"
+        raise MemdescError(msg)
+    rows, last = entry.shape[:-1], entry.shape[-1:]
     bits = record_desc((8, 256), name, **options).bits_per_element
-    desc = record_desc((*rows, *(int(size * 8 / bits) for size in blocks)), name, **options)
+    sizes = [size * _BYTE_BITS / bits for size in last]
+    if not all(size.is_integer() for size in sizes):
+        msg = (
+            f"{entry.name!r} of shape {entry.shape} does not hold {name}, which takes {bits:g} "
+            f"bits per element: {last[0]} bytes are not a whole number of elements"
+        )
+        raise MemdescError(msg)
+    desc = record_desc((*rows, *map(int, sizes)), name, **options)
     if desc.nbytes != entry.nbytes:
         msg = f"{entry.nbytes} bytes of shape {entry.shape} are not {desc!r}"
         raise MemdescError(msg)
