@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
 from memdesc.layout import memory_order
+from reorder.memory.memory import Memory
+from reorder.records.repack import dim_order
 from reorder.storage.containers.entry import Tensor
 from reorder.values.formats import INTEGERS
 
@@ -27,7 +29,9 @@ __all__ = [
     "IN_SHAPE",
     "ONE",
     "QUANTIZED",
+    "WEIGHT",
     "has_split_codes",
+    "in_order_of",
     "is_order_hidden",
     "joined_tensors",
     "model_axes",
@@ -44,7 +48,7 @@ IN_SHAPE = ("torch_int4_cpu", "trtllm_mixed_gemm", "aiter_16x16")
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
-_WEIGHT = ".weight"
+WEIGHT = ".weight"
 
 
 class _Form(NamedTuple):
@@ -94,6 +98,33 @@ def has_split_codes(name: str) -> bool:
 def model_axes(desc: RecordDesc) -> str:
     """Return the letters of a record's dims in the order in which models have them as floats."""
     return dict(_FORMS.get(desc.name, _USUAL).axes).get(desc.letters, desc.letters)
+
+
+def in_order_of(
+    memory: Memory,
+    held: MemoryDesc | RecordDesc | None,
+    other: Memory,
+    wanted: MemoryDesc | RecordDesc | None,
+) -> list[Memory]:
+    """Return numbers with their dims in the order of others, given what each pair was stored as.
+
+    There are several if either order is possible: floats may have the order of models or that of
+    the record, and a square matrix does not show which.
+    """
+    same = tuple(range(memory.desc.ndims))
+    orders = [same]
+    if isinstance(held, RecordDesc) and isinstance(wanted, RecordDesc):
+        orders = [dim_order(held, wanted.letters)]
+    elif isinstance(held, RecordDesc):
+        orders.append(dim_order(held, model_axes(held)))
+    elif isinstance(wanted, RecordDesc) and len(wanted.dims) == len(same):
+        order = dim_order(wanted, model_axes(wanted))
+        orders.append(tuple(order.index(dim) for dim in same))
+    turned = [
+        Memory(memory.desc.permute_axes(order), memory.data, zero_pad=False)
+        for order in dict.fromkeys(orders)
+    ]
+    return [each for each in turned if each.desc.dims == other.desc.dims] or turned[:1]
 
 
 def stem_of(name: str, role: str, record: str) -> str:
@@ -178,9 +209,9 @@ def written_tensors(
     """
     names = list(desc.tensors)
     if names == [ONE]:
-        name = prefix if is_bare or prefix.endswith(_WEIGHT) else f"{prefix}{_WEIGHT}"
+        name = prefix if is_bare or prefix.endswith(WEIGHT) else f"{prefix}{WEIGHT}"
         return {ONE: stored_record(name, desc, format_name)}
-    stem = prefix.removesuffix(_WEIGHT)
+    stem = prefix.removesuffix(WEIGHT)
     form = _FORMS.get(desc.name, _USUAL)
 
     def full(role: str) -> str:
