@@ -32,6 +32,7 @@ from reorder.storage.siblings import (
     ORDERS,
     Siblings,
     find_siblings,
+    holds_codes,
     note_of,
     optional_tensors,
     order_of,
@@ -55,6 +56,7 @@ __all__ = [
     "elsewhere",
     "find_groups",
     "find_plain",
+    "find_unscaled",
     "group_at",
     "partial_of",
     "read_group",
@@ -191,6 +193,28 @@ def find_plain(path: Path, container: Container, layers: Iterable[str]) -> dict[
             part = declared.named(layer)
             if part is not None and part.name is not None and part.targets != _REST:
                 found[layer] = f"{declared.file} declares {part.name}, but its weight is plain"
+    return found
+
+
+def find_unscaled(path: Path, container: Container, groups: Iterable[Group]) -> dict[str, str]:
+    """Return the layers that a config file declares quantised, and that have codes but no scales.
+
+    Each comes with the reason.
+    """
+    found = {}
+    taken = {name for group in groups for name in group.found.names}
+    with suppress(MemdescError):  # `find_groups` says that a file is damaged
+        declared = said_of(path, container).declared or Declared("", None)
+        for name, entry in container.entries.items():
+            layer, _, role = name.rpartition(".")
+            if name in taken or len(entry.shape) < len(_MATRIX) or not holds_codes(entry):
+                continue
+            for part in declared.at(layer):
+                if part.name is not None and tensors_of(part.name)[0] == role:
+                    found[layer] = (
+                        f"{part.file} declares {part.name}, but no scales are beside its codes "
+                        f"of {entry.dtype}"
+                    )
     return found
 
 
