@@ -66,6 +66,8 @@ __all__ = ["Breach", "CheckReport", "check", "contract_of", "contract_to_toml"]
 # bytes of a contract
 _MAX_FILE = 1 << 24
 _SHOWN = 4
+# bytes of a tensor by which another one with the same bytes is found
+_START = 4096
 _ZERO = "zero"
 # keys that are about one tensor, and about a record
 _OF_TENSOR = ("layout", "dtype", "scales")
@@ -170,7 +172,7 @@ def check(
 
     Where values differ from the reference, each known cause predicts every byte: packed twice, not
     packed, halves swapped, rows interleaved, nibbles or bytes reversed, scales plain instead of
-    swizzled, transposed. One that predicts all of them is named.
+    swizzled, transposed, another tensor of the reference. One that predicts all of them is named.
 
     *Law*: a model holds `contract_of` it, and differs nowhere from itself.
 
@@ -633,6 +635,7 @@ def _compare(
     """Yield what was compared with the reference, and how it differs."""
     items, others = _items(held, chosen), _items(reference, chosen, is_reference=True)
     done: set[str] = set()
+    places = _Places([*others.values()])
     for name, theirs in others.items():
         ours = items.get(name) or _by_names_of(theirs, held)
         if ours is not None and ours.group is not None:
@@ -645,6 +648,9 @@ def _compare(
             found = _differences(ours, theirs)
         except MemdescError as error:
             found = [Breach(ours.name, "values", f"cannot be compared: {error}")]
+        if any(not each.causes for each in found) and (other := places.find(ours, theirs)):
+            cause = (f"it holds {other} of the reference",)
+            found = [each._replace(causes=each.causes or cause) for each in found]
         rule = chosen.get(ours.name)
         yield ours.name, [each._replace(rule=rule.pattern if rule else "") for each in found]
     for name, item in items.items():
@@ -678,6 +684,43 @@ class _Item(NamedTuple):
         if self.group is None:
             return {} if self.entry is None else {"data": self.entry}
         return self.group.tensors or dict(self.group.found.entries)
+
+
+class _Places:
+    """Where the bytes of tensors are in the reference, whatever they are called there."""
+
+    def __init__(self, items: list[_Item]) -> None:
+        self._items = items
+
+    @cached_property
+    def _by_start(self) -> dict[object, list[tuple[Entry, _Model]]]:
+        found: dict[object, list[tuple[Entry, _Model]]] = {}
+        for item in self._items:
+            for role, each in item.tensors().items():
+                key = item.desc, role, _start(each, item.model)
+                found.setdefault(key, []).append((each, item.model))
+        return found
+
+    def find(self, ours: _Item, theirs: _Item) -> str:
+        """Return which tensors have the bytes of those that differ; empty if some have none."""
+        names = []
+        wanted = theirs.tensors()
+        for role, each in ours.tensors().items():
+            data = ours.model.map(each)
+            if role in wanted and is_equal_bytes(data, theirs.model.map(wanted[role])):
+                continue
+            alike = self._by_start.get((ours.desc, role, _start(each, ours.model)), ())
+            equal = (entry.name for entry, model in alike if is_equal_bytes(data, model.map(entry)))
+            name = next(equal, "")
+            if not name:
+                return ""
+            names.append(name)
+        return ", ".join(names)
+
+
+def _start(entry: Entry, model: _Model) -> tuple[int, bytes]:
+    """Return what a tensor has in common with all equal ones, and with few others."""
+    return entry.nbytes, model.map(entry)[:_START].tobytes()
 
 
 def _items(

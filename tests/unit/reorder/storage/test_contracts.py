@@ -370,6 +370,28 @@ def _saved_blocks(path: Path, blocks: reorder.Record) -> Path:
     return path
 
 
+def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
+    layers = [fp8_layer(seed) for seed in range(3)]
+    models = []
+    for names in (("gate", "up", "down"), ("up", "gate", "down")):
+        tensors = {
+            f"{name}.{role}": x
+            for name, layer in zip(names, layers, strict=True)
+            for role, x in layer.items()
+        }
+        for k, name in enumerate(names):
+            tensors[f"norm.{k}"] = np.full(8, len(name), np.float32)
+        folder = tmp_path / names[0]
+        models.append(_quantised(folder, tensors, quant_method="fp8", **_SIZES["fp8"]))
+    report = reorder.check(models[1], reference=models[0])
+    assert {each.name: each.causes for each in report.breaches} == {
+        "gate": ("it holds up.weight, up.weight_scale_inv of the reference",),
+        "up": ("it holds gate.weight, gate.weight_scale_inv of the reference",),
+        "norm.0": ("it holds norm.1 of the reference",),
+        "norm.1": ("it holds norm.0 of the reference",),
+    }
+
+
 def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> None:
     layer = _MODELS["gptq"] | {"fc.weight": np.ones((4, 4), np.float32)}
     good = _quantised(tmp_path / "good", layer, quant_method="gptq")
