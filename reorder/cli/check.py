@@ -75,7 +75,12 @@ def _check_padding(options: argparse.Namespace) -> tuple[Facts, int]:
 def _lay_out(facts: Facts) -> list[str]:
     """Return facts as lines; an empty line precedes each of several tensors."""
     if "breaches" in facts:
-        return lines({**facts, "breaches": [_line(each) for each in facts["breaches"]]})
+        shown = {**facts, "breaches": [_line(each) for each in facts["breaches"]]}
+        if not facts["unconfirmed"]:
+            del shown["unconfirmed"]
+        if not facts["compared"]:
+            shown["compared"] = "no values, which takes a --reference"
+        return lines(shown)
     if "tensors" not in facts:
         return lines(facts)
     tensors = facts["tensors"]

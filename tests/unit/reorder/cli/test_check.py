@@ -52,6 +52,9 @@ def test_a_contract_is_written_and_checked(shell: Shell) -> None:
     causes = [(each["key"], each["causes"]) for each in found["breaches"]]
     swapped_halves = "the halves of dim 0 are swapped"
     assert causes == [("values", [swapped_halves]), ("values", []), ("others", [])]
+    good = shell.lines("check good.npz --expect rules.toml")
+    assert good[-1] == "compared      no values, which takes a --reference"
+    assert not any("unconfirmed" in line for line in good)
     shown = "\n".join(shell.lines("check bad.npz --reference good.npz", 1))
     assert "w: values differ in 1024 of 1024 elements: the halves of dim 0 are swapped" in shown
     assert "b: values are not in the reference" in shown
