@@ -33,6 +33,7 @@ from reorder.storage.convert.resume import Finished, check_left, has_grown
 from reorder.storage.convert.rounding import Largest
 from reorder.storage.convert.rules import read_rules
 from reorder.storage.convert.targets import TargetRules, container_for, may_round, target_rules
+from reorder.storage.pieces.overflow import OverflowedError
 from reorder.storage.pieces.regions import Bound
 from reorder.storage.pieces.run_tasks import run_tasks
 
@@ -246,7 +247,7 @@ class Conversion(NamedTuple):
             overwrite=options.overwrite,
         )
 
-        with writer:
+        with self._no_rest_of_overflow(), writer:
             with Journal(writer.open, facts, writer.sync) as journal:
                 done = frozenset(journal.done)
 
@@ -268,6 +269,15 @@ class Conversion(NamedTuple):
             for path in self.output.stale:
                 path.unlink(missing_ok=True)
         return len(done)
+
+    @contextmanager
+    def _no_rest_of_overflow(self) -> Iterator[None]:
+        """Remove what was written of a conversion that overflows: it would overflow again."""
+        try:
+            yield
+        except OverflowedError:
+            remove_left(self.target)
+            raise
 
     def _verify(self, where: Callable[[str], Place], counter: _Counter, execute: Execute) -> None:
         """Read back what was written, and compare it."""

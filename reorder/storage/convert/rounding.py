@@ -28,7 +28,7 @@ class Rounding(NamedTuple):
     Attributes
     ----------
     error : float
-        How far what was written is from it; inf if the type overflows.
+        How far what was written is from it.
     weight : float
         Its value in f32.
     name : str

@@ -13,7 +13,9 @@ import numpy as np
 
 from memdesc import MemdescError
 from reorder.storage.containers.entry import Place
+from reorder.storage.pieces.changes import ONLY
 from reorder.storage.pieces.files import read_runs, scratch, write_runs
+from reorder.storage.pieces.overflow import OverflowedError, check_range
 from reorder.storage.pieces.pieces import Piece, cut
 from reorder.storage.pieces.regions import Bound
 
@@ -72,7 +74,15 @@ class Task(NamedTuple):
         MemdescError
             As for `run`.
         """
-        return self._apply(self.read())
+        read = self.read()
+        made = self._apply(read)
+        if ONLY in made and not self.piece.change.is_copy:
+            try:
+                check_range(self.piece.change, read, made[ONLY], self.piece.offsets)
+            except OverflowedError as error:
+                msg = f"{self.name}: {error}"
+                raise OverflowedError(msg) from None
+        return made
 
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
@@ -99,7 +109,7 @@ class Task(NamedTuple):
 
     def read(self) -> Bytes:
         """Return the bytes of each tensor; buffers may be larger than what is read into them."""
-        change, reads, _ = self.piece
+        change, reads = self.piece.change, self.piece.reads
         places, sizes, found = dict(self.src), change.read_sizes, {}
         for role, runs in reads:
             found[role] = scratch.take(f"read {role}", max(runs.nbytes, sizes[role]))

@@ -145,14 +145,29 @@ def test_nothing_is_rounded_where_the_formats_show_it(tmp_path: Path) -> None:
     assert report.rounding.error == 0
 
 
-def test_an_overflow_is_an_infinite_error(tmp_path: Path) -> None:
+def test_weights_that_overflow_are_refused(tmp_path: Path) -> None:
     layer = fp8_layer()
     layer["weight_scale_inv"] *= 1e6
     source = _model(tmp_path / "in", layer, _FP8)
-    found, _, report = _made(source, tmp_path / "out", "f16")
-    assert np.isinf(found["model.layers.0.mlp.weight"]).any()
-    assert report.rounding is not None
-    assert report.rounding.error == np.inf
+    said = _refused(source, "f16")
+    wanted = _of_blocks(layer)
+    at = tuple(int(i) for i in np.argwhere(abs(wanted) > 65504)[0])
+    assert said.startswith("model.layers.0.mlp: ")
+    assert f"{wanted[at]:.6g} at {at} would become" in said
+    assert "inf in f16, whose largest number is 65504" in said
+    assert said.endswith("; bf16 and f32 hold it")
+    _made(source, tmp_path / "out", "bf16")
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("to", ["bf16", "compressed-tensors"])
+def test_scales_that_are_not_finite_are_refused(tmp_path: Path, to: str, value: float) -> None:
+    layer = fp8_layer()
+    layer["weight_scale_inv"][1, 0] = value
+    source = _model(tmp_path / "in", layer, _FP8)
+    shown = "NaN" if np.isnan(value) else f"{value}"
+    said = _refused(source, to)
+    assert f"weight_scale_inv of f32 is {shown} at (1, 0), and 1 of 2 are not finite" in said
 
 
 @pytest.mark.parametrize(("zeros", "version"), [((0, 16), "gptq_v2"), ((1, 9), "gptq_v2")])
