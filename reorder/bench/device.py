@@ -140,10 +140,10 @@ class DeviceBench:
         return run
 
     def call_seconds(self, case: DeviceCase) -> tuple[float, float]:
-        """Return the median times on the host of a call that enqueues a known reorder.
+        """Return two median times on the host: enqueueing a known reorder, and pyopencl alone.
 
-        The second is that of pyopencl alone, setting two buffers of the same kernel. The queue does
-        not record times, which would make calls slower.
+        The second one sets the two buffers of the same kernel and enqueues it. The queue does not
+        record times, which would make calls slower.
         """
         loaded = self.load(case)
         src, dst = case.descs
@@ -222,7 +222,7 @@ def _linear_desc(desc: MemoryDesc | ImageDesc) -> MemoryDesc:
 
 
 def _region(desc: MemoryDesc | ImageDesc) -> dict[str, Any]:
-    """Return the further arguments of a copy between the host and a whole buffer or image."""
+    """Return the extra arguments of a copy between the host and a whole buffer or image."""
     if isinstance(desc, ImageDesc):
         return {"origin": (0, 0, 0), "region": (desc.width, desc.height, 1)}
     return {}

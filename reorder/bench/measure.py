@@ -71,7 +71,7 @@ def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float)
     case : Case
         What to measure.
     threads : int
-        For us, memcpy and all peers that take a number; the others see the cores of the process.
+        For us, memcpy and all peers whose threads can be set; others use the process's cores.
     peers : iterable of MakePeer
         The peers to measure, besides memcpy.
     seconds : float
@@ -153,7 +153,7 @@ def _halves(src: NDArray[np.uint8], dst: NDArray[np.uint8]) -> Buffers:
 def _rounds(candidates: list[Peer], threads: int, seconds: float) -> list[list[float]]:
     """Return for each candidate the time of a call in each round; 0 if it was left out.
 
-    The first two never are.
+    The first two, our reorder and memcpy, are never left out.
     """
     counts = []
     for candidate in candidates:

@@ -22,7 +22,7 @@ __all__ = [
     "summarise",
 ]
 
-# For smaller cases the time of a call counts, not bytes per second.
+# In smaller cases the overhead of a call matters, not bytes per second.
 LEAST_NBYTES = 1 << 16
 # Percentiles of the ratios in the summary.
 _PERCENTILES = (5, 25, 50, 75, 95)

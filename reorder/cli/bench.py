@@ -30,7 +30,7 @@ _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
 _MOST_MB = 1e7
 # Options that other commands have too, by their names in benchdnn.
 _SHARED = {"stag": "--from", "dtag": "--to", "sdt": "--dtype", "ddt": "--to-dtype"}
-# Options of a case, by the names of benchdnn; and further ones that --device does not take.
+# Options of a case, by the names of benchdnn; and others that --device does not take either.
 _OF_CASES = (*_SHARED, "strides", *ATTRIBUTES)
 _OF_CPU = ("batch", "threads", "peers")
 _VALUES = "; a number, or mask:M for generated values along the dims whose bits are set in M"

@@ -109,9 +109,9 @@ class Argument(NamedTuple):
 
 
 def value(spec: str, text: str, *more: str, **settings: Any) -> Argument:
-    """Return an argument with a value, such as ``--dims DIMS``; `more` spell a flag otherwise.
+    """Return an argument with a value, such as ``--dims DIMS``; `more` are other names of a flag.
 
-    A default that is a number makes the value one.
+    If the default is a number, the value is read as one of that type.
     """
     name, metavar = spec.split()
     if isinstance(settings.get("default"), int | float):
@@ -178,7 +178,7 @@ SEVERAL = ",..."
 def option(
     name: str, more: str = "", *others: str, several: bool = False, **settings: Any
 ) -> Argument:
-    """Return an option of several commands; `more` is what it means in one of them besides."""
+    """Return an option that several commands share; `more` adds what it means in this one."""
     spec = _SPECS[name]
     text = f"{_MEANINGS[spec]}{more}"
     return value(f"{spec}{SEVERAL if several else ''}", text, *others, **settings)
@@ -209,7 +209,7 @@ def dims_of(text: str | None) -> tuple[int, ...] | None:
 
 
 def finite(number: float) -> float | str:
-    """Return a number for JSON, which has no nan and no inf: these by their names."""
+    """Return a number for JSON; nan and inf, which JSON lacks, become strings."""
     return number if isfinite(number) else str(number)
 
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _SHOWN = 8
 _INDEX = ".index.json"
 _FROM = (
-    "how %s lies, as for `memdesc reorder --from`; also with its type and sizes, such as "
+    "the layout of %s, as for `memdesc reorder --from`; also with its type and sizes, such as "
     "u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"
 )
 

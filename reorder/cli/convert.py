@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMAND"]
 
-# what the speed of the disk is measured with
+# bytes that are read to measure the speed of the disk
 _SAMPLE = 64 << 20
 # steps of the bar, and seconds between two
 _PERCENT = 100

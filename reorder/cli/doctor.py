@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from reorder.opencl import Device
 
+# steps of the progress bar
 _PARTS = 1000
 
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.plan.nodes import Box
 
+# the most elements whose offsets are compared one by one
 _MAX_COMPARED = 1 << 22
 _SHOWN = ("padded_dims", "nbytes", "is_dense", "offset0")
 

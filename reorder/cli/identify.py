@@ -37,7 +37,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tuple[Facts, int]:
-    """Answer for each tensor of an archive that the other archive has, too."""
+    """Answer for each tensor that both archives have."""
     tensors = tensors_in(options.dump)
     common = [name for name in tensors if name in plain]
     if not common:
@@ -53,7 +53,7 @@ def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tu
 
 
 def _read(options: argparse.Namespace) -> Memory | np.ndarray[Any, Any]:
-    """Return the tensor of a .npy, or the bytes of another file from an offset on."""
+    """Return the tensor of a .npy, or the bytes of another file from an offset to its end."""
     path, offset = options.dump, options.offset
     if offset is not None and Path(split_name(path)[0]).suffix not in {".npy", *_SETS}:
         return read_bytes(path, offset)

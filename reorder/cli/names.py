@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 # Element widths in bits: a name without a layout at the first one is listed at the others.
 _BITS, *_NARROWER = (32, 16, 8, 4)
-# what part of a name or a pattern is made of
+# the characters of a name's part, or of a pattern: other text is a layout
 _FILTER = re.compile(r"[\w*?!\[\]-]*")
 
 

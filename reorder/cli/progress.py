@@ -77,9 +77,9 @@ def _compiling_seconds() -> float:
 
 
 class CompileNotice:
-    """Announces that kernels are being compiled once that takes longer than a second.
+    """Announces that kernels are being compiled, if that takes longer than a second.
 
-    Use it as a context around work that may compile; `seconds` returns for how long it has.
+    Use it as a context around work that may compile; `seconds` returns the time spent so far.
     """
 
     def __init__(self, seconds: Callable[[], float] = _compiling_seconds) -> None:

@@ -250,7 +250,7 @@ COMMAND = Command(
         ),
         flag(
             "--raw",
-            "write the bytes alone, as a C kernel takes them, into a file of any other ending",
+            "write the bytes alone, as a C kernel takes them, into a file with any other ending",
         ),
         option(
             "--from",

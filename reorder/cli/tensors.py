@@ -143,7 +143,7 @@ def _refusal(path: str, kind: Kind) -> MemdescError:
 class Reading(NamedTuple):
     """What options say about a file: its layout, which type it holds, and where its bytes are.
 
-    `flag` is the option that gives the layout; `may_be_longer`, whether bytes may follow.
+    `flag` is the option that gives the layout. If `may_be_longer`, bytes may follow the tensor.
     """
 
     layout: str | None = None
@@ -156,11 +156,11 @@ class Reading(NamedTuple):
 
 
 def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
-    """Read a tensor, and say whether the caller alone knows what its bytes mean.
+    """Read a tensor; also returns whether only the caller knows what its bytes mean.
 
-    Raw bytes need a layout, unless the name of the file has one. The bytes of an array are what a
-    layout with sizes says; without sizes, its axes lie as the layout says. A descriptor in the file
-    must agree.
+    Raw bytes need a layout, unless the name of the file has one. For an array, a layout with sizes
+    describes its bytes, and one without sizes the order of its axes. A descriptor in the file must
+    agree with the options.
     """
     if how.offset is not None or is_raw(path):
         return _read_raw(path, how), True
@@ -364,15 +364,15 @@ def split_name(path: str) -> tuple[str, str | None]:
 
 
 def is_raw(path: str) -> bool:
-    """Whether a file is neither called as one that commands read, nor starts like one."""
+    """Whether a file has neither the ending nor the start of one that commands read as tensors."""
     file, _ = split_name(path)
     return Path(file).suffix not in _ENDINGS and _kind_of(file) not in _READ
 
 
 def check_output(target: str, source: str, *, is_raw: bool) -> None:
-    """Refuse an output whose name has no ending of a format, or that would replace what is read.
+    """Refuse an output whose ending names no format, or that would replace the input.
 
-    A .npy, which holds nothing else, may be replaced by what is made of it.
+    A .npy may be replaced: it holds nothing but the tensor that was read.
     """
     if not is_raw:
         saving_format(as_path(target))
@@ -407,7 +407,7 @@ def open_raw(path: str, offset: int | None = None) -> Iterator[tuple[BinaryIO, i
 
 
 def read_bytes(path: str, offset: int | None = None) -> NDArray[np.uint8]:
-    """Read the bytes of a raw file from an offset on."""
+    """Read the bytes of a raw file from an offset to its end."""
     with open_raw(path, offset) as (file, nbytes):
         return np.fromfile(file, np.uint8, nbytes)
 
@@ -486,7 +486,7 @@ def _located(entry: Entry, how: Reading) -> MemoryDesc | None:
     if entry.is_described:
         _check_described(entry.name, desc, how)
         return desc
-    # one element that is repeated has the dims, and is not copied
+    # a broadcast element has the dims without taking their memory
     one = np.broadcast_to(np.zeros((), desc.dtype.numpy), desc.dims)
     dims = as_memory(one, how.layout).desc.dims
     is_row_major = desc == memory_desc(desc.dims, desc.dtype)

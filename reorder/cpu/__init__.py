@@ -1,6 +1,18 @@
 """The CPU backend: compiled kernels move and convert the boxes of a plan.
 
-Import it when it is needed: numba takes a third of a second to load.
+What becomes of a box:
+
+* `schedule/` selects the micro-kernel that moves it, cuts it into tiles, and encodes it as an
+  instruction of a program: `program` if elements are moved, `tile_program` if they are converted.
+  Then `partition` cuts the program into tasks, and groups these into chunks for threads. All of
+  these are pure functions.
+* `kernels/` emits LLVM: the interpreters that run such programs, and the micro-kernels and stages
+  that they call. `codecs/` emits the conversions of elements in registers.
+* `runtime/` compiles an interpreter (`jit`), joins it with a program and its chunks (`batch`), and
+  runs the chunks on threads (`job`, `pool`, `worker`).
+* `execute` prepares all of this once for a plan, and runs it on buffers.
+
+Import the package when it is needed: numba takes a third of a second to load.
 """
 
 from reorder.cpu.execute import PreparedReorder

@@ -37,8 +37,8 @@ _NO_TABLE = np.zeros(1, np.int64)
 class PreparedReorder:
     """A plan with everything its execution needs; call it with src and dst buffers.
 
-    Safe to call from several threads at once, with different dst buffers. `machine` is the one
-    to schedule for, by default this one.
+    Safe to call from several threads at once, with different dst buffers. `machine` is the machine
+    to schedule for; the default is the one that this process runs on.
     """
 
     __slots__ = (
@@ -69,8 +69,9 @@ class PreparedReorder:
         self._batches = (
             _load_converter()(builder) if needs_tiles(plan) else builder.move_all(builder.boxes)
         )
-        # names of the micro-kernels, with the width of their elements, and of tiles
+        # what `explain` shows: micro-kernels with the width of their elements, and "tiles"
         self.kernels = builder.kernels
+        # the compensation stored after the elements of s8 weights: sums, one pass for each mask
         extra = plan.dst.extra
         masks = (
             set(extra.masks.values())
@@ -81,7 +82,7 @@ class PreparedReorder:
         # a call that runs fixed jobs needs no Python code, which halves its time
         jobs = [batch.direct_job for batch in self._batches] if plan.dst.extra is None else []
         fixed = [job for job in jobs if job is not None]
-        # two of them may write elements of one byte, which threads must not do at once
+        # two jobs may write 4-bit elements of the same byte, which threads must not do at once
         is_shared = plan.dst.dtype.bits < BYTE_BITS and any(job.workers for job in fixed)
         is_joined = len(jobs) == len(fixed) > 1 and not is_shared
         self._joined = JoinedJob(self._batches) if is_joined else None
@@ -92,7 +93,7 @@ class PreparedReorder:
         self._table_at = address_of(self._table)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # as its plan: tables and compiled code belong to this process
+        # pickled as its plan: tables and compiled code belong to this process
         return _prepare_again, (self.plan, self.threads)
 
     def __repr__(self) -> str:

@@ -45,8 +45,8 @@ PAGE_NBYTES = 4096
 # How many pages the L2 prefetcher follows at once (32 in Intel processors since 2008).
 PREFETCHED_PAGES = 32
 # Size of the largest cache if the system reports none. That is common on 64-bit ARM, where firmware
-# may lack cache tables, and on macOS: assumed there is the second level of Apple's processors,
-# which is less than servers have.
+# may lack cache tables, and on macOS. The size assumed on ARM is that of the L2 of Apple's
+# processors; servers have more.
 _UNKNOWN_CACHE_NBYTES = (12 if is_arm() else 64) << 20
 
 # Private cache of a core if the system reports none: the smallest among servers since 2017.
@@ -68,7 +68,7 @@ class Machine(NamedTuple):
     cache_nbytes: int
     # bytes of src and dst that the caches of one core hold
     core_cache_nbytes: int = _CORE_CACHE_NBYTES
-    # bytes of the largest cache that a core has alone
+    # bytes of the largest cache that is private to a core
     own_cache_nbytes: int = OWN_CACHE_NBYTES
     # bytes of src and dst per thread from which whole lines are written by non-temporal stores
     streamed_nbytes: int = _CORE_CACHE_NBYTES
@@ -95,7 +95,7 @@ class Machine(NamedTuple):
         return nbytes > self.core_cache_nbytes
 
     def exceeds_own_cache(self, nbytes: int) -> bool:
-        """Whether they exceed the private cache of a core: shared ones are far slower."""
+        """Whether src and dst exceed the private cache of a core: shared caches are far slower."""
         return nbytes > self.own_cache_nbytes
 
 

@@ -1,9 +1,9 @@
 """Tables: int64 words that Python writes and compiled code reads, by field name.
 
-An entry of a table is a NamedTuple of ints, which offset tables may follow: their lengths are
-fields of the entry. `fields_of(Task)` is a `Task` that holds the index of each field, which numba
-folds to a constant: a compiled function reads ``load_int(address, TASK.first)`` where Python wrote
-``Task(first=...)``. No index of a field is written as a number anywhere.
+An entry of a table is a NamedTuple of ints. Offset tables may follow it; their lengths are fields
+of the entry. `fields_of(Task)` is a `Task` that holds the index of each field, which numba folds to
+a constant: a compiled function reads ``load_int(address, TASK.first)`` where Python wrote
+``Task(first=...)``. So no code spells out the index of a field.
 """
 
 from __future__ import annotations

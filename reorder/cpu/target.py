@@ -1,7 +1,7 @@
 """The processor that kernels are compiled for: its registers and instructions.
 
-Facts about it are queried here only, once; thresholds that follow from them are here too, with
-their reasons.
+Only this module asks which instructions it has. Thresholds that follow are here too, with their
+reasons.
 """
 
 from __future__ import annotations
@@ -95,15 +95,15 @@ def saturates_floats() -> bool:
 
 
 def quietens_in_one() -> bool:
-    """Whether one instruction quietens NaNs and keeps all other floats."""
+    """Whether one instruction turns signalling NaNs into quiet ones and keeps all other floats."""
     return is_arm()
 
 
 def max_tile_rows() -> int:
-    """Return how many rows a tile of one 128-bit lane may have: a cache line of bytes at most.
+    """Return the most rows of a tile one 128-bit lane wide: no more than a cache line has bytes.
 
-    ARM has 32 registers of this width. Without non-temporal stores, where rows are moved in groups
-    that fit them, 64 rows are no faster than 32: LLVM spills addresses.
+    ARM has 32 registers of 128 bits. Without non-temporal stores, rows are moved in groups that fit
+    these, and 64 rows are no faster than 32: LLVM spills addresses.
     """
     return 32 if is_arm() else LINE_NBYTES
 
@@ -119,15 +119,15 @@ def keeps_addresses() -> bool:
 
 
 def step_registers() -> int:
-    """Return how many registers a step of a loop over short rows moves or converts.
+    """Return how many registers one step of a loop over short rows moves or converts.
 
-    More are no faster with registers of 256 bits or more; those of ARM hold a quarter of a line.
+    With registers of 256 bits or more, one is enough; four of ARM's fill a cache line.
     """
     return 4 if is_arm() else 1
 
 
 def has_bfloat() -> bool:
-    """Whether LLVM has an instruction that rounds f32 to bf16, and treats denormals as zeros."""
+    """Whether LLVM can use an instruction that rounds f32 to bf16 but treats denormals as zeros."""
     return (
         is_x86()
         and has_feature("avx512bf16")
@@ -137,7 +137,7 @@ def has_bfloat() -> bool:
 
 
 def has_exact_bfloat() -> bool:
-    """Whether LLVM has an instruction that rounds f32 to bf16 as IEEE 754 does."""
+    """Whether LLVM uses an instruction that rounds f32 to bf16 as IEEE 754 does."""
     return is_arm() and "bfcvtn" in _assembly_for_arm(_ROUND_BFLOAT)
 
 

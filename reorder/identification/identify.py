@@ -43,7 +43,8 @@ _SAMPLES = 4096
 # A layout that puts this share of the samples in the right place is reported as near.
 _NEAR = 0.75
 _MAX_NEAR = 3
-# The share of ordinary values at which bytes look like a type; below the rest they do not.
+# Bytes look like a type if at least this share of their values is ordinary, and unlike it if at
+# most the rest is.
 _ORDINARY = 0.9
 _NOTHING = np.empty(0, np.uint8)
 # Integer types that a reference may be stored as, the narrowest first.
@@ -311,7 +312,7 @@ class _Reference:
         self._indices = np.unravel_index(self._at, self.desc.dims)
 
     def compare(self, known: Known) -> Candidate:
-        """Compare some elements and, if these agree, all."""
+        """Compare a sample of the elements and, if all of it agrees, all elements."""
         desc = known.by_caller
         found = self._found[desc.offset(self._indices)]
         agreement = float((found == self._values[self._at]).mean())
@@ -358,7 +359,7 @@ def _by_padding(
 
 
 def _doubt(dtype: DataType | None, read: Sequence[TypeReading]) -> str:
-    """Say that the bytes look like another type than the one that was given, if they do."""
+    """Return a remark if the bytes do not look like the given type, but like another one."""
     given = next((each for each in read if each.dtype == dtype), None)
     others = [each for each in read if each.ordinary >= _ORDINARY]
     if given is None or given.ordinary > 1 - _ORDINARY or not others:

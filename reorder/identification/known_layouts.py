@@ -22,7 +22,7 @@ MAX_ORDERED = 4
 
 
 class Known(NamedTuple):
-    """Descriptors that put every element of some dims at the same offset.
+    """Descriptors that put every element at the same offset.
 
     Dim k of `descs` is dim ``order[k]`` of the caller; those with fewest blocks come first. `key`
     identifies the offsets in terms of the caller's dims.

@@ -56,14 +56,14 @@ class TypeReading(NamedTuple):
 
 
 def number_types() -> list[DataType]:
-    """Return the types of numbers that are tried although nobody named them."""
+    """Return the types of numbers that are tried if the caller names none."""
     return [DATA_TYPES[name] for name in (*FLOATS, *INTEGERS) if name not in _RARE]
 
 
 def readings(data: NDArray[np.uint8], bits: int) -> list[TypeReading]:
     """Return what the elements of a width look like in each type of numbers of this width.
 
-    Four bits look the same in every type, and so do bytes without anything but zeros.
+    Elements of 4 bits look the same in every type, and so do bytes that are all zero.
     """
     if bits < np.iinfo(np.uint8).bits:
         return []

@@ -125,8 +125,8 @@ class OpenVinoLayers:
         run = [_key(entry.primitive) for entry in executions[start:][:length]]
         known = [(layer.name, (_KINDS.get(layer.kind), size)) for layer, size in self._nodes]
         known = [each for each in known if each[1][0]]
-        # A run is found at any of its executions, so its start may be in the middle of the model;
-        # of two runs in a row, some part is the model from its start to its end.
+        # The repetition may begin at any execution, so a run may start in the middle of the model;
+        # two runs in a row contain the model from its start to its end.
         matcher = SequenceMatcher(None, [key for _, key in known], run * 2, autojunk=False)
         found: dict[int, str] = {}
         for node, at, size in matcher.get_matching_blocks():
@@ -175,7 +175,7 @@ class TorchLayers:
         del repetition
         if any(entry.timestamp is None for entry in executions):
             msg = (
-                "the log has no timestamps, which a trace of torch is compared with; set also "
+                "the log has no timestamps to compare with the trace of torch; also set "
                 "ONEDNN_VERBOSE_TIMESTAMP=1, and log and profile the same run"
             )
             raise MemdescError(msg)

@@ -173,7 +173,7 @@ def group_reorders(
     Parameters
     ----------
     executions : sequence of VerboseEntry
-        All executions, or those of one run and more.
+        All executions of a log, or only those of its equal runs.
     names : sequence of str
         The layer of each.
     run : sequence of VerboseEntry

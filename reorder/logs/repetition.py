@@ -45,7 +45,7 @@ def find_repetition(keys: Sequence[int]) -> Repetition | None:
     best, covered = None, 0
     for length in sorted(_distances(numbers)):
         start, matched = _longest(numbers[length:] == numbers[:-length])
-        # as many consecutive matches as a run is long mean two runs
+        # `length` matches in a row mean two equal runs
         if matched >= length and matched + length > covered:
             covered = matched + length
             best = Repetition(start, length, covered // length)

@@ -22,7 +22,7 @@ _SCALE, _ZERO_POINT = "0.5", "1"
 def logged_case(primitive: VerbosePrimitive) -> Case:
     """Return a reorder of a log as a case.
 
-    A log does not contain scales and zero points: they get other values, with the same masks.
+    A log does not contain scales and zero points: stand-ins with the same masks replace them.
 
     Raises
     ------

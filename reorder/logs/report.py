@@ -239,7 +239,7 @@ def _by_kind(times: Iterable[tuple[VerbosePrimitive, Times]]) -> tuple[KindTime,
 
 
 def _reasons(log: VerboseLog) -> tuple[Reason, ...]:
-    # one that was not created counts by its line
+    # a primitive that was not created is counted by its line
     found: defaultdict[tuple[str, str, str], dict[int, bool]] = defaultdict(dict)
     for line, kind, implementation, reason, _, primitive in log.passed_over:
         key = -line if primitive is None else id(primitive)

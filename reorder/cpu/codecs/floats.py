@@ -122,9 +122,9 @@ def _round_to_odd(vectors: Vectors, values: Value) -> Value:
 
 
 def quietens_rarely(form: Format, work: str) -> bool:
-    """Whether `encode_float` makes NaN canonical: for formats with f32's exponent width.
+    """Whether `encode_float` itself makes NaN canonical, in a branch that rarely runs.
 
-    It tests these for NaN anyway.
+    It does so for formats with f32's exponent width, which it tests for NaN anyway.
     """
     is_cut = isinstance(form, FloatFormat) and form.exponent == _F32.exponent and form != _F32
     return is_cut and work == "f32" and not has_exact_bfloat()
@@ -138,9 +138,10 @@ def encode_float(
     known: Known = Known.NOTHING,
     canonical: bool = False,
 ) -> Value:
-    """Return the codes of f32 values in f32 or a narrower format, some as i32.
+    """Return the codes of f32 values in f32 or a narrower format.
 
-    With `canonical` NaN has no payload where `quietens_rarely`.
+    They have the width of the format, or 32 bits where `truncated` is yet to narrow them. With
+    `canonical` NaN has no payload, in formats for which `quietens_rarely` holds.
     """
     if form == _HALF and has_half():
         return values.fptrunc(vectors.vector(ir.HalfType())).bitcast(vectors.integers(16))
@@ -155,7 +156,7 @@ def encode_float(
 
 
 def _encode_small(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
-    """Return the codes, some as i32, of f32 bits in a format with fewer bits of exponent."""
+    """Return the codes of f32 bits in a format with fewer bits of exponent, some yet in i32."""
     if form.bits != BYTE_BITS or not narrows_registers(vectors.lanes, BYTE_BITS):
         return _rounded_codes(vectors, bits, form)
     codes = small_codes(vectors, bits, form)

@@ -96,8 +96,8 @@ def _round_to_width(vectors: Vectors, values: Value, form: IntegerFormat, known:
     if saturates_floats():
         name = f"llvm.fpto{'s' if form.is_signed else 'u'}i.sat"
         return vectors.call(f"{name}.{vectors.suffix(integers)}.{suffix}", integers, values)
-    # elsewhere LLVM would saturate lane by lane; the first power of two beyond the limit is a
-    # float, which the limit itself is not, and its lanes and those of NaN are replaced
+    # elsewhere LLVM would saturate lane by lane. The upper limit is not a float, but the power of
+    # two above it is: lanes that reach that, and lanes with NaN, are replaced
     bounded = maximum(values, values.like(float(form.low)))
     codes = bounded.fptosi(integers) if form.is_signed else bounded.fptoui(integers)
     codes = where(values >= float(form.high + 1), form.high, codes)
@@ -105,8 +105,8 @@ def _round_to_width(vectors: Vectors, values: Value, form: IntegerFormat, known:
 
 
 def _round_below(vectors: Vectors, values: Value, form: IntegerFormat, known: Known) -> Value:
-    """Round f32 to s32; NaN becomes 0 or least, and what exceeds the limit becomes the limit."""
-    # NaN is kept, and becomes the least number: 0 in an unsigned format
+    """Round f32 to s32, at most the format's upper limit; NaN becomes 0 or the least s32."""
+    # NaN passes this comparison, and rounding makes it the least s32: 0 in an unsigned format
     high = values.like(float(form.high))
     bounded = where(high < values, high, values)
     if form.is_signed and not known:

@@ -90,7 +90,7 @@ class Vectors:
         return Number(self.builder, constant(vector_type, value))
 
     def call(self, name: str, result: Type, *arguments: Value) -> Value:
-        """Call an intrinsic of LLVM by its full name."""
+        """Call an LLVM intrinsic by its full name."""
         return call(self.builder, name, result, *arguments)
 
     def suffix(self, vector_type: Type) -> str:
@@ -108,7 +108,7 @@ class Vectors:
         return self.call(f"llvm.fma.{self.suffix(x.type)}", x.type, x, y, z)
 
     def any_bit(self, numbers: Value, bit: int) -> Value:
-        """Return at most `GROUP` flags, one of which is true if any number has a bit set."""
+        """Return at most `GROUP` flags; one is true if any number has the bit of mask `bit` set."""
         joined = reduce(operator.or_, self.parts(numbers, min(self.lanes, GROUP)))
         return (joined & bit) != 0
 
@@ -130,7 +130,7 @@ class Vectors:
     def rarely(self, tests: Value, emit: Callable[[], Value], otherwise: Value) -> Value:
         """Return what `emit` returns, for all lanes, if any of the tests holds, else `otherwise`.
 
-        What `emit` emits is in a branch marked as unlikely.
+        The code that `emit` emits is in a branch marked as unlikely.
         """
         builder = self.builder
         is_any = tests.bitcast(ir.IntType(tests.type.count)) != 0

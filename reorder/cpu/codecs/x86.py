@@ -85,15 +85,12 @@ def rounded(vectors: Vectors, values: Value) -> Value:
 
 
 def narrows_registers(lanes: int, bits: int) -> bool:
-    """Whether vectors of some lanes fill whole registers as integers of some bits.
-
-    `narrow_integers` takes these.
-    """
+    """Whether `lanes` integers of `bits` bits fill whole registers, as `narrow_integers` needs."""
     return has_masks() and bits in {BYTE_BITS, 2 * BYTE_BITS} and lanes * bits % LINE_BITS == 0
 
 
 def truncated(vectors: Vectors, codes: Value, bits: int) -> Value:
-    """Return codes, of i32 or already of these bits, as integers of some bits that hold them."""
+    """Return codes, of i32 or already of this width, as integers of `bits` bits."""
     if codes.type.element == _I32 and narrows_registers(vectors.lanes, bits):
         return narrow_integers(vectors, codes, IntegerFormat(0, (1 << bits) - 1))
     kind = vectors.integers(bits)
@@ -113,7 +110,7 @@ def narrow_integers(vectors: Vectors, codes: Value, form: IntegerFormat) -> Valu
 def small_codes(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
     """Return the codes of f32 bits in a format of 8 bits; NaN gets the code of an overflow.
 
-    This is the algorithm of `floats.encode_float`, but with two numbers in a lane after the
+    This is the algorithm of `floats.encode_float`, but a 32-bit lane holds two numbers after the
     rounding, and four signs.
     """
     registers = [_rounded_steps(vectors, part, form) for part in vectors.parts(bits, GROUP)]
@@ -135,9 +132,10 @@ def _cut(form: FloatFormat) -> int:
 
 
 def _rounded_steps(vectors: Vectors, bits: Value, form: FloatFormat) -> Value:
-    """Return the exponents of a register of f32 and its numbers in steps of the format, together.
+    """Return for each f32 of a register the sum of its exponent and its rounded mantissa.
 
-    Both are multiples of 1 << (_HIGH_BITS - mantissa): their sum is a code plus a constant.
+    The mantissa is counted in steps of the format. Both are multiples of
+    1 << (_HIGH_BITS - mantissa), so their sum is a code plus a constant.
     """
     i32, f32 = bits.type, ir.VectorType(ir.FloatType(), GROUP)
     single, lanes = FLOATS["f32"], Vectors(vectors.builder, GROUP)

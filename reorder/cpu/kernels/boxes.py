@@ -41,7 +41,7 @@ def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:
             src, dst = map(elements.moved, starts, position.offsets)
             _emit_inner(inner, src, dst, position.padded == 0)
     if kernel.streams:
-        # other threads see what non-temporal stores have written
+        # make non-temporal stores visible to other threads
         builder.fence("seq_cst")
 
 

@@ -103,7 +103,7 @@ def emit_combine(call: InterpreterCall, types: CombineTypes) -> None:
 
 
 def _has_quotient(operation: Operation, types: CombineTypes) -> bool:
-    """Whether one of `QUOTIENTS` is compiled for some types."""
+    """Whether one of `QUOTIENTS` is compiled for these types."""
     is_narrow = rounding_bits(types.dst) is not None
     is_of_dst = (operation is Operation.NARROW_QUOTIENT) == is_narrow
     return is_of_dst and types.work == "f32" and has_fma()
@@ -147,7 +147,7 @@ def _rows_at(stage: _Stage, operation: Operation, row: Value) -> _OperationRows:
 
 
 def _emit_short_row(row: _RowOperation) -> None:
-    """Emit the operation on one row as one vector, which may write zeros behind the row."""
+    """Emit the operation on one row as one vector, which may write zeros after the row."""
     row.run_masked(0, row.table.columns, row.table.extent)
 
 
@@ -201,7 +201,7 @@ class _RowOperation:
         self._one_factor = self._load_one(rows.factor) if has_one_factor else None
 
     def run(self, i: Value, lanes: int, *, non_temporal: bool = False) -> None:
-        """Write the results for a vector from the i-th element on."""
+        """Write the results for a vector starting at element i."""
         src = self.rows.src
         if src.elements.fills_line(lanes):
             src.prefetch(i, lanes, self.table.prefetch_distance)
@@ -209,12 +209,12 @@ class _RowOperation:
         self.rows.dst.store(codes, i, non_temporal=non_temporal)
 
     def run_masked(self, i: Value, count: Value, extent: Value) -> None:
-        """Write the results for some elements from the i-th one on, and zeros behind them."""
+        """Write results for `count` elements starting at element i, then zeros up to `extent`."""
         codes = self.results(self.rows.src.load_first(count, i), i, count)
         self.rows.dst.store_first(codes, i, count, extent)
 
     def results(self, codes: Value, i: Value, count: Value | None = None) -> Value:
-        """Return the results for codes of src from the i-th element on, in the type of dst.
+        """Return the results for codes of src starting at element i, in the type of dst.
 
         With a count, only that many lanes are elements of the row.
         """
@@ -246,13 +246,13 @@ class _RowOperation:
         position = self.table.operand_mask & i
         if count is None:
             return row.load(position, codec.lanes).bitcast(kind)
-        # ones behind the row, so that nothing is divided by zero
+        # ones after the row, so that nothing is divided by zero
         values = row.load_first(count, position).bitcast(kind)
         return where(row.elements.lane_mask(count, codec.lanes), values, 1.0)
 
 
-# Magnitudes of the dividends of `QUOTIENT`, from _LOW to below _HIGH; other dividends are divided.
-# `has_quotient` has the bounds of the divisors.
+# `QUOTIENT` multiplies dividends whose magnitudes are from _LOW to below _HIGH; for others it uses
+# the division instruction. `has_quotient` has the bounds of the divisors.
 _LOW, _HIGH = 2.0**-64, 2.0**64
 # Smaller quotients are divided if dst has numbers as small as those of f32: below this, the
 # products of dividends and residues of the inverses may lose bits.
@@ -268,7 +268,7 @@ class _Operands(NamedTuple):
 
 
 def _known_results(operation: Operation, types: CombineTypes) -> Known:
-    """Return what is known of results: finite scales and points do not turn integers into NaN."""
+    """Return what is known of results: finite scales and zero points turn no integer into NaN."""
     is_integer = types.src in INTEGERS
     if is_integer and operation is Operation.NARROW_QUOTIENT:
         return Known.NORMAL
@@ -364,9 +364,9 @@ def _quotient_in_range(
 def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> Value:
     """Return x / y for a dst of few bits, from the inverse of y and its residue.
 
-    It need not be rounded correctly, only fall on the right side of the numbers at which dst
-    rounds. It does, since those have few bits (`rounding_bits`). NaN, and infinities that become
-    NaN, are divided; integers become neither of them, nor numbers below 2^-24.
+    It need not be rounded correctly, only fall on the right side of the midpoint at which dst
+    rounds up or down. It does, since midpoints have few bits (`rounding_bits`). NaN, and infinities
+    that become NaN, are divided; integers become neither of them, nor numbers below 2^-24.
     """
     x, residue, inverse = operands
     quotient = codec.fma(x, inverse, x * residue)
@@ -377,7 +377,7 @@ def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> 
         quotient = _with_sign(codec, quotient, x)
 
     def divide() -> Value:
-        # y, which is a float: the error of the sum is a small part of the distance to the next
+        # y itself, from its inverse and residue: the error is far below the distance to the next
         # float
         ones = inverse.like(1.0)
         about = ones / inverse
@@ -386,7 +386,7 @@ def _narrow_quotient(codec: Codec, operands: _Operands, types: CombineTypes) -> 
 
     is_rare = _any_nan(codec, quotient)
     if has_small_steps(types.dst):
-        # twice the bits, so without the sign, less one, so that zeros are the largest numbers
+        # the shift drops the sign, and subtracting 1 makes zeros the largest numbers
         doubled = quotient.bitcast(codec.integers(32)) << 1
         least = reduce(lesser, codec.parts(doubled - 1, min(codec.lanes, GROUP)))
         limit = 2 * int(np.float32(_LEAST).view(np.uint32)) - 1
@@ -418,7 +418,7 @@ def _with_sign(codec: Codec, quotient: Value, of: Value) -> Value:
 
 
 def _any_nan(codec: Codec, values: Value) -> Value:
-    """Return at most `GROUP` flags, one of which is true if any value is NaN."""
+    """Return at most `GROUP` flags; at least one is true if any value is NaN."""
     parts = codec.parts(values, min(codec.lanes, GROUP))
     pairs = zip(parts[::2], parts[1::2] or parts, strict=True)
     return reduce(operator.or_, [any_nan(*pair) for pair in pairs])

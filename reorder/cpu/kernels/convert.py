@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConvertTypes", "emit_convert", "emit_prefetch", "emit_repeat"]
 
-# Registers of one vector of a conversion, times those of a step: more are no faster.
+# Registers of one vector of a conversion, to be multiplied by `step_registers`: more are no faster.
 _REGISTERS = 2
 # Log2 of the bits of a byte.
 _BYTE_SHIFT = BYTE_BITS.bit_length() - 1
@@ -69,7 +69,7 @@ def emit_convert(call: InterpreterCall, types: ConvertTypes) -> None:
 
 
 def _emit_row(src: Row, dst: Row, table: ConvertTable, work: str | None) -> None:
-    """Convert one row, and write zeros behind it if the table says so."""
+    """Convert one row, and write zeros after it if the table says so."""
 
     def emit() -> None:
         codes = _converted(src, dst, src.load_first(table.columns, 0), work)
@@ -115,7 +115,7 @@ def _emit_data(src: Row, dst: Row, table: ConvertTable, work: str | None) -> Non
 
 
 def _registers(src: Row, dst: Row) -> int:
-    """Return how many registers a vector of the working type fills."""
+    """Return how many registers a vector of the working type fills; see `_REGISTERS`."""
     return _REGISTERS if min(src.elements.bits, dst.elements.bits) > BYTE_BITS else 2 * _REGISTERS
 
 

@@ -1,10 +1,12 @@
 """Micro-kernels for rows of an offset table: copied as contiguous runs, or element by element.
 
-Which code copies a run depends on its length, in this order: runs of exactly one vector, which may
-end in zeros; where the processor has masked loads and stores, short runs that end in zeros, the
-shortest runs, and those of more than 96 bytes up to what is left to memmove; runs of a few vectors,
-the last of which overlaps the one before it (`_PARTS`); all others, by vectors or, if long, by
-memmove.
+The length of a run decides how it is copied. The first of these ways that fits is taken:
+
+* exactly one vector (`_VECTOR_NBYTES`), which may end in zeros;
+* masked loads and stores, where the processor has them: short runs that end in zeros, runs of less
+  than 16 bytes, and runs of more than 96 bytes that are too short for memmove;
+* a few vectors and a tail that overlaps the last one (`_PARTS`);
+* a loop over vectors or, for long runs, memmove.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ class Rows(NamedTuple):
 
 
 def emit_copy(rows: Rows, src_end: Value) -> None:
-    """Move rows that are runs; steps that are not valid in either loop write zeros.
+    """Move rows that are runs; steps that are not valid in one of the two loops write zeros.
 
     Elements of src from the address `src_end` on must not be read.
     """
@@ -218,7 +220,7 @@ def _emit_lines(rows: Rows) -> None:
 
 
 class _Parts(NamedTuple):
-    """Vectors of some lanes, and a tail of at most as many that may overlap the last one."""
+    """Vectors of `lanes` elements, and a tail of at most as many that may overlap the last one."""
 
     lanes: int
     vectors: int

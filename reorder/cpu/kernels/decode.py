@@ -106,10 +106,9 @@ def _decode_block(numbers: _Numbers, kernel: DecodeKernel, dst: Value) -> None:
 def _factors(
     numbers: _Numbers, factors: tuple[NumberPattern, ...], block: int
 ) -> Callable[[range], Value]:
-    """Return a function that gives the product of some numbers for the elements of a vector.
+    """Return a function that gives the product of some factors for the elements of a vector.
 
-    The product of the first factors that all elements of a vector share is computed once for the
-    block.
+    Leading factors that all elements of a vector share are multiplied once for the block.
     """
     lanes = min(MAX_LANES, block)
     shared = tuple(takewhile(lambda factor: factor.run >= lanes, factors))
@@ -128,19 +127,20 @@ def _factors(
 
 _I32 = ir.IntType(32)
 _F32 = ir.FloatType()
-# Elements between the first and the last of a vector that are loaded together.
+# Words of a field that are loaded as one vector, of which some are picked; a wider span is loaded
+# word by word.
 _MAX_SPAN = 64
-# Numbers of a codebook that are loaded as one integer.
+# How many numbers of a codebook can be loaded as one integer.
 _LOADS = (2, 4, 8)
 
 
 def _is_looked_up(number: NumberPattern) -> bool:
-    """Whether the codes have no sign: they stand for something else than an integer."""
+    """Whether codes are indices or the bits of floats, and so have no sign."""
     return bool(number.table or number.codebook or number.kind)
 
 
 def _line(table: tuple[float, ...]) -> tuple[float, float] | None:
-    """Return the first value and the step of a table on a line, or None if it is not, exactly."""
+    """Return first value and step of a table that is exactly evenly spaced in f32, else None."""
     values = np.array(table, np.float32)
     step = values[1] - values[0] if len(values) > 1 else np.float32(0)
     made = np.arange(len(values), dtype=np.float32) * step + values[0]
@@ -162,11 +162,11 @@ class _Numbers:
         self.builder = addresses[0].builder
         self._fields, self._kind, self._addresses = pattern.fields, pattern.kind, addresses
         self._block = pattern.block
-        # codes that several vectors take numbers of
+        # codes whose numbers are spread over several vectors
         self._known: dict[tuple[object, int], Value] = {}
 
     def values(self, number: NumberPattern, positions: range) -> Value:
-        """Return the values of a number for some elements: i32, or f32 of floats and tables."""
+        """Return the values of a number at some positions: i32, or f32 from floats and tables."""
         codec = Codec(self.builder, len(positions))
         (first, _), *more = number.parts
         kind = self._fields[first].kind
@@ -206,14 +206,14 @@ class _Numbers:
         return product
 
     def rounded(self, values: Value) -> Value:
-        """Return f32 rounded to what the rule is computed in."""
+        """Return f32 values rounded to the type in which the rule is computed."""
         if self._kind == "f32":
             return values
         codec = Codec(self.builder, values.type.count)
         return codec.decode(codec.encode(values, "f32", self._kind), self._kind, "f32")
 
     def difference(self, code: Value, zero: Value) -> Value:
-        """Return a code minus a zero point: of integers, or rounded."""
+        """Return a code minus a zero point: exact for two integers, else rounded."""
         if zero.type == code.type:
             return code - zero
         return self.rounded(self.as_float(code) - zero)
@@ -265,12 +265,15 @@ class _Numbers:
         return pick(loaded, lanes)
 
     def _load_at(self, index: int, place: int, kind: Value) -> Value:
-        """Load an integer or a vector of them from the start of the block on; it is not aligned."""
+        """Load an integer, or a vector of them, at a place in the block; it is not aligned."""
         nbytes = place * max(self._fields[index].bits, BYTE_BITS) // BYTE_BITS
         return (self._addresses[index] + nbytes).load_at(kind)
 
     def _numbers_of(self, number: NumberPattern, book: Codebook, positions: range) -> Value:
-        """Return the numbers of a codebook as i32: loads of as many as a code has in a row."""
+        """Return numbers of a codebook as i32.
+
+        The numbers of a code are loaded together if they go to neighbouring lanes, in order.
+        """
         builder, lanes = self.builder, [book.lanes[k % len(book.lanes)] for k in positions]
         kind = ir.ArrayType(BYTE, len(book.values))
         stored = cgutils.global_constant(
@@ -324,7 +327,7 @@ class _Numbers:
 
 
 def _vector_of(numbers: Iterable[Value], kind: Type) -> Value:
-    """Return the vector of some numbers."""
+    """Return a vector that holds the given numbers."""
     found: Value = ir.Constant(kind, ir.Undefined)
     for lane, number in enumerate(numbers):
         found = Number(number.builder, found).insert_element(number, _I32(lane))
@@ -332,7 +335,7 @@ def _vector_of(numbers: Iterable[Value], kind: Type) -> Value:
 
 
 def _entry(table: Value, index: Value, kind: Type, align: int | None = None) -> Value:
-    """Return what a table of constants has from an index on, as a number of a type."""
+    """Load a number of type `kind` from a table of constants, at an index."""
     entry = Number(index.builder, index.builder.gep(table, [_I32(0), index], inbounds=True))
     loaded = entry.bitcast(kind.as_pointer()).load()
     loaded.raw.align = align

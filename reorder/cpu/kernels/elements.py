@@ -75,11 +75,11 @@ class Elements:
         return Location(location.address + offset, location.index)
 
     def nbytes(self, count: Value) -> Value:
-        """Return the bytes of a number of elements; not of 4-bit ones."""
+        """Return how many bytes `count` elements take; not for 4-bit elements."""
         return count * (self.bits // BYTE_BITS)
 
     def address_of(self, location: Location) -> Value:
-        """Return the address of an element; not of a 4-bit one."""
+        """Return the address of an element; not for 4-bit elements."""
         return location.address + self.nbytes(location.index)
 
     def pointer(self, location: Location, of: Type = None) -> Value:
@@ -128,7 +128,10 @@ class Elements:
         self.builder.store(kept | value << shift, pointer)
 
     def load_vector(self, location: Location, lanes: int) -> Value:
-        """Return a vector of contiguous elements; of 4-bit ones one, or from an even index on."""
+        """Return a vector of contiguous elements.
+
+        A vector of 4-bit elements has one lane, or starts at an even index.
+        """
         if self.is_nibble and lanes == 1:
             nothing = ir.Constant(self.vector_type(1), ir.Undefined)
             return Number(self.builder, nothing).insert_element(
@@ -143,7 +146,7 @@ class Elements:
         return pick(vector & _NIBBLE, picks, vector.lshr(_NIBBLE_BITS))
 
     def lane_mask(self, count: Value, lanes: int) -> Value:
-        """Return the mask of the first `count` of some lanes: none if negative, all if larger."""
+        """Return the mask of the first `count` of `lanes`: none if negative, all if larger."""
         left = where(count < lanes, count, lanes)
         ones = left.like(-1).lshr(I64.width - left)
         bits = where(left > 0, ones, 0)
@@ -170,7 +173,7 @@ class Elements:
         return call(self.builder, full_name, result, *arguments)
 
     def store_vector(self, value: Value, location: Location, *, non_temporal: bool = False) -> None:
-        """Write a vector of contiguous elements; of 4-bit ones one, or from an even index on.
+        """Write a vector of contiguous elements; as for `load_vector` if they have 4 bits.
 
         Non-temporal stores write whole, aligned cache lines; 4-bit elements have none.
         """

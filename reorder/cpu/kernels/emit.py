@@ -88,7 +88,7 @@ class Number:
     """
 
     __slots__ = ("builder", "raw", "type")
-    # `==` emits code, and `[]` has no end
+    # `==` emits code, and a loop over `[]` would never end
     __hash__ = None  # type: ignore[assignment]
     __iter__ = None
 
@@ -213,7 +213,7 @@ def shared_constant(builder: Builder, name: str, content: Value, align: int | No
 
 
 def stack_space(builder: Builder, kind: Type, count: int, align: int | None = None) -> Value:
-    """Return the address of some numbers of a type on the stack of the kernel."""
+    """Return the address of space for `count` numbers of a type, on the stack of the kernel."""
     space = cgutils.alloca_once(builder, kind, size=count)
     space.align = align
     return Number(builder, space).ptrtoint(I64)
@@ -229,7 +229,7 @@ def call(builder: Builder, name: str, result: Type, *arguments: Value) -> Number
 def prefetch(address: Value, *, writes: bool = False) -> None:
     """Prefetch the cache line at an address into all caches, for reading or for writing."""
     number = ir.IntType(32)
-    # of the highest temporal locality, of data
+    # 3: highest temporal locality; 1: the data cache
     options = number(int(writes)), number(3), number(1)
     pointer = address.inttoptr(BYTE.as_pointer())
     call(address.builder, "llvm.prefetch.p0", ir.VoidType(), pointer, *options)
@@ -242,7 +242,7 @@ def when(condition: Value) -> AbstractContextManager[Any]:
 
 
 def either(condition: Value) -> AbstractContextManager[Any]:
-    """Emit two branches; yields a context for each, that of a condition that holds first."""
+    """Emit two branches; yields a context for each: the first is for a condition that holds."""
     blocks: AbstractContextManager[Any] = condition.builder.if_else(condition)
     return blocks
 
@@ -285,7 +285,7 @@ def _no_transformations(module: Value) -> Value:
 
 
 def phi(*values: tuple[Value, Value]) -> Number:
-    """Return one of some values: the one of the block that ran before this one."""
+    """Return the value that comes with the block that ran before this one."""
     (first, _), *_ = values
     found = Number(first.builder, first.builder.phi(first.type))
     for value, block in values:
@@ -294,7 +294,7 @@ def phi(*values: tuple[Value, Value]) -> Number:
 
 
 def where(condition: Value, then: Value, otherwise: Value) -> Number:
-    """Return the first number where a condition holds, else the second; constants are int64."""
+    """Return the first number where a condition holds, else the second; two constants are int64."""
     kind = next((each.type for each in (then, otherwise) if isinstance(each, Number)), I64)
     one, other = (
         constant(kind, each) if isinstance(each, (int, float)) else each
@@ -304,10 +304,10 @@ def where(condition: Value, then: Value, otherwise: Value) -> Number:
 
 
 def minimum(a: Value, b: Value) -> Value:
-    """Return the smaller of two numbers, of which the first is a `Number`."""
+    """Return the smaller of two numbers; the first must be a `Number`."""
     return where(a < b, a, b)
 
 
 def maximum(a: Value, b: Value) -> Value:
-    """Return the larger of two numbers, of which the first is a `Number`."""
+    """Return the larger of two numbers; the first must be a `Number`."""
     return where(a > b, a, b)

@@ -58,7 +58,7 @@ def _lanes(bits: int) -> list[int]:
     """Return the lanes of the vectors to try, most first.
 
     Two 128-bit vectors are moved at once, or one of bytes. Runs of 8 or 4 elements, as in blocks of
-    that many channels, take less.
+    that many channels, take shorter vectors.
     """
     most = (LANE_BITS if bits == BYTE_BITS else 2 * LANE_BITS) // bits
     return [most, *_SHORT_LANES] if most > _SHORT_LANES[0] else [most]

@@ -5,9 +5,9 @@ compiled code reads them. An instruction is a loop nest with what runs inside of
 the steps of a tile, or sums. So a new layout is a new program, not new code.
 
 A task is a range of the steps of one instruction. A point is where the loop nest starts: the
-offsets of the operands at one step of the loops around it that have no common strides. An
-interpreter is a C function whose parameters are `InterpreterCall`; it runs each task at each point,
-with the outer loops of the instruction over any number of operands.
+offsets of the operands at one step of the indirect loops around it, which follow indirection tables
+instead of strides. An interpreter is a C function whose parameters are `InterpreterCall`; it runs
+each task at each point, with the outer loops of the instruction over any number of operands.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """One tile transposed in registers: loaded along src, stored along dst.
 
-Each row of a tile is loaded as one vector, up to a cache line. The vectors are interleaved log2
-times within their 128-bit lanes, then the lanes are exchanged, and each column is stored as one
-vector. Where loops keep enough addresses, the rows are moved in groups that fit the registers.
+Each row of a tile is loaded as one vector, up to a cache line. The vectors are interleaved within
+their 128-bit lanes in log2(n) rounds (`shuffle.transpose`), then the lanes are exchanged, and each
+column is stored as one vector. Where loops keep enough addresses, the rows are moved in groups that
+fit the registers.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def _rows_at_once(elements: Elements, shape: TileShape) -> int:
 
 
 def _columns(elements: Elements, lines: list[Value]) -> Iterator[Value]:
-    """Yield the columns of some rows."""
+    """Yield the columns of a tile, which is given as rows."""
     height, width = len(lines), lines[0].type.count
     lane = LANE_BITS // elements.bits
     if keeps_addresses() and width > lane:

@@ -1,6 +1,7 @@
 """What the stages share: rows of elements of one type, and loops over their vectors.
 
-A stage is what a step of a tile runs to convert, to calculate or to repeat values (see `tiles`).
+A stage is what a step of a tile runs to convert rows, to do arithmetic on them, to prefetch them or
+to repeat values (see `schedule.tile_program`).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _MIN_LANES = 8
 
 
 class Row(NamedTuple):
-    """Neighbouring elements of one type, from a location on."""
+    """Neighbouring elements of one type, starting at a location."""
 
     dtype: str
     elements: Elements
@@ -55,20 +56,20 @@ class Row(NamedTuple):
         return cls(dtype, Elements(builder, Kernel(bits, streams)), start)
 
     def load(self, i: Value, lanes: int) -> Value:
-        """Return the codes of a vector from the i-th element on."""
+        """Return the codes of a vector starting at element i."""
         return self.elements.load_vector(self.start + i, lanes)
 
     def store(self, codes: Value, i: Value, *, non_temporal: bool = False) -> None:
-        """Write a vector of codes from the i-th element on."""
+        """Write a vector of codes starting at element i."""
         self.elements.store_vector(codes, self.start + i, non_temporal=non_temporal)
 
     def load_first(self, count: Value, i: Value) -> Value:
-        """Return a vector of `ZEROED_LANES`: some elements from the i-th one on, then zeros."""
+        """Return a vector of `ZEROED_LANES`: `count` elements starting at element i, then zeros."""
         mask = self.elements.lane_mask(count, ZEROED_LANES)
         return self.elements.load_masked(self.start + i, mask)
 
     def store_first(self, codes: Value, i: Value, count: Value, extent: Value) -> None:
-        """Write the first `count` codes of a vector from the i-th element on, then zeros."""
+        """Write the first `count` codes of a vector starting at element i, then zeros."""
         elements, lanes = self.elements, codes.type.count
         codes = where(elements.lane_mask(count, lanes), codes, elements.zeros(lanes))
         elements.store_masked(codes, self.start + i, elements.lane_mask(extent, lanes))

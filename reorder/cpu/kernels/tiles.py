@@ -64,7 +64,7 @@ def emit_tiles(call: InterpreterCall, slots: Value) -> None:
                 builder.store(offset, builder.gep(offsets, [ir.Constant(I64, n)]))
             with loop(0, head.steps) as k:
                 _emit_step(tile, steps_at + k * nbytes_of(Step))
-    # other threads see what non-temporal stores have written
+    # make non-temporal stores visible to other threads
     builder.fence("seq_cst")
 
 

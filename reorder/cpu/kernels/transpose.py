@@ -124,8 +124,8 @@ def _emit_sweeps(move: Transposition, span: ColumnSpan, shape: TileShape) -> Non
     edge = _EdgeTables(elements, lane)
     is_narrow = edge.is_narrow(span)
     last_column = maximum(span.last - lane.width, span.first)
-    # a select instead of a branch, for which LLVM would duplicate the loop; narrow tiles start with
-    # the first column, whose entry is the first one of their table
+    # a select, since LLVM would duplicate the loop for a branch; a narrow tile starts with the
+    # first column of the span, which is the first entry of its own table
     narrow_table = edge.columns - span.first * WORD_NBYTES
     column_tables = where(is_narrow, narrow_table, move.columns.table)
     last_row = move.rows.extent - height
@@ -192,14 +192,14 @@ def _prefetch_columns(move: Transposition, dst: Location, table: Value, shape: T
 
 
 def _prepare_edge(edge: _EdgeTables, move: Transposition, row: Value, span: ColumnSpan) -> Value:
-    """Write the tables that the edge tiles from a row on need; returns the table of the rows."""
+    """Write the tables that the edge tiles at a row need; returns the table of the rows."""
     elements, valid = edge.elements, move.rows.valid
     is_narrow = edge.is_narrow(span)
     # a tile may read rows beyond the last column, but not beyond the end of src
     columns = elements.nbytes(span.first + edge.width)
     last_read = elements.address_of(move.src) + columns + span.row_span
     copies = is_narrow & (last_read > span.src_end)
-    # rows beyond the last one, which are not stored, are in the table
+    # padding rows must be read from zeros, not from src
     has_padding = (row + edge.height > valid) & (valid < move.rows.extent)
     needs_table = has_padding | copies
     with when(needs_table):
@@ -268,7 +268,7 @@ class _EdgeTables:
     def write_rows(
         self, src: Location, rows: LoopGroup, row: Value, span: ColumnSpan, copies: Value
     ) -> None:
-        """Write the table of the rows from a row on, one tile high.
+        """Write the table of the rows of a tile that starts at a row.
 
         If `copies` is true, rows that a tile would read beyond the end of src are copied.
         """
@@ -288,7 +288,7 @@ class _EdgeTables:
                     self.rows[k] = self._offset(self.zeros, src)
 
     def _copy_row(self, start: Location, k: Value, span: ColumnSpan) -> Value:
-        """Copy the columns of row `k` from `start` on; returns the address of the copies."""
+        """Copy the columns of row `k`, which begins at `start`; returns the address of the copy."""
         elements = self.elements
         copy = Location(self.copies, k * self.width)
         with loop(0, span.last - span.first) as i:

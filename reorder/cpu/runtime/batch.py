@@ -51,7 +51,7 @@ class Batch:
     indirect: tuple[IndirectLoop, ...] = ()
     # whether the interpreter depends on the address of dst
     streams: bool = False
-    # has the arrays whose addresses are in the program
+    # keeps alive the arrays whose addresses are in the program
     owner: object = None
     _origin: NDArray[np.int64] = field(init=False)
 
@@ -76,7 +76,7 @@ class Batch:
                 run_job(src_at, dst_at, job._replace(points=at, point_count=count))
 
     def _job(self, *, is_aligned: bool) -> Job:
-        """Return the job at the origin; it has addresses of arrays of this batch."""
+        """Return the job at the origin; this batch must outlive it."""
         interpreter = self.interpreter(is_aligned)
         return make_job(interpreter, address_of(self.program), self.partition, self._origin)
 
@@ -95,7 +95,7 @@ class BatchBuilder:
         self.exceeds = machine.exceeds_cache(self.nbytes)
         # whether moves write whole lines of dst by non-temporal stores
         self.streams = machine.streams(self.nbytes, threads)
-        # names of the micro-kernels, with the width of their elements, and of tiles
+        # what `explain` shows: micro-kernels with the width of their elements, and "tiles"
         self.kernels: tuple[str, ...] = ()
 
     def move_all(self, boxes: Iterable[Box]) -> list[Batch]:
@@ -114,7 +114,7 @@ class BatchBuilder:
         by_kernel: dict[Kernel, list[ScheduledBox]] = {}
         for box in boxes:
             packed, bits, element_stride = pack_for_kernels(box, self.plan.dst.dtype.bits)
-            # for non-temporal stores, or else for the caches
+            # tiles for non-temporal stores if there are any, or else for the caches
             parts = stream_box(packed, bits, element_stride) if self.streams else ()
             parts = parts or tile_boxes(
                 (packed,), bits, element_stride, sweeps_lines=not self.exceeds
@@ -148,7 +148,7 @@ class BatchBuilder:
         return Batch(program, shares, interpreter, place, indirect, kernel.streams)
 
     def partition(self, workloads: list[Workload], nbytes: int, *, is_whole: bool) -> Partition:
-        """Partition instructions that write some bytes; `is_whole` gives one thread all."""
+        """Partition instructions that write `nbytes` bytes; with `is_whole` one thread runs all."""
         return partition(workloads, nbytes, 1 if is_whole else self.threads, self.machine)
 
 
@@ -168,9 +168,9 @@ class JoinedJob:
     """The jobs of batches as one job, which a call runs without Python code in between.
 
     Its chunks are those of all jobs, in order. Threads run them at once, so no job may read what
-    another one writes, and no two may write elements of one byte. Without workers the caller runs
-    the chunks in their order. The batches must outlive it. The field `interpreter` of `job` is 0
-    until the first call that needs it, since compiling it takes time: then it is
+    another one writes, and no two may write 4-bit elements of the same byte. Without workers the
+    caller runs the chunks in their order. The batches must outlive it. The field `interpreter` of
+    `job` is 0 until the first call that needs it, since compiling it takes time: then it is
     `joined_interpreter_at`.
     """
 

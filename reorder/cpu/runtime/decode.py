@@ -36,7 +36,7 @@ def decode(
 ) -> None:
     """Decode a record into row-major memory, as floats of a type.
 
-    The tensors have the sizes that the descriptor needs, and dst has an element for each of the
+    The tensors have the sizes that the descriptor needs, and dst has room for all elements of the
     record.
     """
     machine = this_machine()
@@ -56,7 +56,7 @@ def decode(
 
 @cache
 def _interpreter_at(kernel: DecodeKernel) -> int:
-    # a hash of Python differs between processes, and the code on disk is found by this one
+    # code on disk is found by this hash; Python's own differs between processes
     key = hashlib.sha256(repr(kernel).encode()).hexdigest()[:14]
     name = f"interpreter {key} of records of {len(kernel.pattern.fields)} fields to {kernel.dtype}"
     return compiled_interpreter(name, lambda call, _: emit_decode(call, kernel))

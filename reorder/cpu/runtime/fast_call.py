@@ -33,7 +33,7 @@ __all__ = ["fast_call", "fast_call_table"]
 
 
 class _ArrayFields(NamedTuple):
-    """The fields of an array object, from its type on, a word each.
+    """The fields of an array object, starting with its type, a word each.
 
     `ndim` and `flags` are C ints: the low halves of their words.
     """
@@ -68,7 +68,7 @@ class _LegalDtype(NamedTuple):
 
 
 class _CallCheck(NamedTuple):
-    """Requirements on both arrays, and the functions of Python that a call needs."""
+    """Requirements on both arrays, and the functions of Python's C API that a call needs."""
 
     # the address of either is a multiple of this
     alignment: int

@@ -1,7 +1,7 @@
 """The parts of numba and llvmlite that this library uses and that are not their public API.
 
-Modules that need one import it from here. All were seen in numba 0.61 to 0.68 with llvmlite 0.44 to
-0.50, the bounds in pyproject.toml; a nightly job (.github/workflows/newest.yml) tries later ones.
+Modules that need one import it from here. All of them exist in the versions that pyproject.toml
+admits; a nightly job (.github/workflows/newest.yml) tries later ones.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ try:
     )
     from numba.core.registry import CPUDispatcher, cpu_target
 
-    # llvmlite holds it during every call of LLVM, also outside of numba's compiler lock. It calls
-    # back when it does, but has no public way to hold it
+    # llvmlite holds this lock during every call of LLVM, even outside of numba's compiler lock. It
+    # has callbacks that tell when, but no public way to hold the lock
     llvm_lock: Any = ffi.lib._lock._lock  # noqa: SLF001 - see above
 
     # What is called, set or overridden. A method that overrides nothing would never be called
@@ -62,7 +62,7 @@ try:
     }
     for _owner, _names in _MEMBERS.items():
         for _name in _names:
-            # members of instances are looked for where they are assigned
+            # instances get members in `__init__`, so look there too
             if not hasattr(_owner, _name) and _name not in _owner.__init__.__code__.co_names:
                 raise AttributeError(f"{_owner.__qualname__} has no {_name}")  # noqa: TRY301, TRY003, EM102 - one message, below
 except (ImportError, AttributeError) as error:

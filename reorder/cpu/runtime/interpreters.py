@@ -45,7 +45,7 @@ def compiled_interpreter(name: str, emit: _Emit) -> int:
     """
     if name in _addresses:
         return _addresses[name]
-    # hashes of Python differ between processes
+    # Python's own hashes differ between processes
     key = int.from_bytes(hashlib.sha256(name.encode()).digest()[:7])
     _emitters[key] = emit
 
@@ -61,7 +61,7 @@ def compiled_interpreter(name: str, emit: _Emit) -> int:
     ) -> None:
         _run((src_at, dst_at, program, tasks, begin, end, points, point_count), key)
 
-    # numba names the files of the cache after it
+    # numba names the files of the cache after `__qualname__`
     interpret.__qualname__ = f"interpreter_{key:x}"
     _addresses[name] = int(compile_callback(interpret, INTERPRETER, name).address)
     return _addresses[name]
@@ -69,7 +69,7 @@ def compiled_interpreter(name: str, emit: _Emit) -> int:
 
 @intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator] # numba ships no types
 def _run(_context: Any, call: Any, key: Any) -> tuple[Signature, Any]:
-    """Emit the body of an interpreter; its number is known when it is compiled."""
+    """Emit the body of an interpreter; its key is a constant in compiled code."""
     emit = _emitters[key.literal_value]
 
     def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:

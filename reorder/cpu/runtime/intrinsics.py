@@ -87,9 +87,9 @@ def _store(order: str | None) -> Any:
 
 
 load_int, store_int = _load(None), _store(None)
-# Of words that other threads use meanwhile. These order nothing (relaxed in C11) ...
+# For words that other threads use at the same time. These two order nothing (relaxed in C11);
 load_relaxed, store_relaxed = _load("monotonic"), _store("monotonic")
-# ... and these do: what is written before a store (release) is visible after its load (acquire).
+# these do: what is written before a store (release) is visible after the load of it (acquire).
 load_shared, store_shared = _load("acquire"), _store("release")
 
 
@@ -97,7 +97,7 @@ load_shared, store_shared = _load("acquire"), _store("release")
 def exchange_shared(
     _context: Any, address: Any, index: Any, expected: Any, value: Any
 ) -> tuple[Signature, Any]:
-    """Compare and exchange an int64 atomically; returns whether it was as expected."""
+    """Compare and exchange an int64 atomically; returns whether it had the expected value."""
 
     def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         address, index, expected, value = args
@@ -113,8 +113,8 @@ def pause(_context: Any) -> tuple[Signature, Any]:
     """Let a core that spins rest for some cycles, if it has an instruction for that."""
 
     def build(context: Any, builder: Builder, _signature: Any, _args: Sequence[Value]) -> Value:
-        # on ARM `yield` does nothing on cores of one thread; a barrier of instructions takes as
-        # long as x86's pause
+        # on ARM `yield` does nothing on cores of one thread; an instruction barrier takes as long
+        # as x86's pause
         name, arguments = ("llvm.aarch64.isb", [_ISB_SYSTEM]) if is_arm() else (_PAUSE, [])
         if is_arm() or is_x86():
             call(builder, name, ir.VoidType(), *arguments)
@@ -137,8 +137,8 @@ def stack_address(_context: Any) -> tuple[Signature, Any]:
 def call_c(_context: Any, address: Any, values: Any) -> tuple[Signature, Any]:
     """Call the C function at an address with a tuple of integers or addresses.
 
-    A function with fewer parameters ignores the others. The result of one that returns a C int is
-    its low half; that of one that returns nothing has no meaning.
+    A function with fewer parameters ignores the rest. If it returns a C int, that is the low half
+    of the result; if it returns nothing, the result has no meaning.
     """
 
     def build(_context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:

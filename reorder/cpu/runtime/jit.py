@@ -66,13 +66,13 @@ _SOURCES = (
 
 _LOG = logging.getLogger("reorder")
 
-# no references are counted: all values are integers
+# without numba's reference counts: all values are integers
 _OPTIONS = {"nopython": True, "_nrt": False}
 
 # the functions for C, by name, and the seconds that each took: compiled, or loaded from the cache
 _callbacks: dict[str, Any] = {}
 _made: list[dict[str, Any]] = []
-# when the compilations that run now have begun
+# the start times of the compilations that run now
 _running: list[float] = []
 
 
@@ -82,7 +82,7 @@ def compiled_kernels() -> list[dict[str, Any]]:
 
 
 def compiling_seconds() -> float:
-    """Return how long this process has compiled so far, if it does now; else 0."""
+    """Return how long this process has spent compiling, if it compiles right now; else 0."""
     began = [*_running]
     if not began:
         return 0.0
@@ -103,13 +103,13 @@ def compile_callback(function: Callable[..., int | None], signature: Any, name: 
 
 @cache
 def c_function(function: Callable[[int, int, int], int], name: str, kind: Any = CFUNCTYPE) -> Any:
-    """Compile a function of three integers, and return it as a function of ctypes of a kind."""
+    """Compile a function of three integers; returns it as a ctypes function of the given kind."""
     compiled = compile_callback(function, types.int64(*[types.int64] * 3), name)
     return kind(c_int64, *[c_int64] * 3)(compiled.address)
 
 
 def _compile_callback(function: Callable[..., int | None], signature: Any, name: str) -> None:
-    # numba's own lock, which a fork waits for
+    # numba's own lock; `_before_fork` waits for it
     with global_compiler_lock:
         if name in _callbacks:
             return
@@ -121,7 +121,7 @@ def _compile_callback(function: Callable[..., int | None], signature: Any, name:
             compiled._cache = _Cache(function)  # noqa: SLF001 - as enable_caching does
             with _modules_optimized_once():
                 compiled.compile()
-            why = f"{compiled._cache.cache_path} had no code of it"  # noqa: SLF001 - likewise
+            why = f"{compiled._cache.cache_path} had no code for it"  # noqa: SLF001 - likewise
         except (RuntimeError, OSError):
             # compile without a cache
             compiled = CFunc(function, (signature.args, signature.return_type), {}, _OPTIONS)
@@ -139,7 +139,7 @@ def _compile_callback(function: Callable[..., int | None], signature: Any, name:
 
 class _Library(JITCodeLibrary):  # type: ignore[misc] # numba ships no types
     def _optimize_functions(self, ll_module: Any) -> None:
-        # numba does this here too; the passes over the whole module come later and do the rest
+        # all that is left of numba's method: the passes over the whole module come later
         ll_module.data_layout = self._codegen._data_layout  # noqa: SLF001 - as numba does
 
 
@@ -160,7 +160,7 @@ def _modules_optimized_once() -> Iterator[None]:
 def inner(function: Callable[..., Any]) -> Any:
     """Compile a function for calls by compiled functions, even if NUMBA_DISABLE_JIT is set.
 
-    It becomes part of these: there is no code for calls by Python, and no machine code of its own.
+    It becomes part of its callers: it has no machine code of its own, and no wrapper for Python.
     """
     return _Inner(function)
 
@@ -171,7 +171,7 @@ class _Inner(CPUDispatcher):  # type: ignore[misc] # numba ships no types
         self._compiler = _InnerCompiler(function, self.targetdescr, _OPTIONS, {}, Compiler)
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
-        # a constant is an argument like others: numba would compile the function for it
+        # treat constants like other arguments: numba would compile a version for each
         return super().get_call_template(tuple(map(types.unliteral, args)), kws)
 
 
@@ -238,7 +238,7 @@ class _CacheFile(IndexDataCacheFile):  # type: ignore[misc] # numba ships no typ
         digest, content = content[:_DIGEST_NBYTES], content[_DIGEST_NBYTES:]
         if hashlib.sha256(content).digest() != digest:
             return None
-        with suppress(Exception):  # another numba wrote it, and this one lacks its classes
+        with suppress(Exception):  # another version of numba may have written it
             return pickle.loads(content)  # noqa: S301 - the folder of compiled code must be trusted
         return None
 
@@ -257,9 +257,10 @@ class _Cache(FunctionCache):  # type: ignore[misc] # numba ships no types
         self._cache_file = _CacheFile(self._cache_path, base, _digest())
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        # numba would fill the tables of its compiler first, for a third of the time of a first
-        # reorder; code that is loaded needs them only if it counts references (`_OPTIONS`). numba
-        # and LLVM raise exceptions of many classes for code that they cannot restore
+        # numba would fill the tables of its compiler first, which takes a third of the time of a
+        # first reorder; code that is loaded needs them only to count references, which ours does
+        # not (`_OPTIONS`). numba and LLVM raise exceptions of many classes for code that they
+        # cannot restore
         with suppress(Exception):
             return self._load_overload(sig, target_context)
         return None

@@ -33,7 +33,7 @@ class Job(NamedTuple):
     # address of the bounds of the chunks, which are ranges of steps, and number of chunks
     bounds: int
     chunks: int
-    # workers of the pool that help the caller, at most
+    # the most workers of the pool that help the caller
     workers: int
     # address of the block of the pool
     pool: int = ADDRESS
@@ -47,7 +47,7 @@ def make_job(
 ) -> Job:
     """Return the job of a partition at one point; its arrays must outlive it.
 
-    `points` and `point_count` may be replaced by more points: `pool.run_job` sees to the rest.
+    A caller may then replace `points` and `point_count`: `pool.run_job` adapts the rest.
     """
     return Job(
         interpreter=interpreter,

@@ -57,8 +57,7 @@ class _State:
 def run_job(src_at: int, dst_at: int, job: Job) -> None:
     """Run a job on src and dst at two addresses: on this thread and the pool.
 
-    With more points than one, all tasks run at each point, and chunks are equal parts of these
-    steps.
+    With several points, all tasks run at each point, and chunks are equal parts of all these steps.
     """
     if job.point_count > 1:
         steps = job.steps * job.point_count
@@ -87,7 +86,7 @@ def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
 
 
 def _is_sooner_alone(job: Job) -> bool:
-    """Whether a job ends before the code of the pool would be loaded, or compiled."""
+    """Whether a job is done sooner on this thread than the code of the pool is loaded."""
     if _State.alone >= _MAX_ALONE or job.chunks >= MAX_THREAD_CHUNKS * (job.workers + 1):
         return False
     _State.alone += 1

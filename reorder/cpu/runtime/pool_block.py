@@ -3,17 +3,17 @@
 It is `PoolFields`, then `ThreadFields` for the caller, which is thread 0, and for each worker.
 Fields that different threads write often are in separate cache lines.
 
-Beside each field stands what orders its writes and reads, in the words of C11. `state` publishes
+The comments of the fields say what orders writes and reads, in the words of C11. `state` publishes
 a job: the caller writes the fields of the job, then stores `state` (release); a worker loads it
 (acquire), and enters by an exchange of its own `turn`. The caller ends the job by an exchange of
 the `turn` of each worker that has not entered, so what a worker reads after it has entered belongs
 to this job. `turn` publishes the results: a worker stores it after its last write, and the caller
-loads it (acquire). A caller that takes `busy` reads what the one before it had released.
+loads it (acquire). A caller that takes `busy` sees what the caller before it had written.
 tests/unit/reorder/cpu/runtime/test_memory_order.py runs the functions of worker.py in every order
 that this allows.
 
-All counters have the number of their job, so no job sets them back: that would take the lines of
-all workers from their caches, before a job could begin.
+All counters contain the number of their job, so they need no reset. A reset would take the lines of
+all workers from their caches before a job could begin.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class ThreadFields(NamedTuple):
     # the caller loads it with acquire
     turn: int
     # whether it sleeps, or is about to: 0 or 1. A worker stores it with release; a thread that
-    # wakes it loads it relaxed and takes it by an exchange. A thread that reads it too early wakes
-    # nobody, and the others do that worker's part
+    # wakes the worker loads it relaxed and clears it by an exchange. A thread that reads it too
+    # early wakes nobody, and the others do that worker's part
     asleep: int
     # address of the lock on which it sleeps: written before the thread starts, and so before the
     # thread stores `asleep`
@@ -134,13 +134,13 @@ class TeamFields(NamedTuple):
 
     The block of a team is that of the pool with these fields at its end. `next` and `caller` are
     written once, before the block is published, and read by all callers. The other fields are read
-    and written by the thread that `caller` is, and by its team in a parallel region, whose start
-    and end order them; other threads look at `cpu_time` in searches, where an old one does no harm.
+    and written by the thread `caller`, and by its team in a parallel region, whose start
+    and end order them; other threads read `cpu_time` in searches, where an old value does no harm.
     """
 
     # address of the block of the next team, or 0
     next: int
-    # the thread that the team belongs to, as the function at `self_at` returns it
+    # the thread whose regions the team runs, as the function at `self_at` returns it
     caller: int
     # addresses of functions of the runtime: GOMP_parallel, omp_get_thread_num, omp_in_parallel,
     # omp_get_max_threads

@@ -50,7 +50,7 @@ def _is_awake(pool: int, fields: int) -> bool:
 def find_awake_team(pool: int) -> int:
     """Return the block of a team of the calling thread that is awake, or 0.
 
-    A caller that is in a parallel region itself has none, nor has one whose regions are of one
+    A caller that is itself in a parallel region has none, nor has one whose regions have a single
     thread.
     """
     team = load_shared(pool, POOL.first_team)

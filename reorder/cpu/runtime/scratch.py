@@ -1,8 +1,9 @@
 """Scratch: slots for the tiles of one thread, in a block that all threads share.
 
-They are not on the stack, of which callers' threads may have only 64 KiB. A call of the interpreter
-of tiles takes a free scratch of the block, and frees it at its end. The search starts at a place
-that depends on the stack of the thread, so that a thread finds the scratch that is in its caches.
+They are not on the stack, because a caller's thread may have only 64 KiB of it. A call of the
+interpreter of tiles takes a free scratch of the block, and frees it at its end. The search starts
+at a place that depends on the stack of the thread, so that a thread finds the scratch that is in
+its caches.
 
 The block is `ScratchHead`, then a lock for each scratch in its own cache line, then the scratches.
 """
@@ -86,7 +87,7 @@ def _allocate() -> NDArray[np.uint8]:
 
 
 def _free_all() -> None:
-    """Free all of them in a forked child, which has none of the threads that would."""
+    """Free all of them in a forked child, which lacks the threads that held them."""
     _BLOCK[_LOCKS_AT:_SLOTS_AT] = 0
 
 

@@ -58,11 +58,11 @@ def _emit_tiles_in_scratch(call: InterpreterCall, context: Any) -> None:
 
 
 def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) -> int:
-    """Return the address of the conversion between two types, one of them the working type.
+    """Return the address of the stage that converts one type to another, one the working type.
 
     With `streams` whole cache lines of dst, which must be aligned to its elements, are written by
-    non-temporal stores; a `fence` must follow. With `as_codes` codes are not converted, only
-    their width changes.
+    non-temporal stores; the interpreter of tiles emits the fence that these need. With `as_codes`
+    codes are not converted, only their width changes.
     """
     work = None if as_codes else narrow_working_type(src, dst, arithmetic=False)
     key = "convert", src, dst, *["codes"] * as_codes
@@ -71,7 +71,7 @@ def convert_stage(src: str, dst: str, *, streams: bool, as_codes: bool = False) 
 
 
 def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
-    """Return the address of the arithmetic in a working type, from elements of one type to another.
+    """Return the address of the stage that does arithmetic in a working type, from src to dst.
 
     `streams` as for `convert_stage`.
     """
@@ -80,12 +80,12 @@ def combine_stage(src: str, dst: str, work: str, *, streams: bool) -> int:
 
 
 def prefetch_stage() -> int:
-    """Return the address of the prefetch of rows of src, for later steps."""
+    """Return the address of the stage that prefetches rows of src for later steps."""
     return _stage(("prefetch",), emit_prefetch)
 
 
 def repeat_stage(dtype: str) -> int:
-    """Return the address of the repetition of values of a working type."""
+    """Return the address of the stage that repeats values of a working type."""
     return _stage(("repeat", dtype), partial(emit_repeat, dtype=dtype))
 
 

@@ -118,15 +118,14 @@ class _StepWriter:
     """Writes the steps of tiles of one shape.
 
     `outer_strides` has for each operand the offset of the first tile and the strides of the loops
-    over tiles. Elements are packed into wider ones only if all of these are multiples of the wider
-    element.
+    over tiles. 4-bit elements are moved as whole bytes only if all of these are even.
     """
 
     def __init__(
         self, config: KernelConfig, tile: Tile, outer_strides: list[tuple[int, ...]]
     ) -> None:
         self.config, self.tile, self.outer_strides = config, tile, outer_strides
-        # the data of a tile: moves write its padding, or masked stores behind rows
+        # the data of a tile: moves write its padding, or masked stores after rows
         self.nodes = tuple(node._replace(extent=node.valid) for node in tile.inner)
         self.dense = dense_strides(self.nodes)
         self.steps: list[Step] = []
@@ -166,7 +165,7 @@ class _StepWriter:
         return is_long or (self.config.streams and nbits >= LINE_BITS)
 
     def zeroed_extent(self, dst: _TileBuffer) -> int:
-        """Return how many elements a row of dst has with the zeros behind it; 0: no zeros."""
+        """Return how many elements a row of dst has with the zeros after it; 0: no zeros."""
         padded = [node for node in self.tile.inner if node.valid < node.extent]
         # a tile that is written in place has padding in the innermost node only
         return padded[0].extent if padded and self.tile.writes and dst.base is Base.DST else 0
@@ -346,7 +345,7 @@ def _loads(dtype: str) -> bool:
     return not DATA_TYPES[dtype].is_packed
 
 
-# Slots for 4-bit elements unpacked to bytes: two that are neither src nor dst are used.
+# Slots for 4-bit elements unpacked to bytes; a move uses up to two that are neither src nor dst.
 _BYTE_SLOTS = Base.SRC_ELEMENTS, Base.VALUES, Base.RESULT
 # 4-bit elements of a byte.
 _PER_BYTE = 2
@@ -451,7 +450,7 @@ def _combine(
     """Write the step of an operation; `old` holds the values of dst, for `ADD_PRODUCT`."""
     operation, kinds = _operation_of(writer, post_op, sides)
     if operation not in SCALING and writer.zeroed_extent(sides.dst):
-        # a conversion or a move writes the zeros behind rows
+        # a conversion or a move writes the zeros after rows
         sides = sides._replace(dst=writer.slot(Base.VALUES, sides.work))
     src, dst, work = sides
     if post_op.role is not None:
@@ -495,7 +494,7 @@ def _operation_of(
 def _with_values(
     writer: _StepWriter, sides: _Sides, role: str, kinds: tuple[Numbers, ...]
 ) -> tuple[TileRows, _StepOperand]:
-    """Return the rows and the operand for the values of a role, see `_operation_of`."""
+    """Return the rows and the operand for the values of a role; `kinds` from `_operation_of`."""
     config, nodes = writer.config, writer.nodes
     values = config.values[role]
     placed_by, period, strides = NO_OPERAND, 0, [0] * len(nodes)

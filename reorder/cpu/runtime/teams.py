@@ -51,7 +51,8 @@ _MEMORY = Path("/proc/self/mem")
 # thread, and the function that the thread was started with follows within this many bytes.
 _GET_ROBUST_LIST = {"x86_64": 274, "aarch64": 100}
 _DESCRIPTOR_NBYTES = 2048
-# Calls between two searches: at most, and while the calling thread has a team in every runtime.
+# Calls between two searches: the most, and how many while the calling thread has a team in every
+# runtime.
 _MAX_CALLS, _CALLS = 1024, 64
 # How long threads are watched: one whose CPU time does not advance meanwhile is not awake.
 _LOOK_SECONDS = 2e-5

@@ -61,7 +61,7 @@ def tile_batches(builder: BatchBuilder) -> list[Batch]:
     zeros: list[Box] = []
     for box in (box for box, tiled in tagged if tiled):
         if box.indirect:
-            batches += _gathered_batches(builder, config, box)
+            batches += _indirect_batches(builder, config, box)
         else:
             inside, beyond = _tiles_of(builder, config, box)
             tiles += inside
@@ -90,7 +90,7 @@ def _tiles_of(
     )
 
 
-def _gathered_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> list[Batch]:
+def _indirect_batches(builder: BatchBuilder, config: KernelConfig, box: Box) -> list[Batch]:
     """Return the batches of a box with indirect loops: its tiles, their zeros, its padding."""
     tiles, beyond = _tiles_of(builder, config, box._replace(indirect=()))
     batches = [_tile_batch(builder, config, [tile], box.indirect) for tile in tiles]
@@ -132,7 +132,7 @@ def _tile_batch(
     words: list[int] = []
     workloads = []
     for tile in tiles:
-        # points may be odd: a stride of 1 keeps elements from being packed into wider ones
+        # offsets of points may be odd: a stride of 1 keeps 4-bit elements from moving as bytes
         point = (1,) if indirect else ()
         outer_strides = [
             (offset, *(node.strides[n] for node in tile.outer), *point)
@@ -162,7 +162,7 @@ def _size(tile: Tile) -> int:
 def _owns_bytes(tile: Tile) -> bool:
     """Whether no two tiles share a byte of 4-bit elements.
 
-    They do not if the contiguous node has whole pairs, and all other strides and the offset are
+    That holds if the contiguous node has whole pairs, and all other strides and the offset are
     even.
     """
     steps = [tile.offsets[1], *(node.strides[1] for node in (*tile.outer, *tile.inner))]

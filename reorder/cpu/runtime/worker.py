@@ -1,13 +1,13 @@
 """Compiled code of the pool: a caller shares a job, and workers wait for one and help.
 
 A worker enters a job by a compare-and-exchange of a word of its own, its turn. The caller ends the
-job for the workers that have not entered by the same, so a worker that comes later cannot. The
-chunks of a job are divided into a group for each thread. A thread starts with the group of its
-number, since its caches may hold those data from the previous call, and goes on with the other
-groups. Where each group has one chunk it does so only if a thread is late: a worker that had to be
-woken, or has not entered when the caller is done. If 16 threads read the words of all others, that
-takes as long as the rest of a small job. For the same reason there is no word that all threads
-write.
+job for the workers that have not entered by another exchange of that word, so a worker that comes
+later cannot enter. The chunks of a job are divided into a group for each thread. A thread starts
+with the group of its number, since its caches may hold that data from the previous call, and goes
+on with the other groups. Where each group has one chunk, it goes on only if a thread is late: a
+worker that had to be woken, or has not entered when the caller is done. The reason is that 16
+threads that read the words of all others take as long as the rest of a small job. For the same
+reason there is no word that all threads write.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from reorder.cpu.runtime.region import find_awake_team, run_region
 
 __all__ = ["enter_region", "is_ready", "serve", "share_job"]
 
-# One of this many spins yields the core, since the thread that is waited for may need it; the
-# others pause.
+# One of this many spins yields the core, which the thread that is waited for may need; the others
+# pause.
 _SPINS_PER_YIELD = 16
 # A caller that waits longer than workers spin sleeps for this long between polls.
 _SLEEP_MICROSECONDS = 20
@@ -99,7 +99,7 @@ def _interpret(job: int, src_at: int, dst_at: int, begin: int, end: int) -> None
 
 @inner
 def _run_group(pool: int, group: int, number: int) -> None:
-    """Run chunks of a group of the job of a number until none is left."""
+    """Run chunks of a group of the job with a number until none is left."""
     job = load_int(pool, POOL.job)
     bounds, chunks = load_int(job, JOB.bounds), load_int(job, JOB.chunks)
     groups = load_int(job, JOB.workers) + 1
@@ -116,8 +116,8 @@ def _run_group(pool: int, group: int, number: int) -> None:
 def _helps(pool: int, thread: int, number: int) -> bool:
     """Whether a thread goes on with the groups of others when its own has no chunk left.
 
-    Where each has one chunk, the caller looks for workers that have not entered, and then notes for
-    all that a thread is late.
+    Where each group has one chunk, the caller checks whether all workers have entered; if not, it
+    tells all threads that one is late.
     """
     job = load_int(pool, POOL.job)
     groups = load_int(job, JOB.workers) + 1
@@ -132,7 +132,7 @@ def _helps(pool: int, thread: int, number: int) -> bool:
 
 @inner
 def _work(pool: int, thread: int, number: int) -> None:
-    """Wake others, and run chunks of the job of a number until none is left for this thread."""
+    """Wake others, and run chunks of the job with a number until none is left for this thread."""
     workers = load_int(load_int(pool, POOL.job), JOB.workers)
     _wake_others(pool, thread, workers, number)
     groups = workers + 1
@@ -164,7 +164,7 @@ def _prepare(block: int, src_at: int, dst_at: int, job: int) -> None:
 
 @inner
 def _enter(worker: int, number: int) -> bool:
-    """Enter the job of a number as a worker; returns whether it had not ended."""
+    """Enter the job with a number as a worker; returns False if it has ended."""
     turn = load_relaxed(worker, THREAD.turn)
     return bool(turn < 2 * number and exchange_shared(worker, THREAD.turn, turn, 2 * number + 1))
 

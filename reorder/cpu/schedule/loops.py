@@ -1,7 +1,7 @@
-"""Groups of loops as numbers: their steps, their contiguous runs, their tables of offsets.
+"""Facts about groups of loops: how many steps, which contiguous runs, which table of offsets.
 
-An element stride is the stride between neighbouring elements: wide elements that start at any byte
-have strides in narrow ones.
+A side is 0 for src and 1 for dst. An element stride is the stride between neighbouring elements. It
+is above 1 where elements were packed into wider ones, but strides still count the narrow ones.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ __all__ = ["contiguous_loops", "contiguous_size", "count_contiguous", "offset_ta
 
 
 def size_of(loops: Iterable[Node | IndirectLoop]) -> int:
-    """Return how many steps some loops have together."""
+    """Return how many steps a nest of these loops has."""
     return prod(node.extent for node in loops)
 
 
 def contiguous_loops(
     nodes: Sequence[Node], side: int, element_stride: int = 1, *, backwards: bool = False
 ) -> Iterator[int]:
-    """Yield the numbers of the loops that form a contiguous run on a side, innermost first.
+    """Yield the indices of the loops that form a contiguous run on a side, innermost first.
 
     With `backwards` a loop may go through the run in either direction.
 
@@ -51,9 +51,9 @@ def contiguous_size(nodes: Iterable[Node], side: int, element_stride: int = 1) -
 
 
 def count_contiguous(extents: Sequence[int], strides: Sequence[int], size: int = 1) -> int:
-    """Return how many of some loops, innermost first, continue a run of a size in this order.
+    """Return how many of these loops, innermost first, extend a contiguous run of `size` elements.
 
-    Loops of one step continue any run.
+    A loop of one step extends any run.
     """
     for count, (extent, stride) in enumerate(zip(extents, strides, strict=True)):
         if stride != size and extent != 1:
@@ -63,7 +63,7 @@ def count_contiguous(extents: Sequence[int], strides: Sequence[int], size: int =
 
 
 def offset_table(extents: Iterable[int], strides: Iterable[int]) -> list[int]:
-    """Return the offset of each step of some loops, which are given innermost first.
+    """Return the offset of each step of a loop nest, which is given innermost loop first.
 
     >>> offset_table((2, 3), (1, 10))
     [0, 1, 10, 11, 20, 21]

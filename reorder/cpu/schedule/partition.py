@@ -1,4 +1,8 @@
-"""Partition of a program among threads: instructions are cut into tasks, which make up chunks."""
+"""Partition of a program among threads: instructions are cut into tasks, which make up chunks.
+
+A task is a range of the steps of one instruction. A chunk is a range of tasks, from any number of
+instructions; a thread takes one chunk at a time.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +59,7 @@ class Workload(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A range of the steps of an instruction; an interpreter reads a table of these."""
+    """A range of the steps of an instruction; interpreters read a table of tasks."""
 
     # word of the program where the instruction starts
     instruction: int
@@ -129,12 +133,12 @@ def partition_chunks(
 
 
 def _cut_loops(workload: Workload, chunks: int, *, fits_own_cache: bool) -> tuple[int, int, int]:
-    """Return the loops of an instruction in the order in which chunks take steps, outermost first.
+    """Return the extents of the three-loop nest in whose order chunks take steps, outermost first.
 
-    They are outer loops, the grains of the inner ones, and further outer loops. The model: a cut
-    within the last loops divides a line in each piece of dst that a step writes. A cut within the
-    grains divides few, but each step around it and each row in it reads one more line of src, which
-    costs much less than a line that two threads write.
+    The three are outer loops, the grains of the inner ones, and further outer loops. The model: a
+    cut within the last loops divides a line in each piece of dst that a step writes. A cut within
+    the grains divides few lines, but each step around it and each row in it reads one more line of
+    src, which costs much less than a line that two threads write.
     """
     outer, inner = workload.outer, workload.inner
     grains = max(1, round(inner / workload.grain))
@@ -185,9 +189,9 @@ def _cuts(
 
 
 def _cut_granule(workload: Workload, shape: tuple[int, int, int], chunks: int) -> int:
-    """Return how many steps are never cut apart: whole steps of outer loops.
+    """Return how many steps always stay together: whole steps of outer loops.
 
-    If chunks have few of these, it is as few steps as make a part that is not tiny.
+    If chunks have too few of these, it is the fewest steps that make a part of `_MIN_PART_SIZE`.
     """
     steps = prod(shape)
     least = min(steps, -(-_MIN_PART_SIZE * steps // workload.size))

@@ -58,9 +58,10 @@ _MIN_DIVISOR, _MAX_DIVISOR = 2.0**-40, 2.0**40
 # Bound of divisors and their inverses if dst has few bits: then the product of any dividend and the
 # inverse's residue is finite.
 _MAX_NARROW = 2.0**24
-# The widest types of few bits. Their results are rounded up or down at numbers of at most 12 bits,
-# and products fall on the right side of these for every divisor: a test tries all. For s16, with 17
-# bits, one divisor in six thousand fails.
+# The widest types of few bits. A result rounds up on one side of the midpoint of two neighbouring
+# numbers and down on the other. Midpoints of these types have at most 12 bits, and products fall on
+# the right side for every divisor: a test tries all. For s16, with 17 bits, one divisor in six
+# thousand fails.
 _MAX_INTEGER_BITS, _MAX_FLOAT_BITS = 8, 16
 # The exponent of the smallest step of f16.
 _MIN_STEP = -24
@@ -138,9 +139,9 @@ def has_quotient(divisors: NDArray[np.float64], work: str, dst: str) -> bool:
 
 
 def rounding_bits(dst: str) -> int | None:
-    """Return how many bits the numbers have at which results in a type round up or down.
+    """Return the bits of the midpoints between neighbouring numbers of a type of few bits, or None.
 
-    None if the type has more bits.
+    There, results round up or down.
     """
     form = FORMATS[dst]
     if isinstance(form, IntegerFormat) and form.bits <= _MAX_INTEGER_BITS:
@@ -151,7 +152,7 @@ def rounding_bits(dst: str) -> int | None:
 
 
 def has_small_steps(dst: str) -> bool:
-    """Whether a type has numbers below 2^-25: others round these to 0."""
+    """Whether a type has numbers below 2^-25; other types round such results to 0."""
     form = FORMATS[dst]
     return isinstance(form, FloatFormat) and 1 - form.bias - form.mantissa < _MIN_STEP
 
@@ -168,8 +169,8 @@ def inverse_parts(
     return inverses, residues.astype(np.float32)
 
 
-# The operation of each role, in the order in which they are computed; a sum with what dst held
-# comes between src and dst.
+# The operation of each role, in the order in which they are computed. With beta, the old dst is
+# added between the roles of src and those of dst.
 _SRC_ROLES = {"src_zero_point": Operation.SUBTRACT, "src_scale": Operation.MULTIPLY}
 _DST_ROLES = {"dst_scale": Operation.DIVIDE, "dst_zero_point": Operation.ADD}
 

@@ -120,7 +120,7 @@ class RepeatLoop(NamedTuple):
 def encode(
     boxes: tuple[ScheduledBox, ...], bits: int, src_end: int
 ) -> tuple[NDArray[np.int64], list[Workload]]:
-    """Encode boxes of elements of some bits; returns the program, and how it can be cut.
+    """Encode boxes of `bits`-bit elements; returns the program, and how it can be cut.
 
     Bytes of src from `src_end` on must not be read.
     """
@@ -232,7 +232,7 @@ _MAX_POINTS = 1 << 13
 
 
 class Point(NamedTuple):
-    """The offsets of a box in src and dst; an interpreter of boxes reads a table of these."""
+    """The offsets of a box in src and dst; the interpreter of boxes reads a table of points."""
 
     # in bytes, those of 4-bit elements in elements; `NOWHERE` in src: zeros are written
     src: int
@@ -269,7 +269,7 @@ def each_points(indirect: tuple[IndirectLoop, ...]) -> Iterator[NDArray[np.int64
 
 
 def points_in_bytes(points: NDArray[np.int64], bits: int) -> NDArray[np.int64]:
-    """Return points of elements of some bits as a table of `Point`."""
+    """Return points of `bits`-bit elements as a table of `Point`."""
     offsets = points[:, : len(_POINT)]
     is_padding = offsets[:, _POINT.src] == NOWHERE
     scaled = np.where(offsets == NOWHERE, 0, offsets) * max(1, bits // BYTE_BITS)

@@ -1,8 +1,9 @@
 """Where compiled code finds the fields of a record: a pattern in each block, and a table of starts.
 
-The last dim is cut into blocks in which every field lies alike. Blocks follow each other at one
-distance for each field, along a segment of a row; where segments start is a table. A kernel is
-compiled for the pattern of a block, so records of one format share it, whatever their dims.
+The last dim is cut into blocks that all have the same pattern. Along a segment of a row each field
+advances by a constant number of bytes from block to block; a table holds the starts of the
+segments. A kernel is compiled for the pattern of a block, so records of one format share it,
+whatever their dims.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class FieldPattern(NamedTuple):
 
     kind: str
     bits: int
-    # for each element of the block the bit at which its element of the field starts
+    # for each element of the block: the bit at which its value in this field starts
     offsets: tuple[int, ...]
 
 
@@ -85,9 +86,9 @@ class Access(NamedTuple):
 
 @lru_cache(maxsize=32)
 def find_access(desc: RecordDesc) -> Access | None:
-    """Return how compiled code reads a record; None if its fields have no common blocks.
+    """Return how compiled code reads a record, or None if it cannot.
 
-    Fields that f32 does not hold are left to the definition.
+    It cannot if the fields have no common blocks, or if f32 does not hold the numbers of a field.
     """
     columns = desc.dims[-1]
     if not prod(desc.dims) or any(_is_wide(part) or part.layout.fused() for part in desc.fields):
@@ -104,7 +105,7 @@ def find_access(desc: RecordDesc) -> Access | None:
     ]
     if not found:
         return None
-    # the longest segments, and of these the first block
+    # the block with the longest segments; of equals, the first
     return _access(desc, rows, *max(found, key=lambda each: each[0] * each[1]))
 
 
@@ -119,7 +120,7 @@ def _along_last(part: Field, columns: int) -> NDArray[np.int64]:
 
 
 def _repeats(row: NDArray[np.int64], block: int) -> bool:
-    """Whether a field lies alike in all blocks of a row, which start at whole bytes apart."""
+    """Whether all blocks of a row have the same pattern in a field, whole bytes apart."""
     blocks = row.reshape(-1, block)
     inside = blocks - blocks[:, :1]
     return bool(
@@ -198,7 +199,7 @@ def _rows_of(part: Field, dims: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def _run(offsets: list[tuple[int, ...]], block: int) -> int:
-    """Return the largest power of two of neighbours that lie at the same place, in all fields."""
+    """Return how many neighbours share their place in all fields: the largest power of two."""
     run = 1
     while (
         2 * run <= block

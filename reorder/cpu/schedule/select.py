@@ -109,7 +109,7 @@ class ScheduledBox(NamedTuple):
     def divided_pieces(self, inner: Iterable[Node], bits: int) -> int:
         """Return how many contiguous pieces of dst some loops write, or 0 if these are whole lines.
 
-        Two threads that divide the other loops share as many lines.
+        Two threads that divide the other loops between them share that many lines.
         """
         nodes = tuple(inner)
         size = contiguous_size(nodes, 1, self.element_stride)
@@ -131,7 +131,7 @@ class ScheduledBox(NamedTuple):
         return self.micro_kernel != STRIDED and self._starts_lines(inner, bits)
 
     def _is_interleaved(self, bits: int) -> bool:
-        """Whether two or four rows are interleaved to whole lines that follow each other in dst."""
+        """Whether two or four rows are interleaved into whole, successive lines of dst."""
         return (
             self._are_joined(1)
             and size_of(self.rows) in _INTERLEAVED
@@ -140,11 +140,11 @@ class ScheduledBox(NamedTuple):
         )
 
     def _is_split(self) -> bool:
-        """Whether rows of two or four columns follow each other in src, which are split."""
+        """Whether successive rows of two or four columns in src are split into these columns."""
         return self._are_joined(0) and size_of(self.columns) in _INTERLEAVED
 
     def _are_joined(self, side: int) -> bool:
-        """Whether rows and columns are transposed, contiguous on a side, and hold data only."""
+        """Whether rows and columns are transposed, contiguous on a side, and free of padding."""
         inner = (*self.rows, *self.columns)
         return (
             self.is_transposed

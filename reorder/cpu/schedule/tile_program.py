@@ -5,8 +5,10 @@ for each outer loop, outermost first, `LoopHead` and its stride in each operand;
 each step. There are always `OPERANDS` operands: those that a reorder lacks have offset and strides
 0. Offsets and strides are in elements.
 
-A step has the address of the table of its stage, which is followed by tables of offsets, one int64
-for each row.
+A step moves a tile, by the interpreter of boxes with a program of its own, or runs a stage, which
+is compiled code that converts rows, does arithmetic on them, prefetches them or repeats values. A
+stage reads a table, whose address is in the step; tables of offsets follow it, one int64 for each
+row.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class ConvertTable(NamedTuple):
     # elements of each row
     columns: int
     # elements that masked stores write for each row, at most `ZEROED_LANES`: the row and the zeros
-    # behind it; 0: rows are not written by masked stores
+    # after it; 0: rows are not written by masked stores
     extent: int
     # rows of src are prefetched this many bytes ahead; 0: not at all
     prefetch_distance: int
@@ -99,7 +101,7 @@ LONG_RUN = 16
 
 
 def can_repeat(times: int) -> bool:
-    """Whether values can be stored so often."""
+    """Whether a stage can store each value `times` times."""
     return times in SHORT_RUNS or (times > 0 and times % LONG_RUN == 0)
 
 
@@ -170,7 +172,7 @@ class Step(NamedTuple):
     factor_base: int
 
 
-# src, dst, and a scale and a zero point of either.
+# src, dst, and the scale and the zero point of each.
 OPERANDS = 6
 
 

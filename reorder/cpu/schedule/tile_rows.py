@@ -2,13 +2,18 @@
 
 `strides` are the strides of the tile's nodes in one operand, outermost first.
 
-An operand has a value for each element of a row, one value for the row, or values that repeat along
-it. Where that would make rows short, operands are gathered into a slot of scratch in the order in
-which the tile is converted. Scales in groups along dim b of `ab` are an example, where dst is `ba`:
-neighbours along a row of dst have different scales, which lie apart. Few values are gathered, one
-for each group. Those of short groups along a row are repeated, so that a vector of elements finds
-its operands in a vector. Where all tiles have the same operands, such as those of few channels, a
-table holds one for each element.
+Here an operand is what arithmetic reads besides the elements: scales, zero points, or the old dst.
+An operation finds it in one of three ways:
+
+* in place (`operand_rows`): a value for each element of a row, one value for the row, or values
+  that repeat along it;
+* if that makes rows short, and all tiles have the same operands, such as those of few channels: in
+  a table with a value for each element (`spread_operands`);
+* if that makes rows short otherwise: in a slot of scratch, into which they are gathered in the
+  order in which the tile is converted (`gathered_operands`). Scales in groups along dim b of `ab`
+  are an example, where dst is `ba`: neighbours along a row of dst have different scales, which lie
+  apart. Only one value is gathered for each group. Values of short groups along a row are repeated,
+  so that a vector of elements finds its operands in a vector.
 """
 
 from __future__ import annotations
@@ -169,7 +174,7 @@ _LONG_STREAMED_COLUMNS = 256
 def spread_operands(
     nodes: tuple[Node, ...], sides: tuple[list[int], list[int], list[int]], rows: TileRows
 ) -> TileRows | None:
-    """Return rows with a value for each element, or None if that makes none longer."""
+    """Return rows with a value for each element, or None if that does not make rows longer."""
     src, dst, _ = sides
     found = operand_rows(nodes, (src, dst, dense_strides(nodes)), 0)
     is_longer = rows.columns < min(_SHORT_COLUMNS, found.columns)
@@ -201,7 +206,7 @@ def gathered_operands(
 
 
 def _inner_repetitions(nodes: tuple[Node, ...], strides: list[int]) -> int:
-    """Return how often an operand repeats along the innermost nodes, 1 if no stage does that."""
+    """Return how often an operand repeats along the innermost nodes, or 1 if no stage can."""
     times = 1
     for node, stride in zip(reversed(nodes), reversed(strides), strict=True):
         if stride:

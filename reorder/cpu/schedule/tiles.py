@@ -8,7 +8,7 @@ to move.
 The size of a tile is how many steps of each node it takes. First each side gets a chain of nodes
 that is contiguous there; then the largest count is halved until the tile fits; then the counts grow
 to what the scratch holds, innermost nodes first, and to whole nodes where these fit. Nodes are
-given by their number in the box.
+given by their index in the box.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def cut_into_tiles(
     """Cut a box without indirect loops into tiles and boxes of zeros.
 
     `widths` are the bits of elements of src and dst. With `in_place` tiles that are contiguous on
-    both sides need no scratch; with `streams` conversions write dst by non-temporal stores; with
-    `masks` they may write zeros behind rows.
+    both sides need no scratch. With `streams` conversions write dst by non-temporal stores. With
+    `masks` they may write zeros after rows.
     """
     nodes = box.nodes
     if box.is_zero:
@@ -95,12 +95,12 @@ def cut_into_tiles(
         for whole in (limits.narrow, limits.elements):
             counts = _tile_counts(nodes, limits, in_place=False, whole=whole)
             order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
-            if _moves_narrow(order, widths) and not _moves_padding(nodes, counts, order):
+            if _moves_narrow(order, widths) and not _leaves_padding(nodes, counts, order):
                 break
     if widths[0] == widths[1] and is_scattered(src_and_dst(box), widths[0]):
         order = _order_between(nodes, counts)
-    if _moves_padding(nodes, counts, order):
-        # moving the padding of a tile with its data costs nothing extra
+    if _leaves_padding(nodes, counts, order):
+        # a move writes the padding of a tile together with its data, at no extra cost
         order = _order_by_cost(nodes, counts, widths, writes=False, streams=streams)
     return _tiles_of(box, counts, order, streams=streams)
 
@@ -112,13 +112,13 @@ def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
     )
 
 
-def _moves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: _TileOrder) -> bool:
-    """Whether a conversion would write dst in place, but not the padding there."""
+def _leaves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: _TileOrder) -> bool:
+    """Whether a conversion would write the data of dst in place, but not the padding."""
     return order.writes and _has_padding(nodes, counts) and not order.zeroes
 
 
 def _moves_narrow(order: _TileOrder, widths: tuple[int, int]) -> bool:
-    """Whether a tile has only the elements of the narrow side in the scratch."""
+    """Whether only the elements of the narrow side of a tile go through the scratch."""
     src, dst = widths
     if min(widths) < BYTE_BITS or order.reads == order.writes:
         return False
@@ -221,7 +221,7 @@ def _tile_counts(
     padded: bool = False,
     whole: int = 0,
 ) -> dict[int, int]:
-    """Return how many steps of each node a tile takes, by the number of the node.
+    """Return how many steps of each node a tile takes, by the index of the node.
 
     With `padded` padding counts too, because the scratch holds it with the data. A node that would
     leave a tail is taken whole if the tile then has at most `whole` elements.
@@ -279,13 +279,13 @@ _PACKED_COST = 2 * BYTE_BITS
 
 
 class _TileOrder(NamedTuple):
-    """The order of a tile's nodes, outermost first, by their number in the box."""
+    """The order of a tile's nodes, outermost first, by their index in the box."""
 
     nodes: list[int]
     # whether the tile is read from src in place, and written to dst in place
     reads: bool
     writes: bool
-    # whether the conversion writes zeros behind its rows in dst
+    # whether the conversion writes zeros after its rows in dst
     zeroes: bool = False
 
 
@@ -394,7 +394,7 @@ class _Piece(NamedTuple):
     offsets: tuple[int, ...]
     # the loops over tiles
     outer: tuple[Node, ...]
-    # the loops inside of a tile, by the number of their node in the box
+    # the loops inside of a tile, with the index of their node in the box
     inner: tuple[tuple[int, Node], ...]
 
 

@@ -137,7 +137,7 @@ _MAX_STEPS = 4 * TILE
 def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledBox, ...]:
     """Schedule a transposition that writes whole cache lines by non-temporal stores.
 
-    There are no tiles if it is not a transposition of whole lines, or holds padding.
+    Returns nothing if the box is not a transposition of whole lines, or holds padding.
     """
     scheduled = select(box, element_stride)
     has_padding = any(node.valid < node.extent for node in box.nodes)

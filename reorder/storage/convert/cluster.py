@@ -120,7 +120,7 @@ def worker_threads(client: object) -> int:
 
 @contextmanager
 def _asked(client: Client) -> Iterator[None]:
-    """Explain what goes wrong while the scheduler is asked: a closed client, a lost scheduler."""
+    """Explain errors of a request to the scheduler: a closed client, a lost scheduler."""
     if client.status in ("closing", "closed"):
         msg = f"the Dask client is {client.status}; give one that is connected to a scheduler"
         raise MemdescError(msg)
@@ -128,8 +128,8 @@ def _asked(client: Client) -> Iterator[None]:
         yield
     except (OSError, TimeoutError) as error:
         msg = (
-            f"the Dask scheduler does not answer any more ({type(error).__name__}); start the "
-            "cluster again"
+            f"the Dask scheduler no longer answers ({type(error).__name__}); start the cluster "
+            "again"
         )
         raise MemdescError(msg) from None
 
@@ -212,14 +212,14 @@ def run_on_cluster(
     work: Callable[[Any], None],
     max_bytes: int,
 ) -> None:
-    """Run tasks on the workers; the first error ends all.
+    """Run tasks on the workers; the first error ends the run.
 
     Parameters
     ----------
     client : distributed.Client
         From `connected`.
     tasks : iterator of (int, task)
-        With their numbers; a few more than the workers have threads are held in memory.
+        With their numbers; about `_AHEAD` batches for each thread of the workers are in memory.
     finished : callable
         Called with each task that has run.
     work : callable

@@ -65,7 +65,8 @@ __all__ = [
 ]
 
 
-# of a piece that is measured, and how many times as much it holds when it is decoded to f32
+# bytes of a piece whose rounding is measured, and how many times as much memory measuring it takes,
+# since it is decoded to f32
 _MEASURED, _DECODED = 8 << 20, 5
 
 
@@ -82,14 +83,14 @@ class Conversion(NamedTuple):
     options: ConvertOptions
     # all files that are read, as they were when their headers were read
     states: Mapping[Path, FileState]
-    # whether the output is to be resumed, and is whole
+    # whether the output that is to be resumed is complete already
     is_finished: bool
     # records that are rounded, for which the largest error is reported
     rounded: tuple[Step, ...] = ()
 
     @property
     def finished(self) -> Finished:
-        """What the output is when it is whole; pieces of any size write the same bytes."""
+        """The complete output. Pieces are left out of its facts: any size writes the same bytes."""
         facts = {key: value for key, value in self.facts.items() if key != "pieces"}
         return Finished(self.target, self.output, json.dumps(facts))
 
@@ -97,7 +98,7 @@ class Conversion(NamedTuple):
     def passes(self) -> int:
         """How many times all bytes are written or compared.
 
-        0 if the output is whole and marked as written by this conversion.
+        0 if the output is complete and marked as written by this conversion.
         """
         if self.is_finished:
             return 1 if self.options.verify or not self.finished.is_marked else 0
@@ -141,7 +142,7 @@ class Conversion(NamedTuple):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What distinguishes conversions that write other bytes, or cut them in other places.
+        """What differs between conversions that write different bytes, or cut different pieces.
 
         A file that is read is known by its size and modification time, as in `Entry.state`, but not
         by its folder: the input may be moved, or copied with its times.

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Journal", "facts_left"]
 
 # A line is written after this many seconds, or bytes. A killed process loses at most what was
-# written since the last line. Waiting for the disk takes some 10 ms here, because the system starts
+# written since the last line. Waiting for the disk takes only some 10 ms, because the system starts
 # to write long runs at once.
 SECONDS, NBYTES = 0.5, 256 << 20
 # the most bytes of a first line; a thousand shards take some 100 KB
@@ -43,7 +43,7 @@ class Journal:
     folder : Partial
         Where it lies.
     facts : object
-        Which conversion it is, as values of JSON; the journal of another one is replaced.
+        Which conversion it is, as values of JSON; the journal of another conversion is replaced.
     sync : callable
         Waits until all that was written is on disk.
 

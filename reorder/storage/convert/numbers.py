@@ -30,12 +30,12 @@ class _Rounded(NamedTuple):
     """A record in which a factor becomes its reciprocal."""
 
     step: Step
-    # the largest change of a product of scales, as a part of it
+    # the largest relative change of a product of scales
     error: float
 
 
 def rounding_warnings(checked: Iterable[_Rounded | None]) -> tuple[str, ...]:
-    """Return what is rounded of the records that `check_numbers` has checked."""
+    """Return a warning for each kind of record that `check_numbers` found to be rounded."""
     found: dict[tuple[str, str], list[float]] = {}
     for each in checked:
         if each is not None and isinstance(each.step.src, RecordDesc):
@@ -50,21 +50,20 @@ def rounding_warnings(checked: Iterable[_Rounded | None]) -> tuple[str, ...]:
 
 
 def _factors(desc: MemoryDesc | RecordDesc | None) -> str:
-    """Return the scale of a record, as its rule says it."""
+    """Return the scale of a record as its rule spells it."""
     return str(desc.rule).rpartition(" * ")[0] if isinstance(desc, RecordDesc) else ""
 
 
 def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
-    """Refuse scales that are not finite, and numbers that the new format does not have.
+    """Refuse scales that are not finite, and numbers that the new format cannot hold.
 
-    Return what is rounded, if a factor becomes its reciprocal.
-
-    Such numbers are zero points of 0 in GPTQ v1.
+    A zero point of 0 is such a number in GPTQ v1. Returns what is rounded, if a factor becomes its
+    reciprocal.
 
     Codes, which are most of the bytes, are read only if they change (a zero point per group becomes
-    one for all, or they get fewer bits), or if they share a tensor with their scales. Blocks of
-    GGUF do, so they are converted once without being written, unless the two formats alone show
-    that every number fits.
+    one for all, or they get fewer bits), or if they share a tensor with their scales. In blocks of
+    GGUF they do, so these are converted once without being written, unless the two formats alone
+    show that every number fits.
 
     Raises
     ------
@@ -169,5 +168,5 @@ def _fits_any(src: RecordDesc, dst: RecordDesc) -> bool:
 
 @lru_cache(maxsize=2)
 def _blank(nbytes: int) -> NDArray[np.uint8]:
-    """Return bytes that are neither read nor written, so that they take no memory."""
+    """Return bytes that are never touched, so the system gives them no memory."""
     return np.zeros(nbytes, np.uint8)

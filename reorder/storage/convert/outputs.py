@@ -39,7 +39,7 @@ __all__ = ["Output", "check_paths", "output_format", "plan_output"]
 _MAX_CONFIG = 1 << 24
 _SHARDS = "safetensors"
 _WEIGHTS = ".safetensors"
-# the bound of shards of a checkpoint in one file: none is as large
+# the size of shards that keeps a checkpoint of one file in one file: more than any has
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
 # how many files or tensors a warning names
@@ -63,7 +63,7 @@ class Output(NamedTuple):
     stale : tuple of Path
         Files of the old output that the new one does not replace by name; they are removed last.
     tensors : tuple of Tensor
-        All tensors, as headers say it.
+        All tensors, as headers describe them.
     """
 
     files: tuple[PlannedFile, ...]
@@ -75,7 +75,7 @@ class Output(NamedTuple):
 
 
 def is_folder(target: Path) -> bool:
-    """Whether an output is a folder: its name does not end as a container's."""
+    """Whether an output is a folder: its name does not have the ending of a container."""
     return not any(target.name.endswith(row.ending) for row in FORMATS.values())
 
 
@@ -95,7 +95,7 @@ def output_format(target: Path) -> str:
 
 
 def _real(path: Path) -> Path:
-    return Path(os.path.realpath(path))  # unlike `resolve`, not an error of links in a circle
+    return Path(os.path.realpath(path))  # unlike `resolve`, this accepts links in a circle
 
 
 def check_paths(source: Path, container: Container, target: Path) -> None:

@@ -59,7 +59,7 @@ class Plan(NamedTuple):
     warnings : tuple of str
         What the user may not have meant.
     partial : mapping of str to list of str
-        For each rule that changes codes or scales alone, these tensors of the output.
+        For each rule that changes codes or scales alone: the tensors of the output that it changes.
     left : str
         Codes of a quantised weight that are copied; empty if there are none.
     dtype : str, optional
@@ -244,6 +244,12 @@ def _groups_of(
                 f"{prefix} has {last}, but no {', '.join(missing)}: a record of "
                 f"{rule.src.name} has {', '.join(names)}"
             )
+        is_alone = last in names[1:] and f"{prefix}.{names[0]}" not in entries
+        if is_alone and rule.matches(prefix):
+            rule.fail(
+                f"{prefix} has {last}, but no {names[0]}: a record of {rule.src.name} has "
+                f"{', '.join(names)}"
+            )
     return found
 
 
@@ -271,7 +277,7 @@ def _check_names(names: Iterable[tuple[str, Step]]) -> None:
 
 
 def _items(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
-    """Return what `load_all` finds in the output, by name: a note names several tensors as one."""
+    """Return what `load_all` will find by name; a note gives several tensors one name."""
     notes = [tensor.note for step in steps for tensor in step.targets.values() if tensor.note]
     listed = [note["tensors"] for note in notes if isinstance(note.get("tensors"), dict)]
     members = {str(name) for tensors in listed for name in tensors.values()}
@@ -310,7 +316,7 @@ def _check_whole(
 
 
 def _with_notes(steps: Sequence[Step], weights: Sequence[Siblings]) -> list[Step]:
-    """Return the steps; what is left of a saved Quantized or Record says so in the output."""
+    """Return the steps with notes: in the output, what is left of a Quantized or Record says so."""
     homes = {entry.name: step for step in steps for entry in step.sources.values()}
     noted = {each.codes.name: each for each in weights if each.note is not None}
     found = []
@@ -386,7 +392,7 @@ def _partial_warnings(partial: Mapping[str, Sequence[tuple[Step, Siblings]]]) ->
 
 
 class _Renamed(NamedTuple):
-    """Single tensors by their new names, and new names by old ones."""
+    """Single tensors: their entries by new name, and their new names by old name."""
 
     entries: Mapping[str, Entry]
     names: Mapping[str, str]

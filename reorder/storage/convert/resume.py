@@ -1,8 +1,8 @@
-"""What an earlier run left: a whole output, or part of one.
+"""What an earlier run left: a complete output, or part of one.
 
-The mark that says which conversion wrote a whole output is an extended attribute: it changes no
-byte, and lives and dies with the output. Without the mark, as in a copy or on a file system without
-attributes, the whole output is compared.
+The mark that says which conversion wrote a complete output is an extended attribute: it changes no
+byte, and disappears with the output. Without the mark, as in a copy or on a file system without
+attributes, all bytes of the output are compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Finished", "check_left", "has_grown"]
 
 _ATTRIBUTE = "user.memdesc.conversion"
-# what a user has changed if the facts of two conversions differ
+# what has changed, by the fact that differs between two conversions
 _CHANGES = {
     "version": "it ran with another version of memdesc",
     "source": "the input has changed since: {}",
@@ -156,7 +156,7 @@ class Finished(NamedTuple):
 
 
 def has_grown(target: Path) -> bool:
-    """Whether an output is being written, or was when its process ended."""
+    """Whether an output is incomplete: it is being written, or was when its process ended."""
     folder = partial_folder(target)
     files = folder / FILES
     if folder.is_symlink() or files.is_symlink():  # not ours, and never followed

@@ -54,7 +54,7 @@ class Largest:
         """Compare a piece of a record that was decoded with what was written."""
         found = _largest_of(task)
         with self._lock:
-            # of equal ones the first by name, so that threads change nothing
+            # ties go to the first by name, so that the order of threads changes nothing
             key = (-found.error, found.name, found.weight)
             old = self.found
             if old is None or key < (-old.error, old.name, old.weight):
@@ -71,7 +71,7 @@ def _largest_of(task: Task) -> Rounding:
     with np.errstate(invalid="ignore", over="ignore"):
         np.abs(np.subtract(wanted, error, out=error), out=error)
     if np.isnan(error.max(initial=0)):
-        # two NaNs and two equal infinities are as they should be
+        # two NaNs, or two equal infinities, are not an error
         found = _written(task)
         same = (wanted == found) | (np.isnan(wanted) & np.isnan(found))
         error = np.where(np.isnan(error), np.where(same, 0, np.inf), error)

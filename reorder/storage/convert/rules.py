@@ -51,7 +51,7 @@ _MAX_TEXT = 4096
 _MAX_FILE = 1 << 20
 # longer names and patterns are not compared, because that takes long
 _MAX_COMPARED = 200
-# of a pattern: a set of letters, a run of stars, or one letter
+# a token of a pattern: a set of letters, a run of stars, or one letter
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|\*+|.", re.DOTALL)
 # the value of scales= for one scale, chosen from the data, for all elements
 WHOLE = "all"
@@ -97,7 +97,7 @@ class Rule:
     groups : tuple of int, optional
         How many adjacent elements along each of the last two dims share a scale.
     prefixes : frozenset of str, optional
-        The records that it is for, by the prefixes of their tensors, whatever the pattern.
+        The prefixes of the records that it moves; the pattern is then ignored.
     without : tuple of str
         Names of tensors beside such a record that the output does not have.
     """

@@ -178,7 +178,7 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
         hint = ""
         if is_record(rule.dst):
             hint = (
-                "; a record is moved by a pattern of what stands before the names of its tensors"
+                "; to move a record, match what stands before the names of its tensors"
                 if is_record(rule.src)
                 else "; plain numbers do not become records: give a data type and scales=, such "
                 "as 'u4, scales=ab, groups=1x32'"
@@ -356,12 +356,12 @@ def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
 
 
 def _ndims(name: str, shape: tuple[int, ...]) -> int:
-    """Return how many dims a name has that fits any number; a block adds an axis to the shape."""
+    """Return how many dims a shape has under a name for any number: a block adds an axis to it."""
     return len(shape) - len(re.findall("[0-9]+[a-z]", name))
 
 
 def _element(name: str, dtype: str, bits: int) -> str:
-    """Return the type of the elements under a name; packings exist for a few widths only."""
+    """Return the type of the elements under a name: the given one, or one that the packing has."""
     try:
         resolve(name, (), bits)
     except UnsupportedFormatError:
@@ -388,7 +388,7 @@ def _dims_of_words(
         If the shape does not say them.
     """
     if len(shape) != tag.ndims:
-        msg = f"{name} has {tag.ndims} dims, and so has the shape of its words; else give dims="
+        msg = f"{name} has {tag.ndims} dims, but its words have {len(shape)}; give dims="
         raise MemdescError(msg)
     if name.removesuffix("_experts").startswith(IN_SHAPE):
         return (*shape[:-1], shape[-1] * count)

@@ -43,12 +43,12 @@ __all__ = [
 
 
 class Way(NamedTuple):
-    """From some records to one.
+    """How some kinds of records become one kind.
 
     Attributes
     ----------
     sources : tuple of str
-        Records whose numbers the other one holds, as far as the formats say.
+        Records whose numbers `record` holds, as far as the formats show.
     record : str
         What they become.
     options : mapping of str to object
@@ -306,7 +306,15 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
         raise MemdescError(msg)
     known = {each for group in groups for each in group.found.names}
     codes = {f".{next(iter(group.tensors))}" for group in groups}
+    scaled = {role: [*group.tensors][0] for group in groups for role in [*group.tensors][1:]}
     for each, entry in container.entries.items():
+        prefix, _, role = each.rpartition(".")
+        if role in scaled and each not in known and f"{prefix}.{scaled[role]}" not in known:
+            msg = (
+                f"--to {name}: {each} scales a weight, as other tensors of that name do, but there "
+                f"is no {prefix}.{scaled[role]}; get the checkpoint again"
+            )
+            raise MemdescError(msg)
         if each not in known and holds_codes(entry) and f".{each.rpartition('.')[2]}" in codes:
             msg = (
                 f"--to {name}: {each} of {entry.dtype} holds codes, as other tensors of that name "
@@ -378,7 +386,7 @@ def may_round(desc: RecordDesc, dtype: str) -> bool:
 
 
 def _significant(desc: RecordDesc, number: Number) -> int:
-    """Return how many significant bits a number has at most."""
+    """Return the most significant bits that a number can have."""
     kind = desc.field(number.parts[0][0]).kind
     if is_integer_number(desc, number):
         return number_bits(desc, number)

@@ -92,7 +92,7 @@ def test_what_holds_no_layers_is_refused(content: str, tmp_path: Path) -> None:
 
 def test_layers_of_another_run_are_refused() -> None:
     layers = read_layers(f"{_TORCH}.json")
-    with pytest.raises(MemdescError, match="set also ONEDNN_VERBOSE_TIMESTAMP=1"):
+    with pytest.raises(MemdescError, match="also set ONEDNN_VERBOSE_TIMESTAMP=1"):
         report(read_verbose([f"{_LINE},,,2x3,1"]), layers)
     stamped = _LINE.replace("verbose,", "verbose,1.5,")
     with pytest.raises(MemdescError, match="no execution of the log lies within a module"):

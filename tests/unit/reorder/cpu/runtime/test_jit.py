@@ -129,7 +129,7 @@ def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_
     cold, warm = logs
     assert "reorder: compiled the kernel 'interpreter of 32-bit elements' in" in cold
     assert f"s: {tmp_path}" in cold
-    assert "had no code of it" in cold
+    assert "had no code for it" in cold
     assert warm == ""
 
 

@@ -655,6 +655,10 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     lost = _model(tmp_path / "lost", fp8_layer(), _FP8, orphan | _BESIDE)
     said = _refused(lost, "bf16")
     assert "model.layers.2.mlp.weight of f8_e4m3 holds codes, as other tensors of that name" in said
+    alone = {"model.layers.2.mlp.weight_scale_inv": np.ones((2, 1), np.float32)}
+    said = _refused(_model(tmp_path / "alone", fp8_layer(), _FP8, alone | _BESIDE), "bf16")
+    assert "model.layers.2.mlp.weight_scale_inv scales a weight, as other tensors of that" in said
+    assert "name do, but there is no model.layers.2.mlp.weight; get the checkpoint" in said
     order = {"model.layers.0.mlp.g_idx": np.arange(128, dtype=np.int32)[::-1] // 64}
     ordered = _model(tmp_path / "order", gptq_layer()[0], _GPTQ, order | _BESIDE)
     assert "(act-order), which is a gather" in _refused(ordered, "f16")
