@@ -32,6 +32,7 @@ from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.resume import Finished, check_left, has_grown
 from reorder.storage.convert.rounding import Largest
 from reorder.storage.convert.rules import read_rules
+from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.convert.targets import TargetRules, container_for, may_round, target_rules
 from reorder.storage.pieces.overflow import OverflowedError
 from reorder.storage.pieces.regions import Bound
@@ -451,6 +452,7 @@ def plan_conversion(
         warnings = (
             *whole.warnings,
             *plan.warnings,
+            *(section_warnings(sections_in(given)) if plan.moved else ()),
             *loader_warnings(plan.steps),
             *output.warnings,
         )

@@ -7,18 +7,16 @@ GPTQModel 2 (version 2 of `qzeros`), AutoAWQ 0.2, and `fp8_cast_bf16.py` of Deep
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, RecordDesc
-from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
 from reorder.records.encode import is_integer_number, number_bits
 from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
+from reorder.storage.convert.sections import sections_in
 from reorder.storage.experts import split_stacks
 from reorder.storage.groups import find_groups
-from reorder.storage.quantization import CONFIG, MAX_CONFIG, holders, sections_of
 from reorder.storage.siblings import holds_codes
 from reorder.storage.stored import model_axes
 from reorder.values.formats import FLOATS
@@ -235,7 +233,7 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     target = TARGETS[name]
     groups = find_groups(source, container)
     _check_known(name, container, groups)
-    sections = _sections(source) if groups else []
+    sections = sections_in(source) if groups else []
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric = bool(sections) and all(map(says_symmetric, sections))
     moved: dict[tuple[FormatName, FormatName], list[Group]] = {}
@@ -285,14 +283,6 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     return TargetRules(rules, target.dtype, target.method, target.is_stacked, warnings)
 
 
-def _sections(source: Path) -> list[dict[str, Any]]:
-    """Return the sections of config.json that declare quantised weights."""
-    folder = source if source.is_dir() else source.parent
-    text = read_if_exists(folder / CONFIG, MAX_CONFIG) or b"{}"
-    sections = [each for part in holders(json.loads(text)) for each in sections_of(part).values()]
-    return [each for each in sections if isinstance(each, dict)]
-
-
 def _check_known(name: str, container: Container, groups: Sequence[Group]) -> None:
     """Refuse weights that are not known, and codes whose scales are missing."""
     unknown = [group for group in groups if group.desc is None]
@@ -306,13 +296,14 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
         raise MemdescError(msg)
     known = {each for group in groups for each in group.found.names}
     codes = {f".{next(iter(group.tensors))}" for group in groups}
-    scaled = {role: [*group.tensors][0] for group in groups for role in [*group.tensors][1:]}
+    scaled = {role: next(iter(group.tensors)) for group in groups for role in [*group.tensors][1:]}
     for each, entry in container.entries.items():
         prefix, _, role = each.rpartition(".")
-        if role in scaled and each not in known and f"{prefix}.{scaled[role]}" not in known:
+        weight = f"{prefix}.{scaled[role]}".removeprefix(".") if role in scaled else each
+        if weight not in known and each not in known and role in scaled:
             msg = (
                 f"--to {name}: {each} scales a weight, as other tensors of that name do, but there "
-                f"is no {prefix}.{scaled[role]}; get the checkpoint again"
+                f"is no {weight}; get the checkpoint again"
             )
             raise MemdescError(msg)
         if each not in known and holds_codes(entry) and f".{each.rpartition('.')[2]}" in codes:

@@ -633,6 +633,37 @@ def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
     assert "--to awq: gptq -> awq" in _refused(gptq, "awq")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("transform_config", {"config_groups": {"R1": {"type": "hadamard"}}}, "rotates weights"),
+        ("sparsity_config", {"format": "sparse-24-bitmask"}, "stores sparse weights"),
+        ("adapter", {"rank": 8}, "adds a low-rank adapter"),
+        ("rotation", "hadamard", "rotates weights"),
+    ],
+)
+@pytest.mark.parametrize("rule", [None, "*: fp8_block -> plain, bf16"])
+def test_what_changes_the_meaning_of_weights_is_refused(
+    tmp_path: Path, key: str, value: Any, problem: str, rule: str | None
+) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | {key: value})
+    said = _refused(source, "bf16") if rule is None else _refused(source, None, rule)
+    assert f"config.json says {key} {value!r}, which {problem}" in said
+
+
+def test_keys_that_change_nothing_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    plain = {"transform_config": {}, "sparsity_config": {"format": "dense"}, "adapter": None}
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | plain)
+    (rounded,) = _made(source, tmp_path / "out", "bf16")[2].warnings
+    assert "are rounded to bf16" in rounded
+
+
+def test_keys_that_are_not_known_are_named(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | {"smooth": 1, "twist": True})
+    _, warning = _made(source, tmp_path / "out", "bf16")[2].warnings
+    assert warning.startswith("config.json says smooth, twist, which no conversion knows")
+
+
 def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
     assert "no target 'fp4'; the targets are bf16, f16, fp8-block" in _refused(fp8, "fp4")
