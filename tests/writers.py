@@ -1,4 +1,4 @@
-"""Bytes of tensors in an output that is being written."""
+"""Outputs that are being written, and bytes of their tensors."""
 
 from __future__ import annotations
 
@@ -6,12 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.partial import FILES
+from reorder.storage.containers.table import plan_file
+from reorder.storage.containers.writer import Writer
 
 if TYPE_CHECKING:
-    from reorder.storage.containers.writer import Writer
+    from pathlib import Path
 
-__all__ = ["write_part"]
+__all__ = ["one_tensor", "write_part"]
+
+
+def one_tensor(target: Path, *, resume: bool = False, overwrite: bool = False) -> Writer:
+    """Return the writer of a file with a tensor "a" of 100 bytes."""
+    files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
+    return Writer(target, files, resume=resume, overwrite=overwrite)
 
 
 def write_part(writer: Writer, name: str, offset: int, data: Any) -> None:

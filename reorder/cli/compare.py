@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, RecordDesc
+from memdesc import MemdescError
 from memdesc.disk import as_path
 from memdesc.layout import dim_name
 from reorder.cli.command import (
@@ -25,10 +25,11 @@ from reorder.cli.tensors import SOURCE, Reading, codes_note, read_tensor
 from reorder.comparison import compare_values
 from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
-from reorder.storage.checkpoint import Checkpoint
+from reorder.storage.checkpoint import Checkpoint, container_of
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.files import value_of
 from reorder.storage.groups import find_groups
+from reorder.storage.stored import in_order_of
 
 if TYPE_CHECKING:
     import argparse
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
+    from memdesc import MemoryDesc, RecordDesc
     from reorder.comparison import Difference, ValueComparison
     from reorder.storage.checkpoint import StoredTensor
     from reorder.storage.groups import Group
@@ -199,11 +200,13 @@ def _is_checkpoint(path: str) -> bool:
 
 def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
     """Compare the tensors that have the same names in two checkpoints."""
-    paths = options.a, options.b
-    groups = [_groups(path) for path in paths]
+    checkpoints = [Checkpoint(as_path(path)) for path in (options.a, options.b)]
+    groups = [
+        _groups(path, each) for path, each in zip((options.a, options.b), checkpoints, strict=True)
+    ]
     # if only one side says what words mean, words of the same name are compared as codes
     unknown = {name for each in groups for name, group in each.items() if not group.is_known}
-    left, right = (_items(*each, unknown) for each in zip(paths, groups, strict=True))
+    left, right = (_items(*each, unknown) for each in zip(checkpoints, groups, strict=True))
     names = [name for name in left if name in right]
     rows = [{"name": name, **_compared(left[name], right[name], options)} for name in names]
     apart = [row for row in rows if row.pop("is_equal") is False]
@@ -220,15 +223,16 @@ def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
     return facts, 0 if is_equal and rows else 1
 
 
-def _groups(path: str) -> dict[str, Group]:
+def _groups(path: str, checkpoint: Checkpoint) -> dict[str, Group]:
     """Return the quantised weight that each tensor belongs to, if any."""
-    found = find_groups(as_path(path), read_container(path))
+    found = find_groups(as_path(path), container_of(checkpoint))
     return {name: group for group in found for name in group.found.names}
 
 
-def _items(path: str, groups: Mapping[str, Group], unknown: AbstractSet[str]) -> dict[str, _Item]:
+def _items(
+    checkpoint: Checkpoint, groups: Mapping[str, Group], unknown: AbstractSet[str]
+) -> dict[str, _Item]:
     """Return the content of a checkpoint; a record has the name of the tensor it decodes to."""
-    checkpoint = Checkpoint(as_path(path))
     found: dict[str, _Item] = {}
     for name, tensor in checkpoint.items():
         group = groups.get(name)
@@ -248,9 +252,11 @@ def _compared(a: _Item, b: _Item, options: argparse.Namespace) -> dict[str, Any]
     whats = {"a": _what(a), "b": _what(b)}
     try:
         one, other = _memory(a), _memory(b)
-        if {_letters(a), _letters(b)} == {"io", "oi"}:
-            other = Memory(other.desc.permute_axes((1, 0)), other.data, zero_pad=False)
-        found = _compare(one, other, options, limit=0)
+        turned = in_order_of(other, _desc(b), one, _desc(a))
+        found = min(
+            (_compare(one, each, options, limit=0) for each in turned),
+            key=lambda each: each.differing,
+        )
     except MemdescError as error:
         return {**whats, "problem": str(error), "is_equal": False}
     worst = found.worst
@@ -266,11 +272,6 @@ def _compared(a: _Item, b: _Item, options: argparse.Namespace) -> dict[str, Any]
 
 def _desc(item: _Item) -> MemoryDesc | RecordDesc:
     return (item.group and item.group.desc) or item.tensor.desc
-
-
-def _letters(item: _Item) -> str:
-    desc = _desc(item)
-    return desc.letters if isinstance(desc, RecordDesc) else ""
 
 
 def _what(item: _Item) -> str:

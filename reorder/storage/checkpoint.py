@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from memdesc import RecordDesc
     from reorder.memory.memory import Memory
-    from reorder.storage.containers.entry import FileState
+    from reorder.storage.containers.entry import Container, FileState
 
-__all__ = ["Checkpoint", "StoredTensor", "open_checkpoint"]
+__all__ = ["Checkpoint", "StoredTensor", "container_of", "open_checkpoint"]
 
 # of the table that a notebook shows
 _ROWS = 100
@@ -358,6 +358,11 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     (Memory(memory_desc((20, 3, 3, 3), 'f32', 'ABcd16a4b')), (20,))
     """
     return Checkpoint(as_path(path))
+
+
+def container_of(checkpoint: Checkpoint) -> Container:
+    """Return what a checkpoint has read from the headers of its files."""
+    return checkpoint._container  # noqa: SLF001 - the class is of this module
 
 
 def _opened_again(path: Path, states: dict[Path, FileState], is_closed: bool) -> Checkpoint:  # noqa: FBT001 - pickle passes no keywords

@@ -33,12 +33,10 @@ from memdesc.int64 import checked_ints
 from memdesc.names import did_you_mean
 from reorder.api import reorder
 from reorder.comparison import compare_values
-from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
 from reorder.records.record import Record
-from reorder.records.repack import dim_order, repack
-from reorder.storage.checkpoint import Checkpoint
-from reorder.storage.containers.table import read_container
+from reorder.records.repack import repack
+from reorder.storage.checkpoint import Checkpoint, container_of
 from reorder.storage.convert.rules import FormatName, Rule, is_record, read_format, stars_of
 from reorder.storage.diagnosis import (
     find_causes,
@@ -49,13 +47,14 @@ from reorder.storage.diagnosis import (
 from reorder.storage.files import memory_of, value_of
 from reorder.storage.groups import Group, find_groups, read_group, said_of, single
 from reorder.storage.siblings import siblings_of
-from reorder.storage.stored import model_axes, stored_layout
+from reorder.storage.stored import in_order_of, stored_layout
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator
 
+    from reorder.memory.memory import Memory
     from reorder.storage.containers.entry import Entry
     from reorder.storage.diagnosis import Part
 
@@ -214,7 +213,12 @@ def check(
         msg = "check needs what to expect: a contract, or a reference to compare with"
         raise MemdescError(msg)
     rules = [] if expect is None else _read_contract(expect)
-    held = _Model(model)
+    return _checked(_Model(model), rules, reference)
+
+
+def _checked(
+    held: _Model, rules: Iterable[_Rule], reference: str | os.PathLike[str] | None = None
+) -> CheckReport:
     chosen = _assign(rules, held)
     breaches: list[Breach] = []
     unconfirmed: list[str] = []
@@ -240,10 +244,10 @@ class _Model:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = as_path(path)
-        self.container = read_container(self.path)
+        checkpoint = Checkpoint(self.path)
+        self.container = container_of(checkpoint)
         self.entries = self.container.entries
-        self._checkpoint = Checkpoint(self.path)
-        self.map = self._checkpoint.map
+        self.map = checkpoint.map
         self.groups = {
             group.prefix: group
             for group in find_groups(self.path, self.container)
@@ -604,7 +608,7 @@ def _compare(
             done |= {*ours.group.found.names}
         done.add(name)
         if ours is None:
-            yield theirs.name, [Breach(theirs.name, "values", "is in the reference only")]
+            yield theirs.name, [Breach(theirs.name, "values", "are in the reference only")]
             continue
         try:
             found = _differences(ours, theirs)
@@ -614,7 +618,7 @@ def _compare(
         yield ours.name, [each._replace(rule=rule.pattern if rule else "") for each in found]
     for name, item in items.items():
         if name not in done:
-            yield item.name, [Breach(item.name, "values", "is not in the reference")]
+            yield item.name, [Breach(item.name, "values", "are not in the reference")]
 
 
 def _by_names_of(theirs: _Item, held: _Model) -> _Item | None:
@@ -785,31 +789,12 @@ def _record_differences(ours: _Item, theirs: _Item, desc: RecordDesc) -> list[Br
 def _number_differences(ours: _Item, theirs: _Item) -> list[Breach]:
     """Compare the numbers that two items stand for."""
     one, other = (_numbers(each) for each in (ours, theirs))
-    orders = _orders(ours, theirs) or [tuple(range(one.desc.ndims))]
-    turned = [Memory(one.desc.permute_axes(each), one.data, zero_pad=False) for each in orders]
-    fitting = [each for each in turned if each.desc.dims == other.desc.dims] or turned[:1]
-    # a square matrix may be stored in either order
-    differing = min(compare_values(each, other).differing for each in fitting)
+    turned = in_order_of(other, theirs.desc, one, ours.desc)
+    differing = min(compare_values(one, each).differing for each in turned)
     if not differing:
         return []
     problem = f"differ in {differing} of {one.desc.nelems} elements"
     return [Breach(ours.name, "values", problem)]
-
-
-def _orders(ours: _Item, theirs: _Item) -> list[tuple[int, ...]]:
-    """Return which dim of the reference each dim may be: floats may have the order of models.
-
-    There are none if neither is a record.
-    """
-    one, other = ours.desc, theirs.desc
-    if isinstance(one, RecordDesc) and isinstance(other, RecordDesc):
-        return [dim_order(one, other.letters)]
-    for desc, is_ours in ((one, True), (other, False)):
-        if isinstance(desc, RecordDesc):
-            order, same = dim_order(desc, model_axes(desc)), tuple(range(len(desc.dims)))
-            back = tuple(order.index(dim) for dim in same)
-            return [same, order if is_ours else back]
-    return []
 
 
 def _numbers(item: _Item) -> Memory:
@@ -870,7 +855,7 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     exact = {glob.escape(name): rule for name, rule in rules.items()}
     found = _merged(rules, held)
     for each in (found, exact):
-        report = check(model, each)
+        report = _checked(held, _read_contract(each))
         if report.holds:
             return each
     breach = report.breaches[0]

@@ -3,7 +3,10 @@
 A section that declares several groups of layers is first split into one for each group.
 
 Each row is read and written: a section of JSON that matches it declares its record, and a record
-that was made is declared by its first row. Sources: transformers 5.23 (`FineGrainedFP8Config`,
+that was made is declared by its first row. A record without rows is declared by its name.
+
+Sources: AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 (`checkpoint_format`), vLLM 0.10
+(`gptq_marlin.py`, `marlin.py`), transformers 5.23 (`FineGrainedFP8Config`,
 `FbgemmFp8Config`, `Mxfp4Config`), compressed-tensors 0.20 (`QuantizationConfig`,
 `QuantizationArgs`), ModelOpt 0.47 (`hf_quant_config.json`), vLLM 0.10 (`fp8.py`: without
 `weight_block_size`, a scale is for a whole tensor), and mlx-lm 0.32 (`utils.py`, `load_model`,
@@ -15,19 +18,26 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from memdesc import known_records
 from memdesc.errors import short_repr
+from memdesc.record.names import read_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    # a key, what was said before, the layers that are not quantised -> what is said of these
+    Listing = Callable[[str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
+
 __all__ = [
     "ACT_ORDER",
     "DECLARATIONS",
+    "IS_SYMMETRIC",
     "Declaration",
     "Layers",
     "declaration_of",
     "join_sections",
     "kept_of",
+    "own_declaration",
     "plain_layers",
     "read_section",
     "said_beside",
@@ -37,8 +47,10 @@ __all__ = [
 
 # the usual key of the layers that are not quantised
 _IGNORED = "modules_to_not_convert"
-# what declares inputs that belong to groups in an arbitrary order; no option of a record
+# what declares inputs that belong to groups in an arbitrary order; not an option of a record
 ACT_ORDER = "act_order"
+# whether all stored zero points are the middle code; likewise not an option
+IS_SYMMETRIC = "is_symmetric"
 
 
 class _Option(NamedTuple):
@@ -58,6 +70,31 @@ class _Each(NamedTuple):
     form: Any
 
 
+def _list_all(key: str, _: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
+    return {key: [*plain]} if key else {}
+
+
+def _list_none(*_: object) -> Mapping[str, Any]:
+    return {}
+
+
+def _list_inner(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
+    """List layers for the loader of AWQ, which replaces all layers but the last one."""
+    names = dict.fromkeys([*(held.get(key) or []), *plain])
+    return {key: [*names]} if any(map(_is_inner, names)) else {}
+
+
+def _exclude_inner(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
+    """Exclude layers for the loader of GPTQ, which replaces all within the repeated blocks."""
+    rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if _is_inner(name)}
+    return {"dynamic": rules | held.get("dynamic", {})} if rules else {}
+
+
+def _is_inner(name: str) -> bool:
+    """Whether a layer is within the repeated blocks of a model, as their number in it shows."""
+    return any(word.isdecimal() for word in name.split("."))
+
+
 class Declaration(NamedTuple):
     """How a `quantization_config` declares a record.
 
@@ -75,12 +112,23 @@ class Declaration(NamedTuple):
     ignored : str, optional
         The key of the layers that are not quantised; None if there is none.
     kept : tuple of str
-        Keys that say nothing of weights, which stay in a section that is written anew.
+        Keys that say nothing of weights, which stay in a section of the same method.
+    carried : tuple of str
+        Keys that stay in a section that is written anew, whatever its method was.
     kept_of_each : tuple of str
         Likewise, of each group of layers, if the record stays the same.
     keys : tuple of str
         The keys of config.json under which the section stands; several only where it does not name
         the method.
+    group : str
+        The key of how many inputs share a scale, where that is not an option: the number may exceed
+        the inputs of a layer. Empty if there is none.
+    listing : callable
+        The function that returns what a section says of the layers that are not quantised.
+    is_written : bool
+        Whether sections are written in this form; otherwise they are only read.
+    unloaded : str, optional
+        Why no known program loads such a checkpoint; None if one does.
     """
 
     record: str
@@ -92,6 +140,11 @@ class Declaration(NamedTuple):
     kept: tuple[str, ...] = ()
     kept_of_each: tuple[str, ...] = ()
     keys: tuple[str, ...] = ("quantization_config",)
+    carried: tuple[str, ...] = ()
+    group: str = ""
+    listing: Listing = _list_all
+    is_written: bool = True
+    unloaded: str | None = None
 
 
 class Layers(NamedTuple):
@@ -170,7 +223,49 @@ def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
 # MLX names no method, finds quantised layers by their tensors, and reads the first key
 _MLX: dict[str, Any] = {"keys": ("quantization", "quantization_config"), "ignored": None}
 
+# AWQ, GPTQ, and records that no other program declares
+_PACKED: dict[str, Any] = {
+    "group": "group_size",
+    "carried": (_IGNORED, "lm_head", "dynamic"),
+}
+_MARLIN: dict[str, Any] = {
+    **_PACKED,
+    "listing": _list_none,
+    "unloaded": (
+        "vLLM packs AWQ and GPTQ weights for Marlin itself when it loads them, and its loader of "
+        "checkpoint_format marlin reads tensors called B and s"
+    ),
+}
+_BITS = {"bits": _Option("bits")}
+_SYM = {"desc_act": False, "sym": _Option(IS_SYMMETRIC)}
+_ZEROS = _Option("zeros", (("gptq", "v1"), ("gptq_v2", "v2")), usual="gptq")
+
 DECLARATIONS = (
+    Declaration(
+        "awq",
+        "awq",
+        {"version": ("gemm", None), "bits": (4, None)},
+        written={"zero_point": True},
+        listing=_list_inner,
+        **_PACKED,
+    ),
+    Declaration("marlin", "awq", {"version": "marlin", **_BITS}, is_written=False, **_MARLIN),
+    Declaration(
+        "marlin",
+        "gptq",
+        {"checkpoint_format": "marlin", **_BITS},
+        written={"is_marlin_format": True, **_SYM},
+        **_MARLIN,
+    ),
+    Declaration("marlin", "gptq", {"is_marlin_format": True, **_BITS}, is_written=False, **_MARLIN),
+    Declaration(
+        "gptq",
+        "gptq",
+        {"checkpoint_format": _ZEROS, **_BITS},
+        written=_SYM,
+        listing=_exclude_inner,
+        **_PACKED,
+    ),
     Declaration(
         "fp8_block",
         "fp8",
@@ -211,7 +306,7 @@ DECLARATIONS = (
         for record, fixed, form in (
             ("fp8_tensor", _PLAIN, {"quant_algo": "FP8"}),
             ("fp8_channel", _PLAIN, {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}),
-            ("fp8_block", _PLAIN, {"quant_algo": ("FP8_PB_WO", "fp8_pb_wo")}),
+            ("fp8_block", _PLAIN, {"quant_algo": "FP8_PB_WO"}),
             ("modelopt_nvfp4", {}, {"quant_algo": _NVFP4, "group_size": (16, None)}),
             ("modelopt_mxfp4", {}, {"quant_algo": _MXFP4, "group_size": (32, None)}),
             ("mxfp8", {}, {"quant_algo": "MXFP8", "group_size": (32, None)}),
@@ -237,6 +332,14 @@ DECLARATIONS = (
     Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
     Declaration("mlx_nvfp4", "mlx", _mlx("nvfp4", 4, 16), **_MLX),
 )
+
+
+def own_declaration(record: str) -> Declaration:
+    """Return how a record without rows is declared: by its name."""
+    form = _BITS if "bits" in read_name(record)[2] else {}
+    return Declaration(
+        record, record, form, written=_BITS, listing=_list_none, unloaded="", **_PACKED
+    )
 
 
 def split_section(method: str, section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
@@ -320,16 +423,24 @@ _SPLITS: Mapping[str, Callable[[Mapping[str, Any]], tuple[list[Layers], tuple[st
 }
 
 
-def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | str:
-    """Return the record that a section declares and its options, or why it declares none."""
+def read_section(
+    method: str, section: Mapping[str, Any], *, is_whole: bool = True
+) -> tuple[Declaration, dict[str, Any]] | str:
+    """Return the row that a section matches and its options, or why it matches none.
+
+    Without `is_whole`, a key that the section leaves out says nothing, whatever its usual value.
+    """
+    rows = [row for row in DECLARATIONS if row.method == method]
+    if not rows and method in known_records():
+        rows = [own_declaration(method)]
     # what the section says -> what rows want instead
     problems: dict[str, list[str]] = {}
-    for row in DECLARATIONS:
-        if row.method == method:
-            options = dict(row.fixed)
-            problem = _read(row.form, _inside(method, section), "", options)
-            if not problem:
-                return row.record, options
+    for row in rows:
+        options = dict(row.fixed)
+        problem = _read(row.form, _inside(method, section), "", options, is_whole=is_whole)
+        if not problem:
+            return row, options
+        if row.is_written:
             said, _, wanted = problem.partition(", not ")
             problems.setdefault(said, []).append(wanted)
     return "; ".join(
@@ -338,12 +449,12 @@ def read_section(method: str, section: Mapping[str, Any]) -> tuple[str, dict[str
     )
 
 
-def _read(form: Any, value: Any, path: str, options: dict[str, Any]) -> str:
+def _read(form: Any, value: Any, path: str, options: dict[str, Any], *, is_whole: bool) -> str:
     """Collect the options at the places of a form; return what differs, which may be nothing."""
     parts: Sequence[tuple[Any, Any, str]]
     match form:
         case _Option():
-            found = form.usual if value is None else value
+            found = form.usual if value is None and is_whole else value
             return "" if found is None else _bind(form, found, path, options)
         case _Each() if isinstance(value, dict) and value:
             parts = [(form.form, each, f"{path}.{key}") for key, each in value.items()]
@@ -355,10 +466,15 @@ def _read(form: Any, value: Any, path: str, options: dict[str, Any]) -> str:
             return ""
         case _:
             return "" if _is_same(form, value) else _problem(path, value, _told(form))
-    return next((found for each in parts if (found := _read(*each, options))), "")
+    return next(
+        (found for each in parts if (found := _read(*each, options, is_whole=is_whole))), ""
+    )
 
 
 def _is_same(form: Any, value: Any) -> bool:
+    """Whether two values of JSON are equal; programs write words in either case, such as GEMM."""
+    if isinstance(form, str) and isinstance(value, str):
+        return form.casefold() == value.casefold()
     return type(value) is type(form) and bool(value == form)
 
 
@@ -398,7 +514,7 @@ def declaration_of(
 
     Rows of a method go first.
     """
-    rows = [row for row in DECLARATIONS if row.record == record]
+    rows = [row for row in DECLARATIONS if row.record == record and row.is_written]
     rows.sort(key=lambda row: row.method != method)
     return next((row for row in rows if row.fixed.items() <= options.items()), None)
 
@@ -407,7 +523,14 @@ def section_of(
     row: Declaration, options: Mapping[str, Any], kept: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return the section that declares a record with such options, and keeps what it is given."""
-    more, found = (_written(form, options) for form in (row.written, row.form))
+    known = {
+        key: form
+        for key, form in row.written.items()
+        if not isinstance(form, _Option) or form.option in options
+    }
+    more, found = (_written(form, options) for form in (known, row.form))
+    if row.group and "group" in options:
+        found[row.group] = options["group"]
     named = {"quant_method": row.method} if len(row.keys) == 1 else {}
     both: dict[str, Any] = _joined(_joined(more, dict(kept or {})), found)
     return named | both

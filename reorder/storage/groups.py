@@ -377,8 +377,8 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
     if declared.group not in (None, group) and not (is_one and declared.group >= inputs):
         msg = (
             f"{declared.file} declares group_size {declared.group}, but the shapes of the tensors "
-            f"say {'one group' if is_one else f'groups of {group}'} of {inputs} inputs; correct "
-            f"{declared.file} if it is wrong"
+            f"say {'one group' if is_one else f'groups of {group}'} of {inputs} inputs of "
+            f"{found.prefix!r}; correct {declared.file} if it is wrong"
         )
         raise MemdescError(msg)
     if declared.is_ordered and not is_one and order_of(found) is None:

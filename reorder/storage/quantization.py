@@ -10,10 +10,9 @@ import json
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, known_records
+from memdesc import MemdescError
 from memdesc.disk import read_if_exists
 from memdesc.errors import short_repr
-from memdesc.record.names import read_name
 from reorder.storage.declarations import ACT_ORDER, plain_layers, read_section, split_section
 from reorder.storage.experts import stacked_name
 from reorder.storage.patterns import Pattern
@@ -306,36 +305,12 @@ def _declared_whole(file: str, section: Mapping[str, Any]) -> tuple[str, Declare
             raise MemdescError(msg)
         return found
 
+    for key, kind in _TYPES.items():
+        value(key, kind)
     method = value("quant_method", str, _usual_method(file, config)).lower()
-    form = value("checkpoint_format", str, "gptq").lower()
-    version = value("version", str, "gemm").lower()
-    bits = value("bits", int)
-    if (dynamic := value("dynamic", dict)) and method in {"awq", "gptq"}:
+    if dynamic := value("dynamic", dict):
         return method, _split_dynamic(file, section, dynamic)
-    # of MLX it is an option of the record
-    group = None if method == _MLX else value("group_size", int)
-    options = {} if bits is None else {"bits": bits}
-    if value("is_marlin_format", bool, default=False):
-        form = "marlin"
-    common = {"group": group, "is_ordered": value("desc_act", bool, default=False)}
-    if method == "awq" and version == "gemm" and bits in (None, 4):
-        return method, Declared(file, "awq", {}, **common)
-    if method == "gptq" and form in {"gptq", "gptq_v2"}:
-        if "checkpoint_format" in config or file == CONFIG:
-            options["zeros"] = "v2" if form == "gptq_v2" else "v1"
-        return method, Declared(file, "gptq", options, **common)
-    if (method, version) == ("awq", "marlin") or (method, form) == ("gptq", "marlin"):
-        return method, Declared(file, "marlin", options, **common)
-    if method in known_records() and method not in {"awq", "gptq", _MLX}:
-        # as outputs have it of records that other programs do not declare
-        kept = {key: value for key, value in options.items() if key in read_name(method)[2]}
-        return method, Declared(file, method, kept, **common)
-    declared = _read_section(file, method, section)
-    what = {"awq": f", version {version}, {bits} bits", "gptq": f", checkpoint_format {form}"}
-    if method in what:
-        reason = f"there is no record for quant_method {short_repr(method)}{what[method]}"
-        declared = Declared(file, None, reason=f"{file}: {reason}")
-    return method, declared
+    return method, _read_section(file, method, config)
 
 
 def _split_dynamic(file: str, section: Mapping[str, Any], dynamic: dict[str, Any]) -> Declared:
@@ -381,13 +356,14 @@ def _read_section(file: str, method: str, section: Mapping[str, Any]) -> Declare
 
 def _read_layers(file: str, method: str, section: Mapping[str, Any]) -> Declared:
     """Return what a section with one kind of layers declares."""
-    declared = read_section(method, section)
+    # older files say nothing of what came later
+    declared = read_section(method, section, is_whole=file not in OLD_CONFIGS)
     if isinstance(declared, str):
         reason = f"there is no record for quant_method {short_repr(method)}"
         return Declared(file, None, reason=f"{file}: {reason}{declared and f': {declared}'}")
-    name, options = declared
-    is_ordered = bool(options.pop(ACT_ORDER, False))
-    return Declared(file, name, options, is_ordered=is_ordered)
+    row, options = declared
+    is_ordered = bool(options.pop(ACT_ORDER, False) or section.get("desc_act"))
+    return Declared(file, row.record, options, section.get(row.group), is_ordered)
 
 
 def _several(parts: Sequence[Declared]) -> str:
@@ -397,6 +373,13 @@ def _several(parts: Sequence[Declared]) -> str:
 
 # what messages call the types of JSON
 _KINDS = {str: "a string", int: "an integer", bool: "true or false", dict: "an object"}
+# keys of any method
+_TYPES = {
+    **dict.fromkeys(("quant_method", "checkpoint_format", "version"), str),
+    **dict.fromkeys(("bits", "group_size"), int),
+    **dict.fromkeys(("desc_act", "is_marlin_format"), bool),
+    "dynamic": dict,
+}
 
 
 def _told(found: Declared) -> str:

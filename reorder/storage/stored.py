@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
 from memdesc.layout import memory_order
+from reorder.memory.memory import Memory
+from reorder.records.repack import dim_order
 from reorder.storage.containers.entry import Tensor
 from reorder.values.formats import INTEGERS
 
@@ -28,6 +30,7 @@ __all__ = [
     "ONE",
     "QUANTIZED",
     "has_split_codes",
+    "in_order_of",
     "is_order_hidden",
     "joined_tensors",
     "model_axes",
@@ -94,6 +97,33 @@ def has_split_codes(name: str) -> bool:
 def model_axes(desc: RecordDesc) -> str:
     """Return the letters of a record's dims in the order in which models have them as floats."""
     return dict(_FORMS.get(desc.name, _USUAL).axes).get(desc.letters, desc.letters)
+
+
+def in_order_of(
+    memory: Memory,
+    held: MemoryDesc | RecordDesc | None,
+    other: Memory,
+    wanted: MemoryDesc | RecordDesc | None,
+) -> list[Memory]:
+    """Return numbers with their dims in the order of others, given what each pair was stored as.
+
+    There are several if either order is possible: floats may have the order of models or that of
+    the record, and a square matrix does not show which.
+    """
+    same = tuple(range(memory.desc.ndims))
+    orders = [same]
+    if isinstance(held, RecordDesc) and isinstance(wanted, RecordDesc):
+        orders = [dim_order(held, wanted.letters)]
+    elif isinstance(held, RecordDesc):
+        orders.append(dim_order(held, model_axes(held)))
+    elif isinstance(wanted, RecordDesc) and len(wanted.dims) == len(same):
+        order = dim_order(wanted, model_axes(wanted))
+        orders.append(tuple(order.index(dim) for dim in same))
+    turned = [
+        Memory(memory.desc.permute_axes(order), memory.data, zero_pad=False)
+        for order in dict.fromkeys(orders)
+    ]
+    return [each for each in turned if each.desc.dims == other.desc.dims] or turned[:1]
 
 
 def stem_of(name: str, role: str, record: str) -> str:

@@ -1,22 +1,19 @@
-"""config.json of a model: what it says of quantised weights once they have changed.
-
-Sources: `quantization_config` of AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 (`checkpoint_format`),
-and vLLM 0.10, `gptq_marlin.py`, `marlin.py`.
-"""
+"""config.json of a model: what it says of quantised weights once they have changed."""
 
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, RecordDesc
 from reorder.records.encode import number_bits
 from reorder.storage.declarations import (
     DECLARATIONS,
+    IS_SYMMETRIC,
     declaration_of,
     join_sections,
     kept_of,
+    own_declaration,
     said_beside,
     section_of,
 )
@@ -30,30 +27,9 @@ if TYPE_CHECKING:
 
 __all__ = ["loader_warnings", "moved_config", "says_symmetric", "undeclared"]
 
-# what a reader looks for, beside bits and group_size
-_METHODS: dict[str, dict[str, Any]] = {
-    "awq": {"quant_method": "awq", "version": "gemm", "zero_point": True},
-    "gptq": {"quant_method": "gptq", "checkpoint_format": "gptq", "desc_act": False},
-    "marlin": {
-        "quant_method": "gptq",
-        "checkpoint_format": "marlin",
-        "is_marlin_format": True,
-        "desc_act": False,
-    },
-}
-_LOADED = ("awq", "gptq")
-# why records are not loaded
-_REASONS = {
-    "marlin": (
-        "; vLLM packs AWQ and GPTQ weights for Marlin itself when it loads them, and its loader of "
-        "checkpoint_format marlin reads tensors called B and s"
-    )
-}
 _WEIGHT = ".weight"
 # the types of weights that are not quantised
 _FLOATS = ("f32", "f16", "bf16")
-# kept of what was said before
-_KEPT = ("modules_to_not_convert", "lm_head", "dynamic")
 # What config.json calls types of floats, and the keys that say the type of a model: transformers 5
 # writes the second and reads both, earlier versions know the first.
 _DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
@@ -137,10 +113,14 @@ def loader_warnings(steps: Sequence[Step]) -> tuple[str, ...]:
         for step in steps
         if isinstance(step.dst, RecordDesc) and len(step.targets) > 1
     }
-    return tuple(
-        f"neither vLLM nor transformers loads {name} from a checkpoint{_REASONS.get(name, '')}"
+    reasons = {
+        name: (declaration_of(name, options) or own_declaration(name)).unloaded
         for name, options in made.items()
-        if name not in _LOADED and not declaration_of(name, options)
+    }
+    return tuple(
+        f"neither vLLM nor transformers loads {name} from a checkpoint{reason and f'; {reason}'}"
+        for name, reason in reasons.items()
+        if reason is not None
     )
 
 
@@ -232,25 +212,18 @@ def _section(
         return None
     before = next(iter(sections_of(config).values()), None)
     held = before if isinstance(before, dict) else {}
-    found = {key: held[key] for key in _KEPT if key in held}
     method = held.get("quant_method")
-    row = declaration_of(desc.name, options, wanted or method)
-    if row is not None:
-        is_same = isinstance(src, RecordDesc) and src.name == desc.name
-        kept = kept_of(row, held, is_same=is_same) if method == row.method else {}
-        ignored = {row.ignored: plain} if row.ignored else {}
-        section = section_of(row, options, kept) | ignored
-        return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
-    found |= _left_alone(desc.name, found, plain)
-    found["bits"] = number_bits(desc, desc.rule.code)
-    found |= {"group_size": options["group"]} if "group" in options else {}
-    found |= _METHODS.get(desc.name, {"quant_method": desc.name})
-    if options.get("zeros") == "v2":
-        found["checkpoint_format"] = "gptq_v2"
-    if found["quant_method"] == "gptq" and isinstance(src, RecordDesc):
+    row = declaration_of(desc.name, options, wanted or method) or own_declaration(desc.name)
+    is_same = isinstance(src, RecordDesc) and src.name == desc.name
+    kept = kept_of(row, held, is_same=is_same) if method == row.method else {}
+    carried = {key: held[key] for key in row.carried if key in held}
+    said = {"bits": number_bits(desc, desc.rule.code), **options}
+    if isinstance(src, RecordDesc):
         is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
-        found["sym"] = is_symmetric or says_symmetric(held)
-    return json.dumps({KEY: found}, sort_keys=True)
+        said[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
+    listed = row.listing(row.ignored or "", carried, plain)
+    section = {**carried, **section_of(row, said, kept), **listed}
+    return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
 
 
 def says_symmetric(section: Mapping[str, Any]) -> bool:
@@ -259,24 +232,3 @@ def says_symmetric(section: Mapping[str, Any]) -> bool:
     Both store them nevertheless.
     """
     return section.get("sym") is True or section.get("zero_point") is False
-
-
-def _left_alone(record: str, held: dict[str, Any], plain: list[str]) -> dict[str, Any]:
-    """Return how a section says which layers stay floats, where its loader does not know them.
-
-    The loader of AWQ replaces all layers but the last one, and that of GPTQ all within the repeated
-    blocks.
-    """
-    if record == "awq":
-        key = "modules_to_not_convert"
-        names = dict.fromkeys([*(held.get(key) or []), *plain])
-        return {key: [*names]} if any(map(_is_inner, names)) else {}
-    if record == "gptq":
-        rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if _is_inner(name)}
-        return {"dynamic": rules | held.get("dynamic", {})} if rules else {}
-    return {}
-
-
-def _is_inner(name: str) -> bool:
-    """Whether a layer is within the repeated blocks of a model, as their number in it shows."""
-    return any(word.isdecimal() for word in name.split("."))

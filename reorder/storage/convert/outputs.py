@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,6 +43,9 @@ _WEIGHTS = ".safetensors"
 # the size of shards that keeps a checkpoint of one file in one file: more than any has
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
+_GGUF, _ARCHITECTURE = "gguf", "general.architecture"
+# the same weights as pickles, which are not read
+_PICKLES = re.compile(r"(pytorch_model.*\.bin|pytorch_model\.bin\.index\.json|.*\.pth)")
 # how many files or tensors a warning names
 _NAMED = 3
 
@@ -139,6 +143,7 @@ def plan_output(
     name = output_format(target)
     metadata = dict(container.metadata) if container.format == name else {}
     warnings = [*_noted(metadata, container, plan, name), *_hidden_orders(plan.steps, name)]
+    warnings += _other_metadata(container, name)
     if container.format != name or is_folder(target):
         warnings += _left_out(container)
     if not FORMATS[name].has_scalars:
@@ -188,6 +193,11 @@ def _plan_folder(
         for path in found
         if path.is_dir()
     ]
+    pickles = [path for path in others if _PICKLES.fullmatch(path.name)]
+    if pickles and not all(step.is_copy for step in plan.steps):
+        others = [path for path in others if path not in pickles]
+        names = first_of((path.relative_to(source).as_posix() for path in pickles), _NAMED)
+        warnings.append(f"left out, because their weights are not converted: {names}")
     for path in others:
         name = path.relative_to(source).as_posix()
         if name in written:
@@ -276,6 +286,25 @@ def _left_out(container: Container) -> tuple[str, ...]:
     msg = (
         f"{_first(container.left_out)} are not written: the input does not store them as bytes "
         "(strings, or numbers in int32_data and the like)"
+    )
+    return (msg,)
+
+
+def _other_metadata(container: Container, format_name: str) -> tuple[str, ...]:
+    """Return a warning about the metadata by which llama.cpp knows a model, if it has no place."""
+    if (container.format, format_name) == (_SHARDS, _GGUF):
+        msg = (
+            f"a .gguf without {_ARCHITECTURE} is a container of tensors: llama.cpp does not load "
+            "it; its convert_hf_to_gguf.py writes the names and the metadata that it reads"
+        )
+        return (msg,)
+    keys = sorted(container.metadata, key=lambda key: (key != _ARCHITECTURE, key))
+    if container.format != _GGUF or format_name == _GGUF or not keys:
+        return ()
+    msg = (
+        f"the metadata of the .gguf, {first_of(keys, _NAMED)}, are left out: a "
+        f"{FORMATS[format_name].ending} has no place for them, and no config.json or tokenizer is "
+        "made of them"
     )
     return (msg,)
 

@@ -52,7 +52,7 @@ def test_a_contract_is_written_and_checked(shell: Shell) -> None:
     assert causes == [["the halves of dim 0 are swapped"], []]
     shown = "\n".join(shell.lines("check bad.npz --reference good.npz", 1))
     assert "w: values differ in 1024 of 1024 elements: the halves of dim 0 are swapped" in shown
-    assert "b: values is not in the reference" in shown
+    assert "b: values are not in the reference" in shown
 
 
 @pytest.mark.parametrize(

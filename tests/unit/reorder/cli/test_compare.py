@@ -203,6 +203,24 @@ def test_records_are_compared_by_their_numbers(shell: Shell, rule: str) -> None:
     assert "differing  none" in "\n".join(shell.lines("compare a b"))
 
 
+@pytest.mark.parametrize("dims", [(128, 256), (128, 128)])
+def test_a_record_may_have_its_dims_in_another_order_than_floats(
+    shell: Shell, dims: tuple[int, int]
+) -> None:
+    layer, numbers = gptq_layer(dims=dims)
+    Path("a").mkdir()
+    write_config(Path("a"), quant_method="gptq")
+    write_safetensors(Path("a/model.safetensors"), {f"fc.{x}": y for x, y in layer.items()})
+    floats = np.ascontiguousarray(numbers.T)
+    reorder.save("right.safetensors", {"fc.weight": floats})
+    floats[3, 5] += 1
+    reorder.save("wrong.safetensors", {"fc.weight": floats})
+    for order, index in (("a {}.safetensors", [5, 3]), ("{}.safetensors a", [3, 5])):
+        assert shell.facts(f"compare {order.format('right')}")["differing"] == []
+        (row,) = shell.facts(f"compare {order.format('wrong')}", 1)["differing"]
+        assert (row["differing"], row["worst"][0]) == (1, index)
+
+
 def test_experts_in_one_tensor_have_the_name_of_their_floats(shell: Shell) -> None:
     Path("a").mkdir()
     write_config(Path("a"), quant_method="fp8", weight_block_size=[128, 128])

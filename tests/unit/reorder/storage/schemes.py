@@ -15,6 +15,7 @@ import pytest
 
 import reorder
 from memdesc import DATA_TYPES, MemdescError, record_desc
+from tests.records import random_record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -30,6 +31,7 @@ __all__ = [
     "DIMS",
     "EXPERTS",
     "SCHEMES",
+    "STRATEGIES",
     "Scheme",
     "bitsandbytes",
     "compressed",
@@ -41,6 +43,7 @@ __all__ = [
     "mxfp4",
     "nvfp4",
     "record_in",
+    "recorded",
     "refusal",
     "write_model",
 ]
@@ -260,8 +263,40 @@ def hqq(bits: int = 4, group: int = 64, kind: str = "bf16") -> Weight:
     return {f".{end}": array for end, array in tensors.items()}, numbers
 
 
+# tensors of integers as their producers store them; no shape for those with a column per group
+_STORED: dict[str, tuple[type, tuple[int, ...]]] = {
+    "pack_quantized weight_packed": (np.int32, (30, -1)),
+    "pack_quantized weight_zero_point": (np.int32, ()),
+    "int_quantized weight": (np.int8, (30, 48)),
+    "int_quantized weight_zero_point": (np.int8, ()),
+    "weight_scale": (np.float16, ()),
+    "weight_shape": (np.int64, (2,)),
+    "awq qweight": (np.int32, (128, -1)),
+    "awq qzeros": (np.int32, (2, -1)),
+    "gptq qweight": (np.int32, (-1, 256)),
+    "gptq qzeros": (np.int32, (2, -1)),
+    "marlin qweight": (np.int32, (8, -1)),
+    "scales": (np.float16, (2, 256)),
+}
+
+
+def recorded(name: str, dims: tuple[int, int] = (30, 48), **options: Any) -> Weight:
+    """Return random weights of a record, and what it decodes to."""
+    desc = record_desc(dims, name, scales="f16", **options)
+    record = random_record(desc, np.random.default_rng(0))
+    (scale,) = (field for field in desc.fields if field.kind == "f16")
+    scales = np.random.default_rng(1).random(scale.layout.dims).astype(np.float16)
+    record.set_field(scale.name, scales)
+    layer: Layer = {}
+    for role, data in record.tensors.items():
+        kind, shape = _STORED.get(f"{name} {role}") or _STORED[role]
+        layer[f".{role}"] = data.view(kind).reshape(shape or (-1, scales.shape[1]))
+    return layer, reorder.dequantize(record).numpy()
+
+
 _FLOAT, _BYTES = {"type": "float", "num_bits": 4}, {"type": "float", "num_bits": 8}
-_TENSOR, _CHANNEL = {"block": (300, 130)}, {"block": (1, 130)}
+_TENSOR: dict[str, Any] = {"block": (300, 130)}
+_CHANNEL: dict[str, Any] = {"block": (1, 130)}
 _DEEPSEEK = declared("fp8", fmt="e4m3", weight_block_size=[128, 128])
 _INV = {"scale_inv": True}
 
@@ -277,6 +312,30 @@ def _mlx(bits: int, group: int, kind: str = "bf16", *keys: str) -> Scheme:
 def _hqq(bits: int, group: int, kind: str) -> Scheme:
     options = {"bits": bits, "group": group, "scales": kind}
     return Scheme("hqq", declared("hqq", quant_config={}), partial(hqq, bits, group, kind), options)
+
+
+# strategies of integers: what config.json says, and the options
+STRATEGIES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "group": ({"strategy": "group", "group_size": 16}, {"group": 16}),
+    "channel": ({"strategy": "channel"}, {"group": -1}),
+    "tensor": ({"strategy": "tensor"}, {"group": -1, "rows": -1}),
+    "block": ({"strategy": "block", "block_structure": [5, 16]}, {"group": 16, "rows": 5}),
+}
+
+
+def _integers(form: str, bits: int, strategy: str, *, zeros: bool) -> Scheme:
+    said, options = STRATEGIES[strategy]
+    weights = {"type": "int", "num_bits": bits, "symmetric": not zeros, **said}
+    options = options | {"zeros": zeros} | ({"bits": bits} if form == "pack" else {})
+    name = f"{form}_quantized"
+    config = compressed(f"{form}-quantized", **weights)
+    return Scheme(name, config, partial(recorded, name, **options), {"scales": "f16", **options})
+
+
+def _words(name: str, config: dict[str, Any], **options: Any) -> Scheme:
+    options = {"group": 64, **options}
+    config = declared(**{"bits": 4, "group_size": 64, **config})
+    return Scheme(name, config, partial(recorded, name, (128, 256), **options), options)
 
 
 def _bitsandbytes(kind: str, block: int) -> Scheme:
@@ -393,6 +452,24 @@ _ALL = (
         for bits, group in ((8, 64), (4, 64), (4, 32), (2, 128), (1, 256))
         for kind in ("f32", "bf16", "f16")
     ),
+    *(
+        _integers(form, bits, strategy, zeros=zeros)
+        for form, bits in (("pack", 4), ("pack", 8), ("int", 8))
+        for strategy in STRATEGIES
+        for zeros in (False, True)
+        # packed zero points have a scale in each row
+        if not (zeros and form == "pack" and strategy in {"tensor", "block"})
+    ),
+    _words("awq", {"method": "awq", "version": "GEMM"}),
+    _words("awq", {"method": "AWQ"}),
+    _words("gptq", {"method": "gptq", "desc_act": False}, zeros="v1"),
+    _words("gptq", {"method": "gptq", "checkpoint_format": "gptq", "bits": 8}, bits=8),
+    _words(
+        "gptq", {"method": "gptq", "checkpoint_format": "gptq_v2", "bits": 8}, bits=8, zeros="v2"
+    ),
+    _words("marlin", {"method": "gptq", "checkpoint_format": "marlin"}),
+    _words("marlin", {"method": "gptq", "is_marlin_format": True}),
+    _words("marlin", {"method": "awq", "version": "marlin"}),
 )
 # by the record and its number
 SCHEMES = {f"{scheme.record}-{k}": scheme for k, scheme in enumerate(_ALL)}

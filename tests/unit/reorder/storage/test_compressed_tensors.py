@@ -14,9 +14,8 @@ from reorder.cli import main
 from reorder.storage.convert.conversion import plan_conversion
 from reorder.storage.stored import written_tensors
 from tests.checkpoints import write_config, write_safetensors
-from tests.records import random_record
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
-from tests.unit.reorder.storage.schemes import record_in, refusal, write_model
+from tests.unit.reorder.storage.schemes import STRATEGIES, record_in, recorded, refusal, write_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,24 +23,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
 
-_STRATEGIES: dict[str, dict[str, Any]] = {
-    "group": {"strategy": "group", "group_size": 16},
-    "channel": {"strategy": "channel"},
-    "tensor": {"strategy": "tensor"},
-    "block": {"strategy": "block", "block_structure": [5, 16]},
-}
-_OPTIONS = {
-    "group": {"group": 16},
-    "channel": {"group": -1},
-    "tensor": {"group": -1, "rows": -1},
-    "block": {"group": 16, "rows": 5},
-}
-
 
 def _group(
     bits: int, kind: str, /, *targets: str, form: str | None = None, **weights: Any
 ) -> dict[str, Any]:
-    weights = {"type": "int", "num_bits": bits, **_STRATEGIES[kind], **weights}
+    weights = {"type": "int", "num_bits": bits, **STRATEGIES[kind][0], **weights}
     return {"targets": [*targets] or ["Linear"], "weights": weights, "format": form}
 
 
@@ -51,56 +37,13 @@ def _section(form: str, *groups: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**base, "ignore": ["lm_head"], **more}
 
 
-def _layer(name: str, prefix: str = "fc", seed: int = 0, **options: Any) -> dict[str, NDArray[Any]]:
-    """Return a layer of 30 outputs and 48 inputs as the producer stores it."""
-    desc = record_desc((30, 48), name, **{"scales": "f16"} | options)
-    record, rng = random_record(desc, np.random.default_rng(seed)), np.random.default_rng(1)
-    scales = rng.random(desc.field("weight_scale").layout.dims).astype(np.float16)
-    record.set_field("weight_scale", scales)
-    kinds = {"weight_packed": np.int32, "weight_scale": np.float16, "weight_shape": np.int64}
-    points = np.int32 if name == "pack_quantized" else np.int8
-    shapes = {"weight_packed": (30, -1), "weight": (30, 48), "weight_shape": (2,)}
-    shapes |= dict.fromkeys(("weight_scale", "weight_zero_point"), (-1, scales.shape[1]))
-    return {
-        f"{prefix}.{role}": data.view(
-            kinds.get(role, points if "zero" in role else np.int8)
-        ).reshape(shapes[role])
-        for role, data in record.tensors.items()
-    }
+def _layer(name: str, prefix: str = "fc", **options: Any) -> dict[str, NDArray[Any]]:
+    """Return a layer of 30 outputs and 48 inputs."""
+    return {f"{prefix}{end}": array for end, array in recorded(name, **options)[0].items()}
 
 
 def _folder(path: Path, tensors: dict[str, NDArray[Any]], section: dict[str, Any]) -> Path:
     return write_model(path, {"": tensors}, {"quantization_config": section}, {})
-
-
-@pytest.mark.parametrize("zeros", [False, True])
-@pytest.mark.parametrize("strategy", _STRATEGIES)
-@pytest.mark.parametrize(("form", "bits"), [("pack", 4), ("pack", 8), ("int", 8)])
-def test_what_is_declared_is_read_and_declared_again(
-    tmp_path: Path, form: str, bits: int, strategy: str, *, zeros: bool
-) -> None:
-    if form == "pack" and zeros and strategy in {"tensor", "block"}:
-        with pytest.raises(MemdescError, match="rows must be 1"):
-            record_desc((30, 48), "pack_quantized", zeros=True, **_OPTIONS[strategy])
-        return
-    options: dict[str, Any] = {"zeros": zeros, **_OPTIONS[strategy]}
-    options |= {"bits": bits} if form == "pack" else {}
-    layer = _layer(f"{form}_quantized", **options)
-    section = _section(f"{form}-quantized", _group(bits, strategy, symmetric=not zeros))
-    scheme = {"num_bits": 8, "type": "float"}
-    folder = _folder(tmp_path / "in", layer, section | {"kv_cache_scheme": scheme})
-    record = record_in(folder, "fc")
-    assert record.desc == record_desc((30, 48), f"{form}_quantized", scales="f16", **options)
-    rule = f"fc: {form}_quantized{'(bits=8)' if bits == 8 and form == 'pack' else ''}"
-    made = converted(folder, tmp_path / "out", f"{rule} -> {form}_quantized(scales=f32)")
-    assert made[next(iter(layer))].tobytes() == next(iter(layer.values())).tobytes()
-    assert made["fc.weight_scale"].dtype == np.float32
-    written = json.loads((tmp_path / "out/config.json").read_text())["quantization_config"]
-    weights = written["config_groups"]["group_0"]["weights"]
-    assert weights == weights | _STRATEGIES[strategy] | {"symmetric": not zeros}
-    assert written["kv_cache_scheme"] == scheme
-    again = record_in(tmp_path / "out", "fc")
-    assert np.array_equal(reorder.dequantize(again).numpy(), reorder.dequantize(record).numpy())
 
 
 def test_layers_have_the_group_that_names_them(tmp_path: Path) -> None:
@@ -170,7 +113,9 @@ def test_activations_of_the_same_record_stay_declared(tmp_path: Path, *, is_alik
     ]
     groups[1]["input_activations"] = token if is_alike else None
     layers = _layer("int_quantized") | _layer("int_quantized", "m")
-    folder = _folder(tmp_path / "in", layers, _section("int-quantized", *groups))
+    scheme = {"num_bits": 8, "type": "float"}
+    section = _section("int-quantized", *groups, kv_cache_scheme=scheme)
+    folder = _folder(tmp_path / "in", layers, section)
     for target, wanted in (
         ("int_quantized", token if is_alike else None),
         ("pack_quantized", None),
@@ -181,7 +126,9 @@ def test_activations_of_the_same_record_stay_declared(tmp_path: Path, *, is_alik
         assert is_told == (wanted is None)
         converted(folder, tmp_path / target, rule)
         config = json.loads((tmp_path / target / "config.json").read_text())
-        (group,) = config["quantization_config"]["config_groups"].values()
+        written = config["quantization_config"]
+        assert written["kv_cache_scheme"] == scheme
+        (group,) = written["config_groups"].values()
         assert group["input_activations"] == wanted
 
 
@@ -324,27 +271,6 @@ def test_a_part_of_a_weight_does_not_change_alone(tmp_path: Path) -> None:
     for role in ("weight_packed", "weight_scale"):
         said = refused(folder, tmp_path / "out", f"fc.{role}: ba")
         assert f"fc.{role} would change without" in said
-
-
-@pytest.mark.parametrize(
-    "target", ["gptq", "int_quantized", "pack_quantized(scales=f32)", "ab, f32"]
-)
-def test_pieces_write_what_the_whole_is(tmp_path: Path, target: str) -> None:
-    desc = record_desc((704, 1024), "pack_quantized", group=128, scales="f16")
-    record = random_record(desc, np.random.default_rng(0))
-    scale = desc.field("weight_scale").layout.dims
-    record.set_field("weight_scale", np.random.default_rng(1).random(scale).astype(np.float16))
-    reorder.save(tmp_path / "x.safetensors", {"fc": record})
-    rule = f"fc: pack_quantized -> {target}"
-    settings = SMALL._replace(max_bytes=1 << 18)
-    converted(tmp_path / "x.safetensors", tmp_path / "y.safetensors", rule, settings=settings)
-    with reorder.open_checkpoint(tmp_path / "y.safetensors") as checkpoint:
-        if target == "ab, f32":
-            found = checkpoint["fc.weight"].numpy()
-        else:
-            found = reorder.dequantize(checkpoint.record("fc", target.partition("(")[0])).numpy()
-    wanted = reorder.dequantize(record).numpy()
-    assert np.array_equal(found.T if target == "gptq" else found, wanted)
 
 
 @pytest.mark.parametrize(

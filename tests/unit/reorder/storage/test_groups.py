@@ -14,9 +14,11 @@ from memdesc import MemdescError, known_records, record_desc
 from reorder.cli import main
 from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
+from reorder.storage.quantization import declared_record
 from reorder.storage.stored import written_tensors
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.unit.reorder.storage.convert.results import converted, refused
+from tests.work import hangs_fail
 from tests.writers import write_part
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ def test_words_of_another_record_are_refused_by_their_shapes(
     shapes = "of s32 has the shape (32, 256) and 32768 bytes, not (256, 32)"
     assert shapes in reason(folder, "awq")
     assert "(32, 256) and 32768 bytes, not (16, 512)" in reason(folder, "marlin")
+    assert "no tensor 'fc'; it has fc.qweight, " in reason(folder, "q4_0")
     write_config(folder, quant_method="awq")
     assert shapes in reason(folder)
     layouts, notes = inspected(folder, capsys)
@@ -158,6 +161,10 @@ def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
             write(folder, layer, g_idx=_ORDERED.astype(kind))
             assert np.array_equal(values(folder), wanted)
             assert np.array_equal(values(folder, "gptq"), wanted)
+            out = folder.parent / f"{kind.__name__}-{desc_act}.safetensors"
+            assert {*converted(folder, out, "fc: gptq -> awq(scales=f16)")} == {
+                f"fc.{name}" for name in layer
+            }
         write(folder, layer, g_idx=order)
         for name in ((), ("gptq",)):
             assert "fc.g_idx assigns inputs to groups in an arbitrary order" in reason(
@@ -268,15 +275,21 @@ def test_version_2_of_gptq_is_not_read_as_version_1(folder: Path) -> None:
         ({"quant_method": "gptq", "bits": True}, "bits must be an integer, not True"),
         ({"quant_method": "gptq", "bits": 4.0}, "bits must be an integer, not 4.0"),
         ({"quant_method": "gptq", "bits": 3}, "bytes of 3-bit codes"),
-        ({"quant_method": "gptq", "bits": 0}, "bytes of 0-bit codes"),
+        ({"quant_method": "gptq", "bits": 0}, "bits is 0, not a positive integer"),
         ({"quant_method": "gptq", "group_size": [64]}, "group_size must be an integer"),
         ({"quant_method": "gptq", "desc_act": "no"}, "desc_act must be true or false"),
         ({"quant_method": "gptq", "dynamic": 1}, "dynamic must be an object"),
         ({"quant_method": "gptq", "is_marlin_format": 1}, "is_marlin_format must be true"),
         ({"quant_method": "awq", "version": 2}, "version must be a string"),
-        ({"quant_method": "awq", "bits": 8}, "quant_method 'awq', version gemm, 8 bits"),
-        ({"quant_method": "awq", "version": "gemv"}, "quant_method 'awq', version gemv"),
-        ({"quant_method": "gptq", "checkpoint_format": "bitblas"}, "checkpoint_format bitblas"),
+        ({"quant_method": "awq", "bits": 8}, "quant_method 'awq': bits is 8, not 4 or null"),
+        (
+            {"quant_method": "awq", "version": "gemv"},
+            "quant_method 'awq': version is 'gemv', not gemm",
+        ),
+        (
+            {"quant_method": "gptq", "checkpoint_format": "bitblas"},
+            "checkpoint_format is 'bitblas', not marlin or ",
+        ),
         ([{"quant_method": "gptq"}], "quantization_config is not a JSON object"),
         ("gptq", "quantization_config is not a JSON object, but 'gptq'"),
         ({}, "no record for quant_method ''"),
@@ -381,3 +394,72 @@ def test_a_wrong_prefix_is_told_the_others(folder: Path) -> None:
     assert said.endswith("no tensor 'fc.qweight'; prefixes of its 1 quantised weights: 'fc.mlp'")
     write(folder, {"weight": np.ones((16, 8), np.float16)})
     assert reason(folder).endswith("no tensor 'fc.qweight'; it has no quantised weights")
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [("marlin", {"bits": 8}), ("ocp_mxfp4", {}), ("torch_int4_cpu", {})],
+)
+def test_a_record_is_declared_with_the_options_that_it_has(
+    tmp_path: Path, method: str, options: dict[str, Any]
+) -> None:
+    section = {"quant_method": method, "bits": 8}
+    write_config(tmp_path, **section)
+    found = declared_record(tmp_path)
+    assert found is not None
+    assert (found.name, found.options) == (method, options)
+
+
+def test_files_that_disagree_are_named_with_what_each_says(tmp_path: Path) -> None:
+    section = {"quant_method": "gptq", "bits": 4}
+    write_config(tmp_path, **section)
+    old = {"bits": 4, "checkpoint_format": "mine"}
+    (tmp_path / "quantize_config.json").write_text(json.dumps(old))
+    with pytest.raises(
+        MemdescError,
+        match=(
+            r"config\.json in '.*' declares gptq\(zeros=v1, bits=4\), and quantize_config\.json "
+            r"something else \(quantize_config\.json: there is no record for quant_method 'gptq': "
+            r"checkpoint_format is 'mine', not marlin or gptq or gptq_v2\); correct the one "
+            r"that is wrong"
+        ),
+    ):
+        declared_record(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("section", "ignored"),
+    [
+        ({"quant_method": "fp8"}, "modules_to_not_convert"),
+        ({"quant_method": "awq", "bits": 4}, "modules_to_not_convert"),
+        ({"quant_method": "bitsandbytes", "load_in_8bit": True}, "llm_int8_skip_modules"),
+        ({"quant_method": "modelopt", "quant_algo": "FP8"}, "ignore"),
+    ],
+)
+def test_layers_that_a_file_leaves_plain_have_no_record(
+    tmp_path: Path, section: dict[str, Any], ignored: str
+) -> None:
+    section |= {ignored: ["lm_head", "model.layers.*.mlp.gate", "visual", 7]}
+    write_config(tmp_path, **section)
+    found = declared_record(tmp_path)
+    assert found is not None
+    for layer in ("lm_head", "model.lm_head", "model.layers.3.mlp.gate", "visual.blocks.0.fc"):
+        (one,) = found.at(layer)
+        assert one.is_ignored
+        assert one.name is None
+        assert found.named(layer) is None
+    for layer in ("model.layers.3.mlp.gate_proj", "model.layers.3", "head", "a.visual.b"):
+        assert found.at(layer) == (found,)
+
+
+@pytest.mark.parametrize("key", ["ignore", "targets"])
+def test_hostile_patterns_of_a_config_do_not_hang(tmp_path: Path, key: str) -> None:
+    hostile = ["re:(.*.*)*x", "re:(a|aa)+$"]
+    group = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float"}}
+    section: dict[str, Any] = {"quant_method": "compressed-tensors", "config_groups": {"g": group}}
+    (group if key == "targets" else section)[key] = hostile
+    write_config(tmp_path, **section)
+    found = declared_record(tmp_path)
+    assert found is not None
+    with hangs_fail():
+        assert found.named("a" * 100 + "b") is None

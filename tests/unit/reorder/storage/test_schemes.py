@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
 
 _KINDS = {DATA_TYPES[kind].numpy: kind for kind in ("f32", "bf16", "f16")}
+# options that no shape shows
+_SAID = ("bits", "zeros")
 _each = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 
 
@@ -54,8 +56,8 @@ def test_a_weight_is_read_decoded_and_inspected(
     layer, wanted = scheme.make()
     folder = write_model(tmp_path / "in", {scheme.prefix: layer}, scheme.config)
     kind = _KINDS[wanted.dtype]
-    bits = {"bits": scheme.options["bits"]} if "bits" in scheme.options else {}
-    for name, options in ((), {}), ((scheme.record,), bits):
+    said = {key: scheme.options[key] for key in _SAID if key in scheme.options}
+    for name, options in ((), {}), ((scheme.record,), said):
         record = record_in(folder, scheme.prefix, *name, **options)
         assert record.desc == record_desc(wanted.shape, scheme.record, **scheme.options)
         assert np.array_equal(reorder.dequantize(record, dtype=kind).numpy(), wanted)
@@ -72,7 +74,7 @@ def test_a_weight_becomes_floats_in_pieces(tmp_path: Path, scheme: Scheme) -> No
     layer, wanted = scheme.make()
     folder = write_model(tmp_path / "in", {scheme.prefix: layer}, scheme.config)
     kind = "bf16" if wanted.dtype == np.float32 else _KINDS[wanted.dtype]
-    rule = f"*: {_named(scheme, 'bits')} -> plain, {kind}"
+    rule = f"*: {_named(scheme, *_SAID)} -> plain, {kind}"
     made = converted(
         folder,
         tmp_path / "out",
@@ -86,7 +88,7 @@ def test_a_weight_becomes_floats_in_pieces(tmp_path: Path, scheme: Scheme) -> No
     assert declared_record(tmp_path / "out") is None
     axes = "".join("abc"[dim] for dim in np.argsort((*range(wanted.ndim - 2), 9, 8)))
     turned = converted(
-        folder, tmp_path / "t.safetensors", f"*: {_named(scheme, 'bits')} -> {axes}, f32"
+        folder, tmp_path / "t.safetensors", f"*: {_named(scheme, *_SAID)} -> {axes}, f32"
     )
     numbers = wanted.astype(np.float32).swapaxes(-1, -2)
     assert np.array_equal(turned[name].reshape(numbers.shape), numbers)
@@ -96,13 +98,18 @@ def test_a_weight_becomes_floats_in_pieces(tmp_path: Path, scheme: Scheme) -> No
 def test_a_weight_is_written_and_declared_as_it_was(tmp_path: Path, scheme: Scheme) -> None:
     layer, _ = scheme.make()
     folder = write_model(tmp_path / "in", {scheme.prefix: layer}, scheme.config)
-    rule = f"*: {_named(scheme, 'bits')} -> {_named(scheme, *scheme.options)}"
+    rule = f"*: {_named(scheme, *_SAID)} -> {_named(scheme, *scheme.options)}"
     made = converted(folder, tmp_path / "out", rule)
     assert made.keys() == {f"{scheme.prefix}{end}" for end in layer} | {*BESIDE}
     for end, array in layer.items():
         assert made[f"{scheme.prefix}{end}"].tobytes() == array.tobytes()
     desc = record_in(folder, scheme.prefix).desc
     assert record_in(tmp_path / "out", scheme.prefix).desc == desc
+    one, other = (declared_record(tmp_path / each) for each in ("in", "out"))
+    assert one is not None
+    assert other is not None
+    assert (one.name, one.group) == (other.name, other.group)
+    assert one.options.items() <= other.options.items()
     reorder.save(tmp_path / "x.safetensors", {scheme.prefix: record_in(folder, scheme.prefix)})
     assert reorder.load(tmp_path / "x.safetensors", reorder.Record).desc == desc
 
@@ -140,7 +147,7 @@ def test_a_damaged_weight_is_refused_before_anything_is_written(
             for said in (
                 refusal(folder, scheme.prefix),
                 refusal(folder, scheme.prefix, scheme.record),
-                refused(folder, tmp_path / "out", f"*: {_named(scheme, 'bits')} -> plain, bf16"),
+                refused(folder, tmp_path / "out", f"*: {_named(scheme, *_SAID)} -> plain, bf16"),
             ):
                 assert scheme.prefix in said or scheme.record in said, damage
         else:  # a scale of FP8 may serve fewer codes
@@ -179,7 +186,7 @@ _NESTED = {".weight.nested_absmax": np.zeros(1, np.float32)}
 # what makes a weight, tensors that are changed or left out, what config.json says, the problem
 _RECORDS = {fp8: "fp8_block", nvfp4: "compressed_nvfp4", bitsandbytes: "bnb_nf4", mlx: "mlx"}
 _RECORDS |= {hqq: "hqq"}
-_CONTRADICTIONS: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
+_CONTRADICTIONS: list[tuple[Any, dict[str, Any], Any, str]] = [
     (_BLOCKS, _scaled(2, 2), _deepseek(), "declares fp8_block: 'fc.weight_scale_inv' of f32 has"),
     (_BLOCKS, _scaled(2, 3), _deepseek(), "has the shape (2, 3) and 24 bytes, not (3, 2) of f32"),
     (_BLOCKS, _scaled(1, 3, 1, 2), _deepseek(), "has the shape (1, 3, 1, 2)"),
@@ -279,6 +286,7 @@ _CONTRADICTIONS: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
     (bitsandbytes, {}, _nf4(load_in_4bit=False), "load_in_4bit is False, not True"),
     *((mlx, {}, _mlx(bits), f"of 1024 bits, which {bits} do not divide") for bits in (3, 5, 7)),
     (mlx, {}, _mlx(4, 32), "'fc.scales' of bf16 has the shape (24, 4)"),
+    (mlx, {}, [], "it is not a JSON object, but []"),
     (mlx, {}, _mlx(4, 48), "a group of 48 does not divide"),
     (mlx, {}, _mlx(8), "'fc.scales' of bf16 has the shape (24, 4)"),
     (mlx, {}, _mlx("4"), "bits must be an integer, not '4'"),
@@ -330,7 +338,7 @@ _CONTRADICTIONS: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("make", "change", "config", "problem"), _CONTRADICTIONS)
 def test_what_files_and_tensors_contradict_is_refused(
-    tmp_path: Path, make: Any, change: dict[str, Any], config: dict[str, Any], problem: str
+    tmp_path: Path, make: Any, change: dict[str, Any], config: Any, problem: str
 ) -> None:
     layer, _ = make()
     folder = write_model(tmp_path / "in", {"fc": layer | change}, config)

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.partial import (
     Folder,
     InUseError,
@@ -24,9 +23,7 @@ from reorder.storage.containers.partial import (
     reserve,
     try_lock,
 )
-from reorder.storage.containers.table import plan_file
-from reorder.storage.containers.writer import Writer
-from tests.writers import write_part
+from tests.writers import one_tensor, write_part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,17 +44,14 @@ def precious(tmp_path: Path) -> Iterator[Path]:
 
 
 def write(target: Path, *, resume: bool = False) -> None:
-    files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
-    with Writer(target, files, resume=resume) as writer:
+    with one_tensor(target, resume=resume) as writer:
         write_part(writer, "a", 0, np.ones(100, np.uint8))
         writer.finish()
 
 
 def begun(target: Path) -> Path:
     """Leave the folder of a conversion that has ended."""
-    files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
-    with Writer(target, files):
-        pass
+    one_tensor(target).close()
     return partial_folder(target)
 
 
@@ -101,8 +95,7 @@ def test_links_in_an_old_output_are_removed_and_not_followed(
     write(target)
     (begun(tmp_path / f"y.{_NAME}") / "old").symlink_to(precious)
     (tmp_path / f"y.{_NAME}").touch()
-    files = plan_file(tmp_path / f"y.{_NAME}", [Tensor("a", "u8", (100,), 100)], {})
-    with Writer(tmp_path / f"y.{_NAME}", files, overwrite=True) as writer:
+    with one_tensor(tmp_path / f"y.{_NAME}", overwrite=True) as writer:
         writer.finish()
     assert not partial_folder(tmp_path / f"y.{_NAME}").exists()
 
@@ -132,13 +125,6 @@ def test_a_file_with_another_name_and_a_pipe_are_refused(tmp_path: Path, preciou
         write(target, resume=True)
 
 
-def test_files_that_are_not_planned_are_not_published(tmp_path: Path) -> None:
-    target = tmp_path / _NAME
-    (begun(target) / "files" / "more").write_text("x")
-    write(target, resume=True)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [_NAME]
-
-
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
 def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
     folder = begun(tmp_path / _NAME)
@@ -165,8 +151,7 @@ def test_a_link_that_somebody_makes_meanwhile_is_not_followed(
     tmp_path: Path, precious: Path
 ) -> None:
     target = tmp_path / _NAME
-    files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
-    with Writer(target, files) as writer:
+    with one_tensor(target) as writer:
         grown = partial_folder(target) / "files"
         (grown / _NAME).unlink()
         (grown / _NAME).symlink_to(precious / "data")
@@ -225,8 +210,7 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
 
 def test_a_child_that_is_forked_holds_no_lock(tmp_path: Path) -> None:
     target = tmp_path / _NAME
-    files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
-    writer = Writer(target, files)
+    writer = one_tensor(target)
     asked, answer = os.pipe()
     closed, said = os.pipe()
     child = os.fork()
@@ -242,7 +226,7 @@ def test_a_child_that_is_forked_holds_no_lock(tmp_path: Path) -> None:
     try:
         assert os.read(closed, 1)
         with pytest.raises(InUseError):
-            Writer(target, files)
+            one_tensor(target)
         write_part(writer, "a", 0, np.ones(100, np.uint8))
         writer.close()
         write(target, resume=True)
@@ -264,7 +248,7 @@ def test_a_folder_is_in_use_as_long_as_somebody_writes_in_it(tmp_path: Path) -> 
     target = tmp_path / _NAME
     folder = partial_folder(target)
     assert not is_in_use(folder)
-    with Writer(target, plan_file(target, [Tensor("a", "u8", (100,), 100)], {})):
+    with one_tensor(target):
         assert is_in_use(folder)
     assert not is_in_use(folder)
     assert not is_in_use(folder)  # asking leaves no lock
@@ -355,7 +339,7 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
 
 def test_what_others_put_into_the_folder_in_the_end_stays(tmp_path: Path) -> None:
     target = tmp_path / _NAME
-    with Writer(target, plan_file(target, [Tensor("a", "u8", (100,), 100)], {})) as writer:
+    with one_tensor(target) as writer:
         (writer.open.path / "notes").write_text("mine")
         writer.finish()
     assert target.is_file()
@@ -385,10 +369,3 @@ def test_a_file_has_its_size_where_room_cannot_be_promised(
         given.pop(0)
         with pytest.raises(OSError, match="No space left"):
             reserve(file.fileno(), 20)
-
-
-def test_asking_for_a_size_makes_no_folder(tmp_path: Path) -> None:
-    partial = Partial(partial_folder(tmp_path / _NAME))
-    assert partial.nbytes_of(f"files/{_NAME}") is None
-    assert partial.listed() == []
-    partial.close()

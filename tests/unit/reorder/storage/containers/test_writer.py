@@ -14,16 +14,10 @@ from reorder.storage.containers.partial import Partial
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file, read_container
 from reorder.storage.containers.writer import Writer, check_target, partial_folder
-from tests.writers import write_part
+from tests.writers import one_tensor, write_part
 
 _TENSOR = Tensor("a", "u8", (100,), 100)
 _NAME = "x.safetensors"
-
-
-def _writer(folder: Path, *, resume: bool = False, overwrite: bool = False) -> Writer:
-    target = folder / _NAME
-    files = plan_file(target, [_TENSOR], {})
-    return Writer(target, files, resume=resume, overwrite=overwrite)
 
 
 def _names(folder: Path) -> set[str]:
@@ -31,7 +25,7 @@ def _names(folder: Path) -> set[str]:
 
 
 def test_nothing_has_its_name_before_the_end(tmp_path: Path) -> None:
-    with _writer(tmp_path) as writer:
+    with one_tensor(tmp_path / _NAME) as writer:
         write_part(writer, "a", 0, np.ones(100, np.uint8))
         writer.sync()
         assert _names(tmp_path) == {f".{_NAME}.memdesc-partial"}
@@ -40,10 +34,10 @@ def test_nothing_has_its_name_before_the_end(tmp_path: Path) -> None:
 
 
 def test_what_was_written_is_resumed(tmp_path: Path) -> None:
-    with _writer(tmp_path) as writer:
+    with one_tensor(tmp_path / _NAME) as writer:
         write_part(writer, "a", 0, np.ones(50, np.uint8))
         (writer.open.path / "journal").write_text("50")
-    with _writer(tmp_path, resume=True) as writer:
+    with one_tensor(tmp_path / _NAME, resume=True) as writer:
         assert writer.is_resumed
         assert (writer.open.path / "journal").read_text() == "50"
         write_part(writer, "a", 50, np.ones(50, np.uint8))
@@ -53,9 +47,9 @@ def test_what_was_written_is_resumed(tmp_path: Path) -> None:
 
 
 def test_without_resume_leftovers_are_removed(tmp_path: Path) -> None:
-    with _writer(tmp_path) as writer:
+    with one_tensor(tmp_path / _NAME) as writer:
         (writer.open.path / "journal").write_text("50")
-    with _writer(tmp_path) as writer:
+    with one_tensor(tmp_path / _NAME) as writer:
         assert not writer.is_resumed
         assert _names(writer.open.path) == {"files"}
         writer.discard()
@@ -63,15 +57,18 @@ def test_without_resume_leftovers_are_removed(tmp_path: Path) -> None:
 
 
 def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    with _writer(tmp_path), pytest.raises(MemdescError, match="another process is writing"):
-        _writer(tmp_path)
+    with (
+        one_tensor(tmp_path / _NAME),
+        pytest.raises(MemdescError, match="another process is writing"),
+    ):
+        one_tensor(tmp_path / _NAME)
 
 
 def test_targets_that_exist_are_refused(tmp_path: Path) -> None:
     (tmp_path / _NAME).write_text("old")
     with pytest.raises(MemdescError, match="exists"):
-        _writer(tmp_path)
-    with _writer(tmp_path, overwrite=True) as writer:
+        one_tensor(tmp_path / _NAME)
+    with one_tensor(tmp_path / _NAME, overwrite=True) as writer:
         writer.finish()
     assert (tmp_path / _NAME).read_bytes() != b"old"
     with pytest.raises(MemdescError, match="is a folder"):
@@ -117,6 +114,10 @@ def test_folders_get_their_names_whole(tmp_path: Path) -> None:
         writer.finish()
     assert (read_container(target).entries["t0"].read() == 0).all()
     assert _names(tmp_path) == {"model"}
+
+
+def _files(*names: str) -> list[PlannedFile]:
+    return [PlannedFile(name, 10, (), {name: Span(0, 10)}) for name in names]
 
 
 def _fill(target: Path, fill: int, *, overwrite: bool = False) -> None:
@@ -208,7 +209,7 @@ def test_a_target_that_is_made_while_the_lock_is_taken_stays(
 
     monkeypatch.setattr("reorder.storage.containers.writer.Partial", made_meanwhile)
     with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):
-        _writer(tmp_path)
+        one_tensor(tmp_path / _NAME)
     assert (tmp_path / _NAME).read_text() == "mine"
 
 
@@ -216,8 +217,8 @@ def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("old")
     (tmp_path / _NAME).symlink_to("file")
     with pytest.raises(MemdescError, match="exists"):
-        _writer(tmp_path)
-    with _writer(tmp_path, overwrite=True) as writer:
+        one_tensor(tmp_path / _NAME)
+    with one_tensor(tmp_path / _NAME, overwrite=True) as writer:
         writer.finish()
     assert not (tmp_path / _NAME).is_symlink()
     assert (tmp_path / "file").read_text() == "old"
@@ -235,18 +236,17 @@ def test_a_link_is_replaced_and_not_what_it_leads_to(tmp_path: Path) -> None:
 def test_names_may_have_any_character_and_almost_any_length(tmp_path: Path) -> None:
     longest = 255 - len("..memdesc-partial")
     for name in ("a\nb.safetensors", "é" * 100 + ".safetensors", "x" * (longest - 12) + _NAME[1:]):
-        files = plan_file(tmp_path / name, [_TENSOR], {})
-        with Writer(tmp_path / name, files) as writer:
+        with one_tensor(tmp_path / name) as writer:
             writer.finish()
         assert (tmp_path / name).is_file()
     with pytest.raises(MemdescError, match=f"its name has 239 bytes, and may have {longest}"):
-        Writer(tmp_path / ("x" * (longest - 11) + _NAME[1:]), files)
+        one_tensor(tmp_path / ("x" * (longest - 11) + _NAME[1:]))
 
 
 @pytest.mark.parametrize("name", ["data", "more"])
 def test_a_file_beside_the_target_is_not_replaced_either(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("mine")
-    files = [PlannedFile(each, 10, (), {each: Span(0, 10)}) for each in ("data", "more", "x")]
+    files = _files("data", "more", "x")
     with pytest.raises(MemdescError, match=f"{name}' exists"):
         Writer(tmp_path / "x", files)
     assert (tmp_path / name).read_text() == "mine"
@@ -255,7 +255,7 @@ def test_a_file_beside_the_target_is_not_replaced_either(tmp_path: Path, name: s
 
 
 def test_files_beside_a_folder_are_not_its_own(tmp_path: Path) -> None:
-    files = [PlannedFile(name, 10, (), {name: Span(0, 10)}) for name in ("data", "more", "x")]
+    files = _files("data", "more", "x")
     (tmp_path / "data").write_text("mine")
     with Writer(tmp_path / "model", files, is_folder=True) as writer:
         writer.finish()
@@ -330,7 +330,7 @@ def test_a_file_that_somebody_makes_is_not_taken_for_one_of_ours(tmp_path: Path)
 
 def test_data_that_somebody_removes_between_the_names_are_written_again(tmp_path: Path) -> None:
     names = ("data", "more", "x")
-    files = [PlannedFile(name, 10, (), {name: Span(0, 10)}) for name in names]
+    files = _files(*names)
     with Writer(tmp_path / "x", files) as writer:
         grown = writer.open.path / "files"
     for name in names[:-1]:
@@ -353,7 +353,7 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
     target = tmp_path / _NAME
     os.mkfifo(target)
     with pytest.raises(MemdescError, match="pipe"):
-        _writer(tmp_path, overwrite=True)
+        one_tensor(tmp_path / _NAME, overwrite=True)
     with pytest.raises(MemdescError, match="pipe"):
         _fill(target, 1, overwrite=True)
     assert target.is_fifo()
@@ -366,7 +366,7 @@ def test_a_mount_point_is_not_replaced() -> None:
 
 
 def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
-    with _writer(tmp_path) as writer:
+    with one_tensor(tmp_path / _NAME) as writer:
         writer.finish()
     with pytest.raises(MemdescError, match=f"{_NAME}' is not being written any more"):
         write_part(writer, "a", 0, np.ones(100, np.uint8))
@@ -381,21 +381,24 @@ def test_a_file_that_the_disk_has_no_room_for_is_an_error(
 
     monkeypatch.setattr("reorder.storage.containers.writer.reserve", full)
     with pytest.raises(MemdescError, match=f"files/{_NAME}' cannot be written: No space left"):
-        _writer(tmp_path)
+        one_tensor(tmp_path / _NAME)
     assert _names(tmp_path) == set()
     monkeypatch.undo()
-    with _writer(tmp_path) as writer:  # nobody has the lock
+    with one_tensor(tmp_path / _NAME) as writer:  # nobody has the lock
         writer.discard()
 
 
-def test_files_that_are_not_planned_are_not_in_a_folder(tmp_path: Path) -> None:
-    files = plan_shards([_TENSOR], {}, 128)
-    with Writer(tmp_path / "model", files, is_folder=True) as writer:
+@pytest.mark.parametrize("is_folder", [False, True])
+def test_files_that_are_not_planned_are_not_published(tmp_path: Path, *, is_folder: bool) -> None:
+    target = tmp_path / ("model" if is_folder else _NAME)
+    files = plan_shards([_TENSOR], {}, 128) if is_folder else plan_file(target, [_TENSOR], {})
+    with Writer(target, files, is_folder=is_folder) as writer:
         (writer.open.path / "files" / "more").write_text("x")
-    with Writer(tmp_path / "model", files, is_folder=True, resume=True) as writer:
+    with Writer(target, files, is_folder=is_folder, resume=True) as writer:
         assert writer.is_resumed
         writer.finish()
-    assert _names(tmp_path / "model") == {"model.safetensors"}
+    assert _names(tmp_path) == {target.name}
+    assert not is_folder or _names(target) == {"model.safetensors"}
 
 
 def test_names_are_bounded_where_the_system_does_not_say(

@@ -81,18 +81,6 @@ def _converted(source: Path, target: Path, *rules: str) -> tuple[dict[str, Any],
     return config.get("quantization_config", {}), [*made.warnings]
 
 
-def test_gptq_is_symmetric_if_it_was_or_comes_from_marlin(tmp_path: Path) -> None:
-    model_folder(tmp_path / "awq", zeros=(8, 9))
-    section, _ = _converted(tmp_path / "awq", tmp_path / "gptq", "model.*: awq -> gptq")
-    assert section["sym"] is False
-    section, _ = _converted(tmp_path / "gptq", tmp_path / "marlin", "model.*: gptq -> marlin")
-    assert (section["checkpoint_format"], section["sym"]) == ("marlin", True)
-    section, _ = _converted(tmp_path / "marlin", tmp_path / "back", "model.*: marlin -> gptq")
-    assert (section["checkpoint_format"], section["sym"]) == ("gptq", True)
-    section, _ = _converted(tmp_path / "back", tmp_path / "v2", "model.*: gptq -> gptq(zeros=v2)")
-    assert (section["checkpoint_format"], section["sym"]) == ("gptq_v2", True)
-
-
 @pytest.mark.parametrize(
     ("section", "rule", "problem"),
     [

@@ -143,7 +143,7 @@ def test_config_json_says_symmetric_where_one_code_is_zero_in_all_groups(tmp_pat
         ("marlin", "gptq2", "marlin -> gptq", True),
         ("points", "gptq3", "marlin -> gptq", False),
         ("gptq2", "gptq4", "gptq -> gptq(zeros=v2)", True),
-        ("gptq2", "marlin2", "gptq -> marlin", True),
+        ("gptq", "marlin2", "gptq -> marlin", True),
     ):
         converted(tmp_path / source, tmp_path / target, f"model.layers.*: {rule}")
         found = section(tmp_path / target)

@@ -115,16 +115,3 @@ def test_a_record_without_one_of_its_tensors_is_refused(tmp_path: Path) -> None:
     assert (
         "b.scales is there, but no b.qweight: a record of awq has qweight, qzeros, scales" in said
     )
-
-
-def test_an_order_of_inputs_that_is_data_is_refused(tmp_path: Path) -> None:
-    layer = {f"a.{name}": array for name, array in awq_layer().items()}
-    source, out = tmp_path / "in.safetensors", tmp_path / "out.safetensors"
-    order = np.arange(128, dtype=np.int32) // 64
-    write_safetensors(source, layer | {"a.g_idx": order})
-    found = converted(source, tmp_path / "ok.safetensors", "a: awq -> gptq")
-    assert sorted(found) == ["a.qweight", "a.qzeros", "a.scales"]
-    write_safetensors(source, layer | {"a.g_idx": order[::-1].copy()})
-    assert "a.g_idx assigns inputs to groups in an arbitrary order" in refused(
-        source, out, "a: awq -> gptq"
-    )
