@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
     Numbered = Iterator[tuple[int, Task]]
     # runs tasks by a function, and calls back with each that has finished
-    Execute = Callable[[Numbered, Callable[[int, Task], None], Callable[[Task], None]], None]
+    Execute = Callable[[Numbered, Callable[[int, Task, Any], None], Callable[[Task], Any]], None]
 
 __all__ = [
     "Conversion",
@@ -213,7 +213,7 @@ class Conversion(NamedTuple):
             enumerate(tasks),
             options.thread_count,
             options.max_bytes // _DECODED,
-            lambda _, task: counter.add("measuring", task.written),
+            lambda _, task, __: counter.add("measuring", task.written),
             largest.measure,
         )
         return largest.found
@@ -221,8 +221,8 @@ class Conversion(NamedTuple):
     def _on_threads(
         self,
         tasks: Numbered,
-        finished: Callable[[int, Task], None],
-        work: Callable[[Task], None],
+        finished: Callable[[int, Task, Any], None],
+        work: Callable[[Task], Any],
     ) -> None:
         options = self.options
         run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
@@ -251,10 +251,10 @@ class Conversion(NamedTuple):
 
         with self._no_rest_of_overflow(), writer:
             with Journal(writer.open, facts, writer.sync) as journal:
-                done = frozenset(journal.done)
+                done = self._unchanged(journal.done, writer.where)
 
-                def finish(number: int, task: Task) -> None:
-                    journal.add(number, task.written)
+                def finish(number: int, task: Task, checksum: int) -> None:
+                    journal.add(number, task.written, checksum)
                     counter.add("converting", task.written)
 
                 execute(
@@ -272,6 +272,18 @@ class Conversion(NamedTuple):
                 path.unlink(missing_ok=True)
         return len(done)
 
+    def _unchanged(self, done: Mapping[int, int], where: Callable[[str], Place]) -> frozenset[int]:
+        """Return the tasks that are done, and whose bytes are still those that were written."""
+        tasks = ((k, task) for k, task in enumerate(self.tasks(where)) if k in done)
+        found: dict[int, int] = {}
+
+        def keep(number: int, _: Task, checksum: int) -> None:
+            found[number] = checksum
+
+        if done:
+            self._on_threads(tasks, keep, methodcaller("checksum"))
+        return frozenset(number for number, checksum in found.items() if checksum == done[number])
+
     @contextmanager
     def _no_rest_of_overflow(self) -> Iterator[None]:
         """Remove what was written of a conversion that overflows: it would overflow again."""
@@ -285,7 +297,7 @@ class Conversion(NamedTuple):
         """Read back what was written, and compare it."""
         execute(
             enumerate(self.tasks(where)),
-            lambda _, task: counter.add("verifying", task.written),
+            lambda _, task, __: counter.add("verifying", task.written),
             methodcaller("check"),
         )
 

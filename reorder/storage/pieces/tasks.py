@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 import numpy as np
 
@@ -54,8 +55,8 @@ class Task(NamedTuple):
         """Bytes that it writes."""
         return self.piece.written
 
-    def run(self) -> None:
-        """Read, make, write.
+    def run(self) -> int:
+        """Read, make, write; return the checksum of what was written, as `checksum` reads it.
 
         Raises
         ------
@@ -63,8 +64,26 @@ class Task(NamedTuple):
             If a file cannot be read or written, or the target does not have a number.
         """
         made, places = self.compute(), dict(self.dst)
+        found = 0
         for role, runs in self.piece.writes:
             write_runs(runs, places[role], made[role])
+            found = _checksum(made[role][: runs.nbytes], found)
+        return found
+
+    def checksum(self) -> int:
+        """Return the checksum of what is in the places that `run` writes.
+
+        Raises
+        ------
+        MemdescError
+            If a file cannot be read.
+        """
+        places, found = dict(self.dst), 0
+        for role, runs in self.piece.writes:
+            data = scratch.take(f"written {role}", runs.nbytes)
+            read_runs(runs, places[role], data)
+            found = _checksum(data[: runs.nbytes], found)
+        return found
 
     def compute(self) -> Bytes:
         """Return what is written, without writing it.
@@ -137,6 +156,10 @@ class Task(NamedTuple):
             f"of a piece, first at {at}: {found[at]} instead of {wanted[at]}"
         )
         raise DifferentError(msg)
+
+
+def _checksum(data: NDArray[np.uint8], before: int) -> int:
+    return crc32(data, before)  # type: ignore[arg-type] # arrays of bytes are buffers
 
 
 def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:

@@ -220,3 +220,16 @@ def test_a_config_that_contradicts_the_descriptor_is_refused(tmp_path: Path) -> 
             else:
                 with pytest.raises(MemdescError, match=r"config\.json declares gptq: .*zeros='v2'"):
                     checkpoint.record("fc")
+
+
+@pytest.mark.parametrize("wrong", [{"version": "gemv"}, {"bits": 8}])
+def test_a_format_in_config_json_that_no_record_has_is_not_overruled(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    save(source / "model.safetensors", {"fc": record()[0]})
+    write_config(source, **({"quant_method": "awq", "bits": 4, "group_size": 64} | wrong))
+    problem = r"'fc' say awq, but config\.json: there is no record for quant_method 'awq'"
+    with pytest.raises(MemdescError, match=problem):
+        reorder.convert(source, tmp_path / "out", to="bf16")

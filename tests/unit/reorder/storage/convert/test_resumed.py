@@ -270,3 +270,16 @@ def test_an_array_that_is_whole_is_known_though_its_name_is_that_of_the_file(
     write_safetensors(source, {"a": _X + 1})
     with pytest.raises(MemdescError, match="another conversion has written it: a: what was writ"):
         planned(source, target).run()
+
+
+def test_a_piece_whose_bytes_have_changed_is_written_again(source: Path, tmp_path: Path) -> None:
+    planned(source, tmp_path / "wanted").run()
+    begin(source, tmp_path / "out")
+    grown = partial_folder(tmp_path / "out") / "files" / "model.safetensors"
+    words, whole = grown.read_bytes(), (tmp_path / "wanted" / "model.safetensors").read_bytes()
+    at = len(whole) - 2 * _X.nbytes  # the first tensor is written already
+    assert words[at : at + 16] == whole[at : at + 16] != bytes(16)
+    grown.write_bytes(words[:at] + bytes([words[at] ^ 1]) + words[at + 1 :])
+    report = planned(source, tmp_path / "out").run()
+    assert contents(tmp_path / "out") == contents(tmp_path / "wanted")
+    assert 0 < report.resumed < report.tasks
