@@ -447,7 +447,8 @@ def plan_conversion(
         given, wanted = as_path(source).absolute(), as_path(target).absolute()
         container = read_container(given)
         check_paths(given, container, wanted)
-        name = output_format(wanted)
+        is_named_folder = str(target).endswith("/")
+        name = output_format(wanted, may_be_folder=given.is_dir(), is_named_folder=is_named_folder)
         whole = TargetRules()
         if to is not None:
             container = container_for(to, container)

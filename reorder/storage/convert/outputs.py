@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -46,6 +47,8 @@ _HIDDEN = "."
 _GGUF, _ARCHITECTURE = "gguf", "general.architecture"
 # the same weights as pickles, which are not read
 _PICKLES = re.compile(r"(pytorch_model.*\.bin|pytorch_model\.bin\.index\.json|.*\.pth)")
+# how files of tensors end that are not written here
+_OTHER_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".ggml")
 # how many files or tensors a warning names
 _NAMED = 3
 
@@ -83,8 +86,14 @@ def is_folder(target: Path) -> bool:
     return not any(target.name.endswith(row.ending) for row in FORMATS.values())
 
 
-def output_format(target: Path) -> str:
+def output_format(
+    target: Path, *, may_be_folder: bool = False, is_named_folder: bool = False
+) -> str:
     """Return the key of the format of an output; folders hold safetensors.
+
+    Names of models have dots, as in ``Llama-3.1-8B``: with `may_be_folder`, an ending that is not
+    like that of a file of tensors belongs to the name of a folder; with `is_named_folder`, as with
+    a slash at the end, any ending does that no format has.
 
     Raises
     ------
@@ -92,7 +101,11 @@ def output_format(target: Path) -> str:
         If no container has the ending, and there is no folder of that name.
     """
     if is_folder(target):
-        if target.suffix and not target.is_dir():
+        endings = [row.ending for row in FORMATS.values()]
+        ending = target.suffix.lower()
+        is_file = ending in _OTHER_ENDINGS or get_close_matches(ending, endings)
+        is_new = ending and not target.is_dir() and not is_named_folder
+        if is_new and (is_file or not may_be_folder):
             format_of(target)  # says which endings there are
         return _SHARDS
     return format_of(target).name
@@ -140,7 +153,7 @@ def plan_output(
     MemdescError
         If the container cannot hold a tensor, or a file beside the tensors cannot be read.
     """
-    name = output_format(target)
+    name = _SHARDS if is_folder(target) else format_of(target).name
     metadata = dict(container.metadata) if container.format == name else {}
     warnings = [*_noted(metadata, container, plan, name), *_hidden_orders(plan.steps, name)]
     warnings += _other_metadata(container, name)

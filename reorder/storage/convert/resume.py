@@ -141,17 +141,15 @@ class Finished(NamedTuple):
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Name another conversion as the reason for a difference."""
+        """Say that a difference in what was compared is damage, a change, or another conversion."""
         try:
             yield
         except DifferentError as error:
-            self._refuse(str(error))
+            by = "it is damaged, has changed, or comes from another conversion"
+            self._refuse(str(error), by=by)
 
-    def _refuse(self, problem: str) -> NoReturn:
-        msg = (
-            f"{str(self.target)!r} exists, but another conversion has written it: {problem}; "
-            "--overwrite replaces it"
-        )
+    def _refuse(self, problem: str, *, by: str = "another conversion has written it") -> NoReturn:
+        msg = f"{str(self.target)!r} exists, but {by}: {problem}; --overwrite replaces it"
         raise MemdescError(msg) from None
 
 

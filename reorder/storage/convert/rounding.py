@@ -40,6 +40,8 @@ class Rounding(NamedTuple):
     name: str
 
     def __str__(self) -> str:
+        if not self.error:
+            return "no weight has changed"
         return f"at most {self.error:.6g}, at a weight of {self.weight:.6g} in {self.name}"
 
 

@@ -250,8 +250,8 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         why = (
             f"they are {name} already; copy it"
             if groups
-            else f"they are blocks of {blocks[0]}, in tensors that llama.cpp names; --map "
-            "'PATTERN: TYPE' decodes them"
+            else f"they are blocks of {blocks[0]}, in tensors with the names of llama.cpp, which "
+            f"loaders of {name} do not know; --map '*: {target.dtype or 'bf16'}' decodes them"
             if blocks
             else f"none is quantised; {target.producer} quantises floats"
             if target.producer
@@ -328,8 +328,10 @@ def _made(
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
     decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
     msg = (
-        f"--to {name}: {prefix} is {desc.name}, whose numbers {name} does not hold exactly; it "
-        f"takes {taken}; {decoded} decode any, and {target.producer} quantises floats"
+        f"--to {name}: {prefix} is {desc.name}, and --to {name} takes only {taken}, because "
+        f"{name} does not hold the numbers of all others; --map '{prefix}: {desc.name} -> RECORD' "
+        f"tries any record and refuses what it does not hold; {decoded} decode any, and "
+        f"{target.producer} quantises floats"
     )
     raise MemdescError(msg)
 

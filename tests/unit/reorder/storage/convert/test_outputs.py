@@ -133,3 +133,18 @@ def test_pickles_of_weights_that_are_converted_are_left_out(tmp_path: Path) -> N
     assert (tmp_path / "out" / names[1]).exists()
     plan_conversion(source, tmp_path / "same", []).run()
     assert (tmp_path / "same" / names[0]).exists()
+
+
+@pytest.mark.parametrize("name", ["Llama-3.1-8B-bf16", "Qwen2.5", "Some.Instruct", "x.tensors/"])
+def test_names_of_models_may_have_dots(tmp_path: Path, name: str) -> None:
+    indexed_model(tmp_path / "model", "consolidated.safetensors")
+    reorder.convert(tmp_path / "model", f"{tmp_path}/{name}", ["a: f16"])
+    with reorder.open_checkpoint(tmp_path / name) as found:
+        assert sorted(found) == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["x.safetensor", "x.safetensors2", "x.bin", "x.GGUF", "x.pt"])
+def test_endings_like_those_of_files_are_refused(tmp_path: Path, name: str) -> None:
+    indexed_model(tmp_path / "model", "consolidated.safetensors")
+    with pytest.raises(MemdescError, match="names no format of checkpoints"):
+        plan_conversion(tmp_path / "model", tmp_path / name, [])

@@ -82,7 +82,7 @@ def test_an_output_of_a_source_that_has_changed_since_is_refused(
     write_safetensors(source / "model.safetensors", {"a": _X, "b": _X + 0.25})
     made = planned(source, target)
     assert compares(made)
-    with pytest.raises(MemdescError, match="another conversion has written it: b: what was writ"):
+    with pytest.raises(MemdescError, match="comes from another conversion: b: what was writ"):
         made.run()
 
 
@@ -90,7 +90,7 @@ def test_an_output_of_rules_whose_headers_are_the_same_is_refused(
     source: Path, tmp_path: Path
 ) -> None:
     planned(source, tmp_path / "out", rule="*: ba, scale=2.0").run()
-    with pytest.raises(MemdescError, match="another conversion has written it: a: what was writ"):
+    with pytest.raises(MemdescError, match="comes from another conversion: a: what was writ"):
         planned(source, tmp_path / "out", rule="*: ba, scale=4.0").run()
 
 
@@ -101,7 +101,9 @@ def test_an_output_whose_files_beside_the_tensors_differ_is_refused(
     (source / "config.json").write_text('{"a": 1}')
     planned(source, target).run()
     (source / "tokenizer.json").write_text("[]")
-    with pytest.raises(MemdescError, match=r"written it: tokenizer\.json: what was written"):
+    with pytest.raises(
+        MemdescError, match=r"another conversion: tokenizer\.json: what was"
+    ):
         planned(source, target).run()
     (source / "tokenizer.json").write_text("{}")
     (source / "config.json").write_text('{"a": 2}')
@@ -268,7 +270,7 @@ def test_an_array_that_is_whole_is_known_though_its_name_is_that_of_the_file(
     planned(source, target).run()
     assert planned(source, target).run().tasks == 0
     write_safetensors(source, {"a": _X + 1})
-    with pytest.raises(MemdescError, match="another conversion has written it: a: what was writ"):
+    with pytest.raises(MemdescError, match="comes from another conversion: a: what was writ"):
         planned(source, target).run()
 
 

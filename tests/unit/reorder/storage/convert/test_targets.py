@@ -617,13 +617,15 @@ def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
     fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
     awq = _model(tmp_path / "awq", awq_layer(zeros=(0, 2)), _AWQ)
     said = _refused(awq, "fp8-block")
-    assert "--to fp8-block: model.layers.0.mlp is awq, whose numbers fp8-block does not" in said
-    assert "it takes fp8_block, fp8_tensor; --to bf16, --to f16 decode any, and llm-comp" in said
-    assert "is fp8_block, whose numbers gptq does not hold" in _refused(fp8, "gptq")
+    assert "--to fp8-block: model.layers.0.mlp is awq, and --to fp8-block takes only" in said
+    assert "takes only fp8_block, fp8_tensor, because fp8-block does not hold" in said
+    assert "--map 'model.layers.0.mlp: awq -> RECORD' tries any record" in said
+    assert "--to bf16, --to f16 decode any, and llm-compressor" in said
+    assert "is fp8_block, and --to gptq takes only gptq" in _refused(fp8, "gptq")
     assert "are fp8-block already; copy it" in _refused(fp8, "fp8-block")
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
     channel = _model(tmp_path / "channel", layer, _compressed("channel"))
-    assert "is fp8_channel, whose numbers fp8-block does not" in _refused(channel, "fp8-block")
+    assert "is fp8_channel, and --to fp8-block takes only" in _refused(channel, "fp8-block")
     eight = {"quant_method": "gptq", "bits": 8, "group_size": 64}
     words = gptq_layer(dims=(128, 256))[0] | {
         "qweight": np.full((32, 256), -1, np.int32),
@@ -678,7 +680,7 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     reorder.save(tmp_path / "x.npz", {"blk.0.ffn_up.weight": blocks})
     reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf")
     said = _refused(tmp_path / "x.gguf", "bf16")
-    assert "they are blocks of q4_0, in tensors that llama.cpp names; --map" in said
+    assert "they are blocks of q4_0, in tensors with the names of llama.cpp, which" in said
     (plain / "config.json").write_text("{")
     said = _refused(plain, "fp8-block")
     assert "none is quantised; llm-compressor (FP8_BLOCK) quantises floats" in said
