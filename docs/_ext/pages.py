@@ -91,7 +91,9 @@ class Lesson(SphinxDirective):
         fields = {"bits": "32", "mark": "0", **self.options}
         fields |= {"tag": tag.replace("_strides_", "strides ").replace(",", " "), "dims": dims}
         data = " ".join(f'data-{key}="{html.escape(fields[key])}"' for key in sorted(fields))
-        without = f"This form needs JavaScript. <code>memdesc show {html.escape(tag)} {dims}</code>"
+        layout = tag.removeprefix("_strides_").replace(",", "x")
+        command = f"<code>memdesc show --draw {html.escape(layout)} {dims}</code>"
+        without = f"This form needs JavaScript. {command}"
         text = f'<div class="memdesc-lesson" {data}><p>{without} prints the same.</p></div>'
         return [nodes.raw("", text, format="html")]
 

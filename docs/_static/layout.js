@@ -5,18 +5,12 @@
   const FAMILIES = ["", "w", "hw", "dhw"].flatMap((spatial) =>
     ["nc", "oi", ...(spatial ? ["goi"] : [])].map((first) => first + spatial)
   );
-  // names that mean another tag than their letters say, with the letters of their dims
+  // image types: the letters of their dims, and their rows|columns|lane
   const NAMES = {
     in_out_channel: ["nchw", "ac|Bd|4b"],
     in_out_height: ["nchw", "aC|bd|4c"],
     in_out_width: ["nchw", "ac|bD|4d"],
     conv2d_filter: ["oihw", "Acd|b|4a"],
-    OhwI24o: ["oihw", "Acdb24a"],
-    OhwI32o: ["oihw", "Acdb32a"],
-    gOhwI24o: ["goihw", "aBdec24b"],
-    gOhwI32o: ["goihw", "aBdec32b"],
-    gIOhw2i8o16i2o: ["goihw", "aBCde2c8b16c2b"],
-    gIOdhw2i8o16i2o: ["goidhw", "aBCdef2c8b16c2b"],
   };
   // B, (cd), 16b, 4a/8.
   const TOKEN = /([0-9]{0,15})([a-z]|[A-Z]|\([a-z]+\)|\([A-Z]+\))(?:\/([0-9]{1,15})\.?)?/gy;
@@ -33,9 +27,8 @@
     return FAMILIES.find((family) => [...family].sort().join("") === used) || "abcdefghijkl";
   }
 
-  function dimsOf(name, letters) {
-    return [...name.toLowerCase().replace(/[()]/g, "")].map((letter) => letters.indexOf(letter));
-  }
+  const dimsOf = (name, letters) =>
+    [...name.toLowerCase().replace(/[()]/g, "")].map((letter) => letters.indexOf(letter));
 
   function tokens(text, letters) {
     const found = [...text.matchAll(TOKEN)];
@@ -55,7 +48,9 @@
   // Read a tag: axes (dims of each), digits {axis, step, extent, part} outermost first, alignments.
   // The parts of an image are its rows, its columns and its lane: 0, 1 and 2.
   function parseTag(text) {
-    const [letters, whole] = NAMES[text] || [null, text];
+    // oneDNN reads OhwI24o as Ohwi24o, and gIOhw2i8o16i2o as gOIhw2i8o16i2o
+    const plain = text.replace(/^(g?Ohw)I(?=(24|32)o$)/, "$1i").replace(/^gIO(?=d?hw2i8o16i2o$)/, "gOI");
+    const [letters, whole] = NAMES[text] || [null, plain];
     const [body, ...rounded] = whole.split("__");
     const bars = body.split("|");
     if (bars.length !== 1 && bars.length !== 3) fail("an image is rows|columns|lane, such as ac|Bd|4b");
@@ -107,7 +102,9 @@
   // The layout of a tag or of strides ("strides 8 1") for dims; blocks are outermost first.
   function layoutOf(text, dims) {
     if (!dims.length || !dims.every((size) => size >= 0)) fail("dims are numbers such as 1x5x2x3");
-    if (text.startsWith("strides ")) return byStrides(text.slice(8), dims);
+    if (/^strides\b/.test(text)) return byStrides(text.slice(7), dims);
+    if (!NAMES[text] && /[^_]_[^_]|[:,]/.test(text)) // a name of another system
+      fail(`a form reads tags such as aBcd16b, and strides; for others: memdesc show --draw '${text}' ${dims.join("x")}`);
     const tag = parseTag(text);
     const [ndims, letters] = [tag.letters.length, [...tag.letters].join(", ")];
     if (ndims !== dims.length) fail(`'${text}' is for ${ndims} dims (${letters}), not ${dims.length}`);
@@ -131,10 +128,11 @@
 
   function byStrides(text, dims) {
     const strides = text.trim().split(/[ ,x]+/);
+    const dense = dims.map((_, dim) => product(dims.slice(dim + 1)));
     if (strides.length !== dims.length || !strides.every((stride) => /^[0-9]+$/.test(stride)))
-      fail(`give one stride for each dim, such as strides ${dims.map(() => 1).join(" ")}`);
+      fail(`give one stride for each dim, such as strides ${dense.join(" ")}`);
     const axes = dims.map((extent, dim) => ({ dims: [dim], extent, padded: extent }));
-    const blocks = dims.map((extent, axis) => ({ axis, step: 1, extent, stride: +strides[axis], outer: true }));
+    const blocks = dims.map((extent, axis) => ({ axis, part: 0, step: 1, extent, stride: +strides[axis], outer: true }));
     const last = blocks.reduce((sum, { extent, stride }) => sum + (extent - 1) * stride, 0);
     blocks.sort((a, b) => b.stride - a.stride);
     const size = dims.includes(0) ? 0 : last + 1;
@@ -142,20 +140,16 @@
   }
 
   // One term of the offset for each block: the digit of the axis' index times its stride.
-  function terms(layout, at) {
-    return layout.blocks.map((block) => {
+  const terms = ({ blocks }, at) =>
+    blocks.map((block) => {
       const digit = Math.floor(at[block.axis] / block.step) % block.extent;
       return { ...block, digit, product: digit * block.stride };
     });
-  }
 
   // All indices of an array of these extents, in row-major order.
-  function indices(extents) {
-    return extents.reduce(
-      (all, extent) => all.flatMap((index) => Array.from({ length: extent }, (_, k) => [...index, k])),
-      [[]]
-    );
-  }
+  const range = (extent) => Array.from({ length: extent }, (_, k) => k);
+  const indices = (extents) =>
+    extents.reduce((all, extent) => all.flatMap((index) => range(extent).map((k) => [...index, k])), [[]]);
 
   // All elements and padding: `at` is the index of each axis, `place` of each dim, also beyond its extent.
   function elements(layout) {
@@ -172,5 +166,5 @@
     });
   }
 
-  root.memdescLayout = { layoutOf, terms, indices, elements, product };
+  root.memdescLayout = { layoutOf, terms, range, indices, elements, product };
 })(this); // the window, or what `require` gives in node

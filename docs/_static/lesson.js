@@ -1,7 +1,7 @@
 // The forms of the chapter "Learn": the logical grid beside memory, and the arithmetic of one element.
 "use strict";
 (function () {
-  const { layoutOf, terms, indices, elements, product } = memdescLayout;
+  const { layoutOf, terms, range, indices, elements, product } = memdescLayout;
   const MOST = 640; // elements that a form draws
   const LINE = 512; // bits of a cache line
   const FORM = `
@@ -24,13 +24,6 @@
   // a digit of an index as Python writes it: c, c // 4, c % 4, c // 4 % 2
   const over = (name, step) => (step > 1 ? `${name} // ${step}` : name);
   const digitOf = ({ step, extent, outer }, name) => over(name, step) + (outer ? "" : ` % ${extent}`);
-
-  // How many elements of memory make a row of the picture, and have one colour.
-  function rowOf({ image, blocks }) {
-    if (image) return image.width * image.lanes;
-    const strides = blocks.map((block) => block.stride).filter((stride) => stride >= 4 && stride <= 16);
-    return strides.length ? Math.min(...strides) : 8;
-  }
 
   class Lesson {
     constructor(holder) {
@@ -60,8 +53,10 @@
         this.mark(element);
       });
       this.halves.addEventListener("keydown", (event) => {
-        const steps = { ArrowLeft: -1, ArrowUp: -this.row, ArrowRight: 1, ArrowDown: this.row };
+        const [right, down] = this.steps;
+        const steps = { ArrowLeft: -right, ArrowUp: -down, ArrowRight: right, ArrowDown: down, Escape: 0 };
         if (!(event.key in steps)) return;
+        if (event.key === "Escape") this.isHeld = false;
         const next = this.all[this.all.indexOf(this.marked) + steps[event.key]];
         if (next) this.mark(next);
         event.preventDefault();
@@ -78,7 +73,9 @@
         return;
       }
       this.all = elements(this.layout).sort((a, b) => a.offset - b.offset);
-      this.row = rowOf(this.layout);
+      // this many elements of memory have one colour: a row of the picture, or a pixel of an image
+      const strides = this.layout.blocks.map((block) => block.stride).reverse();
+      this.row = this.layout.image?.lanes || strides.find((stride) => stride >= 4 && stride <= 16) || 8;
       this.offer();
       this.halves.innerHTML = this.grid() + this.memory();
       this.mark(this.all.find(isMarked) || this.all[0]);
@@ -109,22 +106,27 @@
       return `<td class="${name}${more}" ${data}>${label(element)}</td>`;
     }
 
-    // One small table for each index of the leading dims; fused dims are drawn without their padding.
+    // Rows and columns are the last two dims of more than one element, and each index of the dims before them
+    // has a small table. Fused dims are drawn without their padding.
     grid() {
       const { letters, dims, axes } = this.layout;
       const extents = dims.slice();
       for (const axis of axes) if (axis.dims.length === 1) extents[axis.dims[0]] = axis.padded;
-      const at = new Map(this.all.map((element) => [String(element.place), element]));
-      const [rows, columns] = [1, ...extents].slice(-2);
-      const tables = indices(extents.slice(0, -2)).map((lead) => {
-        const names = lead.map((k, dim) => `${letters[dim]} = ${k}`).filter((_, dim) => extents[dim] > 1);
-        const places = indices([rows, columns]).map((place) => String([...lead, ...place].slice(-dims.length)));
-        const cells = places.map((place) => this.cell(at.get(place), ({ offset }) => offset));
-        const lines = indices([rows]).map(([row]) => cells.slice(row * columns, (row + 1) * columns).join(""));
-        return `<table><caption>${names.join(", ")}</caption>${html("tr", lines)}</table>`;
+      const found = new Map(this.all.map((element) => [String(element.place), element]));
+      const long = [...dims.keys()].filter((dim) => extents[dim] > 1);
+      const cellAt = (index) => {
+        const place = dims.map((_, dim) => index[long.indexOf(dim)] || 0);
+        return this.cell(found.get(String(place)), ({ offset }) => offset);
+      };
+      const [lead, row, column] = [long.slice(0, -2), long.slice(-2, -1), long.slice(-1)];
+      const within = (own) => indices(own.map((dim) => extents[dim]));
+      const tables = within(lead).map((index) => {
+        const lines = within(row).map((r) => within(column).map((c) => cellAt([...index, ...r, ...c])).join(""));
+        const names = lead.map((dim, k) => `${letters[dim]} = ${index[k]}`).join(", ");
+        return `<table><caption>${names}</caption>${html("tr", lines)}</table>`;
       });
-      const [last, row] = [...letters].reverse();
-      return half(`The tensor: ${row ? `rows ${row}, ` : ""}columns ${last}; numbers are offsets`, tables.join(""));
+      const names = [...row.map((dim) => `rows ${letters[dim]}, `), ...column.map((dim) => `columns ${letters[dim]}; `)];
+      return half(`The tensor: ${names.join("")}numbers are offsets`, tables.join(""));
     }
 
     memory() {
@@ -133,23 +135,24 @@
       const shown = long.length ? long : [0]; // a dim of one element says nothing
       const label = ({ inside, place }) => (inside ? shown.map((dim) => place[dim]).join(",") : "0");
       const found = new Map(this.all.slice().reverse().map((element) => [element.offset, element]));
-      const width = Math.max(...this.all.map((element) => label(element).length), 2) * 7.3 + 10;
-      const room = Math.floor((Math.min(this.halves.clientWidth, 360) - 50) / width);
-      const lanes = image ? image.lanes : 1;
-      let across = image ? Math.max(Math.floor(room / lanes), 1) * lanes : this.row;
-      while (!image && across > room && across % 2 === 0) across /= 2;
-      const lines = [];
-      for (const [offset] of indices([size])) {
-        const column = image ? offset % this.row : offset; // an image begins each row anew
-        const start = image ? `${column / lanes}, ${Math.floor(offset / this.row)}` : offset;
-        if (column % across === 0) lines.push(html("th", [start]));
-        const isLine = offset > 0 && (offset * this.form.bits.value) % LINE === 0;
-        const more = (isLine ? " line" : "") + (lanes > 1 && offset % lanes === 0 ? " pixel" : "");
-        lines.push(lines.pop() + this.cell(found.get(offset), label, more));
-      }
-      const from = image ? "pixels from x, y on" : "from each offset on";
+      const wide = Math.max(...this.all.map((element) => label(element).length * 7.3 + 12), 36);
+      const room = Math.floor((Math.min(this.halves.clientWidth, 360) - 50) / wide);
+      let across = this.row;
+      while (across > room && across % 2 === 0) across /= 2;
+      const { width, lanes } = image || { width: across, lanes: 1 };
+      this.steps = image ? [lanes, 1] : [1, across]; // to the right, and down
+      const lines = range(Math.ceil(size / width)).map((line) => {
+        const [y, lane] = [Math.floor(line / lanes), line % lanes];
+        const offsets = range(width).map((x) => (y * width + x) * lanes + lane).filter((offset) => offset < size);
+        const isLine = (offset) => !image && offset > 0 && (offset * this.form.bits.value) % LINE === 0;
+        const more = (offset) => (image && !lane ? " pixel" : isLine(offset) ? " line" : "");
+        const head = image ? (lane ? `lane ${lane}` : `y = ${y}`) : offsets[0];
+        return html("th", [head]) + offsets.map((offset) => this.cell(found.get(offset), label, more(offset))).join("");
+      });
+      if (image) lines.unshift(html("th", ["", ...range(width).map((x) => `x = ${x}`)]));
+      const title = image ? "Image: a pixel for each x and y" : "Memory: from each offset on";
       const names = shown.map((dim) => letters[dim]).join(",");
-      return half(`Memory: ${from}; in each cell the index ${names}`, `<table>${html("tr", lines)}</table>`);
+      return half(`${title}; in each cell the index ${names}`, `<table>${html("tr", lines)}</table>`);
     }
 
     // The elements marked beside the one that is explained: its neighbours along a dim, or its group.
@@ -171,50 +174,54 @@
         cell.classList.toggle("company", company.includes(other));
       }
       const summary = company.length ? `<p class="lesson-company">${this.summary(company, element)}</p>` : "";
-      this.sum.innerHTML = this.arithmetic(element) + summary;
+      this.sum.innerHTML = `${this.arithmetic(element)}${summary}</div>`;
     }
 
+    // The sum of the offset. An image has three: y, x and the lane; its offset counts in a buffer of its pixels.
     arithmetic({ at, place, offset, inside }) {
       const { letters, axes, image } = this.layout;
       const names = axes.map(({ dims }) => dims.map((dim) => letters[dim]));
       const name = (k) => (names[k].length > 1 ? `(${names[k].join("")})` : names[k][0]);
+      const sums = image ? { y: image.width * image.lanes, x: image.lanes, lane: 1 } : { offset: 1 };
+      const rows = Object.keys(sums).map((sum, part) => {
+        const own = terms(this.layout, at).filter((term) => term.part === part && term.extent > 1);
+        const lines = own.map((term) => {
+          const digit = digitOf(term, name(term.axis));
+          const worked = digit === name(term.axis) ? "" : `${digitOf(term, at[term.axis])} `;
+          const [stride, product] = [term.stride / sums[sum], term.product / sums[sum]];
+          return html("td", [digit, `${worked}= ${term.digit}`, `× ${stride}`, `= ${product}`]);
+        });
+        const total = own.reduce((total, term) => total + term.product, 0) / sums[sum];
+        return `${html("tr", lines)}<tr class="total">${html("td", [sum, "", "", `= ${total}`])}</tr>`;
+      });
       const where = place.map((value, dim) => `${letters[dim]} = ${value}`).join(", ");
-      const lines = [`${inside ? "Element" : "Padding"} ${where}`];
+      const title = `${inside ? "Element" : "Padding"} ${where}${this.isHeld ? " (held; Escape releases it)" : ""}`;
+      const notes = [];
       axes.forEach(({ extent }, k) => {
-        if (at[k] >= extent) lines.push(`${name(k)} ends at ${extent - 1}: this place holds 0.`);
-        else if (names[k].length > 1) lines.push(`${name(k)} = ${at[k]}: row-major over ${names[k].join(", ")}`);
+        if (at[k] >= extent) notes.push(`${name(k)} ends at ${extent - 1}: this place holds 0.`);
+        else if (names[k].length > 1) notes.push(`${name(k)} = ${at[k]}: row-major over ${names[k].join(", ")}`);
       });
-      const rows = terms(this.layout, at).map((term) => {
-        const digit = digitOf(term, name(term.axis));
-        const worked = digit === name(term.axis) ? "" : `${digitOf(term, at[term.axis])} `;
-        return html("td", [digit, `${worked}= ${term.digit}`, `× ${term.stride}`, `= ${term.product}`]);
-      });
-      const total = `<tr class="total">${html("td", ["offset", "", "", `= ${offset}`])}</tr>`;
       const bits = +this.form.bits.value;
       const byte = Math.floor((offset * bits) / 8);
       const nibble = bits < 8 ? `, its ${offset % 2 ? "high" : "low"} half` : "";
-      const line = `cache line ${byte} // 64 = ${Math.floor(byte / 64)}`;
-      const address = [`Byte ${offset} × ${bits} / 8 = ${byte}${nibble}; ${line}`];
-      const [x, y] = [Math.floor((offset % this.row) / image?.lanes), Math.floor(offset / this.row)];
-      if (image) address.push(`Pixel x = ${x}, y = ${y}, lane ${offset % image.lanes}`);
-      return `${html("p", lines)}<table>${html("tr", rows)}${total}</table>${html("p", address)}`;
+      if (image) notes.push(`Offset (y × ${image.width} + x) × ${image.lanes} + lane = ${offset}`);
+      else notes.push(`Byte ${offset} × ${bits} / 8 = ${byte}${nibble}; cache line ${byte} // 64 = ${byte >> 6}`);
+      return `<p>${title}</p><table>${rows.join("")}</table><div>${html("p", notes)}`;
     }
 
     summary(company, { place }) {
-      const { letters, dims } = this.layout;
+      const { letters, dims, image } = this.layout;
       const along = this.form.along.value;
       const offsets = [...new Set(company.map((element) => element.offset))];
       const runs = offsets.filter((offset, k) => offset !== offsets[k - 1] + 1).length;
-      const lines = new Set(offsets.map((offset) => Math.floor((offset * this.form.bits.value) / LINE))).size;
-      const inside = `${count(company.length, "element")} in ${count(runs, "run")}`;
-      const text = `${inside} of adjacent elements, ${count(lines, "cache line")}.`;
+      const touched = (size) => new Set(offsets.map((offset) => Math.floor(offset / size))).size;
+      const lines = count(touched(LINE / this.form.bits.value), "cache line");
+      const where = image ? count(touched(image.lanes), "pixel") : `${count(runs, "run")} of adjacent elements, ${lines}`;
+      const text = `${count(company.length, "element")} in ${where}.`;
       if (along !== "group") return `Along ${along}: ${text}`;
       const at = place.map((value, dim) => Math.floor(value / this.group[dim]));
-      const counts = dims.map((extent, dim) => Math.ceil(extent / this.group[dim]));
-      const scale = at.reduce((sum, value, dim) => sum * counts[dim] + value, 0);
       const names = this.group.map((size, dim) => over(letters[dim], size)).join(", ");
-      const shared = `(${names}) = (${at.join(", ")}), number ${scale} of ${product(counts)}`;
-      return `The group: ${text} They share the scale ${shared}.`;
+      return `The group: ${text} They share the scale (${names}) = (${at.join(", ")}).`;
     }
   }
 

@@ -54,6 +54,11 @@ def _read_strides(given: Given) -> MemoryDesc:
             "340x20x4x1 or 480x160x32x8:8b@16"
         )
         raise UnknownFormatError(msg)
+    if given.dims is None:
+        # the likeliest mistake: sizes in the place of a layout
+        text = short_repr(given.text)
+        msg = f"{text} is read as strides, which do not contain the sizes; give dims"
+        raise UnknownFormatError(msg)
     inner = re.findall("([0-9]+)([a-l])", found["inner"] or "")
     return memory_desc(
         given.sizes(),

@@ -28,6 +28,7 @@ _MEANT = {
     "channels_last_3d": ("ndhwc",),
     "channels_first": ("nchw", "ncw", "ncdhw"),
     "contiguous_format": ("nchw", "ncw", "ncdhw"),
+    "contiguous": ("plain",),
     "row_major": ("plain",),
     "rowmajor": ("plain",),
     "c": ("plain",),

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import contextmanager
+from gzip import GzipFile
 from io import TextIOWrapper
 from math import isfinite
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from memdesc.disk import as_path, open_file
 from memdesc.errors import MemdescError, short_repr
@@ -22,6 +25,7 @@ from memdesc.verbose.primitive import VerbosePrimitive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import BinaryIO
 
 # the marker may follow output of another program on the same line
 _LINE = re.compile(
@@ -39,6 +43,8 @@ _PASSED_OVER = re.compile(
     r"(?P<kind>[a-z_]+),(?:(?P<fields>[a-z0-9:]+,(?P=kind)(?:,[^,]*){6}),)?(?P<reason>.*),"
     r"(?P<where>[^,]*:[0-9]+)"
 )
+# what a gzip file starts with
+_GZIP = b"\x1f\x8b"
 # the most lines that could not be read and are kept with their text
 _KEPT = 20
 
@@ -169,7 +175,7 @@ def read_verbose(source: str | os.PathLike[str] | Iterable[str]) -> VerboseLog:
     Parameters
     ----------
     source : path, or iterable of str
-        A file, or lines such as an open file gives.
+        A file, which may be compressed with gzip, or lines such as an open file gives.
 
     Raises
     ------
@@ -273,14 +279,29 @@ class _Reader:
         return (primitive, milliseconds) if isfinite(milliseconds) else None
 
 
+def _text(file: BinaryIO) -> TextIOWrapper:
+    """Return a file as text: UTF-8, UTF-16 as PowerShell writes it, or one of these in gzip."""
+    start = file.read(4)
+    file.seek(0)
+    if start.startswith(_GZIP):
+        return _text(cast("BinaryIO", GzipFile(fileobj=file)))
+    # a letter has a byte of zeros; other programs' bytes may begin like UTF-16
+    is_utf16 = start.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) and 0 in start[2:]
+    encoding = "utf-16" if is_utf16 else "utf-8"
+    return TextIOWrapper(file, encoding=encoding, errors="replace")
+
+
 @contextmanager
 def _lines(source: object) -> Iterator[Iterable[str]]:
     if isinstance(source, str | os.PathLike):
         try:
             with open_file(as_path(source)) as file:
-                yield TextIOWrapper(file, encoding="utf-8", errors="replace")
+                yield _text(file)
         except MemdescError as error:
             msg = f"the log {error}"
+            raise MemdescError(msg) from None
+        except (EOFError, zlib.error) as error:  # from gzip
+            msg = f"the log {str(source)!r} is not a whole gzip file: {error}"
             raise MemdescError(msg) from None
     elif isinstance(source, Iterable) and not isinstance(source, bytes | bytearray | memoryview):
         yield source

@@ -9,6 +9,8 @@ from math import exp, log
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from reorder.cores import count_cores
 
 if TYPE_CHECKING:
@@ -76,9 +78,11 @@ def geometric_mean(ratios: Iterable[float]) -> float:
 
 
 def percentile(ratios: Sequence[float], part: float) -> float:
-    """Return the value below which a share `part` (0 to 1) of the ratios lies."""
-    ranked = sorted(ratios)
-    return ranked[min(len(ranked) - 1, int(part * len(ranked)))] if ranked else float("nan")
+    """Return the value below which a share `part` (0 to 1) of the ratios lies; NaN for no ratios.
+
+    It is interpolated between two ratios, so `part` 0.5 gives the median.
+    """
+    return float(np.quantile(ratios, part)) if ratios else float("nan")
 
 
 def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -100,9 +104,9 @@ def summarise(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 "threads": threads,
                 "beside": name,
                 "cases": len(ratios),
-                "geomean": round(geometric_mean(ratios), 3),
-                **{f"p{part}": round(percentile(ratios, part / 100), 3) for part in _PERCENTILES},
-                "least": round(min(ratios), 3),
+                "geomean": geometric_mean(ratios),
+                **{f"p{part}": percentile(ratios, part / 100) for part in _PERCENTILES},
+                "least": min(ratios),
                 "slower": sum(ratio < 1 for ratio in ratios),
             }
             for name, ratios in groups.items()

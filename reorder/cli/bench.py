@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
 from reorder.bench.cases import ATTRIBUTES, parse_cases
@@ -28,6 +28,28 @@ _MEGA = 10**6
 _CPU_NBYTES, _GPU_NBYTES = 16 * _MEGA, 1100 * _MEGA
 # More megabytes than any device has.
 _MOST_MB = 1e7
+
+
+class _Column(NamedTuple):
+    """A column of the summary, which only so many cases have."""
+
+    key: str
+    head: str
+    least_cases: int = 0
+
+
+_SUMMARY = (
+    _Column("threads", "threads"),
+    _Column("beside", "times faster than"),
+    _Column("cases", "cases"),
+    _Column("geomean", "geometric mean"),
+    # of fewer cases this is hardly more than the least and the most
+    _Column("p5", "5th percentile", 20),
+    _Column("p50", "median"),
+    _Column("p95", "95th", 20),
+    _Column("least", "least"),
+    _Column("slower", "slower in"),
+)
 # Options that other commands have too, by their names in benchdnn.
 _SHARED = {"stag": "--from", "dtag": "--to", "sdt": "--dtype", "ddt": "--to-dtype"}
 # Options of a case, by the names of benchdnn; and others that --device does not take either.
@@ -173,13 +195,13 @@ def _lay_out(facts: Facts) -> list[str]:
         if case["differs"]
     ]
     compiled = sum(kernel["seconds"] for kernel in facts["kernels"])
-    lines += ["", f"kernels compiled or loaded: {len(facts['kernels'])} in {compiled:.2f} s"]
-    lines += table([(k["kernel"], f"{k['seconds']:.2f} s") for k in facts["kernels"]], (1,))
-    if facts["summary"]:
-        keys = ("threads", "beside", "cases", "geomean", "p5", "p50", "p95", "least", "slower")
-        head = ("threads", "times faster than", "cases", "geometric mean", "5th percentile")
-        head += ("median", "95th", "least", "slower in")
-        rows = [tuple(_cell(row[key]) for key in keys) for row in facts["summary"]]
+    count = len(facts["kernels"])
+    lines.append(f"kernels compiled or loaded: {count} in {compiled:.2f} s; --json lists them")
+    counts = [row["cases"] for row in facts["summary"]]
+    if max(counts, default=0) > 1:
+        columns = [column for column in _SUMMARY if max(counts) >= column.least_cases]
+        head = tuple(column.head for column in columns)
+        rows = [tuple(_cell(row[column.key]) for column in columns) for row in facts["summary"]]
         lines += ["", "cases of 64 KiB and more:"]
         lines += table([head, *rows], {0, *range(2, len(head))})
     return lines

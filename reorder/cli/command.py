@@ -8,8 +8,9 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memdesc
-from memdesc import ImageDesc, MemdescError, NotBlockedError
+from memdesc import ImageDesc, MemdescError, Name, NotBlockedError, UnsupportedFormatError
 from memdesc.errors import short_repr
+from memdesc.exchange import written
 from reorder.cores import count_cores
 
 if TYPE_CHECKING:
@@ -196,9 +197,9 @@ def numbers_of(text: str, what: str) -> tuple[int, ...]:
     """Return integers joined by x or by commas."""
     numbers = [number.strip() for number in re.split("[x,]", text)]
     if not all(re.fullmatch("-?[0-9]{1,4000}", number) for number in numbers):
-        msg = (
-            f"{what} {short_repr(text)} are not integers joined by x or commas, such as 340x20x4x1"
-        )
+        msg = f"{what} {short_repr(text)} are not integers joined by x or commas, such as 2x17x5x4"
+        if re.fullmatch("([a-z]+[0-9]{1,19}_?){1,12}", text):  # as in oneDNN's logs
+            msg += f"; for the numbers alone, write {'x'.join(re.findall('[0-9]+', text))}"
         raise MemdescError(msg)
     return tuple(map(int, numbers))
 
@@ -284,8 +285,17 @@ def _desc_facts(desc: MemoryDesc) -> Facts:
         "bytes": desc.nbytes,
         "unpadded_bytes": desc.dtype.nbytes(desc.nelems),
         "padding_overhead": round(desc.padding_overhead, 4),
-        "names": [name._asdict() for name in desc.tags()],
+        "names": [name._asdict() for name in (*desc.tags(), *_memory_formats(desc))],
     }
+
+
+def _memory_formats(desc: MemoryDesc) -> list[Name]:
+    """Return torch's memory formats of a layout, which all commands take like names."""
+    try:
+        texts = written(desc, "pytorch")
+    except UnsupportedFormatError:
+        return []
+    return [Name("pytorch", text, "memory format") for text in texts if text.startswith("torch.")]
 
 
 def _image_facts(image: ImageDesc) -> Facts:

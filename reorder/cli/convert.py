@@ -191,9 +191,9 @@ COMMAND = Command(
         ),
         option(
             "--to",
-            f": what all quantised weights of a model become, one of {', '.join(TARGETS)}; norms, "
-            "embeddings and layers that are not quantised are copied, and config.json declares the "
-            "new weights",
+            f": what all quantised weights of a model become, one of {', '.join(TARGETS)}; "
+            "fp8-block also quantises a model of floats; norms, embeddings and other layers are "
+            "copied, and config.json declares the new weights",
             choices=[*TARGETS],
         ),
         value(

@@ -19,7 +19,7 @@ from reorder.cli.command import (
     pair_of,
     value,
 )
-from reorder.plan.compare import NO_OP, compare_layouts
+from reorder.plan.compare import COPY, NO_OP, compare_layouts
 from reorder.plan.plan import plan_reorder
 
 if TYPE_CHECKING:
@@ -30,30 +30,33 @@ if TYPE_CHECKING:
 
 # the most elements whose offsets are compared one by one
 _MAX_COMPARED = 1 << 22
+_SIDES = ("src", "dst")
 _SHOWN = ("padded_dims", "nbytes", "is_dense", "offset0")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     from reorder.cpu import PreparedReorder  # numba is slow to load
+    from reorder.cpu.schedule.access import describe_access  # likewise
 
     pair = pair_of(options, options.other)
     src, dst = map(buffer_of, pair)
     plan = plan_reorder(src, dst)
     relation = compare_layouts(src, dst)
     facts: Facts = {
-        "a": repr(pair[0]),
-        "b": repr(pair[1]),
+        "src": repr(pair[0]),
+        "dst": repr(pair[1]),
         "equal": src == dst,
         "reorder": relation.kind,
         "why": relation.why,
     }
     for key in _SHOWN:
         values = getattr(src, key), getattr(dst, key)
-        facts[key] = values[0] if values[0] == values[1] else {"a": values[0], "b": values[1]}
+        facts[key] = values[0] if values[0] == values[1] else dict(zip(_SIDES, values, strict=True))
     if relation.kind != NO_OP and src.nelems <= _MAX_COMPARED:
         facts["first_moved"] = _first_moved(src, dst)
     facts |= {
         "plan": [_box_facts(box) for box in plan.boxes] if options.json else str(plan).splitlines(),
+        "access": [describe_access(plan, box) for box in plan.boxes],
         "kernels": list(PreparedReorder(plan).kernels),
         "bytes_read": src.dtype.nbytes(src.nelems),
         "bytes_written": dst.dtype.nbytes(dst.padded_nelems if dst.nelems else 0),
@@ -76,7 +79,7 @@ def _first_moved(src: MemoryDesc, dst: MemoryDesc) -> Facts | None:
     if not len(moved):
         return None
     index = tuple(map(int, moved[0]))
-    return {"index": index, "a": src.offset(index), "b": dst.offset(index)}
+    return {"index": index, "src": src.offset(index), "dst": dst.offset(index)}
 
 
 def _box_facts(box: Box) -> Facts:
@@ -93,17 +96,23 @@ def _box_facts(box: Box) -> Facts:
 
 def _lay_out(facts: Facts) -> list[str]:
     """Return what differs, the plan, and the texts of kernels."""
-    shown: dict[str, Any] = {key: facts[key] for key in ("a", "b")}
+    shown: dict[str, Any] = {key: facts[key] for key in _SIDES}
     shown["reorder"] = f"{facts['reorder']}: {facts['why']}"
     shown |= {key: facts[key] for key in _SHOWN if isinstance(facts[key], dict)}
     if moved := facts.get("first_moved"):
         index = ", ".join(map(str, moved["index"]))
-        shown["first_moved"] = f"({index}) from offset {moved['a']} to {moved['b']}"
-    shown |= {"plan": facts["plan"], "kernels": tuple(facts["kernels"])}
+        shown["first_moved"] = f"({index}) from offset {moved['src']} to {moved['dst']}"
     padding = facts["of_these_padding"]
-    shown["bytes"] = f"{facts['bytes_read']} read, {facts['bytes_written']} written" + (
-        f", of these {padding} padding" if padding else ""
-    )
+    nbytes = f"{facts['bytes_read']} read, {facts['bytes_written']} written"
+    nbytes += f", of these {padding} padding" if padding else ""
+    kernels = ", ".join(facts["kernels"]) or "none"
+    if facts["reorder"] != COPY:
+        nbytes = f"0 if src is used as dst; if copied, {nbytes}"
+        kernels = f"if copied, {kernels}"
+    shown |= {"plan": facts["plan"], "access": facts["access"]}
+    shown |= {"kernels": kernels, "bytes": nbytes}
+    if facts["reorder"] == COPY:
+        shown["time"] = "memdesc bench measures it"
     if "wrote" in facts:
         shown["wrote"] = facts["wrote"]
     return [
@@ -114,15 +123,15 @@ def _lay_out(facts: Facts) -> list[str]:
 
 COMMAND = Command(
     "explain",
-    "Explain how two layouts differ, and a reorder from A to B: no-op, view or copy, plan, bytes.",
+    "Explain how two layouts differ, and what a reorder does: no-op, view or copy, plan, bytes.",
     "explain nchw nChw16c 8x17x56x56",
     (
-        value("layout A", LAYOUT),
-        value("other B", "the other layout, in any of these notations"),
-        value("dims DIMS", "the logical sizes, such as 2x17x5x4, if A has none", nargs="?"),
+        value("layout SRC", LAYOUT),
+        value("other DST", "the other layout, in any of these notations"),
+        value("dims DIMS", "the logical sizes, such as 2x17x5x4, if SRC has none", nargs="?"),
         DTYPE,
         TO_DTYPE,
-        option("--svg", ": the plan, with the source of each element of B"),
+        option("--svg", ": the plan, with the source of each element of DST"),
         flag("--beside", "with --svg: draw both memories side by side instead"),
         value(
             "--kernels BACKEND",

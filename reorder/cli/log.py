@@ -13,11 +13,11 @@ from reorder.bench.measure import measure
 from reorder.cli.command import Command, Facts, flag, one_line, option, table, value
 from reorder.cores import count_cores
 from reorder.logs import read_layers, report
-from reorder.logs.replay import logged_case
+from reorder.logs.replay import logged_case, seconds_into_new_memory
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import TextIO
 
     from memdesc.verbose import VerboseLog, VerbosePrimitive
@@ -27,6 +27,19 @@ if TYPE_CHECKING:
 _DIGITS = 6
 # what turns bytes per millisecond into GB/s
 _MS_OF_BYTES = 1e-6
+# the last line of what could be saved
+_NEXT = (
+    'what helps against each: "What could be saved" in docs/onednn_logs.md; --bench measures these '
+    "reorders here"
+)
+# From this size on, the malloc of glibc returns memory that the system maps anew (mallopt(3)).
+_MAPPED_BYTES = 1 << 17
+# below the reorders that were measured
+_HOW_MEASURED = (
+    "new dst: large memory that nobody has written yet, whose pages the system has to map",
+    "times faster: at most the median of the log by the time here; at least the minimum by it, or",
+    "  the median by the time for a new dst, if the median is long enough for that",
+)
 # the columns of time that reorders and round trips have; `_cells` fills them
 _TIMES = ("ms", "count", "median", "min", "max")
 
@@ -38,6 +51,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if not 0 < options.seconds < inf:
         msg = f"--seconds {options.seconds:g}: give a time above 0, such as 0.1"
         raise MemdescError(msg)
+    if options.threads is not None and not options.bench:
+        msg = f"--threads {options.threads}: only --bench measures, and takes threads"
+        raise MemdescError(msg)
     log = read_verbose(_stdin() if options.log == "-" else options.log)
     if not (log.entries or log.info or log.skipped or log.passed_over):
         msg = (
@@ -47,7 +63,10 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         )
         raise MemdescError(msg)
     found = report(
-        log, read_layers(options.layers) if options.layers else None, steady=options.steady
+        log,
+        read_layers(options.layers) if options.layers else None,
+        steady=options.steady,
+        runs=options.runs,
     )
     before, spent_before = found.before_runs
     facts: Facts = {
@@ -58,6 +77,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "milliseconds": _round(found.milliseconds),
         "reorder_share": _share(found, sum(each.times.cost for each in found.reorders)),
         "runs": found.repetition._asdict() if found.repetition else None,
+        "undecided_runs": found.undecided._asdict() if found.undecided else None,
         "set_up": {
             "executions": before,
             "execution_milliseconds": _round(spent_before),
@@ -124,8 +144,8 @@ def _trip_facts(trip: RoundTrip) -> Facts:
 
 def _ends(found: LoggedReorder | RoundTrip) -> Facts:
     return {
-        "made_by": str(found.made_by or ""),
-        "used_as": str(found.used_as or ""),
+        "made_by": [str(each) for each in found.made_by],
+        "used_as": [str(each) for each in found.used_as],
         "layers": list(found.layers),
     }
 
@@ -156,12 +176,25 @@ def _measure(facts: Facts, found: LogReport, options: argparse.Namespace, log: V
     facts["bench_threads"] = threads
     for row, logged in zip(facts["reorders"], found.reorders[: options.top], strict=False):
         try:
-            result = measure(logged_case(logged.primitive), threads, (), options.seconds)
+            case = logged_case(logged.primitive)
+            result = measure(case, threads, (), options.seconds)
         except MemdescError as error:
             row["not_measured"] = str(error)
             continue
         ours = result.seconds * 1e3
-        row["here"] = {"memdesc": _round(ours), "memcpy": _round(ours * result.memcpy)}
+        is_small = case.dst.nbytes < _MAPPED_BYTES
+        new = ours if is_small else seconds_into_new_memory(case, threads) * 1e3
+        # a median shorter than mapping the pages takes was not measured with new memory
+        is_new = new > ours and row["median"] >= new - ours
+        row["here"] = {
+            "memdesc": _round(ours),
+            "new_memory": None if is_small else _round(new),
+            "memcpy": _round(ours * result.memcpy),
+            "times_faster": [
+                round(min(row["min"] / ours, row["median"] / (new if is_new else ours)), 2),
+                round(row["median"] / ours, 2),
+            ],
+        }
 
 
 def _threads(given: int | None, log: VerboseLog) -> int:
@@ -204,30 +237,45 @@ def _head(facts: Facts) -> list[str]:
     versions = " and ".join(facts["onednn"]) or "of unknown version"
     runs, set_up = facts["runs"], facts["set_up"]
     which = f"one of {runs['runs']} equal runs, " if facts["steady"] else ""
-    spent = f"{facts['executions']} executions, {_ms(facts['milliseconds'])} ms by medians"
+    spent = f"{_many(facts['executions'], 'execution')}, {_ms(facts['milliseconds'])} ms in oneDNN"
     share = f"of which reorders {facts['reorder_share']:.0%}"
-    lines = [f"oneDNN {versions}: {which}{spent}, {share}"]
+    lines = [f"oneDNN {versions}: {which}{spent} by medians, {share}"]
     if runs and not facts["steady"]:
         lines.append(
-            f"the log repeats itself: {runs['runs']} runs of {runs['length']} executions, "
-            f"from execution {runs['start'] + 1} on; --steady shows one run"
+            f"the log repeats itself: {runs['runs']} runs of {runs['length']} executions, from "
+            f"execution {runs['start'] + 1} on; --steady shows one run (if the model ran another "
+            "number of times, give --runs N)"
+        )
+    if maybe := facts["undecided_runs"]:
+        lines.append(
+            f"{maybe['length']} executions in a row repeat {maybe['runs']} times, from execution "
+            f"{maybe['start'] + 1} on: these are runs of the model, or equal layers of one run; "
+            "say how many times the model ran (--runs N)"
         )
     parts = [
         f"{set_up[each]} {what}, {_ms(set_up[f'{each[:-1]}_milliseconds'])} ms"
         for each, what in (
             ("executions", "executions before the first run"),
-            ("creations", "creations"),
+            ("creations", "creations in the whole log"),
         )
         if set_up[each]
     ]
     lines += [f"set-up: {'; '.join(parts)}"] if parts else []
     if skewed := facts["skewed"]:
-        total, usual = (_ms(sum(row[key] for row in skewed)) for key in ("sum", "milliseconds"))
-        which = f"{_many(len(skewed), 'primitive')} ({total} ms in all, {usual} by medians)"
+        total, usual, least = (
+            _ms(sum(times))
+            for times in (
+                [row["sum"] for row in skewed],
+                [row["milliseconds"] for row in skewed],
+                [row["min"] * row["executions"] for row in skewed],
+            )
+        )
+        which = _many(len(skewed), "primitive")
         worst = f"{skewed[0]['kind']} {skewed[0]['problem']}"
         lines.append(
-            f"warning: the mean is above three times the median for {which}, most of all {worst}: "
-            "the machine was busy, or some executions waited for threads"
+            f"warning: the times of {which} vary more than threefold ({total} ms in all, {usual} "
+            f"by medians, {least} by minima), most of all {worst}: the machine was busy, or "
+            "executions waited for threads or new memory"
         )
     return lines
 
@@ -253,13 +301,18 @@ def _primitives(facts: Facts) -> list[str]:
         )
         for row in facts["primitives"]
     ]
-    return table([("primitive", "count", "ms", "share", "by reference"), *rows], (1, 2, 3))
+    head = ("primitive", "count", "ms", "share of oneDNN", "by reference")
+    return _filled([head, *rows], (1, 2, 3, 4))
 
 
 def _reorders(facts: Facts) -> list[str]:
     shown = facts["reorders"][: facts["top"]]
     head = [*_TIMES, "GB/s"]
-    head += ["here, ms", "memcpy, ms", "times faster"] if "bench_threads" in facts else []
+    head += (
+        ["here, ms", "new dst, ms", "memcpy, ms", "times faster"]
+        if "bench_threads" in facts
+        else []
+    )
     rows = []
     for row in shown:
         each = row["median"]
@@ -269,14 +322,25 @@ def _reorders(facts: Facts) -> list[str]:
         ]
         if "here" in row:
             here = row["here"]
-            cells += [_ms(here["memdesc"]), _ms(here["memcpy"]), f"{each / here['memdesc']:.2f}"]
+            cells += [
+                "" if here[key] is None else _ms(here[key])
+                for key in ("memdesc", "new_memory", "memcpy")
+            ]
+            cells.append(" to ".join(f"{ratio:.2f}" for ratio in here["times_faster"]))
         once = "" if row["in_each_run"] or not facts["runs"] else ", not in each run"
         rows.append([*cells, *[""] * (len(head) - len(cells)), _text(row) + once])
     lines = table([[*head, "reorder"], *rows], range(len(head)))
     lines += _hidden(facts, "reorders")
     if "bench_threads" in facts:
-        said = "times faster is the median of the log divided by the time of memdesc"
-        lines.append(f"measured here on {facts['bench_threads']} threads; {said}")
+        lines += [
+            f"measured here on {_many(facts['bench_threads'], 'thread')}",
+            *_HOW_MEASURED,
+        ]
+        if any(row["median"] > 3 * row["min"] for row in shown if "here" in row):
+            lines.append(
+                "warning: a median of the log is above three times its minimum, so the machine was "
+                "busy or the memory new: believe the smaller ratios"
+            )
         lines += [
             f"  not measured, {row['problem']}: {row['not_measured']}"
             for row in shown
@@ -310,7 +374,8 @@ def _passed_over(facts: Facts) -> list[str]:
         )
         for row in facts["passed_over"][: facts["top"]]
     ]
-    lines = table([("primitives", "by reference", "kind", "passed over", "reason"), *rows], (0,))
+    head = ("primitives", "by reference", "kind", "passed over", "reason")
+    lines = _filled([head, *rows], (0, 1))
     return lines + _hidden(facts, "passed_over")
 
 
@@ -320,8 +385,16 @@ def _layers(facts: Facts) -> list[str]:
         layer, own = row["layer"], row["layer"]["milliseconds"]
         cells = [_ms(row["milliseconds"]), "" if own is None else _ms(own)]
         rows.append([*cells, layer["kind"], layer["layout"], one_line(layer["name"])])
-    lines = table([("oneDNN, ms", "in all, ms", "kind", "layout", "layer"), *rows], (0, 1))
+    lines = _filled([("oneDNN, ms", "in all, ms", "kind", "layout", "layer"), *rows], (0, 1))
     return lines + _hidden(facts, "layers")
+
+
+def _filled(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:
+    """Return a table without the columns that are empty below their heads."""
+    kept = [k for k, (_, *cells) in enumerate(zip(*rows, strict=True)) if any(cells)]
+    kept = kept or list(range(len(rows[0])))
+    places = [at for at, k in enumerate(kept) if k in right]
+    return table([[row[k] for k in kept] for row in rows], places)
 
 
 def _cells(row: Facts) -> list[str]:
@@ -337,7 +410,7 @@ def _hidden(facts: Facts, key: str) -> list[str]:
 def _savings(facts: Facts) -> list[str]:
     """Return what could be saved: a line for each kind of unnecessary reorder, if there are any."""
     rows = facts["reorders"]
-    runs = facts["runs"]
+    runs, total = facts["runs"], facts["milliseconds"]
     parts: list[tuple[str, Callable[[dict[str, Any]], bool]]] = [
         ("no-ops: src and dst are the same layout", lambda row: row["relation"] == "no-op"),
         ("views: dst starts at another element of src", lambda row: row["relation"] == "view"),
@@ -347,14 +420,20 @@ def _savings(facts: Facts) -> list[str]:
         ),
         ("without generated code", lambda row: not row["generated_code"]),
     ]
-    lines = [
-        _saving(what, [row for row in rows if chosen(row)], facts["milliseconds"])
-        for what, chosen in parts
-    ]
+    lines = [_saving(what, [row for row in rows if chosen(row)], total) for what, chosen in parts]
     trips = facts["round_trips"]
-    lines.append(_saving("round trips: into a layout and soon back", trips, facts["milliseconds"]))
-    found = [line for line in lines if line]
-    return ["what could be saved:", *found] if found else ["no unnecessary reorder found"]
+    unsure = ", unless they cross from one run to the next" if facts["undecided_runs"] else ""
+    lines.append(_saving(f"round trips: into a layout and soon back{unsure}", trips, total))
+    found = [line for line in lines if line] or ["  no unnecessary reorder found"]
+    in_trips = {(row["problem"], *sorted((row["src"], row["dst"]))) for row in trips}
+    others = [
+        row
+        for row in rows
+        if not any(chosen(row) for _, chosen in parts)
+        and (row["problem"], *sorted((row["src"], row["dst"]))) not in in_trips
+    ]
+    found.append(_saving("other reorders: another layout may avoid them", others, total))
+    return ["what could be saved:", *filter(None, found), _NEXT]
 
 
 def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
@@ -363,7 +442,8 @@ def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
     spent = sum(row["milliseconds"] for row in rows)
     count = sum(row["executions"] for row in rows)
     share = spent / total if total else 0.0
-    return f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({count} executions, {len(rows)} different)"
+    counted = f"{_many(count, 'execution')}, {len(rows)} different"
+    return f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({counted})"
 
 
 def _text(row: dict[str, Any]) -> str:
@@ -376,12 +456,19 @@ def _text(row: dict[str, Any]) -> str:
 
 def _around(row: dict[str, Any]) -> str:
     """Return which primitives made and used the tensors, and the layers."""
-    text = f", from {row['made_by']}" if row["made_by"] else ""
-    text += f", to {row['used_as']}" if row["used_as"] else ""
-    if layers := row["layers"]:
-        more = f" and {len(layers) - 1} more" if len(layers) > 1 else ""
-        text += f", in {one_line(layers[0])}{more}"
-    return text
+    return "".join(
+        f", {word} {_first(texts)}"
+        for word, texts in (
+            ("from", row["made_by"]),
+            ("to", row["used_as"]),
+            ("in", [one_line(layer) for layer in row["layers"]]),
+        )
+        if texts
+    )
+
+
+def _first(texts: Sequence[str]) -> str:
+    return texts[0] + (f" and {len(texts) - 1} more" if len(texts) > 1 else "")
 
 
 def _short(text: str) -> str:
@@ -413,7 +500,13 @@ COMMAND = Command(
         ),
         flag(
             "--steady",
-            "report one of the equal runs of a model, without what comes before and after",
+            "report one of the equal runs of a model, without what comes before and after; the log "
+            "must have two or more",
+        ),
+        value(
+            "--runs N",
+            "how many times the model ran, if the report cannot find out or is wrong about it",
+            type=int,
         ),
         value(
             "--layers FILE",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import signal
 import sys
 import threading
@@ -163,6 +164,8 @@ class _Parser(argparse.ArgumentParser):
         super().__init__(prog, description=description, epilog=epilog, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
+        if re.fullmatch("unrecognized arguments:( [0-9]+)+", message):
+            message += "; sizes are one argument, joined by x, such as 2x17x5x4"
         msg = f"{message}; see {self.prog} --help"
         raise MemdescError(msg)
 

@@ -9,6 +9,8 @@ PyTorch 2.13, `profiler.py`, and Kineto's traces.
 from __future__ import annotations
 
 import json
+from collections import defaultdict
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from math import prod
 from statistics import median
@@ -181,21 +183,25 @@ class TorchLayers:
             raise MemdescError(msg)
         order = sorted(range(len(executions)), key=lambda at: executions[at].timestamp or 0.0)
         names = [""] * len(executions)
-        took: dict[str, dict[float, float]] = {}
-        spans, around = iter(self._spans), list[tuple[float, float, str]]()
-        following = next(spans, None)
+        around: list[_Span] = []
+        spans = self._paths()
+        following = 0
         for at in order:
             now = executions[at].timestamp or 0.0
-            while following and following[0] <= now:
-                around.append(following)
-                following = next(spans, None)
+            while following < len(spans) and spans[following].begin <= now:
+                around.append(spans[following])
+                following += 1
             # the spans that this execution lies in, the outermost first
-            around = [span for span in around if span[1] > now]
-            if around:
-                names[at] = "/".join(name for _, _, name in around)
-                begin, end, _ = around[-1]
-                took.setdefault(names[at], {})[begin] = end - begin
-        if executions and not took:
+            around = [span for span in around if span.end > now]
+            names[at] = around[-1].path if around else ""
+        used = {name for name in names if name}
+        # those that execute something themselves, and those that contain no other: in a container,
+        # the time of its parts would count twice
+        took: defaultdict[str, list[float]] = defaultdict(list)
+        for span in spans:
+            if span.path in used or not span.has_parts:
+                took[span.path].append(span.end - span.begin)
+        if executions and not used:
             msg = (
                 "no execution of the log lies within a module of the trace; log and profile "
                 "the same run, with profile(with_stack=True)"
@@ -203,11 +209,30 @@ class TorchLayers:
             raise MemdescError(msg)
         return NamedExecutions(
             names,
-            tuple(
-                Layer(name, "", "", median(times.values()), len(times))
-                for name, times in took.items()
-            ),
+            tuple(Layer(name, "", "", median(times), len(times)) for name, times in took.items()),
         )
+
+    def _paths(self) -> list[_Span]:
+        """Return the spans in the order of their begin, with the path of those around each."""
+        around, found = list[_Span](), list[_Span]()
+        for begin, end, name in self._spans:
+            around = [span for span in around if span.end > begin]
+            if around:
+                around[-1].has_parts = True
+            path = f"{around[-1].path}/{name}" if around else name
+            around.append(_Span(begin, end, path))
+            found.append(around[-1])
+        return found
+
+
+@dataclass
+class _Span:
+    """When a module ran, and its path; whether others ran in it."""
+
+    begin: float
+    end: float
+    path: str
+    has_parts: bool = False
 
 
 Layers = OpenVinoLayers | TorchLayers

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
+from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemoryDesc
-from reorder.logs.times import times_of
+from reorder.logs.times import Times, times_of
 from reorder.plan.compare import compare_layouts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from memdesc.verbose import VerboseEntry, VerbosePrimitive, VerboseTensor
-    from reorder.logs.times import Times
 
 __all__ = [
     "UNKNOWN",
     "LoggedReorder",
     "Neighbour",
     "RoundTrip",
+    "data_sizes",
     "group_reorders",
     "is_generated",
     "round_trips",
@@ -108,8 +109,8 @@ class LoggedReorder(NamedTuple):
     relation: str
     why: str
     nbytes: int | None
-    made_by: Neighbour | None
-    used_as: Neighbour | None
+    made_by: tuple[Neighbour, ...]
+    used_as: tuple[Neighbour, ...]
     in_each_run: int
     layers: tuple[str, ...]
 
@@ -120,8 +121,8 @@ class LoggedReorder(NamedTuple):
 
     @property
     def is_of_weights(self) -> bool:
-        """Whether its result is used as weights."""
-        return self.used_as is not None and self.used_as.tensor.startswith("wei")
+        """Whether its result is used as weights, mostly."""
+        return bool(self.used_as) and self.used_as[0].tensor.startswith("wei")
 
 
 def is_generated(implementation: str) -> bool:
@@ -160,13 +161,16 @@ class RoundTrip(NamedTuple):
     back: VerbosePrimitive
     times: Times
     between: tuple[str, ...]
-    made_by: Neighbour | None
-    used_as: Neighbour | None
+    made_by: tuple[Neighbour, ...]
+    used_as: tuple[Neighbour, ...]
     layers: tuple[str, ...]
 
 
 def group_reorders(
-    executions: Sequence[VerboseEntry], names: Sequence[str], run: Sequence[VerboseEntry]
+    executions: Sequence[VerboseEntry],
+    names: Sequence[str],
+    run_of: Sequence[int],
+    run: Sequence[VerboseEntry],
 ) -> list[LoggedReorder]:
     """Group equal reorders of a log, the most expensive first.
 
@@ -176,6 +180,8 @@ def group_reorders(
         All executions of a log, or only those of its equal runs.
     names : sequence of str
         The layer of each.
+    run_of : sequence of int
+        The number of the run that each belongs to.
     run : sequence of VerboseEntry
         The executions of one run; empty if the log does not repeat itself.
     """
@@ -184,7 +190,7 @@ def group_reorders(
     for at, entry in enumerate(executions):
         if is_reorder(entry.primitive):
             groups[id(entry.primitive)].append(at)
-    neighbours = _Neighbours(executions)
+    neighbours = _Neighbours(executions, run_of)
     found = []
     for key, places in groups.items():
         primitive = executions[places[0]].primitive
@@ -196,8 +202,8 @@ def group_reorders(
                 relation,
                 why,
                 _nbytes(primitive),
-                neighbours.common(places, "src"),
-                neighbours.common(places, "dst"),
+                neighbours.all_of(places, "src"),
+                neighbours.all_of(places, "dst"),
                 in_run[key],
                 _layers(names, places),
             )
@@ -205,11 +211,15 @@ def group_reorders(
     return sorted(found, key=lambda each: -each.times.cost)
 
 
-def round_trips(executions: Sequence[VerboseEntry], names: Sequence[str]) -> list[RoundTrip]:
-    """Return pairs of reorders whose second undoes the first, the most expensive first."""
+def round_trips(
+    executions: Sequence[VerboseEntry], names: Sequence[str], run_of: Sequence[int]
+) -> list[RoundTrip]:
+    """Return pairs of reorders of a run whose second undoes the first, the most expensive first."""
     gone: dict[tuple[object, ...], int] = {}
     pairs: defaultdict[tuple[int, int, tuple[str, ...]], list[tuple[int, int]]] = defaultdict(list)
     for at, entry in enumerate(executions):
+        if at and run_of[at] != run_of[at - 1]:
+            gone.clear()
         primitive = entry.primitive
         if not is_reorder(primitive) or primitive.attributes.scales or _adds(primitive):
             continue
@@ -222,20 +232,32 @@ def round_trips(executions: Sequence[VerboseEntry], names: Sequence[str]) -> lis
         elif src != dst:
             # after a convolution, a tensor of these dims is another one
             gone[primitive.problem, src, dst] = at
-    neighbours = _Neighbours(executions)
+    neighbours = _Neighbours(executions, run_of)
     trips = [
         RoundTrip(
             executions[places[0][0]].primitive,
             executions[places[0][1]].primitive,
-            times_of([sum(executions[at].milliseconds for at in place) for place in places]),
+            _together(
+                *(
+                    times_of([executions[at].milliseconds for at in side])
+                    for side in zip(*places, strict=True)
+                )
+            ),
             kinds,
-            neighbours.common([there for there, _ in places], "src"),
-            neighbours.common([back for _, back in places], "dst"),
+            neighbours.all_of([there for there, _ in places], "src"),
+            neighbours.all_of([back for _, back in places], "dst"),
             _layers(names, [at for place in places for at in place]),
         )
         for (_, _, kinds), places in pairs.items()
     ]
     return sorted(trips, key=lambda each: -each.times.cost)
+
+
+def _together(there: Times, back: Times) -> Times:
+    """Return the times of both: the sum of their medians, as in the total of all reorders."""
+    return Times(
+        there.executions, *(one + other for one, other in zip(there[1:], back[1:], strict=True))
+    )
 
 
 def _layers(names: Sequence[str], places: Sequence[int]) -> tuple[str, ...]:
@@ -282,28 +304,25 @@ def _nbytes(primitive: VerbosePrimitive) -> int | None:
 class _Neighbours:
     """Which primitives made the src of a reorder and used its dst."""
 
-    def __init__(self, executions: Sequence[VerboseEntry]) -> None:
+    def __init__(self, executions: Sequence[VerboseEntry], run_of: Sequence[int]) -> None:
         self._executions = executions
+        self._run_of = run_of
         self._known: dict[tuple[int, int, str], str] = {}
         primitives = {id(entry.primitive): entry.primitive for entry in executions}
-        self._weights = {
-            (_layout(tensor), tensor.dims): Neighbour(primitive, name)
-            for primitive in primitives.values()
-            if primitive.kind != "reorder"
-            for name, tensor in primitive.tensors.items()
-            if name.startswith("wei") and tensor.dims
-        }
+        self._weights: defaultdict[tuple[object, ...], list[Neighbour]] = defaultdict(list)
+        for primitive in primitives.values():
+            for name, tensor in primitive.tensors.items():
+                if primitive.kind != "reorder" and name.startswith("wei") and tensor.dims:
+                    self._weights[_layout(tensor), tensor.dims].append(Neighbour(primitive, name))
 
-    def common(self, places: Sequence[int], side: str) -> Neighbour | None:
-        """Return the most common neighbour of the reorders at these places."""
+    def all_of(self, places: Sequence[int], side: str) -> tuple[Neighbour, ...]:
+        """Return the neighbours of the reorders at these places, the most common first."""
         # a primitive compares by its texts: equal ones are one object
         found = Counter(filter(None, (self._near(at, side) for at in places)))
-        if found:
-            return found.most_common(1)[0][0]
-        if side == "src":
-            return None
+        if found or side == "src":
+            return tuple(neighbour for neighbour, _ in found.most_common())
         tensor = self._executions[places[0]].primitive.tensors["dst"]
-        return self._weights.get((_layout(tensor), tensor.dims))
+        return tuple(self._weights[_layout(tensor), tensor.dims])
 
     def _near(self, at: int, side: str) -> Neighbour | None:
         primitive = self._executions[at].primitive
@@ -322,8 +341,20 @@ class _Neighbours:
             else range(at + 1, min(at + 1 + _NEAR, len(self._executions)))
         )
         for place in places:
+            if self._run_of[place] != self._run_of[at]:
+                return
             if (other := self._executions[place].primitive).kind != "reorder":
                 yield other
+
+
+def data_sizes(primitive: VerbosePrimitive, *, is_output: bool) -> set[int]:
+    """Return how many elements the tensors have that a primitive writes, or reads as data."""
+    names = (*_OUTPUTS, "data") if is_output else ("src", "data", "diff_dst")
+    return {
+        prod(tensor.dims)
+        for name, tensor in primitive.tensors.items()
+        if name.startswith(names) and tensor.dims
+    }
 
 
 def _match(tensor: VerboseTensor, other: VerbosePrimitive, *, is_output: bool) -> str:

@@ -1,4 +1,4 @@
-"""Where a log repeats itself: equal runs of a model."""
+"""Where a log repeats itself: equal runs of a model, or equal layers of one run."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = ["Repetition", "find_repetition"]
+__all__ = ["Repetition", "Stretch", "find_runs", "find_stretch"]
 
 # How many run lengths are tried: the most common distances between equal executions.
 _MAX_LENGTHS = 64
@@ -26,10 +26,22 @@ class Repetition(NamedTuple):
     runs: int
 
 
-def find_repetition(keys: Sequence[int]) -> Repetition | None:
-    """Find the repetition that covers most of a sequence, with the shortest run, or None.
+class Stretch(NamedTuple):
+    """Where a sequence has a period: `covered` keys from `start` on, all equal `period` later."""
 
-    *Law*: the `runs` consecutive slices of `length` keys that begin at `start` are equal.
+    start: int
+    period: int
+    covered: int
+
+    def repetition(self) -> Repetition:
+        """Return the shortest runs that this stretch can be."""
+        return Repetition(self.start, self.period, self.covered // self.period)
+
+
+def find_stretch(keys: Sequence[int]) -> Stretch | None:
+    """Find the stretch that covers most of a sequence, with the shortest period, or None.
+
+    *Law*: consecutive slices of `period` keys that begin at `start` are equal.
 
     Parameters
     ----------
@@ -38,18 +50,36 @@ def find_repetition(keys: Sequence[int]) -> Repetition | None:
 
     Examples
     --------
-    >>> find_repetition([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 8])
-    Repetition(start=1, length=3, runs=3)
+    >>> find_stretch([9, 1, 2, 3, 1, 2, 3, 1, 2, 3, 8])
+    Stretch(start=1, period=3, covered=9)
     """
+    return max(_stretches(keys), key=lambda each: each.covered, default=None)
+
+
+def find_runs(keys: Sequence[int], runs: int) -> Repetition | None:
+    """Find this many equal runs, or None. A run may itself consist of equal parts.
+
+    Examples
+    --------
+    >>> find_runs([9, 1, 2, 1, 2, 1, 2, 1, 2], 2)  # [1, 2, 1, 2] twice
+    Repetition(start=1, length=4, runs=2)
+    """
+    found = [
+        Repetition(start, covered // period // runs * period, runs)
+        for start, period, covered in _stretches(keys)
+        if covered // period % runs == 0
+    ]
+    return max(found, key=lambda each: each.length, default=None)
+
+
+def _stretches(keys: Sequence[int]) -> Iterator[Stretch]:
+    """Yield the longest stretch of each period, the shortest period first."""
     numbers = np.asarray(keys, np.int64)
-    best, covered = None, 0
-    for length in sorted(_distances(numbers)):
-        start, matched = _longest(numbers[length:] == numbers[:-length])
-        # `length` matches in a row mean two equal runs
-        if matched >= length and matched + length > covered:
-            covered = matched + length
-            best = Repetition(start, length, covered // length)
-    return best
+    for period in sorted(_distances(numbers)):
+        start, matched = _longest(numbers[period:] == numbers[:-period])
+        # `period` matches in a row mean two equal periods
+        if matched >= period:
+            yield Stretch(start, period, matched + period)
 
 
 def _distances(numbers: NDArray[np.int64]) -> list[int]:

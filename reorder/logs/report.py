@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from operator import index as to_int
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
 from memdesc.verbose import VerboseLog
-from reorder.logs.reorders import group_reorders, round_trips
-from reorder.logs.repetition import find_repetition
+from reorder.logs.reorders import data_sizes, group_reorders, is_reorder, round_trips
+from reorder.logs.repetition import find_runs, find_stretch
 from reorder.logs.times import times_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,9 @@ __all__ = [
     "Reason",
     "report",
 ]
+
+# the share of the time from which on a primitive is worth a warning
+_MATTERS = 0.01
 
 
 class KindTime(NamedTuple):
@@ -97,7 +101,9 @@ class LogReport(NamedTuple):
     created : tuple of (int, float)
         How many primitives were created, and the sum of the times.
     repetition : Repetition or None
-        The runs, if the log repeats itself: their first execution, length and number.
+        The runs, if they are known: their first execution, length and number.
+    undecided : Repetition or None
+        What repeats itself, if it may be equal runs as well as equal layers of one run.
     before_runs : tuple of (int, float)
         How many executions came before the first run, and the sum of their times.
     is_steady : bool
@@ -107,7 +113,8 @@ class LogReport(NamedTuple):
     round_trips : tuple of RoundTrip
         Reorders into a layout and soon back.
     skewed : tuple of (VerbosePrimitive, Times)
-        Primitives whose mean time is above three times the median, the most different first.
+        Primitives whose mean time is above three times the median, or whose median is above three
+        times the minimum while they take at least 1 % of the time; the most different first.
     reasons : tuple of Reason
         Why implementations were passed over: first those that left a primitive to plain loops, then
         the most frequent.
@@ -127,6 +134,7 @@ class LogReport(NamedTuple):
     kinds: tuple[KindTime, ...]
     created: tuple[int, float]
     repetition: Repetition | None
+    undecided: Repetition | None
     before_runs: tuple[int, float]
     is_steady: bool
     reorders: tuple[LoggedReorder, ...]
@@ -141,8 +149,18 @@ class LogReport(NamedTuple):
         return sum(each.milliseconds for each in self.kinds)
 
 
-def report(log: VerboseLog, layers: Layers | None = None, *, steady: bool = False) -> LogReport:
+def report(
+    log: VerboseLog,
+    layers: Layers | None = None,
+    *,
+    steady: bool = False,
+    runs: int | None = None,
+) -> LogReport:
     """Add up the times of a log, and find unnecessary reorders.
+
+    A model has equal layers, and it runs several times: both repeat in the log. What repeats is
+    taken for runs only if it is more than half of the log, and what the last primitive computes
+    has another size than what the first one reads, so that it cannot be its input.
 
     Parameters
     ----------
@@ -152,12 +170,14 @@ def report(log: VerboseLog, layers: Layers | None = None, *, steady: bool = Fals
         What `read_layers` returned: names for the executions.
     steady : bool
         Leave out what came before and after the equal runs of the log, and report one run.
+    runs : int, optional
+        How many equal runs of the model the log has, if you know.
 
     Raises
     ------
     MemdescError
-        If it is not a log; for `steady`, if the log does not repeat itself; if the layers are those
-        of another program.
+        If it is not a log; for `steady`, if it has no equal runs, or they are not known; if it does
+        not have as many `runs`; if the layers are those of another program.
 
     Examples
     --------
@@ -169,7 +189,7 @@ def report(log: VerboseLog, layers: Layers | None = None, *, steady: bool = Fals
     >>> found = reorder.logs.report(log).reorders[0]
     >>> found.times.executions, found.times.cost, found.times.total, found.relation
     (3, 0.75, 40.5, 'no-op')
-    >>> reorder.logs.report(log, steady=True).milliseconds  # one of three equal runs
+    >>> reorder.logs.report(log, steady=True, runs=3).milliseconds  # one of three equal runs
     0.25
     """
     if not isinstance(log, VerboseLog):
@@ -178,41 +198,113 @@ def report(log: VerboseLog, layers: Layers | None = None, *, steady: bool = Fals
         )
         raise MemdescError(msg)
     everything = log.executions
-    numbers: dict[int, int] = {}
-    keys = [numbers.setdefault(id(entry.primitive), len(numbers)) for entry in everything]
-    repetition = find_repetition(keys)
+    repetition, undecided = _runs(everything, runs)
     if steady and repetition is None:
-        msg = (
-            f"the log has no steady state: the {len(everything)} executions hold no equal runs; "
-            "log several runs of the model with equal inputs"
-        )
-        raise MemdescError(msg)
+        raise MemdescError(_why_not_steady(len(everything), undecided, runs))
     all_names, named = (
         layers.name(everything, repetition) if layers else ([""] * len(everything), ())
     )
-    start, length, runs = repetition or (0, 0, 1)
-    part = slice(start, start + length * runs) if steady else slice(None)
-    divisor = runs if steady else 1
+    start, length, count = repetition or (0, 0, 1)
+    part = slice(start, start + length * count) if steady else slice(None)
+    divisor = count if steady else 1
+    # set-up counts as part of the first run, and what follows the last run as part of that
+    run_of = [
+        min(max(at - start, 0) // length, count - 1) if length else 0
+        for at in range(len(everything))
+    ][part]
     executions, names = everything[part], all_names[part]
     times = {
         group[0].primitive: times_of([entry.milliseconds for entry in group]).per_run(divisor)
         for group in _groups(executions)
     }
-    found = group_reorders(executions, names, everything[start:][:length])
-    trips = round_trips(executions, names)
+    found = group_reorders(executions, names, run_of, everything[start:][:length])
+    trips = round_trips(executions, names, run_of)
     created = [entry.milliseconds for entry in log.entries if not entry.is_execution]
-    skewed = [each for each in times.items() if each[1].is_skewed]
+    total = sum(each.cost for each in times.values())
+    skewed = [
+        each
+        for each in times.items()
+        if each[1].is_skewed or (each[1].is_slow and each[1].cost >= _MATTERS * total)
+    ]
     return LogReport(
         _by_kind(times.items()),
         (len(created), sum(created)),
         repetition,
+        undecided,
         (start, sum(entry.milliseconds for entry in everything[:start])),
         steady,
         tuple(each._replace(times=each.times.per_run(divisor)) for each in found),
         tuple(each._replace(times=each.times.per_run(divisor)) for each in trips),
-        tuple(sorted(skewed, key=lambda each: each[1].cost - each[1].total)),
+        tuple(sorted(skewed, key=lambda each: _at_best(each[1]) - each[1].total)),
         _reasons(log),
         _layer_times(named, everything, all_names),
+    )
+
+
+def _runs(
+    executions: Sequence[VerboseEntry], given: int | None
+) -> tuple[Repetition | None, Repetition | None]:
+    """Return the equal runs of a log if they are known, and what may be runs otherwise."""
+    numbers: dict[int, int] = {}
+    keys = [numbers.setdefault(id(entry.primitive), len(numbers)) for entry in executions]
+    if given is not None:
+        return _given_runs(keys, given), None
+    stretch = find_stretch(keys)
+    if stretch is None or 2 * stretch.covered <= len(keys):
+        return None, None
+    start, period, covered = stretch
+    # Runs end where the stretch ends, or, if the last one was cut short, begin where it begins.
+    is_chain = any(
+        _may_feed(executions[cut - period : cut], executions[cut : cut + period])
+        for cut in (start + period, start + covered - period)
+    )
+    repetition = stretch.repetition()
+    return (None, repetition) if is_chain else (repetition, None)
+
+
+def _given_runs(keys: Sequence[int], given: int) -> Repetition | None:
+    """Return as many equal runs as a caller says; None if it is one."""
+    try:
+        runs = to_int(given)
+    except TypeError:
+        runs = 0
+    if runs < 1:
+        msg = f"runs is {short_repr(given)}: give how many times the model ran, 1 or more"
+        raise MemdescError(msg)
+    found = find_runs(keys, runs) if runs > 1 else None
+    if found is None and runs > 1:
+        msg = f"the {len(keys)} executions of the log do not hold {runs} equal runs"
+        if stretch := find_stretch(keys):
+            _, length, count = stretch.repetition()
+            msg += f"; {length} executions in a row repeat {count} times"
+        raise MemdescError(msg)
+    return found
+
+
+def _may_feed(before: Sequence[VerboseEntry], after: Sequence[VerboseEntry]) -> bool:
+    """Whether the last result of some executions may be what the first of others reads."""
+    last, first = (
+        next((each.primitive for each in part if not is_reorder(each.primitive)), None)
+        for part in (reversed(before), after)
+    )
+    if last is None or first is None:
+        return True
+    made, read = data_sizes(last, is_output=True), data_sizes(first, is_output=False)
+    return not made or not read or not made.isdisjoint(read)
+
+
+def _why_not_steady(executions: int, undecided: Repetition | None, runs: int | None) -> str:
+    if runs == 1:
+        return "one run has no steady state; log several runs of the model with equal inputs"
+    if undecided:
+        return (
+            f"{undecided.length} executions in a row repeat {undecided.runs} times: these are "
+            "equal runs of the model, or equal layers; say how many times the model ran (--runs N)"
+        )
+    return (
+        f"the log has no steady state: the {executions} executions hold no equal runs that "
+        "memdesc can be sure of; log several runs of the model with equal inputs, and say how "
+        "many there are (--runs N)"
     )
 
 
@@ -222,6 +314,10 @@ def _groups(executions: Sequence[VerboseEntry]) -> list[list[VerboseEntry]]:
     for entry in executions:
         groups[id(entry.primitive)].append(entry)
     return list(groups.values())
+
+
+def _at_best(times: Times) -> float:
+    return times.least * times.executions
 
 
 def _by_kind(times: Iterable[tuple[VerbosePrimitive, Times]]) -> tuple[KindTime, ...]:

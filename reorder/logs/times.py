@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Times", "times_of"]
 
-# If the mean is above this many medians, a few executions distort it.
+# If the mean is above this many medians, a few executions distort it; if the median is above this
+# many minima, most executions waited for something.
 _SKEWED = 3
 
 
@@ -44,6 +45,11 @@ class Times(NamedTuple):
     def cost(self) -> float:
         """The median times the executions, which a few slow executions do not change."""
         return self.median * self.executions
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether the median is above three times the minimum."""
+        return self.median > _SKEWED * self.least
 
     @property
     def is_skewed(self) -> bool:

@@ -80,7 +80,7 @@ def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     if src.dtype != dst.dtype:
         return Relation(COPY, 0, f"elements are converted from {src.dtype} to {dst.dtype}")
     if dst.extra is not None and src.extra != dst.extra:
-        return Relation(COPY, 0, "dst has compensation that src has not: it must be computed")
+        return Relation(COPY, 0, "dst has compensation that src lacks: it must be computed")
     same_axes = [axis.dims for axis in src.axes] == [axis.dims for axis in dst.axes]
     reason = (
         _why_axes_move(src.layout, dst.layout)
@@ -90,15 +90,14 @@ def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     if reason:
         return Relation(COPY, 0, reason)
     if shift := src.offset0 - dst.offset0:
+        distance = "1 element" if abs(shift) == 1 else f"{abs(shift)} elements"
         direction = "later" if shift > 0 else "earlier"
         reason = (
-            f"the elements lie in the same arrangement, {abs(shift)} elements {direction} in src "
-            "than in dst"
+            f"the elements lie in the same arrangement, {distance} {direction} in src than in dst"
         )
         return Relation(VIEW, shift, reason)
-    return Relation(
-        NO_OP, 0, "every element has the same offset in both, and what dst pads, src pads"
-    )
+    padding = ", and src has all of dst's padding" if dst.has_padding else ""
+    return Relation(NO_OP, 0, f"every element has the same offset in both{padding}")
 
 
 def _why_axes_move(src: Layout, dst: Layout) -> str:
@@ -117,8 +116,8 @@ def _why_axes_move(src: Layout, dst: Layout) -> str:
         if apart < size:
             in_src, in_dst = (block_offset(layout.axis_blocks(k), apart) for layout in (src, dst))
             return (
-                f"elements move: index {apart} of {names} lies {in_src} elements after index 0 in "
-                f"src, {in_dst} in dst"
+                f"elements move: from index 0 to index {apart} of {names} the offset changes by "
+                f"{in_src} in src, by {in_dst} in dst"
             )
         if apart < axis.padded or src.axes[k].padded < axis.padded:
             return f"dst has padding in {names} where src has none: zeros must be written"

@@ -35,6 +35,7 @@ __all__ = [
     "Declaration",
     "Layers",
     "declaration_of",
+    "is_inner",
     "join_sections",
     "kept_of",
     "own_declaration",
@@ -81,16 +82,16 @@ def _list_none(*_: object) -> Mapping[str, Any]:
 def _list_inner(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
     """List layers for the loader of AWQ, which replaces all layers but the last one."""
     names = dict.fromkeys([*(held.get(key) or []), *plain])
-    return {key: [*names]} if any(map(_is_inner, names)) else {}
+    return {key: [*names]} if any(map(is_inner, names)) else {}
 
 
 def _exclude_inner(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
     """Exclude layers for the loader of GPTQ, which replaces all within the repeated blocks."""
-    rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if _is_inner(name)}
+    rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if is_inner(name)}
     return {"dynamic": rules | held.get("dynamic", {})} if rules else {}
 
 
-def _is_inner(name: str) -> bool:
+def is_inner(name: str) -> bool:
     """Whether a layer is within the repeated blocks of a model, as their number in it shows."""
     return any(word.isdecimal() for word in name.split("."))
 

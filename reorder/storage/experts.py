@@ -21,7 +21,14 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import PlannedFile
 
-__all__ = ["Stack", "split_stacks", "stack_experts", "stacked_name", "with_parts"]
+__all__ = [
+    "Stack",
+    "holds_experts",
+    "split_stacks",
+    "stack_experts",
+    "stacked_name",
+    "with_parts",
+]
 
 _EXPERT = re.compile(r"(.*)\.experts\.([0-9]{1,9})\.(\w+)(\..*)?")
 _STACK = re.compile(r"(.*)\.switch_mlp\.(\w+)(\..*)?")
@@ -44,6 +51,11 @@ def stacked_name(name: str) -> str:
         return name
     block, _, layer, rest = found.groups("")
     return f"{block}.switch_mlp.{_LAYERS.get(layer, layer)}{rest}"
+
+
+def holds_experts(tensor: Entry | Tensor) -> bool:
+    """Whether a tensor has all experts of a layer, as transformers has them."""
+    return tensor.name.rpartition(".")[0].endswith(".experts") and len(tensor.shape) == len("eoi")
 
 
 def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:

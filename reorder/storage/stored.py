@@ -29,6 +29,7 @@ __all__ = [
     "IN_SHAPE",
     "ONE",
     "QUANTIZED",
+    "WEIGHT",
     "has_split_codes",
     "in_order_of",
     "is_order_hidden",
@@ -47,7 +48,7 @@ IN_SHAPE = ("torch_int4_cpu", "trtllm_mixed_gemm", "aiter_16x16")
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
 QUANTIZED = {"memory": "", "scales": "_scale", "zero_points": "_zero_point"}
-_WEIGHT = ".weight"
+WEIGHT = ".weight"
 
 
 class _Form(NamedTuple):
@@ -208,9 +209,9 @@ def written_tensors(
     """
     names = list(desc.tensors)
     if names == [ONE]:
-        name = prefix if is_bare or prefix.endswith(_WEIGHT) else f"{prefix}{_WEIGHT}"
+        name = prefix if is_bare or prefix.endswith(WEIGHT) else f"{prefix}{WEIGHT}"
         return {ONE: stored_record(name, desc, format_name)}
-    stem = prefix.removesuffix(_WEIGHT)
+    stem = prefix.removesuffix(WEIGHT)
     form = _FORMS.get(desc.name, _USUAL)
 
     def full(role: str) -> str:

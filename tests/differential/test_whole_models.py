@@ -200,6 +200,56 @@ def test_fp8_of_modelopt_is_decoded_by_transformers(
     assert _same(_logits(tmp_path / "fp8", torch.bfloat16), logits)
 
 
+@pytest.mark.parametrize("kind", _MODELS)
+def test_floats_become_the_fp8_that_producers_make_and_transformers_loads(
+    tmp_path: Path, kind: str
+) -> None:
+    name = "compressed_tensors.quantization"
+    quantization = pytest.importorskip(name, reason="compressed-tensors is not installed")
+    from compressed_tensors.quantization.utils import calculate_qparams
+    from transformers.integrations.finegrained_fp8 import replace_with_fp8_linear
+
+    _model(kind, torch.bfloat16).save_pretrained(tmp_path / "plain")
+    reorder.convert(tmp_path / "plain", tmp_path / "fp8", (), _VERIFIED, to="fp8-block")
+    decoded, made = _tensors(tmp_path / "plain"), _tensors(tmp_path / "fp8")
+    names = [name for name in decoded if name.endswith("_proj.weight")]
+    assert len(names) == _COUNTS[kind]
+    wanted = dict(decoded)
+    arguments = quantization.QuantizationArgs(
+        num_bits=8, type="float", strategy="block", block_structure=[128, 128]
+    )
+    for name in names:
+        weight = decoded[name].float()
+        blocks = weight.unflatten(0, (-1, 128)).unflatten(2, (-1, 128))
+        scales, points = calculate_qparams(blocks.amin((1, 3)), blocks.amax((1, 3)), arguments)
+        codes = quantization.quantize(weight, scales, points, arguments, dtype=torch.float8_e4m3fn)
+        wanted |= {name: codes, f"{name}_scale_inv": scales}
+        each = scales.repeat_interleave(128, 0).repeat_interleave(128, 1)
+        decoded[name] = (codes.float() * each).bfloat16()
+    assert made.keys() == wanted.keys()
+    assert all(made[name].dtype == wanted[name].dtype for name in made)
+    assert all(torch.equal(made[n].view(torch.uint8), wanted[n].view(torch.uint8)) for n in made)
+    # and back
+    reorder.convert(tmp_path / "fp8", tmp_path / "bf16", (), _VERIFIED, to="bf16")
+    assert _all_same(_tensors(tmp_path / "bf16"), decoded)
+    # without a GPU, transformers decodes the weights as it loads them
+    logits = _logits(tmp_path / "bf16", torch.bfloat16)
+    assert _same(_logits(tmp_path / "fp8", torch.bfloat16), logits)
+    # with one, it loads them into these modules, experts as stacks
+    config = transformers.AutoConfig.from_pretrained(tmp_path / "fp8")
+    section = dict(config.quantization_config)
+    assert section.pop("quant_method") == "fp8"
+    section = transformers.FineGrainedFP8Config(**section)
+    with torch.device("meta"):
+        model = transformers.AutoModelForCausalLM.from_config(config)
+    replace_with_fp8_linear(model, section.modules_to_not_convert, section, pre_quantized=True)
+    loaded = {n: (t.dtype, t.shape) for n, t in model.state_dict().items() if ".experts." not in n}
+    given = {n: (t.dtype, t.shape) for n, t in made.items() if ".experts." not in n}
+    assert loaded == given
+    experts = [t.dtype for n, t in model.state_dict().items() if n.endswith("experts.down_proj")]
+    assert experts == [torch.float8_e4m3fn] * (2 if kind == "qwen3_moe" else 0)
+
+
 @pytest.mark.parametrize("form", ["mxfp4", "mxfp8"])
 @pytest.mark.parametrize("kind", _MODELS)
 def test_mlx_computes_with_mx_of_modelopt(

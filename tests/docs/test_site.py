@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import functools
+import html
+import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -230,6 +233,153 @@ def test_a_form_says_what_is_wrong_with_a_tag_and_draws_what_is_typed(
     assert "3 dims (a, b, c), not 2" in wrong
     assert right == 2 * 2 * 16 * 3
     assert company == "Along b: 16 elements in 2 runs of adjacent elements, 2 cache lines."
+
+
+# what the tests below say to a form
+_FORM = """
+    const form = [...document.querySelectorAll('.memdesc-lesson')].at(-1);
+    const type = (name, text) => {
+        form.querySelector('form')[name].value = text;
+        form.querySelector('form')[name].dispatchEvent(new Event('input', {bubbles: true}));
+    };
+    const error = () => form.querySelector('.lesson-error').textContent;
+    const texts = (query) => [...form.querySelectorAll(query)].map(e => e.textContent);
+    const [grid, memory] = [0, 1].map(k => `.lesson-half:nth-child(${k + 1})`);
+"""
+
+
+def test_a_form_draws_an_image_as_pixels_and_derives_x_and_y(
+    address: str, browser: Browser
+) -> None:
+    browser.resize(1280, 900)
+    browser.open(f"{address}/learn.html")
+    heads, lanes, totals, said = browser.run(
+        _FORM
+        + """
+        type('tag', 'in_out_channel');
+        type('dims', '1x6x2x3');
+        [...form.querySelectorAll(memory + ' td.cell')].find(
+            c => c.textContent === '5,1,2').click();
+        const rows = [...form.querySelectorAll(memory + ' tr')];
+        return [[...rows[0].children].map(e => e.textContent).slice(1),
+                rows.slice(1).map(row => row.children.length - 1),
+                texts('.total'), form.querySelector('.lesson-sum').textContent];
+        """
+    )
+    assert heads == [f"x = {x}" for x in range(6)]
+    assert lanes == [6] * 8  # four lanes in each of two rows
+    assert memdesc.image_desc((1, 6, 2, 3), "f16", "in_out_channel").pixel((0, 5, 1, 2)) == (
+        5,
+        1,
+        1,
+    )
+    assert totals == ["y= 1", "x= 5", "lane= 1"]
+    assert "+ lane = 45" in said
+
+
+def test_dims_of_one_element_are_not_rows_or_columns(address: str, browser: Browser) -> None:
+    browser.open(f"{address}/learn.html")
+    tables, rows, title = browser.run(
+        _FORM
+        + """
+        type('tag', 'ABcd4b8a2b');
+        type('dims', '8x8x1x1');
+        return [form.querySelectorAll(grid + ' table').length,
+                form.querySelectorAll(grid + ' tr').length, texts('.lesson-title')[0]];
+        """
+    )
+    assert (tables, rows) == (1, 8)
+    assert "rows a, columns b" in title
+
+
+def test_the_arithmetic_is_in_sight_of_every_cell(address: str, browser: Browser) -> None:
+    for width, height in ((390, 844), (1280, 800)):
+        browser.resize(width, height)
+        browser.open(f"{address}/learn.html")
+        hidden = browser.run(
+            """
+            document.documentElement.style.scrollBehavior = 'auto';
+            const sight = (element) => {
+                const box = element.getBoundingClientRect();
+                return box.top >= 0 && box.bottom <= innerHeight;
+            };
+            return [...document.querySelectorAll('.lesson-halves')].flatMap(halves => {
+                const cells = [...halves.querySelectorAll('.cell')];
+                return [cells[0], cells.at(-1)].filter(cell => {
+                    cell.scrollIntoView({block: 'center'});
+                    const sum = halves.parentElement.querySelector('.lesson-sum');
+                    return !sight(cell) || !sight(sum);
+                }).map(cell => halves.parentElement.dataset.tag);
+            });
+            """
+        )
+        assert hidden == [], (width, height)
+
+
+def test_a_form_says_the_way_out_and_dims_a_picture_that_is_out_of_date(
+    address: str, browser: Browser
+) -> None:
+    browser.open(f"{address}/learn.html")
+    fresh, stale, strides, other, again = browser.run(
+        _FORM
+        + """
+        const dimmed = () => ['halves', 'sum'].map(
+            part => +getComputedStyle(form.querySelector('.lesson-' + part)).opacity < 1);
+        type('dims', '3x4');
+        type('tag', 'ab');
+        const fresh = dimmed();
+        type('tag', 'strides 6');
+        const [stale, strides] = [dimmed(), error()];
+        type('tag', 'b_fs_yx_fsv16');
+        const other = error();
+        type('tag', 'ab');
+        return [fresh, stale, strides, other, dimmed()];
+        """
+    )
+    assert fresh == again == [False, False]
+    assert stale == [True, True]
+    assert "such as strides 4 1" in strides
+    assert "memdesc show --draw 'b_fs_yx_fsv16' 3x4" in other
+
+
+def test_escape_releases_a_held_element(address: str, browser: Browser) -> None:
+    browser.open(f"{address}/learn.html")
+    held, released = browser.run(
+        _FORM
+        + """
+        type('tag', 'ab');
+        type('dims', '3x4');
+        const cells = [...form.querySelectorAll(grid + ' .cell')];
+        const point = (cell) => cell.dispatchEvent(
+            new PointerEvent('pointerover', {bubbles: true}));
+        const seen = () => form.querySelector(grid + ' .marked').textContent;
+        cells[5].click();
+        point(cells[7]);
+        const held = [seen(), texts('.lesson-sum > p')[0]];
+        form.querySelector('.lesson-halves').dispatchEvent(
+            new KeyboardEvent('keydown', {key: 'Escape', bubbles: true}));
+        point(cells[7]);
+        return [held, [seen(), texts('.lesson-sum > p')[0]]];
+        """
+    )
+    assert held[0] == "5"
+    assert "Escape" in held[1]
+    assert released[0] == "7"
+    assert "Escape" not in released[1]
+
+
+def test_the_commands_that_replace_the_forms_draw_their_layouts(site: Path) -> None:
+    page = (site / "learn.html").read_text(encoding="utf-8")
+    commands = re.findall(r'memdesc-lesson".*?<code>(.*?)</code>', page)
+    assert len(commands) >= 12
+    for command in commands:
+        name, *arguments = shlex.split(html.unescape(command))
+        assert name == "memdesc"
+        ran = subprocess.run(
+            [sys.executable, "-m", name, *arguments], capture_output=True, text=True, check=False
+        )
+        assert ran.returncode == 0, (command, ran.stderr)
+        assert "logical: " in ran.stdout, command
 
 
 _SHOWN = {

@@ -105,6 +105,7 @@ _MODELS: dict[str, tuple[dict[str, Any], dict[str, Any] | None]] = {
         },
         {"group_size": 32, "bits": 4, "mode": "mxfp4"},
     ),
+    "Llama-bf16": ({"layers.0.fc.weight": np.full((128, 256), 0.3, ml_dtypes.bfloat16)}, None),
     "Llama-f32": ({"fc.weight": np.ones((4, 4), np.float32)}, None),
 }
 

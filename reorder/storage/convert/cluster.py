@@ -253,7 +253,9 @@ def run_on_cluster(
                 future = done.get(timeout=_POLL_SECONDS)
                 batch = held.pop(future)
                 _check(future)
-                for (number, task), result in zip(batch, future.result(), strict=True):
+                with _asked(client):  # a worker that ends now has its tasks run elsewhere
+                    results = future.result(timeout=_NO_WORKER_SECONDS)
+                for (number, task), result in zip(batch, results, strict=True):
                     finished(number, task, result)
             workers.count()
     finally:

@@ -17,7 +17,9 @@ from reorder.storage.declarations import (
     said_beside,
     section_of,
 )
+from reorder.storage.experts import holds_experts
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
+from reorder.storage.stored import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 __all__ = ["loader_warnings", "moved_config", "says_symmetric", "undeclared"]
 
 _WEIGHT = ".weight"
+# what models call their output layer
+_OUTPUT = "lm_head"
 # the types of weights that are not quantised
 _FLOATS = ("f32", "f16", "bf16")
 # What config.json calls types of floats, and the keys that say the type of a model: transformers 5
@@ -183,15 +187,21 @@ def _set_dtype(config: dict[str, Any], dtype: str | None) -> None:
 
 
 def _plain_layers(plan: Plan) -> list[str]:
-    """Return the names of the layers whose weights are matrices that stay floats."""
-    found = [
-        tensor
-        for step in plan.steps
-        if not isinstance(step.src, RecordDesc)
-        for tensor in step.targets.values()
-        if tensor.dtype in _FLOATS and len(tensor.shape) == len("oi")
-    ]
-    return [t.name.removesuffix(_WEIGHT) for t in found if t.name.endswith(_WEIGHT)]
+    """Return the names of the layers whose weights are matrices that stay floats.
+
+    Experts in one tensor are a layer. So is the output layer, even if it has no tensor because the
+    embeddings are its weight.
+    """
+    names = dict[str, None]()
+    for step in plan.steps:
+        for tensor in () if isinstance(step.src, RecordDesc) else step.targets.values():
+            layer, _, last = tensor.name.rpartition(".")
+            is_layer = f".{last}" == WEIGHT and len(tensor.shape) == len("oi")
+            if tensor.dtype in _FLOATS and (is_layer or holds_experts(tensor)):
+                names[layer] = None
+    if _OUTPUT not in map(_layer, plan.moved):
+        names[_OUTPUT] = None
+    return [*names]
 
 
 def _layer(step: Step) -> str:

@@ -369,8 +369,9 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
         paths.
     to : str, optional
         What all quantised weights of a model become: ``bf16``, ``f16``, ``fp8-block``, ``gptq``,
-        ``awq``, ``compressed-tensors`` or ``mlx``. Norms, embeddings and layers that are not
-        quantised are copied, and config.json declares the new weights. `rules` come after it.
+        ``awq``, ``compressed-tensors`` or ``mlx``. ``fp8-block`` also quantises the layers of a
+        model of floats. Norms, embeddings and other layers are copied, and config.json declares the
+        new weights. `rules` come after it.
 
     Returns
     -------
@@ -492,10 +493,12 @@ def plan_conversion(
 
 
 def _is_rounded(step: Step, rules: Sequence[Rule]) -> bool:
-    """Whether a step decodes a record to a type that may not hold its numbers, for a target."""
-    if step.rule not in rules or not isinstance(step.src, RecordDesc):
+    """Whether a step rounds numbers for a target: it quantises or decodes them."""
+    if step.rule not in rules:
         return False
-    return isinstance(step.dst, MemoryDesc) and may_round(step.src, step.dst.dtype.name)
+    if isinstance(step.src, RecordDesc) and isinstance(step.dst, MemoryDesc):
+        return may_round(step.src, step.dst.dtype.name)
+    return isinstance(step.src, MemoryDesc) and isinstance(step.dst, RecordDesc)
 
 
 @contextmanager

@@ -80,8 +80,8 @@ class Plan(NamedTuple):
 
     @property
     def moved(self) -> tuple[Step, ...]:
-        """The steps of records, which files beside the tensors may declare."""
-        return tuple(step for step in self.steps if isinstance(step.src, RecordDesc))
+        """The steps from or to records, which files beside the tensors may declare."""
+        return tuple(s for s in self.steps if RecordDesc in {type(s.src), type(s.dst)})
 
 
 def plan_steps(

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc import MemoryDesc, RecordDesc, memory_desc
+from memdesc import RecordDesc, memory_desc
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record
 from reorder.records.record import Record
+from reorder.storage.pieces.changes import ONLY
 from reorder.storage.pieces.files import read_runs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from memdesc import MemoryDesc
+    from reorder.storage.pieces.changes import Bytes
     from reorder.storage.pieces.tasks import Task
 
 __all__ = ["Largest", "Rounding"]
@@ -32,7 +35,7 @@ class Rounding(NamedTuple):
     weight : float
         Its value in f32.
     name : str
-        The record that it is in.
+        The record or tensor that it is in.
     """
 
     error: float
@@ -53,7 +56,7 @@ class Largest:
         self.found: Rounding | None = None
 
     def measure(self, task: Task) -> None:
-        """Compare a piece of a record that was decoded with what was written."""
+        """Compare the numbers of a piece with those that were written."""
         found = _largest_of(task)
         with self._lock:
             # ties go to the first by name, so that the order of threads changes nothing
@@ -64,11 +67,7 @@ class Largest:
 
 
 def _largest_of(task: Task) -> Rounding:
-    src = task.piece.change.src
-    assert isinstance(src, RecordDesc)  # noqa: S101 - only records are decoded
-    read = task.read()
-    record = Record(src, {name: read[name][:nbytes] for name, nbytes in src.tensors.items()})
-    wanted = dequantize_record(record, "f32", None, 1).numpy()
+    wanted = _numbers(task.piece.change.src, task.read())
     error = _written(task)
     with np.errstate(invalid="ignore", over="ignore"):
         np.abs(np.subtract(wanted, error, out=error), out=error)
@@ -85,10 +84,18 @@ def _largest_of(task: Task) -> Rounding:
 
 def _written(task: Task) -> NDArray[np.float32]:
     """Return what a task wrote, in f32."""
-    (role, runs), desc = task.piece.writes[0], task.piece.change.dst
-    assert isinstance(desc, MemoryDesc)  # noqa: S101 - likewise
-    data = np.zeros(max(runs.nbytes, desc.nbytes), np.uint8)
-    read_runs(runs, dict(task.dst)[role], data)
-    held = Memory(desc, data[: desc.nbytes], zero_pad=False)
+    change, places, data = task.piece.change, dict(task.dst), {}
+    for role, runs in task.piece.writes:
+        data[role] = np.zeros(max(runs.nbytes, change.write_sizes[role]), np.uint8)
+        read_runs(runs, places[role], data[role])
+    return _numbers(change.dst, data)
+
+
+def _numbers(desc: MemoryDesc | RecordDesc, data: Bytes) -> NDArray[np.float32]:
+    """Return numbers in f32."""
+    if isinstance(desc, RecordDesc):
+        record = Record(desc, {name: data[name][:n] for name, n in desc.tensors.items()})
+        return dequantize_record(record, "f32", None, 1).numpy()
+    held = Memory(desc, data[ONLY][: desc.nbytes], zero_pad=False)
     found: NDArray[np.float32] = reorder(held, memory_desc(desc.dims, "f32"), threads=1).numpy()
     return found

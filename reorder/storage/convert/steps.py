@@ -14,6 +14,7 @@ from memdesc import (
     UnsupportedFormatError,
     data_type,
     memory_desc,
+    record_desc,
 )
 from memdesc.names import expand_meta_tag, resolve
 from memdesc.tags import LETTERS
@@ -21,13 +22,14 @@ from reorder.records.repack import target_desc
 from reorder.storage.containers.descriptors import record_fields, stored_desc
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.convert.rules import WHOLE, is_record
-from reorder.storage.pieces.changes import ONLY, Quantize, Reorder, Repack, copied
+from reorder.storage.pieces.changes import ONLY, Encode, Quantize, Reorder, Repack, copied
 from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.tasks import Task
 from reorder.storage.siblings import order_of, tensors_of
 from reorder.storage.stored import (
     IN_SHAPE,
     QUANTIZED,
+    WEIGHT,
     joined_tensors,
     stored_layout,
     stored_record,
@@ -51,6 +53,8 @@ __all__ = ["Step", "copy_step", "layout_step", "record_step"]
 
 # scales are chosen and stored in f32
 _MAX_BITS = 32
+# records that floats become: codes are 8-bit floats
+_ENCODED = ("fp8_tensor", "fp8_channel", "fp8_block")
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ class Step:
     name: str
     sources: Mapping[str, Entry]
     targets: Mapping[str, Tensor]
-    change: Reorder | Repack | None = None
+    change: Reorder | Repack | Encode | None = None
     rule: Rule | None = None
     dropped: tuple[Entry, ...] = ()
 
@@ -170,18 +174,20 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
         return copy_step(entry, name, format_name, rule)
     src = _held_layout(entry, rule)
     try:
+        if _is_encoded(rule):
+            return _encode_step(entry, rule, src, format_name)
         dst = _layout(src, rule)
         if rule.scales is not None:
             return _quantize_step(entry, rule, src, dst)
         change = Reorder(src, dst, _attr(rule, src, dst))
     except MemdescError as error:
         hint = ""
-        if is_record(rule.dst):
+        if is_record(rule.dst) and not _is_encoded(rule):
             hint = (
                 "; to move a record, match what stands before the names of its tensors"
                 if is_record(rule.src)
-                else "; plain numbers do not become records: give a data type and scales=, such "
-                "as 'u4, scales=ab, groups=1x32'"
+                else f"; plain numbers do not become {rule.dst}: give a data type and scales=, "
+                "such as 'u4, scales=ab, groups=1x32'"
             )
         rule.fail(f"{entry.name}, {src!r}: {error}{hint}")
     if src == dst and change.attr is None:
@@ -225,11 +231,7 @@ def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -
         msg = f"scales={letters} name a dim that {src.dims} do not have"
         raise MemdescError(msg)
     groups = rule.groups or ()
-    check_quantized_types(src.dtype, dst.dtype)
-    if src.dtype.bits > _MAX_BITS:
-        msg = f"scales are chosen and stored in f32, for floats of 16 or 32 bits, not {src.dtype}"
-        raise MemdescError(msg)
-    split_dims(src.dims, axes, groups)
+    _check_quantized(src, dst, axes, groups)
     change = Quantize(src, dst, axes=axes, groups=groups)
     name = rule.renamed(entry.name)
     tensors = {"memory": stored_layout(name, dst)}
@@ -240,6 +242,46 @@ def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -
     facts = {"quantized": {"axis": axes, "groups": groups}}
     codes, *rest = joined_tensors(name, facts, tensors).items()
     return Step(entry.name, {ONLY: entry}, {ONLY: codes[1], **dict(rest)}, change, rule)
+
+
+def _is_encoded(rule: Rule) -> bool:
+    """Whether a rule turns floats into a record."""
+    return rule.dst is not None and rule.dst.name.lower() in _ENCODED
+
+
+def _encode_step(entry: Entry, rule: Rule, src: MemoryDesc, format_name: str) -> Step:
+    """Return the step of floats that become a record, whose scales are chosen from the data."""
+    dst = _target_of_floats(src, rule)
+    change = Encode(src, dst)
+    _check_quantized(src, change.plain.dst, change.plain.axes, change.plain.groups)
+    prefix = rule.renamed(entry.name).removesuffix(WEIGHT)
+    written = written_tensors(prefix, dst, format_name)
+    targets = joined_tensors(prefix, record_fields(dst), written)
+    return Step(entry.name, {ONLY: entry}, targets, change, rule)
+
+
+def _target_of_floats(src: MemoryDesc, rule: Rule) -> RecordDesc:
+    """Return the record that floats become; its scales are f32."""
+    assert rule.dst is not None  # noqa: S101 - the caller has looked
+    if rule.dtype is not None or rule.scales is not None:
+        msg = f"{rule.dst.name} says which types codes and scales have; leave other keys out"
+        raise MemdescError(msg)
+    dst = record_desc(src.dims, rule.dst.name, **dict(rule.dst.options))
+    if dst.field(dst.rule.scale[0].parts[0][0]).kind != "f32":
+        msg = f"scales are chosen in f32; leave scales= of {rule.dst.name} out"
+        raise MemdescError(msg)
+    return dst
+
+
+def _check_quantized(
+    src: MemoryDesc, dst: MemoryDesc, axes: tuple[int, ...], groups: tuple[int, ...]
+) -> None:
+    """Refuse types, axes and groups for which no scales are chosen."""
+    check_quantized_types(src.dtype, dst.dtype)
+    if src.dtype.bits > _MAX_BITS:
+        msg = f"scales are chosen and stored in f32, for floats of 16 or 32 bits, not {src.dtype}"
+        raise MemdescError(msg)
+    split_dims(src.dims, axes, groups)
 
 
 def record_step(group: Group, rule: Rule, format_name: str) -> Step:

@@ -7,18 +7,20 @@ GPTQModel 2 (version 2 of `qzeros`), AutoAWQ 0.2, and `fp8_cast_bf16.py` of Deep
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError, RecordDesc
-from memdesc.errors import short_repr
+from memdesc import MemdescError, RecordDesc, record_desc
+from memdesc.errors import first_of, short_repr
 from reorder.records.encode import is_integer_number, number_bits
 from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
 from reorder.storage.convert.sections import sections_in
-from reorder.storage.experts import split_stacks
+from reorder.storage.declarations import is_inner
+from reorder.storage.experts import holds_experts, split_stacks, stacked_name
 from reorder.storage.groups import find_groups
 from reorder.storage.siblings import holds_codes
-from reorder.storage.stored import model_axes
+from reorder.storage.stored import WEIGHT, model_axes
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memdesc.record import Number
-    from reorder.storage.containers.entry import Container
+    from reorder.storage.containers.entry import Container, Entry
     from reorder.storage.groups import Group
 
 __all__ = [
@@ -100,7 +102,9 @@ class Target(NamedTuple):
     is_stacked : bool
         Whether its loader expects the experts of a layer in one tensor.
     producer : str
-        What chooses codes and scales for floats, which is not done here.
+        What chooses codes and scales for floats, if that is not done here.
+    floats : FormatName, optional
+        The record that the layers of a model of floats become, with scales chosen from the data.
     """
 
     ways: tuple[Way, ...] = ()
@@ -108,6 +112,7 @@ class Target(NamedTuple):
     method: str | None = None
     is_stacked: bool = False
     producer: str = ""
+    floats: FormatName | None = None
 
 
 # integers with a scale for each group of inputs
@@ -134,7 +139,7 @@ TARGETS = {
             Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}),
         ),
         method="fp8",
-        producer="llm-compressor (FP8_BLOCK)",
+        floats=FormatName("fp8_block", (("scale_inv", True),)),
     ),
     "gptq": Target(
         (
@@ -184,6 +189,10 @@ TARGETS = {
 _ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")
 # how many tensors a message names
 _SHOWN = 3
+# the types of weights that are quantised
+_FLOATS = ("f32", "f16", "bf16")
+# parts of the names of matrices that no producer quantises: routers of experts, embeddings, outputs
+_KEPT = re.compile("gate|.*router.*|.*embed.*|lm_heads?")
 
 
 class TargetRules(NamedTuple):
@@ -245,8 +254,10 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
             if not (_is_same(src, dst) and is_declared):
                 moved.setdefault((src, dst), []).append(group)
                 told[warning] = None
+    blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
+    if target.floats is not None and not (groups or blocks):
+        return _quantising(name, target, source, container)
     if not moved:
-        blocks = [e.desc.name for e in container.entries.values() if isinstance(e.desc, RecordDesc)]
         why = (
             f"they are {name} already; copy it"
             if groups
@@ -281,6 +292,62 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         *_left_out([each for each in beside if each in container.entries]),
     )
     return TargetRules(rules, target.dtype, target.method, target.is_stacked, warnings)
+
+
+def _quantising(name: str, target: Target, source: Path, container: Container) -> TargetRules:
+    """Return the rule that quantises the layers of a model of floats.
+
+    As in transformers, matrices that whole blocks do not cover stay floats.
+
+    Raises
+    ------
+    MemdescError
+        If there is nothing to quantise, or blocks do not cover an expert, which its loader expects.
+    """
+    dst = target.floats
+    assert dst is not None  # noqa: S101 - the caller has looked
+    desc = record_desc((4096, 4096), dst.name, **dict(dst.options))
+    rows, columns = desc.field(desc.rule.scale[0].parts[0][0]).groups
+    layers = [entry for entry in container.entries.values() if _is_layer(entry)]
+    left = [each for each in layers if each.shape[0] % rows or each.shape[1] % columns]
+    what = f"blocks of {rows} x {columns} do not cover"
+    expert = next((each for each in left if stacked_name(each.name) != each.name), None)
+    if expert is not None:
+        msg = (
+            f"--to {name}: {what} {expert.name} of shape {expert.shape}, and transformers expects "
+            "that all experts are quantised; --map quantises the weights that its rules name"
+        )
+        raise MemdescError(msg)
+    names = frozenset(each.name for each in layers) - {each.name for each in left}
+    if not names:
+        msg = (
+            f"--to {name}: {short_repr(str(source))} has no weights to convert: none is quantised, "
+            f"and in its numbered blocks there is no matrix of floats, called NAME{WEIGHT}, that "
+            f"blocks of {rows} x {columns} cover"
+        )
+        raise MemdescError(msg)
+    kinds = dict.fromkeys(each.dtype for each in layers if each.name in names)
+    stacks = [e for e in container.entries.values() if e.dtype in _FLOATS and holds_experts(e)]
+    kept = ((left, f"{what} them"), (stacks, "each has all experts of a layer"))
+    warnings = [
+        f"{first_of((each.name for each in found), _SHOWN)} stay floats: {why}"
+        for found, why in kept
+        if found
+    ]
+    rounded = (
+        f"weights of {', '.join(kinds)} are rounded to {dst.name}, {len(names)} in all, with a "
+        f"scale for each block of {rows} x {columns}; the largest error is reported at the end"
+    )
+    rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst, prefixes=names)
+    return TargetRules((rule,), method=target.method, warnings=(rounded, *warnings))
+
+
+def _is_layer(entry: Entry) -> bool:
+    """Whether a tensor is the weight of a linear layer within the repeated blocks of a model."""
+    layer, _, last = entry.name.rpartition(".")
+    is_kept = any(_KEPT.fullmatch(part) for part in layer.split("."))
+    is_matrix = entry.dtype in _FLOATS and len(entry.shape) == len("oi")
+    return f".{last}" == WEIGHT and is_matrix and is_inner(layer) and not is_kept
 
 
 def _check_known(name: str, container: Container, groups: Sequence[Group]) -> None:
@@ -327,11 +394,12 @@ def _made(
             return way.made(desc), way.warning
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
     decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
+    by = f"--to {name} then rounds them again" if target.floats else ""
     msg = (
         f"--to {name}: {prefix} is {desc.name}, and --to {name} takes only {taken}, because "
         f"{name} does not hold the numbers of all others; --map '{prefix}: {desc.name} -> RECORD' "
         f"tries any record and refuses what it does not hold; {decoded} decode any, and "
-        f"{target.producer} quantises floats"
+        f"{by or f'{target.producer} quantises floats'}"
     )
     raise MemdescError(msg)
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import Layout
+    from memdesc import Field, Layout
     from reorder.storage.pieces.runs import Region
 
     Desc = RecordDesc | MemoryDesc
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     Fields = Mapping[str, tuple[FieldLayout, ...]]
     Layouts = Mapping[str, tuple[Layout, ...]]
 
-__all__ = ["ONLY", "Change", "Quantize", "Reorder", "Repack", "copied", "permutation"]
+__all__ = ["ONLY", "Change", "Encode", "Quantize", "Reorder", "Repack", "copied", "permutation"]
 
 # the role of a tensor that is not part of a record
 ONLY = ""
@@ -299,6 +299,47 @@ class Quantize(Reorder):
         for role in [*given]:
             given |= {f"{role}_mask": mask, f"{role}_groups": self.groups}
         return Reorder(self.src, self.dst, Attr(**given, saturate=True))
+
+
+@dataclass(frozen=True)
+class Encode(Change):
+    """Floats that become a record of codes and f32 scales, which are chosen from the data."""
+
+    src: MemoryDesc
+    dst: RecordDesc
+
+    working: ClassVar[int] = Quantize.working
+
+    @property
+    def parts(self) -> tuple[Field, Field]:
+        """The codes and the scales."""
+        code, scale = self.dst.rule.numbers
+        return self.dst.field(code.parts[0][0]), self.dst.field(scale.parts[0][0])
+
+    @property
+    def plain(self) -> Quantize:
+        """The same codes and scales without a record."""
+        codes, scales = self.parts
+        axes = tuple(range(len(self.dims)))
+        return Quantize(self.src, codes.desc, axes=axes, groups=scales.groups[-GROUPED_DIMS:])
+
+    @property
+    def units(self) -> tuple[int, ...]:
+        """All elements that share a scale."""
+        return self.parts[1].groups
+
+    def apply(self, read: Bytes) -> Bytes:
+        """Choose scales, and convert."""
+        codes, scales = self.parts
+        made = self.plain.apply(read)
+        return {codes.tensor: made[ONLY], scales.tensor: made["scales"]}
+
+    def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Convert by the scales that were written."""
+        codes, scales = self.parts
+        nbytes = self.dst.tensors[scales.tensor]
+        chosen = self.plain.with_chosen({"scales": written[scales.tensor][:nbytes]})
+        return chosen.definition(read, {ONLY: written[codes.tensor]})
 
 
 @dataclass(frozen=True)

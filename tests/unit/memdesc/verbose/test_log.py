@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from memdesc import RUNTIME, MemdescError, memory_desc, read_verbose, runtime_desc, to_verbose
 from memdesc.verbose import VerbosePrimitive
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _LOGS = Path(__file__).parents[3] / "data" / "verbose"
 _REORDER = (
@@ -239,3 +243,23 @@ def test_reference_implementations_are_known_by_name(name: str, *, is_reference:
     assert primitive.aux == {"axis": "1", "alg": "x"}
     assert primitive.sizes.dims == ((2, 3),)
     assert primitive.attributes.post_ops == ()
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_compressed_logs_and_those_of_powershell_are_read(
+    encoding: str, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    text = "onednn_verbose,info,oneDNN v3.13.2\r\nnothing\r\n"
+    path = tmp_path / "x.log"
+    path.write_bytes(pack(text.encode(encoding)))
+    assert read_verbose(path)[1] == ("3.13.2",)
+
+
+def test_a_damaged_gzip_file_is_refused(tmp_path: Path) -> None:
+    whole = gzip.compress(b"onednn_verbose,info,oneDNN v3.13.2\n")
+    path = tmp_path / "x.log.gz"
+    for damaged in (whole[:-4], whole[:12] + b"\xff" * 20, whole[:2]):
+        path.write_bytes(damaged)
+        with pytest.raises(MemdescError, match=r"the log '.*' "):
+            read_verbose(path)

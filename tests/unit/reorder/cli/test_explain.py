@@ -20,20 +20,114 @@ def test_no_op_view_or_copy(shell: Shell) -> None:
     assert "first_moved" not in same
     copy = shell.facts("explain nchw nChw16c 8x17x5x4 --dtype f16")
     assert (copy["reorder"], copy["equal"]) == ("copy", False)
-    assert copy["first_moved"] == {"index": [0, 0, 0, 1], "a": 1, "b": 16}
-    assert copy["padded_dims"] == {"a": [8, 17, 5, 4], "b": [8, 32, 5, 4]}
+    assert copy["first_moved"] == {"index": [0, 0, 0, 1], "src": 1, "dst": 16}
+    assert copy["padded_dims"] == {"src": [8, 17, 5, 4], "dst": [8, 32, 5, 4]}
     view = shell.facts("explain 20x1@3 20x1 3x4")
     assert view["reorder"] == "view"
     assert "3 elements later" in view["why"]
     assert shell.facts("explain ab ab__b8 1x5")["first_moved"] is None
     shown = shell.lines("explain nchw nChw16c 8x17x5x4")
-    assert "padded dims  a (8, 17, 5, 4), b (8, 32, 5, 4)" in shown
+    assert "padded dims  src (8, 17, 5, 4), dst (8, 32, 5, 4)" in shown
     assert "first moved  (0, 0, 0, 1) from offset 1 to 16" in shown
+
+
+def test_layouts_are_named_like_the_operands_of_a_reorder(shell: Shell) -> None:
+    said = [line.split()[0] for line in shell.lines("explain ab ba 2x3")]
+    assert said[:2] == ["src", "dst"]
+
+
+def test_bytes_are_those_of_a_copy_where_nothing_has_to_move(shell: Shell) -> None:
+    shown = shell.lines("explain nchw nhwc 8x1x5x4")
+    assert "bytes    0 if src is used as dst; if copied, 640 read, 640 written" in shown
+    assert "kernels  if copied, run 32-bit" in shown
+    shown = shell.lines("explain 20x1@3 20x1 3x4")
+    assert "bytes        0 if src is used as dst; if copied, 48 read, 48 written" in shown
+    assert "bytes        24 read, 24 written" in shell.lines("explain ab ba 2x3")
+
+
+@pytest.mark.parametrize(
+    ("command", "what", "reads", "writes"),
+    [
+        (
+            "nchw nChw16c 4x64x64x64",
+            "transposes 16 x 4096 elements",
+            "16384-byte runs 16384 bytes apart (whole lines)",
+            "64-byte runs 64 bytes apart (whole lines)",
+        ),
+        (
+            "nChw16c nchw 4x64x64x64",
+            "transposes 4096 x 16 elements",
+            "64-byte runs 64 bytes apart (whole lines)",
+            "16384-byte runs 16384 bytes apart (whole lines)",
+        ),
+        (  # elements are packed in pairs
+            "abc bac 64x32x2 --dtype u8",
+            "transposes 64 x 32 elements",
+            "64-byte runs 64 bytes apart (whole lines)",
+            "128-byte runs 128 bytes apart (whole lines)",
+        ),
+        (
+            "ab ba 64x32 --to-dtype s8",
+            "transposes 64 x 32 elements",
+            "128-byte runs 128 bytes apart (whole lines)",
+            "64-byte runs 64 bytes apart (whole lines)",
+        ),
+        (
+            "nChw16c nhwc 2x32x8x8",
+            "copies runs",
+            "64-byte runs 4096 bytes apart (whole lines)",
+            "64-byte runs 64 bytes apart (whole lines)",
+        ),
+        (  # src does not start with a line
+            "32x1@8 16x1 3x16",
+            "copies runs",
+            "64-byte runs 128 bytes apart",
+            "64-byte runs 64 bytes apart (whole lines)",
+        ),
+        (
+            "320x32 10x1 5x10",
+            "moves single elements",
+            "4-byte runs 128 bytes apart (a line each)",
+            "one run of 200 bytes",
+        ),
+        ("a a 64", "copies runs", *["one run of 256 bytes (whole lines)"] * 2),
+        ("ab ab__b8 1x5", "copies runs", "one run of 20 bytes", "one run of 32 bytes, 38% zeros"),
+        (  # other runs of dst share these lines
+            "nChw8c nChw16c 1x8x4x4",
+            "copies runs",
+            "32-byte runs 32 bytes apart",
+            "32-byte runs 64 bytes apart, 50% zeros",
+        ),
+        (
+            "ab ba 7x9 --dtype s4",
+            "transposes 7 x 9 elements",
+            "4.5-byte runs 4.5 bytes apart",
+            "3.5-byte runs 3.5 bytes apart",
+        ),
+        (
+            "Ab47a Ab31a 2000x3",
+            "moves single elements",
+            "4-byte runs 188 bytes apart (a line each)",
+            "4-byte runs 124 bytes apart (a line each), at offsets from indirection tables",
+        ),
+    ],
+)
+def test_a_line_for_each_box_says_how_memory_is_accessed(
+    shell: Shell, command: str, what: str, reads: str, writes: str
+) -> None:
+    shown = shell.facts(f"explain {command}")
+    assert shown["access"] == [f"{what}: reads {reads}, writes {writes}"]
+    assert len(shown["plan"]) == 1
+
+
+def test_boxes_of_padding_only_write(shell: Shell) -> None:
+    *_, last = shell.facts("explain Ab4a BA16a4b 3x5")["access"]
+    assert last == "writes one run of 192 bytes (whole lines), 100% zeros"
 
 
 def test_images_are_compared_as_the_buffers_of_their_pixels(shell: Shell) -> None:
     packed = shell.facts("explain abcd in_out_channel 1x6x3x2")
-    assert packed["b"] == "image_desc((1, 6, 3, 2), 'f32', 'in_out_channel')"
+    assert packed["dst"] == "image_desc((1, 6, 3, 2), 'f32', 'in_out_channel')"
     assert (packed["bytes_written"], packed["of_these_padding"]) == (4 * 48, 4 * 12)
     assert not shell.facts("explain in_out_channel in_out_width 1x6x3x2")["equal"]
     same = shell.facts("explain argument a 8")
@@ -82,7 +176,14 @@ def test_both_memories_are_drawn_side_by_side(shell: Shell) -> None:
         ("nchw nhwc 2x17x5y", "not integers joined by x"),
         ("ab 4x1x1 3x4", "must be 2 numbers"),
         ("ab 4x1@a 3x4", "not integers"),
-        ("ab", "are required: B; see"),
+        ("ab", "are required: DST; see"),
+        ("3x4x5 abc", "'3x4x5' is read as strides, which do not contain the sizes; give dims"),
+        (
+            "nchw nhwc 4 64 64 64",
+            "64 64 64; sizes are one argument, joined by x, such as 2x17x5x4; see memdesc",
+        ),
+        ("nchw nhwc mb4ic64ih7iw7", "such as 2x17x5x4; for the numbers alone, write 4x64x7x7"),
+        ("nchw contiguous 4x64x7x7", "unknown format 'contiguous': it is 'plain' here"),
         ("nchw nhwc 2x3x4x5 --svg a.pdf", "is written as"),
         ("ab ba 2x3 --svg .", "cannot be written"),
     ],

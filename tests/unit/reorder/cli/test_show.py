@@ -22,6 +22,19 @@ def test_sizes_strides_blocks_padding_and_names(shell: Shell) -> None:
     sizes = shown["bytes"], shown["unpadded_bytes"], shown["padding_overhead"]
     assert sizes == (3840, 2720, 1.4118)
     assert {"vocabulary": "cldnn", "text": "b_fs_yx_fsv8", "domain": "data"} in shown["names"]
+
+
+def test_the_memory_formats_of_torch_are_among_the_names(shell: Shell) -> None:
+    def names(command: str) -> list[str]:
+        found = shell.facts(f"show {command}")["names"]
+        return [name["text"] for name in found if name["vocabulary"] == "pytorch"]
+
+    assert names("channels_last 2x3x4x5") == ["torch.channels_last"]
+    assert names("nchw 2x1x4x5") == ["torch.contiguous_format", "torch.channels_last"]
+    assert names("ndhwc 2x3x4x5x6") == ["torch.channels_last_3d"]
+    assert names("nChw8c 2x3x4x5") == names("ab 2x3 --dtype s4") == names("3x-1@2 2x3") == []
+    for line in shell.lines("show channels_last 2x3x4x5"):
+        assert not line.startswith("names") or line.endswith(", torch.channels_last (pytorch)")
     lines = shell.lines("show nChw8c 2x17x5x4")
     assert "padded dims       2 24 5 4" in lines
     assert "b_fs_yx_fsv8 (cldnn)" in lines[-1]

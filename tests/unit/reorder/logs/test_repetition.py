@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reorder.logs.repetition import Repetition, find_repetition
+from reorder.logs.repetition import Repetition, find_runs, find_stretch
+
+
+def _shortest_runs(keys: list[int]) -> Repetition | None:
+    stretch = find_stretch(keys)
+    return stretch and stretch.repetition()
 
 
 @pytest.mark.parametrize(
@@ -27,13 +32,29 @@ from reorder.logs.repetition import Repetition, find_repetition
 def test_the_repetition_that_covers_most_is_found(
     keys: list[int], found: Repetition | None
 ) -> None:
-    assert find_repetition(keys) == found
+    assert _shortest_runs(keys) == found
 
 
-@given(st.lists(st.integers(0, 4), max_size=40))
-def test_every_run_of_a_repetition_equals_the_first(keys: list[int]) -> None:
-    found = find_repetition(keys)
-    if found is not None:
+@pytest.mark.parametrize(
+    ("keys", "runs", "found"),
+    [
+        ([1, 2] * 24, 3, Repetition(0, 16, 3)),
+        ([9, *[1, 2] * 8], 1, Repetition(1, 16, 1)),
+        # the whole model, not the equal layers in it
+        ([9, *[1, 2] * 9, 8] * 3, 3, Repetition(0, 20, 3)),
+        ([1, 2, 3] * 3, 2, None),
+        ([1, 2, 3], 2, None),
+    ],
+)
+def test_runs_of_equal_layers_are_found_by_their_number(
+    keys: list[int], runs: int, found: Repetition | None
+) -> None:
+    assert find_runs(keys, runs) == found
+
+
+@given(st.lists(st.integers(0, 4), max_size=40), st.integers(1, 4))
+def test_every_run_of_a_repetition_equals_the_first(keys: list[int], given: int) -> None:
+    for found in filter(None, (_shortest_runs(keys), find_runs(keys, 2 * given))):
         start, length, runs = found
         assert runs > 1
         slices = [keys[start + k * length : start + (k + 1) * length] for k in range(runs)]
@@ -46,6 +67,6 @@ def test_every_run_of_a_repetition_equals_the_first(keys: list[int]) -> None:
     st.integers(3, 5),
 )
 def test_runs_behind_something_else_are_found(before: list[int], run: list[int], runs: int) -> None:
-    found = find_repetition(before + run * runs)
+    found = _shortest_runs(before + run * runs)
     assert found is not None
     assert found.length * found.runs >= min(len(run) * runs, 2 * len(before))

@@ -41,12 +41,12 @@ def test_torch_reorders_the_same_weights_in_each_run() -> None:
     assert found.repetition == (0, 4, 4)
     weights, src, dst = found.reorders
     convolution = "convolution 1x32x32x32 by 64x32x3x3 (jit:avx512_core)"
-    assert (weights.primitive.problem, weights.made_by) == ("64x32x3x3", None)
-    assert (str(weights.used_as), str(src.used_as)) == (
+    assert (weights.primitive.problem, weights.made_by) == ("64x32x3x3", ())
+    assert (str(weights.used_as[0]), str(src.used_as[0])) == (
         f"wei of {convolution}",
         f"src of {convolution}",
     )
-    assert (str(dst.made_by), dst.used_as) == (f"dst of {convolution}", None)
+    assert (str(dst.made_by[0]), dst.used_as) == (f"dst of {convolution}", ())
     assert [each.is_of_weights for each in found.reorders] == [True, False, False]
     assert {
         (each.times.executions, each.in_each_run, each.relation) for each in found.reorders
@@ -102,6 +102,17 @@ def test_a_way_back_makes_a_round_trip() -> None:
     assert not _log(_reorder(plain, plain), _reorder(plain, plain)).round_trips
 
 
+def test_round_trips_do_not_take_longer_than_all_reorders() -> None:
+    there, back = (
+        _reorder(f"f32::blocked:{src}::f0", f"f32::blocked:{dst}::f0")
+        for src, dst in (("aBcd16b", "abcd"), ("abcd", "aBcd16b"))
+    )
+    lines = [f"{there},1", f"{back},9", f"{there},1", f"{back},1", f"{there},9", f"{back},1"]
+    found = report(read_verbose(f"onednn_verbose,exec,cpu,{each}" for each in lines), runs=1)
+    (trip,) = found.round_trips
+    assert trip.times.cost == found.milliseconds == 6
+
+
 def test_a_tensor_belongs_to_the_nearest_primitive_with_its_layout_and_dims() -> None:
     blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
     pool = (
@@ -111,9 +122,20 @@ def test_a_tensor_belongs_to_the_nearest_primitive_with_its_layout_and_dims() ->
     (found,) = _log(
         pool, "sum,x,undef,dst:f32::blocked:abcd::f0,,,2x3", _reorder(blocked, plain)
     ).reorders
-    assert found.made_by is not None
-    assert str(found.made_by) == "dst of pooling 2x16x8x8 (jit:uni)"
-    assert found.used_as is None
+    assert [str(each) for each in found.made_by] == ["dst of pooling 2x16x8x8 (jit:uni)"]
+    assert found.used_as == ()
+
+
+def test_all_primitives_that_made_and_used_a_tensor_are_named() -> None:
+    blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
+    back = _reorder(blocked, plain)
+    other, more = (_CONVOLUTION.replace("jit:x", f"jit:{name}") for name in "yz")
+    found = _log(_CONVOLUTION, back, other, back, more, back, _CONVOLUTION, back).reorders[0]
+    assert [str(each).rpartition(" ")[2] for each in found.made_by] == [
+        "(jit:x)",
+        "(jit:y)",
+        "(jit:z)",
+    ]
 
 
 _CONVOLUTION = (
@@ -130,8 +152,8 @@ def test_a_round_trip_is_between_convolutions_and_not_around_one() -> None:
     (trip,) = _log(to_blocked, *[_CONVOLUTION, to_plain, to_blocked] * 2).round_trips
     assert trip.there.tensors["src"].text == blocked
     assert trip.times.executions == 2
-    assert str(trip.made_by) == "dst of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
-    assert str(trip.used_as) == "src of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
+    assert str(trip.made_by[0]) == "dst of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
+    assert str(trip.used_as[0]) == "src of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
 
 
 def test_weights_that_were_reordered_long_before_have_a_consumer() -> None:
@@ -139,7 +161,7 @@ def test_weights_that_were_reordered_long_before_have_a_consumer() -> None:
     relu = "eltwise,jit:uni,undef,data:f32::blocked:ab::f0,,alg:eltwise_relu,2x3"
     (found,) = _log(weights, *[relu] * 20, _CONVOLUTION).reorders
     assert found.is_of_weights
-    assert str(found.used_as) == "wei of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
+    assert str(found.used_as[0]) == "wei of convolution 2x16x4x4 by 16x16x1x1 (jit:x)"
 
 
 def _timed(*milliseconds: float) -> LogReport:
@@ -162,13 +184,21 @@ def test_reorders_are_ranked_by_medians_and_skewed_ones_are_named() -> None:
     assert _timed(1, 1, 7.1).skewed
 
 
+def test_a_median_far_above_the_minimum_is_named_if_it_matters() -> None:
+    assert not _timed(1, 3, 3).skewed
+    assert [times.median for _, times in _timed(1, 3.1, 3.1).skewed] == [3.1]
+    short = _reorder("f32::blocked:ab::f0", "f32::blocked:ba::f0", "2x3")
+    lines = [f"{short},{each}" for each in (0.001, 0.004, 0.004)] + [f"{_CONVOLUTION},9"]
+    assert not report(read_verbose(f"onednn_verbose,exec,cpu,{each}" for each in lines)).skewed
+
+
 def test_the_steady_state_is_one_run_without_set_up() -> None:
     once = _reorder("f32::blocked:ab::f0", "f32::blocked:ba::f0", "2x3")
     each = _reorder("f32::blocked:abcd::f0", "f32::blocked:acdb::f0")
     lines = [f"exec,cpu,{once},9", *[f"exec,cpu,{each},1", f"exec,cpu,{_CONVOLUTION},5"] * 3]
     lines.insert(0, f"create:cache_miss,cpu,{once},4")
     log = read_verbose(f"onednn_verbose,{line}" for line in lines)
-    found = report(log, steady=True)
+    found = report(log, steady=True, runs=3)
     assert (found.repetition, found.before_runs) == ((1, 2, 3), (1, 9.0))
     assert [(kind.kind, kind.executions, kind.milliseconds) for kind in found.kinds] == [
         ("convolution", 1, 5.0),
@@ -177,6 +207,80 @@ def test_the_steady_state_is_one_run_without_set_up() -> None:
     assert found.created == (1, 4.0)
     assert [reorder.times for reorder in found.reorders] == [(1, 1, 1, 1, 1)]
     assert report(log).milliseconds == 9 + 3 * 6
+
+
+def _layer(inputs: int, outputs: int) -> list[str]:
+    """Return a convolution as eager torch runs it."""
+    blocked, plain = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
+    convolution = (
+        _CONVOLUTION.replace("ic16oc16", f"ic{inputs}oc{outputs}"),
+        _reorder(plain, "f32::blocked:ABcd16b16a::f0", f"{outputs}x{inputs}x1x1"),
+        _reorder(plain, blocked, f"2x{inputs}x4x4"),
+        _reorder(blocked, plain, f"2x{outputs}x4x4"),
+    )
+    return [convolution[at] for at in (2, 1, 0, 3)]
+
+
+def _executions(primitives: list[str], runs: int | None = None, *, steady: bool = False) -> Any:
+    lines = [f"onednn_verbose,exec,cpu,{each},1" for each in primitives]
+    return report(read_verbose(lines), steady=steady, runs=runs)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("stem", [0, 1])
+def test_equal_layers_are_not_taken_for_runs(stem: int, times: int) -> None:
+    model = [*_layer(16, 64) * stem, *_layer(64, 64) * 8]
+    found = _executions(model * times)
+    if stem and times > 1:  # the output is larger than the input
+        assert found.repetition == (0, len(model), times)
+        return
+    assert found.repetition is None
+    assert found.undecided[1:] == (4, 8 * times)
+    assert {each.in_each_run for each in found.reorders} == {0}
+    with pytest.raises(MemdescError, match=r"equal runs of the model, or equal layers; say how"):
+        _executions(model * times, steady=True)
+    assert _executions(model * times, times).repetition == ((0, 32, 3) if times > 1 else None)
+
+
+def test_equal_layers_of_a_larger_model_are_not_taken_for_runs() -> None:
+    # of 4 equal layers, each is followed by one that is not in the log
+    layers = [*_layer(16, 32) * 4, *_layer(32, 48), *_layer(48, 64), *_layer(64, 80)]
+    found = _executions([*layers, *_layer(80, 96)])
+    assert (found.repetition, found.undecided) == (None, None)
+
+
+def test_equal_layers_of_several_primitives_are_not_taken_for_runs() -> None:
+    layer = [*_layer(64, 128), *_layer(128, 64)]
+    found = _executions([*_layer(16, 64), *layer * 6, *_layer(64, 128)])
+    assert found.repetition is None
+    assert found.undecided is not None
+
+
+def test_the_number_of_runs_must_fit_the_log() -> None:
+    model = [*_layer(16, 64), *_layer(64, 32)]
+    assert _executions(model * 6).repetition == (0, 8, 6)
+    assert _executions(model * 6, 3).repetition == (0, 16, 3)
+    with pytest.raises(MemdescError, match=r"do not hold 5 equal runs; 8 executions .* 6 times"):
+        _executions(model * 6, 5)
+    for given in (0, -1, "3"):
+        with pytest.raises(MemdescError, match="give how many times the model ran"):
+            _executions(model, given)  # type: ignore[arg-type] # callers without types
+    with pytest.raises(MemdescError, match="one run has no steady state"):
+        _executions(model, 1, steady=True)
+
+
+def test_a_round_trip_lies_within_a_run() -> None:
+    model = [*_layer(16, 64), *_layer(64, 16)]
+    there, back = "f32::blocked:aBcd16b::f0", "f32::blocked:abcd::f0"
+    model[-1] = _reorder(there, back, "2x16x4x4")
+    (trip,) = _executions(model * 3, 3).round_trips
+    assert (trip.there.problem, trip.times.executions) == ("2x64x4x4", 3)
+    (last,) = (
+        each
+        for each in _executions(model * 3, 3).reorders
+        if each.primitive.problem == "2x16x4x4" and each.made_by
+    )
+    assert last.used_as == ()
 
 
 def test_a_log_that_does_not_repeat_itself_has_no_steady_state() -> None:

@@ -70,6 +70,8 @@ def test_a_window_is_a_view_and_says_how_far() -> None:
     assert compare_layouts(src, dst)[:2] == (VIEW, 30)
     assert "30 elements later in src" in compare_layouts(src, dst).why
     assert "30 elements earlier in src" in compare_layouts(dst, src).why
+    near = parent.submemory((2, 5), (0, 1))
+    assert "1 element later in src" in compare_layouts(near, dst).why
 
 
 def test_parts_that_lie_further_apart_are_a_copy() -> None:
@@ -91,7 +93,7 @@ def test_huge_tensors_are_compared_by_their_steps() -> None:
     assert named((3 << 40,), "a", "A48a") == NO_OP
     src, dst = (memory_desc((1 << 40, 2), "u8", tag) for tag in ("Ab16a", "Ab64a16a"))
     assert (
-        "index 16 of a (dim 0) lies 32 elements after index 0 in src, 16 in dst"
+        "from index 0 to index 16 of a (dim 0) the offset changes by 32 in src, by 16 in dst"
         in compare_layouts(src, dst).why
     )
     assert (

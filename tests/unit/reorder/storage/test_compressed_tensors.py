@@ -14,6 +14,7 @@ from reorder.cli import main
 from reorder.storage.convert.conversion import plan_conversion
 from reorder.storage.stored import written_tensors
 from tests.checkpoints import write_config, write_safetensors
+from tests.records import random_record
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 from tests.unit.reorder.storage.schemes import STRATEGIES, record_in, recorded, refusal, write_model
 
@@ -271,6 +272,27 @@ def test_a_part_of_a_weight_does_not_change_alone(tmp_path: Path) -> None:
     for role in ("weight_packed", "weight_scale"):
         said = refused(folder, tmp_path / "out", f"fc.{role}: ba")
         assert f"fc.{role} would change without" in said
+
+
+@pytest.mark.parametrize(
+    "target", ["gptq", "int_quantized", "pack_quantized(scales=f32)", "ab, f32"]
+)
+def test_pieces_write_what_the_whole_is(tmp_path: Path, target: str) -> None:
+    desc = record_desc((704, 1024), "pack_quantized", group=128, scales="f16")
+    record = random_record(desc, np.random.default_rng(0))
+    scale = desc.field("weight_scale").layout.dims
+    record.set_field("weight_scale", np.random.default_rng(1).random(scale).astype(np.float16))
+    reorder.save(tmp_path / "x.safetensors", {"fc": record})
+    rule = f"fc: pack_quantized -> {target}"
+    settings = SMALL._replace(max_bytes=1 << 18)
+    converted(tmp_path / "x.safetensors", tmp_path / "y.safetensors", rule, settings=settings)
+    with reorder.open_checkpoint(tmp_path / "y.safetensors") as checkpoint:
+        if target == "ab, f32":
+            found = checkpoint["fc.weight"].numpy()
+        else:
+            found = reorder.dequantize(checkpoint.record("fc", target.partition("(")[0])).numpy()
+    wanted = reorder.dequantize(record).numpy()
+    assert np.array_equal(found.T if target == "gptq" else found, wanted)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def test_mistakes_are_refused_before_anything_is_written(model: Path, tmp_path: 
         "conv.weight: s8": "give scale=, or scales= to choose them from the data",
         "lm_head.weight: awq -> marlin": "lm_head.weight of f16 and shape (40, 128)",
         "*.0.mlp.qweight: awq -> gptq(zeros=v2)": "what stands before the names of its tensors",
-        "lm_head.weight: q4_0": "plain numbers do not become records: give a data type and scales=",
+        "lm_head.weight: q4_0": "plain numbers do not become q4_0: give a data type and scales=",
         "lm_head.weight: dims=40x128, ba": "'ba' is neither a data type nor KEY=VALUE; a layout",
         "lm_head.weight: ab, s8, scales=c": "name a dim that (40, 128) do not have",
         "lm_head.weight: ab, s8, scales=ab, groups=1x3": "3 does not divide b (dim 1) of size 128",

@@ -101,9 +101,7 @@ def test_an_output_whose_files_beside_the_tensors_differ_is_refused(
     (source / "config.json").write_text('{"a": 1}')
     planned(source, target).run()
     (source / "tokenizer.json").write_text("[]")
-    with pytest.raises(
-        MemdescError, match=r"another conversion: tokenizer\.json: what was"
-    ):
+    with pytest.raises(MemdescError, match=r"another conversion: tokenizer\.json: what was"):
         planned(source, target).run()
     (source / "tokenizer.json").write_text("{}")
     (source / "config.json").write_text('{"a": 2}')

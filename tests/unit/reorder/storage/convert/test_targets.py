@@ -613,6 +613,130 @@ def test_a_dry_run_checks_and_writes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+_LAYERS = {
+    "q_proj.weight": (256, 384),
+    "q_proj.bias": (256,),
+    "experts.0.up_proj.weight": (256, 128),
+    "kv_a_proj.weight": (192, 384),
+    "gate.weight": (128, 384),
+    "ffn_router.weight": (128, 384),
+    "embed_positions.weight": (128, 384),
+    "lm_head.weight": (128, 384),
+    "input_layernorm.weight": (384,),
+}
+_QUANTISED = ("q_proj", "experts.0.up_proj")
+
+
+def _floats(kind: Any, layers: dict[str, tuple[int, ...]] = _LAYERS) -> Tensors:
+    rng = np.random.default_rng(0)
+    return {
+        name: rng.standard_normal(dims, np.float32).astype(kind) for name, dims in layers.items()
+    }
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float16, _BF16])
+def test_layers_of_floats_become_blocks_of_fp8(tmp_path: Path, kind: Any) -> None:
+    layers = _floats(kind)
+    layers["q_proj.weight"][:128, 128:256] = 0
+    beside = _floats(kind, {"wte.weight": (256, 128), "visual.0.conv.weight": (128, 128, 2)})
+    source = _model(tmp_path / "in", layers, None, beside, dtype="bfloat16")
+    settings = SMALL._replace(verify=True)
+    found, config, report = _made(source, tmp_path / "out", "fp8-block", settings=settings)
+    errors = []
+    for name in _QUANTISED:
+        weight = layers[f"{name}.weight"].astype(np.float32)
+        blocks = weight.reshape(weight.shape[0] // 128, 128, -1, 128)
+        largest = abs(blocks).max((1, 3), keepdims=True)
+        scales = np.where(largest > 0, largest / np.float32(448), np.float32(1))
+        codes = (blocks / scales).astype(ml_dtypes.float8_e4m3fn)
+        decoded = (codes.astype(np.float32) * scales).reshape(weight.shape)
+        errors.append(abs(decoded - weight).max())
+        for k in range(2):
+            prefix = f"model.layers.{k}.mlp.{name}"
+            assert found.pop(f"{prefix}.weight").tobytes() == codes.tobytes()
+            made = found.pop(f"{prefix}.weight_scale_inv")
+            assert made.dtype == np.float32
+            assert np.array_equal(made, scales[:, 0, :, 0])
+            assert np.array_equal(_numbers(tmp_path / "out", prefix), decoded)
+    kept = {f"model.layers.{k}.mlp.{name}": x for k in range(2) for name, x in layers.items()}
+    for name in _QUANTISED:
+        for k in range(2):
+            del kept[f"model.layers.{k}.mlp.{name}.weight"]
+    kept |= beside
+    assert found.keys() == kept.keys()
+    assert all(found[name].tobytes() == x.tobytes() for name, x in kept.items())
+    plain = [name.removesuffix(".weight") for name, x in kept.items() if x.ndim == 2]
+    section = config.pop("quantization_config")
+    assert {*section.pop("modules_to_not_convert")} == {*plain, "lm_head"}
+    assert section == _FP8 | {"activation_scheme": "dynamic", "scale_fmt": "float"}
+    assert config == {"dtype": "bfloat16"}
+    assert report.converted == 4
+    assert report.rounding is not None
+    assert report.rounding.error == max(errors)
+    short = {np.float32: "f32", np.float16: "f16", _BF16: "bf16"}[kind]
+    rounded, left = report.warnings
+    assert rounded.startswith(
+        f"weights of {short} are rounded to fp8_block, 4 in all, with a scale"
+    )
+    assert left == (
+        "model.layers.0.mlp.kv_a_proj.weight, model.layers.1.mlp.kv_a_proj.weight stay floats: "
+        "blocks of 128 x 128 do not cover them"
+    )
+
+
+def test_experts_in_one_tensor_stay_floats(tmp_path: Path) -> None:
+    layers = _floats(_BF16, {"o_proj.weight": (128, 128), "experts.down_proj": (2, 128, 128)})
+    source = _model(tmp_path / "in", layers, None)
+    found, config, report = _made(source, tmp_path / "out", "fp8-block")
+    assert found["model.layers.1.mlp.experts.down_proj"].dtype == _BF16
+    plain = config["quantization_config"]["modules_to_not_convert"]
+    assert {f"model.layers.{k}.mlp.experts" for k in range(2)} < {*plain}
+    assert report.warnings[1].endswith(
+        "model.layers.1.mlp.experts.down_proj stay floats: each has all experts of a layer"
+    )
+
+
+def test_blocks_that_do_not_cover_experts_are_refused(tmp_path: Path) -> None:
+    layers = _floats(_BF16, {"experts.0.up_proj.weight": (96, 128), "o_proj.weight": (128, 128)})
+    source = _model(tmp_path / "in", layers, None)
+    said = _refused(source, "fp8-block")
+    assert "do not cover model.layers.0.mlp.experts.0.up_proj.weight of shape (96, 128)" in said
+
+
+@pytest.mark.parametrize("name", ["fp8_tensor", "fp8_channel", "fp8_block(block=64)"])
+def test_a_rule_quantises_floats_to_a_record(tmp_path: Path, name: str) -> None:
+    weight = np.random.default_rng(0).standard_normal((128, 192), np.float32)
+    write_safetensors(tmp_path / "in.safetensors", {"fc.weight": weight})
+    target = tmp_path / "out.safetensors"
+    settings = SMALL._replace(verify=True, max_bytes=1 << 20)
+    reorder.convert(tmp_path / "in.safetensors", target, [f"fc.weight: {name}"], settings)
+    made = reorder.load(target, reorder.Record)
+    scales = made.tensors["weight_scale"].view(np.float32)
+    assert (made.desc.name, len(scales)) == {
+        "fp8_tensor": ("fp8_tensor", 1),
+        "fp8_channel": ("fp8_channel", 128),
+        "fp8_block(block=64)": ("fp8_block", 6),
+    }[name]
+    # the largest weight of each group becomes the largest code
+    assert (abs(reorder.dequantize(made).numpy() - weight) <= abs(weight) / 16 + 1e-4).all()
+
+
+def test_a_rule_does_not_quantise_to_what_its_record_does_not_have(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "in.safetensors", {"fc.weight": np.ones((192, 96), np.float32)})
+    for rule, reason in (
+        ("fp8_block", "128 does not divide a (dim 0) of size 192"),
+        ("fp8_block(block=64)", "64 does not divide b (dim 1) of size 96"),
+        ("fp8_tensor(scales=bf16)", "scales are chosen in f32; leave scales= of fp8_tensor out"),
+        ("fp8_tensor, f8_e5m2", "fp8_tensor says which types codes and scales have"),
+    ):
+        with pytest.raises(MemdescError) as caught:
+            reorder.convert(
+                tmp_path / "in.safetensors", tmp_path / "out.safetensors", [f"fc.weight: {rule}"]
+            )
+        assert reason in str(caught.value)
+        assert "plain numbers" not in str(caught.value)
+
+
 def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
     fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
     awq = _model(tmp_path / "awq", awq_layer(zeros=(0, 2)), _AWQ)
@@ -620,7 +744,7 @@ def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
     assert "--to fp8-block: model.layers.0.mlp is awq, and --to fp8-block takes only" in said
     assert "takes only fp8_block, fp8_tensor, because fp8-block does not hold" in said
     assert "--map 'model.layers.0.mlp: awq -> RECORD' tries any record" in said
-    assert "--to bf16, --to f16 decode any, and llm-compressor" in said
+    assert "--to bf16, --to f16 decode any, and --to fp8-" in said
     assert "is fp8_block, and --to gptq takes only gptq" in _refused(fp8, "gptq")
     assert "are fp8-block already; copy it" in _refused(fp8, "fp8-block")
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
@@ -683,7 +807,9 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     assert "they are blocks of q4_0, in tensors with the names of llama.cpp, which" in said
     (plain / "config.json").write_text("{")
     said = _refused(plain, "fp8-block")
-    assert "none is quantised; llm-compressor (FP8_BLOCK) quantises floats" in said
+    assert "none is quantised, and in its numbered blocks there is no matrix of floats" in said
+    said = _refused(plain, "awq")
+    assert "none is quantised; GPTQModel quantises floats" in said
     orphan = {"model.layers.2.mlp.weight": fp8_layer()["weight"]}
     lost = _model(tmp_path / "lost", fp8_layer(), _FP8, orphan | _BESIDE)
     said = _refused(lost, "bf16")

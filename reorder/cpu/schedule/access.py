@@ -1,0 +1,76 @@
+"""How the kernel of a loop nest goes through both memories, in words for `memdesc explain`."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from reorder.cpu.schedule.loops import size_of
+from reorder.cpu.schedule.select import RUN, STRIDED, pack_for_kernels, select
+from reorder.cpu.target import BYTE_BITS, LINE_BITS
+
+if TYPE_CHECKING:
+    from reorder.plan.nodes import Box
+    from reorder.plan.plan import ReorderPlan
+
+__all__ = ["describe_access"]
+
+_WHAT = {RUN: "copies runs", STRIDED: "moves single elements"}
+
+
+def describe_access(plan: ReorderPlan, box: Box) -> str:
+    """Return how long the contiguous runs of a box are on both sides, and how far apart.
+
+    >>> import memdesc, reorder
+    >>> src, dst = (memdesc.memory_desc((64, 16), "f32", tag) for tag in ("ab", "ba"))
+    >>> plan = reorder.plan_reorder(src, dst)
+    >>> describe_access(plan, plan.boxes[0])  # doctest: +NORMALIZE_WHITESPACE
+    'transposes 64 x 16 elements: reads 64-byte runs 64 bytes apart (whole lines), writes 256-byte
+    runs 256 bytes apart (whole lines)'
+    """
+    bits, element_stride = plan.dst.dtype.bits, 1
+    widths = [plan.src.dtype.bits, bits]
+    if not (plan.converts or box.indirect):
+        box, bits, element_stride = pack_for_kernels(box, bits)
+        widths = [bits // element_stride] * 2
+    found = select(box, element_stride)
+    around = (*found.rows, *reversed(found.outer))
+    runs = []
+    for side, width in enumerate(widths):
+        if found.is_transposed:
+            inner, outer = (found.columns, found.rows)[:: -1 if side else 1]
+        elif abs(found.columns[0].strides[side]) == element_stride:
+            inner, outer = found.columns, around
+        else:
+            inner, outer = (), (*found.columns, *around)
+        run = prod(node.extent if side else node.valid for node in inner) * element_stride
+        steps = [abs(node.strides[side]) * width for node in outer if node.extent > 1]
+        others = [abs(node.strides[side]) * width for node in box.nodes if node not in inner]
+        runs.append(
+            _runs(run * width, steps[0] if steps else None, others, box.offsets[side] * width)
+        )
+    zeros = 1 - prod(node.valid for node in box.nodes) / prod(node.extent for node in box.nodes)
+    said = f"writes {runs[1]}" if box.is_zero else f"reads {runs[0]}, writes {runs[1]}"
+    said += f", {zeros:.0%} zeros" if zeros else ""
+    said += ", at offsets from indirection tables" if box.indirect else ""
+    if box.is_zero:
+        return said
+    if found.is_transposed:
+        return f"transposes {size_of(found.rows)} x {size_of(found.columns)} elements: {said}"
+    return f"{_WHAT[found.micro_kernel]}: {said}"
+
+
+def _runs(bits: int, apart: int | None, steps: list[int], start: int) -> str:
+    """Describe runs of some bits in one place or some bits apart; `steps` are of all loops."""
+    if apart is None:
+        text = f"one run of {_count_bytes(bits)} bytes"
+    else:
+        text = f"{_count_bytes(bits)}-byte runs {_count_bytes(apart)} bytes apart"
+    if not any(each % LINE_BITS for each in (bits, start, *steps)):
+        return f"{text} (whole lines)"
+    is_alone = steps and bits < LINE_BITS <= min(steps)
+    return f"{text} (a line each)" if is_alone else text
+
+
+def _count_bytes(bits: int) -> str:
+    return str(bits / BYTE_BITS if bits % BYTE_BITS else bits // BYTE_BITS)
