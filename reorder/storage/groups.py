@@ -344,7 +344,12 @@ def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, 
     if declared is None or declared.name is None:
         why = declared.reason if declared else f"no {CONFIG} has a {KEY}"
         names = " or ".join(_fitting(found))
-        hint = f"its tensors fit {names}: give the name" if names else "no known record fits it"
+        hint = (
+            f"its tensors fit {names}: give the name, in a rule such as --map '{found.prefix}: "
+            f"{names.partition(' or ')[0]} -> plain, bf16'"
+            if names
+            else "no known record fits it"
+        )
         msg = f"nothing declares what {found.prefix!r} holds: {why}; {hint}"
         raise MemdescError(msg)
     return declared.name, {**declared.options, **said.options}

@@ -39,7 +39,7 @@ _CHANGES = {
     "source": "the input has changed since: {}",
     "rules": "its rules differ",
     "files": "its files differ (--shard-size, or files beside the tensors)",
-    "pieces": "its --max-bytes or --threads differ",
+    "pieces": "its --max-bytes or --threads differ{}",
 }
 # files that a message names
 _SHOWN = 3
@@ -203,4 +203,17 @@ def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     known = old if isinstance(old, dict) else {}
     names = sorted(name for name in {*known, *new} if known.get(name) != new.get(name))
     named = first_of(names, _SHOWN)
-    return [text.format(named) for key, text in _CHANGES.items() if left.get(key) != facts[key]]
+    told = {"source": named, "pieces": _as_before(left.get("pieces"))}
+    return [
+        text.format(told.get(key, ""))
+        for key, text in _CHANGES.items()
+        if left.get(key) != facts[key]
+    ]
+
+
+def _as_before(pieces: Any) -> str:
+    """Return which options cut a conversion into the pieces that were left."""
+    match pieces:
+        case [int(wanted), int(most)] if 0 < wanted <= most:
+            return f": --max-bytes {most} --threads {most // wanted} are as before"
+    return ""

@@ -187,6 +187,8 @@ TARGETS = {
 }
 # tensors beside a weight that scale activations, for which the outputs have no section
 _ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")
+# what other programs call types of floats
+_OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
 # how many tensors a message names
 _SHOWN = 3
 # the types of weights that are quantised
@@ -237,7 +239,9 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         with the weight and the way out.
     """
     if not isinstance(name, str) or name not in TARGETS:
-        msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}"
+        meant = _OTHER_NAMES.get(str(name).removeprefix("torch."))
+        hint = f"; did you mean {meant}" if meant else ""
+        msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}{hint}"
         raise MemdescError(msg)
     target = TARGETS[name]
     groups = find_groups(source, container)

@@ -794,6 +794,8 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
     assert "no target 'fp4'; the targets are bf16, f16, fp8-block" in _refused(fp8, "fp4")
     assert "there is no target 3" in _refused(fp8, 3)
+    for name in ("float16", "fp16"):
+        assert _refused(fp8, name).endswith("; did you mean f16")
     bare = _model(tmp_path / "bare", fp8_layer(), None)
     said = _refused(bare, "bf16")
     assert "--to bf16: model.layers.0.mlp is not known: nothing declares what" in said
