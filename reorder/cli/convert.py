@@ -67,7 +67,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         dry_run=options.dry_run,
     )
     rules = [*([] if options.rules is None else [Path(options.rules)]), *options.maps]
-    shown = _Shown()
+    shown = _Shown(has_rules=bool(rules) or options.to is not None)
     try:
         with _cluster(options.dask) as client, shown.bar:
             report = convert(
@@ -116,7 +116,8 @@ def _warn(warning: str) -> None:
 class _Shown:
     """Shows warnings, then how fast bytes are written and the time left."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, has_rules: bool) -> None:
+        self._has_rules = has_rules
         self.bar = Progress(_PERCENT)
         self.has_begun = False
         self.start = self._last = 0.0
@@ -125,6 +126,8 @@ class _Shown:
         """Show how far the conversion is."""
         seconds = time.monotonic()
         if now.stage == "planned":
+            if not self._has_rules:
+                _warn("nothing is converted: without --to, --map or --rules all tensors are copied")
             for warning in now.report.warnings:
                 _warn(warning)
             self.has_begun, self.start = True, seconds

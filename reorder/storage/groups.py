@@ -364,6 +364,8 @@ def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, 
                 f"correct {declared.file} if it is wrong"
             )
             raise MemdescError(msg)
+        if said.name is None and declared is not None and declared.name is None:
+            _check_unlisted(declared, found, name)
         options = dict(noted.options) if noted is not None and noted.name == name else {}
         if said.name is None and declared is not None and declared.name is not None:
             options |= declared.options
@@ -371,10 +373,25 @@ def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, 
     if declared is None or declared.name is None:
         why = declared.reason if declared else f"no {CONFIG} has a {KEY}"
         names = " or ".join(_fitting(found))
-        hint = f"its tensors fit {names}: give the name" if names else "no known record fits it"
+        hint = (
+            f"its tensors fit {names}: give the name, in a rule such as --map '{found.prefix}: "
+            f"{names.partition(' or ')[0]} -> plain, bf16'"
+            if names
+            else "no known record fits it"
+        )
         msg = f"nothing declares what {found.prefix!r} holds: {why}; {hint}"
         raise MemdescError(msg)
     return declared.name, {**declared.options, **said.options}
+
+
+def _check_unlisted(declared: Declared, found: Siblings, name: str) -> None:
+    """Refuse a format that no record has where the descriptors in a file say one."""
+    if not declared.is_unlisted:
+        msg = (
+            f"the descriptors of {found.prefix!r} say {name}, but {declared.reason}; correct "
+            f"{declared.file} if it is wrong"
+        )
+        raise MemdescError(msg)
 
 
 def _fitting(found: Siblings) -> list[str]:

@@ -81,6 +81,8 @@ class Declared(NamedTuple):
         stands for one part; or regular expressions.
     is_ignored : bool
         Whether this is what the file says of a layer that it ignores.
+    is_unlisted : bool
+        Whether this is what it says of a layer that none of its groups has.
     """
 
     file: str
@@ -95,6 +97,7 @@ class Declared(NamedTuple):
     in_order: bool = False
     plain: tuple[str, ...] = ()
     is_ignored: bool = False
+    is_unlisted: bool = False
 
     def at(self, layer: str) -> tuple[Declared, ...]:
         """Return what is declared of a layer.
@@ -120,7 +123,7 @@ class Declared(NamedTuple):
         classes = [part for part in self.parts if any(map(_is_class, part.targets))]
         targets = ", ".join(target for part in self.parts for target in part.targets)
         reason = f"{self.file} declares {targets or 'no layers'}, none of which is {layer}"
-        return tuple(classes) or (self._without(reason),)
+        return tuple(classes) or (self._without(reason)._replace(is_unlisted=True),)
 
     def named(self, layer: str) -> Declared | None:
         """Return the part that has a layer by its name; None if none has.

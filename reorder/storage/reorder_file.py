@@ -101,7 +101,7 @@ def reorder_file(
                 tasks,
                 threads,
                 max_bytes,
-                lambda _, task: step(task.written) if step is not None else None,
+                lambda _, task, __: step(task.written) if step is not None else None,
                 methodcaller("run"),
             )
             given.entry.check_unchanged()

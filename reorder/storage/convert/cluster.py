@@ -154,8 +154,8 @@ def on_cluster(client: Client, conversion: Conversion) -> Execute:
 
     def run(
         tasks: Iterator[tuple[int, Any]],
-        finished: Callable[[int, Any], None],
-        work: Callable[[Any], None],
+        finished: Callable[[int, Any, Any], None],
+        work: Callable[[Any], Any],
     ) -> None:
         check_workers(client, outputs)
         run_on_cluster(client, tasks, finished, work, min(conversion.options.max_bytes, _BATCH))
@@ -208,8 +208,8 @@ def _look(paths: tuple[str, ...]) -> tuple[str, tuple[int | None, ...]]:
 def run_on_cluster(
     client: Client,
     tasks: Iterator[tuple[int, Any]],
-    finished: Callable[[int, Any], None],
-    work: Callable[[Any], None],
+    finished: Callable[[int, Any, Any], None],
+    work: Callable[[Any], Any],
     max_bytes: int,
 ) -> None:
     """Run tasks on the workers; the first error ends the run.
@@ -221,7 +221,7 @@ def run_on_cluster(
     tasks : iterator of (int, task)
         With their numbers; about `_AHEAD` batches for each thread of the workers are in memory.
     finished : callable
-        Called with each task that has run.
+        Called with each task that has run, and what `work` returned.
     work : callable
         Called with each task on a worker; it can be pickled.
     max_bytes : int
@@ -253,8 +253,10 @@ def run_on_cluster(
                 future = done.get(timeout=_POLL_SECONDS)
                 batch = held.pop(future)
                 _check(future)
-                for number, task in batch:
-                    finished(number, task)
+                with _asked(client):  # a worker that ends now has its tasks run elsewhere
+                    results = future.result(timeout=_NO_WORKER_SECONDS)
+                for (number, task), result in zip(batch, results, strict=True):
+                    finished(number, task, result)
             workers.count()
     finally:
         # no task may write after this returns: another conversion may use the same names
@@ -304,11 +306,10 @@ class _Workers:
             raise MemdescError(msg)
 
 
-def _run(data: bytes) -> None:
+def _run(data: bytes) -> list[Any]:
     """Run tasks on a worker; they come as bytes because Dask looks into tuples."""
     work, tasks = pickle.loads(data)  # noqa: S301 - of the client, which runs functions here
-    for task in tasks:
-        work(task)
+    return [work(task) for task in tasks]
 
 
 def _drain(workers: _Workers, futures: list[Future]) -> None:

@@ -106,16 +106,8 @@ def _lost(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
         {key for section in each.values() for key in said_beside(section)}
         for each in (before, after)
     )
-    methods = [{_method(section) for section in each.values()} for each in (before, after)]
-    # another method, or plain floats, quantise no activations that they do not say
-    kept = dict.fromkeys(key for row in DECLARATIONS for key in row.kept)
-    if methods[0] == methods[1]:
-        kept |= dict.fromkeys(key for row in DECLARATIONS for key in row.kept_of_each)
+    kept = dict.fromkeys(key for row in DECLARATIONS for key in (*row.kept, *row.kept_of_each))
     return [key for key in kept if key in held - made]
-
-
-def _method(section: Any) -> Any:
-    return section.get("quant_method") if isinstance(section, dict) else None
 
 
 def loader_warnings(steps: Sequence[Step]) -> tuple[str, ...]:

@@ -32,7 +32,9 @@ from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.resume import Finished, check_left, has_grown
 from reorder.storage.convert.rounding import Largest
 from reorder.storage.convert.rules import read_rules
+from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.convert.targets import TargetRules, container_for, may_round, target_rules
+from reorder.storage.pieces.overflow import OverflowedError
 from reorder.storage.pieces.regions import Bound
 from reorder.storage.pieces.run_tasks import run_tasks
 
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
 
     Numbered = Iterator[tuple[int, Task]]
     # runs tasks by a function, and calls back with each that has finished
-    Execute = Callable[[Numbered, Callable[[int, Task], None], Callable[[Task], None]], None]
+    Execute = Callable[[Numbered, Callable[[int, Task, Any], None], Callable[[Task], Any]], None]
 
 __all__ = [
     "Conversion",
@@ -211,7 +213,7 @@ class Conversion(NamedTuple):
             enumerate(tasks),
             options.thread_count,
             options.max_bytes // _DECODED,
-            lambda _, task: counter.add("measuring", task.written),
+            lambda _, task, __: counter.add("measuring", task.written),
             largest.measure,
         )
         return largest.found
@@ -219,8 +221,8 @@ class Conversion(NamedTuple):
     def _on_threads(
         self,
         tasks: Numbered,
-        finished: Callable[[int, Task], None],
-        work: Callable[[Task], None],
+        finished: Callable[[int, Task, Any], None],
+        work: Callable[[Task], Any],
     ) -> None:
         options = self.options
         run_tasks(tasks, options.thread_count, options.max_bytes, finished, work)
@@ -247,12 +249,12 @@ class Conversion(NamedTuple):
             overwrite=options.overwrite,
         )
 
-        with writer:
+        with self._no_rest_of_overflow(), writer:
             with Journal(writer.open, facts, writer.sync) as journal:
-                done = frozenset(journal.done)
+                done = self._unchanged(journal.done, writer.where)
 
-                def finish(number: int, task: Task) -> None:
-                    journal.add(number, task.written)
+                def finish(number: int, task: Task, checksum: int) -> None:
+                    journal.add(number, task.written, checksum)
                     counter.add("converting", task.written)
 
                 execute(
@@ -270,11 +272,32 @@ class Conversion(NamedTuple):
                 path.unlink(missing_ok=True)
         return len(done)
 
+    def _unchanged(self, done: Mapping[int, int], where: Callable[[str], Place]) -> frozenset[int]:
+        """Return the tasks that are done, and whose bytes are still those that were written."""
+        tasks = ((k, task) for k, task in enumerate(self.tasks(where)) if k in done)
+        found: dict[int, int] = {}
+
+        def keep(number: int, _: Task, checksum: int) -> None:
+            found[number] = checksum
+
+        if done:
+            self._on_threads(tasks, keep, methodcaller("checksum"))
+        return frozenset(number for number, checksum in found.items() if checksum == done[number])
+
+    @contextmanager
+    def _no_rest_of_overflow(self) -> Iterator[None]:
+        """Remove what was written of a conversion that overflows: it would overflow again."""
+        try:
+            yield
+        except OverflowedError:
+            remove_left(self.target)
+            raise
+
     def _verify(self, where: Callable[[str], Place], counter: _Counter, execute: Execute) -> None:
         """Read back what was written, and compare it."""
         execute(
             enumerate(self.tasks(where)),
-            lambda _, task: counter.add("verifying", task.written),
+            lambda _, task, __: counter.add("verifying", task.written),
             methodcaller("check"),
         )
 
@@ -425,7 +448,8 @@ def plan_conversion(
         given, wanted = as_path(source).absolute(), as_path(target).absolute()
         container = read_container(given)
         check_paths(given, container, wanted)
-        name = output_format(wanted)
+        is_named_folder = str(target).endswith("/")
+        name = output_format(wanted, may_be_folder=given.is_dir(), is_named_folder=is_named_folder)
         whole = TargetRules()
         if to is not None:
             container = container_for(to, container)
@@ -442,6 +466,7 @@ def plan_conversion(
         warnings = (
             *whole.warnings,
             *plan.warnings,
+            *(section_warnings(sections_in(given)) if plan.moved else ()),
             *loader_warnings(plan.steps),
             *output.warnings,
         )

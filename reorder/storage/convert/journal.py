@@ -1,8 +1,9 @@
 """The journal of a conversion: which tasks are on disk, so that a later process can continue.
 
-The first line says which conversion it is; every other line lists finished tasks. A task is listed
-once its bytes are on disk, so a conversion resumes even after a power failure. A journal that
-cannot grow, on a full disk, stops nothing: room for the output is reserved.
+The first line says which conversion it is; every other line has finished tasks and the checksums of
+what they wrote: a task whose bytes have changed since then runs again. A task is listed once its
+bytes are on disk, so a conversion resumes even after a power failure. A journal that cannot grow,
+on a full disk, stops nothing: room for the output is reserved.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Journal:
     def __init__(self, folder: Partial, facts: object, sync: Callable[[], None]) -> None:
         self._folder, self._sync = folder, sync
         self._lock, self._due, self._is_ended = Lock(), Event(), False
-        self._pending: list[int] = []
+        self._pending: list[tuple[int, int]] = []
         self._nbytes = 0
         self._error: BaseException | None = None
         self.done = self._begin(json.dumps(facts))
@@ -78,16 +79,19 @@ class Journal:
         if kind is None and self._error is not None:
             raise self._error
 
-    def add(self, task: int, nbytes: int) -> None:
-        """List a task that has written all its bytes, and how many these are."""
+    def add(self, task: int, nbytes: int, checksum: int) -> None:
+        """List a task that has written all its bytes, how many these are, and their checksum."""
         with self._lock:
-            self._pending.append(task)
+            self._pending.append((task, checksum))
             self._nbytes += nbytes
             if self._nbytes >= NBYTES:
                 self._due.set()
 
-    def _begin(self, facts: str) -> set[int]:
-        """Return the tasks that are listed; start afresh if the journal is another conversion's."""
+    def _begin(self, facts: str) -> dict[int, int]:
+        """Return the tasks that are listed, with their checksums.
+
+        The journal of another conversion is started afresh.
+        """
         try:
             handle = self._folder.open(JOURNAL, os.O_RDWR | os.O_CREAT)
             with os.fdopen(handle, "r+b", buffering=0) as file:
@@ -119,7 +123,7 @@ class Journal:
         if not tasks:
             return
         self._sync()
-        if not self._append(f"{json.dumps(tasks)}\n".encode()):
+        if not self._append(f"{json.dumps(dict(tasks))}\n".encode()):
             with self._lock:
                 self._pending = tasks + self._pending
 
@@ -147,24 +151,24 @@ def facts_left(target: Path) -> Any:
         return None
 
 
-def _trusted(text: bytes, facts: bytes) -> tuple[set[int], int]:
-    """Return the tasks that a journal lists, and how many of its bytes can be trusted.
+def _trusted(text: bytes, facts: bytes) -> tuple[dict[int, int], int]:
+    """Return the tasks that a journal lists, with their checksums, and how many bytes to trust.
 
     There are none if it is another conversion's. Nothing from a damaged line on is trusted; those
     tasks run again.
     """
     first, *lines = text.split(b"\n")
-    done: set[int] = set()
+    done: dict[int, int] = {}
     if first != facts or not lines:
         return done, 0
     nbytes = len(first) + 1
     for line in lines[:-1]:
         try:
-            found = json.loads(line)
-        except (ValueError, RecursionError):
+            found = {int(task): checksum for task, checksum in json.loads(line).items()}
+        except (ValueError, RecursionError, AttributeError):
             break
-        if not isinstance(found, list) or not all(type(task) is int for task in found):
+        if not all(type(checksum) is int for checksum in found.values()):
             break
-        done.update(found)
+        done |= found
         nbytes += len(line) + 1
     return done, nbytes

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from memdesc import MemdescError, RecordDesc
-from reorder.memory.memory import Memory
 from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
+from reorder.records.fields import number_values
 from reorder.records.record import Record
 from reorder.storage.pieces.changes import permutation
 
@@ -56,7 +55,7 @@ def _factors(desc: MemoryDesc | RecordDesc | None) -> str:
 
 
 def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
-    """Refuse scales that are NaN, and numbers that the new format cannot hold.
+    """Refuse scales that are not finite, and numbers that the new format cannot hold.
 
     A zero point of 0 is such a number in GPTQ v1. Returns what is rounded, if a factor becomes its
     reciprocal.
@@ -111,20 +110,27 @@ def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
 
 
 def _check_scales(step: Step, desc: RecordDesc, codes: set[str]) -> None:
-    """Refuse scales in tensors of their own that are NaN."""
-    for number in desc.rule.scale:
+    """Refuse scales, zero points and offsets in tensors of their own that are NaN or infinite."""
+    rule = desc.rule
+    for number in (*rule.scale, *rule.offset, *filter(None, [rule.zero])):
         part = desc.field(number.parts[0][0])
         if part.tensor in codes or is_integer_number(desc, number) or number.table:
             continue
-        scales = Memory(part.desc, step.sources[part.tensor].read(), zero_pad=False).numpy()
-        wrong = np.argwhere(np.isnan(scales))
+        tensors = {part.tensor: step.sources[part.tensor].read()}
+        values = number_values(tensors, desc, number)
+        wrong = np.argwhere(~np.isfinite(values))
         if len(wrong):
             at = tuple(int(i) for i in wrong[0])
             msg = (
-                f"{step.name}: {part.name} of {part.kind} is NaN at {at}, and {len(wrong)} of "
-                f"{prod(part.layout.dims)} scales are; the checkpoint is damaged, so get it again"
+                f"{step.name}: {part.name} of {part.kind} is {_shown(values[at])} at {at}, and "
+                f"{len(wrong)} of {values.size} are not finite; the checkpoint is damaged, so get "
+                "it again"
             )
             raise MemdescError(msg)
+
+
+def _shown(value: float) -> str:
+    return "NaN" if np.isnan(value) else f"{value}"
 
 
 def _check_pieces(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,6 +44,11 @@ _WEIGHTS = ".safetensors"
 # the size of shards that keeps a checkpoint of one file in one file: more than any has
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
+_GGUF, _ARCHITECTURE = "gguf", "general.architecture"
+# the same weights as pickles, which are not read
+_PICKLES = re.compile(r"(pytorch_model.*\.bin|pytorch_model\.bin\.index\.json|.*\.pth)")
+# how files of tensors end that are not written here
+_OTHER_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".ggml")
 # how many files or tensors a warning names
 _NAMED = 3
 
@@ -79,8 +86,14 @@ def is_folder(target: Path) -> bool:
     return not any(target.name.endswith(row.ending) for row in FORMATS.values())
 
 
-def output_format(target: Path) -> str:
+def output_format(
+    target: Path, *, may_be_folder: bool = False, is_named_folder: bool = False
+) -> str:
     """Return the key of the format of an output; folders hold safetensors.
+
+    Names of models have dots, as in ``Llama-3.1-8B``: with `may_be_folder`, an ending that is not
+    like that of a file of tensors belongs to the name of a folder; with `is_named_folder`, as with
+    a slash at the end, any ending does that no format has.
 
     Raises
     ------
@@ -88,7 +101,11 @@ def output_format(target: Path) -> str:
         If no container has the ending, and there is no folder of that name.
     """
     if is_folder(target):
-        if target.suffix and not target.is_dir():
+        endings = [row.ending for row in FORMATS.values()]
+        ending = target.suffix.lower()
+        is_file = ending in _OTHER_ENDINGS or get_close_matches(ending, endings)
+        is_new = ending and not target.is_dir() and not is_named_folder
+        if is_new and (is_file or not may_be_folder):
             format_of(target)  # says which endings there are
         return _SHARDS
     return format_of(target).name
@@ -136,9 +153,10 @@ def plan_output(
     MemdescError
         If the container cannot hold a tensor, or a file beside the tensors cannot be read.
     """
-    name = output_format(target)
+    name = _SHARDS if is_folder(target) else format_of(target).name
     metadata = dict(container.metadata) if container.format == name else {}
     warnings = [*_noted(metadata, container, plan, name), *_hidden_orders(plan.steps, name)]
+    warnings += _other_metadata(container, name)
     if container.format != name or is_folder(target):
         warnings += _left_out(container)
     if not FORMATS[name].has_scalars:
@@ -188,6 +206,11 @@ def _plan_folder(
         for path in found
         if path.is_dir()
     ]
+    pickles = [path for path in others if _PICKLES.fullmatch(path.name)]
+    if pickles and not all(step.is_copy for step in plan.steps):
+        others = [path for path in others if path not in pickles]
+        names = first_of((path.relative_to(source).as_posix() for path in pickles), _NAMED)
+        warnings.append(f"left out, because their weights are not converted: {names}")
     for path in others:
         name = path.relative_to(source).as_posix()
         if name in written:
@@ -276,6 +299,25 @@ def _left_out(container: Container) -> tuple[str, ...]:
     msg = (
         f"{_first(container.left_out)} are not written: the input does not store them as bytes "
         "(strings, or numbers in int32_data and the like)"
+    )
+    return (msg,)
+
+
+def _other_metadata(container: Container, format_name: str) -> tuple[str, ...]:
+    """Return a warning about the metadata by which llama.cpp knows a model, if it has no place."""
+    if (container.format, format_name) == (_SHARDS, _GGUF):
+        msg = (
+            f"a .gguf without {_ARCHITECTURE} is a container of tensors: llama.cpp does not load "
+            "it; its convert_hf_to_gguf.py writes the names and the metadata that it reads"
+        )
+        return (msg,)
+    keys = sorted(container.metadata, key=lambda key: (key != _ARCHITECTURE, key))
+    if container.format != _GGUF or format_name == _GGUF or not keys:
+        return ()
+    msg = (
+        f"the metadata of the .gguf, {first_of(keys, _NAMED)}, are left out: a "
+        f"{FORMATS[format_name].ending} has no place for them, and no config.json or tokenizer is "
+        "made of them"
     )
     return (msg,)
 

@@ -244,6 +244,13 @@ def _groups_of(
                 f"{prefix} has {last}, but no {', '.join(missing)}: a record of "
                 f"{rule.src.name} has {', '.join(names)}"
             )
+        codes = f"{prefix}.{names[0]}".removeprefix(".")
+        is_alone = last in names[1:] and codes not in entries
+        if is_alone and rule.matches(prefix):
+            rule.fail(
+                f"{name} is there, but no {codes}: a record of {rule.src.name} has "
+                f"{', '.join(names)}"
+            )
     return found
 
 

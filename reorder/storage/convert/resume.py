@@ -39,7 +39,7 @@ _CHANGES = {
     "source": "the input has changed since: {}",
     "rules": "its rules differ",
     "files": "its files differ (--shard-size, or files beside the tensors)",
-    "pieces": "its --max-bytes or --threads differ",
+    "pieces": "its --max-bytes or --threads differ{}",
 }
 # files that a message names
 _SHOWN = 3
@@ -141,17 +141,15 @@ class Finished(NamedTuple):
 
     @contextmanager
     def refusing(self) -> Iterator[None]:
-        """Name another conversion as the reason for a difference."""
+        """Say that a difference in what was compared is damage, a change, or another conversion."""
         try:
             yield
         except DifferentError as error:
-            self._refuse(str(error))
+            by = "it is damaged, has changed, or comes from another conversion"
+            self._refuse(str(error), by=by)
 
-    def _refuse(self, problem: str) -> NoReturn:
-        msg = (
-            f"{str(self.target)!r} exists, but another conversion has written it: {problem}; "
-            "--overwrite replaces it"
-        )
+    def _refuse(self, problem: str, *, by: str = "another conversion has written it") -> NoReturn:
+        msg = f"{str(self.target)!r} exists, but {by}: {problem}; --overwrite replaces it"
         raise MemdescError(msg) from None
 
 
@@ -205,4 +203,17 @@ def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     known = old if isinstance(old, dict) else {}
     names = sorted(name for name in {*known, *new} if known.get(name) != new.get(name))
     named = first_of(names, _SHOWN)
-    return [text.format(named) for key, text in _CHANGES.items() if left.get(key) != facts[key]]
+    told = {"source": named, "pieces": _as_before(left.get("pieces"))}
+    return [
+        text.format(told.get(key, ""))
+        for key, text in _CHANGES.items()
+        if left.get(key) != facts[key]
+    ]
+
+
+def _as_before(pieces: Any) -> str:
+    """Return which options cut a conversion into the pieces that were left."""
+    match pieces:
+        case [int(wanted), int(most)] if 0 < wanted <= most:
+            return f": --max-bytes {most} --threads {most // wanted} are as before"
+    return ""

@@ -31,7 +31,7 @@ class Rounding(NamedTuple):
     Attributes
     ----------
     error : float
-        How far what was written is from it; inf if the type overflows.
+        How far what was written is from it.
     weight : float
         Its value in f32.
     name : str
@@ -43,6 +43,8 @@ class Rounding(NamedTuple):
     name: str
 
     def __str__(self) -> str:
+        if not self.error:
+            return "no weight has changed"
         return f"at most {self.error:.6g}, at a weight of {self.weight:.6g} in {self.name}"
 
 

@@ -7,20 +7,18 @@ GPTQModel 2 (version 2 of `qzeros`), AutoAWQ 0.2, and `fp8_cast_bf16.py` of Deep
 
 from __future__ import annotations
 
-import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, RecordDesc, record_desc
-from memdesc.disk import read_if_exists
 from memdesc.errors import first_of, short_repr
 from reorder.records.encode import is_integer_number, number_bits
 from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
+from reorder.storage.convert.sections import sections_in
 from reorder.storage.declarations import is_inner
 from reorder.storage.experts import holds_experts, split_stacks, stacked_name
 from reorder.storage.groups import find_groups
-from reorder.storage.quantization import CONFIG, MAX_CONFIG, holders, sections_of
 from reorder.storage.siblings import holds_codes
 from reorder.storage.stored import WEIGHT, model_axes
 from reorder.values.formats import FLOATS
@@ -189,6 +187,8 @@ TARGETS = {
 }
 # tensors beside a weight that scale activations, for which the outputs have no section
 _ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")
+# what other programs call types of floats
+_OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
 # how many tensors a message names
 _SHOWN = 3
 # the types of weights that are quantised
@@ -239,12 +239,14 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         with the weight and the way out.
     """
     if not isinstance(name, str) or name not in TARGETS:
-        msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}"
+        meant = _OTHER_NAMES.get(str(name).removeprefix("torch."))
+        hint = f"; did you mean {meant}" if meant else ""
+        msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}{hint}"
         raise MemdescError(msg)
     target = TARGETS[name]
     groups = find_groups(source, container)
     _check_known(name, container, groups)
-    sections = _sections(source) if groups else []
+    sections = sections_in(source) if groups else []
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric = bool(sections) and all(map(says_symmetric, sections))
     moved: dict[tuple[FormatName, FormatName], list[Group]] = {}
@@ -263,8 +265,8 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         why = (
             f"they are {name} already; copy it"
             if groups
-            else f"they are blocks of {blocks[0]}, in tensors that llama.cpp names; --map "
-            "'PATTERN: TYPE' decodes them"
+            else f"they are blocks of {blocks[0]}, in tensors with the names of llama.cpp, which "
+            f"loaders of {name} do not know; --map '*: {target.dtype or 'bf16'}' decodes them"
             if blocks
             else f"none is quantised; {target.producer} quantises floats"
             if target.producer
@@ -352,14 +354,6 @@ def _is_layer(entry: Entry) -> bool:
     return f".{last}" == WEIGHT and is_matrix and is_inner(layer) and not is_kept
 
 
-def _sections(source: Path) -> list[dict[str, Any]]:
-    """Return the sections of config.json that declare quantised weights."""
-    folder = source if source.is_dir() else source.parent
-    text = read_if_exists(folder / CONFIG, MAX_CONFIG) or b"{}"
-    sections = [each for part in holders(json.loads(text)) for each in sections_of(part).values()]
-    return [each for each in sections if isinstance(each, dict)]
-
-
 def _check_known(name: str, container: Container, groups: Sequence[Group]) -> None:
     """Refuse weights that are not known, and codes whose scales are missing."""
     unknown = [group for group in groups if group.desc is None]
@@ -373,7 +367,16 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
         raise MemdescError(msg)
     known = {each for group in groups for each in group.found.names}
     codes = {f".{next(iter(group.tensors))}" for group in groups}
+    scaled = {role: next(iter(group.tensors)) for group in groups for role in [*group.tensors][1:]}
     for each, entry in container.entries.items():
+        prefix, _, role = each.rpartition(".")
+        weight = f"{prefix}.{scaled[role]}".removeprefix(".") if role in scaled else each
+        if weight not in known and each not in known and role in scaled:
+            msg = (
+                f"--to {name}: {each} scales a weight, as other tensors of that name do, but there "
+                f"is no {weight}; get the checkpoint again"
+            )
+            raise MemdescError(msg)
         if each not in known and holds_codes(entry) and f".{each.rpartition('.')[2]}" in codes:
             msg = (
                 f"--to {name}: {each} of {entry.dtype} holds codes, as other tensors of that name "
@@ -397,8 +400,10 @@ def _made(
     decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
     by = f"--to {name} then rounds them again" if target.floats else ""
     msg = (
-        f"--to {name}: {prefix} is {desc.name}, whose numbers {name} does not hold exactly; it "
-        f"takes {taken}; {decoded} decode any, and {by or f'{target.producer} quantises floats'}"
+        f"--to {name}: {prefix} is {desc.name}, and --to {name} takes only {taken}, because "
+        f"{name} does not hold the numbers of all others; --map '{prefix}: {desc.name} -> RECORD' "
+        f"tries any record and refuses what it does not hold; {decoded} decode any, and "
+        f"{by or f'{target.producer} quantises floats'}"
     )
     raise MemdescError(msg)
 

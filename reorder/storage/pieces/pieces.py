@@ -35,11 +35,14 @@ class Piece(NamedTuple):
     reads, writes : tuple of (str, Runs)
         Where these lie in each tensor that is read, and where what it makes lies in each one that
         is written; tensors are called by their roles.
+    offsets : tuple of int
+        Where the region begins, along the dims of the target; empty for the whole.
     """
 
     change: Change
     reads: tuple[tuple[str, Runs], ...]
     writes: tuple[tuple[str, Runs], ...]
+    offsets: tuple[int, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -126,7 +129,7 @@ def _piece(change: Change, region: Region) -> Piece:
         raise MemdescError(msg)
     part = change.part(region, held, made)
     constants = tuple((role, Runs(0, nbytes)) for role, nbytes in part.constants.items())
-    return Piece(part, reads, (*writes, *constants))
+    return Piece(part, reads, (*writes, *constants), region.offsets)
 
 
 def _compacted(

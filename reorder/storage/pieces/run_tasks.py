@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from threading import Condition, Thread, current_thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -77,8 +77,8 @@ def run_tasks(
     tasks: Iterable[tuple[int, Task]],
     threads: int,
     max_bytes: int,
-    finished: Callable[[int, Task], None],
-    work: Callable[[Task], None],
+    finished: Callable[[int, Task, Any], None],
+    work: Callable[[Task], Any],
 ) -> None:
     """Run tasks on some threads; the first error ends all.
 
@@ -91,7 +91,7 @@ def run_tasks(
     max_bytes : int
         The most memory for all running tasks together; a task that needs more runs alone.
     finished : callable
-        Called with each task that has run, by the thread that ran it.
+        Called with each task that has run and what `work` returned, by the thread that ran it.
     work : callable
         What is done with each task.
     """
@@ -102,10 +102,10 @@ def run_tasks(
             while (found := queue.take()) is not None:
                 number, task = found
                 try:
-                    work(task)
+                    result = work(task)
                 finally:
                     queue.give_back(task)
-                finished(number, task)
+                finished(number, task, result)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             queue.stop(error)
         finally:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
+from zlib import crc32
 
 import numpy as np
 
 from memdesc import MemdescError
 from reorder.storage.containers.entry import Place
+from reorder.storage.pieces.changes import ONLY
 from reorder.storage.pieces.files import read_runs, scratch, write_runs
+from reorder.storage.pieces.overflow import OverflowedError, check_range
 from reorder.storage.pieces.pieces import Piece, cut
 from reorder.storage.pieces.regions import Bound
 
@@ -52,8 +55,8 @@ class Task(NamedTuple):
         """Bytes that it writes."""
         return self.piece.written
 
-    def run(self) -> None:
-        """Read, make, write.
+    def run(self) -> int:
+        """Read, make, write; return the checksum of what was written, as `checksum` reads it.
 
         Raises
         ------
@@ -61,8 +64,26 @@ class Task(NamedTuple):
             If a file cannot be read or written, or the target does not have a number.
         """
         made, places = self.compute(), dict(self.dst)
+        found = 0
         for role, runs in self.piece.writes:
             write_runs(runs, places[role], made[role])
+            found = _checksum(made[role][: runs.nbytes], found)
+        return found
+
+    def checksum(self) -> int:
+        """Return the checksum of what is in the places that `run` writes.
+
+        Raises
+        ------
+        MemdescError
+            If a file cannot be read.
+        """
+        places, found = dict(self.dst), 0
+        for role, runs in self.piece.writes:
+            data = scratch.take(f"written {role}", runs.nbytes)
+            read_runs(runs, places[role], data)
+            found = _checksum(data[: runs.nbytes], found)
+        return found
 
     def compute(self) -> Bytes:
         """Return what is written, without writing it.
@@ -72,7 +93,15 @@ class Task(NamedTuple):
         MemdescError
             As for `run`.
         """
-        return self._apply(self.read())
+        read = self.read()
+        made = self._apply(read)
+        if ONLY in made and not self.piece.change.is_copy:
+            try:
+                check_range(self.piece.change, read, made[ONLY], self.piece.offsets)
+            except OverflowedError as error:
+                msg = f"{self.name}: {error}"
+                raise OverflowedError(msg) from None
+        return made
 
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
@@ -99,7 +128,7 @@ class Task(NamedTuple):
 
     def read(self) -> Bytes:
         """Return the bytes of each tensor; buffers may be larger than what is read into them."""
-        change, reads, _ = self.piece
+        change, reads = self.piece.change, self.piece.reads
         places, sizes, found = dict(self.src), change.read_sizes, {}
         for role, runs in reads:
             found[role] = scratch.take(f"read {role}", max(runs.nbytes, sizes[role]))
@@ -127,6 +156,10 @@ class Task(NamedTuple):
             f"of a piece, first at {at}: {found[at]} instead of {wanted[at]}"
         )
         raise DifferentError(msg)
+
+
+def _checksum(data: NDArray[np.uint8], before: int) -> int:
+    return crc32(data, before)  # type: ignore[arg-type] # arrays of bytes are buffers
 
 
 def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:

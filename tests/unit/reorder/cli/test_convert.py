@@ -63,7 +63,7 @@ def test_an_output_that_another_process_writes_is_waited_for_and_not_resumed(she
     folder = partial_folder(Path("out"))
     partial = Partial(folder)
     (folder / "files" / "model.safetensors").mkdir(parents=True)
-    said = shell.refusal("convert model out")
+    said = shell.refusal("convert model out --map 'conv.*: f16'")
     partial.close()
     assert "another process is writing into" in said
     assert "--resume" not in said
@@ -73,7 +73,7 @@ def test_a_link_where_an_output_grows_is_refused_without_a_hint_to_resume(shell:
     Path("precious/files").mkdir(parents=True)
     Path("precious/files/kept").touch()
     partial_folder(Path("out")).symlink_to("precious")
-    said = shell.refusal("convert model out")
+    said = shell.refusal("convert model out --map 'conv.*: f16'")
     assert "it is a link or a file; move it away, or write elsewhere" in said
     assert "--resume" not in said
     assert "discarded" not in said

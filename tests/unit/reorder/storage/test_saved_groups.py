@@ -253,3 +253,16 @@ def test_codes_that_are_not_what_config_declares_are_read_only_as_they_are_store
         with pytest.raises(MemdescError, match=r"declares awq: .*; reorder\.open_checkpoint"):
             load_all(tmp_path / "x.safetensors", kind)
     assert {*load_all(tmp_path / "x.safetensors", reorder.Memory)} == {*layer}
+
+
+@pytest.mark.parametrize("wrong", [{"version": "gemv"}, {"bits": 8}])
+def test_a_format_in_config_json_that_no_record_has_is_not_overruled(
+    tmp_path: Path, wrong: dict[str, Any]
+) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    save(source / "model.safetensors", {"fc": record()[0]})
+    write_config(source, **({"quant_method": "awq", "bits": 4, "group_size": 64} | wrong))
+    problem = r"'fc' say awq, but config\.json: there is no record for quant_method 'awq'"
+    with pytest.raises(MemdescError, match=problem):
+        reorder.convert(source, tmp_path / "out", to="bf16")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
@@ -46,19 +45,31 @@ def begun(folder: Partial) -> Journal:
 
 
 @pytest.mark.parametrize(
-    "line", [b"[1,", b"5", b"null", b'{"a": 1}', b'[1, "a"]', b"[1.5]", b"", b"\0", b"[" * 9999]
+    "line",
+    [
+        b'{"1": 5',
+        b"5",
+        b"null",
+        b'{"a": 1}',
+        b'{"1": "a"}',
+        b'{"1": 1.5}',
+        b"[1]",
+        b"",
+        b"\0",
+        b"[" * 9999,
+    ],
 )
 def test_lines_from_a_damaged_one_on_are_not_trusted(folder: Partial, line: bytes) -> None:
     path = folder.path / "journal"
-    path.write_bytes(json.dumps("me").encode() + b"\n[0, 7]\n" + line + b"\n[8]\n")
-    assert begun(folder).done == {0, 7}
+    path.write_bytes(b'"me"\n{"0": 5, "7": 5}\n' + line + b'\n{"8": 5}\n')
+    assert begun(folder).done == {0: 5, 7: 5}
 
 
 def test_a_journal_of_another_conversion_or_of_other_bytes_is_replaced(folder: Partial) -> None:
     path = folder.path / "journal"
-    for text in (b'"you"\n[1]\n', b"\xff\n[1]\n", b""):
+    for text in (b'"you"\n{"1": 5}\n', b'\xff\n{"1": 5}\n', b""):
         path.write_bytes(text)
-        assert begun(folder).done == set()
+        assert begun(folder).done == {}
         assert path.read_text() == '"me"\n'
 
 
@@ -67,11 +78,11 @@ def test_a_journal_that_cannot_grow_ends_nothing_and_lists_its_tasks_later(folde
     with begun(folder) as journal:
         path.rename(folder.path / "kept")
         path.mkdir()  # nothing is written to it
-        journal.add(1, 10)
+        journal.add(1, 10, 5)
         time.sleep(0.02)
         path.rmdir()
         (folder.path / "kept").rename(path)
-    assert begun(folder).done == {1}
+    assert begun(folder).done == {1: 5}
 
 
 def test_a_journal_that_cannot_be_begun_is_an_error(folder: Partial) -> None:
@@ -82,11 +93,11 @@ def test_a_journal_that_cannot_be_begun_is_an_error(folder: Partial) -> None:
 
 def test_what_was_being_written_when_a_process_ended_is_cut_off(folder: Partial) -> None:
     path = folder.path / "journal"
-    path.write_bytes(b'"me"\n[0, 7]\n[8')
+    path.write_bytes(b'"me"\n{"0": 5, "7": 5}\n{"8": ')
     with begun(folder) as journal:
-        journal.add(9, 10)
-    assert path.read_bytes() == b'"me"\n[0, 7]\n[9]\n'
-    assert begun(folder).done == {0, 7, 9}
+        journal.add(9, 10, 5)
+    assert path.read_bytes() == b'"me"\n{"0": 5, "7": 5}\n{"9": 5}\n'
+    assert begun(folder).done == {0: 5, 7: 5, 9: 5}
 
 
 def test_tasks_are_listed_again_and_again_and_in_the_end(
@@ -95,12 +106,12 @@ def test_tasks_are_listed_again_and_again_and_in_the_end(
     path = folder.path / "journal"
     with begun(folder) as journal:
         for task in (1, 2):
-            journal.add(task, 10)
-            wait_until(lambda task=task: path.read_text().endswith(f"[{task}]\n"))  # type: ignore[misc] # of this round
+            journal.add(task, 10, 5)
+            wait_until(lambda task=task: path.read_text().endswith(f'{{"{task}": 5}}\n'))  # type: ignore[misc] # of this round
         monkeypatch.setattr(journal_module, "SECONDS", 1000.0)
         time.sleep(0.02)
-        journal.add(3, 10)
-    assert path.read_bytes() == b'"me"\n[1]\n[2]\n[3]\n'
+        journal.add(3, 10, 5)
+    assert path.read_bytes() == b'"me"\n{"1": 5}\n{"2": 5}\n{"3": 5}\n'
 
 
 def test_tasks_are_listed_as_soon_as_they_have_written_much(
@@ -111,13 +122,13 @@ def test_tasks_are_listed_as_soon_as_they_have_written_much(
     path = folder.path / "journal"
     with begun(folder) as journal:
         for task in (1, 2, 3):
-            journal.add(task, 10)
-        wait_until(lambda: path.read_bytes() == b'"me"\n[1, 2, 3]\n')
+            journal.add(task, 10, 5)
+        wait_until(lambda: path.read_bytes() == b'"me"\n{"1": 5, "2": 5, "3": 5}\n')
         for task in (4, 5):
-            journal.add(task, 10)
+            journal.add(task, 10, 5)
         time.sleep(0.02)
-        assert path.read_bytes() == b'"me"\n[1, 2, 3]\n'
-    assert path.read_bytes() == b'"me"\n[1, 2, 3]\n[4, 5]\n'
+        assert path.read_bytes() == b'"me"\n{"1": 5, "2": 5, "3": 5}\n'
+    assert path.read_bytes() == b'"me"\n{"1": 5, "2": 5, "3": 5}\n{"4": 5, "5": 5}\n'
 
 
 def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
@@ -139,15 +150,15 @@ def test_a_task_is_listed_when_what_was_written_before_is_on_disk(
     def sync() -> None:
         calls.append("sync")
         if len(calls) == 1:  # its bytes may not be on disk when this returns
-            journal[0].add(8, 10)
+            journal[0].add(8, 10, 5)
 
     journal.append(Journal(folder, "me", sync))
     recorded("write")
     recorded("fsync")
     with journal[0]:
-        journal[0].add(7, 10)
-        wait_until(lambda: "write [7]" in calls)
-    line = ["write [7]", "fsync", "sync", "write [8]", "fsync"]
+        journal[0].add(7, 10, 5)
+        wait_until(lambda: 'write {"7": 5}' in calls)
+    line = ['write {"7": 5}', "fsync", "sync", 'write {"8": 5}', "fsync"]
     assert calls == ["sync", *line]
 
 
@@ -167,8 +178,8 @@ def test_what_ends_the_thread_is_raised_in_the_end(folder: Partial) -> None:
         pytest.raises(MemdescError, match="the disk is gone"),
         Journal(folder, "me", fail) as journal,
     ):
-        journal.add(1, 10)
-    assert begun(folder).done == set()
+        journal.add(1, 10, 5)
+    assert begun(folder).done == {}
 
 
 def test_a_part_of_a_line_is_taken_back(folder: Partial, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,8 +191,8 @@ def test_a_part_of_a_line_is_taken_back(folder: Partial, monkeypatch: pytest.Mon
 
     with begun(folder) as journal:
         monkeypatch.setattr(os, "write", write_some)
-        journal.add(1, 10)
+        journal.add(1, 10, 5)
         wait_until(lambda: not short and path.read_bytes() == b'"me"\n')
         monkeypatch.setattr(os, "write", write)
-        journal.add(2, 10)
-    assert path.read_bytes() == b'"me"\n[1, 2]\n'
+        journal.add(2, 10, 5)
+    assert path.read_bytes() == b'"me"\n{"1": 5, "2": 5}\n'

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import gguf
 import numpy as np
 import pytest
 
@@ -93,3 +94,57 @@ def test_scalars_that_the_container_stores_with_a_dim_are_named(tmp_path: Path) 
     assert warning == "a .gguf stores 'a', 'b', 'c' and 1 more, which are scalars, with shape (1,)"
     for name in ("y.safetensors", "y.npz", "y"):
         assert not plan_conversion(tmp_path / "x.npz", tmp_path / name, []).warnings
+
+
+def test_metadata_of_a_gguf_that_have_no_place_are_named(tmp_path: Path) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
+    for k in range(4):
+        writer.add_uint32(f"llama.{k}", k)
+    writer.add_tensor("a", _X)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    (warning,) = plan_conversion(tmp_path / "x.gguf", tmp_path / "out", []).warnings
+    assert warning.startswith("the metadata of the .gguf, general.architecture, llama.0, llama.1 ")
+    assert "and 2 more, are left out: a .safetensors has no place for them" in warning
+    assert not plan_conversion(tmp_path / "x.gguf", tmp_path / "y.gguf", []).warnings
+
+
+def test_a_gguf_without_an_architecture_is_told_to_be_a_container(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "x.safetensors", {"model.norm.weight": _X})
+    (warning,) = plan_conversion(tmp_path / "x.safetensors", tmp_path / "y.gguf", []).warnings
+    assert warning.startswith("a .gguf without general.architecture is a container of tensors: ")
+
+
+def test_pickles_of_weights_that_are_converted_are_left_out(tmp_path: Path) -> None:
+    write_safetensors(tmp_path / "model.safetensors", {"a": _X})
+    source, names = tmp_path / "model", ["pytorch_model.bin", "training_args.bin"]
+    source.mkdir()
+    (tmp_path / "model.safetensors").rename(source / "model.safetensors")
+    for name in names:
+        (source / name).write_bytes(b"x")
+    made = plan_conversion(source, tmp_path / "out", ["a: f16"])
+    assert made.warnings == (
+        "left out, because their weights are not converted: pytorch_model.bin",
+    )
+    made.run()
+    assert not (tmp_path / "out" / names[0]).exists()
+    assert (tmp_path / "out" / names[1]).exists()
+    plan_conversion(source, tmp_path / "same", []).run()
+    assert (tmp_path / "same" / names[0]).exists()
+
+
+@pytest.mark.parametrize("name", ["Llama-3.1-8B-bf16", "Qwen2.5", "Some.Instruct", "x.tensors/"])
+def test_names_of_models_may_have_dots(tmp_path: Path, name: str) -> None:
+    indexed_model(tmp_path / "model", "consolidated.safetensors")
+    reorder.convert(tmp_path / "model", f"{tmp_path}/{name}", ["a: f16"])
+    with reorder.open_checkpoint(tmp_path / name) as found:
+        assert sorted(found) == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["x.safetensor", "x.safetensors2", "x.bin", "x.GGUF", "x.pt"])
+def test_endings_like_those_of_files_are_refused(tmp_path: Path, name: str) -> None:
+    indexed_model(tmp_path / "model", "consolidated.safetensors")
+    with pytest.raises(MemdescError, match="names no format of checkpoints"):
+        plan_conversion(tmp_path / "model", tmp_path / name, [])

@@ -110,3 +110,8 @@ def test_a_record_without_one_of_its_tensors_is_refused(tmp_path: Path) -> None:
     write_safetensors(tmp_path / "in.safetensors", tensors | {"b.qweight": layer["qweight"]})
     said = refused(tmp_path / "in.safetensors", tmp_path / "out.safetensors", "*: awq -> gptq")
     assert "b has qweight, but no qzeros, scales" in said
+    write_safetensors(tmp_path / "in.safetensors", tensors | {"b.scales": layer["scales"]})
+    said = refused(tmp_path / "in.safetensors", tmp_path / "out.safetensors", "*: awq -> gptq")
+    assert (
+        "b.scales is there, but no b.qweight: a record of awq has qweight, qzeros, scales" in said
+    )

@@ -82,7 +82,7 @@ def test_an_output_of_a_source_that_has_changed_since_is_refused(
     write_safetensors(source / "model.safetensors", {"a": _X, "b": _X + 0.25})
     made = planned(source, target)
     assert compares(made)
-    with pytest.raises(MemdescError, match="another conversion has written it: b: what was writ"):
+    with pytest.raises(MemdescError, match="comes from another conversion: b: what was writ"):
         made.run()
 
 
@@ -90,7 +90,7 @@ def test_an_output_of_rules_whose_headers_are_the_same_is_refused(
     source: Path, tmp_path: Path
 ) -> None:
     planned(source, tmp_path / "out", rule="*: ba, scale=2.0").run()
-    with pytest.raises(MemdescError, match="another conversion has written it: a: what was writ"):
+    with pytest.raises(MemdescError, match="comes from another conversion: a: what was writ"):
         planned(source, tmp_path / "out", rule="*: ba, scale=4.0").run()
 
 
@@ -101,7 +101,7 @@ def test_an_output_whose_files_beside_the_tensors_differ_is_refused(
     (source / "config.json").write_text('{"a": 1}')
     planned(source, target).run()
     (source / "tokenizer.json").write_text("[]")
-    with pytest.raises(MemdescError, match=r"written it: tokenizer\.json: what was written"):
+    with pytest.raises(MemdescError, match=r"another conversion: tokenizer\.json: what was"):
         planned(source, target).run()
     (source / "tokenizer.json").write_text("{}")
     (source / "config.json").write_text('{"a": 2}')
@@ -143,7 +143,10 @@ def test_an_output_that_was_changed_after_it_was_written_is_refused(
     [
         ("touch", "the input has changed since: model.safetensors"),
         ("rule", "its rules differ"),
-        ("pieces", "its --max-bytes or --threads differ"),
+        (
+            "pieces",
+            "its --max-bytes or --threads differ: --max-bytes 8000 --threads 1 are as before",
+        ),
         ("shards", "its files differ"),
         ("beside", "the input has changed since: tokenizer.json"),
     ],
@@ -268,5 +271,18 @@ def test_an_array_that_is_whole_is_known_though_its_name_is_that_of_the_file(
     planned(source, target).run()
     assert planned(source, target).run().tasks == 0
     write_safetensors(source, {"a": _X + 1})
-    with pytest.raises(MemdescError, match="another conversion has written it: a: what was writ"):
+    with pytest.raises(MemdescError, match="comes from another conversion: a: what was writ"):
         planned(source, target).run()
+
+
+def test_a_piece_whose_bytes_have_changed_is_written_again(source: Path, tmp_path: Path) -> None:
+    planned(source, tmp_path / "wanted").run()
+    begin(source, tmp_path / "out")
+    grown = partial_folder(tmp_path / "out") / "files" / "model.safetensors"
+    words, whole = grown.read_bytes(), (tmp_path / "wanted" / "model.safetensors").read_bytes()
+    at = len(whole) - 2 * _X.nbytes  # the first tensor is written already
+    assert words[at : at + 16] == whole[at : at + 16] != bytes(16)
+    grown.write_bytes(words[:at] + bytes([words[at] ^ 1]) + words[at + 1 :])
+    report = planned(source, tmp_path / "out").run()
+    assert contents(tmp_path / "out") == contents(tmp_path / "wanted")
+    assert 0 < report.resumed < report.tasks

@@ -145,14 +145,29 @@ def test_nothing_is_rounded_where_the_formats_show_it(tmp_path: Path) -> None:
     assert report.rounding.error == 0
 
 
-def test_an_overflow_is_an_infinite_error(tmp_path: Path) -> None:
+def test_weights_that_overflow_are_refused(tmp_path: Path) -> None:
     layer = fp8_layer()
     layer["weight_scale_inv"] *= 1e6
     source = _model(tmp_path / "in", layer, _FP8)
-    found, _, report = _made(source, tmp_path / "out", "f16")
-    assert np.isinf(found["model.layers.0.mlp.weight"]).any()
-    assert report.rounding is not None
-    assert report.rounding.error == np.inf
+    said = _refused(source, "f16")
+    wanted = _of_blocks(layer)
+    at = tuple(int(i) for i in np.argwhere(abs(wanted) > 65504)[0])
+    assert said.startswith("model.layers.0.mlp: ")
+    assert f"{wanted[at]:.6g} at {at} would become" in said
+    assert "inf in f16, whose largest number is 65504" in said
+    assert said.endswith("; bf16 and f32 hold it")
+    _made(source, tmp_path / "out", "bf16")
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("to", ["bf16", "compressed-tensors"])
+def test_scales_that_are_not_finite_are_refused(tmp_path: Path, to: str, value: float) -> None:
+    layer = fp8_layer()
+    layer["weight_scale_inv"][1, 0] = value
+    source = _model(tmp_path / "in", layer, _FP8)
+    shown = "NaN" if np.isnan(value) else f"{value}"
+    said = _refused(source, to)
+    assert f"weight_scale_inv of f32 is {shown} at (1, 0), and 1 of 2 are not finite" in said
 
 
 @pytest.mark.parametrize(("zeros", "version"), [((0, 16), "gptq_v2"), ((1, 9), "gptq_v2")])
@@ -726,13 +741,15 @@ def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
     fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
     awq = _model(tmp_path / "awq", awq_layer(zeros=(0, 2)), _AWQ)
     said = _refused(awq, "fp8-block")
-    assert "--to fp8-block: model.layers.0.mlp is awq, whose numbers fp8-block does not" in said
-    assert "it takes fp8_block, fp8_tensor; --to bf16, --to f16 decode any, and --to fp8-" in said
-    assert "is fp8_block, whose numbers gptq does not hold" in _refused(fp8, "gptq")
+    assert "--to fp8-block: model.layers.0.mlp is awq, and --to fp8-block takes only" in said
+    assert "takes only fp8_block, fp8_tensor, because fp8-block does not hold" in said
+    assert "--map 'model.layers.0.mlp: awq -> RECORD' tries any record" in said
+    assert "--to bf16, --to f16 decode any, and --to fp8-" in said
+    assert "is fp8_block, and --to gptq takes only gptq" in _refused(fp8, "gptq")
     assert "are fp8-block already; copy it" in _refused(fp8, "fp8-block")
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
     channel = _model(tmp_path / "channel", layer, _compressed("channel"))
-    assert "is fp8_channel, whose numbers fp8-block does not" in _refused(channel, "fp8-block")
+    assert "is fp8_channel, and --to fp8-block takes only" in _refused(channel, "fp8-block")
     eight = {"quant_method": "gptq", "bits": 8, "group_size": 64}
     words = gptq_layer(dims=(128, 256))[0] | {
         "qweight": np.full((32, 256), -1, np.int32),
@@ -742,10 +759,43 @@ def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
     assert "--to awq: gptq -> awq" in _refused(gptq, "awq")
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "problem"),
+    [
+        ("transform_config", {"config_groups": {"R1": {"type": "hadamard"}}}, "rotates weights"),
+        ("sparsity_config", {"format": "sparse-24-bitmask"}, "stores sparse weights"),
+        ("adapter", {"rank": 8}, "adds a low-rank adapter"),
+        ("rotation", "hadamard", "rotates weights"),
+    ],
+)
+@pytest.mark.parametrize("rule", [None, "*: fp8_block -> plain, bf16"])
+def test_what_changes_the_meaning_of_weights_is_refused(
+    tmp_path: Path, key: str, value: Any, problem: str, rule: str | None
+) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | {key: value})
+    said = _refused(source, "bf16") if rule is None else _refused(source, None, rule)
+    assert f"config.json says {key} {value!r}, which {problem}" in said
+
+
+def test_keys_that_change_nothing_are_no_reason_to_refuse(tmp_path: Path) -> None:
+    plain = {"transform_config": {}, "sparsity_config": {"format": "dense"}, "adapter": None}
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | plain)
+    (rounded,) = _made(source, tmp_path / "out", "bf16")[2].warnings
+    assert "are rounded to bf16" in rounded
+
+
+def test_keys_that_are_not_known_are_named(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | {"smooth": 1, "twist": True})
+    _, warning = _made(source, tmp_path / "out", "bf16")[2].warnings
+    assert warning.startswith("config.json says smooth, twist, which no conversion knows")
+
+
 def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     fp8 = _model(tmp_path / "fp8", fp8_layer(), _FP8)
     assert "no target 'fp4'; the targets are bf16, f16, fp8-block" in _refused(fp8, "fp4")
     assert "there is no target 3" in _refused(fp8, 3)
+    for name in ("float16", "fp16"):
+        assert _refused(fp8, name).endswith("; did you mean f16")
     bare = _model(tmp_path / "bare", fp8_layer(), None)
     said = _refused(bare, "bf16")
     assert "--to bf16: model.layers.0.mlp is not known: nothing declares what" in said
@@ -756,7 +806,7 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     reorder.save(tmp_path / "x.npz", {"blk.0.ffn_up.weight": blocks})
     reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf")
     said = _refused(tmp_path / "x.gguf", "bf16")
-    assert "they are blocks of q4_0, in tensors that llama.cpp names; --map" in said
+    assert "they are blocks of q4_0, in tensors with the names of llama.cpp, which" in said
     (plain / "config.json").write_text("{")
     said = _refused(plain, "fp8-block")
     assert "none is quantised, and in its numbered blocks there is no matrix of floats" in said
@@ -766,6 +816,10 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     lost = _model(tmp_path / "lost", fp8_layer(), _FP8, orphan | _BESIDE)
     said = _refused(lost, "bf16")
     assert "model.layers.2.mlp.weight of f8_e4m3 holds codes, as other tensors of that name" in said
+    alone = {"model.layers.2.mlp.weight_scale_inv": np.ones((2, 1), np.float32)}
+    said = _refused(_model(tmp_path / "alone", fp8_layer(), _FP8, alone | _BESIDE), "bf16")
+    assert "model.layers.2.mlp.weight_scale_inv scales a weight, as other tensors of that" in said
+    assert "name do, but there is no model.layers.2.mlp.weight; get the checkpoint" in said
     order = {"model.layers.0.mlp.g_idx": np.arange(128, dtype=np.int32)[::-1] // 64}
     ordered = _model(tmp_path / "order", gptq_layer()[0], _GPTQ, order | _BESIDE)
     assert "(act-order), which is a gather" in _refused(ordered, "f16")

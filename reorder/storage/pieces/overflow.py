@@ -1,0 +1,128 @@
+"""Find finite numbers that a narrower type of floats turned into infinities or NaN."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
+from reorder.api import reorder
+from reorder.memory.memory import Memory
+from reorder.records.decode import dequantize_record
+from reorder.records.record import Record
+from reorder.values.formats import FLOATS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from reorder.storage.pieces.changes import Bytes, Change
+    from reorder.values.formats import FloatFormat
+
+__all__ = ["OverflowedError", "check_range"]
+
+# what holds larger numbers, the first choice first
+_WIDER = ("bf16", "f32")
+
+
+class OverflowedError(MemdescError):
+    """A conversion would turn finite numbers into infinities or NaN, however often it runs."""
+
+
+def check_range(
+    change: Change, read: Bytes, made: NDArray[np.uint8], offsets: tuple[int, ...]
+) -> None:
+    """Refuse what was made of finite numbers if it has infinities or NaN.
+
+    Parameters
+    ----------
+    change : Change
+        A region of a tensor or a record.
+    read : mapping of str to ndarray
+        The bytes that it read.
+    made : ndarray
+        The bytes of the plain tensor that it made.
+    offsets : tuple of int
+        Where the region begins.
+
+    Raises
+    ------
+    OverflowedError
+        With the first number, its index, and the way out.
+    """
+    dst = change.dst
+    if not isinstance(dst, MemoryDesc) or dst.dtype.name not in FLOATS:
+        return
+    if not isinstance(change.src, RecordDesc) and _is_wider(change, change.src, dst):
+        return
+    held = Memory(dst, made[: dst.min_nbytes], zero_pad=False)
+    # four bits have neither infinities nor NaN; padding is zero
+    if dst.dtype.is_packed or not _is_special(held.elements, FLOATS[dst.dtype.name]).any():
+        return
+    found, values = _floats(held), _values(change, read)
+    lost = ~np.isfinite(found) & np.isfinite(values)
+    if isinstance(change.src, RecordDesc) and _has_finite_codes(change.src):
+        lost = ~np.isfinite(found)
+    if not lost.any():
+        return
+    at = tuple(int(i) for i in np.argwhere(lost)[0])
+    index = tuple(i + offset for i, offset in zip(at, offsets or (0,) * len(at), strict=True))
+    value, largest = values[at], FLOATS[dst.dtype.name].max
+    others = int(lost.sum()) - 1
+    more = f", and so do {others} more near it" if others else ""
+    if not np.isfinite(value):
+        msg = (
+            f"the number at {index} is {value:.6g}, although codes are finite: a scale is not, or "
+            f"their product is beyond f32{more}; the checkpoint is damaged, so get it again"
+        )
+        raise OverflowedError(msg)
+    wider = [name for name in _WIDER if FLOATS[name].max > largest]
+    hint = f"; {' and '.join(wider)} hold it" if wider else ""
+    if not isinstance(change.src, RecordDesc):
+        hint += "; or give scale=, or leave the tensor out of the rule"
+    msg = (
+        f"{value:.6g} at {index} would become {found[at]:.6g} in {dst.dtype}, whose largest number "
+        f"is {largest:.6g}{more}{hint}"
+    )
+    raise OverflowedError(msg)
+
+
+def _is_wider(change: Change, src: MemoryDesc, dst: MemoryDesc) -> bool:
+    """Whether the target's type holds all numbers of the source."""
+    if src.dtype.name not in FLOATS:
+        return False
+    old, new = FLOATS[src.dtype.name], FLOATS[dst.dtype.name]
+    return getattr(change, "attr", None) is None and (
+        old.max <= new.max and old.mantissa <= new.mantissa
+    )
+
+
+def _is_special(codes: NDArray[Any], form: FloatFormat) -> NDArray[np.bool_]:
+    """Return which elements are infinities or NaN, from their bits."""
+    kind = codes.dtype.type
+    found: NDArray[np.bool_] = (codes & kind(form.sign - 1)) > kind(form.largest)
+    return found if form.has_negative_zero else found | (codes == kind(form.nan))
+
+
+def _floats(held: Memory) -> NDArray[np.float64]:
+    wide = memory_desc(held.desc.dims, "f64")
+    found: NDArray[np.float64] = reorder(held, wide, threads=1).numpy()
+    return found
+
+
+def _values(change: Change, read: Bytes) -> NDArray[Any]:
+    """Return the numbers that were read, without what an attribute makes of them."""
+    src = change.src
+    if isinstance(src, RecordDesc):
+        record = Record(src, {name: read[name][:n] for name, n in src.tensors.items()})
+        return dequantize_record(record, "f32", None, 1).numpy()
+    (data,) = read.values()
+    missing = max(src.nbytes - len(data), 0)  # the last element may be cut off
+    whole = np.concatenate([data, np.zeros(missing, np.uint8)]) if missing else data
+    return _floats(Memory(src, whole[: src.nbytes], zero_pad=False))
+
+
+def _has_finite_codes(desc: RecordDesc) -> bool:
+    """Whether no code of a record is an infinity or NaN."""
+    kind = desc.field(desc.rule.code.parts[0][0]).kind
+    return bool(desc.rule.code.table) or kind not in FLOATS or not FLOATS[kind].has_nan
