@@ -303,8 +303,11 @@ def test_values_of_another_kernel_are_found_within_a_tolerance() -> None:
     assert not missed.candidates
     assert "gives these bytes; with relative=0.001 aBcd8b (" in missed.verdict
     assert {each.desc for each in missed.near} == {dump.desc}
-    for allowed in ({"relative": 1e-6}, {"tolerance": 1e-5}):
-        assert reorder.identify(dump, x, **allowed).candidates[0].desc == dump.desc
+    for found in (
+        reorder.identify(dump, x, relative=1e-6),
+        reorder.identify(dump, x, tolerance=1e-5),
+    ):
+        assert found.candidates[0].desc == dump.desc
     assert not reorder.identify(dump, x, relative=1e-8).candidates
     assert not reorder.identify(dump, rng.permutation(x), relative=1e-3).candidates
     with pytest.raises(MemdescError, match="relative must be a finite number of 0 or more"):
