@@ -207,3 +207,12 @@ def excerpt(text: str) -> str:
     ("'4x'", "'4x4x4x4x4x4x4x4x4x4x4x4x'...")
     """
     return f"{text[:_MAX_EXCERPT]!r}{'...' if len(text) > _MAX_EXCERPT else ''}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a count with its noun: 1 size, 2 sizes.
+
+    >>> counted(1, "dim"), counted(2, "dim")
+    ('1 dim', '2 dims')
+    """
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 
 from memdesc.checked import Checked
-from memdesc.errors import MemdescError, NotBlockedError, OutOfRangeError, allocates, short_repr
+from memdesc.errors import (
+    MemdescError,
+    NotBlockedError,
+    OutOfRangeError,
+    allocates,
+    counted,
+    short_repr,
+)
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, entries_of, exact_ints
 from memdesc.tags import LETTERS, MAX_NDIMS
 
@@ -513,7 +520,8 @@ class Layout(Checked):
 def check_dims(dims: tuple[int, ...]) -> None:
     """Refuse dims that no layout can have: none, too many, or with a negative or too large size."""
     if not 1 <= len(dims) <= MAX_NDIMS:
-        msg = f"dims {short_repr(dims)} have {len(dims)} sizes; a descriptor has 1 to {MAX_NDIMS}"
+        found = counted(len(dims), "size")
+        msg = f"dims {short_repr(dims)} have {found}; a descriptor has 1 to {MAX_NDIMS}"
         raise MemdescError(msg)
     if min(dims) < 0 or max(dims) > INT64_MAX:
         dim = next(dim for dim, size in enumerate(dims) if not 0 <= size <= INT64_MAX)
@@ -564,8 +572,8 @@ def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layo
     if len(dims) != tag.ndims:
         check_dims(dims)
         msg = (
-            f"dims {dims} have {len(dims)} sizes, "
-            f"but {short_repr(name or str(tag))} is for {tag.ndims} dims"
+            f"dims {dims} have {counted(len(dims), 'size')}, "
+            f"but {short_repr(name or str(tag))} is for {counted(tag.ndims, 'dim')}"
         )
         raise MemdescError(msg)
     axes = []

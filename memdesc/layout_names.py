@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from math import prod
-from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, UnsupportedFormatError
-from memdesc.layout import layout_by_tag, memory_order
-from memdesc.names import Name, known_names, onednn, resolve
+from memdesc.layout import Block, Layout, layout_by_tag, memory_order
+from memdesc.names import Name, known_names, resolve
 from memdesc.names.onednn import CANONICAL
 from memdesc.tags import Digit, FormatTag
 
-if TYPE_CHECKING:
-    from memdesc.layout import Layout
-
-# The vocabulary of canonical tags that oneDNN cannot read, and the characters that only these have:
-# for steps, fused dims and alignments.
+# The vocabulary of canonical tags that oneDNN's enum does not have.
 _MEMDESC = "memdesc"
-_ADDITIONS = "[/(_]"
 
 
 def is_laid_out_by(layout: Layout, tag: FormatTag) -> bool:
@@ -29,6 +22,26 @@ def is_laid_out_by(layout: Layout, tag: FormatTag) -> bool:
         return layout_by_tag(tag, layout.dims).key() == layout.key()
     except MemdescError:  # the tag may pad these dims beyond int64
         return False
+
+
+def merged_blocks(layout: Layout) -> Layout:
+    """Return a layout with the same offsets where blocks that continue each other are one block.
+
+    >>> import memdesc
+    >>> merged_blocks(memdesc.parse_layout("(4,(2,4)):(1,(4,8))").layout).blocks
+    (Block(axis=0, step=1, extent=4, stride=1), Block(axis=1, step=1, extent=8, stride=4))
+    """
+    blocks: list[Block] = []
+    for block in layout.blocks:
+        axis, step, extent, stride = block
+        last = blocks[-1] if blocks else Block(-1, 1, 1, 1)
+        is_next = last.axis == axis and last.stride == stride * extent
+        # a padded extent may end inside a block
+        if is_next and layout.axes[axis].padded % last.step == 0:
+            blocks[-1] = Block(axis, step, last.extent * extent, stride)
+        else:
+            blocks.append(block)
+    return Layout(layout.dims, layout.axes, tuple(blocks), layout.offset0)
 
 
 def dense_tag(layout: Layout) -> FormatTag:
@@ -59,14 +72,12 @@ def dense_tag(layout: Layout) -> FormatTag:
 def names_of(layout: Layout, bits: int) -> tuple[Name, ...]:
     """Return every known name, in all vocabularies, of a layout with elements of `bits` bits.
 
-    A canonical tag that oneDNN does not enumerate comes first.
+    A canonical tag that oneDNN does not enumerate comes first, as a name of memdesc.
     """
     found = tuple(name for name in known_names() if _has_name(layout, name.text, bits))
     tag = dense_tag(layout)
     if not any(name.domain == CANONICAL for name in found) and is_laid_out_by(layout, tag):
-        text = str(tag)
-        vocabulary = _MEMDESC if re.search(_ADDITIONS, text) else onednn.VOCABULARY.name
-        found = (Name(vocabulary, text, CANONICAL), *found)
+        found = (Name(_MEMDESC, str(tag), CANONICAL), *found)
     return found
 
 

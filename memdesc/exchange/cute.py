@@ -13,7 +13,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc
-from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
+from memdesc.errors import UnsupportedFormatError, counted, excerpt, short_repr
 from memdesc.exchange.system import System, cannot, not_understood
 from memdesc.int64 import INT64_MAX
 from memdesc.layout import Block, Layout, dim_name, single_axes
@@ -27,6 +27,9 @@ _NAME = "CuTe"
 _MAX_DEPTH = 64
 # an integer, which CuTe prints as _16 if it is static
 _TOKEN = r"\s*(?:_?(?P<number>-?[0-9]{1,19})|(?P<mark>[(),]))\s*"  # noqa: S105 - not a password
+
+# gmem_ptr[32b](0x7f0000) o, or smem_ptr o; a swizzle may stand before it
+_POINTER = r"\b\w*ptr\b(?:\[[^\]]*\])?(?:\([^)]*\))?\s+o\s+"
 
 # a shape, a stride: an integer, or a tuple of them
 _Tree = int | list["_Tree"]
@@ -45,6 +48,8 @@ def _write(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
     if layout.has_partial_blocks:
         raise cannot(_NAME, desc, "a dim ends inside a block, and modes count whole blocks")
     modes = [layout.axis_blocks(k)[::-1] for k in range(layout.ndims)]
+    if len(modes) == len(modes[0]) == 1:
+        return (f"{modes[0][0].extent}:{modes[0][0].stride}",)
     shape, stride = (
         _tuple([_mode([getattr(block, part) for block in mode]) for mode in modes])
         for part in ("extent", "stride")
@@ -61,7 +66,8 @@ def _tuple(parts: Iterator[str] | list[str]) -> str:
 
 
 def _read(given: Given) -> MemoryDesc:
-    text = given.text
+    # a tensor is printed as its pointer, then its layout
+    text = re.sub(_POINTER, "", given.text)
     if re.search(r"S[wW]?\s*<|[Ss]wizzle", text):
         msg = (
             f"{short_repr(text)} cannot be described: an XOR swizzle mixes the digits of several "
@@ -75,6 +81,10 @@ def _read(given: Given) -> MemoryDesc:
     shape, colon, stride = text.partition(":")
     if not colon:
         raise not_understood(_NAME, text, "it is shape:stride, such as (2,(16,2)):(32,(1,16))")
+    stride, colon, rest = stride.partition(":")
+    if colon:
+        reason = f"shape:stride ends with the stride, but {excerpt(rest)} follows"
+        raise not_understood(_NAME, text, reason)
     extents, strides = _parse(text, shape), _parse(text, stride)
     modes = [list(_digits(text, e, s)) for e, s in _pairs(text, extents, strides)]
     padded = tuple(prod(extent for extent, _ in mode) for mode in modes)
@@ -83,7 +93,8 @@ def _read(given: Given) -> MemoryDesc:
         # one coordinate counts through all modes, the leftmost fastest
         modes, padded = [[digit for mode in modes for digit in mode]], dims
     if len(dims) != len(modes):
-        msg = f"dims {dims} have {len(dims)} sizes, but {short_repr(text)} has {len(modes)} modes"
+        sizes, found = counted(len(dims), "size"), counted(len(modes), "mode")
+        msg = f"dims {dims} have {sizes}, but {short_repr(text)} has {found}"
         raise not_understood(_NAME, text, msg)
     blocks = [block for k, mode in enumerate(modes) for block in _blocks(k, mode)]
     return MemoryDesc(given.type(), Layout(dims, single_axes(padded), tuple(blocks)))
@@ -157,6 +168,6 @@ def _parse(text: str, part: str) -> _Tree:
     return open_tuples[0][0]
 
 
-_SPELLING = r"\s*(?:Sw?\s*<.*|\(.*:.*|_?[0-9]+\s*:\s*[_(]?-?[0-9]+.*)"
+_SPELLING = r"\s*(?:Sw?(?:izzle)?\s*<.*|\w*ptr\b.*:.*|\(.*:.*|_?[0-9]+\s*:\s*[_(]?-?[0-9]+.*)"
 
 SYSTEM = System("cute", "CuTe's shape:stride", _write, _read, _SPELLING)

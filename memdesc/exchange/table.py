@@ -106,7 +106,8 @@ def to_notation(desc: MemoryDesc, system: str, *, letters: str | None = None) ->
     Returns
     -------
     str
-        The first string if the system has several; for ``onednn`` this is the canonical tag.
+        The first string if the system has several; for ``onednn`` this is the canonical tag, which
+        its enum must have (``memdesc`` writes others).
 
     Raises
     ------

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc
-from memdesc.errors import UnsupportedFormatError, short_repr
+from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
 from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
 from memdesc.exchange.system import System, not_understood
 from memdesc.layout import Block, Layout, single_axes
@@ -58,7 +58,10 @@ def _read(given: Given) -> MemoryDesc:
     if re.search(_TILES, text):
         return _read_tiles(given)
     if not re.fullmatch(_STRING, text):
-        reason = "it is NCHW16c, or OIHW[2i4o], or a lambda such as lambda a, b: [a, b // 4, b % 4]"
+        reason = (
+            "it is NCHW16c, or OIHW[2i4o], or a lambda such as lambda a, b: [a, b // 4, b % 4], or "
+            "T.S[(8, 4):(1, 8)]"
+        )
         raise not_understood(_NAME, text, reason)
     found = [
         (int(block[:-1]), block[-1]) if block else (0, outer.lower())
@@ -122,6 +125,9 @@ def _read_tiles(given: Given) -> MemoryDesc:
     """Read a TileLayout as it is printed, its S[..] + offset, or shape and strides alone."""
     text = given.text.strip()
     has_tiles = re.search(r"[A-Z]", text) is not None
+    if not has_tiles and text.count(":") > 1:
+        found = excerpt(text.split(":", 2)[2])
+        raise not_understood(_NAME, text, f"{found} follows the shape and the strides")
     node = parse(_NAME, text, text if has_tiles else f"S[{text}]")
     if isinstance(node, ast.Call) and len(node.args) == 1:
         node = node.args[0]
@@ -138,6 +144,9 @@ def _read_tiles(given: Given) -> MemoryDesc:
         raise not_understood(_NAME, text, reason)
     tiles, steps = node.slice, None
     if isinstance(node.slice, ast.Slice):
+        if node.slice.step is not None:
+            found = short_repr(ast.unparse(node.slice.step))
+            raise not_understood(_NAME, text, f"{found} follows the shape and the strides")
         tiles, steps = node.slice.lower or ast.Tuple([]), node.slice.upper
     extents = [integer(_NAME, text, each) for each in _items(tiles)]
     if not extents or min(extents) < 1:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.disk import as_path, write_file
-from reorder.cli.command import Command, Facts, lines, value
+from reorder.cli.command import Command, Facts, flag, lines, value
 from reorder.cli.tensors import LIMIT, NPY, kind_of, padding_facts, split_name, tensors_in
 from reorder.storage.contracts import check, contract_of, contract_to_toml
 
@@ -27,10 +27,14 @@ def _write(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.expect is not None or options.reference is not None:
         msg = "--write makes a contract, and --expect and --reference check one; run them apart"
         raise MemdescError(msg)
+    target = as_path(options.write)
+    if target.exists() and not options.overwrite:
+        msg = f"{options.write!r} exists; --overwrite replaces it"
+        raise MemdescError(msg)
     rules = contract_of(options.file)
     text = contract_to_toml(rules)
-    write_file(as_path(options.write), lambda out: out.write(text.encode()))
-    return {"file": options.file, "written": options.write, "rules": len(rules)}, 0
+    write_file(target, lambda out: out.write(text.encode()))
+    return {"file": options.file, "written": options.write, "rules": len(rules) - 1}, 0
 
 
 def _check_contract(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -71,7 +75,12 @@ def _check_padding(options: argparse.Namespace) -> tuple[Facts, int]:
 def _lay_out(facts: Facts) -> list[str]:
     """Return facts as lines; an empty line precedes each of several tensors."""
     if "breaches" in facts:
-        return lines({**facts, "breaches": [_line(each) for each in facts["breaches"]]})
+        shown = {**facts, "breaches": [_line(each) for each in facts["breaches"]]}
+        if not facts["unconfirmed"]:
+            del shown["unconfirmed"]
+        if not facts["compared"]:
+            shown["compared"] = "no values, which takes a --reference"
+        return lines(shown)
     if "tensors" not in facts:
         return lines(facts)
     tensors = facts["tensors"]
@@ -104,6 +113,7 @@ COMMAND = Command(
             "a checkpoint that is known to be right: compare values, and name likely causes",
         ),
         value("--write RULES", "write the contract that FILE holds"),
+        flag("--overwrite", "replace an existing file"),
         LIMIT,
     ),
     _answer,

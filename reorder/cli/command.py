@@ -8,16 +8,22 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memdesc
-from memdesc import ImageDesc, MemdescError, Name, NotBlockedError, UnsupportedFormatError
+from memdesc import (
+    ImageDesc,
+    MemdescError,
+    MemoryDesc,
+    Name,
+    NotBlockedError,
+    UnsupportedFormatError,
+)
 from memdesc.errors import short_repr
 from memdesc.exchange import written
+from memdesc.layout_names import merged_blocks
 from reorder.cores import count_cores
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Iterable, Sequence
-
-    from memdesc import MemoryDesc
 
 Facts = dict[str, Any]
 
@@ -166,6 +172,8 @@ _MEANINGS = {
     "--threads N": "how many threads to use",
     "--device NAME": "an OpenCL device, by part of its name or its runtime's, such as nvidia",
     "--max-bytes SIZE": "how much memory the pieces of a large tensor may take, such as 200MiB",
+    "--tolerance T": "largest allowed difference",
+    "--relative R": "additional tolerance: R times the value in the second file",
     "--limit N": "how many places to list",
     "--seconds S": "about how many seconds to measure each reorder",
     "--svg FILE": "draw a picture into a file that ends in .svg, .png or .html",
@@ -195,9 +203,11 @@ MAX_BYTES = option("--max-bytes", " (default 1GiB)", default="1GiB")
 
 def numbers_of(text: str, what: str) -> tuple[int, ...]:
     """Return integers joined by x or by commas."""
-    numbers = [number.strip() for number in re.split("[x,]", text)]
+    # numpy and torch print (2, 17) and [2, 17]
+    bare = re.sub(r"^\s*(?:torch\.Size)?[(\[]+|,?\s*[)\]]+\s*$", "", text)
+    numbers = [number.strip() for number in re.split("[x,]", bare)]
     if not all(re.fullmatch("-?[0-9]{1,4000}", number) for number in numbers):
-        msg = f"{what} {short_repr(text)} are not integers joined by x or commas, such as 2x17x5x4"
+        msg = f"{what} {short_repr(text)} must be integers joined by x or commas, such as 2x17x5x4"
         if re.fullmatch("([a-z]+[0-9]{1,19}_?){1,12}", text):  # as in oneDNN's logs
             msg += f"; for the numbers alone, write {'x'.join(re.findall('[0-9]+', text))}"
         raise MemdescError(msg)
@@ -246,6 +256,27 @@ def threads_of(given: int | None) -> int:
 def layout_of(options: argparse.Namespace) -> MemoryDesc | ImageDesc:
     """Return the layout that LAYOUT, DIMS and --dtype describe."""
     return memdesc.parse_layout(options.layout, dims_of(options.dims), options.dtype)
+
+
+def normal_form(layout: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:
+    """Merge blocks that continue each other, as nested modes of CuTe may, if oneDNN needs that."""
+    if isinstance(layout, ImageDesc) or _is_blocked(layout):
+        return layout
+    whole = with_merged_blocks(layout)
+    return whole if _is_blocked(whole) else layout
+
+
+def with_merged_blocks(desc: MemoryDesc) -> MemoryDesc:
+    """Return a descriptor with the same offsets and fewer blocks."""
+    layout = merged_blocks(desc.layout)
+    return MemoryDesc(desc.dtype, layout, desc.padded_offsets, desc.extra, desc.letters)
+
+
+def _is_blocked(desc: MemoryDesc) -> bool:
+    try:
+        return desc.inner_blks is not None
+    except NotBlockedError:
+        return False
 
 
 def pair_of(

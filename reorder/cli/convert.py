@@ -228,7 +228,7 @@ COMMAND = Command(
             "whether the rules are what the model needs is not checked",
         ),
         flag("--resume", "continue the same conversion where it was interrupted"),
-        flag("--overwrite", "replace OUT; a folder only if no other files are lost"),
+        flag("--overwrite", "replace an existing file; a folder only if no other files are lost"),
         flag(
             "--allow-partial",
             "change codes of quantised weights without their scales, or scales without the codes",

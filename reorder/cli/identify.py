@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, data_type, memory_desc
+from memdesc.errors import counted
 from reorder.cli.command import Command, Facts, dims_of, finite, option, table, value
 from reorder.cli.tensors import load_file, read_bytes, read_words, split_name, tensors_in
 from reorder.identification.identify import identify
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from memdesc import MemoryDesc
     from reorder.identification.identify import Candidate, Identification
     from reorder.memory.memory import Memory
 
@@ -28,10 +30,13 @@ _SHOWN = 20
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.like is not None and options.like.endswith(_SETS) and options.dump.endswith(_SETS):
         return _answer_for_set(options, tensors_in(options.like))
+    if (options.like is None) == (options.dims is None):
+        msg = "give --like, a tensor of the same values, or --dims, the logical sizes"
+        raise MemdescError(msg if options.like is None else f"{msg}, not both")
     like = None if options.like is None else load_file(options.like)
     dims = dims_of(options.dims)
     data = _read(options)
-    found = identify(data, like, dims=dims, dtype=options.dtype)
+    found = identify(data, like, dims=dims, **_how(options))
     facts = {"file": options.dump, **_facts(data, found)}
     return facts, int(len(found.candidates) != 1)
 
@@ -43,13 +48,17 @@ def _answer_for_set(options: argparse.Namespace, plain: dict[str, Memory]) -> tu
     if not common:
         msg = f"{options.dump!r} and {options.like!r} have no tensor of the same name"
         raise MemdescError(msg)
-    found = {name: identify(tensors[name], plain[name], dtype=options.dtype) for name in common}
+    found = {name: identify(tensors[name], plain[name], **_how(options)) for name in common}
     facts = {
         "file": options.dump,
         "tensors": [{"tensor": name, **_facts(tensors[name], found[name])} for name in common],
         "not_compared": sorted(tensors.keys() ^ plain.keys()),
     }
     return facts, int(any(len(each.candidates) != 1 for each in found.values()))
+
+
+def _how(options: argparse.Namespace) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in ("dtype", "tolerance", "relative")}
 
 
 def _read(options: argparse.Namespace) -> Memory | np.ndarray[Any, Any]:
@@ -88,14 +97,23 @@ def _is_row_major(found: Candidate) -> bool:
 
 
 def _layout(found: Candidate) -> Facts:
+    desc = found.desc
     return {
-        "layout": repr(found.desc),
+        "layout": repr(desc) if found.is_type_known else _untyped(desc),
+        "dtype": str(desc.dtype) if found.is_type_known else None,
         "names": [name._asdict() for name in found.names],
         "order": found.order,
         "agreement": found.agreement,
-        "padding_elements": found.desc.padded_nelems - found.desc.nelems,
+        "padding_elements": desc.padded_nelems - desc.nelems,
         "padding_zero": found.is_padding_zero,
     }
+
+
+def _untyped(desc: MemoryDesc) -> str:
+    """Return the sizes of a tensor and of its elements, where several types are possible."""
+    bits = desc.dtype.bits
+    size = f"{bits} bits" if desc.dtype.is_packed else counted(bits // 8, "byte")
+    return f"{desc.dims} elements of {size}"
 
 
 def _lay_out(facts: Facts) -> list[str]:
@@ -133,6 +151,8 @@ COMMAND = Command(
         option("--dims", ", if there is no --like"),
         option("--dtype", " (default: that of --like, or a narrower one that holds its integers)"),
         option("--offset", " in a file of raw bytes", type=int),
+        option("--tolerance", " (default 0, which compares bits)", default=0.0),
+        option("--relative", default=0.0),
     ),
     _answer,
     _lay_out,

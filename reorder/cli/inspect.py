@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from functools import lru_cache
 from math import prod
@@ -12,10 +13,10 @@ from memdesc.disk import as_path
 from memdesc.errors import starred
 from memdesc.record import BIT_PLANES, Field
 from memdesc.record.names import unjudged_by
-from reorder.cli.command import Command, Facts, is_wanted, one_line, table, value
+from reorder.cli.command import Command, Facts, flag, is_wanted, one_line, table, value
 from reorder.records.encode import number_bits
 from reorder.storage.containers.table import read_container
-from reorder.storage.groups import find_groups, find_plain, partial_of
+from reorder.storage.groups import find_groups, find_plain, find_unscaled, partial_of
 
 if TYPE_CHECKING:
     import argparse
@@ -40,6 +41,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     files: list[Path] = []
     weights: list[_Weight] = []
     unread: dict[str, list[str]] = {}
+    unscaled: list[str] = []
     for given in options.paths:
         path = as_path(given)
         container = read_container(path, skip_unreadable=True)
@@ -50,14 +52,19 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         plain = [weight.layer for weight in held if weight.desc is None]
         notes += _by_reason(find_plain(path, container, plain))
         weights += held
+        without = find_unscaled(path, container, groups)
+        notes += _by_reason(without)
+        unscaled += without
         notes += [
             f"{file} is not shown{_count_of(each.names)}: {each.reason}"
             for file, each in container.unread.items()
         ]
         unread |= {file: [*each.names] for file, each in container.unread.items()}
     found = [row for row in rows if is_wanted(row["name"], options.filter)]
+    alike = {} if options.all else {"alike": _alike(found)}
     if options.sort:
-        found.sort(key=lambda row: _key(row[options.sort]))
+        for each in (found, *alike.values()):
+            each.sort(key=lambda row: _key(row[options.sort]))
     kinds: dict[tuple[str, str], list[int]] = {}
     for row in found:
         total = kinds.setdefault((row["dtype"], row["layout"]), [0, 0, 0])
@@ -66,6 +73,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     facts: Facts = {
         "files": [str(file) for file in files],
         "tensors": found,
+        **alike,
         "count": len(found),
         "of": len(rows),
         "bytes": sum(row["bytes"] for row in found),
@@ -78,9 +86,24 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         ],
         **_layers(weights, {row["name"] for row in found}),
         "unread": unread,
+        "unscaled": unscaled,
         "notes": notes,
     }
-    return facts, 1 if unread or not found else 0
+    return facts, 1 if unread or unscaled or not found else 0
+
+
+def _alike(rows: Iterable[Facts]) -> list[Facts]:
+    """Return a row for tensors that only numbers in their names tell apart, with their totals."""
+    found: dict[tuple[Any, ...], Facts] = {}
+    for row in rows:
+        key = starred(row["name"]), tuple(row["dims"]), row["dtype"], row["layout"]
+        first = {each: row[each] for each in _HEAD} | {"bytes": 0, "padding": 0, "count": 0}
+        total = found.setdefault(key, first)
+        for each, amount in (("count", 1), ("bytes", row["bytes"]), ("padding", row["padding"])):
+            total[each] += amount
+        if total["count"] > 1:
+            total["name"] = key[0]
+    return [*found.values()]
 
 
 def _key(value: Any) -> Any:
@@ -151,8 +174,11 @@ def _scales(desc: RecordDesc) -> str:
     if len(desc.tensors) == 1:
         return ""
     groups = desc.field(desc.rule.scale[0].parts[0][0]).groups
+    # a matrix smaller than a block has a part of one
+    block = int(str(dict(desc.options).get("block", 1)))
     sizes = {
-        letter: (min(g, n), n) for letter, g, n in zip(desc.letters, groups, desc.dims, strict=True)
+        letter: (max(g, block) if g == n > 1 else g, n)
+        for letter, g, n in zip(desc.letters, groups, desc.dims, strict=True)
     }
     (outputs, rows), (inputs, columns) = sizes["o"], sizes["i"]
     if (outputs, inputs) == (rows, columns):
@@ -165,16 +191,21 @@ def _scales(desc: RecordDesc) -> str:
 def _rows(container: Container, groups: Sequence[Group], notes: list[str]) -> list[Facts]:
     """Return a row for each tensor; tensors of a record are described as its fields."""
     fields: dict[str, tuple[Field | Constant, RecordDesc]] = {}
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, tuple[str, list[str]]] = {}
     for group in groups:
         if group.desc is None:
             reason = group.reason.replace(repr(group.prefix), "it")
-            reasons.setdefault(reason, []).append(group.found.codes.name)
+            # of reasons that differ in names and numbers, the first is enough
+            kind = reason
+            for role, each in group.found.entries.items():
+                kind = kind.replace(repr(each.name), role)
+            kind = re.sub("[0-9]+", "*", kind)
+            reasons.setdefault(kind, (reason, []))[1].append(group.found.codes.name)
             continue
         parts: tuple[Field | Constant, ...] = (*group.desc.fields, *group.desc.constants)
         for part in parts:
             fields[group.tensors[part.tensor].name] = part, group.desc
-    for reason, names in reasons.items():
+    for reason, names in reasons.values():
         notes.append(
             f"{_first(names)}: codes scaled by other tensors, not read as a record: {reason}"
         )
@@ -254,18 +285,19 @@ def _layout_name(desc: MemoryDesc) -> str:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return a line for each tensor, then totals for each kind and for all."""
+    """Return a line for each tensor or all alike, then totals for each kind and for all."""
     rows = [
         (
             # names in a hostile file may contain terminal commands
-            row["name"] if row["name"].isprintable() else repr(row["name"]),
+            (row["name"] if row["name"].isprintable() else repr(row["name"]))
+            + (f" ({row['count']})" if row.get("count", 1) > 1 else ""),
             "x".join(map(str, row["dims"])) or "scalar",
             row["dtype"],
             row["layout"],
             str(row["bytes"]),
             str(row["padding"]),
         )
-        for row in facts["tensors"]
+        for row in facts["alike" if "alike" in facts else "tensors"]
     ]
     right = range(_HEAD.index("bytes"), len(_HEAD))
     lines = table([_HEAD, *rows], right) if rows else []
@@ -319,7 +351,7 @@ def _sizes(facts: Facts) -> str:
 COMMAND = Command(
     "inspect",
     "List the tensors of checkpoints: dims, type, layout or record, bytes; and which layers are "
-    "quantised. Exit code 1 if there are none, or a shard is missing.",
+    "quantised. Exit code 1 if there are none, or a shard or the scales of a weight are missing.",
     "inspect model.safetensors --filter '*.weight' --sort bytes",
     (
         value(
@@ -338,6 +370,7 @@ COMMAND = Command(
             f"{', '.join(_SORTS)}: the order of the table, largest numbers first",
             choices=_SORTS,
         ),
+        flag("--all", "a line for each tensor; without it, one for those of equal layers"),
     ),
     _answer,
     _lay_out,

@@ -6,7 +6,16 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from memdesc import MemdescError, Name, UnsupportedFormatError, known_names, parse_layout
+from memdesc import (
+    MemdescError,
+    MemoryDesc,
+    Name,
+    UnsupportedFormatError,
+    known_names,
+    parse_layout,
+    parse_tag,
+)
+from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS, written
 from memdesc.names import dim_letters, images, resolve
 from memdesc.names.suggest import meanings
@@ -19,15 +28,15 @@ from reorder.cli.command import (
     dims_of,
     is_wanted,
     lines,
+    normal_form,
     table,
     value,
+    with_merged_blocks,
 )
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
-
-    from memdesc import MemoryDesc
 
 # Element widths in bits: a name without a layout at the first one is listed at the others.
 _BITS, *_NARROWER = (32, 16, 8, 4)
@@ -46,7 +55,18 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if (row["text"] in meant or is_wanted(row["text"], options.text))
         and (options.ndims is None or row["ndims"] == options.ndims)
     ]
-    return {"count": len(names), "names": names}, 0 if names else 1
+    facts = {"count": len(names), "names": names}
+    return facts | ({} if names else _note(options.text)), 0 if names else 1
+
+
+def _note(text: str) -> Facts:
+    """Say what a text is that is not a known name, but a tag of a layout."""
+    try:
+        ndims = parse_tag(text).ndims
+    except MemdescError:
+        return {}
+    note = f"{text} is a tag for {counted(ndims, 'dim')}; give their sizes to see its layout"
+    return {"note": note}
 
 
 def _rows() -> Iterator[Facts]:
@@ -81,23 +101,25 @@ def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.ndims is not None:
         msg = "--ndims is for a list of names, not for one layout; leave it out"
         raise MemdescError(msg)
-    layout = parse_layout(
-        options.text, dims_of(options.dims), options.dtype, letters=options.letters
+    layout = normal_form(
+        parse_layout(options.text, dims_of(options.dims), options.dtype, letters=options.letters)
     )
     desc = buffer_of(layout)
     letters = options.letters or dim_letters(options.text)
     if letters is not None and len(letters) != desc.ndims and options.letters is None:
         letters = None
+    # layouts with the same offsets: a system may write only the one with fewer blocks
+    whole = with_merged_blocks(desc)
     texts: dict[str, tuple[str, ...]] = {}
     refused = {}
     for system in SYSTEMS if options.system is None else [options.system]:
         try:
-            texts[system] = written(desc, system, letters=letters)
+            texts[system] = _written(desc, whole, system, letters)
         except UnsupportedFormatError as error:
             if options.system is not None:
                 raise
             refused[system] = str(error).partition(": ")[2]
-    names = desc.tags()
+    names = tuple(dict.fromkeys((*desc.tags(), *whole.tags())))
     facts: Facts = {
         "layout": repr(layout),
         "dims": desc.dims,
@@ -114,6 +136,18 @@ def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
     return facts, 0 if names or options.system else 1
 
 
+def _written(
+    desc: MemoryDesc, whole: MemoryDesc, system: str, letters: str | None
+) -> tuple[str, ...]:
+    """Write a layout, or the one whose blocks are merged if a system can write only that one."""
+    try:
+        return written(desc, system, letters=letters)
+    except UnsupportedFormatError:
+        if whole == desc:
+            raise
+        return written(whole, system, letters=letters)
+
+
 def _why_nameless(desc: MemoryDesc) -> str:
     if desc.offset0:
         return "it does not start at element 0"
@@ -126,7 +160,9 @@ def _lay_out(facts: Facts) -> list[str]:
         rows = [
             (row["text"], row["vocabulary"], row["domain"], _layout(row)) for row in facts["names"]
         ]
-        return table(rows) if rows else ["no name matches"]
+        if not rows:
+            return ["; ".join(["no known name matches", *filter(None, [facts.get("note")])])]
+        return table(rows)
     if [*facts["written"]] == [facts["system"]]:
         return [*facts["written"][facts["system"]]]
     shown: dict[str, Any] = {"layout": facts["layout"]} | {

@@ -42,7 +42,7 @@ from reorder.cli.tensors import (
     read_bytes,
     read_tensor,
 )
-from reorder.identification.identify import identify
+from reorder.identification.identify import identify, likely_types
 from reorder.memory.inputs import to_pixels
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, save_raw
@@ -138,16 +138,29 @@ def _among(options: argparse.Namespace, how: Reading) -> Memory:
         raise MemdescError(msg)
     data = read_bytes(options.src, how.offset)
     patterns = options.among.split(",")
+    identified = identify(data, dims=how.dims, dtype=how.dtype)
+    if how.dtype is None:
+        likely = " or ".join(map(str, likely_types(identified.readings)))
+        hint = f"; they look like {likely}" if likely else ""
+        what = f"{options.src!r} holds raw bytes, which may be of any type"
+        msg = f"--among needs --dtype: {what}{hint}"
+        raise MemdescError(msg)
     found = [
         (each.desc, [name.text for name in each.names if _fits(name.text, patterns)])
-        for each in identify(data, dims=how.dims, dtype=how.dtype).candidates
+        for each in identified.candidates
     ]
     fitting = [(desc, names) for desc, names in found if names]
     if len(fitting) != 1:
-        listed = "; ".join(f"{desc.dtype} {names[0]}" for desc, names in fitting[:_LISTED])
-        what = f"{len(data)} bytes with zero padding may be {listed or 'none'}"
+        listed = ", ".join(names[0] for _, names in fitting[:_LISTED])
+        what = f"{len(data)} bytes of {how.dtype} with zero padding"
+        if not fitting:
+            msg = (
+                f"no layout of --among {options.among} fits {what}; `memdesc identify "
+                f"{options.src} --dims {options.dims} --dtype {how.dtype}` lists those that do"
+            )
+            raise MemdescError(msg)
         more = f" and {len(fitting) - _LISTED} more" if fitting[_LISTED:] else ""
-        msg = f"of --among {options.among}, {what}{more}; name one with --from and --dtype"
+        msg = f"of --among {options.among}, {listed}{more} fit {what}; name one with --from"
         raise MemdescError(msg)
     return Memory(fitting[0][0], data, zero_pad=False)
 
@@ -272,7 +285,7 @@ COMMAND = Command(
         value(
             "--among NAMES",
             "instead of --from: names joined by commas, with * for any letters; the one that fits "
-            "the size of raw bytes, and whose padding is zero",
+            "the size of raw bytes, and whose padding is zero; needs --dims and --dtype",
         ),
         LIMIT,
         value(

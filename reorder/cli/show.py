@@ -20,6 +20,7 @@ from reorder.cli.command import (
     layout_facts,
     layout_of,
     lines,
+    normal_form,
     numbers_of,
     option,
     table,
@@ -40,7 +41,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     dims = dims_of(options.dims)
     if options.layout.lower() in _RECORDS:
         return _record(options, dims), 0
-    layout = layout_of(options)
+    layout = normal_form(layout_of(options))
     desc = buffer_of(layout)
     indices = [numbers_of(text, "index") for text in options.at]
     offsets = [desc.offset(index, padded=True) for index in indices]

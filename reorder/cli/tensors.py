@@ -17,6 +17,8 @@ from memdesc import (
     MemdescError,
     MemoryDesc,
     UnknownFormatError,
+    UnsupportedFormatError,
+    data_type,
     from_notation,
     memory_desc,
     parse_layout,
@@ -63,6 +65,10 @@ _NAMED = re.compile(r"(.*?\.(?:npz|safetensors)):(.*)", re.DOTALL)
 _SHOWN = 8
 # how many bytes at the start of a file are compared
 _START = 64
+_TEXT = (
+    "numpy.loadtxt(path, skiprows=N) reads the numbers after N lines of a header, and numpy.save "
+    "writes them into a .npy of their shape"
+)
 _ARRAYS = "`memdesc reorder` reads it; with `--to plain` it writes the values row by row"
 _CHECKPOINT = "`memdesc inspect` lists its tensors, and `memdesc convert` makes a .safetensors"
 _DECOMPRESS = "decompress it first"
@@ -104,6 +110,8 @@ _KINDS = (
     _SAFETENSORS,
     _PICKLED,
     _kind("an HDF5 file", rb"\x89HDF\r\n\x1a\n", "h5py reads it, and numpy.save writes its arrays"),
+    # OpenVINO's text dumps start with the shape; other programs write lines of numbers
+    _kind("text", rb"shape: \[|[-+0-9.eE,; \t]{1,40}\r?\n[-+0-9]", _TEXT),
     _kind("compressed by gzip", rb"\x1f\x8b\x08", _DECOMPRESS),
     _kind("compressed by zstd", rb"\x28\xb5\x2f\xfd", _DECOMPRESS),
     _kind("compressed by xz", rb"\xfd7zXZ\0", _DECOMPRESS),
@@ -174,7 +182,7 @@ def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
         return memory, False
     try:
         stored = entry.dtype if entry.dtype in DATA_TYPES else None
-        layout = parse_layout(how.layout, how.dims, how.dtype, default=stored)
+        layout = _parse(how, how.dims, default=stored)
     except UnknownFormatError as error:
         if how.dims is not None or is_image(how.layout):
             raise
@@ -203,7 +211,7 @@ def _axes_tag(layout: str, array: NDArray[Any]) -> FormatTag | None:
 def _check_described(path: str, desc: MemoryDesc, how: Reading) -> None:
     """Refuse options that contradict what a file says."""
     if how.layout is not None:
-        said = parse_layout(how.layout, how.dims or desc.dims, how.dtype, default=desc.dtype)
+        said = _parse(how, how.dims or desc.dims, default=desc.dtype)
         if buffer_of(said) != desc:
             msg = (
                 f"the descriptor of {path!r} says {desc!r}, not {how.layout!r}; leave {how.flag} "
@@ -262,8 +270,7 @@ def _read_raw(path: str, how: Reading) -> Memory:
             rest = (
                 "it is truncated, or has another layout"
                 if found < needed
-                else f"pass --offset {found - needed} if it ends with the tensor, or "
-                "--ignore-rest if something else follows"
+                else _too_long(found, needed)
             )
             apart = f": {rows} rows of {row} bytes, {pitch} bytes apart" if pitch > row else ""
             msg = (
@@ -282,17 +289,64 @@ def _read_raw(path: str, how: Reading) -> Memory:
 
 
 def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
-    """Return the layout of raw bytes, whose type must be given."""
-    if how.layout is not None:
-        return parse_layout(how.layout, how.dims, how.dtype, default=None)
+    """Return the layout of raw bytes: the one that is given, or that the name of the file has."""
+    named = reason = None
     try:
-        return from_notation(Path(path).name, "openvino", how.dims, how.dtype)
-    except UnknownFormatError as error:
+        named = from_notation(Path(path).name, "openvino")
+    except MemdescError as error:
+        reason = error
+    if how.layout is not None:
+        given = _parse(how, how.dims, default=None)
+        # whoever says where the bytes begin knows what they are
+        if named is not None and how.offset is None and buffer_of(given) != named:
+            raise _misnamed(path, named, f"{how.flag}, which says {given!r}")
+        return given
+    if named is None:
+        if isinstance(reason, UnsupportedFormatError):
+            raise reason
         msg = (
             f"{path!r} holds raw bytes, and its name does not say which; give {how.flag} with a "
-            f"layout, --dims and --dtype: {error}"
+            f"layout, --dims and --dtype: {reason}"
         )
-        raise MemdescError(msg) from None
+        raise MemdescError(msg)
+    if how.dims is not None and how.dims != named.dims:
+        raise _misnamed(path, named, f"--dims {'x'.join(map(str, how.dims))}")
+    if how.dtype is not None and data_type(how.dtype) != named.dtype:
+        raise _misnamed(path, named, f"--dtype {how.dtype}")
+    return named
+
+
+def _misnamed(path: str, named: MemoryDesc, given: str) -> MemdescError:
+    """Return the error for options that contradict the name of a dump."""
+    return MemdescError(
+        f"the name of {path!r} says {named!r}, which contradicts {given}; leave that out, or "
+        "rename the file if its name is wrong"
+    )
+
+
+def _too_long(found: int, needed: int) -> str:
+    """Return what may be wrong with raw bytes that are more than a layout takes."""
+    rest = found - needed
+    header = (
+        f"pass --offset {rest} if the first {rest} bytes are a header, or --ignore-rest if "
+        "something follows the tensor"
+    )
+    if not needed or found % needed:
+        return header
+    times = found // needed
+    size = "twice" if times == 2 else f"{times} times"  # noqa: PLR2004
+    return f"it is {size} that: perhaps another type, other dims or another layout; or {header}"
+
+
+def _parse(how: Reading, dims: tuple[int, ...] | None, **default: Any) -> MemoryDesc | ImageDesc:
+    """Return the layout that an option gives; a message names the options that it lacks."""
+    try:
+        return parse_layout(how.layout or "", dims, how.dtype, **default)
+    except UnknownFormatError as error:
+        text = str(error)
+        for name in ("dims", "dtype"):
+            text = text.replace(f"; give {name}", f"; give --{name}")
+        raise UnknownFormatError(text) from None
 
 
 def load_file(path: str, dtype: str | None = None) -> Memory | NDArray[Any]:

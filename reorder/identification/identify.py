@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import permutations
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, memory_desc
-from memdesc.errors import allocates
+from memdesc.errors import allocates, short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
 from memdesc.tags import LETTERS
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from memdesc import DataType, MemoryDesc, Name
     from reorder.identification.known_layouts import Known
 
-__all__ = ["Candidate", "Identification", "identify"]
+__all__ = ["Candidate", "Identification", "identify", "likely_types"]
 
 # How many names of a layout, and how many layouts or sizes, a sentence lists.
 _MAX_NAMES = 4
@@ -46,6 +47,8 @@ _MAX_NEAR = 3
 # Bytes look like a type if at least this share of their values is ordinary, and unlike it if at
 # most the rest is.
 _ORDINARY = 0.9
+# How far elements may be apart, relative to the reference, for a hint that values were rounded.
+_LOOSE = 1e-3
 _NOTHING = np.empty(0, np.uint8)
 # Integer types that a reference may be stored as, the narrowest first.
 _NARROWER = ("u4", "s4", "u8", "s8")
@@ -69,6 +72,9 @@ class Candidate(NamedTuple):
         Share of the elements that equal those of the reference, 0 to 1; 1 without a reference.
     is_padding_zero : bool
         Whether all padding is zero.
+    is_type_known : bool
+        Whether the caller or the bytes tell the type of `desc`. If not, several types of this width
+        are possible, and `desc` has unsigned integers.
 
     Examples
     --------
@@ -85,6 +91,7 @@ class Candidate(NamedTuple):
     names: tuple[Name, ...]
     agreement: float
     is_padding_zero: bool
+    is_type_known: bool = True
 
 
 class Identification(NamedTuple):
@@ -152,7 +159,13 @@ def _no_layout(nbytes: int, what: str, sizes: Collection[int]) -> str:
 
 @allocates
 def identify(
-    data: Any, like: Any = None, *, dims: Iterable[int] | None = None, dtype: Any = None
+    data: Any,
+    like: Any = None,
+    *,
+    dims: Iterable[int] | None = None,
+    dtype: Any = None,
+    tolerance: float = 0.0,
+    relative: float = 0.0,
 ) -> Identification:
     """Find the known layouts that bytes may have.
 
@@ -165,14 +178,18 @@ def identify(
     Parameters
     ----------
     data : ndarray, Memory, or object with the buffer protocol
-        The bytes; of an array, its bytes in C order, whatever its dtype.
+        The bytes; of an array, its bytes in C order.
     like : ndarray, Memory, or tensor with DLPack, optional
         The same values by their logical dims.
     dims : iterable of int, optional
         The logical sizes, instead of `like`.
     dtype : DataType, str or numpy dtype, optional
         Type of the elements in the bytes. By default that of `like`, or for integers a 4-bit or
-        8-bit type that holds all its values; without `like`, any type.
+        8-bit type that holds all its values. Without `like`, that of `data` if it is a tensor; for
+        plain bytes (uint8), and for integers that are fewer than the elements, any type.
+    tolerance, relative : float
+        How far an element may be from that of `like`: ``tolerance + relative * abs(like)``, as in
+        `compare_values`. By default the bits must be equal.
 
     Raises
     ------
@@ -191,15 +208,37 @@ def identify(
     (1, 0)
     """
     found = _bytes_of(data)
+    for name, value in (("tolerance", tolerance), ("relative", relative)):
+        if not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
+            msg = f"{name} must be a finite number of 0 or more, not {short_repr(value)}"
+            raise MemdescError(msg)
     if (like is None) == (dims is None):
         msg = "give like=, a tensor of the same values, or dims=, the logical sizes"
         raise MemdescError(msg)
     if like is None:
         sizes = () if dims is None else checked_ints("dims", dims)
-        return _by_padding(found, sizes, None if dtype is None else data_type(dtype))
+        kind = _type_of(data, prod(sizes)) if dtype is None else data_type(dtype)
+        return _by_padding(found, sizes, kind)
     plain = as_memory(like, None)
     plain = reorder(plain, memory_desc(plain.desc.dims, plain.desc.dtype))
-    return _by_values(found, plain, None if dtype is None else data_type(dtype))
+    kind = None if dtype is None else data_type(dtype)
+    answer = _by_values(found, plain, kind, _Allowance(tolerance, relative))
+    is_exact = plain.desc.dtype.name in INTEGERS or tolerance or relative
+    if answer.candidates or answer.near or is_exact:
+        return answer
+    # another kernel may round differently
+    loose = _by_values(found, plain, kind, _Allowance(0.0, _LOOSE))
+    if not loose.candidates:
+        return answer
+    hint = f"; with relative={_LOOSE:g} {_titles(loose.candidates)} does: values were rounded"
+    return answer._replace(near=loose.candidates[:_MAX_NEAR], verdict=answer.verdict + hint)
+
+
+class _Allowance(NamedTuple):
+    """How far elements may be apart, in absolute terms and in parts of the reference."""
+
+    tolerance: float
+    relative: float
 
 
 def _bytes_of(data: Any) -> NDArray[np.uint8]:
@@ -222,10 +261,26 @@ def _bytes_of(data: Any) -> NDArray[np.uint8]:
     return flat.copy() if address_of(flat) % _ALIGNMENT else flat
 
 
-def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -> Identification:
+def _type_of(data: Any, nelems: int) -> DataType | None:
+    """Return the type of a tensor; None for bytes, and for words that may pack several elements."""
+    if isinstance(data, Memory):
+        held, count = data.desc.dtype, data.desc.nelems
+    elif isinstance(data, np.ndarray) and data.dtype.name != "uint8":
+        try:
+            held, count = data_type(data.dtype), data.size
+        except MemdescError:  # a dtype that memdesc does not have
+            return None
+    else:
+        return None
+    return None if held.name in INTEGERS and count < nelems else held
+
+
+def _by_values(
+    data: NDArray[np.uint8], plain: Memory, dtype: DataType | None, allowed: _Allowance
+) -> Identification:
     dims = plain.desc.dims
     _check_elements(dims)
-    references = [_Reference(data, memory) for memory in _references(plain, dtype)]
+    references = [_Reference(data, memory, allowed) for memory in _references(plain, dtype)]
     orders = permutations(range(len(dims))) if len(dims) <= MAX_ORDERED else [range(len(dims))]
     sizes: set[int] = set()
     compared: dict[tuple[object, ...], Candidate] = {}
@@ -258,7 +313,7 @@ def _by_values(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -
 
 def _nearest(near: Sequence[Candidate], types: Sequence[DataType], what: str) -> str:
     """Return how near the bytes are to a layout, in these types or in another one."""
-    desc, _, _, agreement, _ = near[0]
+    desc, agreement = near[0].desc, near[0].agreement
     named = _title(near[0])
     if agreement == 1:
         alike = [each for each in near if each.desc.layout == desc.layout and each.agreement == 1]
@@ -290,7 +345,7 @@ def _in_other_types(
         memory = reorder(plain, plain.desc.with_dtype(kind))
         if {own.name, kind.name} & INTEGERS.keys() and not _holds(memory, plain):
             continue
-        reference = _Reference(data, memory)
+        reference = _Reference(data, memory, _Allowance(0.0, 0.0))
         found += [reference.compare(known.with_dtype(kind)) for known in by_width[kind.bits]]
     return found
 
@@ -298,11 +353,12 @@ def _in_other_types(
 class _Reference:
     """A tensor of the values that the bytes hold, in one of the types that they may have."""
 
-    def __init__(self, data: NDArray[np.uint8], plain: Memory) -> None:
+    def __init__(self, data: NDArray[np.uint8], plain: Memory, allowed: _Allowance) -> None:
         self.desc = plain.desc
         self._data = data
-        self._values = unpack(plain.data, self.desc)
-        self._found = unpack(data, self.desc)
+        self._allowed = allowed
+        self._values = self._read(plain.data)
+        self._found = self._read(data)
         count = self.desc.nelems
         self._at = (
             np.arange(count)
@@ -311,16 +367,36 @@ class _Reference:
         )
         self._indices = np.unravel_index(self._at, self.desc.dims)
 
+    def _read(self, data: NDArray[np.uint8]) -> NDArray[Any]:
+        """Return the elements of bytes: their bits, or numbers where these may differ."""
+        if not any(self._allowed):
+            return unpack(data, self.desc)
+        kind = self.desc.dtype
+        desc = memory_desc((len(data) * 8 // kind.bits,), kind)
+        memory = Memory(desc, data[: desc.nbytes], zero_pad=False)
+        return reorder(memory, "plain", dtype="f64").numpy()
+
+    def _agreement(self, found: NDArray[Any], values: NDArray[Any]) -> float:
+        """Return the share of elements that are equal, or near enough."""
+        is_equal = found == values
+        if any(self._allowed):
+            tolerance, relative = self._allowed
+            with np.errstate(invalid="ignore"):  # infinities
+                is_near = np.abs(found - values) <= tolerance + relative * np.abs(values)
+            is_equal |= is_near & np.isfinite(values)
+            is_equal |= np.isnan(found) & np.isnan(values)
+        return float(is_equal.mean())
+
     def compare(self, known: Known) -> Candidate:
         """Compare a sample of the elements and, if all of it agrees, all elements."""
         desc = known.by_caller
         found = self._found[desc.offset(self._indices)]
-        agreement = float((found == self._values[self._at]).mean())
+        agreement = self._agreement(found, self._values[self._at])
         is_padding_zero = True
         if agreement == 1:
             memory = Memory(desc, self._data, zero_pad=False)
             whole = reorder(memory, self.desc)
-            agreement = float((unpack(whole.data, self.desc) == self._values).mean())
+            agreement = self._agreement(self._read(whole.data), self._values)
             is_padding_zero = _is_padding_zero(memory)
         names = _names(known) if agreement >= _NEAR else ()
         return Candidate(desc, known.order, names, agreement, is_padding_zero)
@@ -340,6 +416,11 @@ def _by_padding(
         if _is_padding_zero(Memory(each.by_caller, data, zero_pad=False))
     ]
     found.sort(key=lambda each: each.desc.nelems - each.desc.padded_nelems)
+    widths = {dtype.bits} if dtype else {each.desc.dtype.bits for each in found}
+    read = tuple(each for bits in sorted(widths) for each in readings(data, bits))
+    if dtype is None:
+        likely = {bits: likely_types(read, bits) for bits in widths}
+        found = [_typed(each, likely[each.desc.dtype.bits]) for each in found]
     if not fitting:
         what = f"{dims} elements of {dtype or 'any type'}"
         verdict = _no_layout(len(data), what, {size for _, sizes in known for size in sizes})
@@ -353,18 +434,32 @@ def _by_padding(
             f"the size and zero padding leave {len(found)} layouts{why}; a tensor of the same "
             "values tells them apart"
         )
-    widths = {kind.bits for kind in types} if dtype else {each.desc.dtype.bits for each in found}
-    read = tuple(each for bits in sorted(widths) for each in readings(data, bits))
     return Identification(tuple(found), (), verdict + _doubt(dtype, read), read)
+
+
+def likely_types(read: Sequence[TypeReading], bits: int | None = None) -> list[DataType]:
+    """Return the types, of one width or of any, as which nearly all elements are ordinary."""
+    return [
+        each.dtype
+        for each in read
+        if each.ordinary >= _ORDINARY and bits in {None, each.dtype.bits}
+    ]
+
+
+def _typed(found: Candidate, likely: Sequence[DataType]) -> Candidate:
+    """Return a candidate with the only type that the bytes look like, or say that none is known."""
+    if len(likely) != 1:
+        return found._replace(is_type_known=False)
+    return found._replace(desc=found.desc.with_dtype(likely[0]))
 
 
 def _doubt(dtype: DataType | None, read: Sequence[TypeReading]) -> str:
     """Return a remark if the bytes do not look like the given type, but like another one."""
     given = next((each for each in read if each.dtype == dtype), None)
-    others = [each for each in read if each.ordinary >= _ORDINARY]
+    others = likely_types(read)
     if given is None or given.ordinary > 1 - _ORDINARY or not others:
         return ""
-    named = " or ".join(str(each.dtype) for each in others)
+    named = " or ".join(map(str, others))
     return (
         f"; but the bytes look like {named}: as {dtype}, {given.ordinary:.0%} of them are ordinary"
     )

@@ -237,7 +237,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         Parameters
         ----------
         prefix : str
-            What precedes ``.qweight``, ``.scales`` and ``.qzeros``.
+            What precedes ``.qweight``, ``.scales`` and ``.qzeros``; or the name of the codes.
         name : str, optional
             The record, such as ``awq``; by default the one that was saved, or that config.json
             beside the files declares.

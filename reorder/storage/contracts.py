@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import (
@@ -58,17 +59,21 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
     from reorder.storage.diagnosis import Part
 
-    Expected = str | os.PathLike[str] | Mapping[str, Mapping[str, Any]]
+    Expected = str | os.PathLike[str] | Mapping[str, Mapping[str, Any] | str]
 
 __all__ = ["Breach", "CheckReport", "check", "contract_of", "contract_to_toml"]
 
 # bytes of a contract
 _MAX_FILE = 1 << 24
 _SHOWN = 4
+# bytes of a tensor by which another one with the same bytes is found
+_START = 4096
 _ZERO = "zero"
 # keys that are about one tensor, and about a record
 _OF_TENSOR = ("layout", "dtype", "scales")
-_KEYS = ("layout", "record", "dims", "dtype", "padding", "scales", "like")
+# key of a contract, and its value, that wants a rule for every tensor
+_OTHERS, _REFUSED = "others", "refused"
+_KEYS = ("layout", "record", "dims", "dtype", "padding", "scales", "like", "count")
 
 
 class Breach(NamedTuple):
@@ -160,12 +165,14 @@ def check(
     * ``padding = "zero"``.
     * ``scales``: the names of the tensors that scale the codes, all of them.
     * ``like``: the name of a tensor or a record that has the same dims, type and layout.
+    * ``count``: how many tensors or records the pattern matches. Without it, one is enough.
 
+    ``others = "refused"``, before the rules, makes a breach of each tensor that no rule applies to.
     The first ``*`` in these names stands for what the first one of the pattern is, and so on.
 
     Where values differ from the reference, each known cause predicts every byte: packed twice, not
     packed, halves swapped, rows interleaved, nibbles or bytes reversed, scales plain instead of
-    swizzled, transposed. One that predicts all of them is named.
+    swizzled, transposed, another tensor of the reference. One that predicts all of them is named.
 
     *Law*: a model holds `contract_of` it, and differs nowhere from itself.
 
@@ -212,15 +219,17 @@ def check(
     if expect is None and reference is None:
         msg = "check needs what to expect: a contract, or a reference to compare with"
         raise MemdescError(msg)
-    rules = [] if expect is None else _read_contract(expect)
-    return _checked(_Model(model), rules, reference)
+    contract = (False, []) if expect is None else _read_contract(expect)
+    return _checked(_Model(model), contract, reference)
 
 
 def _checked(
-    held: _Model, rules: Iterable[_Rule], reference: str | os.PathLike[str] | None = None
+    held: _Model,
+    contract: tuple[bool, list[_Rule]],
+    reference: str | os.PathLike[str] | None = None,
 ) -> CheckReport:
-    chosen = _assign(rules, held)
-    breaches: list[Breach] = []
+    is_complete, rules = contract
+    chosen, breaches = _assign(rules, held)
     unconfirmed: list[str] = []
     for name, rule in chosen.items():
         breaches += _breaches(held, name, rule, unconfirmed)
@@ -230,10 +239,15 @@ def _checked(
             compared.append(name)
             breaches += found
     covered = {each for name, rule in chosen.items() for each in held.members(name, rule)}
+    without_rule = tuple(name for name in held.entries if name not in covered)
+    if is_complete:
+        breaches += [
+            Breach(each, _OTHERS, "are refused: no rule applies to it") for each in without_rule
+        ]
     return CheckReport(
         tuple(breaches),
         tuple(chosen),
-        tuple(name for name in held.entries if name not in covered),
+        without_rule,
         tuple(unconfirmed),
         tuple(compared),
     )
@@ -292,11 +306,15 @@ class _Model:
 
 
 class _Rule(NamedTuple):
-    """A rule, or what several say of one tensor: the values by key, and the pattern of each."""
+    """A rule, or what several say of one tensor: the values by key, and the pattern of each.
+
+    `number` is how many tensors or records the pattern must match; None if any number will do.
+    """
 
     pattern: str
     values: Mapping[str, Any]
     origin: Mapping[str, str]
+    number: int | None = None
 
     def fail(self, problem: str) -> NoReturn:
         msg = f"rule {short_repr(self.pattern)}: {problem}"
@@ -306,8 +324,8 @@ class _Rule(NamedTuple):
 # Contracts.
 
 
-def _read_contract(given: Expected) -> list[_Rule]:
-    """Return the rules of a contract."""
+def _read_contract(given: Expected) -> tuple[bool, list[_Rule]]:
+    """Return whether a contract refuses tensors without a rule, and its rules."""
     found: object = given
     if not isinstance(given, Mapping):
         path = as_path(given)
@@ -319,10 +337,17 @@ def _read_contract(given: Expected) -> list[_Rule]:
             msg = f"{str(path)!r} is not TOML: {error}"
             raise MemdescError(msg) from None
     assert isinstance(found, Mapping)  # noqa: S101 - both are
-    if not found:
+    others = found.get(_OTHERS)
+    # a rule may have this name
+    is_complete = isinstance(others, str)
+    if is_complete and others != _REFUSED:
+        msg = f'others must be "{_REFUSED}", not {short_repr(others)}'
+        raise MemdescError(msg)
+    rules = {key: value for key, value in found.items() if key != _OTHERS or not is_complete}
+    if not rules:
         msg = "the contract has no rules, so there is nothing to check"
         raise MemdescError(msg)
-    return [_read_rule(pattern, values) for pattern, values in found.items()]
+    return is_complete, [_read_rule(pattern, values) for pattern, values in rules.items()]
 
 
 def _read_rule(pattern: object, values: object) -> _Rule:
@@ -341,14 +366,17 @@ def _read_rule(pattern: object, values: object) -> _Rule:
                 else ""
             )
             rule.fail(f"there is no key {key!r}; the keys are {', '.join(_KEYS)}{hint}")
-        made[key] = _read_value(rule, key, value)
+        made[key] = value if key == "count" else _read_value(rule, key, value)
     if not made:
         rule.fail(f"it says nothing; the keys are {', '.join(_KEYS)}")
+    number = made.pop("count", None)
+    if number is not None and (type(number) is not int or number < 1):
+        rule.fail(f"count must be an integer of 1 or more, not {short_repr(number)}")
     if "record" in made:
         for key in _OF_TENSOR:
             if key in made:
                 rule.fail(f"it has both record and {key}; a record says the {key} of its tensors")
-    return _Rule(pattern, made, dict.fromkeys(made, pattern))
+    return _Rule(pattern, made, dict.fromkeys(made, pattern), number)
 
 
 def _read_value(rule: _Rule, key: str, value: Any) -> Any:
@@ -379,22 +407,27 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
     return value
 
 
-def _assign(rules: Iterable[_Rule], held: _Model) -> dict[str, _Rule]:
-    """Return what the rules say of each tensor and record.
+def _assign(rules: Iterable[_Rule], held: _Model) -> tuple[dict[str, _Rule], list[Breach]]:
+    """Return what the rules say of each tensor and record, and which match another number of them.
 
     Raises
     ------
     MemdescError
-        If a rule matches nothing, or two contradict each other.
+        If a rule without a count matches nothing, or two contradict each other.
     """
     chosen: dict[str, _Rule] = {}
+    breaches = []
     for rule in rules:
         names = _matched(rule, held)
-        if not names:
+        if not names and rule.number is None:
             _fail_unmatched(rule, held)
+        if rule.number not in (None, len(names)):
+            problem = f"is {len(names)}, not {rule.number}"
+            breaches.append(Breach(rule.pattern, "count", problem, rule.pattern))
         for name in names:
             chosen[name] = _joined(chosen.get(name), rule, name)
-    return {name: chosen[name] for name in (*held.entries, *held.groups) if name in chosen}
+    ordered = {name: chosen[name] for name in (*held.entries, *held.groups) if name in chosen}
+    return ordered, breaches
 
 
 def _matched(rule: _Rule, held: _Model) -> list[str]:
@@ -602,6 +635,7 @@ def _compare(
     """Yield what was compared with the reference, and how it differs."""
     items, others = _items(held, chosen), _items(reference, chosen, is_reference=True)
     done: set[str] = set()
+    places = _Places([*others.values()])
     for name, theirs in others.items():
         ours = items.get(name) or _by_names_of(theirs, held)
         if ours is not None and ours.group is not None:
@@ -614,6 +648,9 @@ def _compare(
             found = _differences(ours, theirs)
         except MemdescError as error:
             found = [Breach(ours.name, "values", f"cannot be compared: {error}")]
+        if any(not each.causes for each in found) and (other := places.find(ours, theirs)):
+            cause = (f"it holds {other} of the reference",)
+            found = [each._replace(causes=each.causes or cause) for each in found]
         rule = chosen.get(ours.name)
         yield ours.name, [each._replace(rule=rule.pattern if rule else "") for each in found]
     for name, item in items.items():
@@ -647,6 +684,43 @@ class _Item(NamedTuple):
         if self.group is None:
             return {} if self.entry is None else {"data": self.entry}
         return self.group.tensors or dict(self.group.found.entries)
+
+
+class _Places:
+    """Where the bytes of tensors are in the reference, whatever they are called there."""
+
+    def __init__(self, items: list[_Item]) -> None:
+        self._items = items
+
+    @cached_property
+    def _by_start(self) -> dict[object, list[tuple[Entry, _Model]]]:
+        found: dict[object, list[tuple[Entry, _Model]]] = {}
+        for item in self._items:
+            for role, each in item.tensors().items():
+                key = item.desc, role, _start(each, item.model)
+                found.setdefault(key, []).append((each, item.model))
+        return found
+
+    def find(self, ours: _Item, theirs: _Item) -> str:
+        """Return which tensors have the bytes of those that differ; empty if some have none."""
+        names = []
+        wanted = theirs.tensors()
+        for role, each in ours.tensors().items():
+            data = ours.model.map(each)
+            if role in wanted and is_equal_bytes(data, theirs.model.map(wanted[role])):
+                continue
+            alike = self._by_start.get((ours.desc, role, _start(each, ours.model)), ())
+            equal = (entry.name for entry, model in alike if is_equal_bytes(data, model.map(entry)))
+            name = next(equal, "")
+            if not name:
+                return ""
+            names.append(name)
+        return ", ".join(names)
+
+
+def _start(entry: Entry, model: _Model) -> tuple[int, bytes]:
+    """Return what a tensor has in common with all equal ones, and with few others."""
+    return entry.nbytes, model.map(entry)[:_START].tobytes()
 
 
 def _items(
@@ -778,7 +852,8 @@ def _record_differences(ours: _Item, theirs: _Item, desc: RecordDesc) -> list[Br
             wanted = repack(wanted, own)
         except MemdescError:
             return _number_differences(ours, theirs)
-    elif isinstance(own, MemoryDesc) and len(desc.tensors) > 1:
+    elif isinstance(own, MemoryDesc) and (len(desc.tensors) > 1 or own.nelems == prod(desc.dims)):
+        # floats that the record was decoded to, rather than its bytes as a plain tensor
         return _number_differences(ours, theirs)
     if missing := [role for role in wanted.tensors if role not in tensors]:
         return [Breach(ours.name, "values", f"have no {', '.join(missing)}, as {desc!r} has")]
@@ -810,10 +885,11 @@ def _numbers(item: _Item) -> Memory:
 # Writing a contract.
 
 
-def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
+def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the contract that a checkpoint holds: a rule for each tensor or record.
 
-    Equal rules of names that differ in numbers alone, such as layers, become one.
+    Equal rules of names that differ in numbers alone, such as layers, become one, which says how
+    many there are. Tensors without a rule are refused.
 
     *Law*: the model holds it.
 
@@ -825,7 +901,7 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     Returns
     -------
     dict of str to dict
-        Rules by pattern, for `check`.
+        Rules by pattern, and ``others``, for `check`.
 
     Raises
     ------
@@ -838,8 +914,16 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     >>> path = os.path.join(tempfile.mkdtemp(), "x.npz")
     >>> w = reorder.reorder(np.ones((20, 8), np.float16), "Ab8a")
     >>> reorder.save(path, {f"layers.{k}.weight": w for k in range(3)})
-    >>> reorder.contract_of(path)
-    {'layers.*.weight': {'layout': 'Ab8a', 'dims': [20, 8], 'dtype': 'f16', 'padding': 'zero'}}
+    >>> print(reorder.contract_to_toml(reorder.contract_of(path)))
+    others = "refused"
+    <BLANKLINE>
+    ["layers.*.weight"]
+    layout = "Ab8a"
+    dims = [20, 8]
+    dtype = "f16"
+    padding = "zero"
+    count = 3
+    <BLANKLINE>
     """
     held = _Model(model)
     rules: dict[str, dict[str, Any]] = {}
@@ -855,9 +939,12 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, dict[str, Any]]:
     exact = {glob.escape(name): rule for name, rule in rules.items()}
     found = _merged(rules, held)
     for each in (found, exact):
-        report = _checked(held, _read_contract(each))
+        # a tensor of this name gets a pattern that matches it alone
+        named = {"[o]thers" if key == _OTHERS else key: rule for key, rule in each.items()}
+        contract: dict[str, Any] = {_OTHERS: _REFUSED, **named}
+        report = _checked(held, _read_contract(contract))
         if report.holds:
-            return each
+            return contract
     breach = report.breaches[0]
     msg = f"{str(held.path)!r} is not right: {breach.name}: {breach.key} {breach.problem}"
     raise MemdescError(msg)
@@ -914,7 +1001,7 @@ def _merged(rules: Mapping[str, dict[str, Any]], held: _Model) -> dict[str, dict
         first = next(iter(found.values()))
         matched = {*_matched(_Rule(pattern, first, {}), held)}
         if len(found) > 1 and matched == {*found} and all(r == first for r in found.values()):
-            merged[pattern] = first
+            merged[pattern] = {**first, "count": len(found)}
             done |= {*found}
     rest = {glob.escape(name): rule for name, rule in rules.items() if name not in done}
     return {**merged, **rest}
@@ -925,7 +1012,7 @@ def _starred(name: str) -> str:
     return re.sub(r"(?<![^.])[0-9]+(?![^.])", "*", name)
 
 
-def contract_to_toml(rules: Mapping[str, Mapping[str, Any]]) -> str:
+def contract_to_toml(rules: Mapping[str, Mapping[str, Any] | str]) -> str:
     """Return a contract as TOML.
 
     Parameters
@@ -950,8 +1037,11 @@ def contract_to_toml(rules: Mapping[str, Mapping[str, Any]]) -> str:
     tables = [
         "\n".join([f"[{_text(name)}]", *(f"{key} = {_text(value)}" for key, value in rule.items())])
         for name, rule in rules.items()
+        if not isinstance(rule, str)
     ]
-    return "\n\n".join(tables) + "\n"
+    # in TOML, what precedes the tables
+    head = [f"{key} = {_text(value)}" for key, value in rules.items() if isinstance(value, str)]
+    return "\n\n".join([*head, *tables]) + "\n"
 
 
 def _text(value: Any) -> str:

@@ -27,8 +27,8 @@ from reorder.storage.containers import npz
 from reorder.storage.containers.descriptors import record_fields, record_of
 from reorder.storage.containers.entry import map_file
 from reorder.storage.containers.table import FORMATS, read_container
-from reorder.storage.groups import Group, Said, read_group
-from reorder.storage.siblings import note_of, siblings_of
+from reorder.storage.groups import Group, Said, read_group, said_of
+from reorder.storage.siblings import find_siblings, note_of, siblings_of
 from reorder.storage.stored import (
     QUANTIZED,
     joined_tensors,
@@ -344,7 +344,7 @@ def load(
     _check_kind(kind)
     stored = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
     with naming(given):
-        items = _items(stored)
+        items = _items(stored, given, kind)
     value = _made(items[name_of_only(given, items)], stored, dtype, given)
     if not isinstance(value, kind):
         found = type(value).__name__
@@ -392,7 +392,8 @@ def load_all(
         As for `load`.
     kind : type, optional
         `Memory`, `Quantized` or `Record`: return those only. By default each tensor must be a
-        Memory.
+        Memory. The tensors of a record that the config.json of a model declares are that record;
+        `open_checkpoint` also has each of them as it is stored.
     mmap : bool
         As for `load`.
     max_nbytes : int, optional
@@ -409,7 +410,8 @@ def load_all(
     ------
     MemdescError
         If the file is missing or damaged, unpacks to more than allowed, has a tensor of an unknown
-        type, or without `kind` one that is not a Memory.
+        type, or without `kind` one that is not a Memory; if it is declared to hold records that it
+        does not hold, unless `kind` is Memory.
 
     Examples
     --------
@@ -428,7 +430,7 @@ def load_all(
         _check_kind(kind)
     stored = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
     with naming(given):
-        items = _items(stored)
+        items = _items(stored, given, kind)
     values = {name: _made(item, stored, None, given) for name, item in items.items()}
     if kind is not None:
         return {name: value for name, value in values.items() if isinstance(value, kind)}
@@ -516,23 +518,44 @@ def _is_archive(path: Path) -> bool:
         return FORMATS["npz"].is_start(file.read(len("PK")))
 
 
-def _items(stored: Stored) -> dict[str, Group | Entry]:
+def _items(stored: Stored, path: Path, kind: type[Any] | None) -> dict[str, Group | Entry]:
     """Return what a file holds, by name, in its order: single tensors, and groups of them."""
     entries = {name: entry for name, (entry, _) in stored.items()}
     names = {
         name: note_of(entries, name) for name, each in entries.items() if each.note is not None
     }
+    groups = {
+        name: (note.name, read_group(siblings_of(entries, name), Said()))
+        for name, note in names.items()
+    }
     members = {each for note in names.values() for each in note.tensors.values()}
+    for group in _declared_groups(entries, path):
+        if group.is_known:
+            groups[group.found.codes.name] = group.prefix, group
+            members |= {*group.found.names}
+        elif kind is not Memory:
+            msg = (
+                f"{group.reason}; reorder.open_checkpoint and load_all(path, reorder.Memory) read "
+                "its tensors as they are stored"
+            )
+            raise MemdescError(msg)
     items: dict[str, Group | Entry] = {}
     for name, entry in entries.items():
-        if name in members and name not in names:
+        if name in members and name not in groups:
             continue
-        called = names[name].name if name in names else name
+        called, item = groups.get(name, (name, entry))
         if called in items:
             msg = f"two tensors are called {short_repr(called)}"
             raise MemdescError(msg)
-        items[called] = read_group(siblings_of(entries, name), Said()) if name in names else entry
+        items[called] = item
     return items
+
+
+def _declared_groups(entries: Mapping[str, Entry], path: Path) -> list[Group]:
+    """Return the quantised weights without a note, if config.json declares what they are."""
+    found = [each for each in find_siblings(entries) if each.codes.note is None]
+    said = said_of(path, read_container(path)) if found else Said()
+    return [read_group(each, said) for each in found] if said.declared else []
 
 
 def _made(item: Group | Entry, stored: Stored, dtype: str | None, path: Path) -> Any:

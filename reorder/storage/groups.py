@@ -32,6 +32,7 @@ from reorder.storage.siblings import (
     ORDERS,
     Siblings,
     find_siblings,
+    holds_codes,
     note_of,
     optional_tensors,
     order_of,
@@ -55,6 +56,7 @@ __all__ = [
     "elsewhere",
     "find_groups",
     "find_plain",
+    "find_unscaled",
     "group_at",
     "partial_of",
     "read_group",
@@ -194,6 +196,28 @@ def find_plain(path: Path, container: Container, layers: Iterable[str]) -> dict[
     return found
 
 
+def find_unscaled(path: Path, container: Container, groups: Iterable[Group]) -> dict[str, str]:
+    """Return the layers that a config file declares quantised, and that have codes but no scales.
+
+    Each comes with the reason.
+    """
+    found = {}
+    taken = {name for group in groups for name in group.found.names}
+    with suppress(MemdescError):  # `find_groups` says that a file is damaged
+        declared = said_of(path, container).declared or Declared("", None)
+        for name, entry in container.entries.items():
+            layer, _, role = name.rpartition(".")
+            if name in taken or len(entry.shape) < len(_MATRIX) or not holds_codes(entry):
+                continue
+            for part in declared.at(layer):
+                if part.name is not None and tensors_of(part.name)[0] == role:
+                    found[layer] = (
+                        f"{part.file} declares {part.name}, but no scales are beside its codes "
+                        f"of {entry.dtype}"
+                    )
+    return found
+
+
 def elsewhere(name: str, source: Path) -> Entry:
     """Return a stand-in for a tensor of another shard, which is not read."""
     return Entry(name, "unknown", (), source, 0, 0, FileState(0, 0))
@@ -211,6 +235,8 @@ def partial_of(container: Container) -> dict[str, str]:
 def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     """Return the quantised weight with a prefix; the record it should be tells its codes' name.
 
+    The name of the codes will do as well.
+
     Raises
     ------
     MemdescError
@@ -224,6 +250,9 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
     full = prefix if is_single else f"{prefix}.{names[0]}".removeprefix(".")
     if full not in entries:
         weights = {each.prefix: each for each in find_siblings(entries)}
+        of_codes = {each.codes.name: each.prefix for each in weights.values()}
+        if of_codes.get(prefix, prefix) != prefix:
+            return group_at(entries, of_codes[prefix], said)
         if prefix in weights and (said.name is None or names[0] in weights[prefix].entries):
             return read_group(weights[prefix], said)
         held = ", ".join(weights[prefix].names) if prefix in weights else ""
@@ -692,9 +721,19 @@ def _single_desc(entry: Entry, name: str, options: Mapping[str, Any]) -> RecordD
             msg = f"it holds {entry.desc!r}, not {name}"
             raise MemdescError(msg)
         return entry.desc
-    rows, blocks = entry.shape[:-1], entry.shape[-1:]
+    if entry.nbytes != prod(entry.shape):
+        msg = f"{entry.name!r} holds {entry.dtype}, and {name} is stored as bytes"
+        raise MemdescError(msg)
+    rows, last = entry.shape[:-1], entry.shape[-1:]
     bits = record_desc((8, 256), name, **options).bits_per_element
-    desc = record_desc((*rows, *(int(size * 8 / bits) for size in blocks)), name, **options)
+    sizes = [size * _BYTE_BITS / bits for size in last]
+    if not all(size.is_integer() for size in sizes):
+        msg = (
+            f"{entry.name!r} of shape {entry.shape} does not hold {name}, which takes {bits:g} "
+            f"bits per element: {last[0]} bytes are not a whole number of elements"
+        )
+        raise MemdescError(msg)
+    desc = record_desc((*rows, *map(int, sizes)), name, **options)
     if desc.nbytes != entry.nbytes:
         msg = f"{entry.nbytes} bytes of shape {entry.shape} are not {desc!r}"
         raise MemdescError(msg)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from memdesc import Axis, Block, FormatTag, Layout, MemdescError, MemoryDesc, memory_desc, parse_tag
 from memdesc.index import index_at, indices_at
+from memdesc.layout_names import merged_blocks
 from tests.oracles import offsets
 from tests.strategies import descs, dims, tags
 
@@ -151,3 +152,10 @@ def test_an_array_of_indices_has_the_offsets_that_each_has(desc: MemoryDesc) -> 
     assert np.array_equal(found, desc.layout.offsets())
     assert all(desc.offset(index) == found[index] for index in np.ndindex(desc.dims))
     assert np.array_equal(desc.byte(every), found * desc.dtype.bits // 8)
+
+
+@given(descs(max_nelems=384))
+def test_merged_blocks_keep_every_offset(desc: MemoryDesc) -> None:
+    merged = merged_blocks(desc.layout)
+    assert len(merged.blocks) <= len(desc.layout.blocks)
+    assert np.array_equal(merged.offsets(padded=True), desc.layout.offsets(padded=True))

@@ -42,8 +42,8 @@ def test_dims_of_one_have_no_order_so_more_tags_fit() -> None:
     assert "dcba" not in found
 
 
-def test_a_tag_that_onednn_does_not_enumerate_comes_in_its_notation() -> None:
-    assert memory_desc((2, 17), "f32", "aB3b").tags() == (("onednn", "aB3b", "any"),)
+def test_a_tag_that_onednn_does_not_enumerate_is_a_name_of_memdesc() -> None:
+    assert memory_desc((2, 17), "f32", "aB3b").tags() == (("memdesc", "aB3b", "any"),)
 
 
 @pytest.mark.parametrize(

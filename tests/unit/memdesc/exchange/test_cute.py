@@ -8,6 +8,7 @@ from memdesc import (
     UnsupportedFormatError,
     from_notation,
     memory_desc,
+    parse_layout,
     to_notation,
 )
 
@@ -16,7 +17,7 @@ from memdesc import (
     ("dims", "tag", "text"),
     [
         ((2, 17, 5, 4), "nChw16c", "(2,(16,2),5,4):(640,(1,320),64,16)"),
-        ((5,), "a", "(5):(1)"),
+        ((5,), "a", "5:1"),
         ((5,), "A4a", "((4,2)):((1,4))"),
         ((33, 8), "AB4a/1.4b8a/4", "((4,8,2),(4,2)):((32,1,256),(8,128))"),
     ],
@@ -62,6 +63,15 @@ def test_layouts_are_read_as_other_programs_print_them() -> None:
 def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None:
     with pytest.raises(UnknownFormatError, match=reason):
         from_notation(text, "cute")
+
+
+@pytest.mark.parametrize(
+    "pointer", ["gmem_ptr[32b](0x7f0000)", "smem_ptr[16b](0x7f00)", "ptr[32b](0x7f)", "smem_ptr"]
+)
+def test_the_pointer_of_a_printed_tensor_is_left_out(pointer: str) -> None:
+    assert parse_layout(f"{pointer} o (8,64):(64,1)") == memory_desc((8, 64), "f32", "ab")
+    with pytest.raises(UnsupportedFormatError, match="an XOR swizzle"):
+        parse_layout(f"Swizzle<3,4,3> o {pointer} o (8,64):(64,1)")
 
 
 @pytest.mark.parametrize(

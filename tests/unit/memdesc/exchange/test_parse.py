@@ -80,6 +80,13 @@ def test_a_string_that_two_systems_read_differently_is_refused_with_both_reading
     assert parse_layout("(8,4):(1,8)") == memory_desc((8, 4), "f32", "ba")
 
 
+@pytest.mark.parametrize("rest", ["foo", "99", "(2)", ""])
+def test_nothing_follows_the_stride(rest: str) -> None:
+    for text in (f"(4,8):(8,1):{rest}", f"8:1:{rest}", f"S[(4, 8):(8, 1):{rest or 1}]"):
+        with pytest.raises(UnknownFormatError, match="follows"):
+            parse_layout(text)
+
+
 @pytest.mark.parametrize(
     ("text", "dims", "reason"),
     [

@@ -44,12 +44,17 @@ def test_a_contract_is_written_and_checked(shell: Shell) -> None:
     reorder.save("good.npz", {"w": reorder.reorder(x, "AB8b8a")})
     reorder.save("bad.npz", {"w": swapped, "b": x})
     assert shell.facts("check good.npz --write rules.toml")["rules"] == 1
+    assert shell.facts("check good.npz --write rules.toml --overwrite")["rules"] == 1
     held = shell.facts("check good.npz --expect rules.toml --reference good.npz")
     assert (held["holds"], held["checked"], held["compared"]) == (True, 1, 1)
     found = shell.facts("check bad.npz --expect rules.toml --reference good.npz", 1)
     assert found["without_rule"] == ["b"]
-    causes = [each["causes"] for each in found["breaches"]]
-    assert causes == [["the halves of dim 0 are swapped"], []]
+    causes = [(each["key"], each["causes"]) for each in found["breaches"]]
+    swapped_halves = "the halves of dim 0 are swapped"
+    assert causes == [("values", [swapped_halves]), ("values", []), ("others", [])]
+    good = shell.lines("check good.npz --expect rules.toml")
+    assert good[-1] == "compared      no values, which takes a --reference"
+    assert not any("unconfirmed" in line for line in good)
     shown = "\n".join(shell.lines("check bad.npz --reference good.npz", 1))
     assert "w: values differ in 1024 of 1024 elements: the halves of dim 0 are swapped" in shown
     assert "b: values are not in the reference" in shown
@@ -60,6 +65,7 @@ def test_a_contract_is_written_and_checked(shell: Shell) -> None:
     [
         ("x.npz --expect rules.toml", "rule 'w': there is no key 'layuot'"),
         ("x.npz --write r --expect rules.toml", "run them apart"),
+        ("x.npz --write rules.toml", "'rules.toml' exists; --overwrite replaces it"),
         ("x.npz --expect missing.toml", "cannot be read"),
         ("x.npz:d", "has no tensor 'd'; it has 1: w"),
         ("x.npz --limit -1", "--limit -1: give how many"),

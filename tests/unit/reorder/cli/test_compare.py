@@ -129,18 +129,37 @@ def test_reorder_finds_the_layout_of_a_dump(shell: Shell, dump: str, options: st
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ("--from bfyx", "'bfyx' does not contain the sizes; give dims"),
+        ("--from bfyx", "'bfyx' does not contain the sizes; give --dims"),
         ("--among bfyx", "--among needs --dims"),
         ("--among bfyx --from bfyx --dims 1x2", "--among needs --dims"),
-        ("--among bfyx --dims 1x17x5x4", "1280 bytes with zero padding may be none"),
-        ("--among * --dims 1x17x5x4", "may be u16 aBcd16b; u16 aBdc16b; name one"),
-        ("--dims 1x17x5x5", "not the given"),
+        ("--among b_fs_yx_* --dims 1x17x5x4", "--among needs --dtype"),
+        ("--among b_fs_yx_* --dims 1x17x5x4", "any type; they look like f16"),
+        (
+            "--among bfyx --dims 1x17x5x4 --dtype f16",
+            "no layout of --among bfyx fits 1280 bytes of f16 with zero padding",
+        ),
+        ("--among * --dims 1x17x5x4 --dtype f16", "aBcd16b, aBdc16b fit 1280 bytes of f16"),
+        ("--dims 1x17x5x5", "'aBcd16b'), which contradicts --dims 1x17x5x5"),
+        ("--dtype bf16", "'aBcd16b'), which contradicts --dtype bf16; leave that out"),
+        (
+            "--from bfyx --dims 1x32x5x4 --dtype f16",
+            "'aBcd16b'), which contradicts --from, which says memory_desc((1, 32, 5, 4), 'f16', ",
+        ),
     ],
 )
 def test_reorder_refuses_what_does_not_say_one_layout(
     shell: Shell, dump: str, options: str, reason: str
 ) -> None:
     assert reason in shell.refusal(f"reorder {dump} out.npy {options}")
+
+
+def test_an_offset_says_that_the_name_of_a_dump_is_wrong(shell: Shell, dump: str) -> None:
+    given = "--from bfyx --dims 1x32x5x4 --dtype f16"
+    assert "contradicts --from-a" in shell.refusal(
+        f"compare {dump} same.npy --from-a f16:bfyx:1x32x5x4"
+    )
+    shell.facts(f"reorder {dump} out.npy {given} --offset 0")
+    assert np.load("out.npy").shape == (1, 32, 5, 4)
 
 
 # Packings of weights.

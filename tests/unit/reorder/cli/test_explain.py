@@ -173,7 +173,7 @@ def test_both_memories_are_drawn_side_by_side(shell: Shell) -> None:
     [
         ("nchw nChw8d 2x17x5x4", "did you mean 'nChw8c'"),
         ("nchw nhwc 2x17x5", "is for 4 dims"),
-        ("nchw nhwc 2x17x5y", "not integers joined by x"),
+        ("nchw nhwc 2x17x5y", "must be integers joined by x"),
         ("ab 4x1x1 3x4", "must be 2 numbers"),
         ("ab 4x1@a 3x4", "not integers"),
         ("ab", "are required: DST; see"),

@@ -390,3 +390,12 @@ def test_no_command_waits_for_a_pipe_or_reads_a_device(
     os.mkfifo("fifo")
     shell.refusal(command.replace("IN", special))
     assert {path.name for path in Path().iterdir()} == {"folder", "fifo"}
+
+
+@pytest.mark.parametrize(
+    "text", ["shape: [b:2, f:3] (count: 6)\n1\n2\n", "1.5\n-2\n3\n", "1 2\n3 4\n"]
+)
+def test_text_is_refused_with_what_reads_it(shell: Shell, text: str) -> None:
+    Path("dump.txt").write_text(text)
+    said = shell.refusal("reorder dump.txt o.npy --from ab --dims 2x3 --dtype u8")
+    assert said.startswith("'dump.txt' is text: numpy.loadtxt(path, skiprows=N) reads the numbers")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import reorder
+from memdesc import data_type
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell
@@ -50,6 +51,21 @@ def test_without_a_reference_what_remains_is_listed(shell: Shell) -> None:
     np.zeros(256, np.uint8).tofile("zeros.bin")
     last = shell.lines("identify zeros.bin --dims 4x4x4x4 --dtype u8", 1)[-1]
     assert re.fullmatch(r"\.\.\. and \d+ more; --json lists them", last)
+
+
+def test_a_layout_has_the_type_of_the_file_or_of_the_bytes_or_none(shell: Shell) -> None:
+    x = np.random.default_rng(0).standard_normal((6, 10))
+    for dtype in ("float32", "float16", "int8"):
+        np.save("x.npy", (10 * x).astype(dtype))
+        saved = shell.facts("identify x.npy --dims 6x10", 1)
+        assert {each["dtype"] for each in saved["layouts"]} == {str(data_type(dtype))}
+    # f16 looks like an integer of 16 bits, too
+    x.astype(np.float32).tofile("f32.bin")
+    x.astype(np.float16).tofile("f16.bin")
+    (one, *_) = shell.facts("identify f32.bin --dims 6x10", 1)["layouts"]
+    assert one["layout"] == "memory_desc((6, 10), 'f32', 'ab')"
+    (one, *_) = shell.facts("identify f16.bin --dims 6x10", 1)["layouts"]
+    assert (one["layout"], one["dtype"]) == ("(6, 10) elements of 2 bytes", None)
 
 
 def test_a_layout_in_another_type_ends_with_1(shell: Shell) -> None:
@@ -94,7 +110,7 @@ def test_a_saved_tensor_is_identified_by_its_bytes(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("dump.bin", "give like=, a tensor of the same values, or dims=, the logical sizes"),
+        ("dump.bin", "give --like, a tensor of the same values, or --dims, the logical sizes"),
         ("nothing.bin --dims 2", "'nothing.bin' cannot be read: No such file or directory"),
         ("dump.bin --dims 2 --offset -1", "--offset -1: 'dump.bin' has 4104 bytes"),
         ("dump.bin --dims 2 --offset 99999999999", "so no tensor can start there"),

@@ -179,3 +179,46 @@ def test_records_that_no_test_compares_are_told(shell: Shell, name: str, library
     assert kind.get("not_compared_with", "") == library
     told = f" bits per weight, not compared with {library}: fc" if library else " bits per weight: "
     assert told in shell.lines("inspect x.safetensors")[-1]
+
+
+def _fp8_model(layers: int, block: int, *, without: str = "") -> None:
+    """Save matrices of 256 x 80 in blocks of 128 x 128, which config.json may contradict."""
+    codes = fp8_layer()["weight"][:, :80]
+    scales = np.ones((2, 1), np.float32)
+    layer = {"weight": np.ascontiguousarray(codes), "weight_scale_inv": scales}
+    tensors = {f"layers.{k}.fc.{name}": x for k in range(layers) for name, x in layer.items()}
+    tensors.pop(without, None)
+    Path("m").mkdir()
+    write_safetensors(Path("m/model.safetensors"), tensors)
+    _declare(Path("m"), quant_method="fp8", weight_block_size=[block, block])
+
+
+def test_layers_that_are_alike_share_a_line(shell: Shell) -> None:
+    _fp8_model(3, 128)
+    weight, scales, *_, total, kind = shell.lines("inspect m")[1:]
+    assert weight.split()[:3] == ["layers.*.fc.weight", "(3)", "256x80"]
+    assert scales.split()[:3] == ["layers.*.fc.weight_scale_inv", "(3)", "2x1"]
+    assert total.startswith("all: 6 tensors")
+    # the format's block, although the matrix is narrower
+    assert kind.startswith("fp8_block, 8 bits, blocks of 128 x 128, ")
+    assert shell.lines("inspect m --all")[1].split()[:2] == ["layers.0.fc.weight", "256x80"]
+    assert len(shell.facts("inspect m")["tensors"]) == 6
+    sizes = [row["bytes"] for row in shell.facts("inspect m --sort bytes")["alike"]]
+    assert sizes == [3 * 256 * 80, 3 * 2 * 4]
+
+
+def test_a_contradiction_of_many_layers_is_one_line(shell: Shell) -> None:
+    _fp8_model(3, 64)
+    *_, total, note = shell.lines("inspect m")
+    assert total.startswith("all: 6 tensors")
+    assert note.startswith("layers.0.fc.weight and 2 more: codes scaled by other tensors, not ")
+    assert "'layers.0.fc.weight_scale_inv' of f32 has the shape (2, 1)" in note
+
+
+def test_a_weight_without_its_scales_is_named(shell: Shell) -> None:
+    _fp8_model(2, 128, without="layers.1.fc.weight_scale_inv")
+    facts = shell.facts("inspect m", 1)
+    assert facts["unscaled"] == ["layers.1.fc"]
+    assert facts["notes"] == [
+        "layers.1.fc: config.json declares fp8_block, but no scales are beside its codes of f8_e4m3"
+    ]

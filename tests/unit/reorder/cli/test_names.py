@@ -62,7 +62,7 @@ def test_a_layout_is_written_for_every_system_or_refused(shell: Shell) -> None:
     assert "cute      (2,(16,2),5,4):(640,(1,320),64,16)" in shown
     assert shown[-1].startswith("cannot    mace, ")
     # one system answers by its string alone
-    assert shell.lines("names 'bf16[64,32]{1,0:T(8,128)(2,1)}' --system onednn") == ["AB4a128b2a"]
+    assert shell.lines("names 'bf16[64,32]{1,0:T(8,128)(2,1)}' --system memdesc") == ["AB4a128b2a"]
     assert shell.lines("names 1x4 3x2 --system cute") == ["(3,2):(1,4)"]
 
 
@@ -115,9 +115,37 @@ def test_names_are_filtered_in_any_case(shell: Shell) -> None:
     ):
         assert shell.lines(f"names {wanted}") == [line]
     assert shell.facts("names xyzzy", 1) == {"count": 0, "names": []}
-    assert shell.lines("names xyzzy", 1) == ["no name matches"]
+    assert shell.lines("names xyzzy", 1) == ["no known name matches"]
 
 
 def test_what_other_systems_call_a_layout_finds_its_names(shell: Shell) -> None:
     assert _texts(shell, "channels_last") == ["ndhwc", "nhwc", "nwc"]
     assert "nhwc" in _texts(shell, "channels_last 2x3x4x5")
+
+
+@pytest.mark.parametrize(
+    "text", ["(8,(2,(2,2))):(1,(8,(16,32)))", "(8,(2,4)):(1,(8,16))", "((2,4),8):((1,2),8)"]
+)
+def test_nested_modes_that_continue_each_other_are_one_dim(shell: Shell, text: str) -> None:
+    found = shell.facts(["names", text])
+    assert {"ba", "io"} <= {name["text"] for name in found["names"]}
+    assert (found["written"]["onednn"][0], found["written"]["pytorch"][0]) == (
+        "ba",
+        "dim_order=(1, 0)",
+    )
+
+
+def test_show_merges_modes_that_onednn_cannot_express(shell: Shell) -> None:
+    found = shell.facts(["show", "(8,(2,(2,2))):(1,(8,(16,32)))"])
+    assert found["strides"] == [1, 8]
+    assert "not_in_onednn" not in found
+
+
+def test_only_tags_of_the_enum_are_names_of_onednn(shell: Shell) -> None:
+    found = shell.facts("names BA4b2a 16x16")
+    assert [name["vocabulary"] for name in found["names"]] == ["memdesc"]
+    assert found["cannot"]["onednn"] == "it has no name for BA4b2a of f32"
+    (line,) = shell.lines("names BA4b2a", 1)
+    assert line == (
+        "no known name matches; BA4b2a is a tag for 2 dims; give their sizes to see its layout"
+    )

@@ -113,7 +113,7 @@ def test_an_index_and_a_byte_are_the_same_element(shell: Shell) -> None:
     [
         ("ab 2x3 --at 0,3", "index 3 of b (dim 1) is not in 0 to 2"),
         ("ab 2x3 --at 0", "must be 2 numbers"),
-        ("ab 2x3 --at '0;1'", "are not integers joined by x or commas"),
+        ("ab 2x3 --at '0;1'", "must be integers joined by x or commas"),
         ("ab 2x3 --byte 24", "at offset 6: offsets are 0 to 5"),
         ("ab 2x3 --byte -1", "at offset -1"),
         ("4x1 2x3 --byte 12", "it lies in a gap between elements"),
@@ -129,7 +129,7 @@ def test_an_index_and_a_byte_are_the_same_element(shell: Shell) -> None:
         ("nchw 1x5x2x3 --draw --letters nch", "must name 4 dims"),
         # decimal digits of ASCII only
         *(
-            (f"ab {dims}", "are not integers joined by x or commas")
+            (f"ab {dims}", "must be integers joined by x or commas")
             for dims in ("1_0x3", "２x3", "+2x3", "2x", "2.17", f"2x{'9' * 5000}")  # noqa: RUF001
         ),
     ],
@@ -148,3 +148,10 @@ def test_what_cannot_be_shown_is_refused(shell: Shell, command: str, reason: str
 )
 def test_a_notation_with_sizes_needs_no_dims(shell: Shell, layout: str) -> None:
     assert shell.facts(["show", layout])["layout"] == repr(memdesc.parse_layout(layout))
+
+
+def test_sizes_are_read_as_numpy_and_torch_print_them(shell: Shell) -> None:
+    for dims, at in (("(2, 3)", "(1,2)"), ("[2, 3]", "[1, 2]"), ("torch.Size([2, 3])", "1,2")):
+        found = shell.facts(["show", "ab", dims, "--at", at])
+        assert (found["dims"], found["elements"][0]["offset"]) == ([2, 3], 5)
+    assert shell.facts(["show", "a", "(5,)"])["dims"] == [5]

@@ -293,3 +293,28 @@ def test_types_of_narrow_integers_are_tried_where_the_values_fit_only() -> None:
     assert "of s32 takes 2 bytes" in identify(b"12", wide).verdict
     assert "of s32 or u4 or s4 or u8 or s8 takes" in identify(b"1", wide % 7).verdict
     assert "of f32 takes" in identify(b"1", wide.astype(np.float32)).verdict
+
+
+def test_values_of_another_kernel_are_found_within_a_tolerance() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 17, 5, 4), np.float32)
+    dump = reorder.reorder(x * np.float32(1 + 3e-7), "nChw8c")
+    missed = reorder.identify(dump, x)
+    assert not missed.candidates
+    assert "gives these bytes; with relative=0.001 aBcd8b (" in missed.verdict
+    assert {each.desc for each in missed.near} == {dump.desc}
+    for allowed in ({"relative": 1e-6}, {"tolerance": 1e-5}):
+        assert reorder.identify(dump, x, **allowed).candidates[0].desc == dump.desc
+    assert not reorder.identify(dump, x, relative=1e-8).candidates
+    assert not reorder.identify(dump, rng.permutation(x), relative=1e-3).candidates
+    with pytest.raises(MemdescError, match="relative must be a finite number of 0 or more"):
+        reorder.identify(dump, x, relative=-1)
+
+
+def test_infinities_and_nans_are_equal_within_a_tolerance_only_to_themselves() -> None:
+    x = np.arange(1, 25, dtype=np.float32).reshape(4, 6)
+    x[0, 0], x[1, 1] = np.inf, np.nan
+    found = reorder.identify(reorder.reorder(x, "ba"), x, relative=1e-3)
+    assert [each.desc for each in found.candidates] == [memory_desc((4, 6), "f32", "ba")]
+    x[0, 0] = -np.inf
+    assert not reorder.identify(reorder.reorder(x, "ba"), np.abs(x), relative=1e-3).candidates

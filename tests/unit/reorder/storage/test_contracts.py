@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import MemdescError, memory_desc
+from memdesc import MemdescError, memory_desc, record_desc
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
+from tests.records import plain_scales, random_record
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,7 +64,12 @@ def test_a_model_holds_the_contract_written_from_it(tmp_path: Path) -> None:
         },
     )
     rules = reorder.contract_of(path)
-    assert rules["layers.*.weight"] == {"layout": _TAG, "dims": [64, 128], "dtype": "s8"}
+    assert rules["layers.*.weight"] == {
+        "layout": _TAG,
+        "dims": [64, 128],
+        "dtype": "s8",
+        "count": 3,
+    }
     assert rules["padded[[]0]"]["padding"] == "zero"
     assert rules["q"]["scales"] == ["q_scale", "q_zero_point"]
     assert tomllib.loads(reorder.contract_to_toml(rules)) == rules
@@ -73,10 +79,50 @@ def test_a_model_holds_the_contract_written_from_it(tmp_path: Path) -> None:
     assert len(report.compared) == len(reorder.open_checkpoint(path))
 
 
+def test_a_contract_notices_that_a_layer_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "model.npz"
+    reorder.save(path, {f"layers.{k}.w": np.zeros((2, 3)) for k in range(3)})
+    rules = reorder.contract_of(path)
+    reorder.save(path, {f"layers.{k}.w": np.zeros((2, 3)) for k in (0, 2)})
+    (breach,) = reorder.check(path, rules).breaches
+    assert breach[:4] == ("layers.*.w", "count", "is 2, not 3", "layers.*.w")
+
+
+def test_a_contract_notices_that_the_scales_of_a_layer_are_missing(tmp_path: Path) -> None:
+    tensors = {f"layers.{k}.fc.{name}": x for k in range(3) for name, x in fp8_layer().items()}
+    model = _quantised(tmp_path / "m", tensors, quant_method="fp8", **_SIZES["fp8"])
+    rules = reorder.contract_of(model)
+    assert reorder.check(model, rules).holds
+    del tensors["layers.1.fc.weight_scale_inv"]
+    write_safetensors(model / "model.safetensors", tensors)
+    found = [each[:3] for each in reorder.check(model, rules).breaches]
+    assert found == [
+        ("layers.*.fc", "count", "is 2, not 3"),
+        ("layers.1.fc.weight", "others", "are refused: no rule applies to it"),
+    ]
+
+
+def test_a_contract_notices_that_all_layers_are_missing(tmp_path: Path) -> None:
+    path = _saved(tmp_path / "model.npz", _codes())
+    (breach,) = reorder.check(path, {"decoder.*": {"count": 3}}).breaches
+    assert breach[:3] == ("decoder.*", "count", "is 0, not 3")
+
+
+def test_tensors_without_a_rule_are_refused_if_the_contract_says_so(tmp_path: Path) -> None:
+    path, extra = tmp_path / "model.npz", tmp_path / "extra.npz"
+    reorder.save(path, {"others": np.zeros(3)})
+    reorder.save(extra, {"others": np.zeros(3), "b": np.zeros(3)})
+    rules = reorder.contract_of(path)
+    (breach,) = reorder.check(extra, rules).breaches
+    assert breach[:3] == ("b", "others", "are refused: no rule applies to it")
+    assert reorder.check(extra, {"others": {"dims": [3]}}).holds
+    assert 'others must be "refused", not' in _refusal(path, {"others": "allowed"})
+
+
 def test_layers_that_differ_get_rules_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
     reorder.save(path, {f"layers.{k}.w": np.zeros((k + 1, 2)) for k in range(2)})
-    assert [*reorder.contract_of(path)] == ["layers.0.w", "layers.1.w"]
+    assert [*reorder.contract_of(path)] == ["others", "layers.0.w", "layers.1.w"]
 
 
 def test_a_contract_written_from_padding_that_is_not_zero_is_refused(tmp_path: Path) -> None:
@@ -248,7 +294,7 @@ def test_a_saved_record_is_checked_in_its_own_words(tmp_path: Path) -> None:
     write_safetensors(folder / "model.safetensors", tensors)
     write_config(folder, quant_method="awq", bits=4, group_size=64, version="gemm")
     rules = reorder.contract_of(folder)
-    assert [*rules] == ["layers.*.fc"]
+    assert [*rules] == ["others", "layers.*.fc"]
     assert rules["layers.*.fc"]["record"].startswith("awq(")
     assert reorder.check(folder, rules, reference=folder).holds
     assert json.dumps(rules)
@@ -304,6 +350,48 @@ def test_a_record_and_the_floats_that_it_becomes_are_equal(tmp_path: Path, name:
         assert breach.problem.startswith(f"differ in {floats[..., 0, 1].size} of {floats.size} ")
 
 
+def test_blocks_of_gguf_and_the_floats_that_they_become_are_equal(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    blocks = plain_scales(random_record(record_desc((64, 256), "q4_0"), rng), rng)
+    reorder.convert(_saved_blocks(tmp_path / "x.npz", blocks), tmp_path / "q.gguf", ())
+    next(iter(blocks.tensors.values()))[2] ^= 1  # a bit of a code
+    reorder.convert(_saved_blocks(tmp_path / "y.npz", blocks), tmp_path / "bad.gguf", ())
+    for name in ("f.safetensors", "f.gguf"):
+        reorder.convert(tmp_path / "q.gguf", tmp_path / name, ("*: plain, f32",))
+        for one, other in (("q.gguf", name), (name, "q.gguf")):
+            assert reorder.check(tmp_path / one, reference=tmp_path / other).breaches == ()
+        for one, other in (("bad.gguf", name), (name, "bad.gguf")):
+            (breach,) = reorder.check(tmp_path / one, reference=tmp_path / other).breaches
+            assert breach.problem.startswith("differ in ")
+
+
+def _saved_blocks(path: Path, blocks: reorder.Record) -> Path:
+    reorder.save(path, {"w": blocks})
+    return path
+
+
+def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
+    layers = [fp8_layer(seed) for seed in range(3)]
+    models = []
+    for names in (("gate", "up", "down"), ("up", "gate", "down")):
+        tensors = {
+            f"{name}.{role}": x
+            for name, layer in zip(names, layers, strict=True)
+            for role, x in layer.items()
+        }
+        for k, name in enumerate(names):
+            tensors[f"norm.{k}"] = np.full(8, len(name), np.float32)
+        folder = tmp_path / names[0]
+        models.append(_quantised(folder, tensors, quant_method="fp8", **_SIZES["fp8"]))
+    report = reorder.check(models[1], reference=models[0])
+    assert {each.name: each.causes for each in report.breaches} == {
+        "gate": ("it holds up.weight, up.weight_scale_inv of the reference",),
+        "up": ("it holds gate.weight, gate.weight_scale_inv of the reference",),
+        "norm.0": ("it holds norm.1 of the reference",),
+        "norm.1": ("it holds norm.0 of the reference",),
+    }
+
+
 def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> None:
     layer = _MODELS["gptq"] | {"fc.weight": np.ones((4, 4), np.float32)}
     good = _quantised(tmp_path / "good", layer, quant_method="gptq")
@@ -317,6 +405,7 @@ def test_a_plain_tensor_beside_a_record_hides_no_difference(tmp_path: Path) -> N
 def test_experts_in_one_tensor_are_a_record_of_the_contract(tmp_path: Path) -> None:
     model = _quantised(tmp_path / "m", _MODELS["fp8"], quant_method="fp8", **_SIZES["fp8"])
     rules = reorder.contract_of(model)
+    assert rules.pop("others") == "refused"
     assert [(name, rule["dims"]) for name, rule in rules.items()] == [("e.up", [256, 128])]
     assert rules["e.up"]["record"].startswith("fp8_block(")
     assert reorder.check(model, rules, reference=model).without_rule == ()

@@ -396,6 +396,23 @@ def test_a_wrong_prefix_is_told_the_others(folder: Path) -> None:
     assert reason(folder).endswith("no tensor 'fc.qweight'; it has no quantised weights")
 
 
+def test_the_name_of_the_codes_finds_the_record_too(folder: Path) -> None:
+    write(folder, fp8_layer())
+    write_config(folder, quant_method="fp8", weight_block_size=[128, 128])
+    with reorder.open_checkpoint(folder) as checkpoint:
+        assert checkpoint.record("fc.weight").desc == checkpoint.record("fc").desc
+
+
+def test_bytes_that_are_not_whole_blocks_are_told_by_their_own_number(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    reorder.save(path, {"b": np.zeros((4, 256), np.uint8), "f": np.zeros((4, 110), np.float32)})
+    with reorder.open_checkpoint(path) as checkpoint:
+        with pytest.raises(MemdescError, match=r"3\.4375 bits per element: 256 bytes are not"):
+            checkpoint.record("b", "iq3_s")
+        with pytest.raises(MemdescError, match="'f' holds f32, and iq3_s is stored as bytes"):
+            checkpoint.record("f", "iq3_s")
+
+
 @pytest.mark.parametrize(
     ("method", "options"),
     [("marlin", {"bits": 8}), ("ocp_mxfp4", {}), ("torch_int4_cpu", {})],

@@ -13,7 +13,13 @@ import reorder
 from memdesc import MemdescError, record_desc
 from reorder import Quantized, Record, load_all, save
 from reorder.cli import main
-from tests.checkpoints import awq_layer, write_config
+from tests.checkpoints import (
+    awq_layer,
+    fp8_layer,
+    model_folder,
+    write_config,
+    write_safetensors,
+)
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 
 if TYPE_CHECKING:
@@ -233,3 +239,30 @@ def test_a_format_in_config_json_that_no_record_has_is_not_overruled(
     problem = r"'fc' say awq, but config\.json: there is no record for quant_method 'awq'"
     with pytest.raises(MemdescError, match=problem):
         reorder.convert(source, tmp_path / "out", to="bf16")
+
+
+def test_declared_weights_of_a_model_are_records(tmp_path: Path) -> None:
+    tensors = model_folder(tmp_path / "m")
+    found = load_all(tmp_path / "m", Record)
+    with reorder.open_checkpoint(tmp_path / "m") as checkpoint:
+        for name, each in found.items():
+            wanted = reorder.dequantize(checkpoint.record(name)).numpy()
+            assert np.array_equal(reorder.dequantize(each).numpy(), wanted)
+    assert [*found] == [f"model.layers.{k}.mlp" for k in range(2)]
+    plain = load_all(tmp_path / "m", reorder.Memory)
+    assert {*plain} == {name for name in tensors if ".mlp." not in name}
+    with pytest.raises(MemdescError, match=r"'model.layers.0.mlp' is a Record, not a Memory"):
+        load_all(tmp_path / "m")
+
+
+def test_codes_that_are_not_what_config_declares_are_read_only_as_they_are_stored(
+    tmp_path: Path,
+) -> None:
+    layer = {f"fc.{name}": x for name, x in fp8_layer().items()}
+    write_safetensors(tmp_path / "x.safetensors", layer)
+    assert {*load_all(tmp_path / "x.safetensors")} == {*layer}  # nothing declares a record
+    write_config(tmp_path, quant_method="awq", bits=4)
+    for kind in (None, Record):
+        with pytest.raises(MemdescError, match=r"declares awq: .*; reorder\.open_checkpoint"):
+            load_all(tmp_path / "x.safetensors", kind)
+    assert {*load_all(tmp_path / "x.safetensors", reorder.Memory)} == {*layer}
