@@ -112,6 +112,12 @@ def test_what_a_user_may_not_have_meant_is_a_warning(shell: Shell) -> None:
         assert Path(f"out{k}").is_dir()
 
 
+def test_a_conversion_without_a_rule_says_that_it_copies(shell: Shell) -> None:
+    assert shell.facts("convert model out")["converted"] == 0
+    (warning,) = shell.warnings
+    assert warning.startswith("memdesc: warning: nothing is converted: without --to, --map or")
+
+
 def test_names_in_a_file_neither_end_a_line_nor_command_a_terminal(
     shell: Shell, capsys: pytest.CaptureFixture[str]
 ) -> None:
