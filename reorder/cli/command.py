@@ -176,7 +176,7 @@ _MEANINGS = {
     "--relative R": "additional tolerance: R times the value in the second file",
     "--limit N": "how many places to list",
     "--seconds S": "about how many seconds to measure each reorder",
-    "--svg FILE": "draw a picture into a file that ends in .svg, .png or .html",
+    "--svg FILE": "draw a picture into a file that ends in .svg, .png, .html or .txt",
     "--letters LETTERS": "what to call the dims, such as nchw",
 }
 _SPECS = {spec.split()[0]: spec for spec in _MEANINGS}
