@@ -32,7 +32,8 @@ def parsed(text: str) -> Any:
 
 def check_offsets(desc: MemoryDesc) -> None:
     layout = parsed(to_notation(desc, "cute"))
-    assert tuple(map(tensor_layouts.size, layout.shape)) == desc.padded_dims
+    shape = layout.shape if isinstance(layout.shape, tuple) else (layout.shape,)
+    assert tuple(map(tensor_layouts.size, shape)) == desc.padded_dims
     offsets = desc.layout.offsets()
     for index in np.ndindex(desc.dims):
         assert layout(*index) == offsets[index]

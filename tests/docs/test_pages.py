@@ -87,7 +87,10 @@ def test_fragments_of_the_changelog_have_a_kind_and_one_sentence() -> None:
 
 
 def _links(page: Path) -> list[str]:
-    return re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
+    text = re.sub(
+        r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+    return re.findall(r"\]\(([^)\s]+)\)", text)
 
 
 def test_links_between_pages_lead_to_files() -> None:

@@ -116,7 +116,7 @@ def test_every_target_is_in_the_table() -> None:
 
 
 def test_the_table_of_pairs_has_what_targets_take() -> None:
-    text = _PAGE.read_text("utf-8").partition("### Which records a target takes")[2]
+    text = _PAGE.read_text("utf-8").partition("## Which records a target takes")[2]
     rows = [line.split("|")[1:-1] for line in text.split("\n\n")[2].splitlines()]
     names = [re.findall("`([^`]+)`", cell)[0] for cell in rows[0][1:]]
     found = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import Field, Number, RecordDesc, Rule, known_records, memory_desc, record_desc
-from memdesc.record.names import read_name
+from memdesc.record.names import experts_of
 from reorder.records.fields import dequantize_reference
 from tests.records import bits_of, random_record
 
@@ -22,7 +22,7 @@ _SIZES = st.sampled_from((128, 256, 384, 512, 1280))
 def records(draw: st.DrawFn) -> reorder.Record:
     name = draw(st.sampled_from(known_records()))
     dims: tuple[int, ...] = draw(_SIZES), draw(_SIZES) // 128 * 256
-    if len(read_name(name, 3)[1]) == 3 and draw(st.booleans()):
+    if experts_of(name) and draw(st.booleans()):
         dims = (draw(st.integers(1, 3)), *dims)
     desc: RecordDesc = record_desc(dims, name)
     return random_record(desc, np.random.default_rng(draw(st.integers(0, 99))))

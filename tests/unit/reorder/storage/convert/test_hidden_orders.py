@@ -34,7 +34,8 @@ def _warned(folder: Path, output: str, *rules: str) -> tuple[str, ...]:
         write_safetensors(source, _ARRAYS)
     made = plan_conversion(source, folder / output, rules, ConvertOptions())
     made.run()
-    return made.warnings
+    # every GGUF file that is made of other files gets this one
+    return tuple(each for each in made.warnings if "llama.cpp" not in each)
 
 
 @pytest.mark.parametrize("output", _OUTPUTS)

@@ -81,7 +81,7 @@ def test_names_read_what_no_file_declares(tmp_path: Path, name: str, kind: str, 
     folder = write_model(tmp_path / "in", {"fc": layer}, {})
     said = refusal(folder)
     assert name in said.partition("its tensors fit ")[2]
-    assert said.endswith(": give the name")
+    assert ": give the name" in said
     desc = record_desc((300, 130), name, codes=codes, scales=kind)
     assert record_in(folder, "fc", name).desc == desc
     found = converted(folder, tmp_path / "out", f"*: {name} -> ba, f32")
