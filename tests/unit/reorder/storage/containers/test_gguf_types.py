@@ -42,7 +42,7 @@ def _written(path: Path, mask: int = 0xFF) -> tuple[Path, dict[str, NDArray[np.u
     for name in NAMES:
         block, nbytes = gguf.GGML_QUANT_SIZES[KIND(kind_of(name))]
         shape = (SHAPE[0], SHAPE[1] // block * nbytes)
-        tensors[name] = rng.integers(0, 256, shape, np.uint8) & mask
+        tensors[name] = rng.integers(0, 256, shape, np.uint8) & np.uint8(mask)
         writer.add_tensor(name, tensors[name], raw_dtype=KIND(kind_of(name)))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
