@@ -211,9 +211,12 @@ def test_a_callback_may_convert_something_else_but_not_the_same(
 
 
 def test_no_task_runs_after_an_interrupted_conversion_has_returned(
-    model: Path, tmp_path: Path
+    model: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """Neither the first nor a second Ctrl-C gives the lock back while a thread still writes."""
+    # shells start commands in the background with SIGINT ignored
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, before))
     begun, may_go_on, ended = Event(), Event(), list[int]()
 
     def hold(now: reorder.ConvertProgress) -> None:
