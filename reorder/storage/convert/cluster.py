@@ -126,6 +126,9 @@ def _asked(client: Client) -> Iterator[None]:
         raise MemdescError(msg)
     try:
         yield
+    except CancelledError:
+        msg = "the Dask scheduler has ended, or cancelled a task; start the cluster again"
+        raise MemdescError(msg) from None
     except (OSError, TimeoutError) as error:
         msg = (
             f"the Dask scheduler no longer answers ({type(error).__name__}); start the cluster "
@@ -252,8 +255,8 @@ def run_on_cluster(
             with suppress(Empty):
                 future = done.get(timeout=_POLL_SECONDS)
                 batch = held.pop(future)
-                _check(future)
                 with _asked(client):  # a worker that ends now has its tasks run elsewhere
+                    _check(future)
                     results = future.result(timeout=_NO_WORKER_SECONDS)
                 for (number, task), result in zip(batch, results, strict=True):
                     finished(number, task, result)
@@ -323,11 +326,7 @@ def _drain(workers: _Workers, futures: list[Future]) -> None:
 
 def _check(future: Future) -> None:
     """Raise the error of a task, if it has one."""
-    try:
-        error = future.exception()
-    except CancelledError:
-        msg = "the Dask scheduler has ended, or cancelled a task; start the cluster again"
-        raise MemdescError(msg) from None
+    error = future.exception()
     if error is None:
         return
     if isinstance(error, MemdescError):

@@ -257,6 +257,16 @@ def test_tasks_that_fail_or_end_workers_are_reported(tmp_path: Path) -> None:
             _run(client, _end)
 
 
+def test_tasks_that_somebody_cancels_are_reported(cluster: Cluster) -> None:
+    with connected(str(cluster.file)) as client:
+
+        def cancel(*_: object) -> None:
+            client.cancel([distributed.Future(key, client) for key in client.futures])
+
+        with pytest.raises(MemdescError, match="has ended, or cancelled a task"):
+            _run(client, _sleep, 1000, cancel)
+
+
 def test_clusters_that_end_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_module, "_NO_WORKER_SECONDS", 1)
     with started(tmp_path / "cluster", 1) as found, connected(str(found.file)) as client:
