@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
-__all__ = [
-    "as_path",
-    "check_writable",
-    "naming",
-    "open_file",
-    "read_at",
-    "read_if_exists",
-    "read_small",
-    "reason_of",
-    "sync_folder",
-    "write_at",
-    "write_file",
-]
-
 # not every system has these two flags
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _PERMISSIONS = 0o777

@@ -36,7 +36,8 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc.picture import Limits, Picture
+    from memdesc.picture import Picture
+    from memdesc.picture.grid import Limits
 
 # Bits of the unsigned elements that are narrower than any data type.
 BIT_PLANES = {"u1": 1, "u2": 2}
@@ -723,17 +724,17 @@ class RecordDesc(Checked):
              8   qs 6 22  qs 7 23  qs 8 24  qs 9 25 qs 10 26 qs 11 27 qs 12 28 qs 13 29
             16  qs 14 30 qs 15 31
         """
-        from memdesc.picture import FULL  # not needed to describe a record
+        from memdesc.picture.grid import FULL  # not needed to describe a record
 
         return self._drawn(FULL)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture import COMPACT  # likewise
+        from memdesc.picture.grid import COMPACT  # likewise
 
         return self._drawn(COMPACT).fragment
 
     def _drawn(self, limits: Limits) -> Picture:
-        from memdesc.picture import DrawnField, draw_fields  # likewise
+        from memdesc.picture.fields import DrawnField, draw_fields  # likewise
 
         bits = self.bits_per_element
         head = [
