@@ -46,10 +46,7 @@ def allocate(
 ) -> cl.Buffer | cl.Image:
     """Return a buffer for a MemoryDesc, or an image of a format for an ImageDesc.
 
-    Raises
-    ------
-    OutOfMemoryError
-        If the runtime refuses it, with the size of its largest buffer.
+    If the runtime refuses it, the OutOfMemoryError gives the size of its largest buffer.
     """
     if not isinstance(desc, ImageDesc):
         return allocate_buffer(context, desc.nbytes)

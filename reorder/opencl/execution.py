@@ -69,12 +69,8 @@ def transfers_between(
 ) -> tuple[Found, tuple[Any, Any]]:
     """Check two memories; return the transfers between them, and the memory that kernels get.
 
-    `memory` is src and dst as callers pass them, or `Unallocated`.
-
-    Raises
-    ------
-    MemdescError
-        If they do not fit each other, their descriptors or the device.
+    `memory` is src and dst as callers pass them, or `Unallocated`. They must fit each other, their
+    descriptors and the device.
     """
     found, kernel_memory, key = find_known(queue, memory, descs, attr)
     if found is not None:

@@ -71,13 +71,8 @@ def device_operand(
     """Check memory that a queue will use against its descriptor.
 
     It is a Buffer, SVM, an Image, an Array, whose bytes count from its lowest element, or
-    `Unallocated`. Messages call it `name`.
-
-    Raises
-    ------
-    MemdescError
-        If it is not such memory, was released, belongs to another context, is too small,
-        or may not be read (src) or written (dst).
+    `Unallocated`. Messages call it `name`. It is refused if it was released, belongs to another
+    context, is too small, or may not be read (src) or written (dst).
     """
     check_desc(desc, f"{name}_desc")
     if isinstance(desc, ImageDesc):
@@ -221,12 +216,8 @@ def _kind(memory: object) -> str:
 def check_operands(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) -> None:
     """Refuse two operands, or attributes, that do not fit each other.
 
-    Raises
-    ------
-    OverlapError
-        If the operands share memory, unless bounded work proves that their bytes are disjoint.
-    MemdescError
-        If dims or channel types do not match, or beta adds to memory that kernels may not read.
+    Dims and channel types must match, beta must not add to memory that kernels may not read, and
+    the bytes of the operands must be disjoint, which bounded work must prove.
     """
     check_types(src.desc, dst.desc, attr)
     check_same_dims(src.desc, dst.desc)
@@ -279,13 +270,7 @@ def shared_distance(
 
 
 def place_of(memory: Any) -> tuple[int, int]:
-    """Return the allocation that contains memory, and the byte of it where the memory starts.
-
-    Raises
-    ------
-    MemdescError
-        If it is a part of a buffer that was released.
-    """
+    """Return the allocation that contains memory, and the byte of it where the memory starts."""
     if isinstance(memory, cl.SVMPointer):
         return ON_HOST, int(memory.svm_ptr)
     try:

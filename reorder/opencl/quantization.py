@@ -37,13 +37,7 @@ def desc_on_device(x: Any) -> MemoryDesc:
 def find_ranges_on_device(
     x: Any, counts: list[int], inside: list[int], queue: cl.CommandQueue | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wait for the lowest and the highest value of the elements of each scale, and of 0.
-
-    Raises
-    ------
-    MemdescError
-        If an element is not finite.
-    """
+    """Wait for the lowest and the highest value of the elements of each scale, and of 0."""
     queue = x.queue if queue is None else queue
     check_queue(queue)
     if isinstance(x, DeviceMemory) and isinstance(x.desc, ImageDesc):

@@ -110,12 +110,8 @@ def plan_transfers(
 ) -> tuple[Transfer, ...]:
     """Plan the transfers of a reorder between operands of the same dims.
 
-    `is_aligned` says whether buffers start at multiples of 16 bytes.
-
-    Raises
-    ------
-    MemdescError
-        If the device cannot compute the conversion to the bit.
+    `is_aligned` says whether buffers start at multiples of 16 bytes. A conversion that the device
+    cannot compute to the bit is refused.
     """
     if dst.image is not None and attr is not None and attr.beta:
         msg = (
