@@ -555,19 +555,7 @@ _AXIS, _STEP = itemgetter(0), itemgetter(1)  # of a Block
 def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layout:
     """Make the dense layout of a tag, with dims padded to whole blocks and alignments.
 
-    Parameters
-    ----------
-    tag : FormatTag
-        The order and the blocks.
-    dims : tuple of int
-        Sizes, one for each dim of the tag.
-    name : str
-        The caller's name for the tag, for messages.
-
-    Raises
-    ------
-    MemdescError
-        If the number of dims is wrong, or a size exceeds int64.
+    `name` is the caller's name for the tag, for messages.
     """
     if len(dims) != tag.ndims:
         check_dims(dims)

@@ -123,12 +123,7 @@ def _bits(given: Given) -> int:
 def _readings(given: Given) -> MemoryDesc | None:
     """Return what the notations that a string looks like read; None if it looks like none.
 
-    Raises
-    ------
-    UnknownFormatError
-        If they read different layouts.
-    MemdescError
-        If none of them reads it: the error of the first, or one with a reason.
+    If none of them reads it, the error is that of the first, or one with a reason.
     """
     found: dict[MemoryDesc, list[System]] = {}
     refused: list[MemdescError] = []

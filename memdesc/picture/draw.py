@@ -41,24 +41,9 @@ class Look(NamedTuple):
 def draw_layout(
     layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, int], look: Look
 ) -> Picture:
-    """Draw the layout of a buffer.
+    """Draw the layout of a buffer under a title.
 
-    Parameters
-    ----------
-    layout, dtype
-        Offsets and type of the elements.
-    title : str
-        The first line of the picture.
-    nbytes : (int, int)
-        Bytes of the buffer, and how many of them are compensation after the elements.
-    look : Look
-        Letters of the dims, padded indices to highlight, and limits.
-
-    Raises
-    ------
-    MemdescError
-        If there is not a different letter for each dim, or the layout does not have an index to
-        highlight.
+    `nbytes` are the bytes of the buffer, and how many of them are compensation after the elements.
     """
     cells = checked_cells(layout, dtype, look)
     whole, compensation = nbytes

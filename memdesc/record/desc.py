@@ -401,13 +401,7 @@ def _product(numbers: tuple[Number, ...]) -> str:
 
 
 def check_rule(rule: Rule) -> None:
-    """Refuse a rule with parts of the wrong types.
-
-    Raises
-    ------
-    MemdescError
-        With the part.
-    """
+    """Refuse a rule with parts of the wrong types."""
     products = (rule.scale, rule.offset)
     is_typed = all(isinstance(product, tuple) for product in products) and rule.scale
     if not is_typed or not all(isinstance(number, Number) for number in rule.numbers):
@@ -430,13 +424,7 @@ def check_rule(rule: Rule) -> None:
 
 
 def check_number(number: Number) -> None:
-    """Refuse a number with parts of the wrong types.
-
-    Raises
-    ------
-    MemdescError
-        With the part.
-    """
+    """Refuse a number with parts of the wrong types."""
     parts, minus, table, divides, codebook, kind = number
     if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
         msg = (
@@ -467,13 +455,7 @@ def check_number(number: Number) -> None:
 
 
 def _check_codebook(codebook: Codebook | Digits) -> None:
-    """Refuse a codebook with parts of the wrong types or numbers.
-
-    Raises
-    ------
-    MemdescError
-        With the part.
-    """
+    """Refuse a codebook with parts of the wrong types or numbers."""
     count = 0
     lanes: tuple[int, ...] = ()
     match codebook:
@@ -491,13 +473,7 @@ def _check_codebook(codebook: Codebook | Digits) -> None:
 
 
 def check_constant(constant: Constant) -> None:
-    """Refuse a constant with parts of the wrong types, or values that its type does not hold.
-
-    Raises
-    ------
-    MemdescError
-        With the part.
-    """
+    """Refuse a constant with parts of the wrong types, or values that its type does not hold."""
     tensor, kind, values = constant
     if not (isinstance(tensor, str) and tensor):
         msg = f"a Constant needs the name of its tensor, not {short_repr(tensor)}"
