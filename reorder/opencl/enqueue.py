@@ -5,6 +5,7 @@ Device memory that callers pass is used in place; host memory is copied to the d
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -427,14 +428,24 @@ def _enqueue(
     transfers, (src, dst) = transfers_between(
         queue, (source.memory, memory), (source.desc, desc), attr
     )
+    waiting = wait_for + source.events(queue) + events_of(queue, memory)
     if isinstance(memory, Unallocated):
         memory = dst = allocate(queue.context, desc, memory.form)
+        if isinstance(desc, MemoryDesc) and _has_gaps(desc):
+            waiting.append(cl.enqueue_fill(queue, dst, np.uint8(0), desc.nbytes))
     if source.host is not None:
         src = _upload(queue, source.host)
-    waiting = wait_for + source.events(queue) + events_of(queue, memory)
     event = enqueue_transfers(queue, transfers, (src, dst), waiting or None)
     record_event(memory, event)
     return memory, event
+
+
+@lru_cache(maxsize=1024)
+def _has_gaps(desc: MemoryDesc) -> bool:
+    """Whether a buffer has bits outside the elements, which no kernel writes."""
+    ends_in_byte = desc.padded_nelems * desc.dtype.bits % 8 == 0
+    is_full = desc.is_dense and not desc.offset0 and desc.extra is None and ends_in_byte
+    return desc.nbytes > 0 and not is_full
 
 
 class Source(NamedTuple):
