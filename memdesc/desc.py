@@ -15,7 +15,7 @@ from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
 from memdesc.int64 import INT64_MAX, checked_ints, exact_ints
-from memdesc.layout import Layout
+from memdesc.layout import Axis, Block, Layout
 from memdesc.layout_names import dense_tag, is_laid_out_by, names_of
 from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS, check_letters
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from memdesc.layout import Axis, Block
     from memdesc.names import Name
     from memdesc.picture import Picture
     from memdesc.picture.draw import Look

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import prod
 from operator import index as to_int
@@ -14,15 +14,12 @@ from memdesc.checked import Checked
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import MemdescError, OutOfRangeError, short_repr
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, entries_of
-from memdesc.layout import axis_index, dim_name
+from memdesc.layout import Block, Layout, axis_index, dim_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Self
 
     from numpy.typing import ArrayLike, NDArray
-
-    from memdesc.layout import Block, Layout
 
 
 class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length have no slots

@@ -24,14 +24,12 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, entries_of, exact_ints
-from memdesc.tags import LETTERS, MAX_NDIMS
+from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from memdesc.tags import FormatTag
 
     # one index, or one offset, or an array of them
     Int = TypeVar("Int", int, NDArray[np.int64])

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING
 
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
 from memdesc.int64 import INT64_MAX
-from memdesc.layout import dim_name
-
-if TYPE_CHECKING:
-    from memdesc.layout import Block, Layout
+from memdesc.layout import Block, Layout, dim_name
 
 
 def check_overlap(layout: Layout) -> None:

@@ -13,9 +13,9 @@ from memdesc.errors import (
     excerpt,
     short_repr,
 )
-from memdesc.exchange.system import given_of
+from memdesc.exchange.system import Given, System, given_of
 from memdesc.exchange.table import SYSTEMS, read_with
-from memdesc.image import image_desc
+from memdesc.image import ImageDesc, image_desc
 from memdesc.names import expand_meta_tag, is_image, resolve
 from memdesc.names.registry import parse_name
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memdesc.desc import MemoryDesc
-    from memdesc.exchange.system import Given, System
-    from memdesc.image import ImageDesc
 
 # The width that names are read for if the caller gives no type; some exist for some widths only.
 _DEFAULT_BITS = 32

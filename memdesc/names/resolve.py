@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
 from memdesc.names import cldnn
-from memdesc.names.images import IMAGES, check_image_dims, parse_image
+from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
 from memdesc.names.registry import dim_letters, parse_name
 from memdesc.names.suggest import did_you_mean, meanings, nearest, suggest
-from memdesc.tags import LETTERS
-
-if TYPE_CHECKING:
-    from memdesc.names.images import ParsedImage
-    from memdesc.tags import FormatTag
+from memdesc.tags import LETTERS, FormatTag
 
 _PLAIN = "plain"
 # stands for all dims that the tag does not name

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc.errors import MemdescError, short_repr
 from memdesc.index import index_at
 from memdesc.int64 import checked_ints, entries_of
-from memdesc.layout import dim_name
-from memdesc.picture.cells import cells_of, digits
+from memdesc.layout import Layout, dim_name
+from memdesc.picture.cells import Cell, Cells, cells_of, digits
 from memdesc.picture.grid import FULL, Limits, Panels, arrange
-from memdesc.picture.memory import CACHE_LINE, Strip, lines_of, pixel_lines
+from memdesc.picture.memory import CACHE_LINE, Lines, Strip, lines_of, pixel_lines
 from memdesc.picture.sheet import Half, Sheet, right_of, top_under
 from memdesc.picture.svg import text_width
 from memdesc.picture.text import grid_text, memory_text
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from memdesc.dtypes import DataType
-    from memdesc.layout import Layout
-    from memdesc.picture.cells import Cell, Cells
-    from memdesc.picture.memory import Lines
     from memdesc.picture.picture import Picture
 
 # pixels around the number in a cell, and of the narrowest cell

@@ -6,15 +6,12 @@ about one that was. Memory that callers allocated is left to pyopencl and the ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import ImageDesc, MemdescError, OutOfMemoryError
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, OutOfMemoryError
 
 
 class AllocatedBuffer(cl.Buffer):

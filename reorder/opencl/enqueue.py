@@ -13,7 +13,7 @@ import pyopencl as cl
 import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
-from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc import DataType, FormatTag, ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import short_repr
 from reorder.memory.inputs import as_memory, from_pixels, result_desc
 from reorder.memory.memory import Memory
@@ -22,13 +22,11 @@ from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
 from reorder.opencl.operands import Unallocated, array_desc, array_type, check_queue, checked_events
-from reorder.values.attr import check_beta
+from reorder.values.attr import Attr, check_beta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memdesc import DataType
-    from reorder.values.attr import Attr
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 

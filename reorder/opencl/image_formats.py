@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
-from memdesc import MemdescError
+from memdesc import DataType, ImageDesc, MemdescError
 from memdesc.errors import short_repr
-
-if TYPE_CHECKING:
-    from memdesc import DataType, ImageDesc
 
 # dtype of a lane -> channel types that hold it, the default first. MACE keeps 8-bit data in
 # lanes of 32 bits; clDNN reads `image_2d_rgba` as fractions of 255.

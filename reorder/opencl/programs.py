@@ -32,14 +32,13 @@ from memdesc.errors import short_repr
 from reorder.opencl.allocation import is_released_error, released_error
 from reorder.opencl.kernel.access import AccessKind
 from reorder.opencl.kernel.conversion import Floats
-from reorder.opencl.kernel.launch import KERNEL, kernel_source
+from reorder.opencl.kernel.launch import KERNEL, Launch, Pattern, kernel_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from reorder.opencl.kernel.launch import Launch, Pattern
 
 _LOG = logging.getLogger("reorder")
 _NAME = re.compile("[0-9a-f]{64}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from memdesc import ImageDesc, MemdescError, memory_desc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, memory_desc
 from reorder.opencl.allocation import allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.enqueue import as_source, reorder_on_device
@@ -18,8 +18,6 @@ from reorder.opencl.programs import prepare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
 
 
 def desc_on_device(x: Any) -> MemoryDesc:

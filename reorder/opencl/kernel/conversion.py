@@ -15,9 +15,9 @@ import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError
 from memdesc.source import LANGUAGES
-from reorder.values.binding import BETA
+from reorder.values.binding import BETA, BoundAttr
 from reorder.values.codecs import Formula, integer_of
-from reorder.values.expressions import Dialect, Function, name
+from reorder.values.expressions import Dialect, Expr, Function, name
 from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.values.binding import BoundAttr
-    from reorder.values.expressions import Expr
 
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"

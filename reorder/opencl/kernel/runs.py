@@ -26,7 +26,7 @@ from reorder.opencl.kernel.access import (
     store_element,
     store_words,
 )
-from reorder.opencl.kernel.conversion import INVERSE
+from reorder.opencl.kernel.conversion import INVERSE, KernelFormula
 from reorder.opencl.kernel.launch import (
     Body,
     Pattern,
@@ -38,16 +38,14 @@ from reorder.opencl.kernel.launch import (
     tiled,
 )
 from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts
-from reorder.opencl.kernel.placement import without
+from reorder.opencl.kernel.placement import Loop, Nest, without
 from reorder.opencl.kernel.statements import gather_lines, index_lines, indices_of, offset_at
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.kernel.conversion import KernelFormula
     from reorder.opencl.kernel.launch import Division, Launch, Task
-    from reorder.opencl.kernel.placement import Loop, Nest
 
 _BYTE, _WORD, _WORD_NBYTES = 8, 32, 4
 # Bits of a run on the side with the wider elements, and the most elements of a run.
