@@ -204,21 +204,19 @@ def unpack(
 
     Parameters
     ----------
-    queue : pyopencl.CommandQueue
-        The queue on which it runs.
+    queue, wait_for
+        As for `pack`.
     image : pyopencl.Image
         The image; it may be larger than its descriptor. Lanes of padding are not read.
     image_desc : ImageDesc
         What it holds.
     desc : str, FormatTag or MemoryDesc
         The layout of the buffer; a MemoryDesc of another dtype converts.
-    wait_for : sequence of pyopencl.Event, optional
-        Events that must be complete before the image is read.
 
     Returns
     -------
     buffer : pyopencl.Buffer
-        With the descriptor's `nbytes`; its padding is zero.
+        With the descriptor's `nbytes`; zero wherever no element is.
     event : pyopencl.Event
         Complete when the buffer is written.
 

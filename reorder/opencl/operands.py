@@ -164,12 +164,10 @@ def _check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
             "copy it through the host, or use a queue of its context"
         )
         raise MemdescError(msg)
-    if name == "dst" and flags & cl.mem_flags.READ_ONLY:
-        msg = "dst was created READ_ONLY, so kernels may not write it; create it READ_WRITE"
-        raise MemdescError(msg)
-    if name == "src" and flags & cl.mem_flags.WRITE_ONLY:
-        msg = "src was created WRITE_ONLY, so kernels may not read it; create it READ_WRITE"
-        raise MemdescError(msg)
+    for side, flag, use in (("dst", "READ_ONLY", "write"), ("src", "WRITE_ONLY", "read")):
+        if name == side and flags & getattr(cl.mem_flags, flag):
+            msg = f"{side} was created {flag}, so kernels may not {use} it; create it READ_WRITE"
+            raise MemdescError(msg)
 
 
 def _check_usable_svm(queue: cl.CommandQueue, memory: cl.SVMPointer, name: str) -> None:

@@ -47,6 +47,7 @@ def test_a_queue_makes_a_reorder_run_on_its_device(runtime: Runtime) -> None:
         memory_desc((7,), "u4", "A3a"),
         memory_desc((3, 5), "u8", strides=(8, 1)),
         memory_desc((3, 5), "f32", strides=(5, 1), offset0=2),
+        memory_desc((0, 5), "f32", strides=(5, 1), offset0=2),
         memory_desc((3, 1), "s8", "ab").with_extra(Extra(s8s8_mask=1)),
     ],
     ids=repr,
