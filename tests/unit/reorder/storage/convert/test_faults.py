@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.containers.writer import partial_folder
+from reorder.storage.containers.writer import Writer, partial_folder
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder
 
@@ -84,9 +84,9 @@ def test_a_disk_that_fills_half_way_ends_in_an_error_and_is_resumed(tmp_path: Pa
 def test_a_disk_that_has_no_room_is_told_before_anything_is_written(tmp_path: Path) -> None:
     made = planned(tmp_path)
     (file, *others) = made.output.files
-    huge = made.output._replace(files=(file._replace(nbytes=1 << 60), *others))
+    files = (file._replace(nbytes=1 << 60), *others)
     with pytest.raises(MemdescError, match=r"takes 11529.* bytes, but its disk has .* left"):
-        made._replace(output=huge).run()
+        made._replace(writer=Writer(made.target, files, is_folder=True)).run()
     assert not (tmp_path / "out").exists()
 
 
