@@ -403,7 +403,10 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     if progress is not None and not callable(progress):
         msg = f"progress must be a function, not {short_repr(progress)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    execute = None
+    if not isinstance(options, ConvertOptions):
+        msg = f"options must be ConvertOptions, not {short_repr(options)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    options, execute = options.checked(), None
     if client is None:
         made = plan_conversion(source, target, rules, options, to)
     else:
@@ -430,17 +433,14 @@ def plan_conversion(
 ) -> Conversion:
     """Decide and check everything that a conversion does; nothing is written.
 
-    The parameters are those of `convert`.
+    The parameters are those of `convert`, which has checked the options.
 
     Raises
     ------
     MemdescError
         If a path, a rule or a tensor does not fit; with the rule, the tensor and the way out.
     """
-    if not isinstance(options, ConvertOptions):
-        msg = f"options must be ConvertOptions, not {short_repr(options)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
-    options, found = options.checked(), read_rules(rules)
+    found = read_rules(rules)
     with _system_errors_named():
         # a callback may change the working folder, and workers have others
         given, wanted = as_path(source).absolute(), as_path(target).absolute()

@@ -151,8 +151,10 @@ def test_very_many_threads_are_as_many_as_help(tmp_path: Path) -> None:
 
 def test_options_are_one_value(model: Path, tmp_path: Path) -> None:
     given: Any = {"max_bytes": 1 << 20}
-    with pytest.raises(MemdescError, match="options must be ConvertOptions, not "):
-        reorder.convert(model, tmp_path / "out", _RULES, given)
+    client: Any = 5  # looked at later
+    for more in ({}, {"client": client}):
+        with pytest.raises(MemdescError, match="options must be ConvertOptions, not "):
+            reorder.convert(model, tmp_path / "out", _RULES, given, **more)
     numbers: Any = np.int64(1 << 20)
     options = reorder.ConvertOptions(max_bytes=numbers, threads=1)
     assert reorder.convert(model, tmp_path / "out", _RULES, options).tasks

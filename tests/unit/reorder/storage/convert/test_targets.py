@@ -548,6 +548,7 @@ def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
     parts: dict[str, Any] = {
         "text_config": {"torch_dtype": "bfloat16", "dtype": "int8"},
         "vision_config": {"dtype": "float32"},
+        "audio_config": {"dtype": {"encoder": "bfloat16"}},
     }
     source = _model(tmp_path / "in", fp8_layer(), _FP8, torch_dtype="bfloat16", **parts)
     _, config, _ = _made(source, tmp_path / "out", "f16")
@@ -555,6 +556,7 @@ def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
         "torch_dtype": "float16",
         "text_config": {"torch_dtype": "float16", "dtype": "int8"},
         "vision_config": {"dtype": "float32"},
+        "audio_config": parts["audio_config"],
     }
 
 
