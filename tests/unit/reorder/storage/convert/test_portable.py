@@ -14,6 +14,7 @@ from memdesc import MemdescError
 from reorder.storage.containers import partial
 from reorder.storage.containers.partial import InUseError, is_in_use, partial_folder
 from reorder.storage.pieces import files as pieces
+from tests.unit.reorder.storage.convert.results import contents, ended_after
 from tests.writers import one_tensor, write_part
 
 if TYPE_CHECKING:
@@ -96,19 +97,13 @@ def test_what_others_put_in_the_place_of_an_output_is_refused(tmp_path: Path, in
 def test_a_checkpoint_is_converted_to_the_same_bytes_after_an_interrupt_too(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def end(now: reorder.ConvertProgress) -> None:
-        if now.done:
-            raise KeyboardInterrupt
-
     portable, usual = tmp_path / "portable", tmp_path / "usual"
-    with pytest.raises(KeyboardInterrupt):
+    with ended_after() as end:
         reorder.convert(model, portable, _RULES, _SMALL, end)
     assert partial_folder(portable).exists()
     reorder.convert(model, portable, _RULES, _SMALL._replace(resume=True))
     reorder.convert(model, portable, _RULES, _SMALL._replace(overwrite=True))
     monkeypatch.undo()
     reorder.convert(model, usual, _RULES, _SMALL)
-    names = sorted(path.name for path in usual.iterdir())
-    assert names == sorted(path.name for path in portable.iterdir())
-    assert all((usual / name).read_bytes() == (portable / name).read_bytes() for name in names)
+    assert contents(usual) == contents(portable)
     assert not partial_folder(portable).exists()
