@@ -292,9 +292,7 @@ class Writer:
                 check_writable(path)  # a pipe is not replaced
             if not os.path.lexists(path) or self._overwrite:
                 continue
-            # under the lock such files have been taken back
-            may_be_ours = self._partial is None and self.resume and path != target
-            if may_be_ours and _is_moved(target, path.name):
+            if path != target and self.resume and _is_moved(target, path.name):
                 continue
             msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
             raise MemdescError(msg)
