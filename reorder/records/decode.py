@@ -1,10 +1,15 @@
-"""Decode records: compiled code writes row-major memory, and a reorder any other layout."""
+"""Decode records, and compare them with floats: compiled code does so with row-major memory.
+
+A reorder writes and reads any other layout, in chunks that stay in the cache.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.record import BIT_PLANES, Field
@@ -18,17 +23,16 @@ from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from memdesc import DataType, FormatTag
     from reorder.cpu.schedule.record_pattern import Access
 
-__all__ = ["DIRECT", "decode_into", "dequantize_record"]
+__all__ = ["DIRECT", "Difference", "decode_into", "dequantize_record", "largest_difference"]
 
 # The types that compiled code writes; others are converted from f32.
 DIRECT = ("f32", "f16", "bf16")
-# Elements decoded to f32 at a time for other types and layouts: few enough to stay in the cache.
+# Elements decoded at a time for other types and layouts: few enough to stay in the cache.
 _CHUNK = 1 << 20
 # A byte shifted by this much still fits into the 24 significant bits of f32.
 _MAX_SHIFT = 16
@@ -80,28 +84,105 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
     threads : int, optional
         As for `reorder`.
     """
-    dims, dtype = record.desc.dims, dst.desc.dtype
+    dims = record.desc.dims
     threads = current_limit() if threads is None else checked_threads(threads)
     if 0 in dims:
         return
     with importing:
-        from reorder.cpu.runtime.decode import decode  # likewise
-        from reorder.cpu.schedule.record_pattern import find_access  # numba is slow to load
-    tensors, access = record.tensors, find_access(record.desc)
-    if access is None and _fits_plain(record.desc):
-        plain = _plain(record, threads)
-        tensors, access = plain.tensors, find_access(plain.desc)
+        from reorder.cpu.runtime.decode import decode  # numba is slow to load
+    access, tensors = _compiled(record, threads)
     if access is None:
         reorder(dequantize_reference(record), out=dst, threads=threads)
         return
-    if dst.desc == memory_desc(dims, dtype) and dtype.name in DIRECT:
-        decode(access, tensors, dst.data, dtype.name, threads)
+    kind = _kind(dst)
+    if dst.desc == memory_desc(dims, kind):
+        decode(access, tensors, dst.data, kind, threads)
         return
     for rows, chunk, out in _chunks(access, dst):
-        wide = memory_desc(rows, "f32")
-        values = uninitialized_bytes(wide.nbytes)
-        decode(chunk, tensors, values, "f32", threads)
-        reorder(Memory.attached(wide, values), out=out, threads=threads)
+        plain = memory_desc(rows, kind)
+        values = uninitialized_bytes(plain.nbytes)
+        decode(chunk, tensors, values, kind, threads)
+        reorder(Memory.attached(plain, values), out=out, threads=threads)
+
+
+class Difference(NamedTuple):
+    """Two numbers, as f32, and how far they are apart."""
+
+    error: float = 0.0
+    number: float = 0.0
+    other: float = 0.0
+
+
+def largest_difference(record: Record, other: Memory, threads: int | None) -> Difference:
+    """Return the number of a record that is farthest from that of memory; of equals, the first.
+
+    Two NaNs or equal infinities do not differ, and a NaN is infinitely far from everything else.
+
+    Parameters
+    ----------
+    record : Record
+        The numbers.
+    other : Memory
+        What they are compared with: floats of the same dims, in any layout.
+    threads : int, optional
+        As for `reorder`.
+    """
+    found = Difference()
+    if 0 in record.desc.dims:
+        return found
+    with importing:
+        from reorder.cpu.runtime.decode import decode, differences  # numba is slow to load
+    access, tensors = _compiled(record, threads)
+    if access is None:
+        return _farthest(dequantize_reference(record), _as_f32(other))
+    kind = _kind(other)
+    is_plain = other.desc == memory_desc(record.desc.dims, kind)
+    chunks = [(record.desc.dims, access, other)] if is_plain else _chunks(access, other)
+    for rows, chunk, part in chunks:
+        plain = part if is_plain else reorder(part, memory_desc(rows, kind), threads=threads)
+        errors = differences(chunk, tensors, plain.data, kind, threads).max(1)
+        at = int(errors.argmax())
+        if errors[at] > found.error:
+            segment = memory_desc((prod(rows) // len(errors),), kind)
+            values = uninitialized_bytes(segment.nelems * 4)
+            decode(chunk._replace(starts=chunk.starts[at : at + 1]), tensors, values, "f32", 1)
+            held = Memory.attached(segment, plain.data[at * segment.nbytes :][: segment.nbytes])
+            found = _farthest(values.view(np.float32), _as_f32(held))
+    return found
+
+
+def _farthest(numbers: NDArray[np.float32], others: NDArray[np.float32]) -> Difference:
+    """Return the two numbers of arrays that are farthest apart; of equals, the first."""
+    with np.errstate(all="ignore"):
+        apart = abs(numbers - others)
+    is_same = (numbers == others) | (np.isnan(numbers) & np.isnan(others))
+    apart = np.where(np.isnan(apart), np.where(is_same, 0, np.inf), apart)
+    at = int(apart.argmax())
+    return Difference(*(float(each.flat[at]) for each in (apart, numbers, others)))
+
+
+def _as_f32(memory: Memory) -> NDArray[np.float32]:
+    found: NDArray[np.float32] = reorder(memory, dtype="f32", threads=1).numpy()
+    return found
+
+
+def _kind(memory: Memory) -> str:
+    """Return the type of row-major memory that compiled code writes, or compares, for memory."""
+    name = memory.desc.dtype.name
+    return name if name in DIRECT else "f32"
+
+
+def _compiled(
+    record: Record, threads: int | None
+) -> tuple[Access | None, dict[str, NDArray[np.uint8]]]:
+    """Return how compiled code reads a record, if it can, and the tensors that it reads."""
+    with importing:
+        from reorder.cpu.schedule.record_pattern import find_access  # numba is slow to load
+    access = find_access(record.desc)
+    if access is None and _fits_plain(record.desc):
+        record = _plain(record, threads)
+        access = find_access(record.desc)
+    return access, record.tensors
 
 
 def _target(
