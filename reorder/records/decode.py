@@ -6,7 +6,7 @@ A reorder writes and reads any other layout, in chunks that stay in the cache.
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,8 @@ from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from memdesc import DataType, FormatTag
@@ -32,8 +34,8 @@ __all__ = ["DIRECT", "Difference", "decode_into", "dequantize_record", "largest_
 
 # The types that compiled code writes; others are converted from f32.
 DIRECT = ("f32", "f16", "bf16")
-# Elements decoded at a time for other types and layouts: few enough to stay in the cache.
-_CHUNK = 1 << 20
+# Bytes decoded at a time for other types and layouts: few enough to stay in the cache.
+_CHUNK = 4 << 20
 # A byte shifted by this much still fits into the 24 significant bits of f32.
 _MAX_SHIFT = 16
 # What holds the elements of a packed type one by one.
@@ -94,15 +96,10 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
     if access is None:
         reorder(dequantize_reference(record), out=dst, threads=threads)
         return
-    kind = _kind(dst)
-    if dst.desc == memory_desc(dims, kind):
-        decode(access, tensors, dst.data, kind, threads)
-        return
-    for rows, chunk, out in _chunks(access, dst):
-        plain = memory_desc(rows, kind)
-        values = uninitialized_bytes(plain.nbytes)
-        decode(chunk, tensors, values, kind, threads)
-        reorder(Memory.attached(plain, values), out=out, threads=threads)
+    for chunk, plain, part in _chunks(access, dst):
+        decode(chunk, tensors, plain.data, plain.desc.dtype.name, threads)
+        if plain is not part:
+            reorder(plain, out=part, threads=threads)
 
 
 class Difference(NamedTuple):
@@ -135,19 +132,24 @@ def largest_difference(record: Record, other: Memory, threads: int | None) -> Di
     access, tensors = _compiled(record, threads)
     if access is None:
         return _farthest(dequantize_reference(record), _as_f32(other))
-    kind = _kind(other)
-    is_plain = other.desc == memory_desc(record.desc.dims, kind)
-    chunks = [(record.desc.dims, access, other)] if is_plain else _chunks(access, other)
-    for rows, chunk, part in chunks:
-        plain = part if is_plain else reorder(part, memory_desc(rows, kind), threads=threads)
-        errors = differences(chunk, tensors, plain.data, kind, threads).max(1)
-        at = int(errors.argmax())
-        if errors[at] > found.error:
-            segment = memory_desc((prod(rows) // len(errors),), kind)
-            values = uninitialized_bytes(segment.nelems * 4)
-            decode(chunk._replace(starts=chunk.starts[at : at + 1]), tensors, values, "f32", 1)
-            held = Memory.attached(segment, plain.data[at * segment.nbytes :][: segment.nbytes])
-            found = _farthest(values.view(np.float32), _as_f32(held))
+    for chunk, plain, part in _chunks(access, other):
+        if plain is not part:
+            reorder(part, out=plain, threads=threads)
+        errors = differences(chunk, tensors, plain.data, plain.desc.dtype.name, threads)
+        segment = memory_desc((plain.desc.nelems // len(errors),), plain.desc.dtype)
+        is_nan = np.isnan(errors)
+        for at in sorted({*np.flatnonzero(is_nan), np.where(is_nan, 0, errors).argmax()}):
+            if errors[at] <= found.error:
+                continue
+            numbers = np.empty(segment.nelems, np.float32)
+            one = chunk._replace(starts=chunk.starts[at : at + 1])
+            decode(one, tensors, numbers.view(np.uint8), "f32", 1)
+            data = plain.data[at * segment.nbytes :][: segment.nbytes]
+            found = max(
+                found,
+                _farthest(numbers, _as_f32(Memory.attached(segment, data))),
+                key=itemgetter(0),
+            )
     return found
 
 
@@ -164,12 +166,6 @@ def _farthest(numbers: NDArray[np.float32], others: NDArray[np.float32]) -> Diff
 def _as_f32(memory: Memory) -> NDArray[np.float32]:
     found: NDArray[np.float32] = reorder(memory, dtype="f32", threads=1).numpy()
     return found
-
-
-def _kind(memory: Memory) -> str:
-    """Return the type of row-major memory that compiled code writes, or compares, for memory."""
-    name = memory.desc.dtype.name
-    return name if name in DIRECT else "f32"
 
 
 def _compiled(
@@ -196,23 +192,37 @@ def _target(
     return desc
 
 
-def _chunks(access: Access, dst: Memory) -> list[tuple[tuple[int, ...], Access, Memory]]:
-    """Cut a record into chunks: the dims of each, its place, and the memory to write."""
-    layout, dims = dst.desc.layout, dst.desc.dims
-    step = layout.outer(0).step
-    rows = max(_CHUNK // prod(dims[1:]) // step, 1) * step
-    is_whole = layout.ndims == 1 or layout.fused() or layout.has_partial_blocks
-    if is_whole or rows >= dims[0]:
-        return [(dims, access, dst)]
-    segments = len(access.starts) // dims[0]
-    chunks = []
+class _Chunk(NamedTuple):
+    """A part of a record, and floats: as row-major memory, and where they are in other memory."""
+
+    access: Access
+    plain: Memory
+    # the same as `plain` if that memory is row-major
+    part: Memory
+
+
+def _chunks(access: Access, memory: Memory) -> Iterator[_Chunk]:
+    """Cut a record, and memory of its dims, into chunks; all have one buffer for `plain`."""
+    desc, dims, layout = memory.desc, memory.desc.dims, memory.desc.layout
+    kind = desc.dtype.name if desc.dtype.name in DIRECT else "f32"
+    whole = memory_desc(dims, kind)
+    if desc == whole:
+        yield _Chunk(access, memory, memory)
+        return
+    rows, segments = dims[0], len(access.starts) // dims[0]
+    if desc.ndims > 1 and not layout.fused() and not layout.has_partial_blocks:
+        step = layout.outer(0).step
+        rows = min(rows, max(_CHUNK * rows // whole.nbytes // step, 1) * step)
+    buffer = uninitialized_bytes(memory_desc((rows, *dims[1:]), kind).nbytes)
     for first in range(0, dims[0], rows):
         sizes = (min(rows, dims[0] - first), *dims[1:])
-        desc = dst.desc.submemory(sizes, (first, *[0] * (len(dims) - 1)))
-        starts = access.starts[first * segments : (first + sizes[0]) * segments]
-        chunk = access._replace(starts=starts)
-        chunks.append((sizes, chunk, Memory.attached(desc, dst.data)))
-    return chunks
+        plain, chunk, part = memory_desc(sizes, kind), access, desc
+        if sizes != dims:
+            starts = access.starts[first * segments : (first + sizes[0]) * segments]
+            chunk = access._replace(starts=starts)
+            part = desc.submemory(sizes, (first, *[0] * (len(dims) - 1)))
+        held = Memory.attached(plain, buffer[: plain.nbytes])
+        yield _Chunk(chunk, held, Memory.attached(part, memory.data))
 
 
 def _plain_field(field: Field) -> tuple[str, MemoryDesc]:

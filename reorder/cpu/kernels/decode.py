@@ -41,7 +41,7 @@ class DecodeKernel(NamedTuple):
     # allocated memory through the cache, where non-temporal stores would take twice as long
     dtype: str
     # whether it compares instead: `dtype` is the type of row-major memory at src, and dst gets the
-    # largest difference from it in each lane, as f32, for each segment
+    # largest difference from it in each lane, as f32, for each segment; NaN if there is one
     compares: bool = False
 
     @property
@@ -73,7 +73,8 @@ def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
     nbytes = pattern.block * bits // BYTE_BITS
     plain = call.src_at if kernel.compares else call.dst_at
     codec = Codec(plain.builder, kernel.lanes)
-    largest = Variable(plain.builder, codec.values("f32"))
+    # the bits of floats without a sign have the order of the floats, and NaN is above all
+    largest = Variable(plain.builder, codec.integers(32))
     for task, instruction, _ in each_task(call):
         head = load_fields(instruction, DecodeHead)
         fields_at = instruction + nbytes_of(DecodeHead)
@@ -84,7 +85,7 @@ def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
             row = head.starts + segment * (count * WORD_NBYTES)
             starts = [field.tensor + row[k] for k, field in enumerate(fields)]
             base = plain + segment * (head.blocks * nbytes)
-            largest.value = codec.splat(codec.values("f32"), 0.0)
+            largest.value = codec.splat(codec.integers(32), 0)
             with loop(0, head.blocks) as block:
                 addresses = [
                     start + block * field.advance
@@ -94,8 +95,8 @@ def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
                     place = base + block * nbytes + first * bits // BYTE_BITS
                     if kernel.compares:
                         codes = place.load_at(codec.integers(bits))
-                        apart = _difference(codec, values, codec.decode(codes, kernel.dtype, "f32"))
-                        largest.value = maximum(apart, largest.value)
+                        apart = codec.absolute(values - codec.decode(codes, kernel.dtype, "f32"))
+                        largest.value = maximum(apart.bitcast(largest.value.type), largest.value)
                     else:
                         place.store_at(codec.encode(values, "f32", kernel.dtype))
             if kernel.compares:
@@ -120,13 +121,6 @@ def _decoded(numbers: _Numbers, kernel: DecodeKernel) -> Iterator[tuple[int, Val
             values = numbers.rounded(values + added if pattern.sign > 0 else values - added)
         # a NaN that arithmetic produces has neither sign nor payload
         yield first, where(any_nan(values, values), float("nan"), values)
-
-
-def _difference(codec: Codec, values: Value, others: Value) -> Value:
-    """Return how far floats are apart; two NaNs or equal infinities are not, a NaN is from all."""
-    apart = codec.absolute(values - others)
-    is_same = (values == others) | (any_nan(values, values) & any_nan(others, others))
-    return where(any_nan(apart, apart), where(is_same, apart.like(0.0), float("inf")), apart)
 
 
 def _factors(

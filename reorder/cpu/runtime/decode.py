@@ -54,14 +54,15 @@ def differences(
     dtype: str,
     threads: int | None,
 ) -> NDArray[np.float32]:
-    """Return how far a record is from row-major memory at most, for each segment and some lanes.
+    """Return how far a record is from row-major memory at most, for each segment.
 
-    A NaN is infinitely far from anything but a NaN.
+    It is NaN where either has a NaN, or both have an infinity.
     """
     kernel = DecodeKernel(access.pattern, dtype, compares=True)
     found = np.empty((len(access.starts), kernel.lanes), np.float32)
     _run(kernel, access, tensors, (address_of(src), address_of(found)), threads)
-    return found
+    largest: NDArray[np.float32] = found.max(1)
+    return largest
 
 
 def _run(
