@@ -32,6 +32,7 @@ __all__ = [
     "ACT_ORDER",
     "DECLARATIONS",
     "IS_SYMMETRIC",
+    "OUTPUT",
     "Declaration",
     "Layers",
     "declaration_of",
@@ -44,10 +45,13 @@ __all__ = [
     "said_beside",
     "section_of",
     "split_section",
+    "with_plain",
 ]
 
 # the usual key of the layers that are not quantised
-_IGNORED = "modules_to_not_convert"
+_IGNORED = ("modules_to_not_convert",)
+# what models call their output layer
+OUTPUT = "lm_head"
 # what declares inputs that belong to groups in an arbitrary order; not an option of a record
 ACT_ORDER = "act_order"
 # whether all stored zero points are the middle code; likewise not an option
@@ -71,8 +75,8 @@ class _Each(NamedTuple):
     form: Any
 
 
-def _list_all(key: str, _: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
-    return {key: [*plain]} if key else {}
+def _list_all(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
+    return {key: [*dict.fromkeys([*(held.get(key) or []), *plain])]}
 
 
 def _list_none(*_: object) -> Mapping[str, Any]:
@@ -81,14 +85,31 @@ def _list_none(*_: object) -> Mapping[str, Any]:
 
 def _list_inner(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
     """List layers for the loader of AWQ, which replaces all layers but the last one."""
-    names = dict.fromkeys([*(held.get(key) or []), *plain])
-    return {key: [*names]} if any(map(is_inner, names)) else {}
+    listed = _list_all(key, held, plain)
+    return listed if any(map(is_inner, listed[key])) else {}
 
 
 def _exclude_inner(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
-    """Exclude layers for the loader of GPTQ, which replaces all within the repeated blocks."""
+    """Exclude layers for the loader of GPTQ, which replaces all within the repeated blocks.
+
+    The output layer is quantised only if `lm_head` says so.
+    """
     rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if is_inner(name)}
-    return {"dynamic": rules | held.get("dynamic", {})} if rules else {}
+    dynamic = {"dynamic": rules | held.get("dynamic", {})} if rules else {}
+    is_plain = held.get("lm_head") and OUTPUT in plain
+    return dynamic | ({"lm_head": False} if is_plain else {})
+
+
+def _exclude_named(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
+    """Exclude layers for the loader of MLX, which asks for those by name, then for tensors."""
+    return {name: False for name in plain if name in held}
+
+
+def _list_unnamed(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
+    """List layers for the loaders of ModelOpt's models, which may have the others by name too."""
+    named = held.get("quantized_layers")
+    rest = {name: own for name, own in (named or {}).items() if name not in plain}
+    return {**_list_all(key, held, plain), **({"quantized_layers": rest} if named else {})}
 
 
 def is_inner(name: str) -> bool:
@@ -110,8 +131,9 @@ class Declaration(NamedTuple):
         Options that the method implies.
     written : mapping of str to object
         What readers need beside `form`, likewise.
-    ignored : str, optional
-        The key of the layers that are not quantised; None if there is none.
+    ignored : tuple of str
+        The keys of the layers that are not quantised; the first one is written, unless a section
+        has another.
     kept : tuple of str
         Keys that say nothing of weights, which stay in a section of the same method.
     carried : tuple of str
@@ -137,7 +159,7 @@ class Declaration(NamedTuple):
     form: Mapping[str, Any] = {}
     fixed: Mapping[str, Any] = {}
     written: Mapping[str, Any] = {}
-    ignored: str | None = _IGNORED
+    ignored: tuple[str, ...] = _IGNORED
     kept: tuple[str, ...] = ()
     kept_of_each: tuple[str, ...] = ()
     keys: tuple[str, ...] = ("quantization_config",)
@@ -169,6 +191,8 @@ _FORMATS = (("ue8m0", "e8m0"), *(("float", kind) for kind in ("f32", "bf16", "f1
 # `scale_fmt` is not read: DeepSeek-V3.1 stores f32 and says ue8m0, as its scales are powers of two
 _DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Option("scales", _FORMATS)}
 _PLAIN = {"codes": "f8_e4m3", "scale_inv": False}
+# vLLM reads the second one first
+_FP8_PLAIN = (*_IGNORED, "ignored_layers")
 
 
 def _compressed(
@@ -183,7 +207,7 @@ def _compressed(
         {"format": forms, "config_groups": _Each("group_0", {"weights": weights})},
         fixed,
         {"quantization_status": "compressed", "config_groups": {"group_0": group | own}},
-        "ignore",
+        ("ignore",),
         ("kv_cache_scheme",),
         ("input_activations", "output_activations"),
     )
@@ -222,12 +246,16 @@ def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
 
 
 # MLX names no method, finds quantised layers by their tensors, and reads the first key
-_MLX: dict[str, Any] = {"keys": ("quantization", "quantization_config"), "ignored": None}
+_MLX: dict[str, Any] = {
+    "keys": ("quantization", "quantization_config"),
+    "ignored": (),
+    "listing": _exclude_named,
+}
 
 # AWQ, GPTQ, and records that no other program declares
 _PACKED: dict[str, Any] = {
     "group": "group_size",
-    "carried": (_IGNORED, "lm_head", "dynamic"),
+    "carried": (*_IGNORED, "lm_head", "dynamic"),
 }
 _MARLIN: dict[str, Any] = {
     **_PACKED,
@@ -240,6 +268,8 @@ _MARLIN: dict[str, Any] = {
 _BITS = {"bits": _Option("bits")}
 _SYM = {"desc_act": False, "sym": _Option(IS_SYMMETRIC)}
 _ZEROS = _Option("zeros", (("gptq", "v1"), ("gptq_v2", "v2")), usual="gptq")
+
+_BNB_PLAIN = ("llm_int8_skip_modules",)
 
 DECLARATIONS = (
     Declaration(
@@ -273,8 +303,9 @@ DECLARATIONS = (
         {"weight_block_size": _BLOCK, **_FMT},
         {"scale_inv": True},
         _DYNAMIC,
+        _FP8_PLAIN,
     ),
-    Declaration("fp8_tensor", "fp8", {"weight_block_size": None, **_FMT}, {}, _DYNAMIC),
+    Declaration("fp8_tensor", "fp8", {"weight_block_size": None, **_FMT}, {}, _DYNAMIC, _FP8_PLAIN),
     Declaration("fp8_channel", "fbgemm_fp8", fixed=_PLAIN),
     *(
         _compressed(record, ("float-quantized", "naive-quantized"), _PLAIN, **_FLOATS, **more)
@@ -303,7 +334,15 @@ DECLARATIONS = (
     ),
     Declaration("gpt_oss_mxfp4", "mxfp4"),
     *(
-        Declaration(record, "modelopt", form, fixed, {}, "ignore")
+        Declaration(
+            record,
+            "modelopt",
+            form,
+            fixed,
+            {},
+            ("ignore", "exclude_modules"),
+            listing=_list_unnamed,
+        )
         for record, fixed, form in (
             ("fp8_tensor", _PLAIN, {"quant_algo": "FP8"}),
             ("fp8_channel", _PLAIN, {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}),
@@ -318,7 +357,7 @@ DECLARATIONS = (
             record,
             "bitsandbytes",
             {"load_in_4bit": True, "bnb_4bit_use_double_quant": is_nested, **form},
-            ignored="llm_int8_skip_modules",
+            ignored=_BNB_PLAIN,
         )
         for record, is_nested, form in (
             ("bnb_nf4", (False, None), {"bnb_4bit_quant_type": "nf4"}),
@@ -326,8 +365,8 @@ DECLARATIONS = (
             ("bnb_nested", True, {}),
         )
     ),
-    Declaration("bnb_int8", "bitsandbytes", {"load_in_8bit": True}),
-    Declaration("hqq", "hqq"),
+    Declaration("bnb_int8", "bitsandbytes", {"load_in_8bit": True}, ignored=_BNB_PLAIN),
+    Declaration("hqq", "hqq", ignored=("skip_modules",)),
     Declaration("mlx", "mlx", _mlx("affine", _Option("bits"), _Option("group")), **_MLX),
     Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
     Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
@@ -357,12 +396,12 @@ def plain_layers(method: str, section: Mapping[str, Any]) -> tuple[str, ...]:
 
     ModelOpt names them by patterns as in shells.
     """
-    keys = {row.ignored or "" for row in DECLARATIONS if row.method == method} or {_IGNORED}
+    rows = [row.ignored for row in DECLARATIONS if row.method == method] or [_IGNORED]
     inside = _inside(method, section)
-    if method in _INSIDE:
-        found = _names(inside.get("ignore")) + _names(inside.get("exclude_modules"))
-        return tuple(_by_expression(name) if "*" in name else name for name in found)
-    return tuple(name for key in sorted(keys) for name in _names(inside.get(key)))
+    keys = dict.fromkeys(key for row in rows for key in row)
+    found = [name for key in keys for name in _names(inside.get(key))]
+    is_shell = method in _INSIDE
+    return tuple(_by_expression(name) if is_shell and "*" in name else name for name in found)
 
 
 def _by_expression(pattern: str) -> str:
@@ -506,6 +545,14 @@ def _bind(form: _Option, value: Any, path: str, options: dict[str, Any]) -> str:
     option = legal[0] if legal else value
     held = options.setdefault(form.option, option)
     return "" if held == option else _problem(path, value, f"the {held} given before")
+
+
+def with_plain(
+    row: Declaration, section: Mapping[str, Any], plain: Sequence[str]
+) -> dict[str, Any]:
+    """Return a section that says of more layers that they are not quantised."""
+    key = next((key for key in row.ignored if key in section), "".join(row.ignored[:1]))
+    return {**section, **row.listing(key, section, plain)}
 
 
 def declaration_of(

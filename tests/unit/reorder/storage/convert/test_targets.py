@@ -291,6 +291,31 @@ def test_fp8_becomes_the_blocks_that_transformers_reads(
     assert "mlp.input_scale, model.layers.1.mlp.input_scale are left out: they scale act" in warning
 
 
+_CACHE = {
+    f"model.layers.{k}.self_attn.{part}{role}_scale": np.ones(1, np.float32)
+    for k in range(2)
+    for role in "kv"
+    for part in ("", f"{role}_proj.")
+}
+
+
+@pytest.mark.parametrize("to", ["bf16", "fp8-block"])
+def test_scales_of_a_cache_do_not_stay_without_what_declares_them(tmp_path: Path, to: str) -> None:
+    scheme = {"num_bits": 8, "type": "float", "dynamic": False}
+    section = _compressed("tensor") | {"kv_cache_scheme": scheme}
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
+    source = _model(tmp_path / "in", layer, section, _BESIDE | _CACHE)
+    found, config, report = _made(source, tmp_path / "out", to)
+    assert not found.keys() & _CACHE.keys()
+    assert "kv_cache_scheme" not in config.get("quantization_config", {})
+    assert "config.json has no place for kv_cache_scheme of the input" in report.warnings
+    shown = ", ".join([*_CACHE][:3])
+    assert any(
+        each.startswith(f"{shown} and 5 more are left out: they scale the KV cache, which")
+        for each in report.warnings
+    )
+
+
 def test_the_same_tensors_may_be_declared_by_another_method(tmp_path: Path) -> None:
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((), np.float32)}
     section = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}
@@ -805,8 +830,13 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     blocks = reorder.Record(record_desc((8, 64), "q4_0"), np.zeros((8, 2, 18), np.uint8))
     reorder.save(tmp_path / "x.npz", {"blk.0.ffn_up.weight": blocks})
     reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf")
-    said = _refused(tmp_path / "x.gguf", "bf16")
-    assert "they are blocks of q4_0, in tensors with the names of llama.cpp, which" in said
+    reorder.save(tmp_path / "y.npz", {"blk.0.ffn_up.weight": np.ones((128, 128), np.float32)})
+    reorder.convert(tmp_path / "y.npz", tmp_path / "y.gguf")
+    for path, to in (("x.gguf", "bf16"), ("y.gguf", "fp8-block")):
+        said = _refused(tmp_path / path, to)
+        assert "is a GGUF, whose tensors have the names of llama.cpp, which loaders of" in said
+    said = _refused(tmp_path / "x.npz", "bf16")
+    assert said.endswith("they are blocks of q4_0; --map '*: bf16' decodes them")
     (plain / "config.json").write_text("{")
     said = _refused(plain, "fp8-block")
     assert "none is quantised, and in its numbered blocks there is no matrix of floats" in said
