@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import known_records
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
+from reorder.storage.experts import stacked_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     # a key, what was said before, the layers that are not quantised -> what is said of these
     Listing = Callable[[str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
+    # a section, and the names of its layers
+    _Part = tuple[Mapping[str, Any], Sequence[str]]
 
 __all__ = [
     "ACT_ORDER",
@@ -36,9 +39,11 @@ __all__ = [
     "Declaration",
     "Layers",
     "declaration_of",
+    "inside",
     "is_inner",
     "join_sections",
     "kept_of",
+    "name_layers",
     "own_declaration",
     "plain_layers",
     "read_section",
@@ -86,18 +91,20 @@ def _list_none(*_: object) -> Mapping[str, Any]:
 def _list_inner(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
     """List layers for the loader of AWQ, which replaces all layers but the last one."""
     listed = _list_all(key, held, plain)
-    return listed if any(map(is_inner, listed[key])) else {}
+    return {**(listed if any(map(is_inner, listed[key])) else {}), **_output(held, plain)}
+
+
+def _output(held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
+    """Say whether the output layer is quantised, which loaders of AWQ and GPTQ do not expect."""
+    is_plain = OUTPUT in plain
+    return {} if is_plain and not held.get(OUTPUT) else {OUTPUT: not is_plain}
 
 
 def _exclude_inner(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
-    """Exclude layers for the loader of GPTQ, which replaces all within the repeated blocks.
-
-    The output layer is quantised only if `lm_head` says so.
-    """
+    """Exclude layers for the loader of GPTQ, which replaces all within the repeated blocks."""
     rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if is_inner(name)}
     dynamic = {"dynamic": rules | held.get("dynamic", {})} if rules else {}
-    is_plain = held.get("lm_head") and OUTPUT in plain
-    return dynamic | ({"lm_head": False} if is_plain else {})
+    return {**dynamic, **_output(held, plain)}
 
 
 def _exclude_named(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
@@ -200,7 +207,8 @@ def _compressed(
 ) -> Declaration:
     """Return how compressed-tensors declares weights; each group may have a format of its own."""
     group = {"targets": ["Linear"], "input_activations": None, "output_activations": None}
-    own = {"format": forms[0], "weights": {"symmetric": True, "dynamic": False}}
+    weights = {"dynamic": (False, None), **weights}
+    own = {"format": forms[0]}
     return Declaration(
         record,
         "compressed-tensors",
@@ -225,7 +233,8 @@ _ORDERINGS = _Option(
     ACT_ORDER,
     ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
 )
-_FLOATS = {"type": "float", "num_bits": 8}
+_FLOAT_FORMS = ("float-quantized", "naive-quantized")
+_FLOATS = {"type": "float", "symmetric": (True, None)}
 _INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
 _IN_16 = {
     "strategy": "tensor_group",
@@ -255,7 +264,7 @@ _MLX: dict[str, Any] = {
 # AWQ, GPTQ, and records that no other program declares
 _PACKED: dict[str, Any] = {
     "group": "group_size",
-    "carried": (*_IGNORED, "lm_head", "dynamic"),
+    "carried": (*_IGNORED, OUTPUT, "dynamic"),
 }
 _MARLIN: dict[str, Any] = {
     **_PACKED,
@@ -308,7 +317,9 @@ DECLARATIONS = (
     Declaration("fp8_tensor", "fp8", {"weight_block_size": None, **_FMT}, {}, _DYNAMIC, _FP8_PLAIN),
     Declaration("fp8_channel", "fbgemm_fp8", fixed=_PLAIN),
     *(
-        _compressed(record, ("float-quantized", "naive-quantized"), _PLAIN, **_FLOATS, **more)
+        _compressed(
+            record, ("float-quantized", "naive-quantized"), _PLAIN, num_bits=8, **_FLOATS, **more
+        )
         for record, more in (
             ("fp8_tensor", {"strategy": "tensor"}),
             ("fp8_channel", {"strategy": "channel"}),
@@ -316,7 +327,7 @@ DECLARATIONS = (
         )
     ),
     *(
-        _compressed(record, (form,), {}, type="float", num_bits=bits, **more)
+        _compressed(record, (form,), {}, num_bits=bits, **_FLOATS, **more)
         for record, form, bits, more in (
             ("compressed_nvfp4", "nvfp4-pack-quantized", 4, _IN_16),
             ("compressed_mxfp4", "mxfp4-pack-quantized", 4, _IN_32),
@@ -397,9 +408,9 @@ def plain_layers(method: str, section: Mapping[str, Any]) -> tuple[str, ...]:
     ModelOpt names them by patterns as in shells.
     """
     rows = [row.ignored for row in DECLARATIONS if row.method == method] or [_IGNORED]
-    inside = _inside(method, section)
+    held = inside(method, section)
     keys = dict.fromkeys(key for row in rows for key in row)
-    found = [name for key in keys for name in _names(inside.get(key))]
+    found = [name for key in keys for name in _names(held.get(key))]
     is_shell = method in _INSIDE
     return tuple(_by_expression(name) if is_shell and "*" in name else name for name in found)
 
@@ -440,7 +451,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def _split_modelopt(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
     """Split the layers of ModelOpt that have different algorithms."""
-    layers = _inside("modelopt", section).get("quantized_layers")
+    layers = inside("modelopt", section).get("quantized_layers")
     found: dict[str, tuple[list[str], Any]] = {}
     for name, own in layers.items() if isinstance(layers, dict) else ():
         found.setdefault(repr(own), ([], own))[0].append(name)
@@ -451,7 +462,8 @@ def _split_modelopt(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str
 _INSIDE = {"modelopt": "quantization"}
 
 
-def _inside(method: str, section: Mapping[str, Any]) -> Mapping[str, Any]:
+def inside(method: str, section: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the object that has what a section of a method says."""
     found = section.get(_INSIDE.get(method, ""))
     return found if isinstance(found, dict) else section
 
@@ -477,7 +489,7 @@ def read_section(
     problems: dict[str, list[str]] = {}
     for row in rows:
         options = dict(row.fixed)
-        problem = _read(row.form, _inside(method, section), "", options, is_whole=is_whole)
+        problem = _read(row.form, inside(method, section), "", options, is_whole=is_whole)
         if not problem:
             return row, options
         if row.is_written:
@@ -617,16 +629,60 @@ def join_sections(
     Sections, by their keys, are joined if their method declares groups of layers; else there are
     none.
     """
-    sections = [dict(*each.values()) if len(each) == 1 else {} for each, _ in found]
-    if {section.get("quant_method") for section in sections} != {"compressed-tensors"}:
-        return {}
+    ordered = sorted(found, key=lambda each: -len(each[1]))
+    keys = [*ordered[0][0]]
+    parts = [(dict(each[keys[0]]), layers) for each, layers in ordered if [*each] == keys]
+    methods = {section.get("quant_method", "mlx") for section, _ in parts}
+    join = _JOINS.get(methods.pop()) if len(methods) == 1 and len(parts) == len(found) else None
+    joined = None if join is None else join(parts)
+    return {} if joined is None else dict.fromkeys(keys, joined)
+
+
+def _join_groups(parts: Sequence[_Part]) -> dict[str, Any]:
+    """Join sections of compressed-tensors, whose groups name their layers."""
     groups = {}
-    for k, (section, (_, layers)) in enumerate(zip(sections, found, strict=True)):
+    for k, (section, layers) in enumerate(parts):
         (group,) = section["config_groups"].values()
         groups[f"group_{k}"] = {**group, "targets": [*layers]}
-    forms = {section["format"] for section in sections}
+    forms = {section["format"] for section, _ in parts}
     form = forms.pop() if len(forms) == 1 else "mixed-precision"
-    return {key: {**sections[0], "format": form, "config_groups": groups} for key in found[0][0]}
+    return {**parts[0][0], "format": form, "config_groups": groups}
+
+
+def _join_named(parts: Sequence[_Part]) -> dict[str, Any]:
+    """Join sections of MLX: a layer with options of its own has them under its name."""
+    (usual, _), *others = parts
+    own = {stacked_name(layer): section for section, layers in others for layer in layers}
+    return {**usual, **own}
+
+
+def _join_dynamic(parts: Sequence[_Part]) -> dict[str, Any] | None:
+    """Join sections of GPTQ: a layer with other bits or groups is an expression in `dynamic`."""
+    (usual, _), *others = parts
+    rules = dict(usual.get("dynamic", {}))
+    for section, layers in others:
+        own = {key: value for key, value in section.items() if value != usual.get(key)}
+        if not own.keys() <= {"bits", "group_size", "sym"}:
+            return None
+        rules |= {f"+:^{re.escape(layer)}$": own for layer in layers}
+    return {**usual, "dynamic": rules}
+
+
+_JOINS: Mapping[str, Callable[[Sequence[_Part]], dict[str, Any] | None]] = {
+    "compressed-tensors": _join_groups,
+    "gptq": _join_dynamic,
+    "mlx": _join_named,
+}
+
+
+def name_layers(row: Declaration, section: Mapping[str, Any], layers: Sequence[str]) -> bool:
+    """Add layers of other classes than `Linear` to a section; whether readers know them then."""
+    if not row.ignored or row.unloaded is not None:
+        return True  # they are found by their tensors
+    groups = [key for key, form in row.form.items() if type(form) is _Each]
+    for group in (each for key in groups for each in section[key].values()):
+        group["targets"] = [*group["targets"], *layers]
+    return bool(groups)
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:

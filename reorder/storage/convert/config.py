@@ -15,6 +15,7 @@ from reorder.storage.declarations import (
     declaration_of,
     join_sections,
     kept_of,
+    name_layers,
     own_declaration,
     said_beside,
     section_of,
@@ -22,16 +23,19 @@ from reorder.storage.declarations import (
 )
 from reorder.storage.experts import holds_experts
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
-from reorder.storage.stored import WEIGHT
+from reorder.storage.stored import WEIGHT, model_axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from reorder.storage.containers.entry import Tensor
     from reorder.storage.convert.plan import Plan
     from reorder.storage.convert.steps import Step
 
 __all__ = ["check_said", "loader_warnings", "moved_config", "says_symmetric", "undeclared"]
 
+# the ends of names of embeddings
+_EMBEDDING = "embed"
 # the types of weights that are not quantised
 _FLOATS = ("f32", "f16", "bf16")
 # What config.json calls types of floats, and the keys that say the type of a model: transformers 5
@@ -199,9 +203,14 @@ def _plain_layers(plan: Plan) -> list[str]:
             is_layer = tensor.name.endswith(WEIGHT) and len(tensor.shape) == len("oi")
             if tensor.dtype in _FLOATS and (is_layer or holds_experts(tensor)):
                 names[tensor.name.rpartition(".")[0]] = None
-    if OUTPUT not in map(_layer, plan.moved):
+    if not any(_is_output(tensor) for step in plan.steps for tensor in step.tensors):
         names[OUTPUT] = None
     return [*names]
+
+
+def _is_output(tensor: Tensor) -> bool:
+    """Whether a tensor has codes of the output layer."""
+    return tensor.name.startswith(f"{OUTPUT}.") and tensor.dtype not in _FLOATS
 
 
 def _layer(step: Step) -> str:
@@ -220,11 +229,11 @@ def _rest_of(before: dict[str, Any], plan: Plan) -> dict[str, Any]:
     MemdescError
         If the sections do not declare records, and so no layers without them.
     """
-    method, layers = _method(before), [*map(_layer, plan.moved)]
+    method, plain = _method(before), _plain_layers(plan)
     rows = [_row_of(step.src, method) for step in plan.moved if isinstance(step.src, RecordDesc)]
     if any(row.method != method for row in rows if method is not None):
         raise MemdescError(_unsaid(plan))
-    return {key: with_plain(rows[0], section, layers) for key, section in before.items()}
+    return {key: with_plain(rows[0], section, plain) for key, section in before.items()}
 
 
 def _row_of(desc: RecordDesc, method: str | None) -> Declaration:
@@ -251,10 +260,12 @@ def check_said(text: bytes | None, file: str, plan: Plan) -> None:
 
 def _unsaid(plan: Plan) -> str:
     """Return why no config.json declares the output, and the way out."""
-    kinds = {step.dst.name if isinstance(step.dst, RecordDesc) else "plain" for step in plan.moved}
+    kinds = {str(step.dst.name) for step in plan.moved if isinstance(step.dst, RecordDesc)}
+    several = "" if len(kinds) > 1 or plan.left else " with several options"
     left = f" while {plan.left} stays as it was" if plan.left else ""
     return (
-        f"{CONFIG} cannot say that some layers are {' and others '.join(sorted(kinds))}{left}: its "
+        f"{CONFIG} cannot say that some layers are {' and others '.join(sorted(kinds))}{several}"
+        f"{left}: its "
         f"readers would take all layers for one format; convert all of them to one, or name a "
         "single file, such as OUT.safetensors, which has no config.json"
     )
@@ -287,6 +298,17 @@ def _section(kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str 
         said[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
     section = section_of(row, said, kept)
     section |= with_plain(row, carried, plain)
+    embedded = [layer for layer in kind.layers if _EMBEDDING in layer.rpartition(".")[2]]
+    if embedded and not name_layers(row, section, embedded):
+        way = "leave it as it is"
+        if isinstance(src, RecordDesc):
+            axes = f"(axes={model_axes(src)})" if model_axes(src) != src.letters else ""
+            way = f"--map '{embedded[0]}: {src.name} -> plain{axes}, bf16' decodes it"
+        msg = (
+            f"{CONFIG} cannot say that {embedded[0]} is {desc.name}: loaders of {row.method} do "
+            f"not expect embeddings to be quantised; {way}"
+        )
+        raise MemdescError(msg)
     return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
 
 

@@ -198,8 +198,9 @@ _SHOWN = 3
 _GGUF = "gguf"
 # the types of weights that are quantised
 _FLOATS = ("f32", "f16", "bf16")
-# parts of the names of matrices that no producer quantises: routers of experts, embeddings, outputs
-_KEPT = re.compile("gate|.*router.*|.*embed.*|lm_heads?")
+# parts of the names of matrices that no producer quantises: routers of experts, embeddings,
+# outputs, adapters
+_KEPT = re.compile("gate|.*router.*|.*embed.*|lm_heads?|lora_.*")
 
 
 class TargetRules(NamedTuple):
@@ -272,9 +273,9 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         raise MemdescError(msg)
     groups = find_groups(source, container)
     _check_known(name, container, groups)
-    sections = sections_in(source) if groups else []
+    sections = [section for _, section in sections_in(source)] if groups else []
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
-    said_symmetric = bool(sections) and all(map(says_symmetric, sections))
+    said_symmetric = any(map(says_symmetric, sections))
     moved: dict[tuple[FormatName, FormatName], list[Group]] = {}
     told: dict[str, None] = {}
     for group in groups:

@@ -139,7 +139,7 @@ _EXCLUDED = {f"-:^{re.escape(_DECODED)}$": {}}
 @pytest.mark.parametrize(
     ("made", "key", "wanted"),
     [
-        ("awq", "modules_to_not_convert", [_DECODED]),
+        ("awq", "modules_to_not_convert", [_DECODED, "lm_head"]),
         ("gptq", "dynamic", _EXCLUDED),
         ("pack_quantized(zeros=true)", "ignore", ["lm_head", _DECODED]),
         ("mlx(scales=f32)", _DECODED, False),

@@ -453,6 +453,63 @@ def test_stacks_of_experts_that_cannot_be_made_are_refused(tmp_path: Path) -> No
     assert "would be in 'model.layers.0.mlp.switch_mlp.up_proj.weight', which is there" in said
 
 
+def _wide() -> Tensors:
+    """Return a layer of GPTQ with codes of 8 bits."""
+    rng = np.random.default_rng(1)
+    return gptq_layer()[0] | {
+        "qweight": rng.integers(-(2**31), 2**31, (32, 256)).astype(np.int32),
+        "qzeros": np.full((2, 64), 0x7F7F7F7F, np.int32),
+    }
+
+
+@pytest.mark.parametrize(
+    ("to", "key", "own"),
+    [
+        ("gptq", "dynamic", {"+:^model\\.layers\\.2\\.mlp$": {"bits": 8}}),
+        ("mlx", "model.layers.2.mlp", {"bits": 8, "group_size": 64, "mode": "affine"}),
+    ],
+)
+def test_layers_of_more_bits_keep_them(tmp_path: Path, to: str, key: str, own: Any) -> None:
+    wide = {f"model.layers.2.mlp.{name}": x for name, x in _wide().items()}
+    dynamic = {"dynamic": {"+:.*2.*": {"bits": 8}}}
+    source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ | dynamic, _BESIDE | wide)
+    _, config, _ = _made(source, tmp_path / "out", to)
+    section = config["quantization_config"]
+    assert section["bits"] == 4
+    assert {**section[key], **own} == section[key]
+    for k in (1, 2):
+        wanted = _numbers(source, f"model.layers.{k}.mlp")
+        made = _numbers(tmp_path / "out", f"model.layers.{k}.mlp")
+        assert np.array_equal(made.T if to == "mlx" else made, wanted)
+
+
+def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
+    head = {f"lm_head.{name}": x for name, x in awq_layer(zeros=(1, 9)).items()}
+    source = _model(tmp_path / "in", awq_layer(zeros=(1, 9)), _AWQ, head)
+    _, config, _ = _made(source, tmp_path / "out", "gptq")
+    assert config["quantization_config"]["lm_head"] is True
+    _made(tmp_path / "out", tmp_path / "back", "awq")
+    _, config, _ = _made(source, tmp_path / "other", "gptq", "lm_head: awq -> plain(axes=oi), f16")
+    assert "lm_head" not in config["quantization_config"]
+    _, config, _ = _made(
+        tmp_path / "out", tmp_path / "plain", None, "lm_head: gptq(zeros=v2) -> ba, f16"
+    )
+    assert config["quantization_config"]["lm_head"] is False
+
+
+def test_quantised_embeddings_are_named_or_refused(tmp_path: Path) -> None:
+    layer = awq_layer(zeros=(8, 9))
+    tokens = {f"model.embed_tokens.{name}": x for name, x in layer.items()}
+    source = _model(tmp_path / "in", layer, _AWQ, tokens)
+    said = _refused(source, "gptq")
+    assert "cannot say that model.embed_tokens is gptq: loaders of gptq do not expect" in said
+    assert said.endswith("--map 'model.embed_tokens: awq -> plain(axes=oi), bf16' decodes it")
+    _made(source, tmp_path / "out", "gptq", "model.embed_tokens: awq -> plain(axes=oi), bf16")
+    _, config, _ = _made(source, tmp_path / "named", "compressed-tensors")
+    (group,) = config["quantization_config"]["config_groups"].values()
+    assert group["targets"] == ["Linear", "model.embed_tokens"]
+
+
 def test_groups_that_a_target_does_not_have_are_refused(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", awq_layer(group=16), _AWQ | {"group_size": 16})
     said = _refused(source, "mlx")
@@ -648,6 +705,7 @@ _LAYERS = {
     "embed_positions.weight": (128, 384),
     "lm_head.weight": (128, 384),
     "input_layernorm.weight": (384,),
+    "q_proj.lora_A.weight": (128, 384),
 }
 _QUANTISED = ("q_proj", "experts.0.up_proj")
 
@@ -813,6 +871,58 @@ def test_keys_that_are_not_known_are_named(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", fp8_layer(), _FP8 | {"smooth": 1, "twist": True})
     _, warning = _made(source, tmp_path / "out", "bf16")[2].warnings
     assert warning.startswith("config.json says smooth, twist, which no conversion knows")
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
+    group = _compressed("tensor", twist=1, observer="mse")
+    group["config_groups"]["group_0"]["smooth"] = 2
+    source = _model(tmp_path / "group", layer, group)
+    _, warning = _made(source, tmp_path / "other", "bf16")[2].warnings
+    keys = "config_groups.group_0.smooth, config_groups.group_0.weights.twist"
+    assert warning.startswith(f"config.json says {keys}, which no conversion knows")
+
+
+@pytest.mark.parametrize(("key", "value"), [("dynamic", True), ("symmetric", False)])
+def test_weights_that_are_stored_otherwise_than_groups_say_are_refused(
+    tmp_path: Path, key: str, value: Any
+) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
+    source = _model(tmp_path / "in", layer, _compressed("tensor", **{key: value}))
+    said = _refused(source, "bf16")
+    assert f"config_groups.group_0.weights.{key} is {value}, not {not value} or null" in said
+
+
+@pytest.mark.parametrize(
+    ("section", "old", "problem"),
+    [
+        (_GPTQ, {"group_size": 32}, "and quantize_config.json gptq(group_size=32)"),
+        (_GPTQ, {"desc_act": True}, "and quantize_config.json gptq(desc_act=True)"),
+        (None, {"bits": 4, "rotation": "hadamard"}, "says rotation 'hadamard', which"),
+        (
+            _GPTQ,
+            {"modules_to_not_convert": ["mlp"]},
+            "quantize_config.json ignores model.layers.0.mlp, by 'mlp'",
+        ),
+        (
+            _GPTQ | {"modules_to_not_convert": ["lm_head"]},
+            {"dynamic": {"-:.*layers.0.*": {}}},
+            "correct the one that is wrong",
+        ),
+    ],
+)
+def test_what_files_of_old_programs_say_holds_too(
+    tmp_path: Path, section: Any, old: dict[str, Any], problem: str
+) -> None:
+    source = _model(tmp_path / "in", gptq_layer()[0], section)
+    (source / "quantize_config.json").write_text(json.dumps(old))
+    assert problem in _refused(source, "f16")
+
+
+def test_modules_that_modelopt_excludes_are_not_quantised(tmp_path: Path) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((), np.float32)}
+    source = _model(tmp_path / "in", layer, {"quant_method": "modelopt", "quant_algo": "FP8"})
+    old = {"quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head", "*.1.*"]}}
+    (source / "hf_quant_config.json").write_text(json.dumps(old))
+    said = _refused(source, "bf16")
+    assert "hf_quant_config.json ignores model.layers.1.mlp, by 're:.*" in said
 
 
 def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
