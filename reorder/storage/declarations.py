@@ -43,7 +43,6 @@ __all__ = [
     "is_inner",
     "join_sections",
     "kept_of",
-    "name_layers",
     "own_declaration",
     "plain_layers",
     "read_section",
@@ -673,16 +672,6 @@ _JOINS: Mapping[str, Callable[[Sequence[_Part]], dict[str, Any] | None]] = {
     "gptq": _join_dynamic,
     "mlx": _join_named,
 }
-
-
-def name_layers(row: Declaration, section: Mapping[str, Any], layers: Sequence[str]) -> bool:
-    """Add layers of other classes than `Linear` to a section; whether readers know them then."""
-    if not row.ignored or row.unloaded is not None:
-        return True  # they are found by their tensors
-    groups = [key for key, form in row.form.items() if type(form) is _Each]
-    for group in (each for key in groups for each in section[key].values()):
-        group["targets"] = [*group["targets"], *layers]
-    return bool(groups)
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:

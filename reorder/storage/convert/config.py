@@ -15,7 +15,6 @@ from reorder.storage.declarations import (
     declaration_of,
     join_sections,
     kept_of,
-    name_layers,
     own_declaration,
     said_beside,
     section_of,
@@ -299,7 +298,8 @@ def _section(kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str 
     section = section_of(row, said, kept)
     section |= with_plain(row, carried, plain)
     embedded = [layer for layer in kind.layers if _EMBEDDING in layer.rpartition(".")[2]]
-    if embedded and not name_layers(row, section, embedded):
+    # loaders of the other rows find quantised layers by their tensors
+    if embedded and row.ignored and row.unloaded is None:
         way = "leave it as it is"
         if isinstance(src, RecordDesc):
             axes = f"(axes={model_axes(src)})" if model_axes(src) != src.letters else ""

@@ -497,17 +497,19 @@ def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
     assert config["quantization_config"]["lm_head"] is False
 
 
-def test_quantised_embeddings_are_named_or_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("to", ["gptq", "compressed-tensors"])
+def test_quantised_embeddings_that_loaders_do_not_expect_are_refused(
+    tmp_path: Path, to: str
+) -> None:
     layer = awq_layer(zeros=(8, 9))
     tokens = {f"model.embed_tokens.{name}": x for name, x in layer.items()}
     source = _model(tmp_path / "in", layer, _AWQ, tokens)
-    said = _refused(source, "gptq")
-    assert "cannot say that model.embed_tokens is gptq: loaders of gptq do not expect" in said
+    said = _refused(source, to)
+    assert "cannot say that model.embed_tokens is " in said
+    assert f": loaders of {to} do not expect embeddings to be quantised; " in said
     assert said.endswith("--map 'model.embed_tokens: awq -> plain(axes=oi), bf16' decodes it")
-    _made(source, tmp_path / "out", "gptq", "model.embed_tokens: awq -> plain(axes=oi), bf16")
-    _, config, _ = _made(source, tmp_path / "named", "compressed-tensors")
-    (group,) = config["quantization_config"]["config_groups"].values()
-    assert group["targets"] == ["Linear", "model.embed_tokens"]
+    _made(source, tmp_path / "out", to, "model.embed_tokens: awq -> plain(axes=oi), bf16")
+    _made(source, tmp_path / "mlx", "mlx")
 
 
 def test_groups_that_a_target_does_not_have_are_refused(tmp_path: Path) -> None:
