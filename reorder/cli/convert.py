@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +22,7 @@ from reorder.cli.command import (
     threads_of,
     value,
 )
-from reorder.cli.progress import Progress
+from reorder.cli.progress import Progress, warn
 from reorder.storage.containers.partial import InUseError, partial_folder
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.conversion import ConvertOptions, convert
@@ -106,13 +105,6 @@ def _cluster(address: str | None) -> AbstractContextManager[Client | None]:
     return connected(address)
 
 
-def _warn(warning: str) -> None:
-    if sys.stderr is None:
-        return
-    with suppress(OSError):  # the conversion goes on without its terminal
-        sys.stderr.write(f"memdesc: warning: {one_line(warning)}\n")
-
-
 class _Shown:
     """Shows warnings, then how fast bytes are written and the time left."""
 
@@ -127,9 +119,9 @@ class _Shown:
         seconds = time.monotonic()
         if now.stage == "planned":
             if not self._has_rules:
-                _warn("nothing is converted: without --to, --map or --rules all tensors are copied")
+                warn("nothing is converted: without --to, --map or --rules all tensors are copied")
             for warning in now.report.warnings:
-                _warn(warning)
+                warn(warning)
             self.has_begun, self.start = True, seconds
         elif seconds - self._last >= _INTERVAL:
             self._last = seconds

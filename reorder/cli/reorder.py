@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,10 +38,8 @@ from reorder.cli.tensors import (
     load_file,
     locate,
     padding_facts,
-    read_bytes,
     read_tensor,
 )
-from reorder.identification.identify import identify, likely_types
 from reorder.memory.inputs import to_pixels
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, save_raw
@@ -51,7 +48,6 @@ from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from memdesc import MemoryDesc
 
@@ -59,8 +55,6 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 28
 # the widest codes of a packing of weights, in bits
 _CODE_BITS = 8
-# the most layouts that a message lists
-_LISTED = 8
 # the options that are numbers or arrays, and the parameters of an `Attr` that they set
 _PARAMETERS = {name: role for name, role in ATTRIBUTES.items() if role != "beta"}
 _VALUES = "; a number, or FILE.npy:MASK, an array along the dims whose bits are set in MASK"
@@ -77,16 +71,12 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         row_pitch=options.row_pitch,
         may_be_longer=options.ignore_rest,
     )
-    if options.among is None:
-        large = _large(options, how, attr)
-        if large is not None:
-            return _facts(_in_pieces(options, large), options), 0
+    large = _large(options, how, attr)
+    if large is not None:
+        return _facts(_in_pieces(options, large), options), 0
     with Progress(3) as progress:
         progress.step(f"reading {options.src}")
-        if options.among is None:
-            x, only_caller_knows = read_tensor(options.src, how)
-        else:
-            x, only_caller_knows = _among(options, how), True
+        x, only_caller_knows = read_tensor(options.src, how)
         padding = padding_facts(x, options.limit, "padding_zero") if only_caller_knows else {}
         target = _target(options, x.desc)
         _check_size(options, target)
@@ -129,44 +119,6 @@ def _check_size(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> 
         msg = f"--max-size is for image types, not for {target!r}"
         raise MemdescError(msg)
     target.check_size(int(found[1]), int(found[2]))
-
-
-def _among(options: argparse.Namespace, how: Reading) -> Memory:
-    """Return a dump in the only layout among --among that its size and its padding allow."""
-    if how.dims is None or how.layout is not None:
-        msg = "--among needs --dims, and replaces --from"
-        raise MemdescError(msg)
-    data = read_bytes(options.src, how.offset)
-    patterns = options.among.split(",")
-    identified = identify(data, dims=how.dims, dtype=how.dtype)
-    if how.dtype is None:
-        likely = " or ".join(map(str, likely_types(identified.readings)))
-        hint = f"; they look like {likely}" if likely else ""
-        what = f"{options.src!r} holds raw bytes, which may be of any type"
-        msg = f"--among needs --dtype: {what}{hint}"
-        raise MemdescError(msg)
-    found = [
-        (each.desc, [name.text for name in each.names if _fits(name.text, patterns)])
-        for each in identified.candidates
-    ]
-    fitting = [(desc, names) for desc, names in found if names]
-    if len(fitting) != 1:
-        listed = ", ".join(names[0] for _, names in fitting[:_LISTED])
-        what = f"{len(data)} bytes of {how.dtype} with zero padding"
-        if not fitting:
-            msg = (
-                f"no layout of --among {options.among} fits {what}; `memdesc identify "
-                f"{options.src} --dims {options.dims} --dtype {how.dtype}` lists those that do"
-            )
-            raise MemdescError(msg)
-        more = f" and {len(fitting) - _LISTED} more" if fitting[_LISTED:] else ""
-        msg = f"of --among {options.among}, {listed}{more} fit {what}; name one with --from"
-        raise MemdescError(msg)
-    return Memory(fitting[0][0], data, zero_pad=False)
-
-
-def _fits(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder | None:
@@ -281,11 +233,6 @@ COMMAND = Command(
             "--row-pitch BYTES",
             "bytes from one row of raw pixels to the next (default: no gap)",
             type=int,
-        ),
-        value(
-            "--among NAMES",
-            "instead of --from: names joined by commas, with * for any letters; the one that fits "
-            "the size of raw bytes, and whose padding is zero; needs --dims and --dtype",
         ),
         LIMIT,
         value(

@@ -118,7 +118,6 @@ def test_layouts_may_be_given_apart_from_sizes_and_type(shell: Shell, dump: str)
         "",
         "--dims 1x17x5x4 --dtype f16",
         "--from f16:b_fs_yx_fsv16:1x17x5x4:nopad",
-        "--among b_fs_yx_*,bfyx --dims 1x17x5x4 --dtype f16",
     ],
 )
 def test_reorder_finds_the_layout_of_a_dump(shell: Shell, dump: str, options: str) -> None:
@@ -130,15 +129,6 @@ def test_reorder_finds_the_layout_of_a_dump(shell: Shell, dump: str, options: st
     ("options", "reason"),
     [
         ("--from bfyx", "'bfyx' does not contain the sizes; give --dims"),
-        ("--among bfyx", "--among needs --dims"),
-        ("--among bfyx --from bfyx --dims 1x2", "--among needs --dims"),
-        ("--among b_fs_yx_* --dims 1x17x5x4", "--among needs --dtype"),
-        ("--among b_fs_yx_* --dims 1x17x5x4", "any type; they look like f16"),
-        (
-            "--among bfyx --dims 1x17x5x4 --dtype f16",
-            "no layout of --among bfyx fits 1280 bytes of f16 with zero padding",
-        ),
-        ("--among * --dims 1x17x5x4 --dtype f16", "aBcd16b, aBdc16b fit 1280 bytes of f16"),
         ("--dims 1x17x5x5", "'aBcd16b'), which contradicts --dims 1x17x5x5"),
         ("--dtype bf16", "'aBcd16b'), which contradicts --dtype bf16; leave that out"),
         (

@@ -367,7 +367,6 @@ def test_elements_of_npy_without_a_type_are_read_as_the_type_that_is_told(tmp_pa
     [
         f"reorder IN o.npy {RAW}",
         f"reorder IN o.npy {PIXELS}",
-        "reorder IN o.npy --among * --dims 2x17x5x4",
         "reorder IN o.npy --to in_out_channel",
         "reorder IN o.npy --to ab",
         "compare IN IN",
