@@ -48,7 +48,7 @@ _SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.ASCII | re.IGNORECASE)
 
 
 def one_line(text: str) -> str:
-    """Escape what ends a line or controls a terminal, as names in a file may."""
+    """Escape what ends a line or controls a terminal, as names of files and in files may."""
     if text.isprintable():
         return text
     return "".join(

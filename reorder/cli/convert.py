@@ -17,7 +17,6 @@ from reorder.cli.command import (
     Facts,
     bytes_of,
     flag,
-    one_line,
     option,
     threads_of,
     value,
@@ -156,8 +155,7 @@ def _listed(report: ConvertReport) -> list[str]:
         lines[0] if len(lines) == 1 else f"{len(lines)} x {key}" for key, lines in groups.items()
     ]
     more = len(lines) - _LISTED
-    lines = [one_line(line) for line in lines[:_LISTED]]
-    return [*lines, *([f"... and {more} more"] if more > 0 else [])]
+    return [*lines[:_LISTED], *([f"... and {more} more"] if more > 0 else [])]
 
 
 def _seconds(source: Path, report: ConvertReport) -> float:

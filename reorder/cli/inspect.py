@@ -13,7 +13,7 @@ from memdesc.disk import as_path
 from memdesc.errors import counted, first_of, starred
 from memdesc.record import BIT_PLANES, Field
 from memdesc.record.names import unjudged_by
-from reorder.cli.command import Command, Facts, flag, is_wanted, one_line, table, value
+from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.records.encode import number_bits
 from reorder.storage.containers.table import read_container
 from reorder.storage.groups import find_groups, find_plain, find_unscaled, partial_of
@@ -284,9 +284,7 @@ def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each tensor or all alike, then totals for each kind and for all."""
     rows = [
         (
-            # names in a hostile file may contain terminal commands
-            (row["name"] if row["name"].isprintable() else repr(row["name"]))
-            + (f" ({row['count']})" if row.get("count", 1) > 1 else ""),
+            row["name"] + (f" ({row['count']})" if row.get("count", 1) > 1 else ""),
             "x".join(map(str, row["dims"])) or "scalar",
             row["dtype"],
             row["layout"],
@@ -309,7 +307,7 @@ def _lay_out(facts: Facts) -> list[str]:
     if facts["quantised"] and facts["not_quantised"]["layers"]:
         plain = facts["not_quantised"]
         lines.append(f"not quantised, {plain['bytes']} bytes: {_patterns(plain['layers'])}")
-    return [*lines, *map(one_line, facts["notes"])]
+    return [*lines, *facts["notes"]]
 
 
 def _kind_line(kind: Facts) -> str:
@@ -325,17 +323,14 @@ def _kind_line(kind: Facts) -> str:
 def _patterns(layers: Sequence[str]) -> str:
     """Return the names of layers with a star for each number, and how many there are of each."""
     counts = Counter(map(starred, layers))
-    shown = [
-        (name if name.isprintable() else repr(name)) + (f" ({count})" if "*" in name else "")
-        for name, count in counts.items()
-    ]
+    shown = [name + (f" ({count})" if "*" in name else "") for name, count in counts.items()]
     return first_of(shown, _SHOWN)
 
 
 def _sizes(facts: Facts) -> str:
     nbytes, padding = facts["bytes"], facts["padding"]
     share = f", of which {padding} are padding ({padding / nbytes:.1%})" if padding else ""
-    return f"{nbytes} bytes{share}"
+    return f"{counted(nbytes, 'byte')}{share}"
 
 
 COMMAND = Command(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError, read_verbose
 from memdesc.errors import counted, first_of
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts, flag, folded, one_line, option, table, value
+from reorder.cli.command import Command, Facts, flag, folded, option, table, value
 from reorder.cores import count_cores
 from reorder.logs import read_layers, report
 from reorder.logs.replay import logged_case, seconds_into_new_memory
@@ -375,7 +375,7 @@ def _passed_over(facts: Facts) -> list[str]:
             str(row["by_reference"] or ""),
             row["kind"],
             row["implementation"],
-            one_line(row["reason"]),
+            row["reason"],
         )
         for row in facts["passed_over"][: facts["top"]]
     ]
@@ -389,7 +389,7 @@ def _layers(facts: Facts) -> list[str]:
     for row in facts["layers"][: facts["top"]]:
         layer, own = row["layer"], row["layer"]["milliseconds"]
         cells = [_ms(row["milliseconds"]), "" if own is None else _ms(own)]
-        rows.append([*cells, layer["kind"], layer["layout"], one_line(layer["name"])])
+        rows.append([*cells, layer["kind"], layer["layout"], layer["name"]])
     lines = _filled([("oneDNN, ms", "in all, ms", "kind", "layout", "layer"), *rows], (0, 1))
     return lines + _hidden(facts, "layers")
 
@@ -466,7 +466,7 @@ def _around(row: dict[str, Any]) -> str:
         for word, texts in (
             ("from", row["made_by"]),
             ("to", row["used_as"]),
-            ("in", [one_line(layer) for layer in row["layers"]]),
+            ("in", row["layers"]),
         )
         if texts
     )

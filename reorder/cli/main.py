@@ -113,7 +113,9 @@ def _run(given: Sequence[str]) -> int:
             facts, code = options.answer(options)
         for word in given:
             _warn_of_swapped_digits(word)
-        text = json.dumps(facts) if options.json else "\n".join(options.lay_out(facts))
+        text = (
+            json.dumps(facts) if options.json else "\n".join(map(one_line, options.lay_out(facts)))
+        )
     except (MemdescError, MemoryError) as error:
         _complain(str(error) or "out of memory", given)
         return 2

@@ -398,3 +398,25 @@ def test_text_is_refused_with_what_reads_it(shell: Shell, text: str) -> None:
     Path("dump.txt").write_text(text)
     said = shell.refusal("reorder dump.txt o.npy --from ab --dims 2x3 --dtype u8")
     assert said.startswith("'dump.txt' is text: numpy.loadtxt(path, skiprows=N) reads the numbers")
+
+
+# Odd names.
+
+
+def test_a_name_is_printed_on_its_line(shell: Shell) -> None:
+    source, target = "a\nb\x1b[2J.npy", "c\nd.npz"
+    np.save(source, X)
+    assert shell.lines(["reorder", source, target])[0] == r"wrote   c\nd.npz"
+    assert shell.lines(["check", target])[0].endswith(r"  c\nd.npz")
+    assert shell.lines(["inspect", source])[1].startswith(r"a\nb\x1b[2J  2x17x5x4  f32")
+    (first, *_) = shell.lines(["identify", source, "--like", source])
+    assert first.startswith(r"a\nb\x1b[2J.npy, 2720 bytes: one layout")
+    assert r"none\n.npy" in shell.refusal(["compare", source, "none\n.npy"])
+
+
+def test_a_name_that_is_not_text_names_no_tensor_with_it(shell: Shell) -> None:
+    name = os.fsdecode(b"\xfc.npy")
+    np.save(name, X)
+    assert shell.facts(["compare", name, name])["differing"] == 0
+    (tensor,) = shell.facts(["inspect", name])["tensors"]
+    assert tensor["name"] == r"\udcfc"
