@@ -7,8 +7,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memdesc import ImageDesc, MemdescError, parse_layout
+from memdesc import ImageDesc, MemdescError, memory_desc, parse_layout
 from memdesc.errors import short_repr
+from memdesc.layout import memory_order
+from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.bench.cases import ATTRIBUTES
 from reorder.cli.command import (
@@ -83,11 +85,15 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         progress.step("reordering", 1)
         result = _reordered(options, x, target, attr)
         progress.step(f"writing {options.dst}", 1)
-        if isinstance(target, ImageDesc) and options.dst.endswith(".npy") and not options.raw:
-            save(options.dst, to_pixels(result, target))
+        facts = _facts(target, options) | padding
+        if options.raw:
+            save_raw(options.dst, result)
+        elif _is_in_memory_order(options, target):
+            array = to_pixels(result, target) if isinstance(target, ImageDesc) else result.blocks()
+            save(options.dst, array)
+            facts["shape"] = array.shape
         else:
-            (save_raw if options.raw else save)(options.dst, result)
-    facts = _facts(target, options) | padding
+            save(options.dst, result)
     packings = [name.text for name in x.desc.tags() if name.vocabulary == "weights"]
     if only_caller_knows and packings and x.desc.dtype.bits <= _CODE_BITS:
         facts["note"] = (
@@ -104,6 +110,21 @@ def _facts(target: MemoryDesc | ImageDesc, options: argparse.Namespace) -> Facts
 
 def _target(options: argparse.Namespace, src: MemoryDesc) -> MemoryDesc | ImageDesc:
     return parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
+
+
+def _is_in_memory_order(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> bool:
+    """Whether a .npy gets an array whose axes lie in memory order, as --from reads them.
+
+    It has no place for a layout; if the axes of an array can be the dims, they are.
+    """
+    if not options.dst.endswith(".npy") or isinstance(target, ImageDesc):
+        return str(options.dst).endswith(".npy")
+    # dims of 1 may have any stride, so the order of the axes is compared too
+    order = "".join(LETTERS[block.axis] for block in sorted(target.blocks, key=memory_order))
+    letters = LETTERS[: target.ndims]
+    is_sorted = order in {letters, letters[::-1]}
+    is_of_dims = is_sorted and target == memory_desc(target.dims, target.dtype, order)
+    return target.dtype.numpy.isbuiltin == 1 and not is_of_dims
 
 
 def _check_size(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> None:
@@ -132,7 +153,7 @@ def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder
         return None
     src, entry = found
     target = _target(options, src)
-    if isinstance(target, ImageDesc):
+    if isinstance(target, ImageDesc) or _is_in_memory_order(options, target):
         return None
     given = FileReorder(entry, src, target, attr, is_raw=options.raw)
     return given if given.nbytes > min(most, _AT_ONCE) else None
@@ -199,7 +220,10 @@ def _values(role: str, name: str, text: str) -> dict[str, Any]:
 def _lay_out(facts: Facts) -> list[str]:
     """Return what was written, and what was found in the padding of the source."""
     kept = ("wrote", "layout", "bytes", "padding_elements", "padding_zero", "not_zero", "places")
-    return lines({key: facts[key] for key in (*kept, "note") if key in facts})
+    shown = {key: facts[key] for key in (*kept, "note") if key in facts}
+    if "shape" in facts:
+        shown["shape"] = f"{facts['shape']}, axes in memory order"
+    return lines(shown)
 
 
 COMMAND = Command(
@@ -210,8 +234,8 @@ COMMAND = Command(
         value("src SRC", f"{SOURCE}; or a file of raw bytes"),
         value(
             "dst DST",
-            "the file to write: a .safetensors or .npz with the descriptor in it, or a .npy where "
-            "numpy has such arrays",
+            "the file to write: a .safetensors or .npz with the descriptor in it; or a .npy, whose "
+            "axes are the dims if they can be, else in memory order, as with --to nhwc",
         ),
         flag(
             "--raw",

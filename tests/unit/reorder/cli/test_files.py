@@ -154,9 +154,8 @@ def test_an_output_whose_name_has_no_ending_of_a_format_is_refused(
 @pytest.mark.parametrize(
     "command",
     [
-        "x.npy o.npy --to nChw16c",
-        "x.npy o.npy --to nhwc",
-        "x.npy o.npy --to nhwc --max-bytes 4KiB",
+        "x.npy o.npy --to nhwc --to-dtype bf16",
+        "x.npy o.npy --to ABcd4a2b --to-dtype u4",
         "x.npy o.npy --to plain --to-dtype bf16",
         "x.npy o.npy --to in_out_channel --to-dtype bf16",
         "raw.bin o.npy --from=abcd --dims=2x17x5x8 --dtype=bf16",
