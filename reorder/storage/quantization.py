@@ -375,13 +375,20 @@ def _several(parts: Sequence[Declared]) -> str:
 
 
 # what messages call the types of JSON
-_KINDS = {str: "a string", int: "an integer", bool: "true or false", dict: "an object"}
+_KINDS = {
+    str: "a string",
+    int: "an integer",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
 # keys of any method
 _TYPES = {
     **dict.fromkeys(("quant_method", "checkpoint_format", "version"), str),
     **dict.fromkeys(("bits", "group_size"), int),
     **dict.fromkeys(("desc_act", "is_marlin_format"), bool),
     "dynamic": dict,
+    "modules_to_not_convert": list,
 }
 
 

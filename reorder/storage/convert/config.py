@@ -176,7 +176,8 @@ def _set_dtype(config: dict[str, Any], dtype: str | None) -> None:
     if dtype is None:
         return
     name = _DTYPES[dtype]
-    old = {config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()}
+    # lists, because a part may have an object for each of its own parts there
+    old = [config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()]
     if not old:
         config[_DTYPE_KEYS[0]] = name
     parts: list[Any] = [config]

@@ -163,7 +163,8 @@ def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
     parts = [""]
     for token in _TOKEN.findall(pattern):
         parts[-1:] = [parts[-1], ""] if token.startswith("*") else [parts[-1] + token]
-    return tuple(re.compile(translate(part).removesuffix(r"\Z")) for part in parts)
+    # what they end with, \Z or from Python 3.14 on \z, stands for the end of the name
+    return tuple(re.compile(translate(part)[: -len(r"\z")]) for part in parts)
 
 
 def stars_of(pattern: str, name: str) -> tuple[str, ...] | None:

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, record_desc
+from memdesc import MemdescError, record_desc
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.targets import TARGETS, may_round
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
-from tests.unit.reorder.storage.convert.results import SMALL
+from tests.unit.reorder.storage.convert.results import SMALL, ended_after, refused, words_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,20 +58,11 @@ def _made(
 ) -> tuple[Tensors, dict[str, Any], reorder.ConvertReport]:
     """Convert; returns the words of all tensors, config.json and the report."""
     report = reorder.convert(source, target, rules, settings, to=to)
-    words = {
-        name: entry.read().view(DATA_TYPES[entry.dtype].numpy).reshape(entry.shape)
-        for name, entry in read_container(target).entries.items()
-    }
-    return words, json.loads((target / "config.json").read_text()), report
+    return words_of(target), json.loads((target / "config.json").read_text()), report
 
 
 def _refused(source: Path, to: Any, *rules: str, target: str = "out") -> str:
-    before = sorted(source.parent.rglob("*"))
-    with pytest.raises(MemdescError) as caught:
-        reorder.convert(source, source.parent / target, rules, SMALL, to=to)
-    assert sorted(source.parent.rglob("*")) == before
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refused(source, source.parent / target, *rules, to=to)
 
 
 def _numbers(folder: Path, prefix: str) -> NDArray[Any]:
@@ -548,6 +539,7 @@ def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
     parts: dict[str, Any] = {
         "text_config": {"torch_dtype": "bfloat16", "dtype": "int8"},
         "vision_config": {"dtype": "float32"},
+        "audio_config": {"dtype": {"encoder": "bfloat16"}},
     }
     source = _model(tmp_path / "in", fp8_layer(), _FP8, torch_dtype="bfloat16", **parts)
     _, config, _ = _made(source, tmp_path / "out", "f16")
@@ -555,6 +547,7 @@ def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
         "torch_dtype": "float16",
         "text_config": {"torch_dtype": "float16", "dtype": "int8"},
         "vision_config": {"dtype": "float32"},
+        "audio_config": parts["audio_config"],
     }
 
 
@@ -580,15 +573,7 @@ def test_shards_have_an_index_and_an_interrupted_call_is_resumed(tmp_path: Path)
     layer = fp8_layer()
     source = _model(tmp_path / "in", layer, _FP8)
     settings = SMALL._replace(shard_bytes=70_000, max_bytes=1 << 16)
-
-    class Stopped(Exception):  # noqa: N818 - what ends a call
-        pass
-
-    def stop(now: reorder.ConvertProgress) -> None:
-        if now.done > 40_000:
-            raise Stopped
-
-    with pytest.raises(Stopped):
+    with ended_after(4) as stop:
         reorder.convert(source, tmp_path / "out", (), settings, stop, to="bf16")
     assert not (tmp_path / "out").exists()
     again = settings._replace(resume=True)
