@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from reorder.cpu.runtime import jit
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-_ROOT = Path(__file__).parents[5]
 
 _LARGE = """
 import numpy as np, reorder
@@ -39,21 +36,9 @@ for dtype in ("f64", "s32"):
 
 
 def _run(folder: Path, *, uses_pool: bool) -> None:
-    environment = {
-        **os.environ,
-        "NUMBA_CACHE_DIR": str(folder),
-        "NUMBA_NUM_THREADS": "2" if uses_pool else "1",
-        "PYTHONPATH": str(_ROOT),
-    }
-    ran = subprocess.run(
-        [sys.executable, "-c", (_LARGE + _INTERPRETERS) * uses_pool + _KERNELS],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert ran.returncode == 0, ran.stderr
+    program = (_LARGE + _INTERPRETERS) * uses_pool + _KERNELS
+    threads = "2" if uses_pool else "1"
+    run_python("-c", program, NUMBA_CACHE_DIR=str(folder), NUMBA_NUM_THREADS=threads)
 
 
 def _files(folder: Path) -> list[Path]:
