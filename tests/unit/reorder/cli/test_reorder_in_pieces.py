@@ -143,7 +143,7 @@ def test_fifty_killed_processes_leave_whole_files(shell: Shell, tmp_path: Path) 
     last = reorder.reorder(x, "nhwc").desc
     reorder.save(out, reorder.reorder(x, "nhwc"))
     found = {"older": 0, "newer": 0}
-    chance = random.Random(0)  # noqa: S311 - moments, not secrets
+    chance = random.Random(0)
     whole = 0.0
     for k in range(51):
         tag = ("nChw16c", "nChw8c", "nhwc")[k % 3]

@@ -77,7 +77,7 @@ def _exchange(files: list[Path]) -> None:
 def test_a_damaged_file_is_as_if_it_were_not_there(
     damage: Callable[[bytes, random.Random], bytes], suffix: str, tmp_path: Path
 ) -> None:
-    rng = random.Random(0)  # noqa: S311 - which bytes are damaged
+    rng = random.Random(0)
     cache = jit._CacheFile(str(tmp_path), "kernel", "stamp")  # noqa: SLF001 - as numba calls it
     for _ in range(100):
         cache.save("key", b"code")
@@ -95,7 +95,7 @@ def test_a_damaged_file_is_as_if_it_were_not_there(
 def test_damaged_files_of_kernels_are_compiled_again_and_replaced(
     rounds: int, seed: int, tmp_path: Path
 ) -> None:
-    rng = random.Random(seed)  # noqa: S311 - which bytes are damaged
+    rng = random.Random(seed)
     uses_pool = rounds > 1
     _run(tmp_path, uses_pool=uses_pool)
     for number in range(rounds):

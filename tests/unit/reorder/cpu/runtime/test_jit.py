@@ -26,11 +26,11 @@ def test_what_is_kept_on_disk_carries_the_digest_of_all_sources() -> None:
     cache = compiled._cache._cache_file  # noqa: SLF001 - likewise
     digest = hashlib.sha256().digest_size
     content = Path(cache._index_path).read_bytes()[digest:]  # noqa: SLF001 - likewise
-    version, stamp, names = pickle.loads(content)  # noqa: S301 - this library wrote it
+    version, stamp, names = pickle.loads(content)
     assert (version, stamp) == (numba.__version__, jit.digest_of(_PACKAGE))
     for name in names.values():
         code = Path(cache._data_path(name)).read_bytes()[digest:]  # noqa: SLF001 - likewise
-        assert pickle.loads(code)[1] == stamp  # noqa: S301 - likewise
+        assert pickle.loads(code)[1] == stamp
 
 
 def test_a_change_of_any_source_changes_the_digest(tmp_path: Path) -> None:
@@ -94,7 +94,7 @@ def _nothing(_: int) -> None:
 
 def test_kernels_without_a_source_to_watch_are_compiled_all_the_same() -> None:
     names: dict[str, Any] = {}
-    exec("def nothing(_): pass", names)  # noqa: S102 - a function that no file has
+    exec("def nothing(_): pass", names)
     compiled = jit.compile_callback(names["nothing"], numba.void(numba.int64), "nothing")
     assert compiled.address
 

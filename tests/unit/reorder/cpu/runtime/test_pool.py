@@ -173,7 +173,7 @@ def test_a_million_jobs_lose_no_chunk(interpreter: Any) -> None:
     for done in range(1, rounds + 1):
         call(address_of(counts), ctypes.addressof(record), times)
         assert (counts == 1 + done * times).all()
-    print(f"{rounds * times} jobs of {tasks} chunks on 4 threads")  # noqa: T201 - a count for a release
+    print(f"{rounds * times} jobs of {tasks} chunks on 4 threads")
 
 
 _PROGRAMS = {
