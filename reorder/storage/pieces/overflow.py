@@ -13,7 +13,7 @@ from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record
 from reorder.records.encode import is_integer_number
 from reorder.records.fields import number_values
-from reorder.records.record import Record
+from reorder.storage.pieces.changes import record_of
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -165,8 +165,7 @@ def _values(change: Change, read: Bytes) -> NDArray[Any]:
     """Return the numbers that were read, without what an attribute makes of them."""
     src = change.src
     if isinstance(src, RecordDesc):
-        record = Record(src, {name: read[name][:n] for name, n in src.tensors.items()})
-        return dequantize_record(record, "f32", None, 1).numpy()
+        return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
     (data,) = read.values()
     missing = max(src.nbytes - len(data), 0)  # the last element may be cut off
     whole = np.concatenate([data, np.zeros(missing, np.uint8)]) if missing else data
