@@ -54,7 +54,7 @@ def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> No
 def test_pieces_share_their_plan_and_travel() -> None:
     (first, *others) = pieces_of((4096, 64), "bf16", ("ab", "Ab16a"), 1 << 16)
     assert {piece.change for piece in others} == {first.change}
-    assert pickle.loads(pickle.dumps(first)) == first  # noqa: S301 - made here
+    assert pickle.loads(pickle.dumps(first)) == first
 
 
 def test_a_bound_below_one_block_is_refused_with_what_it_takes() -> None:
