@@ -5,8 +5,6 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import gguf
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -17,6 +15,8 @@ __all__ = ["gguf_file"]
 @contextmanager
 def gguf_file(path: Path, **options: Any) -> Iterator[Any]:
     """Give the package's writer of a file, which is written in the end."""
+    import gguf  # not installed everywhere
+
     writer = gguf.GGUFWriter(path, "llama", **options)
     yield writer
     writer.write_header_to_file()

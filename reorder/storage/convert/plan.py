@@ -221,9 +221,11 @@ def _groups_of(
     record = rule.src.name.lower()
     found = []
     for each in weights:
+        if not rule.matches(each.prefix):
+            continue
         shown = shown_options(record, each.entries)
         wanted = tuple(record_desc((4096, 4096), record, **shown).tensors)
-        if rule.matches(each.prefix) and {*wanted} <= each.entries.keys():
+        if {*wanted} <= each.entries.keys():
             found.append(each)
             names = wanted
     whole = {each.codes.name for each in found}
