@@ -1,9 +1,9 @@
 """Keys of a `quantization_config` that change what a model computes, and that no output keeps.
 
-A key that decides nothing of the numbers is in a table of harmless ones; one that is in neither
-table is named in a warning. Sources: compressed-tensors 0.20 (`QuantizationConfig`), GPTQModel 7.7
-(`quantization/config.py`), AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23
-(`utils/quantization_config.py`).
+A key that decides nothing of the numbers is in a table of harmless ones, by the method of the
+section; one that is in neither table is named in a warning, if the method is in the table. Sources:
+compressed-tensors 0.20 (`QuantizationConfig`), GPTQModel 7.7 (`quantization/config.py`),
+AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23 (`utils/quantization_config.py`).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def section_warnings(sections: Sequence[tuple[str, dict[str, Any]]]) -> Iterator
     """
     unknown: dict[str, list[str]] = {}
     for file, section in sections:
-        method = section.get("quant_method")
+        method = str(section.get("quant_method")).lower()
         for key, value in section.items():
             what, plain = _CHANGES.get(key, ("", ()))
             if what and _is_set(value, plain):
