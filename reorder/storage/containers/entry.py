@@ -37,6 +37,7 @@ __all__ = [
     "check_name",
     "check_planned",
     "map_file",
+    "places_of",
     "safe_path",
 ]
 
@@ -318,10 +319,14 @@ class PlannedFile(NamedTuple):
     # called with the complete file before it gets its name: writes what depends on the data
     seal: Callable[[Path], None] | None = None
 
-    def places(self, folder: Path) -> dict[str, Place]:
-        """Return where its tensors are if the file lies in a folder."""
-        path = folder / self.name
-        return {name: Place(path, *span) for name, span in self.spans.items()}
+
+def places_of(files: Iterable[PlannedFile], folder: Path) -> dict[str, Place]:
+    """Return where the tensors of files are if these lie in a folder."""
+    return {
+        name: Place(folder / file.name, *span)
+        for file in files
+        for name, span in file.spans.items()
+    }
 
 
 def safe_path(folder: Path, name: object, what: str) -> Path:

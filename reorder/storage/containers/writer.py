@@ -15,6 +15,7 @@ import numpy as np
 
 from memdesc.disk import check_writable, sync_folder
 from memdesc.errors import MemdescError, first_of, short_repr
+from reorder.storage.containers.entry import places_of
 from reorder.storage.containers.partial import (
     FILES,
     OLD,
@@ -127,8 +128,7 @@ class Writer:
         self.is_resumed = False
         self._files = {file.name: file for file in files}
         self._is_folder, self._overwrite = is_folder, overwrite
-        grown = partial_folder(target) / FILES
-        self._places = {name: place for file in files for name, place in file.places(grown).items()}
+        self._places = places_of(files, partial_folder(target) / FILES)
         self._partial: Partial | None = None
         self._check_target()
 

@@ -17,6 +17,7 @@ from memdesc import MemdescError
 from memdesc.disk import open_file
 from memdesc.errors import first_of
 from reorder.storage.containers.descriptors import stored_desc
+from reorder.storage.containers.entry import places_of
 from reorder.storage.containers.partial import FILES, is_in_use, partial_folder
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.convert.journal import facts_left
@@ -91,10 +92,7 @@ class Finished(NamedTuple):
 
     def places(self) -> dict[str, Place]:
         """Return the place of each tensor, and of each file that is copied."""
-        found: dict[str, Place] = {}
-        for file in self.output.files:
-            found |= file.places(self.folder)
-        return found
+        return places_of(self.output.files, self.folder)
 
     def check(self, tensors: Iterable[Tensor]) -> None:
         """Refuse an output that another conversion has written, judging by its headers.
