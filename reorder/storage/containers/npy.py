@@ -256,13 +256,7 @@ def _check_end(header: Header, nbytes: int) -> None:
 
 
 def read(path: Path) -> Container:
-    """Read the header of a file.
-
-    Raises
-    ------
-    MemdescError
-        If it is damaged.
-    """
+    """Read the header of a file. Fails if it is damaged."""
     try:
         with open_file(path) as file:
             state = FileState.of(file.fileno())
@@ -301,10 +295,7 @@ def plan(
 ) -> tuple[PlannedFile, ...]:
     """Plan a file of one tensor.
 
-    Raises
-    ------
-    MemdescError
-        If there are several tensors, or numpy has no array of the type and the layout.
+    Fails if there are several tensors, or numpy has no array of the type and the layout.
     """
     del metadata  # a .npy has no room for it
     if len(tensors) != 1:

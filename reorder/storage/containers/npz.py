@@ -99,10 +99,7 @@ _LOCAL_CRC, _CENTRAL_CRC = 14, 16
 def read(path: Path) -> Container:
     """Read the headers of all members.
 
-    Raises
-    ------
-    MemdescError
-        If one is damaged or compressed, or a descriptor does not fit its array.
+    Fails if one is damaged or compressed, or a descriptor does not fit its array.
     """
     with _opened(path) as archive:
         entries = [member.entry for member in _members(archive, path, must_be_stored=True)]
@@ -322,10 +319,7 @@ def plan(
 ) -> tuple[PlannedFile, ...]:
     """Plan a file; arrays start at multiples of 64 bytes, and checksums are added at the end.
 
-    Raises
-    ------
-    MemdescError
-        If numpy has no array for a tensor, or two tensors share a name.
+    Fails if numpy has no array for a tensor, or two tensors share a name.
     """
     del metadata  # a .npz has no room for it
     check_planned(name, tensors)

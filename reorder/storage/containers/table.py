@@ -74,13 +74,7 @@ FORMATS: dict[str, Format] = {
 
 
 def format_of(path: str | os.PathLike[str]) -> Format:
-    """Return the format that the ending of a path names.
-
-    Raises
-    ------
-    MemdescError
-        If none does.
-    """
+    """Return the format that the ending of a path names. Fails if none does."""
     given = as_path(path)
     for row in FORMATS.values():
         if given.name.endswith(row.ending):
@@ -124,10 +118,7 @@ def plan_file(
 ) -> tuple[PlannedFile, ...]:
     """Plan the file, or the files, of a checkpoint in the format that the path names.
 
-    Raises
-    ------
-    MemdescError
-        If the format cannot hold a tensor.
+    Fails if the format cannot hold a tensor.
     """
     given = as_path(path)
     return format_of(given).module.plan(given.name, tensors, metadata)

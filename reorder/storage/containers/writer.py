@@ -135,10 +135,7 @@ class Writer:
     def begin(self) -> Self:
         """Take the lock, and create the files, as entering the context does.
 
-        Raises
-        ------
-        MemdescError
-            If that fails, or the target exists by now.
+        Fails also if the target exists by now.
         """
         self._partial = Partial(partial_folder(self.target))
         try:
@@ -177,13 +174,7 @@ class Writer:
 
     @property
     def open(self) -> Partial:
-        """The folder in which it grows.
-
-        Raises
-        ------
-        MemdescError
-            After `close`.
-        """
+        """The folder in which it grows, until `close`."""
         if self._partial is None:
             msg = f"{str(self.target)!r} is not being written any more"
             raise MemdescError(msg)
@@ -194,13 +185,7 @@ class Writer:
         return self._places[name]
 
     def sync(self) -> None:
-        """Wait until all files are on disk.
-
-        Raises
-        ------
-        MemdescError
-            If the system could not write them.
-        """
+        """Wait until all files are on disk. Fails if the system could not write them."""
         for file in self._files:
             self.open.sync(f"{FILES}/{file}")
 

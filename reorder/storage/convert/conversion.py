@@ -435,10 +435,7 @@ def plan_conversion(
 
     The parameters are those of `convert`, which has checked the options.
 
-    Raises
-    ------
-    MemdescError
-        If a path, a rule or a tensor does not fit; with the rule, the tensor and the way out.
+    Fails if a path, a rule or a tensor does not fit; with the rule, the tensor and the way out.
     """
     found = read_rules(rules)
     with _system_errors_named():

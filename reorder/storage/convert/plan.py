@@ -206,10 +206,7 @@ def _groups_of(
 ) -> list[Siblings]:
     """Return the records of several tensors whose prefix a rule matches.
 
-    Raises
-    ------
-    MemdescError
-        If some tensors of a record with the prefix are missing.
+    Fails if some tensors of a record with the prefix are missing.
     """
     if not is_record(rule.src) or rule.src is None:
         return []
@@ -290,10 +287,7 @@ def _check_whole(
 ) -> dict[str, list[tuple[Step, Siblings]]]:
     """Return the parts of quantised weights that change alone, by the text of their rule.
 
-    Raises
-    ------
-    MemdescError
-        If there are any, unless that is allowed; with the rule, the tensors and the way out.
+    Fails if there are any, unless that is allowed; with the rule, the tensors and the way out.
     """
     homes = {
         entry.name: step for step in steps for entry in (*step.sources.values(), *step.dropped)

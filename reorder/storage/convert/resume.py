@@ -95,13 +95,7 @@ class Finished(NamedTuple):
         return places_of(self.output.files, self.folder)
 
     def check(self, tensors: Iterable[Tensor]) -> None:
-        """Refuse an output that another conversion has written, judging by its headers.
-
-        Raises
-        ------
-        MemdescError
-            With the file or the tensor that differs.
-        """
+        """Refuse an output that another conversion has written, judging by its headers."""
         for file in self.output.files:
             path = self.folder / file.name
             nbytes = path.stat().st_size if path.is_file() else None
@@ -122,10 +116,7 @@ class Finished(NamedTuple):
     def check_headers(self) -> None:
         """Compare everything but the tensors, such as headers and config.json.
 
-        Raises
-        ------
-        MemdescError
-            If the bytes of a file differ.
+        Fails if the bytes of a file differ.
         """
         for file in self.output.files:
             # headers that depend on the data are not known beforehand
@@ -163,13 +154,7 @@ def has_grown(target: Path) -> bool:
 
 
 def check_left(made: Conversion) -> list[str]:
-    """Refuse to resume another conversion; return warnings about what is discarded or slow.
-
-    Raises
-    ------
-    MemdescError
-        With what differs.
-    """
+    """Refuse to resume another conversion; return warnings about what is discarded or slow."""
     target, options = made.target, made.options
     if made.is_finished:
         if options.verify or not made.passes:

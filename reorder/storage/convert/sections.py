@@ -71,10 +71,7 @@ _COMMON = (
 def sections_in(source: Path) -> list[tuple[str, dict[str, Any]]]:
     """Return what the config files of a model declare, each with the name of its file.
 
-    Raises
-    ------
-    MemdescError
-        If a file is not a JSON object.
+    Fails if a file is not a JSON object.
     """
     folder = source if source.is_dir() else source.parent
     found = [(CONFIG, section) for section in read_sections(folder, CONFIG)]
@@ -87,10 +84,7 @@ def sections_in(source: Path) -> list[tuple[str, dict[str, Any]]]:
 def section_warnings(sections: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     """Return a warning for each file with keys that are not known to be harmless.
 
-    Raises
-    ------
-    MemdescError
-        If a key says that the stored weights mean other numbers; with its value.
+    Fails if a key says that the stored weights mean other numbers; with its value.
     """
     unknown: dict[str, list[str]] = {}
     for file, section in sections:

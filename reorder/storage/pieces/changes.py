@@ -134,10 +134,7 @@ class Change(ABC):
     def apply(self, read: Bytes) -> Bytes:
         """Return the bytes that are written; they last until the thread makes others.
 
-        Raises
-        ------
-        MemdescError
-            If the target does not have a number.
+        Fails if the target does not have a number.
         """
 
     def with_chosen(self, written: Bytes) -> Change:
@@ -154,10 +151,7 @@ class Change(ABC):
 class Reorder(Change):
     """A reorder of one tensor, without accumulation: a piece may run twice.
 
-    Raises
-    ------
-    MemdescError
-        If there is no such reorder, or it cannot be made region by region.
+    Fails if there is no such reorder, or it cannot be made region by region.
     """
 
     src: MemoryDesc
