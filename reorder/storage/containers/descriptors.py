@@ -55,17 +55,8 @@ _NOTE = "value"
 def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
     """Write what a tensor holds: a layout as `to_json` does, a record by its name.
 
-    Parameters
-    ----------
-    desc : MemoryDesc or RecordDesc
-        What it holds.
-    note : mapping of str to object, optional
-        What several tensors are together, if this is the first of them.
-
-    Raises
-    ------
-    MemdescError
-        If it is a record without a name, or of several tensors.
+    `note` says what several tensors are together, if this is the first of them. Fails for a record
+    without a name, or of several tensors.
     """
     if isinstance(desc, MemoryDesc):
         text = to_json(desc)

@@ -182,21 +182,10 @@ _PART_NAME = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf", re.DOTALL)
 
 
 def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -> Container:
-    """Return the model that a file is part of, or the file itself if it is whole.
+    """Return the model that a file is any part of, or the file itself if it is whole.
 
-    Parameters
-    ----------
-    path : Path
-        Any part.
-    part : Container
-        What is in it.
-    read : callable
-        Reads another part.
-
-    Raises
-    ------
-    MemdescError
-        If its name is not that of a part, or the parts do not fit together.
+    `read` reads another part. Fails if the name is not that of a part, or the parts do not fit
+    together.
     """
     count, number = _part_number(part, _COUNT) or 0, _part_number(part, _NUMBER) or 0
     if count <= 1:

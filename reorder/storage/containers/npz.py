@@ -111,20 +111,10 @@ def read_all(
 ) -> dict[str, tuple[Entry, NDArray[np.uint8]]]:
     """Read all members, compressed or not, and check their checksums.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    max_nbytes : int, optional
-        The most bytes that all members together may unpack to; by default 64 times the size of
-        the file, and at least 1 GiB: compressed weights are far below that.
-    name : str, optional
-        Read the bytes of this tensor only; the others come without theirs.
-
-    Raises
-    ------
-    MemdescError
-        If one is damaged, a descriptor does not fit its array, or they unpack to more than allowed.
+    All members together may unpack to `max_nbytes`; by default to 64 times the size of the file,
+    and at least 1 GiB: compressed weights are far below that. With `name` only that tensor's bytes
+    are read; the others come without theirs. Fails if a member is damaged, a descriptor does not
+    fit its array, or they unpack to more than allowed.
     """
     found = {}
     with _opened(path) as archive:

@@ -214,24 +214,11 @@ def read_initializer(file: BinaryIO, part: Part) -> Initializer:
 def entry_of(
     found: Initializer, path: Path, state: FileState, files: dict[Path, FileState]
 ) -> Entry:
-    """Return where the elements of an initializer lie.
+    """Return where the elements of an initializer, which are stored as bytes, lie.
 
-    Parameters
-    ----------
-    found : Initializer
-        One whose elements are stored as bytes.
-    path : Path
-        The model.
-    state : FileState
-        Of the model.
-    files : dict of Path to FileState
-        Files of external data; a new one is added.
-
-    Raises
-    ------
-    MemdescError
-        If there are more or fewer bytes than type and dims need, or they lie in a file that is
-        missing or out of the folder.
+    `files` has the files of external data that are known; a new one is added. Fails if there are
+    more or fewer bytes than type and dims need, or they lie in a file that is missing or out of the
+    folder.
     """
     file, offset, nbytes, part = path, 0, found.nbytes, found.part
     length = part.nbytes if part is not None else 0

@@ -193,17 +193,9 @@ class Writer:
         """Wait until everything is on disk, then give the output its name.
 
         If a target that is not a folder has several files, it gets its name last, so that one
-        rename switches to the new output.
-
-        Parameters
-        ----------
-        complete : callable, optional
-            Called with the folder of the complete files before they get their names.
-
-        Raises
-        ------
-        MemdescError
-            If that fails, or the target exists by now; the output then has no name yet.
+        rename switches to the new output. `complete` is called with the folder of the complete
+        files before they get their names. If that fails, or the target exists by now, the output
+        has no name yet.
         """
         grown = partial_folder(self.target) / FILES
         files = tuple(self._files.values())

@@ -94,24 +94,11 @@ def plan_steps(
 ) -> Plan:
     """Decide what each tensor becomes.
 
-    Parameters
-    ----------
-    source : Path
-        The checkpoint; files beside it may declare what its tensors hold.
-    container : Container
-        Its headers.
-    rules : sequence of Rule
-        The last rule that matches a tensor applies; tensors without one are copied.
-    format_name : str
-        The container that is written, by its key in the table of formats.
-    allow_partial : bool
-        Whether codes may change without the scales that turn them into numbers.
-
-    Raises
-    ------
-    MemdescError
-        If a rule matches nothing, or a tensor cannot become what its rule says; with the rule,
-        the tensor and the way out.
+    Files beside the source may declare what its tensors hold. The last rule that matches a tensor
+    applies; tensors without one are copied. `format_name` is the container that is written, by its
+    key in the table of formats. With `allow_partial`, codes may change without the scales that turn
+    them into numbers. Fails if a rule matches nothing, or a tensor cannot become what its rule
+    says; with the rule, the tensor and the way out.
     """
     entries = container.entries
     # a weight may have tensors in another shard of its model
