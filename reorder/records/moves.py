@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "field_memory",
+    "float_values",
     "move_field",
     "packed_field",
     "stored_integers",
@@ -60,6 +61,15 @@ def unpack(record: Record, field: Field, threads: int | None) -> NDArray[Any]:
     """Return the integers of a field over its dims."""
     wide = memory_desc(field.layout.dims, f"{stored_integers(field)[0]}8")
     return reorder(field_memory(record, field), wide, threads=threads).numpy()
+
+
+def float_values(data: NDArray[np.uint8], field: Field) -> NDArray[np.float32]:
+    """Return the floats of a field over its dims, in f32."""
+    if address_of(data) % field.desc.dtype.bits_dtype.itemsize:
+        data = data.copy()
+    wide = memory_desc(field.layout.dims, "f32")
+    found: NDArray[np.float32] = reorder(Memory.attached(field.desc, data), wide, threads=1).numpy()
+    return found
 
 
 def write_packed(record: Record, field: Field, values: NDArray[Any]) -> None:

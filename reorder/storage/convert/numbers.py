@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -10,12 +11,12 @@ import numpy as np
 from memdesc import MemdescError, RecordDesc
 from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
-from reorder.records.fields import number_values
+from reorder.records.moves import float_values
 from reorder.records.record import Record
 from reorder.storage.pieces.changes import permutation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from reorder.storage.convert.steps import Step
 
 __all__ = ["check_numbers", "rounding_warnings"]
+
+# bytes of memory for each byte of scales and zero points that are checked: numpy widens them
+_WORKING = 32
 
 
 class _Rounded(NamedTuple):
@@ -54,7 +58,35 @@ def _factors(desc: MemoryDesc | RecordDesc | None) -> str:
     return str(desc.rule).rpartition(" * ")[0] if isinstance(desc, RecordDesc) else ""
 
 
-def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
+def check_numbers(steps: Sequence[Step], options: ConvertOptions) -> list[_Rounded | None]:
+    """Check the numbers of all steps, on as many threads as memory allows.
+
+    Returns what `_check_step` does.
+
+    Raises
+    ------
+    MemdescError
+        If a step does not have its numbers: of several, the first.
+    """
+    most = max((_WORKING * _scale_nbytes(step) for step in steps), default=0)
+    threads = max(min(options.thread_count, options.max_bytes // max(most, 1)), 1)
+    with ThreadPoolExecutor(threads, "memdesc-check") as pool:
+        return [*pool.map(lambda step: _check_step(step, options), steps)]
+
+
+def _scale_nbytes(step: Step) -> int:
+    """Return the bytes of the tensors of a record beside its codes."""
+    if not isinstance(step.src, RecordDesc):
+        return 0
+    codes = _code_tensors(step.src)
+    return sum(nbytes for name, nbytes in step.src.tensors.items() if name not in codes)
+
+
+def _code_tensors(desc: RecordDesc) -> set[str]:
+    return {desc.field(name).tensor for name, _ in desc.rule.code.parts}
+
+
+def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
     """Refuse scales that are not finite, and numbers that the new format cannot hold.
 
     A zero point of 0 is such a number in GPTQ v1. Returns what is rounded, if a factor becomes its
@@ -73,12 +105,12 @@ def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
     src, dst = step.src, step.dst
     if not isinstance(src, RecordDesc) or 0 in src.dims:
         return None
-    codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
+    codes = _code_tensors(src)
     _check_scales(step, src, codes)
     if not isinstance(dst, RecordDesc):
         return None
     dst, errors = dst.bare, list[float]()
-    written = {dst.field(name).tensor for name, _ in dst.rule.code.parts}
+    written = _code_tensors(dst)
     try:
         if codes == set(src.tensors) or written == set(dst.tensors):
             _check_pieces(step, (src, dst), options)
@@ -95,7 +127,7 @@ def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
             Record(src, tensors),
             Record(dst, made),
             permutation(src, dst),
-            options.thread_count,
+            1,
             errors,
         )
         is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)
@@ -116,8 +148,7 @@ def _check_scales(step: Step, desc: RecordDesc, codes: set[str]) -> None:
         part = desc.field(number.parts[0][0])
         if part.tensor in codes or is_integer_number(desc, number) or number.table:
             continue
-        tensors = {part.tensor: step.sources[part.tensor].read()}
-        values = number_values(tensors, desc, number)
+        values = float_values(step.sources[part.tensor].read(), part)
         wrong = np.argwhere(~np.isfinite(values))
         if len(wrong):
             at = tuple(int(i) for i in wrong[0])
