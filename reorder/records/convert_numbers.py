@@ -29,17 +29,16 @@ from reorder.records.encode import (
     way_out,
     write_number,
 )
-from reorder.records.fields import expand, number_values, read_field, rounded, write_field
+from reorder.records.fields import expand, read_field, rounded, write_field
 from reorder.records.moves import (
     field_memory,
-    float_values,
     move_field,
     packed_field,
+    read_number,
     stored_integers,
     unpack,
 )
 from reorder.values.convert import decode
-from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -252,17 +251,15 @@ class _NumberWriter:
 
     def _read_exactly(self, number: Number) -> _Grouped:
         desc, order = self.record.desc, np.argsort(self.perm)
-        first, field = desc.field(number.parts[0][0]), packed_field(self.record, number)
-        if first.kind not in BIT_PLANES and first.kind not in INTEGERS:
-            values = float_values(self.record.tensors[first.tensor], first)
-        elif field is None:
-            values = number_values(self.record.tensors, desc, number)
+        field = packed_field(self.record, number)
+        if field is None:
+            values = read_number(self.record.tensors, desc, number)
         else:
             # int32 holds every byte minus what a rule subtracts
             values = unpack(self.record, field, self.threads).astype(np.int32)
             values -= number.minus
-        groups = tuple(first.groups[dim] for dim in order)
-        return _Grouped(values.transpose(order), groups)
+        groups = desc.field(number.parts[0][0]).groups
+        return _Grouped(values.transpose(order), tuple(groups[dim] for dim in order))
 
     def _zero(self) -> _Grouped:
         """Return what the source's rule subtracts from its codes as stored."""

@@ -23,7 +23,7 @@ from memdesc.errors import short_repr
 from reorder.storage.containers.entry import FileState
 from reorder.storage.containers.partial import remove_left
 from reorder.storage.containers.table import read_container
-from reorder.storage.containers.writer import Writer, check_target
+from reorder.storage.containers.writer import Writer
 from reorder.storage.convert.config import loader_warnings
 from reorder.storage.convert.journal import Journal, facts_left
 from reorder.storage.convert.numbers import check_numbers, rounding_warnings
@@ -78,8 +78,13 @@ class Conversion(NamedTuple):
     options: ConvertOptions
     # all files that are read, as they were when their headers were read
     states: Mapping[Path, FileState]
-    # whether the output that is to be resumed is complete already
-    is_finished: bool
+    # what writes the output; None if the one that is to be resumed is complete already
+    writer: Writer | None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the output that is to be resumed is complete already."""
+        return self.writer is None
 
     @property
     def finished(self) -> Finished:
@@ -194,11 +199,11 @@ class Conversion(NamedTuple):
         counter = _Counter(progress, self)
         run_all = execute or self._on_threads
         report, largest = self.report, Largest()
-        if self.is_finished:
+        if self.writer is None:
             self._check_finished(counter, run_all)
             self._measure(counter, run_all, largest)
         else:
-            resumed = self._write(counter, run_all, largest)
+            resumed = self._write(self.writer, counter, run_all, largest)
             report = report._replace(tasks=self.task_count, resumed=resumed)
         return report._replace(rounding=largest.found)
 
@@ -232,18 +237,11 @@ class Conversion(NamedTuple):
             finished.mark(finished.folder)
         remove_left(self.target)
 
-    def _write(self, counter: _Counter, execute: Execute, largest: Largest) -> int:
+    def _write(self, writer: Writer, counter: _Counter, execute: Execute, largest: Largest) -> int:
         """Write the output; return how many tasks an earlier process had done."""
         options, facts = self.options, self.facts
-        writer = Writer(
-            self.target,
-            self.output.files,
-            is_folder=self.output.is_folder,
-            # another conversion may have left bytes where this one writes none
-            resume=options.resume and facts_left(self.target) == facts,
-            overwrite=options.overwrite,
-        )
-
+        # another conversion may have left bytes where this one writes none
+        writer.resume = options.resume and facts_left(self.target) == facts
         with self._no_rest_of_overflow(), writer:
             with Journal(writer.open, facts, writer.sync) as journal:
                 done = self._unchanged(journal.done, writer.where, largest)
@@ -405,7 +403,10 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     if progress is not None and not callable(progress):
         msg = f"progress must be a function, not {short_repr(progress)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    execute = None
+    if not isinstance(options, ConvertOptions):
+        msg = f"options must be ConvertOptions, not {short_repr(options)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    options, execute = options.checked(), None
     if client is None:
         made = plan_conversion(source, target, rules, options, to)
     else:
@@ -432,17 +433,14 @@ def plan_conversion(
 ) -> Conversion:
     """Decide and check everything that a conversion does; nothing is written.
 
-    The parameters are those of `convert`.
+    The parameters are those of `convert`, which has checked the options.
 
     Raises
     ------
     MemdescError
         If a path, a rule or a tensor does not fit; with the rule, the tensor and the way out.
     """
-    if not isinstance(options, ConvertOptions):
-        msg = f"options must be ConvertOptions, not {short_repr(options)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
-    options, found = options.checked(), read_rules(rules)
+    found = read_rules(rules)
     with _system_errors_named():
         # a callback may change the working folder, and workers have others
         given, wanted = as_path(source).absolute(), as_path(target).absolute()
@@ -454,6 +452,9 @@ def plan_conversion(
         if to is not None:
             container = container_for(to, container)
             whole = target_rules(to, given, container)
+            kept = container.entries.keys() - whole.left_out
+            entries = {name: each for name, each in container.entries.items() if name in kept}
+            container = container._replace(entries=entries)
         every = [*whole.rules, *found]
         plan = plan_steps(given, container, every, name, allow_partial=options.allow_partial)
         plan = plan._replace(
@@ -477,21 +478,22 @@ def plan_conversion(
             *loader_warnings(plan.steps),
             *output.warnings,
         )
-        made = Conversion(
-            given, wanted, container, plan.steps, output, warnings, options, states, is_kept
-        )
-        for step in made.all_steps:
-            step.pieces(options.bound)
-        if is_kept:
-            made.finished.check(output.tensors)
-        else:
-            check_target(
+        writer = None
+        if not is_kept:
+            writer = Writer(
                 wanted,
                 output.files,
                 is_folder=output.is_folder,
                 overwrite=options.overwrite,
                 resume=options.resume,
             )
+        made = Conversion(
+            given, wanted, container, plan.steps, output, warnings, options, states, writer
+        )
+        for step in made.all_steps:
+            step.pieces(options.bound)
+        if is_kept:
+            made.finished.check(output.tensors)
         warnings += tuple(check_left(made))
         checked = check_numbers(plan.steps, options)
         return made._replace(warnings=(*warnings, *rounding_warnings(checked)))

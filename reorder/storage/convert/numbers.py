@@ -11,9 +11,9 @@ import numpy as np
 from memdesc import MemdescError, RecordDesc
 from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
-from reorder.records.moves import float_values
 from reorder.records.record import Record
 from reorder.storage.pieces.changes import permutation
+from reorder.storage.pieces.overflow import check_scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -106,7 +106,11 @@ def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
     if not isinstance(src, RecordDesc) or 0 in src.dims:
         return None
     codes = _code_tensors(src)
-    _check_scales(step, src, codes)
+    try:
+        check_scales(src, src.tensors.keys() - codes, lambda role: step.sources[role].read())
+    except MemdescError as error:
+        msg = f"{step.name}: {error}"
+        raise MemdescError(msg) from None
     if not isinstance(dst, RecordDesc):
         return None
     dst, errors = dst.bare, list[float]()
@@ -139,29 +143,6 @@ def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
             step.rule.fail(msg)
         raise MemdescError(msg) from None
     return _Rounded(step, max(errors, default=0.0)) if is_rounded(src, dst) else None
-
-
-def _check_scales(step: Step, desc: RecordDesc, codes: set[str]) -> None:
-    """Refuse scales, zero points and offsets in tensors of their own that are NaN or infinite."""
-    rule = desc.rule
-    for number in (*rule.scale, *rule.offset, *filter(None, [rule.zero])):
-        part = desc.field(number.parts[0][0])
-        if part.tensor in codes or is_integer_number(desc, number) or number.table:
-            continue
-        values = float_values(step.sources[part.tensor].read(), part)
-        wrong = np.argwhere(~np.isfinite(values))
-        if len(wrong):
-            at = tuple(int(i) for i in wrong[0])
-            msg = (
-                f"{step.name}: {part.name} of {part.kind} is {_shown(values[at])} at {at}, and "
-                f"{len(wrong)} of {values.size} are not finite; the checkpoint is damaged, so get "
-                "it again"
-            )
-            raise MemdescError(msg)
-
-
-def _shown(value: float) -> str:
-    return "NaN" if np.isnan(value) else f"{value}"
 
 
 def _check_pieces(
