@@ -478,7 +478,7 @@ def plan_conversion(
         if is_kept:
             made.finished.check(output.tensors)
         warnings += tuple(check_left(made))
-        checked = [check_numbers(step, options) for step in plan.steps]
+        checked = check_numbers(plan.steps, options)
         return made._replace(warnings=(*warnings, *rounding_warnings(checked)))
 
 

@@ -12,7 +12,7 @@ from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record
 from reorder.records.encode import is_integer_number
-from reorder.records.fields import number_values
+from reorder.records.moves import read_number
 from reorder.storage.pieces.changes import record_of
 from reorder.values.formats import FLOATS
 
@@ -51,7 +51,7 @@ def check_scales(
         part = desc.field(number.parts[0][0])
         if part.tensor not in roles or is_integer_number(desc, number) or number.table:
             continue
-        values = number_values({part.tensor: read(part.tensor)}, desc, number)
+        values = read_number({part.tensor: read(part.tensor)}, desc, number)
         wrong = np.argwhere(~np.isfinite(values))
         if len(wrong):
             starts = [at // group for at, group in zip(offsets, part.groups, strict=False)]
