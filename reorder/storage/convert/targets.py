@@ -190,6 +190,8 @@ TARGETS = {
 _ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")
 # tensors that scale the KV cache, likewise, of compressed-tensors, vLLM and ModelOpt
 _CACHE = ("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point")
+# what else stands beside codes without changing what they mean
+_BESIDE = ("bias", "output_scale", "input_scale_ub", "workspace", *_ACTIVATIONS, *_CACHE)
 # what other programs call types of floats
 _OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
 # how many tensors a message names
@@ -395,10 +397,17 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
         )
         raise MemdescError(msg)
     known = {each for group in groups for each in group.found.names}
+    prefixes = {group.prefix for group in groups if group.found.is_dotted}
     codes = {f".{next(iter(group.tensors))}" for group in groups}
     scaled = {role: next(iter(group.tensors)) for group in groups for role in [*group.tensors][1:]}
     for each, entry in container.entries.items():
         prefix, _, role = each.rpartition(".")
+        if prefix in prefixes and each not in known and role not in _BESIDE:
+            msg = (
+                f"--to {name}: {each} stands beside the codes of {prefix}, and may change what "
+                "they mean; --map converts the weights that its rules name"
+            )
+            raise MemdescError(msg)
         weight = f"{prefix}.{scaled[role]}".removeprefix(".") if role in scaled else each
         if weight not in known and each not in known and role in scaled:
             msg = (

@@ -488,6 +488,21 @@ def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
     assert config["quantization_config"]["lm_head"] is False
 
 
+@pytest.mark.parametrize(
+    ("beside", "is_known"), [("perm", False), ("smooth_factor", False), ("bias", True)]
+)
+def test_tensors_that_may_change_a_weight_are_not_left_behind(
+    tmp_path: Path, beside: str, *, is_known: bool
+) -> None:
+    more = {f"model.layers.1.mlp.{beside}": np.ones(128, np.float32)}
+    source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ, _BESIDE | more)
+    if is_known:
+        assert more.keys() <= _made(source, tmp_path / "out", "f16")[0].keys()
+    else:
+        said = _refused(source, "f16")
+        assert f"mlp.{beside} stands beside the codes of model.layers.1.mlp, and may" in said
+
+
 @pytest.mark.parametrize("to", ["gptq", "compressed-tensors"])
 def test_quantised_embeddings_that_loaders_do_not_expect_are_refused(
     tmp_path: Path, to: str
