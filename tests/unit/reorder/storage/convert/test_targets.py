@@ -54,7 +54,11 @@ def _model(
 
 
 def _made(
-    source: Path, target: Path, to: str, *rules: str, settings: reorder.ConvertOptions = SMALL
+    source: Path,
+    target: Path,
+    to: str | None,
+    *rules: str,
+    settings: reorder.ConvertOptions = SMALL,
 ) -> tuple[Tensors, dict[str, Any], reorder.ConvertReport]:
     """Convert; returns the words of all tensors, config.json and the report."""
     report = reorder.convert(source, target, rules, settings, to=to)
