@@ -133,13 +133,13 @@ def _readings(given: Given) -> MemoryDesc | None:
                 refused.append(error)
     if len(found) > 1:
         readings = "; ".join(
-            f"{desc!r} by {' and '.join(system.name for system in systems)}"
+            f"with the prefix {' or '.join(f'{system.name}:' for system in systems)} {desc!r}"
             for desc, systems in found.items()
         )
         first = next(iter(found.values()))[0].name
         msg = (
-            f"{short_repr(given.text)} is read as different layouts: {readings}; choose one by its "
-            f"prefix, such as {first}:{excerpt(given.text)[1:-1]}"
+            f"{short_repr(given.text)} is read as different layouts: {readings}; write one, such "
+            f"as {first}:{excerpt(given.text)[1:-1]}"
         )
         raise UnknownFormatError(msg)
     if refused and not found:

@@ -272,7 +272,9 @@ def read(path: Path) -> Container:
     except NpyError as error:
         msg = f"{str(path)!r} is not a .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
-    entry = entry_of(path.name.removesuffix(_ENDING), header, (path, len(header.raw), state))
+    # a name of a file may be any bytes, and that of a tensor is text
+    name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
+    entry = entry_of(name, header, (path, len(header.raw), state))
     return Container("npy", check_entries([entry]), {}, (path,))
 
 

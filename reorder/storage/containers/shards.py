@@ -75,7 +75,10 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
             msg += f"; name a file, such as {others[0]!r}"
         pickles = [name for name in names if name.endswith(_PICKLES)]
         if pickles:
-            msg += f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code"
+            msg += (
+                f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code, or raw "
+                "bytes, which do not say what they hold"
+            )
         raise MemdescError(msg)
     if _WHOLE in shards and not any(map(_SHARD.fullmatch, shards)):
         shards = [_WHOLE]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from operator import methodcaller
 from os.path import relpath
@@ -30,12 +31,11 @@ from reorder.storage.convert.options import ConvertOptions, ConvertProgress, Con
 from reorder.storage.convert.outputs import check_paths, output_format, plan_output
 from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.resume import Finished, check_left, has_grown
-from reorder.storage.convert.rounding import Largest
 from reorder.storage.convert.rules import read_rules
 from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.convert.targets import TargetRules, container_for, may_round, target_rules
 from reorder.storage.pieces.overflow import OverflowedError
-from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.rounding import Largest
 from reorder.storage.pieces.run_tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -47,10 +47,9 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Container, Place
     from reorder.storage.convert.outputs import Output
-    from reorder.storage.convert.rounding import Rounding
     from reorder.storage.convert.rules import Rule
     from reorder.storage.convert.steps import Step
-    from reorder.storage.pieces.tasks import Task
+    from reorder.storage.pieces.tasks import Outcome, Task
 
     Numbered = Iterator[tuple[int, Task]]
     # runs tasks by a function, and calls back with each that has finished
@@ -64,11 +63,6 @@ __all__ = [
     "convert",
     "plan_conversion",
 ]
-
-
-# bytes of a piece whose rounding is measured, and how many times as much memory measuring it takes,
-# since it is decoded to f32
-_MEASURED, _DECODED = 8 << 20, 5
 
 
 class Conversion(NamedTuple):
@@ -86,8 +80,6 @@ class Conversion(NamedTuple):
     states: Mapping[Path, FileState]
     # what writes the output; None if the one that is to be resumed is complete already
     writer: Writer | None
-    # records that are rounded, for which the largest error is reported
-    rounded: tuple[Step, ...]
 
     @property
     def is_finished(self) -> bool:
@@ -130,6 +122,11 @@ class Conversion(NamedTuple):
     def all_steps(self) -> tuple[Step, ...]:
         """All steps, and those that copy the files beside the tensors."""
         return *self.steps, *self.output.copied
+
+    @property
+    def rounded(self) -> tuple[Step, ...]:
+        """The steps whose largest rounding is reported."""
+        return tuple(step for step in self.steps if step.is_rounded)
 
     @property
     def nbytes(self) -> int:
@@ -201,27 +198,25 @@ class Conversion(NamedTuple):
         """
         counter = _Counter(progress, self)
         run_all = execute or self._on_threads
-        report = self.report
+        report, largest = self.report, Largest()
         if self.writer is None:
             self._check_finished(counter, run_all)
+            self._measure(counter, run_all, largest)
         else:
-            resumed = self._write(self.writer, counter, run_all)
+            resumed = self._write(self.writer, counter, run_all, largest)
             report = report._replace(tasks=self.task_count, resumed=resumed)
-        return report._replace(rounding=self._measure(counter))
+        return report._replace(rounding=largest.found)
 
-    def _measure(self, counter: _Counter) -> Rounding | None:
-        """Return the weight of the output that rounding changed most."""
-        options, largest, places = self.options, Largest(), self.finished.places()
-        bound = Bound(min(_MEASURED, options.bound.wanted), options.max_bytes)
+    def _measure(self, counter: _Counter, execute: Execute, largest: Largest) -> None:
+        """Find the largest rounding in an output that an earlier call has written."""
+        bound, places = self.options.bound, self.finished.places()
+
+        def finish(_: int, task: Task, outcome: Outcome) -> None:
+            largest.add(outcome.rounding)
+            counter.add("measuring", task.written)
+
         tasks = (t for step in self.rounded for t in step.tasks(bound, places.__getitem__))
-        run_tasks(
-            enumerate(tasks),
-            options.thread_count,
-            options.max_bytes // _DECODED,
-            lambda _, task, __: counter.add("measuring", task.written),
-            largest.measure,
-        )
-        return largest.found
+        execute(enumerate(tasks), finish, methodcaller("outcome"))
 
     def _on_threads(
         self,
@@ -242,17 +237,18 @@ class Conversion(NamedTuple):
             finished.mark(finished.folder)
         remove_left(self.target)
 
-    def _write(self, writer: Writer, counter: _Counter, execute: Execute) -> int:
+    def _write(self, writer: Writer, counter: _Counter, execute: Execute, largest: Largest) -> int:
         """Write the output; return how many tasks an earlier process had done."""
         options, facts = self.options, self.facts
         # another conversion may have left bytes where this one writes none
         writer.resume = options.resume and facts_left(self.target) == facts
         with self._no_rest_of_overflow(), writer:
             with Journal(writer.open, facts, writer.sync) as journal:
-                done = self._unchanged(journal.done, writer.where)
+                done = self._unchanged(journal.done, writer.where, largest)
 
-                def finish(number: int, task: Task, checksum: int) -> None:
-                    journal.add(number, task.written, checksum)
+                def finish(number: int, task: Task, outcome: Outcome) -> None:
+                    journal.add(number, task.written, outcome.checksum)
+                    largest.add(outcome.rounding)
                     counter.add("converting", task.written)
 
                 execute(
@@ -270,17 +266,21 @@ class Conversion(NamedTuple):
                 path.unlink(missing_ok=True)
         return len(done)
 
-    def _unchanged(self, done: Mapping[int, int], where: Callable[[str], Place]) -> frozenset[int]:
+    def _unchanged(
+        self, done: Mapping[int, int], where: Callable[[str], Place], largest: Largest
+    ) -> frozenset[int]:
         """Return the tasks that are done, and whose bytes are still those that were written."""
         tasks = ((k, task) for k, task in enumerate(self.tasks(where)) if k in done)
-        found: dict[int, int] = {}
+        found: set[int] = set()
 
-        def keep(number: int, _: Task, checksum: int) -> None:
-            found[number] = checksum
+        def keep(number: int, _: Task, outcome: Outcome) -> None:
+            if outcome.checksum == done[number]:
+                found.add(number)
+                largest.add(outcome.rounding)
 
         if done:
-            self._on_threads(tasks, keep, methodcaller("checksum"))
-        return frozenset(number for number, checksum in found.items() if checksum == done[number])
+            self._on_threads(tasks, keep, methodcaller("outcome"))
+        return frozenset(found)
 
     @contextmanager
     def _no_rest_of_overflow(self) -> Iterator[None]:
@@ -308,8 +308,8 @@ class _Counter:
     ) -> None:
         self._progress, self._report = progress, conversion.report
         self._lock, self._done = Lock(), 0
-        measured = sum(step.nbytes for step in conversion.rounded)
-        self._total = conversion.nbytes * conversion.passes + measured
+        measured = conversion.rounded if conversion.is_finished else ()
+        self._total = conversion.nbytes * conversion.passes + sum(step.nbytes for step in measured)
 
     def add(self, stage: str, nbytes: int) -> None:
         """Count bytes, and call the callback."""
@@ -457,7 +457,14 @@ def plan_conversion(
             container = container._replace(entries=entries)
         every = [*whole.rules, *found]
         plan = plan_steps(given, container, every, name, allow_partial=options.allow_partial)
-        plan = plan._replace(dtype=whole.dtype, method=whole.method, is_stacked=whole.is_stacked)
+        plan = plan._replace(
+            steps=tuple(
+                replace(step, is_rounded=_is_rounded(step, whole.rules)) for step in plan.steps
+            ),
+            dtype=whole.dtype,
+            method=whole.method,
+            is_stacked=whole.is_stacked,
+        )
         may_be_kept = options.resume and not options.overwrite
         is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
         output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)
@@ -480,18 +487,8 @@ def plan_conversion(
                 overwrite=options.overwrite,
                 resume=options.resume,
             )
-        rounded = tuple(step for step in plan.steps if _is_rounded(step, whole.rules))
         made = Conversion(
-            given,
-            wanted,
-            container,
-            plan.steps,
-            output,
-            warnings,
-            options,
-            states,
-            writer,
-            rounded,
+            given, wanted, container, plan.steps, output, warnings, options, states, writer
         )
         for step in made.all_steps:
             step.pieces(options.bound)

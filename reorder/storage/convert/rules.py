@@ -348,7 +348,8 @@ def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
         if key not in _READERS:
             rule.fail(f"there is no key {key!r}; the keys are {', '.join(_READERS)}")
         if not value:
-            rule.fail(f"{key} is empty")
+            way_out = "; without it, leave the arrow out, as in '*: nChw16c'"
+            rule.fail(f"{key} is empty{way_out if key == 'src' else ''}")
     made: dict[str, Any] = {key: _READERS[key](rule, key, value) for key, value in fields.items()}
     if not made:
         rule.fail("it says nothing; give a layout, a data type or rename=")

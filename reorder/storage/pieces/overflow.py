@@ -105,7 +105,7 @@ def check_range(
         return
     held = Memory(dst, made[: dst.min_nbytes], zero_pad=False)
     # four bits have neither infinities nor NaN; padding is zero
-    if dst.dtype.is_packed or not _is_special(held.elements, FLOATS[dst.dtype.name]).any():
+    if dst.dtype.is_packed or not _has_special(held.elements, FLOATS[dst.dtype.name]):
         return
     found, values = _floats(held), _values(change, read)
     lost = ~np.isfinite(found) & np.isfinite(values)
@@ -145,11 +145,14 @@ def _is_wider(change: Change, src: MemoryDesc, dst: MemoryDesc) -> bool:
     )
 
 
-def _is_special(codes: NDArray[Any], form: FloatFormat) -> NDArray[np.bool_]:
-    """Return which elements are infinities or NaN, from their bits."""
-    kind = codes.dtype.type
-    found: NDArray[np.bool_] = (codes & kind(form.sign - 1)) > kind(form.largest)
-    return found if form.has_negative_zero else found | (codes == kind(form.nan))
+def _has_special(codes: NDArray[Any], form: FloatFormat) -> bool:
+    """Whether an element is an infinity or NaN, by the extremes of the bits, without a copy."""
+    if not codes.size:
+        return False
+    signed = codes.view(f"i{codes.itemsize}")
+    if not form.has_negative_zero:  # its bits, the least integer, are the only NaN
+        return int(signed.min()) == -form.sign
+    return int(signed.max()) > form.largest or int(codes.max()) > form.sign + form.largest
 
 
 def _floats(held: Memory) -> NDArray[np.float64]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from reorder.cli import main
 from reorder.storage.containers.partial import Partial, partial_folder
 from tests.checkpoints import model_folder, write_safetensors
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell
@@ -134,7 +134,5 @@ def test_names_in_a_file_neither_end_a_line_nor_command_a_terminal(
 
 def test_names_that_the_encoding_of_a_terminal_does_not_have_are_escaped() -> None:
     write_safetensors(Path("in.safetensors"), {"é": np.ones(4, np.float32)})
-    command = [sys.executable, "-m", "memdesc", "inspect", "in.safetensors"]
-    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    found = run_python("-m", "memdesc", "inspect", "in.safetensors", PYTHONIOENCODING="ascii")
     assert r"\xe9" in found.stdout

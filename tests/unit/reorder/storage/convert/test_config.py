@@ -134,7 +134,7 @@ def test_what_no_config_can_say_is_refused(tmp_path: Path) -> None:
 
 
 _DECODED = "model.layers.0.mlp"
-_EXCLUDED: dict[str, Any] = {f"-:^{re.escape(_DECODED)}$": {}}
+_EXCLUDED: dict[str, object] = {f"-:^{re.escape(_DECODED)}$": {}}
 
 
 @pytest.mark.parametrize(
