@@ -325,18 +325,12 @@ def _declared_whole(file: str, section: Mapping[str, Any]) -> tuple[str, Declare
     method = named.lower() if isinstance(named, str) else _usual_method(file, section)
     config = _with_usual_keys(file, method, section)
 
-    def value(key: str, kind: type, default: Any = None) -> Any:
+    for key, kind in _TYPES.items():
         found = config.get(key)
-        if found is None:
-            return default
-        if type(found) is not kind:
+        if found is not None and type(found) is not kind:
             msg = f"{file}: {key} must be {_KINDS[kind]}, not {short_repr(found)}"
             raise MemdescError(msg)
-        return found
-
-    for key, kind in _TYPES.items():
-        value(key, kind)
-    if dynamic := value("dynamic", dict):
+    if dynamic := config.get("dynamic"):
         return method, _split_dynamic(file, section, dynamic)
     return method, _read_section(file, method, config)
 
