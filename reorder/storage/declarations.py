@@ -138,8 +138,8 @@ class Declaration(NamedTuple):
     written : mapping of str to object
         What readers need beside `form`, likewise.
     ignored : tuple of str
-        The keys of the layers that are not quantised; the first one is written, unless a section
-        has another.
+        The keys of the layers that are not quantised: all that a section has are written, or the
+        first one.
     kept : tuple of str
         Keys that say nothing of weights, which stay in a section of the same method.
     carried : tuple of str
@@ -562,8 +562,10 @@ def with_plain(
     row: Declaration, section: Mapping[str, Any], plain: Sequence[str]
 ) -> dict[str, Any]:
     """Return a section that says of more layers that they are not quantised."""
-    key = next((key for key in row.ignored if key in section), "".join(row.ignored[:1]))
-    return {**section, **row.listing(key, section, plain)}
+    found = dict(section)
+    for key in [key for key in row.ignored if key in section] or [*row.ignored[:1]] or [""]:
+        found |= row.listing(key, section, plain)
+    return found
 
 
 def declaration_of(

@@ -654,6 +654,19 @@ def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
     }
 
 
+def test_decoded_layers_are_in_all_lists_that_a_section_has(tmp_path: Path) -> None:
+    lists = ("modules_to_not_convert", "ignored_layers")  # of transformers and of vLLM
+    rule = "*.1.mlp: fp8_block(scale_inv=true) -> plain, bf16"
+    for k, held in enumerate((lists[:1], lists[1:], lists)):
+        section = _FP8 | {key: ["lm_head", "model.embed_tokens"] for key in held}
+        source = _model(tmp_path / f"in{k}", fp8_layer(), section)
+        found, config, report = _made(source, tmp_path / f"out{k}", None, rule)
+        assert found["model.layers.1.mlp.weight"].dtype == _BF16
+        wanted = {key: [*section[key], "model.layers.1.mlp"] for key in held}
+        assert config["quantization_config"] == section | wanted
+        assert report.warnings == ()
+
+
 def test_rules_come_after_the_target(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", fp8_layer(), _FP8)
     found, *_ = _made(
