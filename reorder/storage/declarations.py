@@ -102,7 +102,7 @@ def _output(held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
 def _exclude_inner(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
     """Exclude layers for the loader of GPTQ, which replaces all within the repeated blocks."""
     rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if is_inner(name)}
-    dynamic = {"dynamic": rules | held.get("dynamic", {})} if rules else {}
+    dynamic = {"dynamic": rules | (held.get("dynamic") or {})} if rules else {}
     return {**dynamic, **_output(held, plain)}
 
 
@@ -660,7 +660,7 @@ def _join_named(parts: Sequence[_Part]) -> dict[str, Any]:
 def _join_dynamic(parts: Sequence[_Part]) -> dict[str, Any] | None:
     """Join sections of GPTQ: a layer with other bits or groups is an expression in `dynamic`."""
     (usual, _), *others = parts
-    rules = dict(usual.get("dynamic", {}))
+    rules = dict(usual.get("dynamic") or {})
     for section, layers in others:
         own = {key: value for key, value in section.items() if value != usual.get(key)}
         if not own.keys() <= {"bits", "group_size", "sym"}:

@@ -21,7 +21,7 @@ from reorder.storage.declarations import (
     section_of,
     with_plain,
 )
-from reorder.storage.experts import holds_experts
+from reorder.storage.experts import block_of, holds_experts
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 from reorder.storage.stored import WEIGHT, model_axes
 
@@ -62,6 +62,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     if plan.partial:
         what = f"{CONFIG} keeps its {KEY}, which describes the input: parts of weights were changed"
         return text, f"{what} alone" if is_said else undeclared(plan)
+    if is_said:
+        _check_experts(plan)
     plain = _plain_layers(plan)
     kinds = [kind for kind in _kinds(plan.moved) if isinstance(kind.step.dst, RecordDesc)]
     made: dict[str, list[str]] = {}
@@ -209,6 +211,27 @@ def _plain_layers(plan: Plan) -> list[str]:
 def _is_output(tensor: Tensor) -> bool:
     """Whether a tensor has codes of the output layer."""
     return tensor.name.startswith(f"{OUTPUT}.") and tensor.dtype not in _FLOATS
+
+
+def _check_experts(plan: Plan) -> None:
+    """Refuse to decode some experts of a layer: loaders merge them, and expect one format.
+
+    Raises
+    ------
+    MemdescError
+        With the layer.
+    """
+    decoded = [_layer(step) for step in plan.moved if not isinstance(step.dst, RecordDesc)]
+    tensors = (tensor for step in plan.steps for tensor in step.tensors)
+    quantised = {block_of(each.name) for each in tensors if each.dtype not in _FLOATS} - {""}
+    mixed = next((layer for layer in decoded if block_of(layer) in quantised), None)
+    if mixed is not None:
+        msg = (
+            f"{mixed} would be floats beside quantised experts of {block_of(mixed)}, and loaders "
+            "merge the experts of a layer, so they expect all of them in one format; decode all, "
+            "or none"
+        )
+        raise MemdescError(msg)
 
 
 def _layer(step: Step) -> str:

@@ -667,6 +667,18 @@ def test_decoded_layers_are_in_all_lists_that_a_section_has(tmp_path: Path) -> N
         assert report.warnings == ()
 
 
+def test_experts_of_a_layer_are_decoded_together(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", awq_layer(), _AWQ | {"dynamic": None}, _experts(3))
+    rule = "*.experts.{}.*: awq -> plain(axes=oi), f16"
+    said = _refused(source, None, rule.format(1))
+    assert (
+        "mlp.experts.1.up_proj would be floats beside quantised experts of model.layers.0" in said
+    )
+    _made(source, tmp_path / "out", None, rule.format("*"))
+    _, config, _ = _made(source, tmp_path / "gptq", "gptq", rule.format("*"))
+    assert len(config["quantization_config"]["dynamic"]) == 3
+
+
 def test_rules_come_after_the_target(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", fp8_layer(), _FP8)
     found, *_ = _made(
