@@ -27,9 +27,9 @@ from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.tasks import Task
 from reorder.storage.siblings import order_of, tensors_of
 from reorder.storage.stored import (
-    IN_SHAPE,
     QUANTIZED,
     WEIGHT,
+    is_in_shape,
     joined_tensors,
     stored_layout,
     stored_record,
@@ -423,7 +423,7 @@ def _dims_of_words(
     if len(shape) != tag.ndims:
         msg = f"{name} has {tag.ndims} dims, but its words have {len(shape)}; give dims="
         raise MemdescError(msg)
-    if name.removesuffix("_experts").startswith(IN_SHAPE):
+    if is_in_shape(name):
         return (*shape[:-1], shape[-1] * count)
     sizes = [0] * tag.ndims
     for digit, size in zip(tag.digits[: tag.ndims - 1], shape, strict=False):
