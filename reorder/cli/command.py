@@ -7,7 +7,7 @@ import shutil
 import sys
 import textwrap
 from fnmatch import fnmatchcase
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memdesc
@@ -275,6 +275,28 @@ def threads_of(given: int | None) -> int:
         msg = f"--threads {given} must be 1 or more"
         raise MemdescError(msg)
     return min(given, _THREADS)
+
+
+def check_threads(counts: Iterable[int], given: str) -> None:
+    """Refuse numbers of threads with which nothing can be measured here."""
+    cores = count_cores()
+    if not all(1 <= count <= cores for count in counts):
+        msg = f"--threads {given}: give 1 to {cores}, the cores of this process"
+        raise MemdescError(msg)
+
+
+def check_count(flag: str, given: int, what: str) -> None:
+    """Refuse a negative number of rows or places to list."""
+    if given < 0:
+        msg = f"{flag} {given}: give how many {what} to list, 0 or more"
+        raise MemdescError(msg)
+
+
+def check_seconds(given: float | None) -> None:
+    """Refuse a time in which nothing can be measured."""
+    if given is not None and not 0 < given < inf:
+        msg = f"--seconds {given:g}: give a time above 0, such as 0.1"
+        raise MemdescError(msg)
 
 
 # Layouts.

@@ -22,6 +22,7 @@ from reorder.cli.command import (
     Facts,
     buffer_of,
     bytes_of,
+    check_count,
     dims_of,
     flag,
     layout_facts,
@@ -33,6 +34,7 @@ from reorder.cli.command import (
 from reorder.cli.progress import Progress
 from reorder.cli.tensors import (
     LIMIT,
+    OFFSET,
     SOURCE,
     Reading,
     check_output,
@@ -64,6 +66,7 @@ _VALUES = "; a number, or FILE.npy:MASK, an array along the dims whose bits are 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     check_output(options.dst, options.src, is_raw=options.raw)
+    check_count("--limit", options.limit, "places")
     attr = _attr(options)
     how = Reading(
         options.layout,
@@ -251,7 +254,7 @@ COMMAND = Command(
         FILE_DIMS,
         option("--dtype", ", if the file does not say"),
         TO_DTYPE,
-        option("--offset", "; any file is then read as raw bytes", type=int),
+        OFFSET,
         flag("--ignore-rest", "let a file of raw bytes be longer than the tensor"),
         value(
             "--row-pitch BYTES",

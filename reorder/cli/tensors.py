@@ -547,14 +547,12 @@ def _located(entry: Entry, how: Reading) -> MemoryDesc | None:
     return memory_desc(dims, desc.dtype, how.layout) if is_row_major else None
 
 
+OFFSET = option("--offset", "; any file is then read as raw bytes", type=int)
 LIMIT = option("--limit", " (default 10): where the padding is not zero", default=10)
 
 
 def padding_facts(memory: Memory, limit: int, key: str) -> Facts:
     """Return how much padding there is, whether it is zero (as `key`), and where it is not."""
-    if limit < 0:
-        msg = f"--limit {limit}: give how many places to list, 0 or more"
-        raise MemdescError(msg)
     desc = memory.desc
     count, places = find_nonzero(memory.data, desc, limit)
     facts: Facts = {"padding_elements": desc.padded_nelems - desc.nelems, key: not count}
