@@ -195,7 +195,7 @@ _MEANINGS = {
     "--zero-point Z": "the zero point of the output",
     "--src-scale S": "the scale of the input",
     "--src-zero-point Z": "the zero point of the input",
-    "--beta B": "add the old content of the output times this",
+    "--beta B": "add B times the old content of the output",
     "--threads N": "how many threads to use",
     "--device NAME": "an OpenCL device, by part of its name or its runtime's, such as nvidia",
     "--max-bytes SIZE": "how much memory the pieces of a large tensor may take, such as 200MiB",

@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
 
 SOURCE = (
-    "a .npy, .npz or .safetensors, read as the descriptor in it says if it has one; of several "
-    "tensors FILE:NAME"
+    "a .npy, .npz or .safetensors, read as its descriptor says if it has one; FILE:NAME is one of "
+    "several tensors"
 )
 _ENDINGS = (".npy", ".npz", ".safetensors")
 # a word without numbers that would be sizes or strides
