@@ -47,7 +47,7 @@ def _start_of_examples(
         from reorder import opencl  # other tests need no pyopencl
 
         for line in doctest.script_from_examples(str(opencl.__doc__)).splitlines():
-            exec(line, doctest_namespace)  # noqa: S102 - the examples of the docstring
+            exec(line, doctest_namespace)
     yield
     # other examples have their own imports
     doctest_namespace.clear()

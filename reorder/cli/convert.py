@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from argparse import ArgumentTypeError
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from reorder.storage.containers.partial import InUseError, partial_folder
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.conversion import ConvertOptions, convert
 from reorder.storage.convert.resume import has_grown
-from reorder.storage.convert.targets import TARGETS
+from reorder.storage.convert.targets import TARGETS, checked_target
 
 if TYPE_CHECKING:
     import argparse
@@ -171,6 +172,14 @@ def _seconds(source: Path, report: ConvertReport) -> float:
     return round((report.bytes_in + report.bytes_out) / rate, 1)
 
 
+def _target(text: str) -> str:
+    """Return the name of a target; refuse others as `convert` does."""
+    try:
+        return checked_target(text)
+    except MemdescError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
 COMMAND = Command(
     "convert",
     "Move a checkpoint into other layouts, packings and types.",
@@ -188,6 +197,7 @@ COMMAND = Command(
             "fp8-block also quantises a model of floats; norms, embeddings and other layers are "
             "copied, and config.json declares the new weights",
             choices=[*TARGETS],
+            type=_target,
         ),
         value(
             "--map RULE",

@@ -428,7 +428,7 @@ def _enqueue(
     if isinstance(memory, Unallocated):
         memory = dst = allocate(queue.context, desc, memory.form)
         if isinstance(desc, MemoryDesc) and _has_gaps(desc):
-            waiting.append(cl.enqueue_fill(queue, dst, np.uint8(0), desc.nbytes))
+            waiting.append(cl.enqueue_fill(queue, dst, np.zeros(1, np.uint8), desc.nbytes))
     if source.host is not None:
         src = _upload(queue, source.host)
     event = enqueue_transfers(queue, transfers, (src, dst), waiting or None)

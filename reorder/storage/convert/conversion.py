@@ -452,6 +452,9 @@ def plan_conversion(
         if to is not None:
             container = container_for(to, container)
             whole = target_rules(to, given, container)
+            kept = container.entries.keys() - whole.left_out
+            entries = {name: each for name, each in container.entries.items() if name in kept}
+            container = container._replace(entries=entries)
         every = [*whole.rules, *found]
         plan = plan_steps(given, container, every, name, allow_partial=options.allow_partial)
         plan = plan._replace(

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
-from memdesc.disk import read_small, reason_of
+from memdesc.disk import read_if_exists, read_small, reason_of
 from memdesc.errors import first_of, short_repr
 from reorder.storage.containers.entry import (
     Entry,
@@ -22,7 +22,7 @@ from reorder.storage.containers.entry import (
 )
 from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
-from reorder.storage.convert.config import moved_config, undeclared
+from reorder.storage.convert.config import check_said, moved_config, undeclared
 from reorder.storage.convert.steps import Step
 from reorder.storage.experts import Stack, stack_experts, with_parts
 from reorder.storage.groups import PARTIAL, partial_of
@@ -224,7 +224,8 @@ def _plan_folder(
             files.insert(0, PlannedFile(name, len(text), ((0, text),), {}))
             continue
         if name in OLD_CONFIGS and (plan.moved or plan.partial):
-            if not plan.partial and not plan.left:
+            if not plan.partial:
+                check_said(read_if_exists(source / CONFIG, _MAX_CONFIG), name, plan)
                 warnings.append(f"{name} is left out: it describes the input")
                 continue
             warnings.append(f"{name} is copied, although it describes the input")

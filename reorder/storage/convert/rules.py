@@ -98,8 +98,6 @@ class Rule:
         How many adjacent elements along each of the last two dims share a scale.
     prefixes : frozenset of str, optional
         The prefixes of the records that it moves; the pattern is then ignored.
-    without : tuple of str
-        Names of tensors beside such a record that the output does not have.
     """
 
     text: str
@@ -117,7 +115,6 @@ class Rule:
     scales: str | None = None
     groups: tuple[int, ...] | None = None
     prefixes: frozenset[str] | None = None
-    without: tuple[str, ...] = ()
 
     @property
     def is_renaming(self) -> bool:

@@ -12,11 +12,11 @@ from zlib import crc32
 
 import numpy as np
 
-from memdesc import MemdescError
+from memdesc import MemdescError, RecordDesc
 from reorder.storage.containers.entry import Place
-from reorder.storage.pieces.changes import ONLY
+from reorder.storage.pieces.changes import ONLY, permutation
 from reorder.storage.pieces.files import read_runs, scratch, write_runs
-from reorder.storage.pieces.overflow import OverflowedError, check_range
+from reorder.storage.pieces.overflow import OverflowedError, check_range, check_scales
 from reorder.storage.pieces.pieces import Piece, cut
 from reorder.storage.pieces.regions import Bound
 from reorder.storage.pieces.rounding import Rounding, rounding_of
@@ -152,13 +152,25 @@ class Task(NamedTuple):
     def _made(self, read: Bytes) -> Bytes:
         """Return what is made of what was read, if the target has all numbers."""
         made = self._apply(read)
-        if ONLY in made and not self.piece.change.is_copy:
-            try:
+        if self.piece.change.is_copy:
+            return made
+        try:
+            if ONLY in made:
                 check_range(self.piece.change, read, made[ONLY], self.piece.offsets)
-            except OverflowedError as error:
-                msg = f"{self.name}: {error}"
-                raise OverflowedError(msg) from None
+            else:
+                self._check_blocks(read)
+        except OverflowedError as error:
+            msg = f"{self.name}: {error}"
+            raise OverflowedError(msg) from None
         return made
+
+    def _check_blocks(self, read: Bytes) -> None:
+        """Refuse scales that share a tensor with codes, which nothing has read before."""
+        src, dst, at = self.piece.change.src, self.piece.change.dst, self.piece.offsets
+        if isinstance(src, RecordDesc):
+            codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
+            starts = tuple(at[dim] for dim in permutation(src, dst)) if at else ()
+            check_scales(src, codes, read.__getitem__, starts)
 
     def _apply(self, read: Bytes) -> Bytes:
         change = self.piece.change

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +12,7 @@ import pytest
 from memdesc import image_desc, memory_desc
 from reorder import load, reorder, save
 from tests.notice import without_notice
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell
@@ -212,8 +210,7 @@ def test_dumps_that_are_something_else_are_refused(shell: Shell, command: str, r
 
 def test_the_command_runs_where_nothing_is_a_terminal() -> None:
     command = f"reorder dump.bin o.npy {DUMP} f16".split()
-    program = [sys.executable, "-m", "reorder", *command]
-    ran = subprocess.run(program, capture_output=True, text=True, check=True, env={**os.environ})
+    ran = run_python("-m", "reorder", *command)
     assert without_notice(ran.stderr) == ""
     assert "padding zero      yes" in ran.stdout
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ from memdesc import MemdescError
 from reorder.storage.containers.writer import partial_folder
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder
+from tests.programs import run_python
 from tests.unit.reorder.storage.convert.results import contents
 
 if TYPE_CHECKING:
@@ -36,10 +36,7 @@ def planned(folder: Path, settings: ConvertOptions = _SMALL) -> Conversion:
 
 def kill_and_resume(folder: Path, kills: int, seed: int, layers: int) -> str:
     model_folder(folder / "model", layers=layers)
-    command = [sys.executable, str(_PROGRAM), str(folder), str(kills), str(seed)]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=550)
-    assert found.returncode == 0, found.stderr
-    return found.stdout
+    return run_python(_PROGRAM, folder, str(kills), str(seed)).stdout
 
 
 def test_a_conversion_that_is_killed_is_whole_or_resumes_to_the_same_bytes(tmp_path: Path) -> None:
@@ -105,9 +102,7 @@ def test_memory_stays_within_the_bound_however_large_tensors_are(tmp_path: Path)
         "import re, sys; from reorder.cli import main; main(['convert', *sys.argv[1:]]); "
         "print(re.search(r'VmHWM:\\s*(\\d+) kB', open('/proc/self/status').read())[1])"
     )
-    command = [sys.executable, "-c", code, *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, check=True)
-    peak = int(found.stdout.split()[-1]) << 10
+    peak = int(run_python("-c", code, *arguments).stdout.split()[-1]) << 10
     assert target.stat().st_size > 100_000_000
     assert peak < (8 << 20) + 300_000_000
 
