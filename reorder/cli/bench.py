@@ -11,15 +11,7 @@ from reorder.bench.cases import ATTRIBUTES, parse_cases
 from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
 from reorder.bench.report import full_report, geometric_mean
-from reorder.cli.command import (
-    Command,
-    Facts,
-    check_seconds,
-    check_threads,
-    option,
-    table,
-    value,
-)
+from reorder.cli.command import Command, Facts, check_threads, option, table, value
 from reorder.cli.progress import Progress
 from reorder.cores import count_cores
 
@@ -67,7 +59,6 @@ _VALUES = "; a number, or mask:M for generated values along the dims whose bits 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     seconds = options.seconds
-    check_seconds(seconds)
     if options.device is not None or options.size is not None:
         return _on_device(options), 0
     cases = _cases(options)
@@ -283,7 +274,7 @@ COMMAND = Command(
             "with --device: the size of the largest tensor (default 1100 on a GPU, else 16)",
             type=float,
         ),
-        option("--seconds", f" (default {_SECONDS})", type=float),
+        option("--seconds", f" (default {_SECONDS})"),
     ),
     _answer,
     _lay_out,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.disk import as_path, write_file
-from reorder.cli.command import Command, Facts, check_count, flag, lines, value
+from reorder.cli.command import Command, Facts, flag, lines, value
 from reorder.cli.tensors import LIMIT, NPY, kind_of, padding_facts, split_name, tensors_in
 from reorder.storage.contracts import check, contract_of, contract_to_toml
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    check_count("--limit", options.limit, "places")
     if options.write is not None:
         return _write(options)
     if options.expect is not None or options.reference is not None:

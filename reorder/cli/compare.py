@@ -14,7 +14,6 @@ from reorder.cli.command import (
     FILE_DIMS,
     Command,
     Facts,
-    check_count,
     dims_of,
     finite,
     flag,
@@ -58,7 +57,6 @@ _FROM = (
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    check_count("--limit", options.limit, "places")
     paths = options.a, options.b
     layouts = (options.from_a, options.from_b, options.dims)
     hows = [

@@ -10,18 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memdesc import MemdescError, read_verbose
 from memdesc.errors import counted, first_of
 from reorder.bench.measure import measure
-from reorder.cli.command import (
-    Command,
-    Facts,
-    check_count,
-    check_seconds,
-    check_threads,
-    flag,
-    folded,
-    option,
-    table,
-    value,
-)
+from reorder.cli.command import Command, Facts, check_threads, flag, folded, option, table, value
 from reorder.cores import count_cores
 from reorder.logs import read_layers, report
 from reorder.logs.replay import logged_case, seconds_into_new_memory
@@ -58,8 +47,6 @@ _TIMES = ("ms", "count", "median", "min", "max")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    check_count("--top", options.top, "rows")
-    check_seconds(options.seconds)
     if options.threads is not None and not options.bench:
         msg = f"--threads {options.threads}: only --bench measures, and takes threads"
         raise MemdescError(msg)

@@ -20,7 +20,6 @@ from reorder.cli.command import (
     Facts,
     buffer_of,
     bytes_of,
-    check_count,
     dims_of,
     flag,
     layout_facts,
@@ -64,7 +63,6 @@ _VALUES = "; a number, or FILE.npy:MASK, an array along the dims whose bits are 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     check_output(options.dst, options.src, is_raw=options.raw)
-    check_count("--limit", options.limit, "places")
     attr = _attr(options)
     how = Reading(
         options.layout,

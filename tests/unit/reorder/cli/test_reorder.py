@@ -135,7 +135,7 @@ def test_axes_lie_as_other_systems_call_it(
         ("x.npy o.npz --dims 34x20", "has dims (2, 17, 5, 4), not (34, 20); leave --dims out"),
         ("x.npy o.npz --dims 17x21 --from ba", "has 2720 bytes, but"),
         ("x.npy o.npz --row-pitch 9", "--row-pitch is for raw pixels"),
-        ("x.npy o.npz --limit -1", "--limit -1: give how many places to list, 0 or more"),
+        ("x.npy o.npz --limit -1", "--limit: give how many, 0 or more, not '-1'"),
     ],
 )
 def test_mistakes_about_an_array_are_refused(shell: Shell, command: str, reason: str) -> None:
