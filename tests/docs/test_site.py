@@ -92,7 +92,6 @@ def test_the_pages_build_without_a_warning_and_draw_their_pictures(site: Path) -
         "start.html",
         "tags.html",
         "vocabulary.html",
-        "cookbook.html",
         "api.html",
         "limits.html",
         "learn.html",
