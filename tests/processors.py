@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import pytest
@@ -26,7 +25,7 @@ PROCESSORS: dict[str, tuple[str, ...]] = {
 
 
 def environment_of(processor: str, cache: Path) -> dict[str, str]:
-    """Return the environment of a process that compiles for a processor; skip where it cannot run.
+    """Return the settings of a process that compiles for a processor; skip where it cannot run.
 
     `cache` is the folder of its kernels.
     """
@@ -35,7 +34,6 @@ def environment_of(processor: str, cache: Path) -> dict[str, str]:
     if lacking:
         pytest.skip(f"this machine has no {', '.join(lacking)}")
     return {
-        **os.environ,
         "NUMBA_CPU_NAME": processor,
         "NUMBA_CPU_FEATURES": ",".join(f"+{feature}" for feature in PROCESSORS[processor]),
         "NUMBA_CACHE_DIR": str(cache),

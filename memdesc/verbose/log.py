@@ -12,11 +12,10 @@ import re
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from gzip import GzipFile
 from io import TextIOWrapper
-from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from memdesc.disk import as_path, open_file
@@ -24,7 +23,6 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.verbose.primitive import VerbosePrimitive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import BinaryIO
 
 # the marker may follow output of another program on the same line
@@ -35,6 +33,8 @@ _LINE = re.compile(
 _VERSION = re.compile(r"oneDNN v([0-9.]+)")
 # events with a duration; create:check, exec:check and others have none
 _PROFILED = re.compile("exec|create(_nested)?(:cache_(hit|miss))?")
+# milliseconds as printf's %g writes them
+_DURATION = re.compile(r"[0-9]{1,19}(?:\.[0-9]{1,19})?(?:e[+-][0-9]{2})?", re.ASCII)
 # engine, primitive, implementation, prop_kind, descriptors, attributes, auxiliary, problem
 _FIELDS = 8
 _DISPATCH = "create:dispatch"
@@ -272,11 +272,7 @@ class _Reader:
             if len(fields) != _FIELDS:
                 return None
             primitive = self._primitives[described] = VerbosePrimitive(*fields)
-        try:
-            milliseconds = float(duration)
-        except ValueError:
-            return None
-        return (primitive, milliseconds) if isfinite(milliseconds) else None
+        return (primitive, float(duration)) if _DURATION.fullmatch(duration) else None
 
 
 def _text(file: BinaryIO) -> TextIOWrapper:

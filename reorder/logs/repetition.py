@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Repetition", "Stretch", "find_runs", "find_stretch"]
 
-# How many run lengths are tried: the most common distances between equal executions.
+# How many run lengths are tried.
 _MAX_LENGTHS = 64
 
 
@@ -83,14 +83,23 @@ def _stretches(keys: Sequence[int]) -> Iterator[Stretch]:
 
 
 def _distances(numbers: NDArray[np.int64]) -> list[int]:
-    """Return the most common distances between consecutive equal executions."""
-    last: dict[int, int] = {}
+    """Return the most common distances between executions that continue equally.
+
+    What a model executes twice in each run is told apart by what follows, so distances between
+    consecutive equal windows of 1, 2, 4, ... executions are counted.
+    """
     found: Counter[int] = Counter()
-    for at, key in enumerate(numbers.tolist()):
-        if key in last:
-            found[at - last[key]] += 1
-        last[key] = at
-    return [distance for distance, _ in found.most_common(_MAX_LENGTHS)]
+    windows, width = np.unique(numbers, return_inverse=True)[1], 1
+    while True:
+        order = np.argsort(windows, kind="stable")
+        apart = np.diff(order)[np.diff(windows[order]) == 0]
+        if not len(apart):
+            return [distance for distance, _ in found.most_common(_MAX_LENGTHS)]
+        distances, counts = np.unique(apart, return_counts=True)
+        found.update(dict(zip(distances.tolist(), counts.tolist(), strict=True)))
+        pairs = windows[:-width] * (windows.max() + 1) + windows[width:]
+        windows = np.unique(pairs, return_inverse=True)[1]
+        width *= 2
 
 
 def _longest(is_equal: NDArray[np.bool_]) -> tuple[int, int]:

@@ -1,7 +1,6 @@
-"""Contracts of checkpoints: rules that say what tensors must hold, checked and written.
+"""Contracts of checkpoints: rules that say what tensors must hold, read, checked and written.
 
-A contract is TOML: a table for each rule, named by a pattern of names, with what must hold. With a
-reference, the numbers of two checkpoints are compared through the layouts of both.
+A contract is TOML: a table for each rule, named by a pattern of names, with what must hold.
 """
 
 from __future__ import annotations
@@ -12,9 +11,6 @@ import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import replace
-from functools import cached_property
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 from memdesc import (
@@ -32,32 +28,19 @@ from memdesc.disk import as_path, read_small
 from memdesc.errors import first_of, short_repr
 from memdesc.int64 import checked_ints
 from memdesc.names import did_you_mean
-from reorder.api import reorder
-from reorder.comparison import compare_values
-from reorder.quantize import dequantize
 from reorder.records.record import Record
-from reorder.records.repack import repack
-from reorder.storage.checkpoint import Checkpoint, container_of
 from reorder.storage.convert.rules import FormatName, Rule, is_record, read_format, stars_of
-from reorder.storage.diagnosis import (
-    find_causes,
-    is_equal_bytes,
-    parts_of_memory,
-    parts_of_record,
-)
-from reorder.storage.files import memory_of, value_of
-from reorder.storage.groups import Group, find_groups, read_group, said_of, single
+from reorder.storage.differences import Model, differences
 from reorder.storage.siblings import siblings_of
-from reorder.storage.stored import in_order_of, stored_layout
+from reorder.storage.stored import ONE, stored_layout
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
-    from reorder.memory.memory import Memory
     from reorder.storage.containers.entry import Entry
-    from reorder.storage.diagnosis import Part
+    from reorder.storage.differences import Held, Item
 
     Expected = str | os.PathLike[str] | Mapping[str, Mapping[str, Any] | str]
 
@@ -66,11 +49,11 @@ __all__ = ["Breach", "CheckReport", "check", "contract_of", "contract_to_toml"]
 # bytes of a contract
 _MAX_FILE = 1 << 24
 _SHOWN = 4
-# bytes of a tensor by which another one with the same bytes is found
-_START = 4096
 _ZERO = "zero"
 # keys that are about one tensor, and about a record
 _OF_TENSOR = ("layout", "dtype", "scales")
+# keys that say what a tensor holds
+_KIND = {"layout", "dims", "dtype"}
 # key of a contract, and its value, that wants a rule for every tensor
 _OTHERS, _REFUSED = "others", "refused"
 _KEYS = ("layout", "record", "dims", "dtype", "padding", "scales", "like", "count")
@@ -220,26 +203,37 @@ def check(
         msg = "check needs what to expect: a contract, or a reference to compare with"
         raise MemdescError(msg)
     contract = (False, []) if expect is None else _read_contract(expect)
-    return _checked(_Model(model), contract, reference)
+    return _checked(Model(model), contract, reference)
 
 
 def _checked(
-    held: _Model,
+    model: Model,
     contract: tuple[bool, list[_Rule]],
     reference: str | os.PathLike[str] | None = None,
 ) -> CheckReport:
     is_complete, rules = contract
-    chosen, breaches = _assign(rules, held)
+    chosen, breaches = _assign(rules, model)
+    said: dict[str, FormatName | MemoryDesc] = {}
+    covered: set[str] = set()
     unconfirmed: list[str] = []
     for name, rule in chosen.items():
-        breaches += _breaches(held, name, rule, unconfirmed)
+        item, found = _breaches(model, name, rule)
+        breaches += found
+        covered |= {*item.group.found.names} if name in model.groups else {name}
+        if "record" in rule.values:
+            said[name] = rule.values["record"]
+        elif "layout" in rule.values and isinstance(item.desc, MemoryDesc):
+            said[name] = item.desc
+            if item.desc != model.entries[name].desc and not {each.key for each in found} & _KIND:
+                unconfirmed.append(name)
     compared: list[str] = []
     if reference is not None:
-        for name, found in _compare(held, _Model(reference), chosen):
+        for name, differs in differences(model, Model(reference), said):
             compared.append(name)
-            breaches += found
-    covered = {each for name, rule in chosen.items() for each in held.members(name, rule)}
-    without_rule = tuple(name for name in held.entries if name not in covered)
+            if differs is not None:
+                pattern = chosen[name].pattern if name in chosen else ""
+                breaches.append(Breach(name, "values", differs.problem, pattern, differs.causes))
+    without_rule = tuple(name for name in model.entries if name not in covered)
     if is_complete:
         breaches += [
             Breach(each, _OTHERS, "are refused: no rule applies to it") for each in without_rule
@@ -251,58 +245,6 @@ def _checked(
         tuple(unconfirmed),
         tuple(compared),
     )
-
-
-class _Model:
-    """A checkpoint: its tensors, and the quantised weights that they form."""
-
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = as_path(path)
-        checkpoint = Checkpoint(self.path)
-        self.container = container_of(checkpoint)
-        self.entries = self.container.entries
-        self.map = checkpoint.map
-        self.groups = {
-            group.prefix: group
-            for group in find_groups(self.path, self.container)
-            # codes without an ending have the name of their record
-            if group.prefix not in self.entries or group.desc is not None
-        }
-
-    @cached_property
-    def in_groups(self) -> set[str]:
-        """Tensors of records, and of weights saved as a Quantized."""
-        known = [group for group in self.groups.values() if group.desc is not None]
-        return {name for group in known for name in group.found.names}
-
-    def is_whole(self, name: str, rule: _Rule) -> bool:
-        """Whether a rule is about a record, rather than about the tensor of the same name."""
-        return "record" in rule.values or name not in self.entries
-
-    def members(self, name: str, rule: _Rule) -> tuple[str, ...]:
-        """Return the tensors that a rule is about."""
-        is_several = self.is_whole(name, rule) and name in self.groups
-        return self.groups[name].found.names if is_several else (name,)
-
-    def group(self, name: str, wanted: FormatName | None) -> Group:
-        """Return the record at a prefix, or in a tensor, read as the wanted one if there is one."""
-        if name in self.groups:
-            group = self.groups[name]
-            if wanted is None:
-                return group
-            said = said_of(self.path, self.container)
-            found = group.found
-        else:
-            found = single(siblings_of(self.entries, name))
-            said = said_of(self.path, self.container)._replace(declared=None)
-        if wanted is None:
-            return read_group(found, said)
-        return read_group(found, said._replace(name=wanted.name, options=dict(wanted.options)))
-
-    def desc(self, name: str, *, is_whole: bool) -> MemoryDesc | RecordDesc | None:
-        """Return what a tensor or a record holds, as the file says; `is_whole` prefers records."""
-        is_record = name in self.groups and (is_whole or name not in self.entries)
-        return self.groups[name].desc if is_record else self.entries[name].desc
 
 
 class _Rule(NamedTuple):
@@ -407,7 +349,7 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
     return value
 
 
-def _assign(rules: Iterable[_Rule], held: _Model) -> tuple[dict[str, _Rule], list[Breach]]:
+def _assign(rules: Iterable[_Rule], model: Model) -> tuple[dict[str, _Rule], list[Breach]]:
     """Return what the rules say of each tensor and record, and which match another number of them.
 
     Raises
@@ -418,31 +360,31 @@ def _assign(rules: Iterable[_Rule], held: _Model) -> tuple[dict[str, _Rule], lis
     chosen: dict[str, _Rule] = {}
     breaches = []
     for rule in rules:
-        names = _matched(rule, held)
+        names = _matched(rule, model)
         if not names and rule.number is None:
-            _fail_unmatched(rule, held)
+            _fail_unmatched(rule, model)
         if rule.number not in (None, len(names)):
             problem = f"is {len(names)}, not {rule.number}"
             breaches.append(Breach(rule.pattern, "count", problem, rule.pattern))
         for name in names:
             chosen[name] = _joined(chosen.get(name), rule, name)
-    ordered = {name: chosen[name] for name in (*held.entries, *held.groups) if name in chosen}
+    ordered = {name: chosen[name] for name in (*model.entries, *model.groups) if name in chosen}
     return ordered, breaches
 
 
-def _matched(rule: _Rule, held: _Model) -> list[str]:
+def _matched(rule: _Rule, model: Model) -> list[str]:
     """Return the tensors and records that a rule applies to."""
     groups, tensors = (
         [name for name in names if stars_of(rule.pattern, name) is not None]
-        for names in (held.groups, held.entries)
+        for names in (model.groups, model.entries)
     )
     if "record" in rule.values:
         # a record in one tensor has the name of the tensor
-        single_ones = [n for n in tensors if isinstance(held.entries[n].desc, RecordDesc)]
-        alone = [name for name in tensors if name not in held.in_groups]
+        single_ones = [n for n in tensors if isinstance(model.entries[n].desc, RecordDesc)]
+        alone = [name for name in tensors if name not in model.in_groups]
         return [*groups, *single_ones] or alone
     if rule.values.keys() == {"padding"}:
-        known = [name for name in groups if held.groups[name].desc is not None]
+        known = [name for name in groups if model.groups[name].desc is not None]
         return list(dict.fromkeys((*tensors, *known))) or groups
     return tensors or ([] if {*_OF_TENSOR} & rule.values.keys() else groups)
 
@@ -466,67 +408,78 @@ def _joined(old: _Rule | None, new: _Rule, name: str) -> _Rule:
     return _Rule(new.pattern, {**old.values, **new.values}, {**old.origin, **new.origin})
 
 
-def _fail_unmatched(rule: _Rule, held: _Model) -> NoReturn:
+def _fail_unmatched(rule: _Rule, model: Model) -> NoReturn:
     import difflib  # only a wrong rule needs it
 
     what = "record" if "record" in rule.values else "tensor"
-    names = [*dict.fromkeys((*held.groups, *held.entries))]
+    names = [*dict.fromkeys((*model.groups, *model.entries))]
     short = [name for name in names if len(name) <= 200]  # noqa: PLR2004 - longer ones take long
     near = difflib.get_close_matches(rule.pattern[:200], short, 3, 0.3)
     shown = did_you_mean(tuple(near)) or f"; there are {len(names)}"
-    rule.fail(f"it matches no {what} of {str(held.path)!r}{shown}")
+    rule.fail(f"it matches no {what} of {str(model.path)!r}{shown}")
 
 
 # What must hold.
 
 
-def _breaches(held: _Model, name: str, rule: _Rule, unconfirmed: list[str]) -> Iterator[Breach]:
-    """Yield what a tensor or a record breaks of its rule."""
+def _is_whole(model: Model, name: str, rule: _Rule) -> bool:
+    """Whether a rule is about a record, rather than about the tensor of the same name."""
+    return "record" in rule.values or name not in model.entries
 
-    def breach(key: str, problem: str) -> Breach:
-        return Breach(name, key, problem, rule.origin[key])
 
+def _breaches(model: Model, name: str, rule: _Rule) -> tuple[Item, list[Breach]]:
+    """Return what a tensor or a record holds by its rule, and what it breaks of the rule."""
     values = rule.values
-    if held.is_whole(name, rule):
-        group = held.group(name, values.get("record"))
-        desc: MemoryDesc | RecordDesc | None = group.desc
-        if desc is None:
+    found: list[tuple[str, str]] = []
+    if _is_whole(model, name, rule):
+        item = model.record(name, values.get("record"))
+        if item.desc is None:
             key = next(key for key in ("record", *values) if key in values)
-            yield breach(key, group.reason if key == "record" else f"is unknown: {group.reason}")
-            return
-        if "dims" in values and desc.dims != values["dims"]:
-            yield breach("dims", f"are {desc.dims}, not {values['dims']}")
+            reason = item.group.reason
+            found = [(key, reason if key == "record" else f"is unknown: {reason}")]
+        elif "dims" in values and item.desc.dims != values["dims"]:
+            found = [("dims", f"are {item.desc.dims}, not {values['dims']}")]
     else:
-        entry = held.entries[name]
-        desc, problems = _held_by(entry, rule)
-        yield from (breach(*each) for each in problems)
-        if "layout" in values and not problems and desc != entry.desc:
-            unconfirmed.append(name)
+        desc, found = _held_by(model.entries[name], rule)
+        item = model.tensor(name, desc)
         if "scales" in values:
             wanted = {_named(rule.origin["scales"], name, each) for each in values["scales"]}
-            found = {*siblings_of(held.entries, name).names[1:]}
-            if wanted != found:
-                yield breach("scales", f"are {_listed(found)}, not {_listed(wanted)}")
-    whole = held, name, desc, values.get("record")
-    if "padding" in values and (problem := _padding_problem(*whole)):
-        yield breach("padding", problem)
-    if "like" in values and (problem := _unlike(held, name, rule, desc)):
-        yield breach("like", problem)
+            beside = {*siblings_of(model.entries, name).names[1:]}
+            if wanted != beside:
+                found.append(("scales", f"are {_listed(beside)}, not {_listed(wanted)}"))
+    if "padding" in values and (problem := _padding_problem(item)):
+        found.append(("padding", problem))
+    is_unknown = any(key == "like" for key, _ in found)
+    if "like" in values and not is_unknown and (problem := _unlike(item, rule)):
+        found.append(("like", problem))
+    return item, [Breach(name, key, problem, rule.origin[key]) for key, problem in found]
 
 
-def _unlike(held: _Model, name: str, rule: _Rule, desc: MemoryDesc | RecordDesc | None) -> str:
+def _unlike(item: Item, rule: _Rule) -> str:
     """Return how something differs from what it should be like; empty if it does not."""
+    model, name, desc = item.model, item.name, item.desc
     other = _named(rule.origin["like"], name, rule.values["like"])
-    if other not in held.entries and other not in held.groups:
+    if other not in model.entries and other not in model.groups:
         return f"there is no {other!r} that it could be like"
-    theirs = held.desc(other, is_whole=held.is_whole(name, rule))
+    is_whole = _is_whole(model, name, rule) or other not in model.entries
+    is_record = is_whole and other in model.groups
+    theirs = model.groups[other].desc if is_record else model.entries[other].desc
     if theirs is None or desc is None:
         return f"nothing says what {name if desc is None else other!r} holds"
     return "" if theirs == desc else f"is {desc!r}, and {other} is {theirs!r}"
 
 
-def _listed(names: Iterable[str]) -> str:
-    return first_of(sorted(names), _SHOWN) or "none"
+def _padding_problem(item: Item) -> str:
+    """Return where padding is not zero; empty if it is zero, or there is none."""
+    desc = item.desc
+    try:
+        if isinstance(desc, RecordDesc):
+            Record(desc, item.data).check_padding()
+        elif desc is not None and desc.has_padding and desc.nbytes <= item.tensors[ONE].nbytes:
+            item.memory().check_padding()
+    except PaddingError as error:
+        return str(error)
+    return ""
 
 
 def _named(pattern: str, name: str, wanted: str) -> str:
@@ -534,9 +487,11 @@ def _named(pattern: str, name: str, wanted: str) -> str:
     return Rule(pattern, pattern, rename=wanted).renamed(name)
 
 
-def _held_by(
-    entry: Entry, rule: _Rule
-) -> tuple[MemoryDesc | RecordDesc | None, list[tuple[str, str]]]:
+def _listed(names: Iterable[str]) -> str:
+    return first_of(sorted(names), _SHOWN) or "none"
+
+
+def _held_by(entry: Entry, rule: _Rule) -> tuple[Held, list[tuple[str, str]]]:
     """Return what a tensor holds if it is as its rule says, and what contradicts that."""
     values = rule.values
     found = entry.desc
@@ -610,278 +565,6 @@ def _contradictions(
     return [(key, f"of {wanted!r} are not those of the shape {entry.shape} of {entry.dtype}")]
 
 
-def _padding_problem(
-    held: _Model, name: str, desc: MemoryDesc | RecordDesc | None, wanted: FormatName | None
-) -> str:
-    """Return where padding is not zero; empty if it is zero, or there is none."""
-    try:
-        if isinstance(desc, RecordDesc):
-            tensors = held.group(name, wanted).tensors
-            Record(desc, {role: held.map(each) for role, each in tensors.items()}).check_padding()
-        elif desc is not None and desc.has_padding and desc.nbytes <= held.entries[name].nbytes:
-            entry = replace(held.entries[name], desc=desc)
-            memory_of(entry, held.map(entry)).check_padding()
-    except PaddingError as error:
-        return str(error)
-    return ""
-
-
-# Values.
-
-
-def _compare(
-    held: _Model, reference: _Model, chosen: Mapping[str, _Rule]
-) -> Iterator[tuple[str, list[Breach]]]:
-    """Yield what was compared with the reference, and how it differs."""
-    items, others = _items(held, chosen), _items(reference, chosen, is_reference=True)
-    done: set[str] = set()
-    places = _Places([*others.values()])
-    for name, theirs in others.items():
-        ours = items.get(name) or _by_names_of(theirs, held)
-        if ours is not None and ours.group is not None:
-            done |= {*ours.group.found.names}
-        done.add(name)
-        if ours is None:
-            yield theirs.name, [Breach(theirs.name, "values", "are in the reference only")]
-            continue
-        try:
-            found = _differences(ours, theirs)
-        except MemdescError as error:
-            found = [Breach(ours.name, "values", f"cannot be compared: {error}")]
-        if any(not each.causes for each in found) and (other := places.find(ours, theirs)):
-            cause = (f"it holds {other} of the reference",)
-            found = [each._replace(causes=each.causes or cause) for each in found]
-        rule = chosen.get(ours.name)
-        yield ours.name, [each._replace(rule=rule.pattern if rule else "") for each in found]
-    for name, item in items.items():
-        if name not in done:
-            yield item.name, [Breach(item.name, "values", "are not in the reference")]
-
-
-def _by_names_of(theirs: _Item, held: _Model) -> _Item | None:
-    """Return the tensors that a record of the reference has, if the model has all of them."""
-    if theirs.group is None:
-        return None
-    found = theirs.group.found
-    entries = {role: held.entries.get(each.name) for role, each in found.entries.items()}
-    here = {role: entry for role, entry in entries.items() if entry is not None}
-    if len(here) < len(entries):
-        return None
-    return _Item(theirs.name, held, Group(found._replace(entries=here), None), None, None)
-
-
-class _Item(NamedTuple):
-    """A tensor or a record of a checkpoint, with what its rule says that it holds."""
-
-    name: str
-    model: _Model
-    group: Group | None
-    entry: Entry | None
-    desc: MemoryDesc | RecordDesc | None
-
-    def tensors(self) -> dict[str, Entry]:
-        """Return the tensors by role; those of an unknown weight by the ends of their names."""
-        if self.group is None:
-            return {} if self.entry is None else {"data": self.entry}
-        return self.group.tensors or dict(self.group.found.entries)
-
-
-class _Places:
-    """Where the bytes of tensors are in the reference, whatever they are called there."""
-
-    def __init__(self, items: list[_Item]) -> None:
-        self._items = items
-
-    @cached_property
-    def _by_start(self) -> dict[object, list[tuple[Entry, _Model]]]:
-        found: dict[object, list[tuple[Entry, _Model]]] = {}
-        for item in self._items:
-            for role, each in item.tensors().items():
-                key = item.desc, role, _start(each, item.model)
-                found.setdefault(key, []).append((each, item.model))
-        return found
-
-    def find(self, ours: _Item, theirs: _Item) -> str:
-        """Return which tensors have the bytes of those that differ; empty if some have none."""
-        names = []
-        wanted = theirs.tensors()
-        for role, each in ours.tensors().items():
-            data = ours.model.map(each)
-            if role in wanted and is_equal_bytes(data, theirs.model.map(wanted[role])):
-                continue
-            alike = self._by_start.get((ours.desc, role, _start(each, ours.model)), ())
-            equal = (entry.name for entry, model in alike if is_equal_bytes(data, model.map(entry)))
-            name = next(equal, "")
-            if not name:
-                return ""
-            names.append(name)
-        return ", ".join(names)
-
-
-def _start(entry: Entry, model: _Model) -> tuple[int, bytes]:
-    """Return what a tensor has in common with all equal ones, and with few others."""
-    return entry.nbytes, model.map(entry)[:_START].tobytes()
-
-
-def _items(
-    held: _Model, chosen: Mapping[str, _Rule], *, is_reference: bool = False
-) -> dict[str, _Item]:
-    """Return what a checkpoint holds: a record has the name of the tensor that it decodes to.
-
-    What the rules say of a reference counts only where its files do not say what it holds.
-    """
-    found: dict[str, _Item] = {}
-    taken: set[str] = set()
-    for prefix, group in held.groups.items():
-        rule = chosen.get(prefix)
-        wanted = rule.values.get("record") if rule else None
-        if is_reference and group.desc is not None:
-            wanted = None
-        read = held.group(prefix, wanted) if wanted else group
-        if read.desc is None and wanted is None:
-            continue
-        names = {each.name for each in read.tensors.values()} or {*group.found.names}
-        taken |= names
-        called = read.decoded_name(prefix)
-        # another tensor may have that name; no tensor has one with a zero byte
-        is_free = called not in held.entries.keys() - names
-        found[called if is_free else f"{called}\0"] = _Item(prefix, held, read, None, read.desc)
-    for name, entry in held.entries.items():
-        if name in taken:
-            continue
-        rule = None if is_reference else chosen.get(name)
-        desc = entry.desc
-        if rule is not None and "layout" in rule.values:
-            wanted_desc, _ = _held_by(entry, rule)
-            desc = wanted_desc if isinstance(wanted_desc, MemoryDesc) else desc
-        elif rule is not None and "record" in rule.values:
-            desc = held.group(name, rule.values["record"]).desc or desc
-        found[name] = _Item(name, held, None, entry, desc)
-    return found
-
-
-def _differences(ours: _Item, theirs: _Item) -> list[Breach]:
-    """Return how the values of two items differ, and why if that is known."""
-    if isinstance(theirs.desc, RecordDesc):
-        return _record_differences(ours, theirs, theirs.desc)
-    if isinstance(ours.desc, RecordDesc) or ours.entry is None or theirs.entry is None:
-        return _number_differences(ours, theirs)
-    one, other = ours.model.map(ours.entry), theirs.model.map(theirs.entry)
-    if ours.desc == theirs.desc and is_equal_bytes(one, other):
-        return []
-    wanted = _read_like(ours, theirs)
-    desc = ours.desc if isinstance(ours.desc, MemoryDesc) else wanted.desc
-    if desc.dtype.bits != wanted.desc.dtype.bits and desc.dims == wanted.desc.dims:
-        return _number_differences(ours, theirs)
-    said = ""
-    if desc.dims != wanted.desc.dims or desc.dtype != wanted.desc.dtype:
-        said = f"are {desc!r}, and those of the reference {wanted.desc!r}"
-        desc = wanted.desc
-    if wanted.desc != desc:
-        wanted = reorder(wanted, desc.with_extra(None))
-    (part,) = parts_of_memory(ours.name, one, wanted, is_scale=_is_scale(desc))
-    return _explained(ours, [part], said)
-
-
-def _read_like(ours: _Item, theirs: _Item) -> Memory:
-    """Return a tensor of the reference, read as the contract says if its file does not say it.
-
-    Some programs store packed elements in the shape of plain ones. Then both readings are tried.
-    """
-    assert ours.entry is not None  # noqa: S101 - the caller has checked both
-    assert theirs.entry is not None  # noqa: S101
-    data, desc = theirs.model.map(theirs.entry), ours.desc
-    own = memory_of(theirs.entry, data)
-    is_said = isinstance(desc, MemoryDesc) and not theirs.entry.is_described
-    if not is_said or not isinstance(desc, MemoryDesc) or desc.nbytes != theirs.entry.nbytes:
-        return own
-    same = memory_of(replace(theirs.entry, desc=desc), data)
-    if own.desc.dims != desc.dims:
-        return same
-    if (ours.entry.shape, ours.entry.dtype) != (theirs.entry.shape, theirs.entry.dtype):
-        return own
-    found = ours.model.map(ours.entry)
-    (part,) = parts_of_memory("", found, reorder(own, desc), is_scale=False)
-    return own if part.is_equal else same
-
-
-def _is_scale(desc: MemoryDesc) -> bool:
-    names = {name for name in desc.tags() if name.vocabulary == "weights"}
-    return any("scales" in name.domain for name in names)
-
-
-def _explained(ours: _Item, parts: list[Part], said: str = "") -> list[Breach]:
-    """Return the breach of tensors that differ, with its causes."""
-    differing = total = 0
-    for part in parts:
-        if part.elements is None or part.expected is None:
-            continue
-        total += part.expected.size
-        if not part.is_equal:
-            differing += int((part.elements != part.expected).sum())
-    # bytes may differ in padding alone, which holds no values
-    is_short = any(len(part.found) < len(part.wanted) for part in parts)
-    is_known = all(part.elements is not None for part in parts)
-    if not said and is_known and not is_short and not differing:
-        return []
-    if all(part.is_equal for part in parts):
-        return [Breach(ours.name, "values", said)] if said else []
-    causes = find_causes(parts)
-    names = ", ".join(part.name for part in parts if not part.is_equal)
-    problem = said or (
-        f"differ in {differing} of {total} elements"
-        if is_known
-        else f"differ in the bytes of {names}"
-    )
-    if len(parts) > 1:
-        problem += f", in {names}"
-    return [Breach(ours.name, "values", problem, causes=causes)]
-
-
-def _record_differences(ours: _Item, theirs: _Item, desc: RecordDesc) -> list[Breach]:
-    """Compare with a record, tensor by tensor, in the format of the model."""
-    entries = theirs.tensors()
-    wanted = Record(desc, {role: theirs.model.map(entry) for role, entry in entries.items()})
-    tensors = ours.tensors()
-    own = ours.desc
-    said = "" if isinstance(own, RecordDesc) else f"are not those of {desc!r}"
-    if isinstance(own, RecordDesc) and own.name == desc.name and own.dims != desc.dims:
-        said = f"are those of {own!r}, and in the reference of {desc!r}"
-    elif isinstance(own, RecordDesc) and own != desc:
-        try:
-            wanted = repack(wanted, own)
-        except MemdescError:
-            return _number_differences(ours, theirs)
-    elif isinstance(own, MemoryDesc) and (len(desc.tensors) > 1 or own.nelems == prod(desc.dims)):
-        # floats that the record was decoded to, rather than its bytes as a plain tensor
-        return _number_differences(ours, theirs)
-    if missing := [role for role in wanted.tensors if role not in tensors]:
-        return [Breach(ours.name, "values", f"have no {', '.join(missing)}, as {desc!r} has")]
-    found = {role: ours.model.map(tensors[role]) for role in wanted.tensors}
-    return _explained(ours, parts_of_record(found, wanted.tensors, wanted.desc), said)
-
-
-def _number_differences(ours: _Item, theirs: _Item) -> list[Breach]:
-    """Compare the numbers that two items stand for."""
-    one, other = (_numbers(each) for each in (ours, theirs))
-    turned = in_order_of(other, theirs.desc, one, ours.desc)
-    differing = min(compare_values(one, each).differing for each in turned)
-    if not differing:
-        return []
-    problem = f"differ in {differing} of {one.desc.nelems} elements"
-    return [Breach(ours.name, "values", problem)]
-
-
-def _numbers(item: _Item) -> Memory:
-    if item.group is not None:
-        return dequantize(value_of(item.group, item.model.map))
-    assert item.entry is not None  # noqa: S101 - one of them is there
-    data = item.model.map(item.entry)
-    if isinstance(item.desc, RecordDesc):
-        return dequantize(Record(item.desc, data))
-    return memory_of(replace(item.entry, desc=item.desc), data)
-
-
 # Writing a contract.
 
 
@@ -925,7 +608,7 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     count = 3
     <BLANKLINE>
     """
-    held = _Model(model)
+    held = Model(model)
     rules: dict[str, dict[str, Any]] = {}
     for prefix, group in held.groups.items():
         if group.desc is not None:
@@ -955,7 +638,7 @@ def _rule_of_record(desc: RecordDesc) -> dict[str, Any]:
     return {"record": str(FormatName(desc.name, tuple(shown))), "dims": [*desc.dims]}
 
 
-def _rule_of_tensor(held: _Model, entry: Entry) -> dict[str, Any]:
+def _rule_of_tensor(model: Model, entry: Entry) -> dict[str, Any]:
     desc = entry.desc
     if isinstance(desc, RecordDesc):
         return _rule_of_record(desc)
@@ -966,7 +649,7 @@ def _rule_of_tensor(held: _Model, entry: Entry) -> dict[str, Any]:
             rule = {"layout": text, **rule}
         if desc.has_padding:
             rule["padding"] = _ZERO
-    if others := siblings_of(held.entries, entry.name).names[1:]:
+    if others := siblings_of(model.entries, entry.name).names[1:]:
         rule["scales"] = [*others]
     return rule
 
@@ -986,7 +669,7 @@ def _spelled(desc: MemoryDesc) -> str:
     return ""
 
 
-def _merged(rules: Mapping[str, dict[str, Any]], held: _Model) -> dict[str, dict[str, Any]]:
+def _merged(rules: Mapping[str, dict[str, Any]], model: Model) -> dict[str, dict[str, Any]]:
     """Return rules of which those of numbered layers are one."""
     alike: dict[str, dict[str, dict[str, Any]]] = {}
     for name, rule in rules.items():
@@ -999,7 +682,7 @@ def _merged(rules: Mapping[str, dict[str, Any]], held: _Model) -> dict[str, dict
     done: set[str] = set()
     for pattern, found in alike.items():
         first = next(iter(found.values()))
-        matched = {*_matched(_Rule(pattern, first, {}), held)}
+        matched = {*_matched(_Rule(pattern, first, {}), model)}
         if len(found) > 1 and matched == {*found} and all(r == first for r in found.values()):
             merged[pattern] = {**first, "count": len(found)}
             done |= {*found}

@@ -6,6 +6,7 @@ nothing is guessed from statistics.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
 from math import prod
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     _Change = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 
-__all__ = ["Part", "find_causes", "is_equal_bytes", "parts_of_memory", "parts_of_record"]
+__all__ = ["Part", "find_causes", "is_equal_bytes", "parts_of_record"]
 
 # bytes compared at a time
 _PIECE = 1 << 24
@@ -44,10 +45,11 @@ class Cause(NamedTuple):
     explains: Callable[[Part], bool]
 
 
+@dataclass(eq=False)
 class Part:
     """A tensor of a weight: the bytes found, and those expected.
 
-    Parameters
+    Attributes
     ----------
     name : str
         Its name or its role.
@@ -59,23 +61,20 @@ class Part:
         How many adjacent elements of the whole weight along each dim share an element of this part.
     is_scale : bool
         Whether the elements are scales.
+    blocks : (ndarray of uint8, ndarray of uint8), optional
+        For blocks of GGUF: the bytes of each over the dims, found and expected.
+    codes : ndarray of bool, optional
+        Which bytes of a block hold codes.
     """
 
-    def __init__(
-        self,
-        name: str,
-        found: NDArray[np.uint8],
-        wanted: NDArray[np.uint8],
-        desc: MemoryDesc | None = None,
-        groups: tuple[int, ...] = (),
-        *,
-        is_scale: bool = False,
-    ) -> None:
-        self.name, self.found, self.wanted = name, found, wanted
-        self.desc, self.groups, self.is_scale = desc, groups, is_scale
-        # for blocks of GGUF: their bytes, found and expected, and which bytes of one hold codes
-        self.blocks: tuple[NDArray[Any], NDArray[Any]] | None = None
-        self.codes: NDArray[np.bool_] | None = None
+    name: str
+    found: NDArray[np.uint8]
+    wanted: NDArray[np.uint8]
+    desc: MemoryDesc | None = None
+    groups: tuple[int, ...] = ()
+    is_scale: bool = False
+    blocks: tuple[NDArray[Any], NDArray[Any]] | None = None
+    codes: NDArray[np.bool_] | None = None
 
     @cached_property
     def is_equal(self) -> bool:
@@ -105,15 +104,6 @@ def is_equal_bytes(one: NDArray[np.uint8], other: NDArray[np.uint8]) -> bool:
         np.array_equal(one[at : at + _PIECE], other[at : at + _PIECE])
         for at in range(0, len(one), _PIECE)
     )
-
-
-def parts_of_memory(
-    name: str, found: NDArray[np.uint8], wanted: Memory, *, is_scale: bool
-) -> list[Part]:
-    """Return the part that a plain or packed tensor is."""
-    desc = wanted.desc
-    groups = (1,) * desc.ndims
-    return [Part(name, found, wanted.data, desc, groups, is_scale=is_scale)]
 
 
 def parts_of_record(
@@ -287,34 +277,30 @@ def _mapped(change: _Change, word: int) -> Callable[[Part], bool]:
     """Return a test that the bytes are the expected ones, with each word, or each code, changed."""
 
     def explains(part: Part) -> bool:
-        found, wanted = part.found, part.wanted
-        if len(found) != len(wanted):
+        if len(part.found) != len(part.wanted):
             return False
-        if not len(found) % word and all(
-            np.array_equal(found[k:end], change(wanted[k:end]))
-            for k, end in _pieces(len(found), _FIRST, _PIECE)
-        ):
-            return True
-        return _is_code_mapped(part, change, word)
+        # the width of a block of bytes, those that are changed in it, and the others
+        blocks: list[tuple[int, Any, Any]] = [(word, slice(None), slice(0))]
+        if part.codes is not None and not np.count_nonzero(part.codes) % word:
+            blocks.append((len(part.codes), part.codes, ~part.codes))
+        return any(
+            not len(part.found) % width and _is_mapped(part, change, width, changed, rest)
+            for width, changed, rest in blocks
+        )
 
     return explains
 
 
-def _is_code_mapped(part: Part, change: _Change, word: int) -> bool:
-    """Whether the bytes of codes in each block are changed, and no others."""
-    if part.codes is None or np.count_nonzero(part.codes) % word:
-        return False
-    found, wanted = (data.reshape(-1, len(part.codes)) for data in (part.found, part.wanted))
-    step = max(1, _PIECE // len(part.codes))
-    for k in range(0, len(found), step):
-        one, other = found[k : k + step], wanted[k : k + step]
-        if not np.array_equal(one[:, ~part.codes], other[:, ~part.codes]):
-            return False
-        if not np.array_equal(
-            one[:, part.codes].reshape(-1), change(other[:, part.codes].reshape(-1))
-        ):
-            return False
-    return True
+def _is_mapped(part: Part, change: _Change, width: int, changed: Any, rest: Any) -> bool:
+    """Whether these bytes of each block are changed, and the rest are not."""
+    found, wanted = (data.reshape(-1, width) for data in (part.found, part.wanted))
+    return all(
+        np.array_equal(found[k:end, rest], wanted[k:end, rest])
+        and np.array_equal(
+            found[k:end, changed].reshape(-1), change(wanted[k:end, changed].reshape(-1))
+        )
+        for k, end in _pieces(len(found), max(1, _FIRST // width), max(1, _PIECE // width))
+    )
 
 
 # Packings.
@@ -349,12 +335,6 @@ def _packed(elements: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
     return moved.data
 
 
-def _is_padded(found: NDArray[np.uint8], predicted: NDArray[np.uint8]) -> bool:
-    """Whether a buffer starts with these bytes, and holds zeros after them."""
-    end = len(predicted)
-    return len(found) >= end and is_equal_bytes(found[:end], predicted) and not found[end:].any()
-
-
 def _is_unpacked(part: Part) -> bool:
     """Whether the elements lie row by row, or codes of 4 bits one in each byte."""
     desc, expected = part.desc, part.expected
@@ -364,9 +344,11 @@ def _is_unpacked(part: Part) -> bool:
         codes = np.ascontiguousarray(expected).reshape(-1)
         # unsigned ones, or those of pack_to_int32 before it makes them unsigned
         return any(is_equal_bytes(part.found, codes - np.uint8(low)) for low in (0, 8))
-    return not _is_row_major(desc) and _is_padded(
-        part.found, _packed(expected, memory_desc(desc.dims, desc.dtype))
-    )
+    if _is_row_major(desc):
+        return False
+    rows = _packed(expected, memory_desc(desc.dims, desc.dtype))
+    found, rest = part.found[: len(rows)], part.found[len(rows) :]
+    return is_equal_bytes(found, rows) and not rest.any()
 
 
 def _is_packed_twice(part: Part) -> bool:

@@ -205,7 +205,7 @@ class Timing(NamedTuple):
 
 def _cases(options: argparse.Namespace) -> list[tuple[Case, bool]]:
     """Return a sample of the set, and random cases; whether each is one."""
-    draw = Random(options.seed)  # noqa: S311 - no secret
+    draw = Random(options.seed)
     found = {case.name: case for file in _FILES for case in read_cases(str(file))}
     most = options.most_mb * 1e6
     listed = [case for case in found.values() if case.nbytes <= most]

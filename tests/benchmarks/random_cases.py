@@ -78,7 +78,7 @@ def random_words(count: int, seed: int, classes: Sequence[str] | None = None) ->
         named = repr(min(unknown)) if chosen else "an empty list"
         msg = f"no class {named} of random cases; there are {', '.join(CLASSES)}"
         raise MemdescError(msg)
-    draw = Random(seed)  # noqa: S311 - no secret
+    draw = Random(seed)
     words: list[str] = []
     seen: set[str] = set()
     while len(seen) < count:

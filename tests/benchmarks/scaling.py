@@ -85,7 +85,7 @@ def main() -> None:
         row = measure(case, threads, options.rounds)
         speeds = " | ".join(f"{row.speeds[count]:.1f}" for count in threads)
         lines.append(f"| `{case.name}` | {case.src.nbytes / 1e6:.1f} | {speeds} | {row.loss:.0%} |")
-    print("\n".join(lines))  # noqa: T201 - a command
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ _DTYPES_OF_3_2: Final = ("f32", "s32", "s8", "u8", "bf16", "f16", "f64")
 
 def make_rng(test: str, case: int) -> random.Random:
     """Make the generator of one case."""
-    return random.Random(f"{SEED}/{test}/{case}")  # noqa: S311 - tests, not keys
+    return random.Random(f"{SEED}/{test}/{case}")
 
 
 @cache

@@ -105,11 +105,11 @@ def _tally(
             assert any(breach.key == "values" for breach in breaches)
             guessed += any(breach.causes for breach in breaches)
     for damage, hits in found.items():
-        print(f"{library:20} {damage:40} {sum(hits)} of {len(hits)}")  # noqa: T201 - the answer
+        print(f"{library:20} {damage:40} {sum(hits)} of {len(hits)}")
     total = sum(map(len, found.values()))
-    print(f"{library:20} {'named beside other causes':40} {others} of {total}")  # noqa: T201
-    print(f"{library:20} {'named with a byte unexplained':40} {guessed} of {total}")  # noqa: T201
-    print(f"{library:20} {'sound models accused':40} {accused} of {_TIMES}")  # noqa: T201
+    print(f"{library:20} {'named beside other causes':40} {others} of {total}")
+    print(f"{library:20} {'named with a byte unexplained':40} {guessed} of {total}")
+    print(f"{library:20} {'sound models accused':40} {accused} of {_TIMES}")
     assert accused == guessed == 0
     assert {damage: all(hits) for damage, hits in found.items()} == dict.fromkeys(found, True)
 

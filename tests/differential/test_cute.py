@@ -27,7 +27,7 @@ def parsed(text: str) -> Any:
     """Return the layout that the other library makes of shape:stride."""
     # Python reads (3) as 3, so each tuple gets a comma behind its last part
     parts = [re.sub(r"\)", ",)", part) for part in text.split(":")]
-    return tensor_layouts.Layout(*(eval(part, {}) for part in parts))  # noqa: S307 - tuples of integers
+    return tensor_layouts.Layout(*(eval(part, {}) for part in parts))
 
 
 def check_offsets(desc: MemoryDesc) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import warnings
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +9,7 @@ import numpy as np
 import pytest
 
 import reorder
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,13 +44,8 @@ def test_torch_packs_int4_weights_for_cpus_as_the_name_says(
 ) -> None:
     q = four_bits(128, 96)
     np.save(tmp_path / "q.npy", q)
-    ran = subprocess.run(
-        [sys.executable, "-c", _PACK, tmp_path / "q.npy", tmp_path / "packed.npy"],
-        env={**os.environ, "ATEN_CPU_CAPABILITY": capability},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    files = tmp_path / "q.npy", tmp_path / "packed.npy"
+    ran = run_python("-c", _PACK, *files, ATEN_CPU_CAPABILITY=capability)
     ours = reorder.reorder(q, _CPU_NAMES[ran.stdout.strip()], dtype="u4")
     assert np.array_equal(ours.data, np.load(tmp_path / "packed.npy").reshape(-1))
 

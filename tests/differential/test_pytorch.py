@@ -50,7 +50,7 @@ def test_torch_makes_and_prints_what_is_written(desc: MemoryDesc) -> None:
         *first, strides, fixed = written(desc, "pytorch")
     except UnsupportedFormatError:
         return
-    values = eval(f"dict({strides})", {})  # noqa: S307 - a string that was made here
+    values = eval(f"dict({strides})", {})
     dtype = getattr(torch, desc.dtype.numpy.name)
     tensor = torch.empty(desc.min_nbytes // dtype.itemsize, dtype=dtype).as_strided(**values)
     assert same(tensor, desc)
@@ -63,7 +63,7 @@ def test_torch_makes_and_prints_what_is_written(desc: MemoryDesc) -> None:
             name = text.removeprefix("torch.")
             assert tensor.is_contiguous(memory_format=getattr(torch, name))
         elif 0 not in desc.dims:
-            order = eval(text.removeprefix("dim_order="), {})  # noqa: S307 - likewise
+            order = eval(text.removeprefix("dim_order="), {})
             try:
                 found = tensor.dim_order(ambiguity_check=True)
             except (RuntimeError, MemdescError):  # sizes of 1

@@ -51,7 +51,7 @@ def check_string(desc: MemoryDesc, text: str, src: str) -> None:
 
 
 def check_map(desc: MemoryDesc, text: str) -> None:
-    index_map = tirx.IndexMap.from_func(eval(text, {}), ndim=desc.ndims)  # noqa: S307 - made here
+    index_map = tirx.IndexMap.from_func(eval(text, {}), ndim=desc.ndims)
     # the shape of a padded index space; fused dims are padded together, which TVM has no shape for
     shape = numbers(index_map.map_shape(desc.padded_dims))
     for index in some_indices(desc.dims):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
 import pytest
 
 from memdesc import read_verbose
 from reorder.logs import report
+from tests.programs import run_python
 
 _MODEL = """
 import torch
@@ -33,18 +30,8 @@ nn.Conv3d(4, 8, 3)(torch.ones(1, 4, 8, 8, 8)).sum().backward()
 @pytest.mark.parametrize("timestamps", ["0", "1"])
 def test_every_line_of_torch_is_read(timestamps: str) -> None:
     pytest.importorskip("torch")
-    environment = os.environ | {
-        "ONEDNN_VERBOSE": "2",
-        "ONEDNN_VERBOSE_TIMESTAMP": timestamps,
-        "OMP_NUM_THREADS": "1",
-    }
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _MODEL],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    verbose = {"ONEDNN_VERBOSE": "2", "ONEDNN_VERBOSE_TIMESTAMP": timestamps}
+    ran = run_python("-W", "ignore", "-c", _MODEL, OMP_NUM_THREADS="1", **verbose)
     log = read_verbose(ran.stdout.splitlines())
     assert "unread" not in log.skipped
     assert log.other_lines == 0

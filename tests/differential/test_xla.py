@@ -54,4 +54,4 @@ def test_every_suffix_is_one_of_xla(text: str) -> None:
     try:
         from_notation(text, "xla")
     except UnsupportedFormatError as refused:
-        assert "cannot be described" in str(refused)  # noqa: PT017 - read or refused with a reason
+        assert "cannot be described" in str(refused)

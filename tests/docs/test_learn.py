@@ -101,7 +101,7 @@ def random_tag(pick: random.Random) -> tuple[FormatTag, tuple[int, ...]]:
 
 
 def test_the_script_computes_every_offset_of_ten_thousand_random_tags() -> None:
-    pick = random.Random(0)  # noqa: S311 - the same tags in each run
+    pick = random.Random(0)
     descs: list[tuple[str, memdesc.MemoryDesc]] = []
     while len(descs) < 10_000:
         tag, dims = random_tag(pick)
@@ -140,7 +140,7 @@ def test_the_script_reads_the_names_of_onednn_with_their_letters() -> None:
 
 
 def test_the_script_refuses_the_tags_that_the_package_refuses() -> None:
-    pick = random.Random(0)  # noqa: S311 - the same tags in each run
+    pick = random.Random(0)
     asked: list[tuple[str, tuple[int, ...]]] = []
     refused = []
     for _ in range(3_000):

@@ -23,7 +23,6 @@ from tests.browser import Browser, missing, opened
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pytest import TempPathFactory  # noqa: PT013 - the type of a fixture
 
 _ROOT = Path(__file__).parents[2]
 
@@ -31,7 +30,7 @@ pytestmark = pytest.mark.docs
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The pages, built with warnings as errors."""
     out = tmp_path_factory.mktemp("site")
     ran = subprocess.run(

@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -17,9 +17,6 @@ from memdesc import record_desc
 from reorder.cli import main
 from reorder.storage.convert.targets import TARGETS
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer
-
-if TYPE_CHECKING:
-    from pytest import CaptureFixture, MonkeyPatch  # noqa: PT013 - types of fixtures
 
 _PAGE = Path(__file__).parents[2] / "docs" / "checkpoints.md"
 _ROWS = [
@@ -138,8 +135,8 @@ def test_the_table_of_pairs_has_what_targets_take() -> None:
 @pytest.mark.parametrize(("command", "numbers"), _ROWS)
 def test_a_command_of_the_table_does_what_it_says(
     tmp_path: Path,
-    monkeypatch: MonkeyPatch,
-    capsys: CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
     command: str,
     numbers: str,
 ) -> None:

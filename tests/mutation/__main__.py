@@ -19,7 +19,7 @@ def main() -> int:
         tree.mkdir()
         for name in ("memdesc", "reorder", "tests", "docs"):
             shutil.copytree(_ROOT / name, tree / name)
-        for name in ("conftest.py", "pyproject.toml", "README.md"):
+        for name in ("pyproject.toml", "README.md"):
             shutil.copy2(_ROOT / name, tree)
         more = {"PYTHONPATH": str(tree), "CI": "true", "HYPOTHESIS_PROFILE": "mutation"}
         command = [sys.executable, "-m", "tests.mutation.run", *sys.argv[1:]]

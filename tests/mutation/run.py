@@ -77,9 +77,7 @@ def run_module(file: Path, target: dict[str, Any], count: int, seed: int) -> Rep
         Key(entry["in"], entry["before"], entry["after"], entry.get("nth", 1))
         for entry in target.get("equivalent", [])
     ]
-    drawn = random.Random(f"{seed} {file.name}").sample(  # noqa: S311 - the same ones each time
-        list(mutants), min(count, len(mutants))
-    )
+    drawn = random.Random(f"{seed} {file.name}").sample(list(mutants), min(count, len(mutants)))
     chosen = [key for key in mutants if key in {*drawn, *listed}]
     limit = _baseline(file, target["tests"])
     survivors, dead = [], []

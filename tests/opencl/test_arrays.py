@@ -94,7 +94,7 @@ def sharing(runtime: Runtime) -> Runtime:
     try:
         reorder(cl.SVM(held), "ba", src=desc, queue=runtime.queue).get()
     except MemdescError as refusal:
-        assert "do not take shared virtual memory" in str(refusal)  # noqa: PT017 - nothing else is right
+        assert "do not take shared virtual memory" in str(refusal)
         # and buffers are reordered as before
         m = reorder(X[:3, :2], "ba", queue=runtime.queue)
         assert m.get().numpy().tobytes() == X[:3, :2].tobytes()

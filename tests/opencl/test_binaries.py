@@ -79,7 +79,7 @@ def test_a_program_is_built_once_and_found_afterwards(
 def test_damaged_files_are_built_again_and_replaced(
     runtime: Runtime, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    rng = random.Random(1)  # noqa: S311 - which bytes are damaged
+    rng = random.Random(1)
     counted(runtime, caplog)
     (file,) = folder.iterdir()
     whole = file.read_bytes()

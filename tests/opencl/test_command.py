@@ -15,15 +15,13 @@ from tests.opencl.runtimes import refused
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
-
     from tests.opencl.runtimes import Runtime
 
 X = np.random.default_rng(0).random((2, 17, 3, 2), np.float32)
 
 
 def test_reorder_runs_on_the_device_that_is_named(
-    runtime: Runtime, tmp_path: Path, capsys: CaptureFixture[str]
+    runtime: Runtime, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     src, out = str(tmp_path / "in.npy"), str(tmp_path / "out.npz")
     np.save(src, X)

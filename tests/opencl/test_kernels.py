@@ -18,8 +18,6 @@ from reorder.opencl.programs import _DIVISION
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
-
     from tests.opencl.runtimes import Runtime
 
 DIMS = (2, 17, 5, 4)
@@ -66,7 +64,7 @@ def test_texts_of_buffers_need_no_device() -> None:
         opencl.kernel_texts(SRC, memory_desc((3,), "f32"))
 
 
-def test_explain_writes_kernels_of_buffers_and_images(capsys: CaptureFixture[str]) -> None:
+def test_explain_writes_kernels_of_buffers_and_images(capsys: pytest.CaptureFixture[str]) -> None:
     words = ("explain", "nchw", "in_out_channel", "2x17x5x4", "--kernels", "opencl")
     texts = opencl.kernel_texts(SRC, image_desc(DIMS, "f32", "in_out_channel"))
     assert main([*words]) == 0

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +14,7 @@ import reorder
 from reorder.cli.main import main
 from tests.checkpoints import model_folder
 from tests.notice import without_notice
+from tests.programs import run_python
 
 _ROOT = Path(__file__).parents[2]
 _README = (_ROOT / "README.md").read_text(encoding="utf-8")
@@ -29,8 +28,7 @@ def test_the_five_lines_of_the_readme_are_the_file_that_its_first_command_runs()
     shown = [line.removeprefix(">>> ") for line in block[1].splitlines() if line.startswith(">>> ")]
     file = _ROOT / "docs" / "first.py"
     assert shown == [line for line in file.read_text(encoding="utf-8").splitlines() if line]
-    ran = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=True)
-    assert ran.stdout.strip() in block[1]
+    assert run_python(file).stdout.strip() in block[1]
 
 
 def test_the_readme_has_two_set_up_commands_of_one_line_each() -> None:

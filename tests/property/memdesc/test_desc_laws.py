@@ -38,7 +38,7 @@ SCOPE = {
 
 @given(descs())
 def test_the_repr_evaluates_to_an_equal_descriptor(desc: MemoryDesc) -> None:
-    assert eval(repr(desc), SCOPE) == desc  # noqa: S307 - repr is meant to be evaluated
+    assert eval(repr(desc), SCOPE) == desc
 
 
 @given(descs())
@@ -49,7 +49,7 @@ def test_json_reads_back_as_an_equal_descriptor(desc: MemoryDesc) -> None:
 @given(descs(), st.integers(0, pickle.HIGHEST_PROTOCOL))
 def test_a_pickle_and_a_copy_are_equal_and_hash_the_same(desc: MemoryDesc, protocol: int) -> None:
     for copied in (
-        pickle.loads(pickle.dumps(desc, protocol)),  # noqa: S301 - made here
+        pickle.loads(pickle.dumps(desc, protocol)),
         copy.copy(desc),
         copy.deepcopy(desc),
     ):

@@ -18,13 +18,13 @@ def test_a_descriptor_by_a_known_name_has_this_name_among_its_tags(
     if desc := uneven_desc(name.text, random):
         assert name in desc.tags()
         assert from_json(to_json(desc)) == desc
-        assert eval(repr(desc)) == desc  # noqa: S307 - repr is meant to be evaluated
+        assert eval(repr(desc)) == desc
 
 
 @pytest.mark.campaign
 @pytest.mark.parametrize("seed", range(3))
 def test_every_known_name_is_among_the_tags_of_uneven_sizes(seed: int) -> None:
-    random = Random(seed)  # noqa: S311 - a repeatable one
+    random = Random(seed)
     described = {name: desc for name in NAMES if (desc := uneven_desc(name.text, random))}
     assert len(described) > 1800
     for name, desc in described.items():

@@ -191,7 +191,7 @@ def _check(data: st.DataObject) -> None:
     except _CallersOwnError:
         pass
     except (MemdescError, TypeError) as error:
-        assert len(str(error)) < 4000  # noqa: PT017 - most calls are refused, some are not
+        assert len(str(error)) < 4000
 
 
 @settings(max_examples=400)

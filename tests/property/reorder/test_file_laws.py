@@ -186,7 +186,7 @@ def _kill_savers(folder: Path, count: int, kind: signal.Signals) -> dict[str, in
     path, tensors = folder / "x.safetensors", folder.parent / "tensors.npy"
     x = np.arange(np.prod(_SHAPE)).reshape(_SHAPE).astype(np.uint8)
     np.save(tensors, np.stack([reorder.reorder(x, desc).data for desc in _DESCS]))
-    chance = random.Random(count)  # noqa: S311 - moments, not secrets
+    chance = random.Random(count)
     found = {"older": 0, "newer": 0, "temporaries": 0}
     save(path, Memory(_DESCS[0], reorder.reorder(x, _DESCS[0]).data))
     number = 1
@@ -273,8 +273,8 @@ def _check_savers(folder: Path, count: int) -> None:
         try:
             values = load(path).numpy()
         except MemdescError as error:
-            assert running, error  # noqa: PT017 - it may or may not be raised
-            assert "has changed since it was opened" in str(error)  # noqa: PT017 - likewise
+            assert running, error
+            assert "has changed since it was opened" in str(error)
         else:
             assert np.array_equal(values, x + values[0, 0, 0, 0])
     assert [saver.wait() for saver in savers] == [0, 0]

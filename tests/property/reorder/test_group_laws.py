@@ -136,7 +136,7 @@ def _check(folder: Path, data: st.DataObject) -> str:
         try:
             record = checkpoint.record("fc")
         except MemdescError as error:
-            assert len(str(error)) < _MAX_MESSAGE  # noqa: PT017 - it may or may not be raised
+            assert len(str(error)) < _MAX_MESSAGE
             return f"{what} refused"
         if record.desc.dims != _DIMS:
             # a scale for a row or a block does not say how long its rows are

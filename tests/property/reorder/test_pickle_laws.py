@@ -17,7 +17,7 @@ _NOT_EQUAL = {"Memory", "Record", "Quantized", "prepared call"}  # compared by i
 def test_copies_and_pickles_are_equal(kind: str) -> None:
     value = values()[kind]
     copies = [copy.copy(value), copy.deepcopy(value)]
-    copies += [pickle.loads(pickle.dumps(value, protocol)) for protocol in PROTOCOLS]  # noqa: S301 - ours
+    copies += [pickle.loads(pickle.dumps(value, protocol)) for protocol in PROTOCOLS]
     for found in copies:
         assert type(found) is type(value)
         assert repr(found) == repr(value)
@@ -33,4 +33,4 @@ def test_a_damaged_pickle_raises_or_gives_a_valid_value(kind: str) -> None:
 @pytest.mark.parametrize("kind", _KINDS)
 def test_twenty_thousand_damaged_pickles_raise_or_give_a_valid_value(kind: str) -> None:
     outcomes = check_damaged(kind, 1, 20_000)
-    print(kind, dict(outcomes))  # noqa: T201 - counts for a release
+    print(kind, dict(outcomes))

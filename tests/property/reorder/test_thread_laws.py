@@ -92,14 +92,14 @@ def _save(rng: Random) -> Callable[[], bytes]:
 
 def run_threads(seconds: float) -> int:
     """Run random work on all threads for some seconds; return how often any was done."""
-    rng = Random(0)  # noqa: S311 - repeatable work
+    rng = Random(0)
     works = [kind(rng) for kind in (*[_reorder] * 60, *[_quantize, _compensate, _save] * 4)]
     wanted = [work() for work in works]
     counts, errors = [0] * _THREADS, list[Any]()
     end = monotonic() + seconds
 
     def loop(number: int) -> None:
-        own = Random(number)  # noqa: S311 - repeatable work
+        own = Random(number)
         try:
             while not errors and (monotonic() < end or counts[number] < 1):
                 k = own.randrange(len(works))
@@ -124,4 +124,4 @@ def test_sixteen_threads_get_what_one_gets() -> None:
 
 @pytest.mark.campaign
 def test_sixteen_threads_get_what_one_gets_for_ten_minutes() -> None:
-    print(f"{run_threads(590)} results of 16 threads were right")  # noqa: T201 - a count for a release
+    print(f"{run_threads(590)} results of 16 threads were right")

@@ -28,7 +28,7 @@ class Numbers(Checked):
 
 
 def _pickled(value: Any, protocol: int = pickle.HIGHEST_PROTOCOL) -> Any:
-    return pickle.loads(pickle.dumps(value, protocol))  # noqa: S301 - made here
+    return pickle.loads(pickle.dumps(value, protocol))
 
 
 def test_arrays_are_pickled_as_bytes() -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc
 from memdesc.disk import as_path, open_file, read_if_exists, reason_of, write_file
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -186,12 +186,7 @@ for name in ("/x.npy", "/x.npz", "/x.safetensors"):
 
 
 def test_a_file_larger_than_allowed_names_the_reason_and_leaves_nothing(tmp_path: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, "-c", _TOO_LARGE, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    run = run_python("-c", _TOO_LARGE, tmp_path)
     assert run.stdout.count("' cannot be written: File too large") == 3
     assert not list(tmp_path.iterdir())
 

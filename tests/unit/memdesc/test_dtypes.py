@@ -140,9 +140,9 @@ def test_a_mistyped_name_leads_to_near_ones(spec: str, near: str) -> None:
 @pytest.mark.parametrize("name", DATA_TYPES)
 def test_a_type_survives_repr_str_pickle_and_copy(name: str) -> None:
     dtype = DATA_TYPES[name]
-    assert eval(repr(dtype)) is dtype  # noqa: S307 - repr is meant to be evaluated
+    assert eval(repr(dtype)) is dtype
     assert str(dtype) == name
-    assert pickle.loads(pickle.dumps(dtype)) is dtype  # noqa: S301 - our own bytes
+    assert pickle.loads(pickle.dumps(dtype)) is dtype
     assert copy.deepcopy(dtype) is copy.copy(dtype) is dtype
     assert hash(dtype) == hash(DataType(dtype.name, dtype.bits, dtype.numpy))
 

@@ -63,8 +63,8 @@ def test_flags_and_string_are_those_of_onednn_and_are_read_back(
     assert to_verbose(desc) == f"s8:p:blocked:ABcd4b16a4b::{text}"
     assert from_verbose(to_verbose(desc), desc.dims) == desc
     assert from_json(to_json(desc)) == desc
-    assert eval(repr(desc), {"memory_desc": memory_desc, "Extra": Extra}) == desc  # noqa: S307 - repr is meant to be evaluated
-    assert pickle.loads(pickle.dumps(desc)) == desc  # noqa: S301 - our own bytes
+    assert eval(repr(desc), {"memory_desc": memory_desc, "Extra": Extra}) == desc
+    assert pickle.loads(pickle.dumps(desc)) == desc
     assert len({desc, WEIGHTS, WEIGHTS.with_extra(extra)}) == 2
     assert desc.with_extra(None) == WEIGHTS
 

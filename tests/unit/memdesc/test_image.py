@@ -83,7 +83,7 @@ def test_an_alignment_makes_an_image_larger() -> None:
 def test_an_image_survives_repr_pickle_and_copy() -> None:
     image = image_desc((1, 5, 3, 2), "bf16", "in_out_width")
     assert repr(image) == "image_desc((1, 5, 3, 2), 'bf16', 'in_out_width')"
-    for copied in (eval(repr(image)), pickle.loads(pickle.dumps(image)), copy.deepcopy(image)):  # noqa: S301, S307 - our own bytes and text
+    for copied in (eval(repr(image)), pickle.loads(pickle.dumps(image)), copy.deepcopy(image)):
         assert copied == image
         assert copied.name == image.name
 

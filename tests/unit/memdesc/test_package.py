@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import runpy
-import subprocess
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 import memdesc
 from memdesc.__main__ import find_command
 from reorder.cli import main
+from tests.programs import run_python
 
 
 def test_every_public_name_exists_and_is_listed_once() -> None:
@@ -29,7 +29,7 @@ assert memdesc.record_desc is vars(memdesc)["record_desc"]
 assert memdesc.to_notation and memdesc.read_verbose and reorder.Record
 assert {*lazy} <= {*sys.modules}
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    run_python("-c", program)
 
 
 def test_an_unknown_name_is_refused() -> None:
@@ -39,9 +39,7 @@ def test_an_unknown_name_is_refused() -> None:
 
 def test_importing_loads_neither_a_compiler_nor_a_device_nor_the_other_package() -> None:
     script = "import sys, memdesc; print(*sys.modules); print(*dir(memdesc))"
-    printed = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, text=True
-    ).stdout.splitlines()
+    printed = run_python("-c", script).stdout.splitlines()
     loaded, listed = (line.split() for line in printed)
     assert "memdesc.desc" in loaded
     assert not {name.partition(".")[0] for name in loaded} & {
@@ -66,9 +64,7 @@ def test_submodules_that_dir_does_not_list_can_be_imported() -> None:
 
 def test_python_m_memdesc_is_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["show", "aB8b", "2x17", "--json"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "memdesc", *arguments], capture_output=True, check=True, text=True
-    )
+    ran = run_python("-m", "memdesc", *arguments)
     assert main(arguments) == 0
     assert ran.stdout == capsys.readouterr().out
 

@@ -38,8 +38,8 @@ def test_strides_inside_of_an_unknown_dim_are_known(
         strides,
         None,
     )
-    assert eval(repr(desc), {"runtime_desc": runtime_desc, "memdesc": memdesc}) == desc  # noqa: S307 - repr is meant to be evaluated
-    assert pickle.loads(pickle.dumps(desc)) == desc  # noqa: S301 - our own bytes
+    assert eval(repr(desc), {"runtime_desc": runtime_desc, "memdesc": memdesc}) == desc
+    assert pickle.loads(pickle.dumps(desc)) == desc
     assert hash(desc) == hash(runtime_desc(dims, "f32", desc.tag))
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import reorder
 from memdesc import MemdescError
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -78,11 +76,5 @@ def test_unknown_names_are_refused(dtypes: Any, records: Any, message: str) -> N
 
 @pytest.mark.campaign
 def test_later_processes_compile_nothing(tmp_path: Path) -> None:
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-m", "reorder", "doctor", "--compile"]
-    subprocess.run(command, env=environment, check=True, capture_output=True)
-    ran = subprocess.run(
-        [sys.executable, "-c", _LATER], env=environment, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stderr == ""
+    run_python("-m", "reorder", "doctor", "--compile", NUMBA_CACHE_DIR=str(tmp_path))
+    assert run_python("-c", _LATER, NUMBA_CACHE_DIR=str(tmp_path)).stderr == ""

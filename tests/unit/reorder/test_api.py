@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import ml_dtypes
@@ -21,6 +19,7 @@ from memdesc import (
     memory_desc,
     parse_tag,
 )
+from tests.programs import run_python
 
 
 def cube(*shape: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
@@ -141,10 +140,7 @@ def test_descriptors_that_differ_in_unit_strides_share_a_plan_and_move_the_same(
 def test_importing_loads_neither_numba_nor_pyopencl() -> None:
     heavy = ("numba", "llvmlite", "pyopencl")
     program = f"import sys, memdesc, reorder; print([m for m in {heavy} if m in sys.modules])"
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.strip() == "[]"
+    assert run_python("-c", program).stdout == "[]\n"
 
 
 def test_a_source_is_described_where_it_lies() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from reorder.cores import count_cores, quota_cores
+from tests.programs import run_python
 
 
 def _write(folder: Path, **files: str) -> None:
@@ -59,8 +58,7 @@ def test_no_limit_is_found_where_there_are_no_groups(text: str, tmp_path: Path) 
 def test_a_process_counts_the_cores_of_its_affinity() -> None:
     program = "from reorder.cores import count_cores; print(count_cores())"
     core = min(os.sched_getaffinity(0))
-    command = [sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{core}]); {program}"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    ran = run_python("-c", f"import os; os.sched_setaffinity(0, [{core}]); {program}")
     assert ran.stdout == "1\n"
     assert 1 <= count_cores() <= len(os.sched_getaffinity(0))
 
@@ -77,14 +75,8 @@ def test_a_process_in_a_group_with_a_quota_counts_its_cores() -> None:
             for name, text in files.items():
                 (group / name).write_text(text, encoding="utf-8")
             join = f"open({str(group / 'cgroup.procs')!r}, 'w').write('0')"
-            ran = subprocess.run(
-                [sys.executable, "-c", f"{join}; {program}"],
-                env={**os.environ, "NUMBA_NUM_THREADS": "4"},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert (ran.returncode, ran.stdout) == (0, "1\n"), ran.stderr
+            ran = run_python("-c", f"{join}; {program}", NUMBA_NUM_THREADS="4")
+            assert ran.stdout == "1\n"
         except OSError:
             continue
         finally:

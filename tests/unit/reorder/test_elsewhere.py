@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from reorder import compare_values, comparison
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     import pytest
@@ -20,7 +18,7 @@ import os, pathlib, signal, sys
 import numba, numpy
 
 for name in (
-    "sched_getaffinity", "preadv", "pwrite", "posix_fallocate", "fwalk", "getxattr", "setxattr",
+    "sched_getaffinity", "preadv", "pwrite", "posix_fallocate", "getxattr", "setxattr",
     "register_at_fork", "geteuid", "fchmod",
 ):
     if hasattr(os, name):
@@ -40,7 +38,7 @@ reorder.system.system_function = lambda name: None
 import memdesc.disk
 import reorder.storage.containers.partial as partial
 memdesc.disk._HAS_OFFSETS = memdesc.disk._OPENS_FOLDERS = False
-partial._HAS_HANDLES = partial._HAS_LOCKS = False
+partial._HAS_LOCKS = False
 """
 _USE = """
 import numpy as np, reorder, reorder.cli, tempfile
@@ -66,10 +64,8 @@ assert reorder.cli.main(bench.split()) == 0
 
 
 def test_reorders_are_right_where_nothing_of_linux_is_found() -> None:
-    root = Path(__file__).parents[3]
-    command = [sys.executable, "-W", "error", "-c", _TAKE_AWAY + _USE]
-    ran = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert (ran.returncode, ran.stderr) == (0, "")
+    ran = run_python("-W", "error", "-c", _TAKE_AWAY + _USE)
+    assert ran.stderr == ""
     assert "500 random reorders are right" in ran.stdout
 
 

@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from importlib import import_module
 
 import pytest
 
 import memdesc
 import reorder
+from tests.programs import run_python
 
 
 def test_dir_lists_public_names_and_dunder_names_only() -> None:
@@ -45,10 +44,7 @@ print(all(name in globals() for name in package.__all__), package.load is load)
 def test_packages_that_few_programs_use_are_loaded_on_first_use_and_all_names_can_be_imported() -> (
     None
 ):
-    ran = subprocess.run(
-        [sys.executable, "-c", _LOADED], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.splitlines() == [
+    assert run_python("-c", _LOADED).stdout.splitlines() == [
         "False False False",
         "True False False",
         "True False",
@@ -88,7 +84,4 @@ print(os.waitpid(child, 0)[1])
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_waits_for_a_name_that_another_thread_loads() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _FORK], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout == "0\n"
+    assert run_python("-W", "ignore", "-c", _FORK).stdout == "0\n"

@@ -78,7 +78,7 @@ def test_a_prepared_reorder_is_pickled_by_its_plan() -> None:
     x = np.arange(24, dtype=np.float32)
     wanted, found = np.zeros(24, np.int8), np.zeros(24, np.int8)
     run(x, wanted)
-    for again in (pickle.loads(pickle.dumps(run)), copy.copy(run), copy.deepcopy(run)):  # noqa: S301 - made here
+    for again in (pickle.loads(pickle.dumps(run)), copy.copy(run), copy.deepcopy(run)):
         found[:] = 0
         again(x, found)
         assert np.array_equal(found, wanted)

@@ -182,7 +182,7 @@ def test_axis_and_groups_are_remembered(axis: Any, groups: Any, kept: tuple[int,
         q,
         copy.copy(q),
         copy.deepcopy(q),
-        pickle.loads(pickle.dumps(q)),  # noqa: S301 - our own bytes
+        pickle.loads(pickle.dumps(q)),
         q._replace(scales=q.scales.copy()),
         reorder.Quantized(*q, kept, groups),
     ):

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-import reorder
 from reorder.stack import on_enough_stack
+from tests.programs import run_python
 
-_ROOT = Path(reorder.__file__).parents[1]
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Work of a thread with a small stack: all that is loaded and compiled is so at its first use.
 _PROGRAM = """
@@ -53,16 +52,8 @@ print(len(done), threading.stack_size() // 1024)
 
 
 def _run(kib: int, **environment: str) -> str:
-    ran = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", _PROGRAM, str(kib)],
-        env={**os.environ, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert ran.returncode == 0, (ran.returncode, ran.stderr)
-    return ran.stdout
+    settings = {"NUMBA_NUM_THREADS": "2", **environment}
+    return run_python("-X", "faulthandler", "-c", _PROGRAM, str(kib), **settings).stdout
 
 
 # 32 KiB is the least that Python allows, and the system may ask for more: 128 on 64-bit ARM

@@ -42,7 +42,7 @@ def test_a_descriptor_has_the_letters_of_its_name() -> None:
     assert desc.permute_axes((0, 3, 1, 2)).letters == "nhwc"
     assert same.permute_axes((0, 3, 1, 2)).letters is None
     assert desc.reshape((2, 17, 20)).letters is None
-    assert pickle.loads(pickle.dumps(desc)).letters == "nchw"  # noqa: S301 - made here
+    assert pickle.loads(pickle.dumps(desc)).letters == "nchw"
     for wrong in ("nch", 4, "nchh"):
         with pytest.raises(MemdescError, match="must name 4 dims"):
             memdesc.MemoryDesc(desc.dtype, desc.layout, letters=wrong)  # type: ignore[arg-type] # callers without types

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from memdesc import MemdescError, memory_desc
 from memdesc.picture import Picture
 from memdesc.picture.picture import check_font
 from tests.pictures import cells
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,17 +20,9 @@ if TYPE_CHECKING:
 
 def test_the_same_picture_has_the_same_bytes_in_every_process() -> None:
     script = "import memdesc; print(memdesc.memory_desc((2, 17, 5, 4), 's8', 'nChw8c').show().svg)"
-    runs = {
-        subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            check=True,
-            env={"PYTHONHASHSEED": seed},
-        ).stdout
-        for seed in "12"
-    }
+    runs = {run_python("-c", script, PYTHONHASHSEED=seed).stdout for seed in "12"}
     assert len(runs) == 1
-    assert runs.pop().decode().strip() == memory_desc((2, 17, 5, 4), "s8", "nChw8c").show().svg
+    assert runs.pop().strip() == memory_desc((2, 17, 5, 4), "s8", "nChw8c").show().svg
 
 
 def test_a_picture_has_no_ids_links_or_scripts() -> None:
@@ -106,7 +98,5 @@ def test_a_png_is_made_by_resvg_and_its_absence_is_said(
 
 def test_importing_and_describing_load_no_pictures() -> None:
     script = "import sys, memdesc; memdesc.memory_desc((2, 3), 'f32', 'ba'); print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, check=True, text=True
-    ).stdout.split()
+    loaded = run_python("-c", script).stdout.split()
     assert not [name for name in loaded if name.startswith("memdesc.picture")]

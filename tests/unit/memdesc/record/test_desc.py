@@ -43,7 +43,7 @@ def test_a_record_by_hand_is_a_value() -> None:
     assert desc.field("q") is CODES
     for other in (
         copy.copy(desc),
-        pickle.loads(pickle.dumps(desc)),  # noqa: S301 - just pickled
+        pickle.loads(pickle.dumps(desc)),
         replace(desc, name="other"),
         replace(desc, letters="oi"),
         replace(desc, options=(("group", 8),)),

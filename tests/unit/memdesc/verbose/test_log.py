@@ -93,16 +93,15 @@ def test_lines_that_are_not_entries_are_counted() -> None:
             "onednn_verbose,v1,primitive,exec,cpu,reorder",
             f"onednn_verbose,v1,primitive,{_REORDER}x",
             "onednn_verbose,",
-            f"onednn_verbose,{_REORDER.rpartition(',')[0]},nan",
             f"onednn_verbose,v1,primitive,create:cache_hit,{_REORDER.partition(',')[2]}\r\n",
         ]
     )
     assert log.versions == ("3.12.0",)
     assert log.info == ("oneDNN v3.12.0 (commit 80afa71)",)
-    assert log.skipped == {"graph": 1, "ukernel": 1, "create:dispatch": 1, "error": 1, "unread": 4}
+    assert log.skipped == {"graph": 1, "ukernel": 1, "create:dispatch": 1, "error": 1, "unread": 3}
     assert not log.passed_over
-    assert [number for number, _ in log.unread] == [7, 8, 9, 10]
-    assert (log.other_lines, [entry.line for entry in log.entries]) == (1, [11])
+    assert [number for number, _ in log.unread] == [7, 8, 9]
+    assert (log.other_lines, [entry.line for entry in log.entries]) == (1, [10])
     assert not log.executions
 
 
@@ -128,6 +127,12 @@ def test_reasons_of_dispatch_belong_to_the_primitive_that_was_created_then() -> 
         ("reorder", "jit:uni", "too small", "src/cpu/c.cpp:2", None),
     ]
     assert not log.skipped
+
+
+@pytest.mark.parametrize("time", ["nan", "inf", "-1.5", "1_0", "1e308", "", "0.2onednn_verbose"])
+def test_a_time_that_onednn_does_not_print_is_not_read(time: str) -> None:
+    log = read_verbose([f"onednn_verbose,{_REORDER.rpartition(',')[0]},{time}"])
+    assert (log.entries, log.skipped) == ((), {"unread": 1})
 
 
 def test_only_the_first_unread_lines_are_kept() -> None:

@@ -12,7 +12,7 @@ from tests.notice import without_notice
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
+    import pytest
 
 
 class Shell:
@@ -21,7 +21,7 @@ class Shell:
     `warnings` are those of the last one.
     """
 
-    def __init__(self, capsys: CaptureFixture[str]) -> None:
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
         self.warnings: list[str] = []
 

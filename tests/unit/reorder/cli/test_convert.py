@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from reorder.cli import main
 from reorder.storage.containers.partial import Partial, partial_folder
 from tests.checkpoints import model_folder, write_safetensors
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell
@@ -88,7 +88,8 @@ def test_a_link_where_an_output_grows_is_refused_without_a_hint_to_resume(shell:
         ("--max-bytes 0", "--max-bytes '0' is not a size"),
         ("--shard-size 1.5G", "--shard-size '1.5G' is not a size"),
         ("--threads 0", "--threads 0 must be 1 or more"),
-        ("--to glow", "argument --to: invalid choice: 'glow' (choose from"),
+        ("--to glow", "argument --to: there is no target 'glow'; the targets are bf16, f16,"),
+        ("--to fp16", "compressed-tensors, mlx; did you mean f16"),
         ("--rules none.toml", "'none.toml' cannot be read"),
         ("--rules wrong.toml", "wrong.toml': the rules are not TOML"),
         ("--rules bytes.toml", "'bytes.toml' is not UTF-8"),
@@ -133,7 +134,5 @@ def test_names_in_a_file_neither_end_a_line_nor_command_a_terminal(
 
 def test_names_that_the_encoding_of_a_terminal_does_not_have_are_escaped() -> None:
     write_safetensors(Path("in.safetensors"), {"é": np.ones(4, np.float32)})
-    command = [sys.executable, "-m", "memdesc", "inspect", "in.safetensors"]
-    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    found = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    found = run_python("-m", "memdesc", "inspect", "in.safetensors", PYTHONIOENCODING="ascii")
     assert r"\xe9" in found.stdout

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from reorder.cli.progress import NOTICE, CompileNotice
+from tests.programs import run_python
 
 _LONG_WORK = """
 import time
@@ -35,11 +36,8 @@ with module.Progress(8) as progress:
 
 
 def test_long_work_shows_lines_where_there_is_no_terminal() -> None:
-    short = subprocess.run([sys.executable, "-c", _LONG_WORK], capture_output=True, check=True)
-    assert short.stderr == b""
-    ran = subprocess.run(
-        [sys.executable, "-c", _LONGER_WORK], capture_output=True, text=True, check=True
-    )
+    assert run_python("-c", _LONG_WORK).stderr == ""
+    ran = run_python("-c", _LONGER_WORK)
     lines = ran.stderr.splitlines()
     assert 2 <= len(lines) <= 5  # a busy machine sleeps longer
     assert re.fullmatch(r"memdesc: (25|38|50|62)% step [2-5]", lines[0])
@@ -71,9 +69,7 @@ with CompileNotice(lambda: float(sys.argv[1])):
 def test_long_compilation_is_announced_once_in_a_line_on_stderr(
     seconds: str, is_told: bool
 ) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", _COMPILING, seconds], capture_output=True, text=True, check=True
-    )
+    ran = run_python("-c", _COMPILING, seconds)
     assert ran.stdout == ""
     assert ran.stderr.splitlines() == [NOTICE.rstrip()] * is_told
 

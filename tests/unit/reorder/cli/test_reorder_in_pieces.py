@@ -16,6 +16,7 @@ import pytest
 
 import reorder
 from reorder.storage.containers.partial import partial_folder
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell
@@ -125,15 +126,8 @@ def test_memory_is_bounded(tmp_path: Path, mebibytes: int, limit: int) -> None:
     header = np.lib.format.open_memmap(path, "w+", np.float32, (rows, 64, 16, 32))
     header[5, 7] = np.arange(512).reshape(16, 32)
     header.flush()
-    ran = subprocess.run(
-        [
-            *(sys.executable, "-c", _PEAK, "reorder", str(path), str(out)),
-            *("--to", "nChw16c", "--max-bytes", f"{limit}MiB"),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    options = ("--to", "nChw16c", "--max-bytes", f"{limit}MiB")
+    ran = run_python("-c", _PEAK, "reorder", path, out, *options)
     peak = int(ran.stderr.split()[-1]) / 1024
     sys.stdout.write(f"{mebibytes} MiB with --max-bytes {limit}MiB: {peak:.0f} MiB at the most\n")
     assert peak < limit + 300
@@ -149,7 +143,7 @@ def test_fifty_killed_processes_leave_whole_files(shell: Shell, tmp_path: Path) 
     last = reorder.reorder(x, "nhwc").desc
     reorder.save(out, reorder.reorder(x, "nhwc"))
     found = {"older": 0, "newer": 0}
-    chance = random.Random(0)  # noqa: S311 - moments, not secrets
+    chance = random.Random(0)
     whole = 0.0
     for k in range(51):
         tag = ("nChw16c", "nChw8c", "nhwc")[k % 3]

@@ -85,7 +85,7 @@ def test_pictures_have_the_letters_of_the_name_and_mark_elements(shell: Shell) -
     ):
         assert shell.facts(f"show {command} --svg a.svg")["wrote"] == "a.svg"
         assert Path("a.svg").read_text(encoding="utf-8") == f"{picture.svg}\n"
-        assert ET.parse("a.svg").getroot().tag.endswith("svg")  # noqa: S314 - it is our own
+        assert ET.parse("a.svg").getroot().tag.endswith("svg")
     drawn = shell.facts("show aBcd4b 1x5x2x3 --draw")["picture"]
     assert drawn == desc.show("abcd").text.splitlines()
     for command, axes in (
@@ -106,6 +106,17 @@ def test_an_index_and_a_byte_are_the_same_element(shell: Shell) -> None:
     ]
     halves = shell.facts("show Ab2a 3x5 --dtype s4 --byte 3")["elements"]
     assert [(one["index"], one["half"]) for one in halves] == [([0, 3], "low"), ([1, 3], "high")]
+
+
+@pytest.mark.parametrize(
+    ("layout", "byte", "offsets"),
+    [("ab 3x5", 7, [14]), ("3x1 2x2", 0, [0, 1]), ("3x1 2x2", 1, [3]), ("5x2 2x2", 0, [0])],
+)
+def test_a_byte_may_hold_one_element_of_4_bits(
+    shell: Shell, layout: str, byte: int, offsets: list[int]
+) -> None:
+    found = shell.facts(f"show {layout} --dtype u4 --byte {byte}")["elements"]
+    assert [each["offset"] for each in found] == offsets
 
 
 @pytest.mark.parametrize(

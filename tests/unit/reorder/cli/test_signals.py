@@ -14,6 +14,7 @@ import pytest
 
 from reorder.storage.containers.partial import partial_folder
 from tests.checkpoints import write_safetensors
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -74,8 +75,7 @@ def test_a_conversion_that_a_signal_ends_says_how_to_resume(
     hint = f"what was written is in {str(left)!r}: --resume goes on with it"
     assert error.splitlines()[-1] == f"memdesc: {said}; {hint}"
     assert not target.exists()
-    program = [sys.executable, "-m", "memdesc", *command, "--resume", "--json"]
-    found = subprocess.run(program, capture_output=True, text=True, check=True)
+    found = run_python("-m", "memdesc", *command, "--resume", "--json")
     assert json.loads(found.stdout)["resumed"] >= 3
 
 

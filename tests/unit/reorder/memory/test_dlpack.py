@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
 from typing import Any
 
 import ml_dtypes
@@ -13,6 +11,7 @@ import reorder
 from memdesc import DATA_TYPES, MemdescError, memory_desc
 from reorder import Memory
 from reorder.memory.dlpack import TensorView, _tensor_in, from_dlpack
+from tests.programs import run_python
 
 _WHOLE = [name for name, dtype in DATA_TYPES.items() if not dtype.is_packed]
 _FOREIGN = ["bf16", "f8_e4m3", "f8_e5m2", "e8m0"]
@@ -245,7 +244,4 @@ def test_torch_is_never_imported() -> None:
         "reorder.reorder(np.ones((2, 3), np.float32), 'ba').__dlpack__(); "
         "print('torch' in sys.modules)"
     )
-    ran = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.strip() == "False"
+    assert run_python("-c", program).stdout == "False\n"

@@ -51,7 +51,7 @@ def test_a_reorder_without_elements_has_no_statements() -> None:
 
 
 def test_a_copy_of_a_plan_has_the_same_source() -> None:
-    assert pickle.loads(pickle.dumps(_PLAN)).source("c") == _PLAN.source("c")  # noqa: S301 - ours
+    assert pickle.loads(pickle.dumps(_PLAN)).source("c") == _PLAN.source("c")
 
 
 def test_a_plan_with_other_boxes_is_refused() -> None:

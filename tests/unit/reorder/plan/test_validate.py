@@ -184,7 +184,7 @@ def test_a_plan_that_changes_later_is_what_it_was_when_it_was_checked() -> None:
 def test_only_what_plan_reorder_returns_is_taken_without_a_check() -> None:
     assert is_planned(PLAN)
     copies = (
-        pickle.loads(pickle.dumps(PLAN)),  # noqa: S301 - made here
+        pickle.loads(pickle.dumps(PLAN)),
         copy.copy(PLAN),
         copy.deepcopy(PLAN),
         replace(PLAN),

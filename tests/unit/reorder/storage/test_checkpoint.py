@@ -121,9 +121,9 @@ def test_a_checkpoint_is_pickled_without_what_it_has_mapped(model: Path) -> None
         before = len(pickle.dumps(checkpoint))
         x = checkpoint["plain"].numpy()
         assert len(pickle.dumps(checkpoint)) == before
-        again = pickle.loads(pickle.dumps(checkpoint["plain"]))  # noqa: S301 - just pickled
+        again = pickle.loads(pickle.dumps(checkpoint["plain"]))
         assert (again.numpy() == x).all()
-    closed = pickle.loads(pickle.dumps(checkpoint))  # noqa: S301 - just pickled
+    closed = pickle.loads(pickle.dumps(checkpoint))
     with pytest.raises(MemdescError, match="is closed"):
         _ = closed["plain"].data
 

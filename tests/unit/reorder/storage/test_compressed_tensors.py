@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
 
 
 def _group(
@@ -300,7 +299,7 @@ def test_pieces_write_what_the_whole_is(tmp_path: Path, target: str) -> None:
     [("fc", ""), ("re:.*fc$", ", by 're:.*fc$'")],
 )
 def test_a_rule_does_not_convert_a_quantised_layer_that_the_config_ignores(
-    tmp_path: Path, capsys: CaptureFixture[str], ignored: str, by: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], ignored: str, by: str
 ) -> None:
     tensors = _layer("pack_quantized", group=16) | _layer("pack_quantized", "m.up", group=16)
     section = _section("pack-quantized", _W4, ignore=[ignored])
@@ -317,14 +316,14 @@ def test_a_rule_does_not_convert_a_quantised_layer_that_the_config_ignores(
     assert problem in note
 
 
-def _inspected(folder: Path, capsys: CaptureFixture[str], code: int = 0) -> dict[str, Any]:
+def _inspected(folder: Path, capsys: pytest.CaptureFixture[str], code: int = 0) -> dict[str, Any]:
     assert main(["inspect", str(folder), "--json"]) == code
     found: dict[str, Any] = json.loads(capsys.readouterr().out)
     return found
 
 
 def test_inspect_says_which_layers_are_quantised(
-    tmp_path: Path, capsys: CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     section = _section(
         "mixed-precision",
@@ -390,7 +389,7 @@ def _shards(folder: Path, *, is_indexed: bool) -> None:
 @pytest.mark.parametrize("is_damaged", [False, True])
 @pytest.mark.parametrize("is_indexed", [False, True])
 def test_inspect_shows_what_shards_there_are(
-    tmp_path: Path, capsys: CaptureFixture[str], *, is_indexed: bool, is_damaged: bool
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], *, is_indexed: bool, is_damaged: bool
 ) -> None:
     folder = tmp_path / "m"
     _shards(folder, is_indexed=is_indexed)

@@ -270,6 +270,22 @@ def test_equal_values_in_other_layouts_differ_nowhere(tmp_path: Path) -> None:
     assert reorder.check(other, reference=one).holds
 
 
+@pytest.mark.parametrize(
+    ("one", "other"), [("u8", "s8"), ("bf16", "f16"), ("f32", "s32"), ("f32", "f16")]
+)
+def test_equal_numbers_of_different_types_differ_nowhere(
+    tmp_path: Path, one: str, other: str
+) -> None:
+    paths = [tmp_path / f"{name}.safetensors" for name in ("a", "b", "c")]
+    x = (_X & 127).astype(np.float32)
+    for path, dtype, numbers in zip(paths, (one, other, other), (x, x, -x), strict=True):
+        reorder.save(path, {"w": reorder.reorder(numbers, "AB8b8a", dtype=dtype)})
+    a, b, negative = paths
+    assert reorder.check(a, reference=b).holds
+    assert reorder.check(b, reference=a).holds
+    assert not reorder.check(a, reference=negative).holds
+
+
 def test_tensors_of_one_side_only_are_breaches(tmp_path: Path) -> None:
     one, other = tmp_path / "one.npz", tmp_path / "other.npz"
     reorder.save(one, {"a": np.ones(3), "b": np.ones(3)})
@@ -388,7 +404,7 @@ def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
         "gate": ("it holds up.weight, up.weight_scale_inv of the reference",),
         "up": ("it holds gate.weight, gate.weight_scale_inv of the reference",),
         "norm.0": ("it holds norm.1 of the reference",),
-        "norm.1": ("it holds norm.0 of the reference",),
+        "norm.1": ("it holds norm.0 of the reference (others with the same bytes: 1)",),
     }
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
 
 _ORDERED = np.arange(128, dtype=np.int32) // 64
 
@@ -60,7 +59,7 @@ def values(folder: Path, *name: str, **options: Any) -> NDArray[np.float32]:
         return found
 
 
-def inspected(folder: Path, capsys: CaptureFixture[str]) -> tuple[dict[str, str], str]:
+def inspected(folder: Path, capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, str], str]:
     """Return the layout of each tensor, and the notes."""
     assert main(["inspect", str(folder), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -68,7 +67,7 @@ def inspected(folder: Path, capsys: CaptureFixture[str]) -> tuple[dict[str, str]
 
 
 def test_words_of_another_record_are_refused_by_their_shapes(
-    folder: Path, capsys: CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layer, wanted = gptq_layer(dims=(256, 256))
     write(folder, layer)
@@ -151,7 +150,7 @@ def test_bits_of_scales_are_not_taken_for_another_type(folder: Path) -> None:
 
 
 def test_an_order_of_inputs_that_is_data_is_refused_everywhere(
-    folder: Path, capsys: CaptureFixture[str]
+    folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     layer, wanted = gptq_layer()
     order = np.random.default_rng(0).permutation(_ORDERED)
@@ -203,7 +202,7 @@ def test_an_order_that_is_data_is_decoded_by_numpy(folder: Path) -> None:
 
 @pytest.mark.parametrize("moved", ["qweight", "scales"])
 def test_a_stored_descriptor_wins_over_what_config_declares(
-    folder: Path, capsys: CaptureFixture[str], moved: str
+    folder: Path, capsys: pytest.CaptureFixture[str], moved: str
 ) -> None:
     write(folder, awq_layer())
     write_config(folder, quant_method="awq")
@@ -296,7 +295,7 @@ def test_version_2_of_gptq_is_not_read_as_version_1(folder: Path) -> None:
     ],
 )
 def test_odd_values_of_config_are_told(
-    folder: Path, capsys: CaptureFixture[str], section: Any, problem: str
+    folder: Path, capsys: pytest.CaptureFixture[str], section: Any, problem: str
 ) -> None:
     write(folder, gptq_layer()[0])
     (folder / "config.json").write_text(json.dumps({"quantization_config": section}))

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
 
 _ENDINGS = (".safetensors", ".npz")
 
@@ -136,7 +135,7 @@ def test_a_record_becomes_another_or_plain_numbers(saved: Path, tmp_path: Path) 
 
 
 def test_the_descriptor_says_which_record_it_is(
-    saved: Path, tmp_path: Path, capsys: CaptureFixture[str]
+    saved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with reorder.open_checkpoint(saved) as checkpoint:
         for name in ((), ("awq",)):
@@ -179,7 +178,7 @@ def test_nothing_else_takes_their_name(saved: Path, tmp_path: Path) -> None:
 
 
 def test_they_are_compared_by_the_numbers_they_stand_for(
-    tmp_path: Path, capsys: CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     one, other, third = (tmp_path / f"{k}.safetensors" for k in range(3))
     q = quantized()

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-    from pytest import CaptureFixture  # noqa: PT013 - the type of a fixture
 
 _KINDS = {DATA_TYPES[kind].numpy: kind for kind in ("f32", "bf16", "f16")}
 # options that no shape shows
@@ -51,7 +50,7 @@ def _named(scheme: Scheme, *keys: str) -> str:
 
 @_each
 def test_a_weight_is_read_decoded_and_inspected(
-    tmp_path: Path, capsys: CaptureFixture[str], scheme: Scheme
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], scheme: Scheme
 ) -> None:
     layer, wanted = scheme.make()
     folder = write_model(tmp_path / "in", {scheme.prefix: layer}, scheme.config)

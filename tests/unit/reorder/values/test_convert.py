@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +25,7 @@ from tests.conversions import (
     value_of,
     written_rule,
 )
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -192,16 +190,7 @@ def test_each_type_has_a_width_a_format_and_a_second_definition() -> None:
 
 
 def test_a_new_float_needs_a_row_in_each_table_and_nothing_else() -> None:
-    program = str(Path(__file__).with_name("new_rows.py"))
-    ran = subprocess.run(
-        [sys.executable, program],
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[4])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout == "2 rows\n"
+    assert run_python(Path(__file__).with_name("new_rows.py")).stdout == "2 rows\n"
 
 
 @pytest.mark.parametrize("by", BY)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import platform
-import subprocess
-import sys
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +16,7 @@ from reorder.cpu import PreparedReorder, compiled_kernels
 from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.memory.buffers import address_of
 from tests.processors import PROCESSORS, environment_of
+from tests.programs import run_python
 from tests.reorders import (
     assumed_machine,
     beyond_caches,
@@ -32,8 +31,6 @@ from tests.unit.reorder.cpu.kernels.kernel_matrix import DTYPES, runs, strided, 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
-
-_ROOT = Path(__file__).parents[5]
 
 
 _SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
@@ -89,12 +86,8 @@ def test_elements_that_are_no_neighbours_are_moved_one_by_one(bits: int) -> None
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="names of x86-64 machines")
 @pytest.mark.parametrize("processor", PROCESSORS)
 def test_kernels_for_other_processors_are_right_on_this_one(processor: str, tmp_path: Path) -> None:
-    environment = {**environment_of(processor, tmp_path), "PYTHONPATH": str(_ROOT)}
-    program = str(Path(__file__).with_name("kernel_matrix.py"))
-    ran = subprocess.run(
-        [sys.executable, program], env=environment, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    program = Path(__file__).with_name("kernel_matrix.py")
+    ran = run_python(program, **environment_of(processor, tmp_path))
     assert ran.stdout.count("transposed") == len(DTYPES)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import platform
-import subprocess
-import sys
 from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
@@ -21,6 +19,7 @@ from reorder.cpu.kernels.emit import Number
 from reorder.cpu.target import BYTE_BITS
 from tests.conversions import run
 from tests.processors import PROCESSORS, environment_of
+from tests.programs import run_python
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import beyond_caches, beyond_own_caches
 from tests.unit.reorder.cpu.kernels.convert_matrix import (
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-_ROOT = Path(__file__).parents[5]
 _SIZES: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "cache-resident": nullcontext,
     "exceeds the cache": beyond_caches,
@@ -274,10 +272,6 @@ def test_no_float_is_rounded_alone(processor: str, work: str, dtype: str) -> Non
 def test_conversions_for_other_processors_are_right_on_this_one(
     processor: str, tmp_path: Path
 ) -> None:
-    environment = {**environment_of(processor, tmp_path), "PYTHONPATH": str(_ROOT)}
-    program = str(Path(__file__).with_name("convert_matrix.py"))
-    ran = subprocess.run(
-        [sys.executable, program], env=environment, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+    program = Path(__file__).with_name("convert_matrix.py")
+    ran = run_python(program, **environment_of(processor, tmp_path))
     assert ran.stdout == f"{len(DATA_TYPES) ** 2} pairs\n"

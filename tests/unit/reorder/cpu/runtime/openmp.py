@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from ctypes.util import find_library
 from pathlib import Path
 from site import getsitepackages
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 __all__ = ["RUNTIMES", "OpenMP", "environment_of"]
 
-_ROOT = Path(__file__).parents[5]
-
 
 def _intel() -> list[str]:
     """Return the path of Intel's runtime, which comes with the oneDNN of the test extra."""
@@ -32,14 +29,12 @@ RUNTIMES = [*filter(None, [find_library("gomp")]), *_intel()]
 
 
 def environment_of(**settings: str) -> dict[str, str]:
-    """Return an environment in which two threads are used, and teams spin between regions."""
+    """Return settings with which two threads are used, and teams spin between regions."""
     return {
-        **os.environ,
         # so that there is something to share on any machine
         "NUMBA_NUM_THREADS": "2",
         "OMP_NUM_THREADS": "2",
         "OMP_WAIT_POLICY": "active",
-        "PYTHONPATH": str(_ROOT),
         **settings,
     }
 

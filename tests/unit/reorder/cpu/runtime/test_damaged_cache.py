@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from reorder.cpu.runtime import jit
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
-_ROOT = Path(__file__).parents[5]
 
 _LARGE = """
 import numpy as np, reorder
@@ -39,21 +36,9 @@ for dtype in ("f64", "s32"):
 
 
 def _run(folder: Path, *, uses_pool: bool) -> None:
-    environment = {
-        **os.environ,
-        "NUMBA_CACHE_DIR": str(folder),
-        "NUMBA_NUM_THREADS": "2" if uses_pool else "1",
-        "PYTHONPATH": str(_ROOT),
-    }
-    ran = subprocess.run(
-        [sys.executable, "-c", (_LARGE + _INTERPRETERS) * uses_pool + _KERNELS],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert ran.returncode == 0, ran.stderr
+    program = (_LARGE + _INTERPRETERS) * uses_pool + _KERNELS
+    threads = "2" if uses_pool else "1"
+    run_python("-c", program, NUMBA_CACHE_DIR=str(folder), NUMBA_NUM_THREADS=threads)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -92,7 +77,7 @@ def _exchange(files: list[Path]) -> None:
 def test_a_damaged_file_is_as_if_it_were_not_there(
     damage: Callable[[bytes, random.Random], bytes], suffix: str, tmp_path: Path
 ) -> None:
-    rng = random.Random(0)  # noqa: S311 - which bytes are damaged
+    rng = random.Random(0)
     cache = jit._CacheFile(str(tmp_path), "kernel", "stamp")  # noqa: SLF001 - as numba calls it
     for _ in range(100):
         cache.save("key", b"code")
@@ -110,7 +95,7 @@ def test_a_damaged_file_is_as_if_it_were_not_there(
 def test_damaged_files_of_kernels_are_compiled_again_and_replaced(
     rounds: int, seed: int, tmp_path: Path
 ) -> None:
-    rng = random.Random(seed)  # noqa: S311 - which bytes are damaged
+    rng = random.Random(seed)
     uses_pool = rounds > 1
     _run(tmp_path, uses_pool=uses_pool)
     for number in range(rounds):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-_ROOT = Path(__file__).parents[5]
+from tests.programs import run_python
 
 # Each child of a process that has not loaded numba interrupts itself once, at another moment.
 _PROGRAM = """
@@ -82,12 +79,5 @@ print(failed)
 def test_an_interrupt_of_the_first_reorder_leaves_a_process_that_reorders(
     count: int, seed: int
 ) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", _PROGRAM.format(count=count, seed=seed)],
-        env={**os.environ, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert (ran.returncode, ran.stdout) == (0, "0\n"), ran.stderr
+    program = _PROGRAM.format(count=count, seed=seed)
+    assert run_python("-c", program, NUMBA_NUM_THREADS="2").stdout == "0\n"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import pickle
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +15,7 @@ from numba.core.registry import cpu_target
 
 import reorder
 from reorder.cpu.runtime import jit
+from tests.programs import run_python
 
 _PACKAGE = Path(reorder.__file__).parent
 
@@ -28,11 +26,11 @@ def test_what_is_kept_on_disk_carries_the_digest_of_all_sources() -> None:
     cache = compiled._cache._cache_file  # noqa: SLF001 - likewise
     digest = hashlib.sha256().digest_size
     content = Path(cache._index_path).read_bytes()[digest:]  # noqa: SLF001 - likewise
-    version, stamp, names = pickle.loads(content)  # noqa: S301 - this library wrote it
+    version, stamp, names = pickle.loads(content)
     assert (version, stamp) == (numba.__version__, jit.digest_of(_PACKAGE))
     for name in names.values():
         code = Path(cache._data_path(name)).read_bytes()[digest:]  # noqa: SLF001 - likewise
-        assert pickle.loads(code)[1] == stamp  # noqa: S301 - likewise
+        assert pickle.loads(code)[1] == stamp
 
 
 def test_a_change_of_any_source_changes_the_digest(tmp_path: Path) -> None:
@@ -96,7 +94,7 @@ def _nothing(_: int) -> None:
 
 def test_kernels_without_a_source_to_watch_are_compiled_all_the_same() -> None:
     names: dict[str, Any] = {}
-    exec("def nothing(_): pass", names)  # noqa: S102 - a function that no file has
+    exec("def nothing(_): pass", names)
     compiled = jit.compile_callback(names["nothing"], numba.void(numba.int64), "nothing")
     assert compiled.address
 
@@ -117,14 +115,7 @@ reorder.reorder(x, desc)
 def test_a_later_process_compiles_nothing_and_the_log_says_what_is_compiled(tmp_path: Path) -> None:
     logs = []
     for _ in range(2):
-        ran = subprocess.run(
-            [sys.executable, "-c", _WARM],
-            env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "NUMBA_NUM_THREADS": "2"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert ran.returncode == 0, ran.stderr
+        ran = run_python("-c", _WARM, NUMBA_CACHE_DIR=str(tmp_path), NUMBA_NUM_THREADS="2")
         logs.append(ran.stderr)
     cold, warm = logs
     assert "reorder: compiled the kernel 'interpreter of 32-bit elements' in" in cold
@@ -146,13 +137,6 @@ for _ in range(9):
 
 
 def test_the_first_small_reorders_need_no_code_but_their_kernel() -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", _FIRST],
-        env={**os.environ, "NUMBA_NUM_THREADS": "2"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    *first, last = ran.stdout.split()
+    *first, last = run_python("-c", _FIRST, NUMBA_NUM_THREADS="2").stdout.split()
     assert first == ["1"] * 8
     assert int(last) > 1

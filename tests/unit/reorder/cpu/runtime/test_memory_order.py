@@ -106,7 +106,7 @@ def _functions(**accesses: Callable[..., Access]) -> dict[str, Any]:
     tree.body = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
     tree = ast.fix_missing_locations(_AsThreads(defined | others.keys()).visit(tree))
     names = {**vars(worker), **_ACCESSES, **others, **accesses}
-    exec(compile(tree, worker.__file__, "exec"), names)  # noqa: S102 - the source under test
+    exec(compile(tree, worker.__file__, "exec"), names)
     return names
 
 
@@ -150,7 +150,7 @@ def test_a_job_is_whole_in_every_order() -> None:
 @pytest.mark.parametrize(("callers", "jobs", "workers"), [(1, 2, 1), (1, 3, 1), (2, 1, 1)])
 def test_jobs_are_whole_in_every_order(callers: int, jobs: int, workers: int) -> None:
     states = _search(_functions(), callers, jobs, workers)
-    print(f"{states} states of {callers} callers, {jobs} jobs each, {workers} workers")  # noqa: T201 - a count for a release
+    print(f"{states} states of {callers} callers, {jobs} jobs each, {workers} workers")
 
 
 def _store_weakly(*, of_pool: bool) -> Callable[..., Access]:

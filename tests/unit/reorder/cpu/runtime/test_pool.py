@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -23,6 +21,7 @@ from reorder.cpu.runtime.pool import load_pool, run_on_pool
 from reorder.cpu.runtime.pool_block import MAX_WORKERS
 from reorder.cpu.runtime.worker import share_job
 from reorder.memory.buffers import address_of
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -174,7 +173,7 @@ def test_a_million_jobs_lose_no_chunk(interpreter: Any) -> None:
     for done in range(1, rounds + 1):
         call(address_of(counts), ctypes.addressof(record), times)
         assert (counts == 1 + done * times).all()
-    print(f"{rounds * times} jobs of {tasks} chunks on 4 threads")  # noqa: T201 - a count for a release
+    print(f"{rounds * times} jobs of {tasks} chunks on 4 threads")
 
 
 _PROGRAMS = {
@@ -230,11 +229,4 @@ assert os.waitpid(children[0], 0)[1] == 0
 
 @pytest.mark.parametrize("name", _PROGRAMS)
 def test_processes_with_habits_of_their_own(name: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-c", _PROGRAMS[name]],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert ran.returncode == 0, ran.stderr
+    run_python("-c", _PROGRAMS[name])

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-_ROOT = Path(__file__).parents[5]
+from tests.programs import run_python
 
 _HEAD = """
 import faulthandler, os, random, signal, time
@@ -62,16 +57,7 @@ during(lambda *_: children.append(fork()), 0.4, 0.004)
 
 
 def test_a_signal_handler_may_raise_reorder_or_fork_inside_of_a_reorder() -> None:
-    environment = {**os.environ, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT)}
-    ran = subprocess.run(
-        [sys.executable, "-c", _PROGRAM],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert ran.returncode == 0, ran.stderr
+    run_python("-c", _PROGRAM, NUMBA_NUM_THREADS="2")
 
 
 _COLD = """
@@ -89,13 +75,4 @@ move()
 
 @pytest.mark.parametrize("pause", [0, 0.2])
 def test_a_child_forked_while_another_thread_loads_numba_can_reorder(pause: float) -> None:
-    environment = {**os.environ, "NUMBA_NUM_THREADS": "2", "PYTHONPATH": str(_ROOT)}
-    ran = subprocess.run(
-        [sys.executable, "-c", _COLD.format(pause=pause)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert ran.returncode == 0, ran.stderr
+    run_python("-c", _COLD.format(pause=pause), NUMBA_NUM_THREADS="2")

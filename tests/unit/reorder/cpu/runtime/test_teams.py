@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
+from tests.programs import run_python
 from tests.unit.reorder.cpu.runtime.openmp import RUNTIMES, environment_of
 
 pytestmark = pytest.mark.openmp
@@ -64,15 +62,8 @@ def threads():
 
 
 def _run(body: str, *libraries: str, **settings: str) -> None:
-    ran = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", _HEAD + body, *libraries],
-        env=environment_of(**settings),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert ran.returncode == 0, ran.stderr
+    settings = environment_of(**settings)
+    run_python("-X", "faulthandler", "-c", _HEAD + body, *libraries, **settings)
 
 
 _SCENARIOS = {

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.programs import run_python
 from tests.unit.reorder.cpu.runtime.openmp import RUNTIMES, environment_of
 
 _PROGRAM = Path(__file__).with_name("thread_program.py")
@@ -15,15 +14,7 @@ _PROGRAM = Path(__file__).with_name("thread_program.py")
 
 def run(scenarios: str, runtime: str = "", **environment: str) -> None:
     """Run scenarios in one process; with a runtime, each reorder follows a parallel region."""
-    ran = subprocess.run(
-        [sys.executable, str(_PROGRAM), scenarios, runtime],
-        env={**environment_of(), **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert ran.returncode == 0, ran.stderr
+    run_python(_PROGRAM, scenarios, runtime, **environment_of(**environment))
 
 
 def test_reorders_are_right_on_threads_and_in_children() -> None:

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from pytest import TempPathFactory  # noqa: PT013 - the type of a fixture
 
 # how many tensors or values of metadata there are, and how much there is of anything else
 _COUNT, _AMOUNT = 800, 4000
@@ -164,7 +163,7 @@ _FEW: dict[str, tuple[str, Callable[[int], bytes]]] = {
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _modules_are_imported(tmp_path_factory: TempPathFactory) -> None:
+def _modules_are_imported(tmp_path_factory: pytest.TempPathFactory) -> None:
     for ending in FORMATS:
         _peak(tmp_path_factory.mktemp("empty") / f"x.{ending}", b"")
 

@@ -60,7 +60,7 @@ def is_same(folder: Path) -> bool:
 def main(folder: Path, kills: int, seed: int) -> None:
     """Kill and resume."""
     journal.SECONDS = 0.005
-    chance = random.Random(seed)  # noqa: S311 - moments, no secrets
+    chance = random.Random(seed)
     # here, so that the children find all that they need imported and compiled
     once(folder, "first")
     start = time.monotonic()

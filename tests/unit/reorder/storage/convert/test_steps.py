@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +12,7 @@ import pytest
 
 from reorder.storage.convert.conversion import plan_conversion
 from tests.checkpoints import write_safetensors
+from tests.programs import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,9 +51,7 @@ def ended_at_each_call(
     if is_replaced:
         before = source_of(folder / "before", 0.25, name)
         plan_conversion(before, folder / "template" / name, []).run()
-    command = [sys.executable, str(_PROGRAM), str(folder), name, "yes" if can_exchange else "no"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, timeout=550)
-    assert found.returncode == 0, found.stderr
+    found = run_python(_PROGRAM, folder, name, "yes" if can_exchange else "no")
     return [tuple(call) for call in json.loads(found.stdout)]
 
 

@@ -1,4 +1,8 @@
-"""Doctests that need an OpenCL device are skipped where there is none; some are of `peers`."""
+"""A plugin of pytest for the examples of docstrings and pages, which lie outside this folder.
+
+Those that need an OpenCL device are skipped where there is none; those that need packages of an
+extra are marked `peers`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_ROOT = Path(__file__).parent
+_ROOT = Path(__file__).parents[1]
 _NEED_A_DEVICE = (_ROOT / "docs" / "opencl.md", _ROOT / "reorder" / "opencl")
 # Files that need a package of an extra, by its name: with the mark `peers`, as tests of others.
 _NEED_A_PACKAGE = {
@@ -21,12 +25,17 @@ _NEED_A_PACKAGE = {
     "torch": (_ROOT / "docs" / "torch.md",),
 }
 
-collect_ignore = [
-    str(path)
+_MISSING = {
+    path
     for package, paths in _NEED_A_PACKAGE.items()
     if find_spec(package) is None
     for path in paths
-]
+}
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out files that need a package which is not installed."""
+    return True if collection_path in _MISSING else None
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +47,7 @@ def _start_of_examples(
         from reorder import opencl  # other tests need no pyopencl
 
         for line in doctest.script_from_examples(str(opencl.__doc__)).splitlines():
-            exec(line, doctest_namespace)  # noqa: S102 - the examples of the docstring
+            exec(line, doctest_namespace)
     yield
     # other examples have their own imports
     doctest_namespace.clear()

@@ -1,0 +1,345 @@
+"""Where the values of two checkpoints differ, whatever their layouts and packings, and why.
+
+Records are compared tensor by tensor in the format of the model, plain tensors in its layout, and
+a record with floats by the numbers that it decodes to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, NamedTuple
+
+from memdesc import MemdescError, MemoryDesc, RecordDesc
+from memdesc.disk import as_path
+from reorder.api import reorder
+from reorder.comparison import compare_values
+from reorder.quantize import dequantize
+from reorder.records.record import Record
+from reorder.records.repack import repack
+from reorder.storage.checkpoint import Checkpoint, container_of
+from reorder.storage.convert.rules import FormatName
+from reorder.storage.diagnosis import Part, find_causes, is_equal_bytes, parts_of_record
+from reorder.storage.files import memory_of, value_of
+from reorder.storage.groups import Group, find_groups, read_group, said_of, single
+from reorder.storage.siblings import Siblings, siblings_of
+from reorder.storage.stored import ONE, in_order_of
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from reorder.memory.memory import Memory
+    from reorder.storage.containers.entry import Entry
+
+    Held = MemoryDesc | RecordDesc | None
+
+__all__ = ["Difference", "Item", "Model", "differences"]
+
+# bytes of a tensor by which another one with the same bytes is found
+_START = 4096
+
+
+class Difference(NamedTuple):
+    """How something that was compared differs, in words, and what explains every byte of it."""
+
+    problem: str
+    causes: tuple[str, ...] = ()
+
+
+class Item(NamedTuple):
+    """A tensor or a quantised weight of a checkpoint, and what it holds if that is known.
+
+    The group of a tensor has this tensor alone.
+    """
+
+    name: str
+    model: Model
+    group: Group
+    desc: Held
+
+    @property
+    def tensors(self) -> dict[str, Entry]:
+        """The tensors by role; those of an unknown weight by the ends of their names."""
+        return self.group.tensors or dict(self.group.found.entries)
+
+    @property
+    def data(self) -> dict[str, NDArray[np.uint8]]:
+        """Their bytes."""
+        return {role: self.model.map(entry) for role, entry in self.tensors.items()}
+
+    @property
+    def plain(self) -> Entry | None:
+        """The tensor, if it is one of numbers."""
+        return None if isinstance(self.desc, RecordDesc) else self.tensors.get(ONE)
+
+    def memory(self) -> Memory:
+        """Return the tensor as it is read, if it is one of numbers."""
+        entry = self.tensors[ONE]
+        return memory_of(replace(entry, desc=self.desc), self.model.map(entry))
+
+
+class Model:
+    """A checkpoint: its tensors, and the quantised weights that they form."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = as_path(path)
+        checkpoint = Checkpoint(self.path)
+        self.container = container_of(checkpoint)
+        self.entries = self.container.entries
+        self.map = checkpoint.map
+        self.groups = {
+            group.prefix: group
+            for group in find_groups(self.path, self.container)
+            # codes without an ending have the name of their record
+            if group.prefix not in self.entries or group.desc is not None
+        }
+
+    @cached_property
+    def in_groups(self) -> set[str]:
+        """Tensors of records, and of weights saved as a Quantized."""
+        known = [group for group in self.groups.values() if group.desc is not None]
+        return {name for group in known for name in group.found.names}
+
+    def tensor(self, name: str, desc: Held = None) -> Item:
+        """Return a tensor, as what it holds if its file does not know better."""
+        entry = self.entries[name]
+        held = desc or entry.desc
+        group = Group(Siblings(name, {ONE: entry}), held if isinstance(held, RecordDesc) else None)
+        return Item(name, self, group, held)
+
+    def record(self, name: str, wanted: FormatName | None = None) -> Item:
+        """Return the record at a prefix, or in a tensor, read as the wanted one if there is one."""
+        if wanted is None and name in self.groups:
+            group = self.groups[name]
+        else:
+            said = said_of(self.path, self.container)
+            if name in self.groups:
+                found = self.groups[name].found
+            else:
+                found, said = single(siblings_of(self.entries, name)), said._replace(declared=None)
+            if wanted is not None:
+                said = said._replace(name=wanted.name, options=dict(wanted.options))
+            group = read_group(found, said)
+        return Item(name, self, group, group.desc)
+
+
+def differences(
+    model: Model, reference: Model, said: Mapping[str, FormatName | MemoryDesc]
+) -> Iterator[tuple[str, Difference | None]]:
+    """Yield what was compared, and how it differs from the reference if it does.
+
+    Parameters
+    ----------
+    model, reference : Model
+        The checkpoints.
+    said : mapping of str to FormatName or MemoryDesc
+        What tensors and records hold, by name; of the reference, where its files do not say it.
+    """
+    unknown = {name for name, group in reference.groups.items() if group.desc is None}
+    records = {
+        name: each
+        for name, each in said.items()
+        if name in unknown and isinstance(each, FormatName)
+    }
+    items, others = _items(model, said), _items(reference, records)
+    places = _Places([*others.values()])
+    done: set[str] = set()
+    for name, theirs in others.items():
+        ours = items.get(name) or _by_names_of(theirs, model)
+        done.add(name)
+        if ours is None:
+            yield theirs.name, Difference("are in the reference only")
+            continue
+        done |= {*ours.group.found.names}
+        try:
+            found = _difference(ours, theirs)
+        except MemdescError as error:
+            found = Difference(f"cannot be compared: {error}")
+        if found is not None and not found.causes and (place := places.find(ours, theirs)):
+            found = found._replace(causes=(f"it holds {place}",))
+        yield ours.name, found
+    for name, item in items.items():
+        if name not in done:
+            yield item.name, Difference("are not in the reference")
+
+
+def _items(model: Model, said: Mapping[str, FormatName | MemoryDesc]) -> dict[str, Item]:
+    """Return what a checkpoint holds: a record has the name of the tensor that it decodes to."""
+    found: dict[str, Item] = {}
+    taken: set[str] = set()
+    for prefix in model.groups:
+        wanted = said.get(prefix)
+        item = model.record(prefix, wanted if isinstance(wanted, FormatName) else None)
+        if item.desc is None and not isinstance(wanted, FormatName):
+            continue
+        names = {each.name for each in item.tensors.values()} or {*item.group.found.names}
+        taken |= names
+        called = item.group.decoded_name(prefix)
+        # another tensor may have that name; no tensor has one with a zero byte
+        is_free = called not in model.entries.keys() - names
+        found[called if is_free else f"{called}\0"] = item
+    for name in model.entries:
+        if name in taken:
+            continue
+        wanted = said.get(name)
+        desc = model.record(name, wanted).desc if isinstance(wanted, FormatName) else wanted
+        found[name] = model.tensor(name, desc)
+    return found
+
+
+def _by_names_of(theirs: Item, model: Model) -> Item | None:
+    """Return the tensors that a record of the reference has, if the model has all of them."""
+    if theirs.plain is not None:
+        return None
+    found = theirs.group.found
+    if not {*found.names} <= model.entries.keys():
+        return None
+    here = {role: model.entries[each.name] for role, each in found.entries.items()}
+    return Item(theirs.name, model, Group(found._replace(entries=here), None), None)
+
+
+class _Places:
+    """Where the bytes of tensors are in the reference, whatever they are called there."""
+
+    def __init__(self, items: list[Item]) -> None:
+        self._items = items
+
+    @cached_property
+    def _by_start(self) -> dict[object, list[tuple[str, NDArray[np.uint8]]]]:
+        found: dict[object, list[tuple[str, NDArray[np.uint8]]]] = {}
+        for item in self._items:
+            for role, data in item.data.items():
+                place = item.tensors[role].name, data
+                found.setdefault(_key(item, role, data), []).append(place)
+        return found
+
+    def find(self, ours: Item, theirs: Item) -> str:
+        """Return which tensors have the bytes of those that differ; empty if some have none."""
+        names, others = [], 0
+        wanted = theirs.data
+        for role, data in ours.data.items():
+            if role in wanted and is_equal_bytes(data, wanted[role]):
+                continue
+            alike = self._by_start.get(_key(ours, role, data), ())
+            equal = [name for name, other in alike if is_equal_bytes(data, other)]
+            if not equal:
+                return ""
+            names.append(equal[0])
+            others += len(equal) - 1
+        more = f" (others with the same bytes: {others})" if others else ""
+        return f"{', '.join(names)} of the reference{more}"
+
+
+def _key(item: Item, role: str, data: NDArray[np.uint8]) -> object:
+    """Return what a tensor has in common with all equal ones, and with few others."""
+    return item.desc, role, len(data), data[:_START].tobytes()
+
+
+def _difference(ours: Item, theirs: Item) -> Difference | None:
+    """Return how the values of two items differ, and why if that is known."""
+    if isinstance(theirs.desc, RecordDesc):
+        return _record_difference(ours, theirs, theirs.desc)
+    if ours.plain is None or theirs.plain is None:
+        return _number_difference(ours, theirs)
+    found = ours.model.map(ours.plain)
+    if ours.desc == theirs.desc and is_equal_bytes(found, theirs.model.map(theirs.plain)):
+        return None
+    wanted = _read_like(ours, theirs, ours.plain, theirs.plain)
+    desc = ours.desc if isinstance(ours.desc, MemoryDesc) else wanted.desc
+    said = ""
+    if (desc.dims, desc.dtype) != (wanted.desc.dims, wanted.desc.dtype):
+        if desc.dims == wanted.desc.dims:
+            numbers = _number_difference(ours, theirs)
+            if numbers is None or desc.dtype.bits != wanted.desc.dtype.bits:
+                return numbers
+        said = f"are {desc!r}, and those of the reference {wanted.desc!r}"
+        desc = wanted.desc
+    if wanted.desc != desc:
+        wanted = reorder(wanted, desc.with_extra(None))
+    return _explained([_part(ours.name, found, wanted)], said)
+
+
+def _part(name: str, found: NDArray[np.uint8], wanted: Memory) -> Part:
+    domains = [each.domain for each in wanted.desc.tags() if each.vocabulary == "weights"]
+    is_scale = any("scales" in domain for domain in domains)
+    groups = (1,) * wanted.desc.ndims
+    return Part(name, found, wanted.data, wanted.desc, groups, is_scale=is_scale)
+
+
+def _read_like(ours: Item, theirs: Item, entry: Entry, other: Entry) -> Memory:
+    """Return a tensor of the reference, read as the contract says if its file does not say it.
+
+    Some programs store packed elements in the shape of plain ones. Then both readings are tried.
+    """
+    data, desc = theirs.model.map(other), ours.desc
+    own = memory_of(other, data)
+    if not isinstance(desc, MemoryDesc) or other.is_described or desc.nbytes != other.nbytes:
+        return own
+    same = memory_of(replace(other, desc=desc), data)
+    if own.desc.dims != desc.dims:
+        return same
+    if (entry.shape, entry.dtype) != (other.shape, other.dtype):
+        return own
+    part = _part("", ours.model.map(entry), reorder(own, desc))
+    return own if part.is_equal else same
+
+
+def _explained(parts: list[Part], said: str = "") -> Difference | None:
+    """Return how tensors differ, with the causes; None if their values do not."""
+    wrong = [part for part in parts if not part.is_equal]
+    if not wrong:
+        return Difference(said) if said else None
+    found = [(part.elements, part.expected) for part in parts]
+    known = [(x, y) for x, y in found if x is not None and y is not None]
+    differing = sum(int((x != y).sum()) for x, y in known)
+    # bytes may differ in padding alone, which holds no values
+    is_short = any(len(part.found) < len(part.wanted) for part in parts)
+    is_known = len(known) == len(parts)
+    if not said and is_known and not is_short and not differing:
+        return None
+    names = ", ".join(part.name for part in wrong)
+    problem = said or f"differ in the bytes of {names}"
+    if is_known and not said:
+        problem = f"differ in {differing} of {sum(y.size for _, y in known)} elements"
+    if len(parts) > 1:
+        problem += f", in {names}"
+    return Difference(problem, find_causes(parts))
+
+
+def _record_difference(ours: Item, theirs: Item, desc: RecordDesc) -> Difference | None:
+    """Compare with a record, tensor by tensor, in the format of the model."""
+    wanted = Record(desc, theirs.data)
+    own, said = ours.desc, ""
+    if isinstance(own, MemoryDesc) and (len(desc.tensors) > 1 or own.nelems == prod(desc.dims)):
+        # floats that the record was decoded to, rather than its bytes as a plain tensor
+        return _number_difference(ours, theirs)
+    if not isinstance(own, RecordDesc):
+        said = f"are not those of {desc!r}"
+    elif own.name == desc.name and own.dims != desc.dims:
+        said = f"are those of {own!r}, and in the reference of {desc!r}"
+    elif own != desc:
+        try:
+            wanted = repack(wanted, own)
+        except MemdescError:
+            return _number_difference(ours, theirs)
+    data = ours.data
+    if missing := [role for role in wanted.tensors if role not in data]:
+        return Difference(f"have no {', '.join(missing)}, as {desc!r} has")
+    return _explained(parts_of_record(data, wanted.tensors, wanted.desc), said)
+
+
+def _number_difference(ours: Item, theirs: Item) -> Difference | None:
+    """Compare the numbers that two items stand for."""
+    one, other = (_numbers(each) for each in (ours, theirs))
+    turned = in_order_of(other, theirs.desc, one, ours.desc)
+    differing = min(compare_values(one, each).differing for each in turned)
+    return Difference(f"differ in {differing} of {one.desc.nelems} elements") if differing else None
+
+
+def _numbers(item: Item) -> Memory:
+    return item.memory() if item.plain else dequantize(value_of(item.group, item.model.map))

@@ -1,0 +1,27 @@
+"""Processes of Python that tests start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["run_python"]
+
+_ROOT = Path(__file__).parents[1]
+_SECONDS = 550
+
+
+def run_python(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with these sources, and fail with what it says on stderr if it fails."""
+    ran = subprocess.run(
+        [sys.executable, *arguments],
+        env={**os.environ, "PYTHONPATH": str(_ROOT), **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS,
+    )
+    assert ran.returncode == 0, (ran.returncode, ran.stderr)
+    return ran
