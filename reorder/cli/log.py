@@ -53,9 +53,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     log = read_verbose(_stdin() if options.log == "-" else options.log)
     if not (log.entries or log.info or log.skipped or log.passed_over):
         msg = (
-            f"{'stdin' if options.log == '-' else options.log} has no line of oneDNN in "
-            f"{log.other_lines} lines; run the program with ONEDNN_VERBOSE=1 (up to oneDNN 2.4, "
-            "DNNL_VERBOSE=1), and pass what it prints to stdout"
+            f"{'stdin' if options.log == '-' else options.log}: none of its lines is from oneDNN "
+            f"({counted(log.other_lines, 'line')} read); run the program with ONEDNN_VERBOSE=1 "
+            "(up to oneDNN 2.4, DNNL_VERBOSE=1), and pass what it prints to stdout"
         )
         raise MemdescError(msg)
     found = report(
