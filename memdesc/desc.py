@@ -15,7 +15,7 @@ from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
 from memdesc.int64 import INT64_MAX, checked_ints, exact_ints
-from memdesc.layout import Layout
+from memdesc.layout import Axis, Block, Layout
 from memdesc.layout_names import dense_tag, is_laid_out_by, names_of
 from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS, check_letters
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike, NDArray
 
-    from memdesc.layout import Axis, Block
     from memdesc.names import Name
-    from memdesc.picture import Look, Picture
+    from memdesc.picture import Picture
+    from memdesc.picture.draw import Look
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -497,24 +497,25 @@ class MemoryDesc(Checked):
         memory: at each offset the index o,i
              0 |  0,0 <1,0>   0,1   1,1   2,0   [5]   2,1   [7]
         """
-        from memdesc.picture import Look  # not needed to describe a layout
+        from memdesc.picture.draw import Look  # not needed to describe a layout
 
         look = Look(self.letters or LETTERS if letters is None else letters, highlight)
         return self._drawn(look) if beside is None else self._drawn_beside(beside, look)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture import COMPACT, Look  # likewise
+        from memdesc.picture.draw import Look  # likewise
+        from memdesc.picture.grid import COMPACT
 
         return self._drawn(Look(self.letters or LETTERS, limits=COMPACT)).fragment
 
     def _drawn(self, look: Look) -> Picture:
-        from memdesc.picture import draw_layout  # likewise
+        from memdesc.picture.draw import draw_layout  # likewise
 
         compensation = self.nbytes - self.with_extra(None).nbytes
         return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, compensation), look)
 
     def _drawn_beside(self, other: MemoryDesc, look: Look) -> Picture:
-        from memdesc.picture import checked_cells, draw_beside  # likewise
+        from memdesc.picture.draw import checked_cells, draw_beside  # likewise
 
         checked_desc("beside", other)
         if self.dims != other.dims:

@@ -18,20 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
-__all__ = [
-    "as_path",
-    "check_writable",
-    "naming",
-    "open_file",
-    "read_at",
-    "read_if_exists",
-    "read_small",
-    "reason_of",
-    "sync_folder",
-    "write_at",
-    "write_file",
-]
-
 # not every system has these two flags
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 _PERMISSIONS = 0o777
@@ -64,13 +50,7 @@ def reason_of(error: OSError) -> str:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading; folders, pipes and devices are refused without waiting.
-
-    Raises
-    ------
-    MemdescError
-        If the file is missing, is not a regular file, or reading it fails.
-    """
+    """Open a regular file for reading; folders, pipes and devices are refused without waiting."""
     try:
         _check_regular(path, path.stat(), "read")
         # it may have been replaced by a pipe meanwhile, whose open would wait for a writer
@@ -84,13 +64,7 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def read_if_exists(path: Path, max_nbytes: int) -> bytes | None:
-    """Return the bytes of a small file, or None if there is no file of that name.
-
-    Raises
-    ------
-    MemdescError
-        If it exists and cannot be read, or is larger.
-    """
+    """Return what `read_small` returns, or None if there is no file of that name."""
     try:
         path.lstat()
     except OSError:  # it does not exist, its folder cannot be reached, or its name is too long
@@ -99,13 +73,7 @@ def read_if_exists(path: Path, max_nbytes: int) -> bytes | None:
 
 
 def read_small(path: Path, max_nbytes: int) -> bytes:
-    """Return the bytes of a small file.
-
-    Raises
-    ------
-    MemdescError
-        If it cannot be read, or is larger.
-    """
+    """Return the bytes of a small file; refuse a larger one."""
     with open_file(path) as file:
         data = file.read(max_nbytes + 1)
     if len(data) > max_nbytes:
@@ -128,19 +96,8 @@ def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file completely or not at all: under a temporary name, then renamed.
 
     An existing file keeps its permissions, and an existing link leads to the new file. The file is
-    on disk when this returns.
-
-    Parameters
-    ----------
-    target : Path
-        The file.
-    write : callable
-        Called with a new file in the same folder, open for reading and writing.
-
-    Raises
-    ------
-    MemdescError
-        If the file cannot be written. An existing file is then unchanged.
+    on disk when this returns; if it cannot be written, an existing file is unchanged. `write` is
+    called with a new file in the same folder, open for reading and writing.
     """
     check_writable(target)
     real = Path(os.path.realpath(target))
@@ -198,13 +155,7 @@ def write_at(handle: int, data: memoryview, offset: int) -> int:
 
 
 def check_writable(target: Path) -> None:
-    """Refuse a target that exists and cannot be replaced: a folder, a device, a protected file.
-
-    Raises
-    ------
-    MemdescError
-        With the reason.
-    """
+    """Refuse a target that exists and cannot be replaced: a folder, a device, a protected file."""
     try:
         status = target.stat()
     except FileNotFoundError:

@@ -193,22 +193,14 @@ class Extra(Checked):
 
 
 def check_extra(extra: object, dtype: DataType, layout: Layout) -> None:
-    """Refuse compensation that does not fit a data type and a layout.
-
-    Raises
-    ------
-    MemdescError
-        If it is not an Extra, the elements are not s8, or a mask names a dim that does not exist.
-    NotBlockedError
-        If dims are fused, since oneDNN has no padded dims for such layouts.
-    """
+    """Refuse compensation that does not fit a data type and a layout."""
     if not isinstance(extra, Extra):
         msg = f"extra must be an Extra or None, not {short_repr(extra)}"
         raise MemdescError(msg)
     if dtype.name != "s8":
         msg = f"{extra} is for s8 weights, not for {dtype}; leave it out: with_extra(None)"
         raise MemdescError(msg)
-    layout.strides()  # raises NotBlockedError
+    layout.strides()  # refuses fused dims, for which oneDNN has no padded dims
     for mask in extra.masks.values():
         if mask >> layout.ndims:
             dim = dim_name(mask.bit_length() - 1)

@@ -18,7 +18,8 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from memdesc.picture import Look, Picture
+    from memdesc.picture import Picture
+    from memdesc.picture.draw import Look
 
 _CHANNELS = (1, 4)  # R, RGBA
 
@@ -161,12 +162,13 @@ class ImageDesc(Checked):
         self, letters: str | None = None, *, highlight: Iterable[Iterable[int]] = ()
     ) -> Picture:
         """Draw the logical grid beside the pixels, like `MemoryDesc.show`."""
-        from memdesc.picture import Look  # not needed to describe a layout
+        from memdesc.picture.draw import Look  # not needed to describe a layout
 
         return self._drawn(Look(self._letters if letters is None else letters, highlight))
 
     def _repr_html_(self) -> str:
-        from memdesc.picture import COMPACT, Look  # likewise
+        from memdesc.picture.draw import Look  # likewise
+        from memdesc.picture.grid import COMPACT
 
         return self._drawn(Look(self._letters, limits=COMPACT)).fragment
 
@@ -175,7 +177,7 @@ class ImageDesc(Checked):
         return dim_letters(self.name) or LETTERS
 
     def _drawn(self, look: Look) -> Picture:
-        from memdesc.picture import draw_image  # likewise
+        from memdesc.picture.draw import draw_image  # likewise
 
         size = self.width, self.channels
         return draw_image(self.desc.layout, self.dtype, repr(self), size, look)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from math import prod
 from operator import index as to_int
@@ -14,15 +14,12 @@ from memdesc.checked import Checked
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import MemdescError, OutOfRangeError, short_repr
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, entries_of
-from memdesc.layout import axis_index, dim_name
+from memdesc.layout import Block, Layout, axis_index, dim_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Self
 
     from numpy.typing import ArrayLike, NDArray
-
-    from memdesc.layout import Block, Layout
 
 
 class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length have no slots
@@ -70,21 +67,8 @@ class Index(tuple[Any, ...], Checked):  # noqa: SLOT001 - tuples of any length h
 def checked_index(layout: Layout, index: Any, *, padded: bool) -> tuple[Any, ...]:
     """Return a caller's index as Python ints, or as int64 arrays of one shape.
 
-    Parameters
-    ----------
-    layout : Layout
-        The entries must be within its dims.
-    index : iterable of int or array_like
-        One entry for each dim; arrays are broadcast.
-    padded : bool
-        Whether the padding may be indexed too.
-
-    Raises
-    ------
-    MemdescError
-        If the number of entries is wrong, or one is not an integer.
-    OutOfRangeError
-        With the first entry that is outside its dim.
+    The entries, one for each dim, are broadcast, and must be within the dims of the layout; with
+    `padded` they may be in its padding.
     """
     at = _entries(index)
     if len(at) != layout.ndims:
@@ -111,13 +95,7 @@ def checked_index(layout: Layout, index: Any, *, padded: bool) -> tuple[Any, ...
 
 
 def checked_integers(name: str, values: ArrayLike) -> int | NDArray[np.int64]:
-    """Return a caller's integer, or an int64 array of them.
-
-    Raises
-    ------
-    MemdescError
-        If it is neither, or exceeds int64.
-    """
+    """Return a caller's integer, or an int64 array of them; refuse anything else."""
     with suppress(TypeError):
         # a bool goes to checked_int as it is, which refuses it
         return checked_int(name, values if isinstance(values, bool) else to_int(values))  # type: ignore[arg-type] # suppressed
@@ -183,13 +161,10 @@ def _check_range(i: int | NDArray[np.int64], size: int, name: str) -> None:
 def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
     """Return the padded index at an offset in elements.
 
-    *Law*: for every index in range, `index_at(layout, layout.offset(index)) == index`.
+    It is beyond the dims if padding is at the offset; None if no index has this offset, or the
+    strides do not nest and the bounded search did not find one.
 
-    Returns
-    -------
-    tuple of int or None
-        An index beyond the dims if padding is at the offset. None if no index has this offset, or
-        the strides do not nest and the bounded search did not find one.
+    *Law*: for every index in range, `index_at(layout, layout.offset(index)) == index`.
     """
     loops = [block for block in layout.blocks if block.extent > 1 and block.stride]
     try:
@@ -221,14 +196,9 @@ def indices_at(
 ) -> tuple[tuple[NDArray[np.int64], ...], NDArray[np.bool_]]:
     """Return the padded indices at many offsets, and which offsets have one.
 
-    *Law*: equal to `index_at` of each offset.
+    There is an array for each dim, with 0 where no index has the offset.
 
-    Returns
-    -------
-    indices : tuple of ndarray of int64
-        One array for each dim; 0 where no index has the offset.
-    found : ndarray of bool
-        Whether an index has the offset.
+    *Law*: equal to `index_at` of each offset.
     """
     if not layout.padded_nelems:
         return (np.zeros_like(offsets),) * layout.ndims, np.zeros(offsets.shape, np.bool_)

@@ -27,18 +27,13 @@ _NOT_SEQUENCES = (str, bytes, bytearray, set, frozenset, dict)
 def entries_of(name: str, values: Any) -> tuple[Any, ...]:
     """Return the entries of an iterable; refuse one that raises or does not end.
 
-    Raises
-    ------
-    TypeError
-        If it is not iterable.
-    MemdescError
-        If it raises, or has more entries than any field.
+    The error is a TypeError for what is not iterable, whose caller says what is needed.
     """
     if type(values) is tuple:
         return values
     try:
         found = tuple(islice(values, _MAX_ENTRIES + 1))
-    except TypeError:  # not iterable: the caller says what is needed
+    except TypeError:
         raise
     except Exception as error:  # raised by the caller's own iterator
         msg = f"{name} must be a sequence, not {short_repr(values)}: {_reason(error)}"

@@ -24,14 +24,12 @@ from memdesc.errors import (
     short_repr,
 )
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, entries_of, exact_ints
-from memdesc.tags import LETTERS, MAX_NDIMS
+from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from memdesc.tags import FormatTag
 
     # one index, or one offset, or an array of them
     Int = TypeVar("Int", int, NDArray[np.int64])
@@ -555,19 +553,7 @@ _AXIS, _STEP = itemgetter(0), itemgetter(1)  # of a Block
 def layout_by_tag(tag: FormatTag, dims: tuple[int, ...], name: str = "") -> Layout:
     """Make the dense layout of a tag, with dims padded to whole blocks and alignments.
 
-    Parameters
-    ----------
-    tag : FormatTag
-        The order and the blocks.
-    dims : tuple of int
-        Sizes, one for each dim of the tag.
-    name : str
-        The caller's name for the tag, for messages.
-
-    Raises
-    ------
-    MemdescError
-        If the number of dims is wrong, or a size exceeds int64.
+    `name` is the caller's name for the tag, for messages.
     """
     if len(dims) != tag.ndims:
         check_dims(dims)

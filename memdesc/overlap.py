@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import prod
-from typing import TYPE_CHECKING
 
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
 from memdesc.int64 import INT64_MAX
-from memdesc.layout import dim_name
-
-if TYPE_CHECKING:
-    from memdesc.layout import Block, Layout
+from memdesc.layout import Block, Layout, dim_name
 
 
 def check_overlap(layout: Layout) -> None:
@@ -20,11 +16,6 @@ def check_overlap(layout: Layout) -> None:
 
     Broadcasts (stride 0) are ignored: they are legal in a source. Nearly all layouts have nested
     strides, each at least as large as the whole loop inside it, and need no search.
-
-    Raises
-    ------
-    OverlapError
-        With the index differences, or saying that bounded work did not settle it.
     """
     if not layout.nelems:
         return
@@ -94,11 +85,6 @@ def check_nesting(layout: Layout, bits: int) -> None:
     single block come first. `covered` is the number of elements that the dims so far take.
     Source: oneDNN 3.13, `memory_desc.cpp`. Broadcasts pass. Some layouts without overlap are
     refused, such as dims (2, 2, 2) with strides (3, 1, 5).
-
-    Raises
-    ------
-    OverlapError
-        With the dim and the numbers.
     """
     if not all(layout.padded_dims()):
         return

@@ -15,11 +15,8 @@ if TYPE_CHECKING:
 def submemory(layout: Layout, dims: tuple[int, ...], offsets: tuple[int, ...]) -> Layout:
     """Describe a part of a layout; the rules are oneDNN's.
 
-    Raises
-    ------
-    MemdescError
-        If the part is not within the parent, starts inside a block, or ends inside one before
-        the parent's end.
+    The part is within the parent, and neither starts inside a block nor ends inside one before the
+    parent's end.
     """
     _check_bounds(layout, dims, offsets)
     axes = []
@@ -85,13 +82,7 @@ def _check_block_bounds(layout: Layout, dim: int, step: int, part: tuple[int, in
 
 
 def permute_axes(layout: Layout, perm: tuple[int, ...]) -> Layout:
-    """Reorder dims: old dim d becomes dim `perm[d]`; no data move.
-
-    Raises
-    ------
-    MemdescError
-        If `perm` is not a permutation of the dims.
-    """
+    """Reorder dims: old dim d becomes dim `perm[d]`; no data move."""
     if sorted(perm) != list(range(layout.ndims)):
         msg = f"{perm} is not a permutation of the dims 0 to {layout.ndims - 1}"
         raise MemdescError(msg)
@@ -130,11 +121,6 @@ def reshape(layout: Layout, dims: tuple[int, ...]) -> Layout:
 
     A dim that keeps its size keeps its blocks and padding; dims of size 1 can be added and
     dropped; other dims can be regrouped if they are plain and contiguous.
-
-    Raises
-    ------
-    MemdescError
-        If the numbers of elements differ, or the data would have to move.
     """
     _check_products(layout, dims)
     parts: list[tuple[Axis, tuple[Block, ...]]] = []

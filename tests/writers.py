@@ -18,9 +18,9 @@ __all__ = ["one_tensor", "write_part"]
 
 
 def one_tensor(target: Path, *, resume: bool = False, overwrite: bool = False) -> Writer:
-    """Return the writer of a file with a tensor "a" of 100 bytes."""
+    """Begin to write a file with a tensor "a" of 100 bytes."""
     files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
-    return Writer(target, files, resume=resume, overwrite=overwrite)
+    return Writer(target, files, resume=resume, overwrite=overwrite).begin()
 
 
 def write_part(writer: Writer, name: str, offset: int, data: Any) -> None:

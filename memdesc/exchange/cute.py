@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc
 from memdesc.errors import UnsupportedFormatError, counted, excerpt, short_repr
-from memdesc.exchange.system import System, cannot, not_understood
+from memdesc.exchange.system import Given, System, cannot, not_understood
 from memdesc.int64 import INT64_MAX
 from memdesc.layout import Block, Layout, dim_name, single_axes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memdesc.exchange.system import Given
 
 _NAME = "CuTe"
 _MAX_DEPTH = 64

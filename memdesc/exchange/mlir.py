@@ -14,17 +14,15 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.create import memory_desc
-from memdesc.dtypes import DATA_TYPES
+from memdesc.dtypes import DATA_TYPES, DataType
 from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
 from memdesc.exchange.expressions import integers, linear, outputs_of, parse, tag_of_outputs
-from memdesc.exchange.system import System, cannot, not_understood, strides_of
+from memdesc.exchange.system import Given, System, cannot, not_understood, strides_of
 from memdesc.layout_names import dense_tag
 from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
-    from memdesc.dtypes import DataType
-    from memdesc.exchange.system import Given
 
 _NAME = "MLIR"
 

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING
 from memdesc.create import memory_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
-from memdesc.exchange.system import System, cannot, not_understood
+from memdesc.exchange.system import Given, System, cannot, not_understood
 from memdesc.names.registry import dim_letters
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
-    from memdesc.exchange.system import Given
 
 _NAME, _TITLE = "openvino", "OpenVINO"
 _STRING = re.compile(

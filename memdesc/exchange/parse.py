@@ -13,9 +13,9 @@ from memdesc.errors import (
     excerpt,
     short_repr,
 )
-from memdesc.exchange.system import given_of
+from memdesc.exchange.system import Given, System, given_of
 from memdesc.exchange.table import SYSTEMS, read_with
-from memdesc.image import image_desc
+from memdesc.image import ImageDesc, image_desc
 from memdesc.names import expand_meta_tag, is_image, resolve
 from memdesc.names.registry import parse_name
 
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memdesc.desc import MemoryDesc
-    from memdesc.exchange.system import Given, System
-    from memdesc.image import ImageDesc
 
 # The width that names are read for if the caller gives no type; some exist for some widths only.
 _DEFAULT_BITS = 32
@@ -123,12 +121,7 @@ def _bits(given: Given) -> int:
 def _readings(given: Given) -> MemoryDesc | None:
     """Return what the notations that a string looks like read; None if it looks like none.
 
-    Raises
-    ------
-    UnknownFormatError
-        If they read different layouts.
-    MemdescError
-        If none of them reads it: the error of the first, or one with a reason.
+    If none of them reads it, the error is that of the first, or one with a reason.
     """
     found: dict[MemoryDesc, list[System]] = {}
     refused: list[MemdescError] = []
@@ -140,13 +133,13 @@ def _readings(given: Given) -> MemoryDesc | None:
                 refused.append(error)
     if len(found) > 1:
         readings = "; ".join(
-            f"{desc!r} by {' and '.join(system.name for system in systems)}"
+            f"with the prefix {' or '.join(f'{system.name}:' for system in systems)} {desc!r}"
             for desc, systems in found.items()
         )
         first = next(iter(found.values()))[0].name
         msg = (
-            f"{short_repr(given.text)} is read as different layouts: {readings}; choose one by its "
-            f"prefix, such as {first}:{excerpt(given.text)[1:-1]}"
+            f"{short_repr(given.text)} is read as different layouts: {readings}; write one, such "
+            f"as {first}:{excerpt(given.text)[1:-1]}"
         )
         raise UnknownFormatError(msg)
     if refused and not found:

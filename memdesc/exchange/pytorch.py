@@ -14,14 +14,13 @@ from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import UnsupportedFormatError, short_repr
 from memdesc.exchange.expressions import arguments, integer, integers, keywords, parse
-from memdesc.exchange.system import System, cannot, not_understood, strides_of
+from memdesc.exchange.system import Given, System, cannot, not_understood, strides_of
 from memdesc.layout_names import is_laid_out_by
 from memdesc.notation import parse_tag
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
-    from memdesc.exchange.system import Given
 
 _NAME = "PyTorch"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.dtypes import DATA_TYPES, data_type
+from memdesc.dtypes import DATA_TYPES, DataType, data_type
 from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims, dim_name
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from memdesc.desc import MemoryDesc
-    from memdesc.dtypes import DataType
     from memdesc.tags import FormatTag
 
 # The most characters of a string to read; no layout of 12 dims and 63 blocks needs as many.

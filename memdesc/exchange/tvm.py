@@ -18,7 +18,7 @@ from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc
 from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
 from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
-from memdesc.exchange.system import System, not_understood
+from memdesc.exchange.system import Given, System, not_understood
 from memdesc.layout import Block, Layout, single_axes
 from memdesc.layout_names import dense_tag
 from memdesc.names import onednn
@@ -27,7 +27,6 @@ from memdesc.tags import LETTERS, Digit, FormatTag
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memdesc.exchange.system import Given
 
 _NAME = "TVM"
 _BLOCK = "[0-9]{1,18}[a-z]"

@@ -13,16 +13,14 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.create import memory_desc
-from memdesc.dtypes import DATA_TYPES
+from memdesc.dtypes import DATA_TYPES, DataType
 from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
-from memdesc.exchange.system import System, cannot, not_understood, tag_of
+from memdesc.exchange.system import Given, System, cannot, not_understood, tag_of
 from memdesc.layout import dim_name
 from memdesc.tags import Digit, FormatTag
 
 if TYPE_CHECKING:
     from memdesc.desc import MemoryDesc
-    from memdesc.dtypes import DataType
-    from memdesc.exchange.system import Given
 
 _NAME = "XLA"
 # Each tile of swizzled blocks may double the number of physical dims.

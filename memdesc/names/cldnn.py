@@ -111,15 +111,7 @@ def letters(name: str) -> str:
 
 
 def parse(name: str) -> FormatTag:
-    """Read a name, for elements of whole bytes.
-
-    Raises
-    ------
-    UnsupportedFormatError
-        If the name is known, but does not name a layout of elements; with the reason.
-    UnknownFormatError
-        If the grammar does not allow it.
-    """
+    """Read a name, for elements of whole bytes."""
     refuse(name)
     canonical = _IRREGULAR.get(name) or _translate(_RENAMED.get(name, name))
     try:
@@ -129,27 +121,14 @@ def parse(name: str) -> FormatTag:
 
 
 def refuse(name: str) -> None:
-    """Refuse names that are not layouts of elements.
-
-    Raises
-    ------
-    UnsupportedFormatError
-        With the reason.
-    """
+    """Refuse names that are not layouts of elements."""
     if name in _REFUSED:
         msg = f"{name!r} cannot be described: {_REFUSED[name]}"
         raise UnsupportedFormatError(msg)
 
 
 def check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:
-    """Refuse sizes, one for each dim, for which a name is not a layout of digits.
-
-    Raises
-    ------
-    UnsupportedFormatError
-        For an odd x under `iy_xs_os_xsv2_*`, and for y * x > 1 under
-        `os_is_osv32_isv32_swizzled_by_4`.
-    """
+    """Refuse sizes, one for each dim, for which a name is not a layout of digits."""
     if "iy_xs_os_xsv2_" in name and dims[-1] % 2:
         msg = (
             f"{name!r} with odd x = {dims[-1]}: the kernels store the unpaired last column apart, "

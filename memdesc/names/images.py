@@ -53,15 +53,7 @@ def is_image(name: str) -> bool:
 
 
 def parse_image(name: str) -> ParsedImage:
-    """Read an image type, or `rows|columns|lane`.
-
-    Raises
-    ------
-    UnsupportedFormatError
-        For `winograd_filter`, whose pixels are computed values.
-    UnknownFormatError
-        If the name is neither an image type nor made of three parts.
-    """
+    """Read an image type, or `rows|columns|lane`."""
     refuse_winograd(name)
     written = IMAGES[name].parts if name in IMAGES else name
     if written.count("|") != 2:  # noqa: PLR2004 - two bars between three parts
@@ -97,14 +89,7 @@ def parse_image(name: str) -> ParsedImage:
 
 
 def check_image_dims(name: str, dims: tuple[int, ...]) -> None:
-    """Refuse sizes that an image type does not support.
-
-    Raises
-    ------
-    MemdescError
-        For a depthwise multiplier other than 1; for `image_2d_rgba` with a batch, or without 3 or
-        4 features.
-    """
+    """Refuse sizes that an image type does not support."""
     if name == "dw_conv2d_filter" and dims[0] != 1:
         msg = (
             f"dw_conv2d_filter has multiplier m = {dims[0]}: the kernels fill the image only for 1"
@@ -119,13 +104,7 @@ def check_image_dims(name: str, dims: tuple[int, ...]) -> None:
 
 
 def refuse_winograd(name: str) -> None:
-    """Refuse MACE's `winograd_filter`, as a buffer and as an image.
-
-    Raises
-    ------
-    UnsupportedFormatError
-        With the reason.
-    """
+    """Refuse MACE's `winograd_filter`, as a buffer and as an image."""
     if name == "winograd_filter":
         msg = (
             "'winograd_filter' cannot be described: it holds G g G^T of each 3x3 filter, "

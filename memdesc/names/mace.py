@@ -32,16 +32,7 @@ _TABLE = Table(
 
 
 def parse(name: str) -> FormatTag:
-    """Read the name of a host buffer.
-
-    Raises
-    ------
-    UnsupportedFormatError
-        If it is the name of an image type, which is not a linear buffer, or `winograd_filter`,
-        whose pixels are computed values.
-    UnknownFormatError
-        If it is not a name of a buffer.
-    """
+    """Read the name of a host buffer."""
     refuse_winograd(name)
     if is_image(name):
         msg = (

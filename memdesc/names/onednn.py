@@ -73,15 +73,7 @@ def letters(name: str) -> str:
 
 
 def parse(name: str) -> FormatTag:
-    """Read a canonical tag or an alias.
-
-    Raises
-    ------
-    UnknownFormatError
-        If the name is neither.
-    UnsupportedFormatError
-        If oneDNN has the name, but not for a layout of elements; with the reason.
-    """
+    """Read a canonical tag or an alias."""
     if name in _REFUSED:
         msg = f"{name!r} cannot be described: {_REFUSED[name]}"
         raise UnsupportedFormatError(msg)

@@ -100,12 +100,7 @@ def known_names() -> tuple[Name, ...]:
 def parse_name(name: str, bits: int) -> ParsedName:
     """Read a name of any vocabulary, for elements of a given width.
 
-    Raises
-    ------
-    UnknownFormatError
-        If no vocabulary has the name; with the reason of the one whose spelling it follows.
-    UnsupportedFormatError
-        If the name is known, but is not a layout of elements of this width; with the reason.
+    An unknown name is refused with the reason of the vocabulary whose spelling it follows.
     """
     for vocabulary in VOCABULARIES:
         notation = vocabulary.by_bits.get(bits, {}).get(name)

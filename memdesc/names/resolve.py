@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from memdesc.errors import MemdescError, UnknownFormatError, short_repr
 from memdesc.names import cldnn
-from memdesc.names.images import IMAGES, check_image_dims, parse_image
+from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
 from memdesc.names.registry import dim_letters, parse_name
 from memdesc.names.suggest import did_you_mean, meanings, nearest, suggest
-from memdesc.tags import LETTERS
-
-if TYPE_CHECKING:
-    from memdesc.names.images import ParsedImage
-    from memdesc.tags import FormatTag
+from memdesc.tags import LETTERS, FormatTag
 
 _PLAIN = "plain"
 # stands for all dims that the tag does not name
@@ -44,24 +39,10 @@ def expand_meta_tag(name: str, ndims: int) -> str:
 
 
 def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
-    """Find the tag of a name in any vocabulary.
+    """Find the tag of a name in any vocabulary; suggest similar names for an unknown one.
 
-    Parameters
-    ----------
-    name : str
-        A name of oneDNN, clDNN / OpenVINO or MACE, or the canonical notation.
-    dims : tuple of int
-        Logical sizes, because a few names exist only for some; `()` skips this check.
-    bits : int
-        Width of an element; packings of weights exist only for some widths, and a few names mean
-        another layout for 4-bit elements.
-
-    Raises
-    ------
-    UnknownFormatError
-        If no vocabulary has the name; with the most similar names.
-    UnsupportedFormatError
-        If the name is known, but is not a layout of elements; with the reason.
+    A few names exist only for some sizes; dims of `()` skip this check. Packings of weights exist
+    only for elements of some widths in bits, and a few names mean another layout for 4-bit ones.
     """
     if not isinstance(name, str):
         msg = f"a tag is a name or a FormatTag, not {short_repr(name)}"  # type: ignore[unreachable] # callers without types
@@ -90,13 +71,7 @@ def _spelled(names: tuple[str, ...]) -> str:
 
 
 def resolve_image(name: str, dims: tuple[int, ...]) -> ParsedImage:
-    """Find the tag of an image type, and how many of its digits belong to rows and columns.
-
-    Raises
-    ------
-    UnknownFormatError, UnsupportedFormatError, MemdescError
-        As `resolve`; also if the image type does not support these dims.
-    """
+    """Find the tag of an image type, and how many of its digits belong to rows and columns."""
     try:
         image = parse_image(name)
     except UnknownFormatError as error:

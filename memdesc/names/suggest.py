@@ -62,9 +62,23 @@ def suggest(text: str, ndims: int | None = None) -> tuple[str, ...]:
         raise MemdescError(msg)
     if ndims is not None:
         ndims = checked_int("ndims", ndims)
-    meant = meanings(text, ndims)
-    alike = nearest(text, (*(name.text for name in known_names()), *IMAGES), ndims)
-    return (*meant, *alike)[:_COUNT]
+    found = [*meanings(text, ndims)]
+    found += [name for name in transposed(text) if ndims in {None, _ndims_of(name)}]
+    found += nearest(text, (*_known_strings(), *IMAGES), ndims)
+    return tuple(dict.fromkeys(found))[:_COUNT]
+
+
+def transposed(text: str) -> tuple[str, ...]:
+    """Return the known names that an unknown string becomes if two neighbours in it are swapped.
+
+    >>> transposed("nChw61c"), transposed("b_fs_xy_fsv16"), transposed("nChw16c")
+    (('nChw16c',), ('b_fs_yx_fsv16',), ())
+    """
+    known = _known_strings()
+    if len(text) > _MAX_NAME or text in known:
+        return ()
+    swaps = (f"{text[:k]}{text[k + 1]}{text[k]}{text[k + 2 :]}" for k in range(len(text) - 1))
+    return tuple(dict.fromkeys(name for name in swaps if name in known or name in IMAGES))
 
 
 def meanings(text: str, ndims: int | None = None) -> tuple[str, ...]:
@@ -99,8 +113,9 @@ def siblings(text: str, ndims: int) -> tuple[str, ...]:
 
 
 @cache
-def _known_strings() -> frozenset[str]:
-    return frozenset(name.text for name in known_names())
+def _known_strings() -> dict[str, None]:
+    """Return the known names as a set that keeps their order."""
+    return dict.fromkeys(name.text for name in known_names())
 
 
 def nearest(text: str, names: Iterable[str], ndims: int | None) -> tuple[str, ...]:

@@ -19,39 +19,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The names of one system.
+    """The names of one system."""
 
-    Parameters
-    ----------
-    name : str
-        The value of `Name.vocabulary`, such as ``onednn``.
-    known : callable, () -> iterable of str
-        Every name that the system defines. `parse` may read more names than these.
-    parse : callable, (name) -> FormatTag
-        Raises UnknownFormatError for an unknown name, and UnsupportedFormatError for a known one
-        that is not a layout of elements.
-    domain : callable, (name) -> str
-        What a known name describes: ``data``, ``weights``, ...
-    letters : callable, (name) -> str
-        What a name calls the logical dims, such as ``nchw``; empty if it does not say.
-    is_spelled_like : callable, (name) -> bool
-        Whether an unknown name is spelled like those of this system, so that its `parse` gives
-        the best reason.
-    check_dims : callable, (name, dims, tag) -> None, optional
-        Raises UnsupportedFormatError for sizes that the name does not support. `tag` is the tag
-        of the name.
-    by_bits : mapping of int to mappings of str to str
-        For a width of elements in bits, the names with another layout than the one `parse` gives,
-        each with its canonical notation.
-    """
-
+    # the value of `Name.vocabulary`
     name: str
+    # returns every name that the system defines; `parse` may read more names than these
     known: Callable[[], Iterable[str]]
+    # raises UnknownFormatError for an unknown name, and UnsupportedFormatError for a known one that
+    # is not a layout of elements
     parse: Callable[[str], FormatTag]
+    # what a known name describes: `data`, `weights`, ...
     domain: Callable[[str], str]
+    # what a name calls the logical dims, such as `nchw`; empty if it does not say
     letters: Callable[[str], str]
+    # whether an unknown name is spelled like those of this system, so that its `parse` gives the
+    # best reason
     is_spelled_like: Callable[[str], bool]
+    # refuses sizes that a name does not support, given its tag
     check_dims: Callable[[str, tuple[int, ...], FormatTag], None] | None = None
+    # for a width of elements in bits, the names with another layout than the one that `parse`
+    # gives, each with its canonical notation
     by_bits: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
 
 
@@ -67,43 +54,32 @@ ANY_WIDTH = 0
 class Row(NamedTuple):
     """A layout: its dims, its tag for each width of elements, and what uses it."""
 
+    # the logical dims in order
     letters: str
-    """The logical dims in order."""
+    # what it contains: `data`, `weights`, `scales`, ...
     domain: str
-    """What it contains: `data`, `weights`, `scales`, ..."""
+    # the canonical notation for each width in bits; `ANY_WIDTH` stands for any width
     tags: Mapping[int, str]
-    """The canonical notation for each width in bits; `ANY_WIDTH` stands for any width."""
+    # the dims that must be whole blocks; other dims are padded with zeros
     whole: str = ""
-    """The dims that must be whole blocks; other dims are padded with zeros."""
+    # what uses this layout
     source: str = ""
-    """What uses this layout."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a vocabulary, and the functions for its `Vocabulary`.
+    """The rows of a vocabulary, and the functions for its `Vocabulary`."""
 
-    Parameters
-    ----------
-    noun : str
-        What the names stand for, in messages: ``packing of weights``.
-    rows : mapping of str to Row
-        By name.
-    aliases : mapping of str to str
-        Other names, each with its name in `rows`.
-    refused : mapping of str to str
-        Names that are not layouts, with the reason.
-    dims : mapping of str to str
-        What letters of dims stand for, in messages.
-    fixed : mapping of str to int
-        The size that dims of a letter must have.
-    """
-
+    # what the names stand for, in messages: `packing of weights`
     noun: str
     rows: Mapping[str, Row]
+    # other names, each with its name in `rows`
     aliases: Mapping[str, str] = field(default_factory=dict)
+    # names that are not layouts, with the reason
     refused: Mapping[str, str] = field(default_factory=dict)
+    # what letters of dims stand for, in messages
     dims: Mapping[str, str] = field(default_factory=dict)
+    # the size that dims of a letter must have
     fixed: Mapping[str, int] = field(default_factory=dict)
 
     def vocabulary(
@@ -139,16 +115,7 @@ class Table:
         return row.letters if row else ""
 
     def parse(self, name: str) -> FormatTag:
-        """Read a name for elements of any width.
-
-        Raises
-        ------
-        UnsupportedFormatError
-            If the name exists only for other widths, or is known but not a layout; with the
-            reason.
-        UnknownFormatError
-            If the table does not have the name.
-        """
+        """Read a name for elements of any width."""
         if name in self.refused:
             msg = f"{name!r} cannot be described: {self.refused[name]}"
             raise UnsupportedFormatError(msg)
@@ -163,14 +130,7 @@ class Table:
         return parse_tag(row.tags[ANY_WIDTH])
 
     def check_dims(self, name: str, dims: tuple[int, ...], tag: FormatTag) -> None:
-        """Refuse sizes, one for each dim, that the name does not allow.
-
-        Raises
-        ------
-        UnsupportedFormatError
-            If a dim must have another size, or must be whole blocks and is not; with the sizes
-            that are allowed.
-        """
+        """Refuse sizes, one for each dim, that the name does not allow; say which are."""
         row = self.rows[self.aliases.get(name, name)]
         for dim, letter in enumerate(row.letters):
             if dims[dim] != self.fixed.get(letter, dims[dim]):

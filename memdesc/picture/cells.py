@@ -13,14 +13,13 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.index import index_at
-from memdesc.layout import axis_index, memory_order
+from memdesc.layout import Block, Layout, axis_index, memory_order
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from memdesc.dtypes import DataType
-    from memdesc.layout import Block, Layout
 
 LANES = "RGBA"
 # the least elements of a run; with fewer, each element of a small block would get its own colour

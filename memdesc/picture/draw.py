@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc.errors import MemdescError, short_repr
 from memdesc.index import index_at
 from memdesc.int64 import checked_ints, entries_of
-from memdesc.layout import dim_name
-from memdesc.picture.cells import cells_of, digits
+from memdesc.layout import Layout, dim_name
+from memdesc.picture.cells import Cell, Cells, cells_of, digits
 from memdesc.picture.grid import FULL, Limits, Panels, arrange
-from memdesc.picture.memory import CACHE_LINE, Strip, lines_of, pixel_lines
+from memdesc.picture.memory import CACHE_LINE, Lines, Strip, lines_of, pixel_lines
 from memdesc.picture.sheet import Half, Sheet, right_of, top_under
 from memdesc.picture.svg import text_width
 from memdesc.picture.text import grid_text, memory_text
@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from memdesc.dtypes import DataType
-    from memdesc.layout import Layout
-    from memdesc.picture.cells import Cell, Cells
-    from memdesc.picture.memory import Lines
     from memdesc.picture.picture import Picture
 
 # pixels around the number in a cell, and of the narrowest cell
@@ -41,24 +38,9 @@ class Look(NamedTuple):
 def draw_layout(
     layout: Layout, dtype: DataType, title: str, nbytes: tuple[int, int], look: Look
 ) -> Picture:
-    """Draw the layout of a buffer.
+    """Draw the layout of a buffer under a title.
 
-    Parameters
-    ----------
-    layout, dtype
-        Offsets and type of the elements.
-    title : str
-        The first line of the picture.
-    nbytes : (int, int)
-        Bytes of the buffer, and how many of them are compensation after the elements.
-    look : Look
-        Letters of the dims, padded indices to highlight, and limits.
-
-    Raises
-    ------
-    MemdescError
-        If there is not a different letter for each dim, or the layout does not have an index to
-        highlight.
+    `nbytes` are the bytes of the buffer, and how many of them are compensation after the elements.
     """
     cells = checked_cells(layout, dtype, look)
     whole, compensation = nbytes

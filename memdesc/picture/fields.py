@@ -56,18 +56,9 @@ class _Element(NamedTuple):
 def draw_fields(
     head: list[str], fields: list[DrawnField], sizes: dict[str, int], limits: Limits = FULL
 ) -> Picture:
-    """Draw the first bytes of tensors.
+    """Draw the first bytes of tensors under some head lines; each field has its own colour.
 
-    Parameters
-    ----------
-    head : list of str
-        Lines above the picture.
-    fields : list of DrawnField
-        The fields; each has its own colour.
-    sizes : dict of str to int
-        Bytes of each tensor.
-    limits : Limits
-        How many lines are shown.
+    `sizes` are the bytes of each tensor.
     """
     halves: list[Half] = []
     symbols = ["field"]

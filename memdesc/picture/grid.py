@@ -7,13 +7,10 @@ from __future__ import annotations
 
 from itertools import product
 from math import prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from memdesc.picture.cells import visible_indices
+from memdesc.picture.cells import Cell, Cells, visible_indices
 from memdesc.picture.svg import CELL_HEIGHT, edge, label, outline, paint_cell, text_width
-
-if TYPE_CHECKING:
-    from memdesc.picture.cells import Cell, Cells
 
 
 class Limits(NamedTuple):

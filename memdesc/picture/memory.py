@@ -5,15 +5,13 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.picture.cells import LANES, visible_indices
-from memdesc.picture.grid import FULL, place
+from memdesc.picture.cells import LANES, Cell, Cells, visible_indices
+from memdesc.picture.grid import FULL, Limits, place
 from memdesc.picture.svg import ACCENT, element, label, outline, paint_cell, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from memdesc.picture.cells import Cell, Cells
-    from memdesc.picture.grid import Limits
 
 # bytes, on nearly all processors
 CACHE_LINE = 64

@@ -115,13 +115,7 @@ _ZOOM = 2
 
 
 def png_of(svg: str) -> bytes:
-    """Return the PNG of an SVG, in the light colour scheme.
-
-    Raises
-    ------
-    MemdescError
-        If the package `resvg_py` or a font is missing; says how to get it.
-    """
+    """Return the PNG of an SVG, in the light colour scheme; needs `resvg_py` and a font."""
     try:
         resvg = import_module("resvg_py")
     except ImportError:

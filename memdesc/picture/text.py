@@ -5,12 +5,11 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from memdesc.picture.memory import CACHE_LINE
+from memdesc.picture.memory import CACHE_LINE, Lines
 
 if TYPE_CHECKING:
     from memdesc.picture.cells import Cell, Cells
     from memdesc.picture.grid import Grid
-    from memdesc.picture.memory import Lines
 
 # the most characters of a line of panels
 _MAX_WIDTH = 100

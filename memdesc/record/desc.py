@@ -36,7 +36,8 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc.picture import Limits, Picture
+    from memdesc.picture import Picture
+    from memdesc.picture.grid import Limits
 
 # Bits of the unsigned elements that are narrower than any data type.
 BIT_PLANES = {"u1": 1, "u2": 2}
@@ -400,13 +401,7 @@ def _product(numbers: tuple[Number, ...]) -> str:
 
 
 def check_rule(rule: Rule) -> None:
-    """Refuse a rule with parts of the wrong types.
-
-    Raises
-    ------
-    MemdescError
-        With the part.
-    """
+    """Refuse a rule with parts of the wrong types."""
     products = (rule.scale, rule.offset)
     is_typed = all(isinstance(product, tuple) for product in products) and rule.scale
     if not is_typed or not all(isinstance(number, Number) for number in rule.numbers):
@@ -429,13 +424,7 @@ def check_rule(rule: Rule) -> None:
 
 
 def check_number(number: Number) -> None:
-    """Refuse a number with parts of the wrong types.
-
-    Raises
-    ------
-    MemdescError
-        With the part.
-    """
+    """Refuse a number with parts of the wrong types."""
     parts, minus, table, divides, codebook, kind = number
     if not (isinstance(parts, tuple) and parts and all(map(_is_part, parts))):
         msg = (
@@ -466,13 +455,7 @@ def check_number(number: Number) -> None:
 
 
 def _check_codebook(codebook: Codebook | Digits) -> None:
-    """Refuse a codebook with parts of the wrong types or numbers.
-
-    Raises
-    ------
-    MemdescError
-        With the part.
-    """
+    """Refuse a codebook with parts of the wrong types or numbers."""
     count = 0
     lanes: tuple[int, ...] = ()
     match codebook:
@@ -490,13 +473,7 @@ def _check_codebook(codebook: Codebook | Digits) -> None:
 
 
 def check_constant(constant: Constant) -> None:
-    """Refuse a constant with parts of the wrong types, or values that its type does not hold.
-
-    Raises
-    ------
-    MemdescError
-        With the part.
-    """
+    """Refuse a constant with parts of the wrong types, or values that its type does not hold."""
     tensor, kind, values = constant
     if not (isinstance(tensor, str) and tensor):
         msg = f"a Constant needs the name of its tensor, not {short_repr(tensor)}"
@@ -723,17 +700,17 @@ class RecordDesc(Checked):
              8   qs 6 22  qs 7 23  qs 8 24  qs 9 25 qs 10 26 qs 11 27 qs 12 28 qs 13 29
             16  qs 14 30 qs 15 31
         """
-        from memdesc.picture import FULL  # not needed to describe a record
+        from memdesc.picture.grid import FULL  # not needed to describe a record
 
         return self._drawn(FULL)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture import COMPACT  # likewise
+        from memdesc.picture.grid import COMPACT  # likewise
 
         return self._drawn(COMPACT).fragment
 
     def _drawn(self, limits: Limits) -> Picture:
-        from memdesc.picture import DrawnField, draw_fields  # likewise
+        from memdesc.picture.fields import DrawnField, draw_fields  # likewise
 
         bits = self.bits_per_element
         head = [

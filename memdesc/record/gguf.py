@@ -337,13 +337,7 @@ GGUF_NUMBERS: dict[int, str] = {
 
 
 def gguf_record(name: str, dims: tuple[int, ...]) -> tuple[tuple[Field, ...], Rule]:
-    """Return the fields and the rule of a block type for some dims, with blocks along the last one.
-
-    Raises
-    ------
-    MemdescError
-        If the last dim is not a multiple of the block.
-    """
+    """Return the fields and the rule of a block type for some dims, with blocks along the last."""
     row = GGUF_TYPES[name]
     if dims[-1] % row.block:
         msg = (

@@ -28,42 +28,25 @@ _INDENT = "    "
 
 
 class Language(NamedTuple):
-    """How a language of the C family spells functions and their statements.
-
-    Attributes
-    ----------
-    name : str
-        Such as ``c``.
-    head : tuple of str
-        The first lines of a file.
-    integer : str
-        The 64-bit integer type.
-    integers : dict of int to str
-        Integer types by their bits; ``{u}`` is ``u`` in unsigned ones.
-    floats : dict of int to str
-        Floating-point types by their bits; others are declared as integers.
-    pure, entry : str
-        The qualifiers of a function that computes, and of one that writes memory.
-    memory : str
-        The qualifier of the arrays of a function that writes memory.
-    constant : str
-        A constant array: ``{name}``, ``{count}``, ``{values}``.
-    number : str
-        A constant number: ``{name}``, ``{value}``.
-    share : tuple of str
-        First index and step of a loop that work items share; empty if there are no work items.
-    """
+    """How a language of the C family spells functions and their statements."""
 
     name: str
+    # the first lines of a file
     head: tuple[str, ...]
+    # the 64-bit integer type
     integer: str
+    # integer types by their bits; `{u}` is `u` in unsigned ones
     integers: dict[int, str]
+    # floating-point types by their bits; others are declared as integers
     floats: dict[int, str]
+    # the qualifiers of a function that computes, and of one that writes memory
     pure: str = ""
     entry: str = ""
+    # the qualifier of the arrays of a function that writes memory
     memory: str = ""
     constant: str = "#define {name} {{{values}}}"
     number: str = "#define {name} {value}"
+    # first index and step of a loop that work items share; empty if there are no work items
     share: tuple[str, ...] = ()
 
     def comment(self, lines: Sequence[str]) -> list[str]:

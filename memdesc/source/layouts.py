@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from memdesc.dtypes import data_type
+from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
-from memdesc.layout import memory_order
+from memdesc.layout import Axis, Block, Layout, memory_order
 from memdesc.source.languages import language_of
 from memdesc.source.statements import (
     Found,
@@ -29,8 +29,6 @@ from memdesc.source.statements import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memdesc.dtypes import DataType
-    from memdesc.layout import Axis, Block, Layout
     from memdesc.source.statements import Statement
 
 # C guarantees 31 significant characters in an external name; compilers in use support more

@@ -12,7 +12,7 @@ import re
 import zlib
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from gzip import GzipFile
 from io import TextIOWrapper
@@ -23,7 +23,6 @@ from memdesc.errors import MemdescError, short_repr
 from memdesc.verbose.primitive import VerbosePrimitive
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from typing import BinaryIO
 
 # the marker may follow output of another program on the same line

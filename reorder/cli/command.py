@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
+import sys
+import textwrap
 from fnmatch import fnmatchcase
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +39,8 @@ _PIXELS = 4
 # More threads are no faster anywhere, and take longer to start.
 _THREADS = 256
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
+# How far the rest of a folded line is indented: at most this share of the columns, or so many.
+_LARGEST_INDENT, _INDENT = 0.6, 4
 _SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.ASCII | re.IGNORECASE)
 
 
@@ -43,7 +48,7 @@ _SIZE = re.compile(r"([0-9]{1,12}) ?([KMGT]?)i?B?", re.ASCII | re.IGNORECASE)
 
 
 def one_line(text: str) -> str:
-    """Escape what ends a line or controls a terminal, as names in a file may."""
+    """Escape what ends a line or controls a terminal, as names of files and in files may."""
     if text.isprintable():
         return text
     return "".join(
@@ -77,6 +82,28 @@ def table(rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> list[st
         ).rstrip()
         for row in rows
     ]
+
+
+def folded(given: Iterable[str]) -> list[str]:
+    """Fold lines at the width of a terminal; files and pipes get them whole."""
+    if sys.stdout is None or not sys.stdout.isatty():
+        return [*given]
+    columns = shutil.get_terminal_size().columns
+    return [part for line in given for part in fold(line, columns)]
+
+
+def fold(line: str, columns: int) -> list[str]:
+    """Fold a line at blanks; what follows is indented like its last cell, if that leaves room."""
+    *_, cell = re.finditer(r"^ *|  +", line)
+    indent = cell.end() if 0 < cell.end() <= columns * _LARGEST_INDENT else _INDENT
+    return textwrap.wrap(
+        line,
+        columns,
+        subsequent_indent=" " * indent,
+        replace_whitespace=False,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [line]
 
 
 def _row(row: dict[str, Any]) -> str:

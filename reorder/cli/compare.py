@@ -1,4 +1,4 @@
-"""`memdesc compare`: two tensors by their values, or the tensors of two checkpoints."""
+"""`memdesc compare`: two tensors by their values, or those of two checkpoints or folders."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from reorder.storage.stored import in_order_of
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     from numpy.typing import NDArray
@@ -45,7 +45,11 @@ if TYPE_CHECKING:
 
 # how many ranges of one dim are printed
 _SHOWN = 8
-_INDEX = ".index.json"
+# endings of checkpoints, which have several tensors
+_CHECKPOINTS = (
+    ".index.json",
+    *(row.ending for row in FORMATS.values() if row.has_metadata),
+)
 _FROM = (
     "the layout of %s, as for `memdesc reorder --from`; also with its type and sizes, such as "
     "u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"
@@ -54,16 +58,17 @@ _FROM = (
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     paths = options.a, options.b
-    has_folder = any(as_path(path).is_dir() for path in paths)  # only checkpoints are folders
     layouts = (options.from_a, options.from_b, options.dims)
+    hows = [
+        Reading(layout, dims_of(options.dims), options.dtype, flag)
+        for layout, flag in ((options.from_a, "--from-a"), (options.from_b, "--from-b"))
+    ]
+    if all(map(_is_folder_of_files, paths)):
+        return _compare_sets(options, *map(_files, paths, hows))
+    has_folder = any(as_path(path).is_dir() for path in paths)
     if layouts == (None, None, None) and (has_folder or all(map(_is_checkpoint, paths))):
-        return _compare_checkpoints(options)
-    a, b = (
-        read_tensor(path, Reading(layout, dims_of(options.dims), options.dtype, flag))[0]
-        for path, layout, flag in zip(
-            paths, (options.from_a, options.from_b), ("--from-a", "--from-b"), strict=True
-        )
-    )
+        return _compare_sets(options, *_checkpoints(paths))
+    a, b = (read_tensor(path, how)[0] for path, how in zip(paths, hows, strict=True))
     if a.desc.dims != b.desc.dims:
         msg = (
             f"{options.a!r} has dims {a.desc.dims}, {options.b!r} has {b.desc.dims}; for the "
@@ -177,7 +182,7 @@ def _place(row: Facts) -> str:
 
 
 class _Item(NamedTuple):
-    """A record or a tensor, compared under one name."""
+    """A record or a tensor of a checkpoint, compared under one name."""
 
     checkpoint: Checkpoint
     group: Group | None
@@ -185,12 +190,58 @@ class _Item(NamedTuple):
     # for codes without a known record: the tensors that would turn them into numbers
     others: tuple[str, ...] = ()
 
+    @property
+    def desc(self) -> MemoryDesc | RecordDesc | None:
+        return (self.group and self.group.desc) or self.tensor.desc
+
+    @property
+    def what(self) -> str:
+        codes = f", raw codes without {', '.join(self.others)}" if self.others else ""
+        return f"{self.tensor.dtype if self.group is None else self.desc!r}{codes}"
+
+    def memory(self) -> Memory:
+        """Return the numbers of a record, or the tensor itself."""
+        if self.group is not None:
+            return dequantize(value_of(self.group, self.checkpoint.map))
+        held = self.tensor.memory()
+        return held if isinstance(held, Memory) else dequantize(held)
+
+
+class _File(NamedTuple):
+    """A file of a folder, compared under its name."""
+
+    path: str
+    how: Reading
+    others: tuple[str, ...] = ()
+    desc: None = None
+
+    @property
+    def what(self) -> str:
+        return self.path
+
+    def memory(self) -> Memory:
+        return read_tensor(self.path, self.how)[0]
+
+
+_Part = _Item | _File
+
+
+def _is_folder_of_files(path: str) -> bool:
+    """Whether a path is a folder of dumps, rather than that of a model."""
+    folder = as_path(path)
+    names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
+    return bool(names) and not any(name.endswith(_CHECKPOINTS) for name in names)
+
+
+def _files(path: str, how: Reading) -> dict[str, _File]:
+    files = sorted(each for each in as_path(path).iterdir() if each.is_file())
+    return {each.name: _File(str(each), how) for each in files}
+
 
 def _is_checkpoint(path: str) -> bool:
     """Whether a path has several tensors, or a format for several."""
     given = as_path(path)
-    endings = (_INDEX, *(row.ending for row in FORMATS.values() if row.has_metadata))
-    if given.is_dir() or (given.is_file() and given.name.endswith(endings)):
+    if given.is_dir() or (given.is_file() and given.name.endswith(_CHECKPOINTS)):
         return True
     try:
         return given.name.endswith(FORMATS["npz"].ending) and len(read_container(given).entries) > 1
@@ -198,15 +249,19 @@ def _is_checkpoint(path: str) -> bool:
         return False
 
 
-def _compare_checkpoints(options: argparse.Namespace) -> tuple[Facts, int]:
-    """Compare the tensors that have the same names in two checkpoints."""
-    checkpoints = [Checkpoint(as_path(path)) for path in (options.a, options.b)]
-    groups = [
-        _groups(path, each) for path, each in zip((options.a, options.b), checkpoints, strict=True)
-    ]
+def _checkpoints(paths: Sequence[str]) -> list[dict[str, _Item]]:
+    """Return what two checkpoints hold."""
+    checkpoints = [Checkpoint(as_path(path)) for path in paths]
+    groups = [_groups(path, each) for path, each in zip(paths, checkpoints, strict=True)]
     # if only one side says what words mean, words of the same name are compared as codes
     unknown = {name for each in groups for name, group in each.items() if not group.is_known}
-    left, right = (_items(*each, unknown) for each in zip(checkpoints, groups, strict=True))
+    return [_items(*each, unknown) for each in zip(checkpoints, groups, strict=True)]
+
+
+def _compare_sets(
+    options: argparse.Namespace, left: Mapping[str, _Part], right: Mapping[str, _Part]
+) -> tuple[Facts, int]:
+    """Compare what has the same names in two checkpoints, or in two folders."""
     names = [name for name in left if name in right]
     rows = [{"name": name, **_compared(left[name], right[name], options)} for name in names]
     apart = [row for row in rows if row.pop("is_equal") is False]
@@ -247,12 +302,12 @@ def _items(
     return found
 
 
-def _compared(a: _Item, b: _Item, options: argparse.Namespace) -> dict[str, Any]:
-    """Compare what both checkpoints have under one name."""
-    whats = {"a": _what(a), "b": _what(b)}
+def _compared(a: _Part, b: _Part, options: argparse.Namespace) -> dict[str, Any]:
+    """Compare what both sides have under one name."""
+    whats = {"a": a.what, "b": b.what}
     try:
-        one, other = _memory(a), _memory(b)
-        turned = in_order_of(other, _desc(b), one, _desc(a))
+        one, other = a.memory(), b.memory()
+        turned = in_order_of(other, b.desc, one, a.desc)
         found = min(
             (_compare(one, each, options, limit=0) for each in turned),
             key=lambda each: each.differing,
@@ -270,29 +325,16 @@ def _compared(a: _Item, b: _Item, options: argparse.Namespace) -> dict[str, Any]
     }
 
 
-def _desc(item: _Item) -> MemoryDesc | RecordDesc:
-    return (item.group and item.group.desc) or item.tensor.desc
-
-
-def _what(item: _Item) -> str:
-    codes = f", raw codes without {', '.join(item.others)}" if item.others else ""
-    return f"{item.tensor.dtype if item.group is None else _desc(item)!r}{codes}"
-
-
-def _memory(item: _Item) -> Memory:
-    """Return the numbers of a record, or the tensor itself."""
-    if item.group is not None:
-        return dequantize(value_of(item.group, item.checkpoint.map))
-    held = item.tensor.memory()
-    return held if isinstance(held, Memory) else dequantize(held)
-
-
 COMMAND = Command(
     "compare",
     "Compare the values of two tensors in any layouts and types: exit code 1 if they differ.",
     "compare a.npy b.npy --tolerance 0.001",
     (
-        value("a A", f"{SOURCE}; or raw bytes; or a checkpoint, if B is one"),
+        value(
+            "a A",
+            f"{SOURCE}; or raw bytes; or a checkpoint, if B is one; or a folder of such files, "
+            "which are compared with those of the same names in B",
+        ),
         value("b B", "the same"),
         value("--from-a LAYOUT", _FROM % "A"),
         value("--from-b LAYOUT", _FROM % "B"),

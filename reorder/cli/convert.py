@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from contextlib import nullcontext, suppress
+from argparse import ArgumentTypeError
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,17 +18,16 @@ from reorder.cli.command import (
     Facts,
     bytes_of,
     flag,
-    one_line,
     option,
     threads_of,
     value,
 )
-from reorder.cli.progress import Progress
+from reorder.cli.progress import Progress, warn
 from reorder.storage.containers.partial import InUseError, partial_folder
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.conversion import ConvertOptions, convert
 from reorder.storage.convert.resume import has_grown
-from reorder.storage.convert.targets import TARGETS
+from reorder.storage.convert.targets import TARGETS, checked_target
 
 if TYPE_CHECKING:
     import argparse
@@ -106,13 +105,6 @@ def _cluster(address: str | None) -> AbstractContextManager[Client | None]:
     return connected(address)
 
 
-def _warn(warning: str) -> None:
-    if sys.stderr is None:
-        return
-    with suppress(OSError):  # the conversion goes on without its terminal
-        sys.stderr.write(f"memdesc: warning: {one_line(warning)}\n")
-
-
 class _Shown:
     """Shows warnings, then how fast bytes are written and the time left."""
 
@@ -127,9 +119,9 @@ class _Shown:
         seconds = time.monotonic()
         if now.stage == "planned":
             if not self._has_rules:
-                _warn("nothing is converted: without --to, --map or --rules all tensors are copied")
+                warn("nothing is converted: without --to, --map or --rules all tensors are copied")
             for warning in now.report.warnings:
-                _warn(warning)
+                warn(warning)
             self.has_begun, self.start = True, seconds
         elif seconds - self._last >= _INTERVAL:
             self._last = seconds
@@ -164,8 +156,7 @@ def _listed(report: ConvertReport) -> list[str]:
         lines[0] if len(lines) == 1 else f"{len(lines)} x {key}" for key, lines in groups.items()
     ]
     more = len(lines) - _LISTED
-    lines = [one_line(line) for line in lines[:_LISTED]]
-    return [*lines, *([f"... and {more} more"] if more > 0 else [])]
+    return [*lines[:_LISTED], *([f"... and {more} more"] if more > 0 else [])]
 
 
 def _seconds(source: Path, report: ConvertReport) -> float:
@@ -179,6 +170,14 @@ def _seconds(source: Path, report: ConvertReport) -> float:
     replace(largest, nbytes=count).read()
     rate = count / max(time.monotonic() - start, 1e-9)
     return round((report.bytes_in + report.bytes_out) / rate, 1)
+
+
+def _target(text: str) -> str:
+    """Return the name of a target; refuse others as `convert` does."""
+    try:
+        return checked_target(text)
+    except MemdescError as error:
+        raise ArgumentTypeError(str(error)) from None
 
 
 COMMAND = Command(
@@ -198,6 +197,7 @@ COMMAND = Command(
             "fp8-block also quantises a model of floats; norms, embeddings and other layers are "
             "copied, and config.json declares the new weights",
             choices=[*TARGETS],
+            type=_target,
         ),
         value(
             "--map RULE",

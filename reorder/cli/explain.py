@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from memdesc import MemdescError
 from reorder.cli.command import (
     DTYPE,
     LAYOUT,
@@ -38,6 +39,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     from reorder.cpu import PreparedReorder  # numba is slow to load
     from reorder.cpu.schedule.access import describe_access  # likewise
 
+    if options.beside and options.svg is None:
+        msg = "--beside is about the picture of --svg; add that, or leave --beside out"
+        raise MemdescError(msg)
     pair = pair_of(options, options.other)
     src, dst = map(buffer_of, pair)
     plan = plan_reorder(src, dst)

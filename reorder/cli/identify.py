@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, data_type, memory_desc
-from memdesc.errors import counted
-from reorder.cli.command import Command, Facts, dims_of, finite, option, table, value
+from memdesc.errors import counted, first_of
+from reorder.cli.command import Command, Facts, dims_of, finite, folded, option, table, value
 from reorder.cli.tensors import load_file, read_bytes, read_words, split_name, tensors_in
 from reorder.identification.identify import identify
 
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 # endings of files with several tensors
 _SETS = (".npz", ".safetensors")
 
-# how many layouts are printed
-_SHOWN = 20
+# how many layouts are printed, and how many names of each
+_SHOWN, _NAMES = 20, 4
+_ORDINARY = "(zeros aside, magnitudes from 1e-6 to 1e6: a low share refutes a type)"
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -127,14 +128,14 @@ def _lay_out(facts: Facts) -> list[str]:
     rows = [f"{facts['file']}, {facts['bytes']} bytes: {facts['verdict']}"]
     if facts["readings"]:
         shares = [f"{each['dtype']} {each['ordinary']:.0%}" for each in facts["readings"]]
-        rows.append(f"ordinary values if the type is: {', '.join(shares)}")
+        rows.append(f"ordinary values if the type is: {', '.join(shares)} {_ORDINARY}")
     for each in facts["layouts"][:_SHOWN]:
-        names = ", ".join(name["text"] for name in each["names"])
+        names = first_of((name["text"] for name in each["names"]), _NAMES)
         padding = each["padding_elements"]
         rows.append(f"{each['layout']}: {names}" + (f"; {padding} padding" if padding else ""))
     if len(facts["layouts"]) > _SHOWN:
         rows.append(f"... and {len(facts['layouts']) - _SHOWN} more; --json lists them")
-    return rows
+    return folded(rows)
 
 
 COMMAND = Command(

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemoryDesc, RecordDesc, memory_desc
 from memdesc.disk import as_path
-from memdesc.errors import starred
+from memdesc.errors import counted, first_of, starred
 from memdesc.record import BIT_PLANES, Field
 from memdesc.record.names import unjudged_by
-from reorder.cli.command import Command, Facts, flag, is_wanted, one_line, table, value
+from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.records.encode import number_bits
 from reorder.storage.containers.table import read_container
 from reorder.storage.groups import find_groups, find_plain, find_unscaled, partial_of
@@ -207,7 +207,7 @@ def _rows(container: Container, groups: Sequence[Group], notes: list[str]) -> li
             fields[group.tensors[part.tensor].name] = part, group.desc
     for reason, names in reasons.values():
         notes.append(
-            f"{_first(names)}: codes scaled by other tensors, not read as a record: {reason}"
+            f"{first_of(names, 1)}: codes scaled by other tensors, not read as a record: {reason}"
         )
     changed: dict[str, list[str]] = {}
     for name, rule in partial_of(container).items():
@@ -215,14 +215,10 @@ def _rows(container: Container, groups: Sequence[Group], notes: list[str]) -> li
     for rule, names in changed.items():
         one, they = ("it", "it and what belongs to it") if len(names) == 1 else ("them", "they")
         notes.append(
-            f"{_first(names)}: an earlier conversion changed {one} alone, by the rule {rule!r}; "
-            f"{they} no longer mean the same numbers"
+            f"{first_of(names, 1)}: an earlier conversion changed {one} alone, by the rule "
+            f"{rule!r}; {they} no longer mean the same numbers"
         )
     return [_row(entry, fields.get(name)) for name, entry in container.entries.items()]
-
-
-def _first(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
 
 
 def _by_reason(reasons: Mapping[str, str]) -> list[str]:
@@ -230,7 +226,7 @@ def _by_reason(reasons: Mapping[str, str]) -> list[str]:
     layers: dict[str, list[str]] = {}
     for layer, reason in reasons.items():
         layers.setdefault(reason, []).append(layer)
-    return [f"{_first(names)}: {reason}" for reason, names in layers.items()]
+    return [f"{first_of(names, 1)}: {reason}" for reason, names in layers.items()]
 
 
 def _count_of(names: Sequence[str]) -> str:
@@ -278,9 +274,9 @@ def _layout_name(desc: MemoryDesc) -> str:
     if desc == memory_desc(desc.dims, desc.dtype, "plain"):
         return "plain"
     names = desc.tags()
-    packing = next((name.text for name in names if name.vocabulary == "weights"), None)
-    if packing or names:
-        return packing or names[0].text
+    packings = [name for name in names if name.vocabulary == "weights" and name.domain != "data"]
+    if names:
+        return (packings or names)[0].text
     return str(desc).removeprefix(f"memory_desc({desc.dims}, '{desc.dtype}', ").removesuffix(")")
 
 
@@ -288,9 +284,7 @@ def _lay_out(facts: Facts) -> list[str]:
     """Return a line for each tensor or all alike, then totals for each kind and for all."""
     rows = [
         (
-            # names in a hostile file may contain terminal commands
-            (row["name"] if row["name"].isprintable() else repr(row["name"]))
-            + (f" ({row['count']})" if row.get("count", 1) > 1 else ""),
+            row["name"] + (f" ({row['count']})" if row.get("count", 1) > 1 else ""),
             "x".join(map(str, row["dims"])) or "scalar",
             row["dtype"],
             row["layout"],
@@ -303,18 +297,17 @@ def _lay_out(facts: Facts) -> list[str]:
     lines = table([_HEAD, *rows], right) if rows else []
     lines += [""] if rows else []
     lines += [
-        f"{_tensors(kind['count'])} of {kind['dtype']}, {kind['layout']}: {_sizes(kind)}"
+        f"{counted(kind['count'], 'tensor')} of {kind['dtype']}, {kind['layout']}: {_sizes(kind)}"
         for kind in facts["kinds"]
     ]
     shown = "" if facts["count"] == facts["of"] else f" of {facts['of']}"
-    count = f"{facts['count']}{shown} tensors" if shown else _tensors(facts["count"])
-    nfiles = len(facts["files"])
-    lines.append(f"all: {count} in {nfiles} file{'' if nfiles == 1 else 's'}, {_sizes(facts)}")
+    count = f"{facts['count']}{shown} tensors" if shown else counted(facts["count"], "tensor")
+    lines.append(f"all: {count} in {counted(len(facts['files']), 'file')}, {_sizes(facts)}")
     lines += map(_kind_line, facts["quantised"])
     if facts["quantised"] and facts["not_quantised"]["layers"]:
         plain = facts["not_quantised"]
         lines.append(f"not quantised, {plain['bytes']} bytes: {_patterns(plain['layers'])}")
-    return [*lines, *map(one_line, facts["notes"])]
+    return [*lines, *facts["notes"]]
 
 
 def _kind_line(kind: Facts) -> str:
@@ -330,22 +323,14 @@ def _kind_line(kind: Facts) -> str:
 def _patterns(layers: Sequence[str]) -> str:
     """Return the names of layers with a star for each number, and how many there are of each."""
     counts = Counter(map(starred, layers))
-    shown = [
-        (name if name.isprintable() else repr(name)) + (f" ({count})" if "*" in name else "")
-        for name, count in counts.items()
-    ]
-    more = len(shown) - _SHOWN
-    return ", ".join(shown[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
-
-
-def _tensors(count: int) -> str:
-    return "1 tensor" if count == 1 else f"{count} tensors"
+    shown = [name + (f" ({count})" if "*" in name else "") for name, count in counts.items()]
+    return first_of(shown, _SHOWN)
 
 
 def _sizes(facts: Facts) -> str:
     nbytes, padding = facts["bytes"], facts["padding"]
     share = f", of which {padding} are padding ({padding / nbytes:.1%})" if padding else ""
-    return f"{nbytes} bytes{share}"
+    return f"{counted(nbytes, 'byte')}{share}"
 
 
 COMMAND = Command(

@@ -9,8 +9,9 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, read_verbose
+from memdesc.errors import counted, first_of
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts, flag, one_line, option, table, value
+from reorder.cli.command import Command, Facts, flag, folded, option, table, value
 from reorder.cores import count_cores
 from reorder.logs import read_layers, report
 from reorder.logs.replay import logged_case, seconds_into_new_memory
@@ -37,8 +38,10 @@ _MAPPED_BYTES = 1 << 17
 # below the reorders that were measured
 _HOW_MEASURED = (
     "new dst: large memory that nobody has written yet, whose pages the system has to map",
-    "times faster: at most the median of the log by the time here; at least the minimum by it, or",
-    "  the median by the time for a new dst, if the median is long enough for that",
+    (
+        "times faster: at most the median of the log by the time here; at least the minimum by it, "
+        "or the median by the time for a new dst, if the median is long enough for that"
+    ),
 )
 # the columns of time that reorders and round trips have; `_cells` fills them
 _TIMES = ("ms", "count", "median", "min", "max")
@@ -229,7 +232,7 @@ def _lay_out(facts: Facts) -> list[str]:
         lines += ["", *_passed_over(facts)]
     if facts["layers"]:
         lines += ["", *_layers(facts)]
-    return lines
+    return folded(lines)
 
 
 def _head(facts: Facts) -> list[str]:
@@ -237,7 +240,9 @@ def _head(facts: Facts) -> list[str]:
     versions = " and ".join(facts["onednn"]) or "of unknown version"
     runs, set_up = facts["runs"], facts["set_up"]
     which = f"one of {runs['runs']} equal runs, " if facts["steady"] else ""
-    spent = f"{_many(facts['executions'], 'execution')}, {_ms(facts['milliseconds'])} ms in oneDNN"
+    spent = (
+        f"{counted(facts['executions'], 'execution')}, {_ms(facts['milliseconds'])} ms in oneDNN"
+    )
     share = f"of which reorders {facts['reorder_share']:.0%}"
     lines = [f"oneDNN {versions}: {which}{spent} by medians, {share}"]
     if runs and not facts["steady"]:
@@ -270,7 +275,7 @@ def _head(facts: Facts) -> list[str]:
                 [row["min"] * row["executions"] for row in skewed],
             )
         )
-        which = _many(len(skewed), "primitive")
+        which = counted(len(skewed), "primitive")
         worst = f"{skewed[0]['kind']} {skewed[0]['problem']}"
         lines.append(
             f"warning: the times of {which} vary more than threefold ({total} ms in all, {usual} "
@@ -333,7 +338,7 @@ def _reorders(facts: Facts) -> list[str]:
     lines += _hidden(facts, "reorders")
     if "bench_threads" in facts:
         lines += [
-            f"measured here on {_many(facts['bench_threads'], 'thread')}",
+            f"measured here on {counted(facts['bench_threads'], 'thread')}",
             *_HOW_MEASURED,
         ]
         if any(row["median"] > 3 * row["min"] for row in shown if "here" in row):
@@ -370,7 +375,7 @@ def _passed_over(facts: Facts) -> list[str]:
             str(row["by_reference"] or ""),
             row["kind"],
             row["implementation"],
-            one_line(row["reason"]),
+            row["reason"],
         )
         for row in facts["passed_over"][: facts["top"]]
     ]
@@ -384,7 +389,7 @@ def _layers(facts: Facts) -> list[str]:
     for row in facts["layers"][: facts["top"]]:
         layer, own = row["layer"], row["layer"]["milliseconds"]
         cells = [_ms(row["milliseconds"]), "" if own is None else _ms(own)]
-        rows.append([*cells, layer["kind"], layer["layout"], one_line(layer["name"])])
+        rows.append([*cells, layer["kind"], layer["layout"], layer["name"]])
     lines = _filled([("oneDNN, ms", "in all, ms", "kind", "layout", "layer"), *rows], (0, 1))
     return lines + _hidden(facts, "layers")
 
@@ -442,8 +447,8 @@ def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
     spent = sum(row["milliseconds"] for row in rows)
     count = sum(row["executions"] for row in rows)
     share = spent / total if total else 0.0
-    counted = f"{_many(count, 'execution')}, {len(rows)} different"
-    return f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({counted})"
+    amount = f"{counted(count, 'execution')}, {len(rows)} different"
+    return f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({amount})"
 
 
 def _text(row: dict[str, Any]) -> str:
@@ -457,18 +462,14 @@ def _text(row: dict[str, Any]) -> str:
 def _around(row: dict[str, Any]) -> str:
     """Return which primitives made and used the tensors, and the layers."""
     return "".join(
-        f", {word} {_first(texts)}"
+        f", {word} {first_of(texts, 1)}"
         for word, texts in (
             ("from", row["made_by"]),
             ("to", row["used_as"]),
-            ("in", [one_line(layer) for layer in row["layers"]]),
+            ("in", row["layers"]),
         )
         if texts
     )
-
-
-def _first(texts: Sequence[str]) -> str:
-    return texts[0] + (f" and {len(texts) - 1} more" if len(texts) > 1 else "")
 
 
 def _short(text: str) -> str:
@@ -477,10 +478,6 @@ def _short(text: str) -> str:
     others = [part for part in rest if part not in {"", "f0"}]
     view = "view " if "0" in flags else ""
     return f"{dtype} {view}{':'.join([tag, *others])}"
-
-
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
 
 
 def _ms(milliseconds: float) -> str:

@@ -19,8 +19,9 @@ from memdesc import MemdescError
 from memdesc.disk import reason_of
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
+from memdesc.names.suggest import transposed
 from reorder.cli.command import flags_of, one_line
-from reorder.cli.progress import CompileNotice
+from reorder.cli.progress import CompileNotice, warn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -39,6 +40,9 @@ GROUPS = {
 NAMES = tuple(name for names in GROUPS.values() for name in names)
 _DESCRIPTION = "How tensors lie in memory, and how to move them."
 _EPILOG = "memdesc COMMAND --help says what a command takes."
+# a word that may be the name of a layout, with a number of two digits or more
+_NUMBERED = re.compile(r"[A-Za-z]\w*[0-9]{2}\w*", re.ASCII)
+_DIGITS = re.compile("[0-9]")
 # the least ratio of difflib at which words are similar
 _RESEMBLES = 0.5
 # how many suggestions a message has
@@ -107,7 +111,11 @@ def _run(given: Sequence[str]) -> int:
         options = parse(given)
         with CompileNotice():
             facts, code = options.answer(options)
-        text = json.dumps(facts) if options.json else "\n".join(options.lay_out(facts))
+        for word in given:
+            _warn_of_swapped_digits(word)
+        text = (
+            json.dumps(facts) if options.json else "\n".join(map(one_line, options.lay_out(facts)))
+        )
     except (MemdescError, MemoryError) as error:
         _complain(str(error) or "out of memory", given)
         return 2
@@ -127,6 +135,18 @@ def _run(given: Sequence[str]) -> int:
         _complain(f"the answer cannot be written: {error.strerror}", given)
         return 2
     return int(code)
+
+
+def _warn_of_swapped_digits(word: str) -> None:
+    """Warn of a block size such as 61, which no system has, where 16 makes a known name."""
+    name = word.partition("=")[2] if word.startswith("--") else word
+    if not _NUMBERED.fullmatch(name):
+        return
+    near = tuple(
+        each for each in transposed(name) if _DIGITS.sub("", each) == _DIGITS.sub("", name)
+    )
+    if near:
+        warn(f"no system has the name {name!r}; it was read by its letters{did_you_mean(near)}")
 
 
 def _complain(text: str, given: Sequence[str]) -> None:
@@ -162,6 +182,8 @@ class _Parser(argparse.ArgumentParser):
 
     def __init__(self, prog: str, description: str, epilog: str | None = None) -> None:
         super().__init__(prog, description=description, epilog=epilog, allow_abbrev=False)
+        # strides such as -4x1@8 are not flags, and neither are negative numbers
+        self._negative_number_matcher = re.compile("-[0-9]")
 
     def error(self, message: str) -> NoReturn:
         if re.fullmatch("unrecognized arguments:( [0-9]+)+", message):

@@ -46,6 +46,9 @@ _FILTER = re.compile(r"[\w*?!\[\]-]*")
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     given = (options.dims, options.dtype, options.system, options.letters)
+    if any(given) and not options.text:
+        msg = "--dtype, --system and --letters are about one layout; name it, with its dims"
+        raise MemdescError(msg)
     if any(given) or not _FILTER.fullmatch(options.text):
         return _of_layout(options)
     meant = meanings(options.text)

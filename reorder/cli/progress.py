@@ -1,4 +1,4 @@
-"""What commands show on stderr while they work: a bar, and a line about compilation."""
+"""What commands show on stderr while they work: warnings, a bar, a line about compilation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import time
 from contextlib import suppress
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Any, Self
+
+from reorder.cli.command import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +24,15 @@ NOTICE = (
     "memdesc: compiling kernels, once for each element width and conversion; later calls load "
     "them from disk\n"
 )
+
+
+def warn(text: str) -> None:
+    """Write a line about something that is probably not meant."""
+    if sys.stderr is None:
+        return
+    with suppress(OSError):  # the work goes on without its terminal
+        sys.stderr.write(f"memdesc: warning: {one_line(text)}\n")
+        sys.stderr.flush()
 
 
 class Progress:

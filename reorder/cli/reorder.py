@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memdesc import ImageDesc, MemdescError, parse_layout
+from memdesc import ImageDesc, MemdescError, memory_desc, parse_layout
 from memdesc.errors import short_repr
+from memdesc.layout import memory_order
+from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.bench.cases import ATTRIBUTES
 from reorder.cli.command import (
@@ -39,10 +40,8 @@ from reorder.cli.tensors import (
     load_file,
     locate,
     padding_facts,
-    read_bytes,
     read_tensor,
 )
-from reorder.identification.identify import identify, likely_types
 from reorder.memory.inputs import to_pixels
 from reorder.memory.memory import Memory
 from reorder.storage.files import save, save_raw
@@ -51,7 +50,6 @@ from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from memdesc import MemoryDesc
 
@@ -59,8 +57,6 @@ if TYPE_CHECKING:
 _AT_ONCE = 1 << 28
 # the widest codes of a packing of weights, in bits
 _CODE_BITS = 8
-# the most layouts that a message lists
-_LISTED = 8
 # the options that are numbers or arrays, and the parameters of an `Attr` that they set
 _PARAMETERS = {name: role for name, role in ATTRIBUTES.items() if role != "beta"}
 _VALUES = "; a number, or FILE.npy:MASK, an array along the dims whose bits are set in MASK"
@@ -77,27 +73,27 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         row_pitch=options.row_pitch,
         may_be_longer=options.ignore_rest,
     )
-    if options.among is None:
-        large = _large(options, how, attr)
-        if large is not None:
-            return _facts(_in_pieces(options, large), options), 0
+    large = _large(options, how, attr)
+    if large is not None:
+        return _facts(_in_pieces(options, large), options), 0
     with Progress(3) as progress:
         progress.step(f"reading {options.src}")
-        if options.among is None:
-            x, only_caller_knows = read_tensor(options.src, how)
-        else:
-            x, only_caller_knows = _among(options, how), True
+        x, only_caller_knows = read_tensor(options.src, how)
         padding = padding_facts(x, options.limit, "padding_zero") if only_caller_knows else {}
         target = _target(options, x.desc)
         _check_size(options, target)
         progress.step("reordering", 1)
         result = _reordered(options, x, target, attr)
         progress.step(f"writing {options.dst}", 1)
-        if isinstance(target, ImageDesc) and options.dst.endswith(".npy") and not options.raw:
-            save(options.dst, to_pixels(result, target))
+        facts = _facts(target, options) | padding
+        if options.raw:
+            save_raw(options.dst, result)
+        elif _is_in_memory_order(options, target):
+            array = to_pixels(result, target) if isinstance(target, ImageDesc) else result.blocks()
+            save(options.dst, array)
+            facts["shape"] = array.shape
         else:
-            (save_raw if options.raw else save)(options.dst, result)
-    facts = _facts(target, options) | padding
+            save(options.dst, result)
     packings = [name.text for name in x.desc.tags() if name.vocabulary == "weights"]
     if only_caller_knows and packings and x.desc.dtype.bits <= _CODE_BITS:
         facts["note"] = (
@@ -116,6 +112,21 @@ def _target(options: argparse.Namespace, src: MemoryDesc) -> MemoryDesc | ImageD
     return parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
 
 
+def _is_in_memory_order(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> bool:
+    """Whether a .npy gets an array whose axes lie in memory order, as --from reads them.
+
+    It has no place for a layout; if the axes of an array can be the dims, they are.
+    """
+    if not options.dst.endswith(".npy") or isinstance(target, ImageDesc):
+        return str(options.dst).endswith(".npy")
+    # dims of 1 may have any stride, so the order of the axes is compared too
+    order = "".join(LETTERS[block.axis] for block in sorted(target.blocks, key=memory_order))
+    letters = LETTERS[: target.ndims]
+    is_sorted = order in {letters, letters[::-1]}
+    is_of_dims = is_sorted and target == memory_desc(target.dims, target.dtype, order)
+    return target.dtype.numpy.isbuiltin == 1 and not is_of_dims
+
+
 def _check_size(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> None:
     """Refuse an image that is larger than --max-size."""
     if options.max_size is None:
@@ -131,44 +142,6 @@ def _check_size(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> 
     target.check_size(int(found[1]), int(found[2]))
 
 
-def _among(options: argparse.Namespace, how: Reading) -> Memory:
-    """Return a dump in the only layout among --among that its size and its padding allow."""
-    if how.dims is None or how.layout is not None:
-        msg = "--among needs --dims, and replaces --from"
-        raise MemdescError(msg)
-    data = read_bytes(options.src, how.offset)
-    patterns = options.among.split(",")
-    identified = identify(data, dims=how.dims, dtype=how.dtype)
-    if how.dtype is None:
-        likely = " or ".join(map(str, likely_types(identified.readings)))
-        hint = f"; they look like {likely}" if likely else ""
-        what = f"{options.src!r} holds raw bytes, which may be of any type"
-        msg = f"--among needs --dtype: {what}{hint}"
-        raise MemdescError(msg)
-    found = [
-        (each.desc, [name.text for name in each.names if _fits(name.text, patterns)])
-        for each in identified.candidates
-    ]
-    fitting = [(desc, names) for desc, names in found if names]
-    if len(fitting) != 1:
-        listed = ", ".join(names[0] for _, names in fitting[:_LISTED])
-        what = f"{len(data)} bytes of {how.dtype} with zero padding"
-        if not fitting:
-            msg = (
-                f"no layout of --among {options.among} fits {what}; `memdesc identify "
-                f"{options.src} --dims {options.dims} --dtype {how.dtype}` lists those that do"
-            )
-            raise MemdescError(msg)
-        more = f" and {len(fitting) - _LISTED} more" if fitting[_LISTED:] else ""
-        msg = f"of --among {options.among}, {listed}{more} fit {what}; name one with --from"
-        raise MemdescError(msg)
-    return Memory(fitting[0][0], data, zero_pad=False)
-
-
-def _fits(name: str, patterns: Sequence[str]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
-
-
 def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder | None:
     """Return a reorder of a file in pieces, or None if it fits in memory or the input is bad."""
     most = bytes_of("--max-bytes", options.max_bytes)
@@ -180,7 +153,7 @@ def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder
         return None
     src, entry = found
     target = _target(options, src)
-    if isinstance(target, ImageDesc):
+    if isinstance(target, ImageDesc) or _is_in_memory_order(options, target):
         return None
     given = FileReorder(entry, src, target, attr, is_raw=options.raw)
     return given if given.nbytes > min(most, _AT_ONCE) else None
@@ -247,7 +220,10 @@ def _values(role: str, name: str, text: str) -> dict[str, Any]:
 def _lay_out(facts: Facts) -> list[str]:
     """Return what was written, and what was found in the padding of the source."""
     kept = ("wrote", "layout", "bytes", "padding_elements", "padding_zero", "not_zero", "places")
-    return lines({key: facts[key] for key in (*kept, "note") if key in facts})
+    shown = {key: facts[key] for key in (*kept, "note") if key in facts}
+    if "shape" in facts:
+        shown["shape"] = f"{facts['shape']}, axes in memory order"
+    return lines(shown)
 
 
 COMMAND = Command(
@@ -258,8 +234,8 @@ COMMAND = Command(
         value("src SRC", f"{SOURCE}; or a file of raw bytes"),
         value(
             "dst DST",
-            "the file to write: a .safetensors or .npz with the descriptor in it, or a .npy where "
-            "numpy has such arrays",
+            "the file to write: a .safetensors or .npz with the descriptor in it; or a .npy, whose "
+            "axes are the dims if they can be, else in memory order, as with --to nhwc",
         ),
         flag(
             "--raw",
@@ -281,11 +257,6 @@ COMMAND = Command(
             "--row-pitch BYTES",
             "bytes from one row of raw pixels to the next (default: no gap)",
             type=int,
-        ),
-        value(
-            "--among NAMES",
-            "instead of --from: names joined by commas, with * for any letters; the one that fits "
-            "the size of raw bytes, and whose padding is zero; needs --dims and --dtype",
         ),
         LIMIT,
         value(

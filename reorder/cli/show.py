@@ -56,10 +56,20 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _offsets_in(desc: MemoryDesc, byte: int) -> list[int]:
-    """Return the offsets of the elements in a byte: two if they have 4 bits."""
-    if desc.dtype.is_packed:
-        return [2 * byte, 2 * byte + 1]
-    return [byte // (desc.dtype.bits // 8)]
+    """Return the offsets of the elements in a byte: up to two if they have 4 bits."""
+    if not desc.dtype.is_packed:
+        return [byte // (desc.dtype.bits // 8)]
+    halves = [2 * byte, 2 * byte + 1]
+    # half a byte may lie in a gap, or behind an odd number of elements
+    return [offset for offset in halves if _has_element(desc, offset)] or halves
+
+
+def _has_element(desc: MemoryDesc, offset: int) -> bool:
+    try:
+        desc.index(offset)
+    except MemdescError:
+        return False
+    return True
 
 
 def _element(layout: MemoryDesc | ImageDesc, offset: int) -> Facts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, memory_desc
-from memdesc.errors import allocates, short_repr
+from memdesc.errors import allocates, first_of, short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
 from memdesc.tags import LETTERS
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Candidate", "Identification", "identify", "likely_types"]
 
-# How many names of a layout, and how many layouts or sizes, a sentence lists.
-_MAX_NAMES = 4
+# How many further names of a layout, and how many layouts or sizes, a sentence lists.
+_MAX_NAMES = 3
 _MAX_LISTED = 3
 # The alignment that any type needs, in bytes.
 _ALIGNMENT = 8
@@ -52,6 +52,8 @@ _LOOSE = 1e-3
 _NOTHING = np.empty(0, np.uint8)
 # Integer types that a reference may be stored as, the narrowest first.
 _NARROWER = ("u4", "s4", "u8", "s8")
+# The widest codes that packings of weights pack.
+_CODE_BITS = 8
 # One type of each width, for bytes whose type is unknown.
 _WIDTHS = ("u4", "u8", "u16", "u32", "u64")
 
@@ -67,7 +69,8 @@ class Candidate(NamedTuple):
         Dim k of `names` is dim ``order[k]`` of the caller: ``(1, 0)`` if the names describe the
         transposed matrix.
     names : tuple of Name
-        Every known name.
+        Every known name: the shortest tag, packings of weights if elements have up to 8 bits, names
+        of activations, all others.
     agreement : float
         Share of the elements that equal those of the reference, 0 to 1; 1 without a reference.
     is_padding_zero : bool
@@ -101,7 +104,8 @@ class Identification(NamedTuple):
     ----------
     candidates : tuple of Candidate
         Every known layout that the bytes may have; without a reference, those with most padding
-        (all of it zero) come first.
+        (all of it zero) come first, then those with fewest blocks. Of these the row-major one is
+        first, then those that most systems have a name for.
     near : tuple of Candidate
         If there are no candidates: up to three layouts that put most elements (at least 3 of 4)
         in the right place, or all of them in another type.
@@ -127,16 +131,8 @@ class Identification(NamedTuple):
 
 def _title(found: Candidate) -> str:
     """Return the names of a layout, the order of its dims, and whether its padding is not zero."""
-    # canonical tags first, then packings
-    ranked = sorted(
-        found.names, key=lambda name: (name.domain != "any", name.vocabulary != "weights")
-    )
-    names = [name.text for name in ranked[:_MAX_NAMES]]
-    if len(ranked) > _MAX_NAMES:
-        names.append("...")
-    text = names[0] if names else repr(found.desc)
-    if names[1:]:
-        text += f" ({', '.join(names[1:])})"
+    first, *others = [name.text for name in found.names] or [repr(found.desc)]
+    text = f"{first} ({first_of(others, _MAX_NAMES)})" if others else first
     if found.order != tuple(sorted(found.order)):
         text += f" of the dims in the order {' '.join(LETTERS[dim] for dim in found.order)}"
     return text if found.is_padding_zero else f"{text}, with padding that is not zero"
@@ -415,7 +411,7 @@ def _by_padding(
         for each in fitting
         if _is_padding_zero(Memory(each.by_caller, data, zero_pad=False))
     ]
-    found.sort(key=lambda each: each.desc.nelems - each.desc.padded_nelems)
+    found.sort(key=_likelihood)
     widths = {dtype.bits} if dtype else {each.desc.dtype.bits for each in found}
     read = tuple(each for bits in sorted(widths) for each in readings(data, bits))
     if dtype is None:
@@ -465,8 +461,25 @@ def _doubt(dtype: DataType | None, read: Sequence[TypeReading]) -> str:
     )
 
 
+def _likelihood(found: Candidate) -> tuple[int, ...]:
+    """Return a key by which likely layouts come first: zero padding is no coincidence."""
+    desc = found.desc
+    systems = {name.vocabulary for name in found.names if name.domain == "data"}
+    is_permuted = desc != memory_desc(desc.dims, desc.dtype)
+    return desc.nelems - desc.padded_nelems, len(desc.blocks), is_permuted, -len(systems)
+
+
 def _names(known: Known) -> tuple[Name, ...]:
-    return tuple(dict.fromkeys(name for desc in known.descs for name in desc.tags()))
+    """Return the shortest tag, then packings if the elements may be codes, then activations."""
+    shortest, *others = dict.fromkeys(name for desc in known.descs for name in desc.tags())
+    holds_codes = known.descs[0].dtype.bits <= _CODE_BITS
+    others.sort(
+        key=lambda name: (
+            not (holds_codes and name.vocabulary == "weights"),
+            name.domain != "data",
+        )
+    )
+    return shortest, *others
 
 
 def _check_elements(dims: tuple[int, ...]) -> None:

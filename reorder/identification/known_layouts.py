@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["MAX_ORDERED", "Known", "known_layouts"]
 
-# All orders of at most this many dims are tried: 24 of them.
+# All orders of at most this many dims are tried for every name: 24 of them.
 MAX_ORDERED = 4
+# All permutations of at most this many dims are tried: 120 of them.
+_MAX_PERMUTED = 5
 
 
 class Known(NamedTuple):
@@ -85,7 +87,7 @@ def known_layouts(
 def _known_tags(dims: tuple[int, ...], bits: int) -> list[FormatTag]:
     """Return the tags of all names that exist for these sizes and this width, without repeats."""
     letters = LETTERS[: len(dims)]
-    plain = map("".join, permutations(letters)) if len(dims) <= MAX_ORDERED else [letters]
+    plain = map("".join, permutations(letters)) if len(dims) <= _MAX_PERMUTED else [letters]
     found: dict[FormatTag, None] = {}
     for text in (*plain, *(name.text for name in known_names())):
         with suppress(UnsupportedFormatError):

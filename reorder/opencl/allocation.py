@@ -6,15 +6,12 @@ about one that was. Memory that callers allocated is left to pyopencl and the ru
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyopencl as cl
 import pyopencl.array
 
-from memdesc import ImageDesc, MemdescError, OutOfMemoryError
-
-if TYPE_CHECKING:
-    from memdesc import MemoryDesc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, OutOfMemoryError
 
 
 class AllocatedBuffer(cl.Buffer):
@@ -46,10 +43,7 @@ def allocate(
 ) -> cl.Buffer | cl.Image:
     """Return a buffer for a MemoryDesc, or an image of a format for an ImageDesc.
 
-    Raises
-    ------
-    OutOfMemoryError
-        If the runtime refuses it, with the size of its largest buffer.
+    If the runtime refuses it, the OutOfMemoryError gives the size of its largest buffer.
     """
     if not isinstance(desc, ImageDesc):
         return allocate_buffer(context, desc.nbytes)

@@ -5,6 +5,7 @@ Device memory that callers pass is used in place; host memory is copied to the d
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ import pyopencl as cl
 import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
-from memdesc import FormatTag, ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
+from memdesc import DataType, FormatTag, ImageDesc, MemdescError, MemoryDesc, data_type, memory_desc
 from memdesc.errors import short_repr
 from reorder.memory.inputs import as_memory, from_pixels, result_desc
 from reorder.memory.memory import Memory
@@ -21,13 +22,11 @@ from reorder.opencl.device_memory import DeviceMemory, events_of, record_event
 from reorder.opencl.execution import enqueue_transfers, transfers_between
 from reorder.opencl.image_formats import supported_format
 from reorder.opencl.operands import Unallocated, array_desc, array_type, check_queue, checked_events
-from reorder.values.attr import check_beta
+from reorder.values.attr import Attr, check_beta
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from memdesc import DataType
-    from reorder.values.attr import Attr
 
 LayoutLike = str | FormatTag | MemoryDesc | ImageDesc
 
@@ -205,21 +204,19 @@ def unpack(
 
     Parameters
     ----------
-    queue : pyopencl.CommandQueue
-        The queue on which it runs.
+    queue, wait_for
+        As for `pack`.
     image : pyopencl.Image
         The image; it may be larger than its descriptor. Lanes of padding are not read.
     image_desc : ImageDesc
         What it holds.
     desc : str, FormatTag or MemoryDesc
         The layout of the buffer; a MemoryDesc of another dtype converts.
-    wait_for : sequence of pyopencl.Event, optional
-        Events that must be complete before the image is read.
 
     Returns
     -------
     buffer : pyopencl.Buffer
-        With the descriptor's `nbytes`; its padding is zero.
+        With the descriptor's `nbytes`; zero wherever no element is.
     event : pyopencl.Event
         Complete when the buffer is written.
 
@@ -427,14 +424,24 @@ def _enqueue(
     transfers, (src, dst) = transfers_between(
         queue, (source.memory, memory), (source.desc, desc), attr
     )
+    waiting = wait_for + source.events(queue) + events_of(queue, memory)
     if isinstance(memory, Unallocated):
         memory = dst = allocate(queue.context, desc, memory.form)
+        if isinstance(desc, MemoryDesc) and _has_gaps(desc):
+            waiting.append(cl.enqueue_fill(queue, dst, np.zeros(1, np.uint8), desc.nbytes))
     if source.host is not None:
         src = _upload(queue, source.host)
-    waiting = wait_for + source.events(queue) + events_of(queue, memory)
     event = enqueue_transfers(queue, transfers, (src, dst), waiting or None)
     record_event(memory, event)
     return memory, event
+
+
+@lru_cache(maxsize=1024)
+def _has_gaps(desc: MemoryDesc) -> bool:
+    """Whether a buffer has bits outside the elements, which no kernel writes."""
+    ends_in_byte = desc.padded_nelems * desc.dtype.bits % 8 == 0
+    is_full = desc.is_dense and not desc.offset0 and desc.extra is None and ends_in_byte
+    return desc.nbytes > 0 and not is_full
 
 
 class Source(NamedTuple):

@@ -17,7 +17,7 @@ import pyopencl as cl
 import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
-from memdesc import MemdescError
+from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder.opencl.allocation import AllocatedBuffer, AllocatedImage, allocate_buffer
 from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.transfers import Transfer, plan_transfers
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import ImageDesc, MemoryDesc
     from reorder.values.attr import Attr
 
     Descs = tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]
@@ -69,12 +68,8 @@ def transfers_between(
 ) -> tuple[Found, tuple[Any, Any]]:
     """Check two memories; return the transfers between them, and the memory that kernels get.
 
-    `memory` is src and dst as callers pass them, or `Unallocated`.
-
-    Raises
-    ------
-    MemdescError
-        If they do not fit each other, their descriptors or the device.
+    `memory` is src and dst as callers pass them, or `Unallocated`. They must fit each other, their
+    descriptors and the device.
     """
     found, kernel_memory, key = find_known(queue, memory, descs, attr)
     if found is not None:

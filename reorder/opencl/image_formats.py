@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
 
 import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
 
-from memdesc import MemdescError
+from memdesc import DataType, ImageDesc, MemdescError
 from memdesc.errors import short_repr
-
-if TYPE_CHECKING:
-    from memdesc import DataType, ImageDesc
 
 # dtype of a lane -> channel types that hold it, the default first. MACE keeps 8-bit data in
 # lanes of 32 bits; clDNN reads `image_2d_rgba` as fractions of 255.
@@ -27,13 +23,7 @@ _ORDERS = {4: "RGBA", 1: "R"}
 
 
 def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.ImageFormat:
-    """Return the format of an image: of a `pyopencl.channel_type` or its name, or the default.
-
-    Raises
-    ------
-    MemdescError
-        If no image holds the dtype, or none with this channel type.
-    """
+    """Return the format of an image: of a `pyopencl.channel_type` or its name, or the default."""
     names = _legal(image.dtype)
     given = names[0] if channel_type is None else channel_type
     name = given if isinstance(given, str) else _name_of(cl.channel_type, given)
@@ -64,13 +54,7 @@ def supported_format(
 
 
 def channel_type_of(image: ImageDesc, found: cl.ImageFormat, operand: str) -> str:
-    """Return the channel type of an image that a caller passes.
-
-    Raises
-    ------
-    MemdescError
-        If the format does not hold the dtype of the descriptor.
-    """
+    """Return the channel type of a caller's image; refuse a format that cannot hold the dtype."""
     names = _legal(image.dtype)
     order, name = _names_of(found)
     if order != _ORDERS[image.channels] or name not in names:

@@ -71,13 +71,8 @@ def device_operand(
     """Check memory that a queue will use against its descriptor.
 
     It is a Buffer, SVM, an Image, an Array, whose bytes count from its lowest element, or
-    `Unallocated`. Messages call it `name`.
-
-    Raises
-    ------
-    MemdescError
-        If it is not such memory, was released, belongs to another context, is too small,
-        or may not be read (src) or written (dst).
+    `Unallocated`. Messages call it `name`. It is refused if it was released, belongs to another
+    context, is too small, or may not be read (src) or written (dst).
     """
     check_desc(desc, f"{name}_desc")
     if isinstance(desc, ImageDesc):
@@ -169,12 +164,10 @@ def _check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
             "copy it through the host, or use a queue of its context"
         )
         raise MemdescError(msg)
-    if name == "dst" and flags & cl.mem_flags.READ_ONLY:
-        msg = "dst was created READ_ONLY, so kernels may not write it; create it READ_WRITE"
-        raise MemdescError(msg)
-    if name == "src" and flags & cl.mem_flags.WRITE_ONLY:
-        msg = "src was created WRITE_ONLY, so kernels may not read it; create it READ_WRITE"
-        raise MemdescError(msg)
+    for side, flag, use in (("dst", "READ_ONLY", "write"), ("src", "WRITE_ONLY", "read")):
+        if name == side and flags & getattr(cl.mem_flags, flag):
+            msg = f"{side} was created {flag}, so kernels may not {use} it; create it READ_WRITE"
+            raise MemdescError(msg)
 
 
 def _check_usable_svm(queue: cl.CommandQueue, memory: cl.SVMPointer, name: str) -> None:
@@ -221,12 +214,8 @@ def _kind(memory: object) -> str:
 def check_operands(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) -> None:
     """Refuse two operands, or attributes, that do not fit each other.
 
-    Raises
-    ------
-    OverlapError
-        If the operands share memory, unless bounded work proves that their bytes are disjoint.
-    MemdescError
-        If dims or channel types do not match, or beta adds to memory that kernels may not read.
+    Dims and channel types must match, beta must not add to memory that kernels may not read, and
+    the bytes of the operands must be disjoint, which bounded work must prove.
     """
     check_types(src.desc, dst.desc, attr)
     check_same_dims(src.desc, dst.desc)
@@ -279,13 +268,7 @@ def shared_distance(
 
 
 def place_of(memory: Any) -> tuple[int, int]:
-    """Return the allocation that contains memory, and the byte of it where the memory starts.
-
-    Raises
-    ------
-    MemdescError
-        If it is a part of a buffer that was released.
-    """
+    """Return the allocation that contains memory, and the byte of it where the memory starts."""
     if isinstance(memory, cl.SVMPointer):
         return ON_HOST, int(memory.svm_ptr)
     try:

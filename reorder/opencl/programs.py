@@ -32,14 +32,13 @@ from memdesc.errors import short_repr
 from reorder.opencl.allocation import is_released_error, released_error
 from reorder.opencl.kernel.access import AccessKind
 from reorder.opencl.kernel.conversion import Floats
-from reorder.opencl.kernel.launch import KERNEL, kernel_source
+from reorder.opencl.kernel.launch import KERNEL, Launch, Pattern, kernel_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
-    from reorder.opencl.kernel.launch import Launch, Pattern
 
 _LOG = logging.getLogger("reorder")
 _NAME = re.compile("[0-9a-f]{64}")
@@ -98,10 +97,7 @@ class PreparedLaunch(NamedTuple):
     ) -> cl.Event:
         """Enqueue the launch from one memory to another; `varying` are scales and zero points.
 
-        Raises
-        ------
-        MemdescError
-            If the runtime says that src or dst was released, or does not take SVM.
+        The runtime may say that src or dst was released, or that it does not take SVM.
         """
         src, dst = memory
         _, kernels, names, numbers, sizes = self
@@ -202,12 +198,7 @@ def build(
 ) -> KernelPool:
     """Build a program for a device of a context, and return the objects of one of its kernels.
 
-    `options` are those of the compiler.
-
-    Raises
-    ------
-    MemdescError
-        If the runtime cannot build it; with the message of its compiler.
+    `options` are those of the compiler, whose message an error contains.
     """
     try:
         with warnings.catch_warnings():
@@ -228,14 +219,7 @@ def build_program(
 ) -> cl.Program:
     """Return the program of a source for a device of a context, from the cache if it is there.
 
-    `options` are those of the compiler.
-
-    Raises
-    ------
-    pyopencl.Error
-        If the runtime cannot build it.
-    MemdescError
-        If the limit of the cache is not a number.
+    `options` are those of the compiler, whose errors are pyopencl's.
     """
     folder, limit = cache_folder(), cache_limit()
     file = None if folder is None else folder / _key(device, source, options)
@@ -326,13 +310,7 @@ def cache_folder() -> Path | None:
 
 
 def cache_limit() -> int:
-    """Return the most bytes of programs that are kept.
-
-    Raises
-    ------
-    MemdescError
-        If the variable is not a number of bytes of at most 18 digits.
-    """
+    """Return the most bytes of programs that are kept."""
     named = os.environ.get(CACHE_LIMIT)
     if named is None:
         return _DEFAULT_LIMIT

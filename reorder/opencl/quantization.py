@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyopencl as cl
 
-from memdesc import ImageDesc, MemdescError, memory_desc
+from memdesc import ImageDesc, MemdescError, MemoryDesc, memory_desc
 from reorder.opencl.allocation import allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.enqueue import as_source, reorder_on_device
@@ -18,8 +18,6 @@ from reorder.opencl.programs import prepare
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
 
 
 def desc_on_device(x: Any) -> MemoryDesc:
@@ -37,13 +35,7 @@ def desc_on_device(x: Any) -> MemoryDesc:
 def find_ranges_on_device(
     x: Any, counts: list[int], inside: list[int], queue: cl.CommandQueue | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wait for the lowest and the highest value of the elements of each scale, and of 0.
-
-    Raises
-    ------
-    MemdescError
-        If an element is not finite.
-    """
+    """Wait for the lowest and the highest value of the elements of each scale, and of 0."""
     queue = x.queue if queue is None else queue
     check_queue(queue)
     if isinstance(x, DeviceMemory) and isinstance(x.desc, ImageDesc):

@@ -10,24 +10,20 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.diophantine import SearchLimitError, Term, solve
-from memdesc.picture import (
-    FULL,
-    Limits,
-    Sheet,
-    Side,
-    cells_of,
-    cells_text,
-    coloured_as,
-    draw_sides,
-    lines_of,
-)
+from memdesc.picture.cells import cells_of
+from memdesc.picture.draw import Side, coloured_as, draw_sides
+from memdesc.picture.grid import FULL, Limits
+from memdesc.picture.memory import lines_of
+from memdesc.picture.sheet import Sheet
+from memdesc.picture.text import cells_text
 from reorder.plan.nodes import NOWHERE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from memdesc import MemoryDesc
-    from memdesc.picture import Cell, Cells, Picture
+    from memdesc.picture import Picture
+    from memdesc.picture.cells import Cell, Cells
     from reorder.plan.nodes import Box
 
 _MAX_BOX_LINES = 8

@@ -17,7 +17,8 @@ from reorder.values.binding import bind
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
-    from memdesc.picture import Limits, Picture
+    from memdesc.picture import Picture
+    from memdesc.picture.grid import Limits
     from reorder.plan.nodes import Box
     from reorder.values.binding import BoundAttr
 
@@ -127,12 +128,12 @@ class ReorderPlan(_Cache, Checked):
         dst: at each offset where in src it comes from, and the box
              0 |  0   2   1   3   4 [0]   5 [0]
         """
-        from memdesc.picture import FULL  # planning needs no pictures
+        from memdesc.picture.grid import FULL  # planning needs no pictures
 
         return self._drawn(FULL)
 
     def _repr_html_(self) -> str | None:
-        from memdesc.picture import COMPACT  # likewise
+        from memdesc.picture.grid import COMPACT  # likewise
 
         try:
             return self._drawn(COMPACT).fragment

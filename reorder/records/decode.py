@@ -1,10 +1,15 @@
-"""Decode records: compiled code writes row-major memory, and a reorder any other layout."""
+"""Decode records, and compare them with floats: compiled code does so with row-major memory.
+
+A reorder writes and reads any other layout, in chunks that stay in the cache.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.record import BIT_PLANES, Field
@@ -18,18 +23,19 @@ from reorder.threads import checked_threads, current_limit
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from memdesc import DataType, FormatTag
     from reorder.cpu.schedule.record_pattern import Access
 
-__all__ = ["DIRECT", "decode_into", "dequantize_record"]
+__all__ = ["DIRECT", "Difference", "decode_into", "dequantize_record", "largest_difference"]
 
 # The types that compiled code writes; others are converted from f32.
 DIRECT = ("f32", "f16", "bf16")
-# Elements decoded to f32 at a time for other types and layouts: few enough to stay in the cache.
-_CHUNK = 1 << 20
+# Bytes decoded at a time for other types and layouts: few enough to stay in the cache.
+_CHUNK = 4 << 20
 # A byte shifted by this much still fits into the 24 significant bits of f32.
 _MAX_SHIFT = 16
 # What holds the elements of a packed type one by one.
@@ -80,28 +86,99 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
     threads : int, optional
         As for `reorder`.
     """
-    dims, dtype = record.desc.dims, dst.desc.dtype
+    dims = record.desc.dims
     threads = current_limit() if threads is None else checked_threads(threads)
     if 0 in dims:
         return
     with importing:
-        from reorder.cpu.runtime.decode import decode  # likewise
-        from reorder.cpu.schedule.record_pattern import find_access  # numba is slow to load
-    tensors, access = record.tensors, find_access(record.desc)
-    if access is None and _fits_plain(record.desc):
-        plain = _plain(record, threads)
-        tensors, access = plain.tensors, find_access(plain.desc)
+        from reorder.cpu.runtime.decode import decode  # numba is slow to load
+    access, tensors = _compiled(record, threads)
     if access is None:
         reorder(dequantize_reference(record), out=dst, threads=threads)
         return
-    if dst.desc == memory_desc(dims, dtype) and dtype.name in DIRECT:
-        decode(access, tensors, dst.data, dtype.name, threads)
-        return
-    for rows, chunk, out in _chunks(access, dst):
-        wide = memory_desc(rows, "f32")
-        values = uninitialized_bytes(wide.nbytes)
-        decode(chunk, tensors, values, "f32", threads)
-        reorder(Memory.attached(wide, values), out=out, threads=threads)
+    for chunk, plain, part in _chunks(access, dst):
+        decode(chunk, tensors, plain.data, plain.desc.dtype.name, threads)
+        if plain is not part:
+            reorder(plain, out=part, threads=threads)
+
+
+class Difference(NamedTuple):
+    """Two numbers, as f32, and how far they are apart."""
+
+    error: float = 0.0
+    number: float = 0.0
+    other: float = 0.0
+
+
+def largest_difference(record: Record, other: Memory, threads: int | None) -> Difference:
+    """Return the number of a record that is farthest from that of memory; of equals, the first.
+
+    Two NaNs or equal infinities do not differ, and a NaN is infinitely far from everything else.
+
+    Parameters
+    ----------
+    record : Record
+        The numbers.
+    other : Memory
+        What they are compared with: floats of the same dims, in any layout.
+    threads : int, optional
+        As for `reorder`.
+    """
+    found = Difference()
+    if 0 in record.desc.dims:
+        return found
+    with importing:
+        from reorder.cpu.runtime.decode import decode, differences  # numba is slow to load
+    access, tensors = _compiled(record, threads)
+    if access is None:
+        return _farthest(dequantize_reference(record), _as_f32(other))
+    for chunk, plain, part in _chunks(access, other):
+        if plain is not part:
+            reorder(part, out=plain, threads=threads)
+        errors = differences(chunk, tensors, plain.data, plain.desc.dtype.name, threads)
+        segment = memory_desc((plain.desc.nelems // len(errors),), plain.desc.dtype)
+        is_nan = np.isnan(errors)
+        for at in sorted({*np.flatnonzero(is_nan), np.where(is_nan, 0, errors).argmax()}):
+            if errors[at] <= found.error:
+                continue
+            numbers = np.empty(segment.nelems, np.float32)
+            one = chunk._replace(starts=chunk.starts[at : at + 1])
+            decode(one, tensors, numbers.view(np.uint8), "f32", 1)
+            data = plain.data[at * segment.nbytes :][: segment.nbytes]
+            found = max(
+                found,
+                _farthest(numbers, _as_f32(Memory.attached(segment, data))),
+                key=itemgetter(0),
+            )
+    return found
+
+
+def _farthest(numbers: NDArray[np.float32], others: NDArray[np.float32]) -> Difference:
+    """Return the two numbers of arrays that are farthest apart; of equals, the first."""
+    with np.errstate(all="ignore"):
+        apart = abs(numbers - others)
+    is_same = (numbers == others) | (np.isnan(numbers) & np.isnan(others))
+    apart = np.where(np.isnan(apart), np.where(is_same, 0, np.inf), apart)
+    at = int(apart.argmax())
+    return Difference(*(float(each.flat[at]) for each in (apart, numbers, others)))
+
+
+def _as_f32(memory: Memory) -> NDArray[np.float32]:
+    found: NDArray[np.float32] = reorder(memory, dtype="f32", threads=1).numpy()
+    return found
+
+
+def _compiled(
+    record: Record, threads: int | None
+) -> tuple[Access | None, dict[str, NDArray[np.uint8]]]:
+    """Return how compiled code reads a record, if it can, and the tensors that it reads."""
+    with importing:
+        from reorder.cpu.schedule.record_pattern import find_access  # numba is slow to load
+    access = find_access(record.desc)
+    if access is None and _fits_plain(record.desc):
+        record = _plain(record, threads)
+        access = find_access(record.desc)
+    return access, record.tensors
 
 
 def _target(
@@ -115,23 +192,37 @@ def _target(
     return desc
 
 
-def _chunks(access: Access, dst: Memory) -> list[tuple[tuple[int, ...], Access, Memory]]:
-    """Cut a record into chunks: the dims of each, its place, and the memory to write."""
-    layout, dims = dst.desc.layout, dst.desc.dims
-    step = layout.outer(0).step
-    rows = max(_CHUNK // prod(dims[1:]) // step, 1) * step
-    is_whole = layout.ndims == 1 or layout.fused() or layout.has_partial_blocks
-    if is_whole or rows >= dims[0]:
-        return [(dims, access, dst)]
-    segments = len(access.starts) // dims[0]
-    chunks = []
+class _Chunk(NamedTuple):
+    """A part of a record, and floats: as row-major memory, and where they are in other memory."""
+
+    access: Access
+    plain: Memory
+    # the same as `plain` if that memory is row-major
+    part: Memory
+
+
+def _chunks(access: Access, memory: Memory) -> Iterator[_Chunk]:
+    """Cut a record, and memory of its dims, into chunks; all have one buffer for `plain`."""
+    desc, dims, layout = memory.desc, memory.desc.dims, memory.desc.layout
+    kind = desc.dtype.name if desc.dtype.name in DIRECT else "f32"
+    whole = memory_desc(dims, kind)
+    if desc == whole:
+        yield _Chunk(access, memory, memory)
+        return
+    rows, segments = dims[0], len(access.starts) // dims[0]
+    if desc.ndims > 1 and not layout.fused() and not layout.has_partial_blocks:
+        step = layout.outer(0).step
+        rows = min(rows, max(_CHUNK * rows // whole.nbytes // step, 1) * step)
+    buffer = uninitialized_bytes(memory_desc((rows, *dims[1:]), kind).nbytes)
     for first in range(0, dims[0], rows):
         sizes = (min(rows, dims[0] - first), *dims[1:])
-        desc = dst.desc.submemory(sizes, (first, *[0] * (len(dims) - 1)))
-        starts = access.starts[first * segments : (first + sizes[0]) * segments]
-        chunk = access._replace(starts=starts)
-        chunks.append((sizes, chunk, Memory.attached(desc, dst.data)))
-    return chunks
+        plain, chunk, part = memory_desc(sizes, kind), access, desc
+        if sizes != dims:
+            starts = access.starts[first * segments : (first + sizes[0]) * segments]
+            chunk = access._replace(starts=starts)
+            part = desc.submemory(sizes, (first, *[0] * (len(dims) - 1)))
+        held = Memory.attached(plain, buffer[: plain.nbytes])
+        yield _Chunk(chunk, held, Memory.attached(part, memory.data))
 
 
 def _plain_field(field: Field) -> tuple[str, MemoryDesc]:

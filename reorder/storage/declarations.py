@@ -21,20 +21,25 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import known_records
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
+from reorder.storage.experts import stacked_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     # a key, what was said before, the layers that are not quantised -> what is said of these
     Listing = Callable[[str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
+    # a section, and the names of its layers
+    _Part = tuple[Mapping[str, Any], Sequence[str]]
 
 __all__ = [
     "ACT_ORDER",
     "DECLARATIONS",
     "IS_SYMMETRIC",
+    "OUTPUT",
     "Declaration",
     "Layers",
     "declaration_of",
+    "inside",
     "is_inner",
     "join_sections",
     "kept_of",
@@ -44,10 +49,13 @@ __all__ = [
     "said_beside",
     "section_of",
     "split_section",
+    "with_plain",
 ]
 
 # the usual key of the layers that are not quantised
-_IGNORED = "modules_to_not_convert"
+_IGNORED = ("modules_to_not_convert",)
+# what models call their output layer
+OUTPUT = "lm_head"
 # what declares inputs that belong to groups in an arbitrary order; not an option of a record
 ACT_ORDER = "act_order"
 # whether all stored zero points are the middle code; likewise not an option
@@ -71,8 +79,8 @@ class _Each(NamedTuple):
     form: Any
 
 
-def _list_all(key: str, _: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
-    return {key: [*plain]} if key else {}
+def _list_all(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
+    return {key: [*dict.fromkeys([*(held.get(key) or []), *plain])]}
 
 
 def _list_none(*_: object) -> Mapping[str, Any]:
@@ -81,14 +89,33 @@ def _list_none(*_: object) -> Mapping[str, Any]:
 
 def _list_inner(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
     """List layers for the loader of AWQ, which replaces all layers but the last one."""
-    names = dict.fromkeys([*(held.get(key) or []), *plain])
-    return {key: [*names]} if any(map(is_inner, names)) else {}
+    listed = _list_all(key, held, plain)
+    return {**(listed if any(map(is_inner, listed[key])) else {}), **_output(held, plain)}
+
+
+def _output(held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
+    """Say whether the output layer is quantised, which loaders of AWQ and GPTQ do not expect."""
+    is_plain = OUTPUT in plain
+    return {} if is_plain and not held.get(OUTPUT) else {OUTPUT: not is_plain}
 
 
 def _exclude_inner(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
     """Exclude layers for the loader of GPTQ, which replaces all within the repeated blocks."""
     rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if is_inner(name)}
-    return {"dynamic": rules | held.get("dynamic", {})} if rules else {}
+    dynamic = {"dynamic": rules | held.get("dynamic", {})} if rules else {}
+    return {**dynamic, **_output(held, plain)}
+
+
+def _exclude_named(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
+    """Exclude layers for the loader of MLX, which asks for those by name, then for tensors."""
+    return {name: False for name in plain if name in held}
+
+
+def _list_unnamed(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
+    """List layers for the loaders of ModelOpt's models, which may have the others by name too."""
+    named = held.get("quantized_layers")
+    rest = {name: own for name, own in (named or {}).items() if name not in plain}
+    return {**_list_all(key, held, plain), **({"quantized_layers": rest} if named else {})}
 
 
 def is_inner(name: str) -> bool:
@@ -110,8 +137,9 @@ class Declaration(NamedTuple):
         Options that the method implies.
     written : mapping of str to object
         What readers need beside `form`, likewise.
-    ignored : str, optional
-        The key of the layers that are not quantised; None if there is none.
+    ignored : tuple of str
+        The keys of the layers that are not quantised; the first one is written, unless a section
+        has another.
     kept : tuple of str
         Keys that say nothing of weights, which stay in a section of the same method.
     carried : tuple of str
@@ -137,7 +165,7 @@ class Declaration(NamedTuple):
     form: Mapping[str, Any] = {}
     fixed: Mapping[str, Any] = {}
     written: Mapping[str, Any] = {}
-    ignored: str | None = _IGNORED
+    ignored: tuple[str, ...] = _IGNORED
     kept: tuple[str, ...] = ()
     kept_of_each: tuple[str, ...] = ()
     keys: tuple[str, ...] = ("quantization_config",)
@@ -169,6 +197,8 @@ _FORMATS = (("ue8m0", "e8m0"), *(("float", kind) for kind in ("f32", "bf16", "f1
 # `scale_fmt` is not read: DeepSeek-V3.1 stores f32 and says ue8m0, as its scales are powers of two
 _DYNAMIC = {"activation_scheme": "dynamic", "scale_fmt": _Option("scales", _FORMATS)}
 _PLAIN = {"codes": "f8_e4m3", "scale_inv": False}
+# vLLM reads the second one first
+_FP8_PLAIN = (*_IGNORED, "ignored_layers")
 
 
 def _compressed(
@@ -176,14 +206,15 @@ def _compressed(
 ) -> Declaration:
     """Return how compressed-tensors declares weights; each group may have a format of its own."""
     group = {"targets": ["Linear"], "input_activations": None, "output_activations": None}
-    own = {"format": forms[0], "weights": {"symmetric": True, "dynamic": False}}
+    weights = {"dynamic": (False, None), **weights}
+    own = {"format": forms[0]}
     return Declaration(
         record,
         "compressed-tensors",
         {"format": forms, "config_groups": _Each("group_0", {"weights": weights})},
         fixed,
         {"quantization_status": "compressed", "config_groups": {"group_0": group | own}},
-        "ignore",
+        ("ignore",),
         ("kv_cache_scheme",),
         ("input_activations", "output_activations"),
     )
@@ -201,7 +232,8 @@ _ORDERINGS = _Option(
     ACT_ORDER,
     ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
 )
-_FLOATS = {"type": "float", "num_bits": 8}
+_FLOAT_FORMS = ("float-quantized", "naive-quantized")
+_FLOATS = {"type": "float", "symmetric": (True, None)}
 _INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
 _IN_16 = {
     "strategy": "tensor_group",
@@ -222,12 +254,16 @@ def _mlx(mode: str, bits: Any, group: Any) -> dict[str, Any]:
 
 
 # MLX names no method, finds quantised layers by their tensors, and reads the first key
-_MLX: dict[str, Any] = {"keys": ("quantization", "quantization_config"), "ignored": None}
+_MLX: dict[str, Any] = {
+    "keys": ("quantization", "quantization_config"),
+    "ignored": (),
+    "listing": _exclude_named,
+}
 
 # AWQ, GPTQ, and records that no other program declares
 _PACKED: dict[str, Any] = {
     "group": "group_size",
-    "carried": (_IGNORED, "lm_head", "dynamic"),
+    "carried": (*_IGNORED, OUTPUT, "dynamic"),
 }
 _MARLIN: dict[str, Any] = {
     **_PACKED,
@@ -240,6 +276,8 @@ _MARLIN: dict[str, Any] = {
 _BITS = {"bits": _Option("bits")}
 _SYM = {"desc_act": False, "sym": _Option(IS_SYMMETRIC)}
 _ZEROS = _Option("zeros", (("gptq", "v1"), ("gptq_v2", "v2")), usual="gptq")
+
+_BNB_PLAIN = ("llm_int8_skip_modules",)
 
 DECLARATIONS = (
     Declaration(
@@ -273,11 +311,14 @@ DECLARATIONS = (
         {"weight_block_size": _BLOCK, **_FMT},
         {"scale_inv": True},
         _DYNAMIC,
+        _FP8_PLAIN,
     ),
-    Declaration("fp8_tensor", "fp8", {"weight_block_size": None, **_FMT}, {}, _DYNAMIC),
+    Declaration("fp8_tensor", "fp8", {"weight_block_size": None, **_FMT}, {}, _DYNAMIC, _FP8_PLAIN),
     Declaration("fp8_channel", "fbgemm_fp8", fixed=_PLAIN),
     *(
-        _compressed(record, ("float-quantized", "naive-quantized"), _PLAIN, **_FLOATS, **more)
+        _compressed(
+            record, ("float-quantized", "naive-quantized"), _PLAIN, num_bits=8, **_FLOATS, **more
+        )
         for record, more in (
             ("fp8_tensor", {"strategy": "tensor"}),
             ("fp8_channel", {"strategy": "channel"}),
@@ -285,7 +326,7 @@ DECLARATIONS = (
         )
     ),
     *(
-        _compressed(record, (form,), {}, type="float", num_bits=bits, **more)
+        _compressed(record, (form,), {}, num_bits=bits, **_FLOATS, **more)
         for record, form, bits, more in (
             ("compressed_nvfp4", "nvfp4-pack-quantized", 4, _IN_16),
             ("compressed_mxfp4", "mxfp4-pack-quantized", 4, _IN_32),
@@ -303,7 +344,15 @@ DECLARATIONS = (
     ),
     Declaration("gpt_oss_mxfp4", "mxfp4"),
     *(
-        Declaration(record, "modelopt", form, fixed, {}, "ignore")
+        Declaration(
+            record,
+            "modelopt",
+            form,
+            fixed,
+            {},
+            ("ignore", "exclude_modules"),
+            listing=_list_unnamed,
+        )
         for record, fixed, form in (
             ("fp8_tensor", _PLAIN, {"quant_algo": "FP8"}),
             ("fp8_channel", _PLAIN, {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN"}),
@@ -318,7 +367,7 @@ DECLARATIONS = (
             record,
             "bitsandbytes",
             {"load_in_4bit": True, "bnb_4bit_use_double_quant": is_nested, **form},
-            ignored="llm_int8_skip_modules",
+            ignored=_BNB_PLAIN,
         )
         for record, is_nested, form in (
             ("bnb_nf4", (False, None), {"bnb_4bit_quant_type": "nf4"}),
@@ -326,8 +375,8 @@ DECLARATIONS = (
             ("bnb_nested", True, {}),
         )
     ),
-    Declaration("bnb_int8", "bitsandbytes", {"load_in_8bit": True}),
-    Declaration("hqq", "hqq"),
+    Declaration("bnb_int8", "bitsandbytes", {"load_in_8bit": True}, ignored=_BNB_PLAIN),
+    Declaration("hqq", "hqq", ignored=("skip_modules",)),
     Declaration("mlx", "mlx", _mlx("affine", _Option("bits"), _Option("group")), **_MLX),
     Declaration("mlx_mxfp4", "mlx", _mlx("mxfp4", 4, 32), **_MLX),
     Declaration("mlx_mxfp8", "mlx", _mlx("mxfp8", 8, 32), **_MLX),
@@ -357,12 +406,12 @@ def plain_layers(method: str, section: Mapping[str, Any]) -> tuple[str, ...]:
 
     ModelOpt names them by patterns as in shells.
     """
-    keys = {row.ignored or "" for row in DECLARATIONS if row.method == method} or {_IGNORED}
-    inside = _inside(method, section)
-    if method in _INSIDE:
-        found = _names(inside.get("ignore")) + _names(inside.get("exclude_modules"))
-        return tuple(_by_expression(name) if "*" in name else name for name in found)
-    return tuple(name for key in sorted(keys) for name in _names(inside.get(key)))
+    rows = [row.ignored for row in DECLARATIONS if row.method == method] or [_IGNORED]
+    held = inside(method, section)
+    keys = dict.fromkeys(key for row in rows for key in row)
+    found = [name for key in keys for name in _names(held.get(key))]
+    is_shell = method in _INSIDE
+    return tuple(_by_expression(name) if is_shell and "*" in name else name for name in found)
 
 
 def _by_expression(pattern: str) -> str:
@@ -401,7 +450,7 @@ def _names(value: Any) -> tuple[str, ...]:
 
 def _split_modelopt(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
     """Split the layers of ModelOpt that have different algorithms."""
-    layers = _inside("modelopt", section).get("quantized_layers")
+    layers = inside("modelopt", section).get("quantized_layers")
     found: dict[str, tuple[list[str], Any]] = {}
     for name, own in layers.items() if isinstance(layers, dict) else ():
         found.setdefault(repr(own), ([], own))[0].append(name)
@@ -412,7 +461,8 @@ def _split_modelopt(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str
 _INSIDE = {"modelopt": "quantization"}
 
 
-def _inside(method: str, section: Mapping[str, Any]) -> Mapping[str, Any]:
+def inside(method: str, section: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the object that has what a section of a method says."""
     found = section.get(_INSIDE.get(method, ""))
     return found if isinstance(found, dict) else section
 
@@ -438,7 +488,7 @@ def read_section(
     problems: dict[str, list[str]] = {}
     for row in rows:
         options = dict(row.fixed)
-        problem = _read(row.form, _inside(method, section), "", options, is_whole=is_whole)
+        problem = _read(row.form, inside(method, section), "", options, is_whole=is_whole)
         if not problem:
             return row, options
         if row.is_written:
@@ -508,6 +558,14 @@ def _bind(form: _Option, value: Any, path: str, options: dict[str, Any]) -> str:
     return "" if held == option else _problem(path, value, f"the {held} given before")
 
 
+def with_plain(
+    row: Declaration, section: Mapping[str, Any], plain: Sequence[str]
+) -> dict[str, Any]:
+    """Return a section that says of more layers that they are not quantised."""
+    key = next((key for key in row.ignored if key in section), "".join(row.ignored[:1]))
+    return {**section, **row.listing(key, section, plain)}
+
+
 def declaration_of(
     record: str, options: Mapping[str, Any], method: str | None = None
 ) -> Declaration | None:
@@ -570,16 +628,50 @@ def join_sections(
     Sections, by their keys, are joined if their method declares groups of layers; else there are
     none.
     """
-    sections = [dict(*each.values()) if len(each) == 1 else {} for each, _ in found]
-    if {section.get("quant_method") for section in sections} != {"compressed-tensors"}:
-        return {}
+    ordered = sorted(found, key=lambda each: -len(each[1]))
+    keys = [*ordered[0][0]]
+    parts = [(dict(each[keys[0]]), layers) for each, layers in ordered if [*each] == keys]
+    methods = {section.get("quant_method", "mlx") for section, _ in parts}
+    join = _JOINS.get(methods.pop()) if len(methods) == 1 and len(parts) == len(found) else None
+    joined = None if join is None else join(parts)
+    return {} if joined is None else dict.fromkeys(keys, joined)
+
+
+def _join_groups(parts: Sequence[_Part]) -> dict[str, Any]:
+    """Join sections of compressed-tensors, whose groups name their layers."""
     groups = {}
-    for k, (section, (_, layers)) in enumerate(zip(sections, found, strict=True)):
+    for k, (section, layers) in enumerate(parts):
         (group,) = section["config_groups"].values()
         groups[f"group_{k}"] = {**group, "targets": [*layers]}
-    forms = {section["format"] for section in sections}
+    forms = {section["format"] for section, _ in parts}
     form = forms.pop() if len(forms) == 1 else "mixed-precision"
-    return {key: {**sections[0], "format": form, "config_groups": groups} for key in found[0][0]}
+    return {**parts[0][0], "format": form, "config_groups": groups}
+
+
+def _join_named(parts: Sequence[_Part]) -> dict[str, Any]:
+    """Join sections of MLX: a layer with options of its own has them under its name."""
+    (usual, _), *others = parts
+    own = {stacked_name(layer): section for section, layers in others for layer in layers}
+    return {**usual, **own}
+
+
+def _join_dynamic(parts: Sequence[_Part]) -> dict[str, Any] | None:
+    """Join sections of GPTQ: a layer with other bits or groups is an expression in `dynamic`."""
+    (usual, _), *others = parts
+    rules = dict(usual.get("dynamic", {}))
+    for section, layers in others:
+        own = {key: value for key, value in section.items() if value != usual.get(key)}
+        if not own.keys() <= {"bits", "group_size", "sym"}:
+            return None
+        rules |= {f"+:^{re.escape(layer)}$": own for layer in layers}
+    return {**usual, "dynamic": rules}
+
+
+_JOINS: Mapping[str, Callable[[Sequence[_Part]], dict[str, Any] | None]] = {
+    "compressed-tensors": _join_groups,
+    "gptq": _join_dynamic,
+    "mlx": _join_named,
+}
 
 
 def _written(form: Any, options: Mapping[str, Any]) -> Any:

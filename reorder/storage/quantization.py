@@ -29,6 +29,7 @@ __all__ = [
     "Declared",
     "declared_record",
     "holders",
+    "read_sections",
     "sections_of",
 ]
 
@@ -64,8 +65,9 @@ class Declared(NamedTuple):
         Options of the record that the file gives.
     group : int, optional
         How many inputs share a scale, -1 for all of them.
-    is_ordered : bool
-        Whether inputs belong to groups in an arbitrary order (``desc_act``).
+    is_ordered : bool, optional
+        Whether inputs belong to groups in an arbitrary order (``desc_act``); None if it is not
+        said.
     reason : str
         Why there is no record.
     targets : tuple of str
@@ -83,13 +85,15 @@ class Declared(NamedTuple):
         Whether this is what the file says of a layer that it ignores.
     is_unlisted : bool
         Whether this is what it says of a layer that none of its groups has.
+    others : tuple of Declared
+        What other files declare, which agree on the record.
     """
 
     file: str
     name: str | None
     options: Mapping[str, Any] = {}
     group: int | None = None
-    is_ordered: bool = False
+    is_ordered: bool | None = None
     reason: str = ""
     targets: tuple[str, ...] = ()
     parts: tuple[Declared, ...] = ()
@@ -98,6 +102,7 @@ class Declared(NamedTuple):
     plain: tuple[str, ...] = ()
     is_ignored: bool = False
     is_unlisted: bool = False
+    others: tuple[Declared, ...] = ()
 
     def at(self, layer: str) -> tuple[Declared, ...]:
         """Return what is declared of a layer.
@@ -111,10 +116,11 @@ class Declared(NamedTuple):
         MemdescError
             If a target is not a regular expression, or one that `Pattern` refuses.
         """
-        by = self._ignores(layer)
-        if by is not None:
-            reason = f"{self.file} ignores {layer}" + ("" if by == layer else f", by {by!r}")
-            return (self._without(reason)._replace(is_ignored=True),)
+        for each in (self, *self.others):
+            by = _listed(each, layer)
+            if by is not None:
+                reason = f"{each.file} ignores {layer}" + ("" if by == layer else f", by {by!r}")
+                return (Declared(each.file, None, reason=reason, is_ignored=True),)
         if not self.parts:
             return (self,)
         named = self.named(layer)
@@ -123,7 +129,7 @@ class Declared(NamedTuple):
         classes = [part for part in self.parts if any(map(_is_class, part.targets))]
         targets = ", ".join(target for part in self.parts for target in part.targets)
         reason = f"{self.file} declares {targets or 'no layers'}, none of which is {layer}"
-        return tuple(classes) or (self._without(reason)._replace(is_unlisted=True),)
+        return tuple(classes) or (Declared(self.file, None, reason=reason, is_unlisted=True),)
 
     def named(self, layer: str) -> Declared | None:
         """Return the part that has a layer by its name; None if none has.
@@ -133,22 +139,20 @@ class Declared(NamedTuple):
         MemdescError
             As for `at`.
         """
-        if self._ignores(layer) is not None:
+        if any(_listed(each, layer) is not None for each in (self, *self.others)):
             return None
         targets = tuple(part.targets for part in self.parts)
         found = _targets(targets, self.file, in_order=self.in_order).find(layer)
         return None if found is None else self.parts[found.part]
 
-    def _ignores(self, layer: str) -> str | None:
-        """Return what says that a layer is not quantised; None if nothing does."""
-        patterns = tuple(text for text in self.plain if text.startswith(_PATTERN))
-        by = _targets((self.ignored, patterns), self.file).find(layer)
-        if by is not None:
-            return by.text
-        return next((text for text in self.plain if _is_part(text, layer)), None)
 
-    def _without(self, reason: str) -> Declared:
-        return Declared(self.file, None, reason=reason)
+def _listed(declared: Declared, layer: str) -> str | None:
+    """Return what a file says of a layer that is not quantised; None if it says nothing."""
+    patterns = tuple(text for text in declared.plain if text.startswith(_PATTERN))
+    by = _targets((declared.ignored, patterns), declared.file).find(layer)
+    if by is not None:
+        return by.text
+    return next((text for text in declared.plain if _is_part(text, layer)), None)
 
 
 class _Target(NamedTuple):
@@ -229,12 +233,12 @@ def declared_record(folder: Path) -> Declared | None:
     found = [
         _declared(file, section)
         for file in (CONFIG, *OLD_CONFIGS)
-        for section in _read(folder, file)
+        for section in read_sections(folder, file)
     ]
     for other in found[1:]:
         first = found[0]
-        keys = first.options.keys() & other.options.keys()
-        is_same = all(first.options[k] == other.options[k] for k in keys)
+        said, told = (_facts(each) for each in (first, other))
+        is_same = all(said[k] == told[k] for k in said.keys() & told.keys())
         is_same &= _parts_of(first) == _parts_of(other)
         if first.name != other.name or not is_same:
             msg = (
@@ -242,7 +246,13 @@ def declared_record(folder: Path) -> Declared | None:
                 f"{_told(other)}; correct the one that is wrong"
             )
             raise MemdescError(msg)
-    return found[0] if found else None
+    return found[0]._replace(others=tuple(found[1:])) if found else None
+
+
+def _facts(declared: Declared) -> dict[str, Any]:
+    """Return what a file says of weights; older files leave out what came later."""
+    facts = {"group_size": declared.group, "desc_act": declared.is_ordered}
+    return {**declared.options, **{k: v for k, v in facts.items() if v is not None}}
 
 
 def _parts_of(declared: Declared) -> tuple[Any, ...]:
@@ -268,8 +278,14 @@ def sections_of(config: Mapping[str, Any]) -> dict[str, Any]:
     return {key: section for key, section in found.items() if section is not None}
 
 
-def _read(folder: Path, file: str) -> list[dict[str, Any]]:
-    """Return the sections in a file."""
+def read_sections(folder: Path, file: str) -> list[dict[str, Any]]:
+    """Return the sections in a file, if there is one.
+
+    Raises
+    ------
+    MemdescError
+        If it is not a JSON object.
+    """
     text = read_if_exists(folder / file, MAX_CONFIG)
     if text is None:
         return []
@@ -365,7 +381,7 @@ def _read_layers(file: str, method: str, section: Mapping[str, Any]) -> Declared
         reason = f"there is no record for quant_method {short_repr(method)}"
         return Declared(file, None, reason=f"{file}: {reason}{declared and f': {declared}'}")
     row, options = declared
-    is_ordered = bool(options.pop(ACT_ORDER, False) or section.get("desc_act"))
+    is_ordered = options.pop(ACT_ORDER, section.get("desc_act"))
     return Declared(file, row.record, options, section.get(row.group), is_ordered)
 
 
@@ -375,18 +391,25 @@ def _several(parts: Sequence[Declared]) -> str:
 
 
 # what messages call the types of JSON
-_KINDS = {str: "a string", int: "an integer", bool: "true or false", dict: "an object"}
+_KINDS = {
+    str: "a string",
+    int: "an integer",
+    bool: "true or false",
+    dict: "an object",
+    list: "a list",
+}
 # keys of any method
 _TYPES = {
     **dict.fromkeys(("quant_method", "checkpoint_format", "version"), str),
     **dict.fromkeys(("bits", "group_size"), int),
     **dict.fromkeys(("desc_act", "is_marlin_format"), bool),
     "dynamic": dict,
+    "modules_to_not_convert": list,
 }
 
 
 def _told(found: Declared) -> str:
     if found.name is None:
         return f"something else ({found.reason})"
-    options = ", ".join(f"{key}={value}" for key, value in found.options.items())
+    options = ", ".join(f"{key}={value}" for key, value in _facts(found).items())
     return f"{found.name}({options})" if options else found.name

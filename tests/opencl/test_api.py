@@ -8,7 +8,7 @@ import pyopencl as cl
 import pyopencl.array
 import pytest
 
-from memdesc import MemdescError, image_desc, memory_desc
+from memdesc import Extra, MemdescError, image_desc, memory_desc
 from reorder import Attr, Memory, opencl, reorder
 from tests.opencl.runtimes import refused
 
@@ -37,6 +37,28 @@ def test_a_queue_makes_a_reorder_run_on_its_device(runtime: Runtime) -> None:
         host(reorder(memory_order, "nChw8c", src="nhwc", queue=runtime.queue)).tobytes()
         == X.tobytes()
     )
+
+
+@pytest.mark.parametrize(
+    "desc",
+    [
+        memory_desc((7,), "u4", "a"),
+        memory_desc((33, 65), "u4", "ba"),
+        memory_desc((7,), "u4", "A3a"),
+        memory_desc((3, 5), "u8", strides=(8, 1)),
+        memory_desc((3, 5), "f32", strides=(5, 1), offset0=2),
+        memory_desc((0, 5), "f32", strides=(5, 1), offset0=2),
+        memory_desc((3, 1), "s8", "ab").with_extra(Extra(s8s8_mask=1)),
+    ],
+    ids=repr,
+)
+def test_new_memory_holds_zeros_where_no_element_is(desc: MemoryDesc, runtime: Runtime) -> None:
+    x = np.ones(desc.dims, desc.dtype.numpy)
+    wanted = reorder(x, desc).data.tobytes()
+    for _ in range(8):
+        # runtimes allocate again what was released
+        runtime.buffer(np.full(desc.nbytes, 0xFF, np.uint8)).release()
+        assert reorder(x, desc, queue=runtime.queue).get().data.tobytes() == wanted
 
 
 def test_device_objects_bring_their_queue_or_are_given_one(runtime: Runtime) -> None:

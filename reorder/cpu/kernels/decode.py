@@ -15,7 +15,7 @@ from memdesc import DATA_TYPES
 from memdesc.record import BIT_PLANES, Codebook, Digits
 from reorder.cpu.codecs.codec import Codec
 from reorder.cpu.codecs.vectors import any_nan
-from reorder.cpu.kernels.emit import BYTE, Number, load_fields, loop, where
+from reorder.cpu.kernels.emit import BYTE, Number, Variable, load_fields, loop, maximum, where
 from reorder.cpu.kernels.interpreter import each_task
 from reorder.cpu.kernels.shuffle import pick
 from reorder.cpu.schedule.record_pattern import MAX_LANES
@@ -24,7 +24,7 @@ from reorder.cpu.target import BYTE_BITS, has_feature, is_x86
 from reorder.values.formats import FLOATS, INTEGERS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from reorder.cpu.kernels.emit import Type, Value
     from reorder.cpu.kernels.interpreter import InterpreterCall
@@ -40,6 +40,14 @@ class DecodeKernel(NamedTuple):
     # name of the type that it writes. Stores are temporal: the system has just zeroed freshly
     # allocated memory through the cache, where non-temporal stores would take twice as long
     dtype: str
+    # whether it compares instead: `dtype` is the type of row-major memory at src, and dst gets the
+    # largest difference from it in each lane, as f32, for each segment; NaN if there is one
+    compares: bool = False
+
+    @property
+    def lanes(self) -> int:
+        """Elements of a vector."""
+        return min(MAX_LANES, self.pattern.block)
 
 
 class DecodeHead(NamedTuple):
@@ -59,9 +67,14 @@ class FieldHead(NamedTuple):
 
 
 def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
-    """Decode the segments of all tasks of a call to row-major memory at dst."""
+    """Decode the segments of all tasks of a call to row-major memory, or compare them with it."""
     pattern, count = kernel.pattern, len(kernel.pattern.fields)
-    nbytes = pattern.block * DATA_TYPES[kernel.dtype].bits // BYTE_BITS
+    bits = DATA_TYPES[kernel.dtype].bits
+    nbytes = pattern.block * bits // BYTE_BITS
+    plain = call.src_at if kernel.compares else call.dst_at
+    codec = Codec(plain.builder, kernel.lanes)
+    # the bits of floats without a sign have the order of the floats, and NaN is above all
+    largest = Variable(plain.builder, codec.integers(32))
     for task, instruction, _ in each_task(call):
         head = load_fields(instruction, DecodeHead)
         fields_at = instruction + nbytes_of(DecodeHead)
@@ -71,20 +84,29 @@ def emit_decode(call: InterpreterCall, kernel: DecodeKernel) -> None:
         with loop(task.first, task.last) as segment:
             row = head.starts + segment * (count * WORD_NBYTES)
             starts = [field.tensor + row[k] for k, field in enumerate(fields)]
-            dst = call.dst_at + segment * (head.blocks * nbytes)
+            base = plain + segment * (head.blocks * nbytes)
+            largest.value = codec.splat(codec.integers(32), 0)
             with loop(0, head.blocks) as block:
                 addresses = [
                     start + block * field.advance
                     for start, field in zip(starts, fields, strict=True)
                 ]
-                _decode_block(_Numbers(pattern, addresses), kernel, dst + block * nbytes)
+                for first, values in _decoded(_Numbers(pattern, addresses), kernel):
+                    place = base + block * nbytes + first * bits // BYTE_BITS
+                    if kernel.compares:
+                        codes = place.load_at(codec.integers(bits))
+                        apart = codec.absolute(values - codec.decode(codes, kernel.dtype, "f32"))
+                        largest.value = maximum(apart.bitcast(largest.value.type), largest.value)
+                    else:
+                        place.store_at(codec.encode(values, "f32", kernel.dtype))
+            if kernel.compares:
+                nbytes_of_lanes = kernel.lanes * DATA_TYPES["f32"].bits // BYTE_BITS
+                (call.dst_at + segment * nbytes_of_lanes).store_at(largest.value)
 
 
-def _decode_block(numbers: _Numbers, kernel: DecodeKernel, dst: Value) -> None:
-    """Decode one block to an address."""
-    pattern = kernel.pattern
-    lanes = min(MAX_LANES, pattern.block)
-    codec = Codec(numbers.builder, lanes)
+def _decoded(numbers: _Numbers, kernel: DecodeKernel) -> Iterator[tuple[int, Value]]:
+    """Yield the numbers of a block vector by vector, each with the place of its first element."""
+    pattern, lanes = kernel.pattern, kernel.lanes
     scale = _factors(numbers, pattern.scale, pattern.block)
     offset = _factors(numbers, pattern.offset, pattern.block) if pattern.offset else None
     zero = pattern.zero
@@ -98,9 +120,7 @@ def _decode_block(numbers: _Numbers, kernel: DecodeKernel, dst: Value) -> None:
             added = offset(positions)
             values = numbers.rounded(values + added if pattern.sign > 0 else values - added)
         # a NaN that arithmetic produces has neither sign nor payload
-        values = where(any_nan(values, values), float("nan"), values)
-        nbytes = first * DATA_TYPES[kernel.dtype].bits // BYTE_BITS
-        (dst + nbytes).store_at(codec.encode(values, "f32", kernel.dtype))
+        yield first, where(any_nan(values, values), float("nan"), values)
 
 
 def _factors(

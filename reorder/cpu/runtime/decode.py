@@ -1,4 +1,4 @@
-"""Jobs that decode block-quantised tensors, with a compiled interpreter for each kernel."""
+"""Jobs that decode block-quantised tensors or compare them, with an interpreter for each kernel."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from memdesc import DATA_TYPES
 from reorder.cpu.kernels.decode import DecodeHead, DecodeKernel, FieldHead, emit_decode
 from reorder.cpu.machine import this_machine
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
 from reorder.cpu.runtime.pool import run_on_pool
 from reorder.cpu.schedule.partition import Workload, partition
+from reorder.cpu.target import BYTE_BITS
 from reorder.memory.buffers import address_of
 from reorder.threads import checked_threads
 
@@ -22,14 +24,16 @@ if TYPE_CHECKING:
 
     from reorder.cpu.schedule.record_pattern import Access
 
-__all__ = ["decode"]
+    Tensors = dict[str, NDArray[np.uint8]]
+
+__all__ = ["decode", "differences"]
 
 _NO_POINTS = np.zeros(1, np.int64)
 
 
 def decode(
     access: Access,
-    tensors: dict[str, NDArray[np.uint8]],
+    tensors: Tensors,
     dst: NDArray[np.uint8],
     dtype: str,
     threads: int | None,
@@ -39,24 +43,58 @@ def decode(
     The tensors have the sizes that the descriptor needs, and dst has room for all elements of the
     record.
     """
+    kernel = DecodeKernel(access.pattern, dtype)
+    _run(kernel, access, tensors, (0, address_of(dst)), threads)
+
+
+def differences(
+    access: Access,
+    tensors: Tensors,
+    src: NDArray[np.uint8],
+    dtype: str,
+    threads: int | None,
+) -> NDArray[np.float32]:
+    """Return how far a record is from row-major memory at most, for each segment.
+
+    It is NaN where either has a NaN, or both have an infinity.
+    """
+    kernel = DecodeKernel(access.pattern, dtype, compares=True)
+    found = np.empty((len(access.starts), kernel.lanes), np.float32)
+    _run(kernel, access, tensors, (address_of(src), address_of(found)), threads)
+    largest: NDArray[np.float32] = found.max(1)
+    return largest
+
+
+def _run(
+    kernel: DecodeKernel,
+    access: Access,
+    tensors: Tensors,
+    addresses: tuple[int, int],
+    threads: int | None,
+) -> None:
+    """Run a kernel on all segments of a record; the addresses are those of src and dst."""
     machine = this_machine()
     limit = machine.threads if threads is None else min(checked_threads(threads), machine.threads)
-    interpreter = _interpreter_at(DecodeKernel(access.pattern, dtype))
+    interpreter = _interpreter_at(kernel)
     program = [*DecodeHead(access.blocks, address_of(access.starts))]
     for name, advance in zip(access.tensors, access.advances, strict=True):
         program += FieldHead(address_of(tensors[name]), advance)
     # the job has the address of this array
     words = np.array(program, np.int64)
     segments = len(access.starts)
-    work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=dst.nbytes)
-    shares = partition([work], dst.nbytes, limit, machine)
+    bits = DATA_TYPES[kernel.dtype].bits
+    nbytes = segments * access.blocks * kernel.pattern.block * bits // BYTE_BITS
+    work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=nbytes)
+    shares = partition([work], nbytes, limit, machine)
     job = make_job(interpreter, address_of(words), shares, _NO_POINTS)
-    run_on_pool(0, address_of(dst), job)
+    run_on_pool(*addresses, job)
 
 
 @cache
 def _interpreter_at(kernel: DecodeKernel) -> int:
     # code on disk is found by this hash; Python's own differs between processes
     key = hashlib.sha256(repr(kernel).encode()).hexdigest()[:14]
-    name = f"interpreter {key} of records of {len(kernel.pattern.fields)} fields to {kernel.dtype}"
+    how = "compared with" if kernel.compares else "to"
+    count = len(kernel.pattern.fields)
+    name = f"interpreter {key} of records of {count} fields {how} {kernel.dtype}"
     return compiled_interpreter(name, lambda call, _: emit_decode(call, kernel))

@@ -15,9 +15,9 @@ import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError
 from memdesc.source import LANGUAGES
-from reorder.values.binding import BETA
+from reorder.values.binding import BETA, BoundAttr
 from reorder.values.codecs import Formula, integer_of
-from reorder.values.expressions import Dialect, Function, name
+from reorder.values.expressions import Dialect, Expr, Function, name
 from reorder.values.formats import FLOATS, INTEGERS, IntegerFormat
 
 if TYPE_CHECKING:
@@ -26,43 +26,27 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.values.binding import BoundAttr
-    from reorder.values.expressions import Expr
 
 _PRAGMA = "#pragma OPENCL FP_CONTRACT OFF"
-
 _FP64 = "#pragma OPENCL EXTENSION cl_khr_fp64 : enable"
-
 _WORD, _NARROW = 32, 16
-
 # the function that widens the bits of f16 to a float, with which images are written
 PIXEL = "pixel_of_half"
-
 # the name of 1 / dst_scale, which `converted` passes where a conversion multiplies
 INVERSE = "dst_scale_inverse"
 
 
 class Floats(NamedTuple):
-    """The arithmetic of a device.
-
-    Attributes
-    ----------
-    has_f64 : bool
-        Whether it has doubles.
-    rounds : bool
-        Whether sums of f32 are rounded to the nearest.
-    is_exact : bool
-        Whether sums and products of f32 are those of IEEE 754, denormals included.
-    divides : bool
-        Whether quotients of f32 are as well.
-    has_fma : bool
-        Whether fused operations of f32 are instructions.
-    """
+    """The arithmetic of a device."""
 
     has_f64: bool = True
+    # sums of f32 are rounded to the nearest
     rounds: bool = True
+    # sums and products of f32 are those of IEEE 754, denormals included
     is_exact: bool = True
+    # so are quotients
     divides: bool = True
+    # fused operations of f32 are instructions
     has_fma: bool = False
 
     @property
@@ -73,36 +57,21 @@ class Floats(NamedTuple):
 
 @dataclass(frozen=True)
 class KernelFormula(Formula):
-    """A formula, and how a device computes it.
+    """A formula, and how a device computes it."""
 
-    Attributes
-    ----------
-    multiplies : bool
-        Whether quotients of f32 are computed from the inverse of dst_scale and two remainders,
-        which rounds them correctly; the device then has fused operations.
-    divides_in_f64 : bool
-        Whether quotients of f32 are computed in f64, since the device does not round them
-        correctly.
-    writes_halves : bool
-        Whether dst is an image of f16, which is written with floats.
-    has_half_instructions : bool
-        Whether f16 and f32 are converted by what a device has for it, instead of by integers.
-    """
-
+    # quotients of f32 come from the inverse of dst_scale and two remainders, which rounds them
+    # correctly; the device has fused operations
     multiplies: bool = False
+    # quotients of f32 are computed in f64, since the device does not round them correctly
     divides_in_f64: bool = False
+    # dst is an image of f16, which is written with floats
     writes_halves: bool = False
+    # f16 and f32 are converted by what a device has for it, instead of by integers
     has_half_instructions: bool = False
 
     @classmethod
     def on_device(cls, src: str, dst: str, bound: BoundAttr, floats: Floats) -> Self:
-        """Return the conversion of an element, from the names of the types.
-
-        Raises
-        ------
-        MemdescError
-            If the device cannot compute it to the bit.
-        """
+        """Return the conversion of an element, which the device must compute to the bit."""
         made = cls.of(src, dst, bound)
         if "dst_scale" in made.roles and made.work == "f32" and not floats.divides:
             made = replace(made, divides_in_f64=True)

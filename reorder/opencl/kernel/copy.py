@@ -33,8 +33,8 @@ from reorder.opencl.kernel.launch import (
     lower_nest,
     share_out,
 )
-from reorder.opencl.kernel.placement import Lane, without
-from reorder.opencl.kernel.profile import BUFFER, COLUMN, ROW, Share
+from reorder.opencl.kernel.placement import Lane, Loop, Nest, without
+from reorder.opencl.kernel.profile import BUFFER, COLUMN, ROW, Profile, Share
 from reorder.opencl.kernel.statements import gather_lines, guarded, index_lines, start_lines
 from reorder.values.binding import BETA
 
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from reorder.opencl.kernel.access import Access
     from reorder.opencl.kernel.launch import Launch, Task
-    from reorder.opencl.kernel.placement import Loop, Nest
-    from reorder.opencl.kernel.profile import Profile
 
 _IN_ORDER = (0, 1, 2, 3)
 _WORD = 32

@@ -32,14 +32,13 @@ from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.kernel.access import PARAMETER, Access, AccessKind
-from reorder.opencl.kernel.conversion import Floats
+from reorder.opencl.kernel.conversion import Floats, KernelFormula
 from reorder.opencl.kernel.profile import GPU, Profile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from memdesc import Axis, Block
-    from reorder.opencl.kernel.conversion import KernelFormula
     from reorder.opencl.kernel.placement import Coords, Loop, Nest
     from reorder.plan.nodes import IndirectLoop
 

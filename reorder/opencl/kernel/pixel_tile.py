@@ -12,7 +12,7 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.kernel.access import AccessKind, code_of_lane, lane_of_code, vector_type
-from reorder.opencl.kernel.launch import Body, Pattern, lower_nest, tiled
+from reorder.opencl.kernel.launch import Body, Launch, Pattern, Task, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
     SUBGROUP,
     LocalLayout,
@@ -21,7 +21,7 @@ from reorder.opencl.kernel.local_memory import (
     local_layout,
     offset_of,
 )
-from reorder.opencl.kernel.placement import Loop
+from reorder.opencl.kernel.placement import Loop, Nest
 from reorder.opencl.kernel.statements import index_lines, start_lines
 from reorder.values.binding import BETA
 
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reorder.opencl.kernel.conversion import KernelFormula
-    from reorder.opencl.kernel.launch import Launch, Task
     from reorder.opencl.kernel.local_memory import Chain
-    from reorder.opencl.kernel.placement import Nest
     from reorder.opencl.kernel.profile import PixelShape
 
 # the index of the lanes of a pixel among the loops of a tile

@@ -29,7 +29,7 @@ from reorder.opencl.kernel.launch import (
     lower_nest,
     offset_bound,
 )
-from reorder.opencl.kernel.placement import Loop, without
+from reorder.opencl.kernel.placement import Coords, Loop, Nest, without
 from reorder.opencl.kernel.statements import (
     SHIFTS,
     VECTORS_NBYTES,
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from reorder.opencl.kernel.launch import Launch, Task
-    from reorder.opencl.kernel.placement import Coords, Nest
     from reorder.opencl.kernel.profile import CopyShape
 
 _WORD, _VECTOR = 32, 16

@@ -26,7 +26,7 @@ from reorder.opencl.kernel.access import (
     store_element,
     store_words,
 )
-from reorder.opencl.kernel.conversion import INVERSE
+from reorder.opencl.kernel.conversion import INVERSE, KernelFormula
 from reorder.opencl.kernel.launch import (
     Body,
     Pattern,
@@ -38,16 +38,14 @@ from reorder.opencl.kernel.launch import (
     tiled,
 )
 from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts
-from reorder.opencl.kernel.placement import without
+from reorder.opencl.kernel.placement import Loop, Nest, without
 from reorder.opencl.kernel.statements import gather_lines, index_lines, indices_of, offset_at
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.kernel.conversion import KernelFormula
     from reorder.opencl.kernel.launch import Division, Launch, Task
-    from reorder.opencl.kernel.placement import Loop, Nest
 
 _BYTE, _WORD, _WORD_NBYTES = 8, 32, 4
 # Bits of a run on the side with the wider elements, and the most elements of a run.
@@ -74,8 +72,9 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
         return ()
     nest = _ordered(task.nest)
     loops = nest.loops
-    length = _length(nest, task)
     bits = conversion.widths
+    most = min(_RUN_BITS // max(bits), _MAX_RUN, 1 << floor_log2(loops[0].extent))
+    length = _length(nest, 1, most, task)
     kinds = [
         AccessKind.VECTOR
         if length > 1 and task.is_aligned | (bits[k] * length == _BYTE) and _is_run(nest, k, length)
@@ -129,17 +128,14 @@ def try_lower_tile(task: Task) -> tuple[Launch, ...]:
     # a run that is loaded should not become many vectors of dst
     longest = min(_RUN_BITS // bits[0], max(_RUN_BITS // bits[1], _MIN_RUN), _MAX_RUN)
     most, edge = _TILE, _EDGE
-    if bits[0] > _BYTE >= bits[1] and _edge_length(nest, 0, longest, task) == longest:
+    if bits[0] > _BYTE >= bits[1] and _length(nest, 0, longest, task) == longest:
         # rows of dst would be shorter than a cache line
         most, edge = _NARROW_NBYTES * _BYTE // bits[0], _NARROW_EDGE
     height = min(edge, 1 << ceil_log2(edges[1]))
     width = min(most // height, 1 << ceil_log2(edges[0]))
     height = min(most // width, 1 << ceil_log2(edges[1]))
     stored = min(_RUN_BITS // bits[1], _MAX_RUN, height)
-    lengths = (
-        _edge_length(nest, 0, min(longest, width), task),
-        _edge_length(nest, 1, stored, task),
-    )
+    lengths = _length(nest, 0, min(longest, width), task), _length(nest, 1, stored, task, along=1)
     if bits[1] < _BYTE and lengths[1] == 1:
         return ()
     is_whole = along_src.valid == along_src.extent and along_src.extent % width == 0
@@ -186,22 +182,11 @@ def _gathered_strides(nest: Nest, operand: int) -> list[int]:
     return [block.stride for _, blocks in axes for block in blocks]
 
 
-def _length(nest: Nest, task: Task) -> int:
-    """Return how many elements a work item converts: a power of two that keeps dst aligned."""
-    src, dst = task.accesses
-    length = min(_RUN_BITS // max(src.bits, dst.bits), _MAX_RUN)
-    if not task.is_aligned:
-        length = min(length, max(_BYTE // dst.bits, 1))
-    while length > 1 and (length > nest.loops[0].extent or not _is_run(nest, 1, length)):
-        length //= 2
-    return length
-
-
-def _edge_length(nest: Nest, operand: int, most: int, task: Task) -> int:
-    """Return the elements of a run of an operand: a power of two that keeps it aligned."""
+def _length(nest: Nest, operand: int, most: int, task: Task, along: int = 0) -> int:
+    """Return the elements of a run along a loop: a power of two that keeps an operand aligned."""
     bits = task.accesses[operand].bits
     length = most if task.is_aligned else min(most, max(_BYTE // bits, 1))
-    while length > 1 and not _is_run(nest, operand, length, operand):
+    while length > 1 and not _is_run(nest, operand, length, along):
         length //= 2
     return length
 

@@ -12,7 +12,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 from reorder.opencl.kernel.access import integer_type
-from reorder.opencl.kernel.launch import Body, Pattern, floor_log2, lower_nest, tiled
+from reorder.opencl.kernel.launch import Body, Launch, Pattern, Task, floor_log2, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import MAX_LOCAL_NBYTES
 from reorder.opencl.kernel.statements import (
     SHIFTS,
@@ -26,7 +26,6 @@ from reorder.opencl.kernel.statements import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from reorder.opencl.kernel.launch import Launch, Task
     from reorder.opencl.kernel.placement import Nest
     from reorder.opencl.kernel.profile import SkewedShape
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from reorder.opencl.kernel.access import AccessKind
+from reorder.opencl.kernel.access import Access, AccessKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from reorder.opencl.kernel.access import Access
     from reorder.opencl.kernel.launch import Pattern
 
 

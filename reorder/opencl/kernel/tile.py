@@ -18,7 +18,7 @@ from math import gcd, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.opencl.kernel.access import Access, AccessKind, integer_type, vector_type
-from reorder.opencl.kernel.launch import Body, Pattern, ceil_log2, lower_nest, tiled
+from reorder.opencl.kernel.launch import Body, Launch, Pattern, Task, ceil_log2, lower_nest, tiled
 from reorder.opencl.kernel.local_memory import (
     BANK_BITS,
     MAX_LOCAL_NBYTES,
@@ -29,7 +29,7 @@ from reorder.opencl.kernel.local_memory import (
     local_layout,
     offset_of,
 )
-from reorder.opencl.kernel.placement import Loop
+from reorder.opencl.kernel.placement import Loop, Nest
 from reorder.opencl.kernel.statements import (
     index_lines,
     start_lines,
@@ -41,9 +41,7 @@ from reorder.opencl.kernel.statements import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from reorder.opencl.kernel.launch import Launch, Task
     from reorder.opencl.kernel.local_memory import Chain
-    from reorder.opencl.kernel.placement import Nest
     from reorder.opencl.kernel.profile import TileShape
 
 _WORD, _VECTOR = 4, 16

@@ -11,26 +11,22 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemdescError
+from memdesc import MemdescError, MemoryDesc
 from reorder.opencl.kernel import copy, pixel_tile, rows, runs, skewed, tile
 from reorder.opencl.kernel.access import Access, AccessKind
 from reorder.opencl.kernel.conversion import KernelFormula
-from reorder.opencl.kernel.launch import Task
-from reorder.opencl.kernel.placement import place_box
+from reorder.opencl.kernel.launch import DeviceTraits, Launch, Task
+from reorder.opencl.kernel.placement import ImageShape, place_box
 from reorder.opencl.kernel.reductions import lower_sums
 from reorder.plan.passes import pack_elements, src_and_dst
-from reorder.plan.plan import plan_reorder
+from reorder.plan.plan import ReorderPlan, plan_reorder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
-    from reorder.opencl.kernel.launch import DeviceTraits, Launch
-    from reorder.opencl.kernel.placement import ImageShape
     from reorder.plan.nodes import Box
-    from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
 # bits of a byte, and of the widest element that a work item moves
@@ -110,12 +106,8 @@ def plan_transfers(
 ) -> tuple[Transfer, ...]:
     """Plan the transfers of a reorder between operands of the same dims.
 
-    `is_aligned` says whether buffers start at multiples of 16 bytes.
-
-    Raises
-    ------
-    MemdescError
-        If the device cannot compute the conversion to the bit.
+    `is_aligned` says whether buffers start at multiples of 16 bytes. A conversion that the device
+    cannot compute to the bit is refused.
     """
     if dst.image is not None and attr is not None and attr.beta:
         msg = (

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import struct
 from functools import lru_cache
+from io import BytesIO
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -54,9 +55,6 @@ _MAGIC = b"\x93NUMPY"
 # numpy's limit, too
 _MAX_HEADER = 10_000
 _MAX_NDIMS = 64
-# numpy leaves room to overwrite the outermost extent with any other
-_EXTENT_DIGITS = 21
-_ALIGNMENT = 64
 # members of archives are copied on their way, so pieces stay cache-resident
 _CHUNK = 2**18
 _ENTRY = re.compile(
@@ -104,13 +102,10 @@ def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool 
     is_fortran : bool
         Whether the elements lie in column-major order.
     """
-    spare = _EXTENT_DIGITS - len(repr(shape[-1 if is_fortran else 0])) if shape else 0
-    text = f"{{'descr': {dtype.str!r}, 'fortran_order': {is_fortran}, 'shape': {shape!r}, }}"
-    text += " " * spare
-    head = len(_MAGIC) + 4
-    text += " " * (_ALIGNMENT - (head + len(text) + 1) % _ALIGNMENT) + "\n"
-    raw = _MAGIC + b"\1\0" + struct.pack("<H", len(text)) + text.encode("latin1")
-    return Header(dtype, shape, is_fortran=is_fortran, raw=raw)
+    file = BytesIO()
+    values = {"descr": dtype.str, "fortran_order": is_fortran, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, values)
+    return Header(dtype, shape, is_fortran=is_fortran, raw=file.getvalue())
 
 
 def read_header(file: BinaryIO) -> Header:
@@ -277,7 +272,9 @@ def read(path: Path) -> Container:
     except NpyError as error:
         msg = f"{str(path)!r} is not a .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
-    entry = entry_of(path.name.removesuffix(_ENDING), header, (path, len(header.raw), state))
+    # a name of a file may be any bytes, and that of a tensor is text
+    name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
+    entry = entry_of(name, header, (path, len(header.raw), state))
     return Container("npy", check_entries([entry]), {}, (path,))
 
 

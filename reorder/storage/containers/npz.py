@@ -372,8 +372,8 @@ def _form_of(tensor: Tensor) -> tuple[Header, str]:
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
     if desc is None:
         msg = (
-            f"tensor {short_repr(tensor.name)}: files of numpy hold no {tensor.dtype}; write "
-            ".safetensors"
+            f"tensor {short_repr(tensor.name)}: a .npz is not written with {tensor.dtype} of shape "
+            f"{tensor.shape}, which memdesc does not know as a tensor; write .safetensors"
         )
         raise MemdescError(msg)
     if tensor.dtype in DATA_TYPES and not data_type(tensor.dtype).is_packed:

@@ -1,10 +1,8 @@
 """The folder in which an output grows: its lock and its files.
 
 It lies beside the target under a name that others can predict, so its content is not trusted: links
-are not followed, only the names below are removed, and anything else is an error.
-
-Where the system has handles of folders, all names are relative to one: what somebody puts into the
-place of a folder is not reached. Elsewhere names are paths, which are checked before they are used.
+are not followed, only the names below are removed, and anything else is an error. Nobody else can
+write into it, and it is an error if another folder has taken its name since it was locked.
 """
 
 from __future__ import annotations
@@ -14,14 +12,14 @@ import errno
 import os
 import shutil
 import stat
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
-from memdesc.disk import reason_of, write_at
+from memdesc.disk import reason_of, sync_folder, write_at
 from memdesc.errors import MemdescError
 from reorder.system import system_function
 
@@ -35,10 +33,10 @@ __all__ = [
     "FILES",
     "JOURNAL",
     "OLD",
-    "Folder",
     "InUseError",
     "Partial",
     "cannot",
+    "exchange",
     "is_in_use",
     "partial_folder",
     "remove_left",
@@ -51,8 +49,7 @@ FILES, OLD, JOURNAL = "files", "old", "journal"
 # where folders cannot be locked, the file that the process that has the lock created
 _LOCK = "lock"
 _BINARY = getattr(os, "O_BINARY", 0)
-_HAS_HANDLES = os.open in os.supports_dir_fd and hasattr(os, "fwalk")
-_HAS_LOCKS = _HAS_HANDLES and os.name == "posix"
+_HAS_LOCKS = os.name == "posix"
 # a file may turn out to be a pipe, and opening one would wait
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
@@ -69,57 +66,6 @@ class InUseError(MemdescError):
 def partial_folder(target: Path) -> Path:
     """Return where an output grows until it is whole."""
     return target.parent / f".{target.name}.memdesc-partial"
-
-
-class Folder(NamedTuple):
-    """A folder: an open one, or, where the system has no handles of folders, its path."""
-
-    path: Path
-    handle: int | None
-
-    def named(self, name: str) -> tuple[str, int | None]:
-        """Return what functions of `os` take: a name, and the folder that it is relative to."""
-        if self.handle is None:
-            return os.fspath(self.path / name), None
-        return name, self.handle
-
-    def within(self, name: str) -> Folder:
-        """Open a folder in it; links are not followed."""
-        given, at = self.named(name)
-        if at is None:
-            if not stat.S_ISDIR(os.lstat(given).st_mode):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), given)
-            return Folder(self.path / name, None)
-        return Folder(self.path / name, os.open(given, _FOLDER, dir_fd=at))
-
-    def status(self, name: str) -> os.stat_result:
-        """Return the status of a name in it; of a link, that of the link."""
-        given, at = self.named(name)
-        return os.stat(given, dir_fd=at, follow_symlinks=False)
-
-    def listed(self) -> list[str]:
-        """Return the names in it."""
-        return os.listdir(self.path if self.handle is None else self.handle)  # noqa: PTH208 - perhaps an open folder
-
-    def sync(self) -> None:
-        """Wait until its names are on disk, if the system can do that."""
-        if self.handle is not None:
-            os.fsync(self.handle)
-
-    def close(self) -> None:
-        """Close it."""
-        if self.handle is not None:
-            os.close(self.handle)
-
-    def walk(self, name: str) -> Iterator[tuple[str, list[str], list[str], Folder]]:
-        """Walk a folder in it as `os.fwalk` does; paths are relative to this one."""
-        given, at = self.named(name)
-        if at is not None:
-            for folder, folders, names, handle in os.fwalk(given, dir_fd=at):
-                yield folder, folders, names, Folder(self.path / folder, handle)
-            return
-        for folder, folders, names in os.walk(given):
-            yield os.path.relpath(folder, self.path), folders, names, Folder(Path(folder), None)
 
 
 class Partial:
@@ -139,7 +85,7 @@ class Partial:
         self.path = path
         self._process = os.getpid()
         try:
-            self.folder = _locked(path)
+            self._handle = _locked(path)
         except OSError as error:
             raise cannot(path, error) from None
 
@@ -151,25 +97,40 @@ class Partial:
     def close(self) -> None:
         """Give the lock back, and remove the folder if it is empty."""
         if self.is_ours:
-            _remove_lock_file(self.folder)
+            _remove_lock_file(self.path)
             with suppress(OSError):
                 self.path.rmdir()
-            _unlock(self.folder)
-        self.folder.close()
+            _unlock(self._handle)
+        _close(self._handle)
+
+    def at(self, name: str, *, is_made: bool = False) -> Path:
+        """Return the path of a file or a folder in it; on request its parents are made.
+
+        Raises
+        ------
+        OSError
+            If one of its parents is a link or a file.
+        MemdescError
+            If another folder has taken the name of this one.
+        """
+        if self._handle is not None and not _is_same(self._handle, self.path):
+            _refuse(self.path, "it is no longer the folder that was locked")
+        *parents, last = PurePosixPath(name).parts
+        path = self.path
+        for parent in parents:
+            path /= parent
+            if is_made:
+                with suppress(FileExistsError):
+                    path.mkdir()
+            _check_folder(path)
+        return path / last
 
     def open(self, name: str, flags: int) -> int:
         """Open a regular file without following links; `O_CREAT` makes its folders as well."""
-        with self._folder_of(name, is_made=bool(flags & os.O_CREAT)) as (folder, last):
-            given, at = folder.named(last)
-            if at is None and os.path.lexists(given):
-                _check_regular(self.path / name, folder.status(last))
-            handle = os.open(given, flags | _NO_LINK | _BINARY, 0o666, dir_fd=at)
-        try:
-            _check_regular(self.path / name, os.fstat(handle))
-        except BaseException:
-            os.close(handle)
-            raise
-        return handle
+        path = self.at(name, is_made=bool(flags & os.O_CREAT))
+        if os.path.lexists(path):
+            _check_regular(path, path.lstat())
+        return os.open(path, flags | _NO_LINK | _BINARY, 0o666)
 
     def write_at(self, name: str, offset: int, data: Any) -> None:
         """Write bytes into a file that exists.
@@ -199,12 +160,8 @@ class Partial:
 
     def sync_names(self) -> None:
         """Wait until the names of all files and of their folders are on disk."""
-        for _, _, _, folder in self.folder.walk(FILES):
-            folder.sync()
-
-    def sync_folder(self) -> None:
-        """Wait until the names in the folder itself are on disk."""
-        self.folder.sync()
+        for folder, _, _ in os.walk(self.at(FILES)):
+            sync_folder(Path(folder))
 
     def nbytes_of(self, name: str) -> int | None:
         """Return the size of a file; None if there is no such file."""
@@ -214,80 +171,29 @@ class Partial:
 
     def names(self) -> set[str]:
         """Return the names of all files of the output, relative to their folder."""
+        files = self.at(FILES)
         return {
-            (PurePath(folder) / name).relative_to(FILES).as_posix()
-            for folder, _, names, _ in self.folder.walk(FILES)
+            (PurePath(folder) / name).relative_to(files).as_posix()
+            for folder, _, names in os.walk(files)
             for name in names
         }
 
-    def remove(self, name: str) -> None:
-        """Remove a file."""
-        with self._folder_of(name, is_made=False) as (folder, last):
-            given, at = folder.named(last)
-            os.unlink(given, dir_fd=at)
-
-    def listed(self) -> list[str]:
-        """Return what lies in the folder itself."""
-        return self.folder.listed()
-
-    def take_in(self, path: Path, name: str) -> None:
-        """Rename a path outside to a name in the folder."""
-        given, at = self.folder.named(name)
-        os.rename(path, given, dst_dir_fd=at)
-
-    def give_out(self, name: str, path: Path) -> None:
-        """Rename what the folder has to a path outside, which must not be a folder with files."""
-        given, at = self.folder.named(name)
-        os.replace(given, path, src_dir_fd=at)
-
-    def rename(self, name: str, other: str) -> None:
-        """Rename what the folder has."""
-        (old, at), (new, _) = self.folder.named(name), self.folder.named(other)
-        os.rename(old, new, src_dir_fd=at, dst_dir_fd=at)
-
-    def exchange(self, name: str, path: Path) -> bool:
-        """Exchange a name in the folder and a path, atomically.
-
-        Returns whether the system and the file system can do that.
-        """
-        rename = _renameat2()
-        if rename is None or self.folder.handle is None:
-            return False
-        names = (self.folder.handle, os.fsencode(name), _AT_FDCWD, os.fsencode(path))
-        return rename(*names, _RENAME_EXCHANGE) == 0
-
     def clear(self) -> None:
         """Remove all that a conversion left: the journal first, which says what is in the files."""
-        found = self.listed()
         for name in (JOURNAL, FILES, OLD):
-            if name not in found:
+            path = self.at(name)
+            if not os.path.lexists(path):
                 continue
-            given, at = self.folder.named(name)
-            if stat.S_ISDIR(self.folder.status(name).st_mode):
-                shutil.rmtree(given, dir_fd=at)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
             else:
-                os.unlink(given, dir_fd=at)
-            self.folder.sync()
+                path.unlink()
+            sync_folder(self.path)
 
     def discard(self) -> None:
         """Remove what a conversion left, as far as possible; `close` removes the folder."""
-        with suppress(OSError):
+        with suppress(OSError, MemdescError):
             self.clear()
-
-    @contextmanager
-    def _folder_of(self, name: str, *, is_made: bool) -> Iterator[tuple[Folder, str]]:
-        """Open the folder of a file; yields it and the name of the file there."""
-        *parents, last = PurePosixPath(name).parts
-        with ExitStack() as opened:
-            folder = self.folder
-            for parent in parents:
-                if is_made:
-                    given, at = folder.named(parent)
-                    with suppress(FileExistsError):
-                        os.mkdir(given, dir_fd=at)
-                folder = folder.within(parent)
-                opened.callback(folder.close)
-            yield folder, last
 
     @contextmanager
     def _opened(self, name: str, flags: int) -> Iterator[int]:
@@ -310,12 +216,11 @@ def is_in_use(path: Path) -> bool:
         handle = os.open(path, _FOLDER)
     except OSError:
         return False
-    folder = Folder(path, handle)
     try:
-        return not try_lock(folder)
+        return not try_lock(path, handle)
     finally:
-        _unlock(folder)
-        folder.close()
+        _unlock(handle)
+        os.close(handle)
 
 
 def remove_left(target: Path) -> None:
@@ -327,37 +232,42 @@ def remove_left(target: Path) -> None:
         left.close()
 
 
-def try_lock(folder: Folder) -> bool:
-    """Lock a folder; return False if another process holds the lock."""
-    if not _HAS_LOCKS:
+def try_lock(path: Path, handle: int | None) -> bool:
+    """Lock a folder by its handle, if the system can; return False if another process has it."""
+    if handle is None:
         try:
-            os.close(os.open(folder.path / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
+            os.close(os.open(path / _LOCK, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
         except FileExistsError:
             return False
         return True
     try:
-        fcntl.flock(folder.handle or 0, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True
 
 
-def _unlock(folder: Folder) -> None:
+def _unlock(handle: int | None) -> None:
     """Give a lock back: closing alone does not if a forked child has the handle too."""
-    if _HAS_LOCKS:
+    if handle is not None:
         with suppress(OSError):
-            fcntl.flock(folder.handle or 0, fcntl.LOCK_UN)
+            fcntl.flock(handle, fcntl.LOCK_UN)
 
 
-def _remove_lock_file(folder: Folder) -> None:
+def _close(handle: int | None) -> None:
+    if handle is not None:
+        os.close(handle)
+
+
+def _remove_lock_file(path: Path) -> None:
     """Give a lock back that is a file: the folder could not be removed with it."""
     if not _HAS_LOCKS:
         with suppress(OSError):
-            (folder.path / _LOCK).unlink()
+            (path / _LOCK).unlink()
 
 
-def _locked(path: Path) -> Folder:
-    """Create or open a folder, and lock it."""
+def _locked(path: Path) -> int | None:
+    """Create or open a folder, and lock it; return its handle, if the system locks folders."""
     while True:
         is_new = True
         try:
@@ -365,62 +275,73 @@ def _locked(path: Path) -> Folder:
         except FileExistsError:
             is_new = False
         try:
-            folder = _opened(path)
+            handle = _opened(path)
         except FileNotFoundError:
             continue  # the process that had the lock removed it
         except NotADirectoryError:
             _refuse(path, "it is a link or a file")
         try:
-            if not try_lock(folder):
+            if not try_lock(path, handle):
                 _refuse_in_use(path)
-            with suppress(FileNotFoundError):
-                if folder.handle is None or os.path.samestat(os.fstat(folder.handle), path.lstat()):
-                    if not is_new:
-                        _check_content(folder)
-                    return folder
+            if handle is None or _is_same(handle, path):
+                if not is_new:
+                    _check_content(path, handle)
+                return handle
         except BaseException as error:
             if not isinstance(error, InUseError):
-                _remove_lock_file(folder)
-            folder.close()
+                _remove_lock_file(path)
+            _close(handle)
             raise
-        folder.close()
+        _close(handle)
 
 
-def _opened(path: Path) -> Folder:
-    """Open a folder; a link is not followed."""
-    if _HAS_HANDLES:
-        return Folder(path, os.open(path, _FOLDER))
-    return Folder(path.parent, None).within(path.name)
+def _opened(path: Path) -> int | None:
+    """Open a folder, if the system can; a link is not followed."""
+    if _HAS_LOCKS:
+        return os.open(path, _FOLDER)
+    _check_folder(path)
+    return None
 
 
-def _check_content(folder: Folder) -> None:
+def _is_same(handle: int, path: Path) -> bool:
+    """Whether a path still leads to an open folder."""
+    with suppress(FileNotFoundError):
+        return os.path.samestat(os.fstat(handle), path.lstat())
+    return False
+
+
+def _check_folder(path: Path) -> None:
+    if not stat.S_ISDIR(path.lstat().st_mode):
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), os.fspath(path))
+
+
+def _check_content(path: Path, handle: int | None) -> None:
     """Refuse a folder that others made, or that holds what no conversion puts there."""
-    path = folder.path
-    if folder.handle is not None:
-        status = os.fstat(folder.handle)
+    if handle is not None:
+        status = os.fstat(handle)
         if status.st_uid != os.geteuid():
             _refuse(path, f"it belongs to another user, {status.st_uid}")
         with suppress(OSError):  # some file systems have no such modes
-            os.fchmod(folder.handle, stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
+            os.fchmod(handle, stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
     known = {FILES, OLD, JOURNAL} if _HAS_LOCKS else {FILES, OLD, JOURNAL, _LOCK}
-    for name in folder.listed():
-        if name not in known:
-            _refuse(path / name, "no conversion made it")
-        found = folder.status(name)
-        if name == JOURNAL:
-            _check_regular(path / name, found)
-        elif name == FILES:
-            if not stat.S_ISDIR(found.st_mode):
-                _refuse(path / name, "it is a link or a file")
-            _check_files(folder)
+    for found in path.iterdir():
+        if found.name not in known:
+            _refuse(found, "no conversion made it")
+        if found.name == JOURNAL:
+            _check_regular(found, found.lstat())
+        elif found.name == FILES:
+            if not stat.S_ISDIR(found.lstat().st_mode):
+                _refuse(found, "it is a link or a file")
+            _check_files(found)
 
 
-def _check_files(top: Folder) -> None:
-    for folder, folders, names, below in top.walk(FILES):
+def _check_files(path: Path) -> None:
+    for folder, folders, names in os.walk(path):
         for name in (*folders, *names):
-            status = below.status(name)
+            found = Path(folder, name)
+            status = found.lstat()
             if not stat.S_ISDIR(status.st_mode):
-                _check_regular(top.path / folder / name, status)
+                _check_regular(found, status)
 
 
 def _check_regular(path: Path, status: os.stat_result) -> None:
@@ -457,6 +378,15 @@ def reserve(handle: int, nbytes: int) -> None:
         if error.errno not in {errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}:
             raise
         os.ftruncate(handle, nbytes)
+
+
+def exchange(path: Path, other: Path) -> bool:
+    """Exchange two names, atomically; return whether the system and the file system can do that."""
+    rename = _renameat2()
+    if rename is None:
+        return False
+    one, two = (os.fsencode(each) for each in (path, other))
+    return rename(_AT_FDCWD, one, _AT_FDCWD, two, _RENAME_EXCHANGE) == 0
 
 
 @cache

@@ -37,6 +37,9 @@ _SHOWN = 4
 # as `save_pretrained` numbers shards; more are not looked for
 _NUMBERED = re.compile(rf"(.*)-[0-9]{{5,}}-of-([0-9]{{5,}}){re.escape(_ENDING)}")
 _MAX_SHARDS = 10_000
+# a model in one file, and its shards
+_WHOLE = f"model{_ENDING}"
+_SHARD = re.compile(rf"model-[0-9]{{5,}}-of-[0-9]{{5,}}{re.escape(_ENDING)}")
 # endings of checkpoints that are opened as a file
 _FILES = (".gguf", ".onnx", ".npz")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -45,6 +48,7 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     """Read the checkpoint in a folder: the shards of its index, or else all its files.
 
+    Beside a model in one file, others such as adapters are not part of it, as in transformers.
     With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
 
     Raises
@@ -71,8 +75,13 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
             msg += f"; name a file, such as {others[0]!r}"
         pickles = [name for name in names if name.endswith(_PICKLES)]
         if pickles:
-            msg += f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code"
+            msg += (
+                f"; {pickles[0]!r} may be a pickle, which is not read, as it may run code, or raw "
+                "bytes, which do not say what they hold"
+            )
         raise MemdescError(msg)
+    if _WHOLE in shards and not any(map(_SHARD.fullmatch, shards)):
+        shards = [_WHOLE]
     absent = _absent(shards)
     if absent and not skip_unreadable:
         is_are = "is" if len(absent) == 1 else "are"

@@ -20,6 +20,7 @@ from reorder.storage.containers.partial import (
     OLD,
     Partial,
     cannot,
+    exchange,
     partial_folder,
     reserve,
 )
@@ -33,52 +34,12 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Place, PlannedFile
 
-__all__ = ["Writer", "check_target", "partial_folder"]
+__all__ = ["Writer", "partial_folder"]
 
 # bytes of the longest name, if the system does not say
 _MAX_NAME = 255
 # files listed in a message
 _SHOWN = 3
-
-
-def check_target(
-    target: Path,
-    files: Sequence[PlannedFile],
-    *,
-    is_folder: bool,
-    overwrite: bool,
-    resume: bool = False,
-) -> None:
-    """Refuse a target that exists, unless it may be replaced, or that cannot be written.
-
-    Of a link, the link itself is replaced. A folder is replaced if it holds only shards and files
-    that this output has too.
-
-    A conversion checks at three moments, because other processes may make files between them: when
-    it is planned, before any number is read; under the lock, before hours of work; and before the
-    output gets its name, so that nothing of others is lost.
-
-    Raises
-    ------
-    MemdescError
-        With the path.
-    """
-    if not is_folder and target.is_dir():
-        msg = f"{str(target)!r} is a folder; name a file"
-        raise MemdescError(msg)
-    _check_name(target)
-    beside = () if is_folder else files[:-1]
-    for path in (target, *(target.parent / file.name for file in beside)):
-        if not target.is_dir():
-            check_writable(path)  # a pipe is not replaced
-        if not os.path.lexists(path) or overwrite:
-            continue
-        if path != target and resume and _is_moved(target, path.name):
-            continue
-        msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
-        raise MemdescError(msg)
-    if not target.is_symlink():
-        _check_replaced(target, {file.name for file in files})
 
 
 def _check_name(target: Path) -> None:
@@ -126,6 +87,9 @@ def _check_replaced(target: Path, written: set[str]) -> None:
 class Writer:
     """Writes planned files; use it as a context, which gives the lock back.
 
+    The target is checked when the writer is made, which writes nothing, and again under the lock,
+    before the work and before the output gets its name: other processes may make files meanwhile.
+
     Parameters
     ----------
     target : Path
@@ -143,7 +107,8 @@ class Writer:
     Raises
     ------
     MemdescError
-        If the target exists, another process is writing it, or the disk has not enough room.
+        If the target exists or cannot be written; as it begins, also if another process is writing
+        it, or the disk has not enough room.
     """
 
     def __init__(
@@ -156,37 +121,51 @@ class Writer:
         overwrite: bool = False,
     ) -> None:
         self.target = target
+        #: whether to continue what was left, which may be decided until the writer begins
+        self.resume = resume
+        #: whether an earlier process left all files, in the sizes of the plan
+        self.is_resumed = False
         self._files = {file.name: file for file in files}
         self._is_folder, self._overwrite = is_folder, overwrite
         grown = partial_folder(target) / FILES
         self._places = {name: place for file in files for name, place in file.places(grown).items()}
-        _check_name(target)
-        self._partial: Partial | None = Partial(partial_folder(target))
+        self._partial: Partial | None = None
+        self._check_target()
+
+    def begin(self) -> Self:
+        """Take the lock, and create the files, as entering the context does.
+
+        Raises
+        ------
+        MemdescError
+            If that fails, or the target exists by now.
+        """
+        self._partial = Partial(partial_folder(self.target))
         try:
-            if is_folder:
+            if self._is_folder:
                 self._restore_old()
-            elif resume:
+            elif self.resume:
                 self._take_back()
             self._check_target()
-            #: whether an earlier process left all files, in the sizes of the plan
-            self.is_resumed = resume and all(self._is_there(file) for file in files)
+            self.is_resumed = self.resume and all(map(self._is_there, self._files.values()))
             if self.is_resumed:
                 for name in self.open.names() - {*self._files}:
-                    self.open.remove(f"{FILES}/{name}")
+                    self.open.at(f"{FILES}/{name}").unlink()
             else:
                 self.open.clear()
                 self._create()
-            for file in files:
+            for file in self._files.values():
                 for offset, data in file.headers:
                     self.open.write_at(f"{FILES}/{file.name}", offset, np.frombuffer(data, "u1"))
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
-                raise cannot(target, error) from None
+                raise cannot(self.target, error) from None
             raise
+        return self
 
     def __enter__(self) -> Self:
-        return self
+        return self.begin() if self._partial is None else self
 
     def __exit__(
         self,
@@ -257,8 +236,7 @@ class Writer:
                 self._publish_folder()
             else:
                 for name in self._files:
-                    final = self.target.parent / name
-                    self.open.give_out(f"{FILES}/{name}", final)
+                    self.open.at(f"{FILES}/{name}").replace(self.target.parent / name)
             sync_folder(self.target.parent)
         except OSError as error:
             raise cannot(self.target, error) from None
@@ -270,16 +248,17 @@ class Writer:
         If the system cannot exchange two names, the name is free for a moment; should the process
         end then, the next one gives it back.
         """
+        files, old = self.open.at(FILES), self.open.at(OLD)
         if not os.path.lexists(self.target):
-            self.open.give_out(FILES, self.target)
+            files.replace(self.target)
             return
-        self.open.rename(FILES, OLD)
-        if self.open.exchange(OLD, self.target):
+        files.rename(old)
+        if exchange(old, self.target):
             return
-        self.open.rename(OLD, FILES)
-        self.open.take_in(self.target, OLD)
+        old.rename(files)
+        self.target.rename(old)
         try:
-            self.open.give_out(FILES, self.target)
+            files.replace(self.target)
         except BaseException:
             self._restore_old()
             raise
@@ -297,25 +276,41 @@ class Writer:
             self._partial = None
 
     def _check_target(self) -> None:
-        """Check the target under the lock: another process may have made it in the meantime."""
-        check_target(
-            self.target,
-            tuple(self._files.values()),
-            is_folder=self._is_folder,
-            overwrite=self._overwrite,
-        )
+        """Refuse a target that exists, unless it may be replaced, or that cannot be written.
+
+        Of a link, the link itself is replaced. A folder is replaced if it holds only shards and
+        files that this output has too.
+        """
+        target = self.target
+        if not self._is_folder and target.is_dir():
+            msg = f"{str(target)!r} is a folder; name a file"
+            raise MemdescError(msg)
+        _check_name(target)
+        beside = () if self._is_folder else [*self._files][:-1]
+        for path in (target, *(target.parent / name for name in beside)):
+            if not target.is_dir():
+                check_writable(path)  # a pipe is not replaced
+            if not os.path.lexists(path) or self._overwrite:
+                continue
+            if path != target and self.resume and _is_moved(target, path.name):
+                continue
+            msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
+            raise MemdescError(msg)
+        if not target.is_symlink():
+            _check_replaced(target, {*self._files})
 
     def _restore_old(self) -> None:
         """Give a folder its name back if a process ended while it was replacing it."""
-        if OLD in self.open.listed() and not os.path.lexists(self.target):
-            self.open.give_out(OLD, self.target)
+        old = self.open.at(OLD)
+        if os.path.lexists(old) and not os.path.lexists(self.target):
+            old.replace(self.target)
 
     def _take_back(self) -> None:
         """Take back files that already have their final names, if the target has not."""
         for name in [*self._files][:-1]:
             final = self.target.parent / name
             if _is_moved(self.target, name) and final.is_file():
-                self.open.take_in(final, f"{FILES}/{name}")
+                final.rename(self.open.at(f"{FILES}/{name}"))
 
     def _is_there(self, file: PlannedFile) -> bool:
         return self.open.nbytes_of(f"{FILES}/{file.name}") == file.nbytes

@@ -10,28 +10,31 @@ from reorder.records.encode import number_bits
 from reorder.storage.declarations import (
     DECLARATIONS,
     IS_SYMMETRIC,
+    OUTPUT,
+    Declaration,
     declaration_of,
     join_sections,
     kept_of,
     own_declaration,
     said_beside,
     section_of,
+    with_plain,
 )
 from reorder.storage.experts import holds_experts
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
-from reorder.storage.stored import WEIGHT
+from reorder.storage.stored import WEIGHT, model_axes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from reorder.storage.containers.entry import Tensor
     from reorder.storage.convert.plan import Plan
     from reorder.storage.convert.steps import Step
 
-__all__ = ["loader_warnings", "moved_config", "says_symmetric", "undeclared"]
+__all__ = ["check_said", "loader_warnings", "moved_config", "says_symmetric", "undeclared"]
 
-_WEIGHT = ".weight"
-# what models call their output layer
-_OUTPUT = "lm_head"
+# the ends of names of embeddings
+_EMBEDDING = "embed"
 # the types of weights that are not quantised
 _FLOATS = ("f32", "f16", "bf16")
 # What config.json calls types of floats, and the keys that say the type of a model: transformers 5
@@ -55,29 +58,30 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     # descriptors and types say what records of one tensor are
     if not is_said and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
         return text, ""
+    if plan.partial:
+        what = f"{CONFIG} keeps its {KEY}, which describes the input: parts of weights were changed"
+        return text, f"{what} alone" if is_said else undeclared(plan)
     plain = _plain_layers(plan)
-    kinds = _kinds(plan.moved)
-    made: dict[str | None, list[str]] = {}
+    kinds = [kind for kind in _kinds(plan.moved) if isinstance(kind.step.dst, RecordDesc)]
+    made: dict[str, list[str]] = {}
     for kind in kinds:
         made.setdefault(_section(kind, found[0], plain, plan.method), []).extend(kind.layers)
-    declared = [(json.loads(text), layers) for text, layers in made.items() if text is not None]
-    joined = join_sections(declared) if len(declared) == len(made) > 1 else {}
-    if plan.partial:
-        what = "describes the input: parts of weights were changed alone"
-    elif plan.left:
-        what = f"cannot say that {plan.left} stays as it was"
-    else:
-        what = "has no way to say that records became several formats"
-    if plan.partial or plan.left or (len(made) > 1 and not joined):
-        return text, f"{CONFIG} keeps its {KEY}, which {what}" if is_said else undeclared(plan)
-    if None in made and not is_said and plan.dtype is None:
+    declared = [(json.loads(each), layers) for each, layers in made.items()]
+    joined = join_sections(declared) if len(made) > 1 else {}
+    if (made and plan.left) or (len(made) > 1 and not joined):
+        if not is_said:
+            return text, undeclared(plan)
+        raise MemdescError(_unsaid(plan))
+    if not (made or is_said or plan.dtype):
         return text, ""
     _set_dtype(config, plan.dtype)
     lost: list[str] = []
     for holder in found:
-        text_of = _section(kinds[0], holder, plain, plan.method)
-        sections = joined or json.loads(text_of or "{}")
         before = sections_of(holder)
+        if kinds:
+            sections = joined or json.loads(_section(kinds[0], holder, plain, plan.method))
+        else:
+            sections = _rest_of(before, plan) if plan.left else {}
         for key in before:
             del holder[key]
         lost += _lost(before, sections)
@@ -176,7 +180,8 @@ def _set_dtype(config: dict[str, Any], dtype: str | None) -> None:
     if dtype is None:
         return
     name = _DTYPES[dtype]
-    old = {config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()}
+    # lists, because a part may have an object for each of its own parts there
+    old = [config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()]
     if not old:
         config[_DTYPE_KEYS[0]] = name
     parts: list[Any] = [config]
@@ -194,35 +199,95 @@ def _plain_layers(plan: Plan) -> list[str]:
     """
     names = dict[str, None]()
     for step in plan.steps:
-        for tensor in () if isinstance(step.src, RecordDesc) else step.targets.values():
-            layer, _, last = tensor.name.rpartition(".")
-            is_layer = f".{last}" == WEIGHT and len(tensor.shape) == len("oi")
+        for tensor in () if isinstance(step.dst, RecordDesc) else step.targets.values():
+            is_layer = tensor.name.endswith(WEIGHT) and len(tensor.shape) == len("oi")
             if tensor.dtype in _FLOATS and (is_layer or holds_experts(tensor)):
-                names[layer] = None
-    if _OUTPUT not in map(_layer, plan.moved):
-        names[_OUTPUT] = None
+                names[tensor.name.rpartition(".")[0]] = None
+    if not any(_is_output(tensor) for step in plan.steps for tensor in step.tensors):
+        names[OUTPUT] = None
     return [*names]
+
+
+def _is_output(tensor: Tensor) -> bool:
+    """Whether a tensor has codes of the output layer."""
+    return tensor.name.startswith(f"{OUTPUT}.") and tensor.dtype not in _FLOATS
 
 
 def _layer(step: Step) -> str:
     """Return the name of the layer whose weight a step writes."""
     role, tensor = next(iter(step.targets.items()))
+    if not role:  # floats
+        return tensor.name.rpartition(".")[0]
     return tensor.name.removesuffix(role).removesuffix(".")
 
 
-def _section(
-    kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str | None
-) -> str | None:
-    """Return the sections that declare a kind of records, as JSON; None for plain numbers.
+def _rest_of(before: dict[str, Any], plan: Plan) -> dict[str, Any]:
+    """Return the sections of the weights that are left, where all others became floats.
+
+    Raises
+    ------
+    MemdescError
+        If the sections do not declare records, and so no layers without them.
+    """
+    method, plain = _method(before), _plain_layers(plan)
+    rows = [_row_of(step.src, method) for step in plan.moved if isinstance(step.src, RecordDesc)]
+    if any(row.method != method for row in rows if method is not None):
+        raise MemdescError(_unsaid(plan))
+    return {key: with_plain(rows[0], section, plain) for key, section in before.items()}
+
+
+def _row_of(desc: RecordDesc, method: str | None) -> Declaration:
+    """Return how a record is declared, by a method if that can be."""
+    return declaration_of(desc.name, dict(desc.options), method) or own_declaration(desc.name)
+
+
+def check_said(text: bytes | None, file: str, plan: Plan) -> None:
+    """Refuse to leave out a file that alone declares the weights that are left as they are.
+
+    Raises
+    ------
+    MemdescError
+        With the file, and the way out.
+    """
+    if plan.left and not any(sections_of(_read(text or b"{}")[1][0])):
+        msg = (
+            f"{file} would be left out, because it describes the input, but {CONFIG} does not "
+            f"declare {plan.left}, which stays as it was; convert all layers, or write what {file} "
+            f"says into {CONFIG}, as its {KEY}"
+        )
+        raise MemdescError(msg)
+
+
+def _unsaid(plan: Plan) -> str:
+    """Return why no config.json declares the output, and the way out."""
+    kinds = {str(step.dst.name) for step in plan.moved if isinstance(step.dst, RecordDesc)}
+    several = "" if len(kinds) > 1 or plan.left else " with several options"
+    left = f" while {plan.left} stays as it was" if plan.left else ""
+    return (
+        f"{CONFIG} cannot say that some layers are {' and others '.join(sorted(kinds))}{several}"
+        f"{left}: its "
+        f"readers would take all layers for one format; convert all of them to one, or name a "
+        "single file, such as OUT.safetensors, which has no config.json"
+    )
+
+
+def _method(sections: Mapping[str, Any]) -> str | None:
+    """Return the `quant_method` of the first of some sections; None if there is none."""
+    held = next(iter(sections.values()), None)
+    found = held.get("quant_method") if isinstance(held, dict) else None
+    return found.lower() if isinstance(found, str) else None
+
+
+def _section(kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str | None) -> str:
+    """Return the sections that declare a kind of records, as JSON.
 
     `wanted` is the `quant_method` to declare, where several have a record.
     """
     src, desc, options = kind.step.src, kind.step.dst, kind.options
-    if not isinstance(desc, RecordDesc):
-        return None
+    assert isinstance(desc, RecordDesc)  # noqa: S101 - the caller has looked
     before = next(iter(sections_of(config).values()), None)
     held = before if isinstance(before, dict) else {}
-    method = held.get("quant_method")
+    method = _method(sections_of(config))
     row = declaration_of(desc.name, options, wanted or method) or own_declaration(desc.name)
     is_same = isinstance(src, RecordDesc) and src.name == desc.name
     kept = kept_of(row, held, is_same=is_same) if method == row.method else {}
@@ -231,8 +296,20 @@ def _section(
     if isinstance(src, RecordDesc):
         is_symmetric = src.rule.is_symmetric or desc.rule.is_symmetric
         said[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
-    listed = row.listing(row.ignored or "", carried, plain)
-    section = {**carried, **section_of(row, said, kept), **listed}
+    section = section_of(row, said, kept)
+    section |= with_plain(row, carried, plain)
+    embedded = [layer for layer in kind.layers if _EMBEDDING in layer.rpartition(".")[2]]
+    # loaders of the other rows find quantised layers by their tensors
+    if embedded and row.ignored and row.unloaded is None:
+        way = "leave it as it is"
+        if isinstance(src, RecordDesc):
+            axes = f"(axes={model_axes(src)})" if model_axes(src) != src.letters else ""
+            way = f"--map '{embedded[0]}: {src.name} -> plain{axes}, bf16' decodes it"
+        msg = (
+            f"{CONFIG} cannot say that {embedded[0]} is {desc.name}: loaders of {row.method} do "
+            f"not expect embeddings to be quantised; {way}"
+        )
+        raise MemdescError(msg)
     return json.dumps(dict.fromkeys(row.keys, section), sort_keys=True)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from operator import methodcaller
 from os.path import relpath
@@ -22,7 +23,7 @@ from memdesc.errors import short_repr
 from reorder.storage.containers.entry import FileState
 from reorder.storage.containers.partial import remove_left
 from reorder.storage.containers.table import read_container
-from reorder.storage.containers.writer import Writer, check_target
+from reorder.storage.containers.writer import Writer
 from reorder.storage.convert.config import loader_warnings
 from reorder.storage.convert.journal import Journal, facts_left
 from reorder.storage.convert.numbers import check_numbers, rounding_warnings
@@ -30,12 +31,11 @@ from reorder.storage.convert.options import ConvertOptions, ConvertProgress, Con
 from reorder.storage.convert.outputs import check_paths, output_format, plan_output
 from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.resume import Finished, check_left, has_grown
-from reorder.storage.convert.rounding import Largest
 from reorder.storage.convert.rules import read_rules
 from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.convert.targets import TargetRules, container_for, may_round, target_rules
 from reorder.storage.pieces.overflow import OverflowedError
-from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.rounding import Largest
 from reorder.storage.pieces.run_tasks import run_tasks
 
 if TYPE_CHECKING:
@@ -47,10 +47,9 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Container, Place
     from reorder.storage.convert.outputs import Output
-    from reorder.storage.convert.rounding import Rounding
     from reorder.storage.convert.rules import Rule
     from reorder.storage.convert.steps import Step
-    from reorder.storage.pieces.tasks import Task
+    from reorder.storage.pieces.tasks import Outcome, Task
 
     Numbered = Iterator[tuple[int, Task]]
     # runs tasks by a function, and calls back with each that has finished
@@ -66,11 +65,6 @@ __all__ = [
 ]
 
 
-# bytes of a piece whose rounding is measured, and how many times as much memory measuring it takes,
-# since it is decoded to f32
-_MEASURED, _DECODED = 8 << 20, 5
-
-
 class Conversion(NamedTuple):
     """A conversion that is ready to run: everything a rule can get wrong has been checked."""
 
@@ -84,10 +78,13 @@ class Conversion(NamedTuple):
     options: ConvertOptions
     # all files that are read, as they were when their headers were read
     states: Mapping[Path, FileState]
-    # whether the output that is to be resumed is complete already
-    is_finished: bool
-    # records that are rounded, for which the largest error is reported
-    rounded: tuple[Step, ...] = ()
+    # what writes the output; None if the one that is to be resumed is complete already
+    writer: Writer | None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the output that is to be resumed is complete already."""
+        return self.writer is None
 
     @property
     def finished(self) -> Finished:
@@ -125,6 +122,11 @@ class Conversion(NamedTuple):
     def all_steps(self) -> tuple[Step, ...]:
         """All steps, and those that copy the files beside the tensors."""
         return *self.steps, *self.output.copied
+
+    @property
+    def rounded(self) -> tuple[Step, ...]:
+        """The steps whose largest rounding is reported."""
+        return tuple(step for step in self.steps if step.is_rounded)
 
     @property
     def nbytes(self) -> int:
@@ -196,27 +198,25 @@ class Conversion(NamedTuple):
         """
         counter = _Counter(progress, self)
         run_all = execute or self._on_threads
-        report = self.report
-        if self.is_finished:
+        report, largest = self.report, Largest()
+        if self.writer is None:
             self._check_finished(counter, run_all)
+            self._measure(counter, run_all, largest)
         else:
-            resumed = self._write(counter, run_all)
+            resumed = self._write(self.writer, counter, run_all, largest)
             report = report._replace(tasks=self.task_count, resumed=resumed)
-        return report._replace(rounding=self._measure(counter))
+        return report._replace(rounding=largest.found)
 
-    def _measure(self, counter: _Counter) -> Rounding | None:
-        """Return the weight of the output that rounding changed most."""
-        options, largest, places = self.options, Largest(), self.finished.places()
-        bound = Bound(min(_MEASURED, options.bound.wanted), options.max_bytes)
+    def _measure(self, counter: _Counter, execute: Execute, largest: Largest) -> None:
+        """Find the largest rounding in an output that an earlier call has written."""
+        bound, places = self.options.bound, self.finished.places()
+
+        def finish(_: int, task: Task, outcome: Outcome) -> None:
+            largest.add(outcome.rounding)
+            counter.add("measuring", task.written)
+
         tasks = (t for step in self.rounded for t in step.tasks(bound, places.__getitem__))
-        run_tasks(
-            enumerate(tasks),
-            options.thread_count,
-            options.max_bytes // _DECODED,
-            lambda _, task, __: counter.add("measuring", task.written),
-            largest.measure,
-        )
-        return largest.found
+        execute(enumerate(tasks), finish, methodcaller("outcome"))
 
     def _on_threads(
         self,
@@ -237,24 +237,18 @@ class Conversion(NamedTuple):
             finished.mark(finished.folder)
         remove_left(self.target)
 
-    def _write(self, counter: _Counter, execute: Execute) -> int:
+    def _write(self, writer: Writer, counter: _Counter, execute: Execute, largest: Largest) -> int:
         """Write the output; return how many tasks an earlier process had done."""
         options, facts = self.options, self.facts
-        writer = Writer(
-            self.target,
-            self.output.files,
-            is_folder=self.output.is_folder,
-            # another conversion may have left bytes where this one writes none
-            resume=options.resume and facts_left(self.target) == facts,
-            overwrite=options.overwrite,
-        )
-
+        # another conversion may have left bytes where this one writes none
+        writer.resume = options.resume and facts_left(self.target) == facts
         with self._no_rest_of_overflow(), writer:
             with Journal(writer.open, facts, writer.sync) as journal:
-                done = self._unchanged(journal.done, writer.where)
+                done = self._unchanged(journal.done, writer.where, largest)
 
-                def finish(number: int, task: Task, checksum: int) -> None:
-                    journal.add(number, task.written, checksum)
+                def finish(number: int, task: Task, outcome: Outcome) -> None:
+                    journal.add(number, task.written, outcome.checksum)
+                    largest.add(outcome.rounding)
                     counter.add("converting", task.written)
 
                 execute(
@@ -272,17 +266,21 @@ class Conversion(NamedTuple):
                 path.unlink(missing_ok=True)
         return len(done)
 
-    def _unchanged(self, done: Mapping[int, int], where: Callable[[str], Place]) -> frozenset[int]:
+    def _unchanged(
+        self, done: Mapping[int, int], where: Callable[[str], Place], largest: Largest
+    ) -> frozenset[int]:
         """Return the tasks that are done, and whose bytes are still those that were written."""
         tasks = ((k, task) for k, task in enumerate(self.tasks(where)) if k in done)
-        found: dict[int, int] = {}
+        found: set[int] = set()
 
-        def keep(number: int, _: Task, checksum: int) -> None:
-            found[number] = checksum
+        def keep(number: int, _: Task, outcome: Outcome) -> None:
+            if outcome.checksum == done[number]:
+                found.add(number)
+                largest.add(outcome.rounding)
 
         if done:
-            self._on_threads(tasks, keep, methodcaller("checksum"))
-        return frozenset(number for number, checksum in found.items() if checksum == done[number])
+            self._on_threads(tasks, keep, methodcaller("outcome"))
+        return frozenset(found)
 
     @contextmanager
     def _no_rest_of_overflow(self) -> Iterator[None]:
@@ -310,8 +308,8 @@ class _Counter:
     ) -> None:
         self._progress, self._report = progress, conversion.report
         self._lock, self._done = Lock(), 0
-        measured = sum(step.nbytes for step in conversion.rounded)
-        self._total = conversion.nbytes * conversion.passes + measured
+        measured = conversion.rounded if conversion.is_finished else ()
+        self._total = conversion.nbytes * conversion.passes + sum(step.nbytes for step in measured)
 
     def add(self, stage: str, nbytes: int) -> None:
         """Count bytes, and call the callback."""
@@ -405,7 +403,10 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     if progress is not None and not callable(progress):
         msg = f"progress must be a function, not {short_repr(progress)}"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
-    execute = None
+    if not isinstance(options, ConvertOptions):
+        msg = f"options must be ConvertOptions, not {short_repr(options)}"  # type: ignore[unreachable] # callers without types
+        raise MemdescError(msg)
+    options, execute = options.checked(), None
     if client is None:
         made = plan_conversion(source, target, rules, options, to)
     else:
@@ -432,17 +433,14 @@ def plan_conversion(
 ) -> Conversion:
     """Decide and check everything that a conversion does; nothing is written.
 
-    The parameters are those of `convert`.
+    The parameters are those of `convert`, which has checked the options.
 
     Raises
     ------
     MemdescError
         If a path, a rule or a tensor does not fit; with the rule, the tensor and the way out.
     """
-    if not isinstance(options, ConvertOptions):
-        msg = f"options must be ConvertOptions, not {short_repr(options)}"  # type: ignore[unreachable] # callers without types
-        raise MemdescError(msg)
-    options, found = options.checked(), read_rules(rules)
+    found = read_rules(rules)
     with _system_errors_named():
         # a callback may change the working folder, and workers have others
         given, wanted = as_path(source).absolute(), as_path(target).absolute()
@@ -454,9 +452,19 @@ def plan_conversion(
         if to is not None:
             container = container_for(to, container)
             whole = target_rules(to, given, container)
+            kept = container.entries.keys() - whole.left_out
+            entries = {name: each for name, each in container.entries.items() if name in kept}
+            container = container._replace(entries=entries)
         every = [*whole.rules, *found]
         plan = plan_steps(given, container, every, name, allow_partial=options.allow_partial)
-        plan = plan._replace(dtype=whole.dtype, method=whole.method, is_stacked=whole.is_stacked)
+        plan = plan._replace(
+            steps=tuple(
+                replace(step, is_rounded=_is_rounded(step, whole.rules)) for step in plan.steps
+            ),
+            dtype=whole.dtype,
+            method=whole.method,
+            is_stacked=whole.is_stacked,
+        )
         may_be_kept = options.resume and not options.overwrite
         is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
         output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)
@@ -470,23 +478,22 @@ def plan_conversion(
             *loader_warnings(plan.steps),
             *output.warnings,
         )
-        made = Conversion(
-            given, wanted, container, plan.steps, output, warnings, options, states, is_kept
-        )
-        rounded = tuple(step for step in plan.steps if _is_rounded(step, whole.rules))
-        made = made._replace(rounded=rounded)
-        for step in made.all_steps:
-            step.pieces(options.bound)
-        if is_kept:
-            made.finished.check(output.tensors)
-        else:
-            check_target(
+        writer = None
+        if not is_kept:
+            writer = Writer(
                 wanted,
                 output.files,
                 is_folder=output.is_folder,
                 overwrite=options.overwrite,
                 resume=options.resume,
             )
+        made = Conversion(
+            given, wanted, container, plan.steps, output, warnings, options, states, writer
+        )
+        for step in made.all_steps:
+            step.pieces(options.bound)
+        if is_kept:
+            made.finished.check(output.tensors)
         warnings += tuple(check_left(made))
         checked = [check_numbers(step, options) for step in plan.steps]
         return made._replace(warnings=(*warnings, *rounding_warnings(checked)))

@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
-from memdesc.disk import open_file
+from memdesc.disk import open_file, sync_folder
 from reorder.storage.containers.partial import JOURNAL, cannot, partial_folder
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class Journal:
                 if not nbytes:
                     file.seek(0)
                     file.write(f"{facts}\n".encode())
-            self._folder.sync_folder()
+            sync_folder(self._folder.path)
         except OSError as error:
             raise cannot(self._folder.path / JOURNAL, error) from None
         return done

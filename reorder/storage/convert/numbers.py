@@ -10,9 +10,9 @@ import numpy as np
 from memdesc import MemdescError, RecordDesc
 from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
-from reorder.records.fields import number_values
 from reorder.records.record import Record
 from reorder.storage.pieces.changes import permutation
+from reorder.storage.pieces.overflow import check_scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -74,7 +74,11 @@ def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
     if not isinstance(src, RecordDesc) or 0 in src.dims:
         return None
     codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
-    _check_scales(step, src, codes)
+    try:
+        check_scales(src, src.tensors.keys() - codes, lambda role: step.sources[role].read())
+    except MemdescError as error:
+        msg = f"{step.name}: {error}"
+        raise MemdescError(msg) from None
     if not isinstance(dst, RecordDesc):
         return None
     dst, errors = dst.bare, list[float]()
@@ -107,30 +111,6 @@ def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
             step.rule.fail(msg)
         raise MemdescError(msg) from None
     return _Rounded(step, max(errors, default=0.0)) if is_rounded(src, dst) else None
-
-
-def _check_scales(step: Step, desc: RecordDesc, codes: set[str]) -> None:
-    """Refuse scales, zero points and offsets in tensors of their own that are NaN or infinite."""
-    rule = desc.rule
-    for number in (*rule.scale, *rule.offset, *filter(None, [rule.zero])):
-        part = desc.field(number.parts[0][0])
-        if part.tensor in codes or is_integer_number(desc, number) or number.table:
-            continue
-        tensors = {part.tensor: step.sources[part.tensor].read()}
-        values = number_values(tensors, desc, number)
-        wrong = np.argwhere(~np.isfinite(values))
-        if len(wrong):
-            at = tuple(int(i) for i in wrong[0])
-            msg = (
-                f"{step.name}: {part.name} of {part.kind} is {_shown(values[at])} at {at}, and "
-                f"{len(wrong)} of {values.size} are not finite; the checkpoint is damaged, so get "
-                "it again"
-            )
-            raise MemdescError(msg)
-
-
-def _shown(value: float) -> str:
-    return "NaN" if np.isnan(value) else f"{value}"
 
 
 def _check_pieces(

@@ -9,7 +9,7 @@ from reorder.cores import count_cores
 from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
 
 if TYPE_CHECKING:
-    from reorder.storage.convert.rounding import Rounding
+    from reorder.storage.pieces.rounding import Rounding
 
 __all__ = ["ConvertOptions", "ConvertProgress", "ConvertReport"]
 

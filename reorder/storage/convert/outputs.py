@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
-from memdesc.disk import read_small, reason_of
+from memdesc.disk import read_if_exists, read_small, reason_of
 from memdesc.errors import first_of, short_repr
 from reorder.storage.containers.entry import (
     Entry,
@@ -22,7 +22,7 @@ from reorder.storage.containers.entry import (
 )
 from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
-from reorder.storage.convert.config import moved_config, undeclared
+from reorder.storage.convert.config import check_said, moved_config, undeclared
 from reorder.storage.convert.steps import Step
 from reorder.storage.experts import Stack, stack_experts, with_parts
 from reorder.storage.groups import PARTIAL, partial_of
@@ -31,7 +31,7 @@ from reorder.storage.quantization import CONFIG, OLD_CONFIGS
 from reorder.storage.stored import is_order_hidden
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from reorder.storage.containers.entry import Container
     from reorder.storage.convert.plan import Plan
@@ -159,8 +159,7 @@ def plan_output(
     warnings += _other_metadata(container, name)
     if container.format != name or is_folder(target):
         warnings += _left_out(container)
-    if not FORMATS[name].has_scalars:
-        warnings += _scalars(plan.steps, FORMATS[name].ending)
+    warnings += _scalars(plan.steps, name)
     written = [tensor for step in plan.steps for tensor in step.tensors]
     stacks = stack_experts(written) if plan.is_stacked else [Stack(each, ()) for each in written]
     tensors = [stack.tensor for stack in stacks]
@@ -173,7 +172,7 @@ def plan_output(
         files, stale = plan_replacement(target, tensors, metadata, is_kept=is_kept)
         _check_beside(target, files, container)
         made = Output(
-            files, (), is_folder=False, warnings=_not_kept(source, container), stale=stale
+            files, (), is_folder=False, warnings=(*_not_kept(source, container),), stale=stale
         )
     warnings += made.warnings
     if all(file.name != CONFIG for file in made.files):
@@ -194,7 +193,7 @@ def _plan_folder(
     if shard_bytes is None:
         sizes = [FileState.at(path).nbytes for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
-    found = _others(source, container) if source.is_dir() else []
+    found = _others(source, container)
     others = [_kept(source, path) for path in found if not path.is_dir()]
     # an index keeps weights that are not tensors of this checkpoint out of it
     is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
@@ -225,7 +224,8 @@ def _plan_folder(
             files.insert(0, PlannedFile(name, len(text), ((0, text),), {}))
             continue
         if name in OLD_CONFIGS and (plan.moved or plan.partial):
-            if not plan.partial and not plan.left:
+            if not plan.partial:
+                check_said(read_if_exists(source / CONFIG, _MAX_CONFIG), name, plan)
                 warnings.append(f"{name} is left out: it describes the input")
                 continue
             warnings.append(f"{name} is copied, although it describes the input")
@@ -277,70 +277,61 @@ def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str
     return []
 
 
-def _hidden_orders(steps: Sequence[Step], format_name: str) -> tuple[str, ...]:
-    """Return a warning about permuted tensors that other readers take for row-major."""
-    if FORMATS[format_name].shows_order:
-        return ()
+def _hidden_orders(steps: Sequence[Step], format_name: str) -> Iterator[str]:
+    """Warn about permuted tensors that other readers take for row-major."""
     moved = [tensor for step in steps if not step.is_copy for tensor in step.targets.values()]
     names = [tensor.name for tensor in moved if is_order_hidden(tensor)]
-    if not names:
-        return ()
-    msg = (
-        f"the shapes of {_first(names)} do not show that they are permuted: readers that ignore "
-        "the descriptors of memdesc see the physical arrays"
-    )
-    return (msg,)
+    if names and not FORMATS[format_name].shows_order:
+        yield (
+            f"the shapes of {_first(names)} do not show that they are permuted: readers that "
+            "ignore the descriptors of memdesc see the physical arrays"
+        )
 
 
-def _left_out(container: Container) -> tuple[str, ...]:
-    """Return a warning about tensors that another format loses."""
-    if not container.left_out:
-        return ()
-    msg = (
-        f"{_first(container.left_out)} are not written: the input does not store them as bytes "
-        "(strings, or numbers in int32_data and the like)"
-    )
-    return (msg,)
+def _left_out(container: Container) -> Iterator[str]:
+    """Warn about tensors that another format loses."""
+    if container.left_out:
+        yield (
+            f"{_first(container.left_out)} are not written: the input does not store them as bytes "
+            "(strings, or numbers in int32_data and the like)"
+        )
 
 
-def _other_metadata(container: Container, format_name: str) -> tuple[str, ...]:
-    """Return a warning about the metadata by which llama.cpp knows a model, if it has no place."""
+def _other_metadata(container: Container, format_name: str) -> Iterator[str]:
+    """Warn about the metadata by which llama.cpp knows a model, if it has no place."""
+    keys = sorted(container.metadata, key=lambda key: (key != _ARCHITECTURE, key))
     if (container.format, format_name) == (_SHARDS, _GGUF):
-        msg = (
+        yield (
             f"a .gguf without {_ARCHITECTURE} is a container of tensors: llama.cpp does not load "
             "it; its convert_hf_to_gguf.py writes the names and the metadata that it reads"
         )
-        return (msg,)
-    keys = sorted(container.metadata, key=lambda key: (key != _ARCHITECTURE, key))
-    if container.format != _GGUF or format_name == _GGUF or not keys:
-        return ()
-    msg = (
-        f"the metadata of the .gguf, {first_of(keys, _NAMED)}, are left out: a "
-        f"{FORMATS[format_name].ending} has no place for them, and no config.json or tokenizer is "
-        "made of them"
-    )
-    return (msg,)
+    elif container.format == _GGUF != format_name and keys:
+        yield (
+            f"the metadata of the .gguf, {first_of(keys, _NAMED)}, are left out: a "
+            f"{FORMATS[format_name].ending} has no place for them, and no config.json or tokenizer "
+            "is made of them"
+        )
 
 
-def _scalars(steps: Sequence[Step], ending: str) -> tuple[str, ...]:
-    """Return a warning about scalars that get a dim."""
+def _scalars(steps: Sequence[Step], format_name: str) -> Iterator[str]:
+    """Warn about scalars that get a dim."""
     names = [tensor.name for step in steps for tensor in step.tensors if not tensor.shape]
-    if not names:
-        return ()
-    return (f"a {ending} stores {_first(names)}, which are scalars, with shape (1,)",)
+    if names and not FORMATS[format_name].has_scalars:
+        yield (
+            f"a {FORMATS[format_name].ending} stores {_first(names)}, which are scalars, with "
+            "shape (1,)"
+        )
 
 
 def _first(names: Sequence[str]) -> str:
     return first_of(map(short_repr, names), _NAMED)
 
 
-def _not_kept(source: Path, container: Container) -> tuple[str, ...]:
-    """Return a warning about the files of a model for which a single output file has no place."""
-    others = _others(source, container) if source.is_dir() else []
-    if not others:
-        return ()
-    names = first_of((path.relative_to(source).as_posix() for path in others), _NAMED)
-    return (f"the output is one file, without {names} of the input; name a folder to keep them",)
+def _not_kept(source: Path, container: Container) -> Iterator[str]:
+    """Warn about the files of a model for which a single output file has no place."""
+    if others := _others(source, container):
+        names = first_of((path.relative_to(source).as_posix() for path in others), _NAMED)
+        yield f"the output is one file, without {names} of the input; name a folder to keep them"
 
 
 def _check_beside(target: Path, files: Sequence[PlannedFile], container: Container) -> None:
@@ -359,6 +350,8 @@ def _check_beside(target: Path, files: Sequence[PlannedFile], container: Contain
 def _others(source: Path, container: Container) -> list[Path]:
     """Return the files of a model that hold no tensors, and its links, except hidden ones.
 
+    There are none beside a file.
+
     Raises
     ------
     MemdescError
@@ -370,7 +363,9 @@ def _others(source: Path, container: Container) -> list[Path]:
         raise MemdescError(msg)
 
     shards = {*map(_real, container.files)}
-    found = []
+    found: list[Path] = []
+    if not source.is_dir():
+        return found
     for folder, folders, names in os.walk(source, onerror=fail):
         folders[:] = sorted(each for each in folders if not each.startswith(_HIDDEN))
         links = [name for name in folders if Path(folder, name).is_symlink()]

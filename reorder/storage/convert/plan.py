@@ -129,7 +129,7 @@ def plan_steps(
     steps: list[Step] = []
     moves = {found.codes.name: (found, rule) for found, rule in groups.values()}
     records = {
-        name: _without(record_step(_named_group(found, rule, said), rule, format_name), entries)
+        name: record_step(_named_group(found, rule, said), rule, format_name)
         for name, (found, rule) in moves.items()
     }
     done = {
@@ -162,14 +162,6 @@ def plan_steps(
     copied = [entry for step in steps if step.is_copy for entry in step.sources.values()]
     left = next((e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc)), "")
     return Plan(tuple(steps), _partial_warnings(partial), new, left)
-
-
-def _without(step: Step, entries: Mapping[str, Entry]) -> Step:
-    """Return the step of a record; its rule may leave out tensors beside it."""
-    left_out = () if step.rule is None else step.rule.without
-    names = [f"{step.name}.{each}" for each in left_out]
-    found = tuple(entries[name] for name in names if name in entries)
-    return replace(step, dropped=(*step.dropped, *found)) if found else step
 
 
 def _named_group(found: Siblings, rule: Rule, said: Said) -> Group:

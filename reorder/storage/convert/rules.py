@@ -98,8 +98,6 @@ class Rule:
         How many adjacent elements along each of the last two dims share a scale.
     prefixes : frozenset of str, optional
         The prefixes of the records that it moves; the pattern is then ignored.
-    without : tuple of str
-        Names of tensors beside such a record that the output does not have.
     """
 
     text: str
@@ -117,7 +115,6 @@ class Rule:
     scales: str | None = None
     groups: tuple[int, ...] | None = None
     prefixes: frozenset[str] | None = None
-    without: tuple[str, ...] = ()
 
     @property
     def is_renaming(self) -> bool:
@@ -163,7 +160,8 @@ def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
     parts = [""]
     for token in _TOKEN.findall(pattern):
         parts[-1:] = [parts[-1], ""] if token.startswith("*") else [parts[-1] + token]
-    return tuple(re.compile(translate(part).removesuffix(r"\Z")) for part in parts)
+    # what they end with, \Z or from Python 3.14 on \z, stands for the end of the name
+    return tuple(re.compile(translate(part)[: -len(r"\z")]) for part in parts)
 
 
 def stars_of(pattern: str, name: str) -> tuple[str, ...] | None:
@@ -350,7 +348,8 @@ def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
         if key not in _READERS:
             rule.fail(f"there is no key {key!r}; the keys are {', '.join(_READERS)}")
         if not value:
-            rule.fail(f"{key} is empty")
+            way_out = "; without it, leave the arrow out, as in '*: nChw16c'"
+            rule.fail(f"{key} is empty{way_out if key == 'src' else ''}")
     made: dict[str, Any] = {key: _READERS[key](rule, key, value) for key, value in fields.items()}
     if not made:
         rule.fail("it says nothing; give a layout, a data type or rename=")

@@ -8,16 +8,15 @@ table is named in a warning. Sources: compressed-tensors 0.20 (`QuantizationConf
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
-from memdesc.disk import read_if_exists
 from memdesc.errors import first_of
-from reorder.storage.quantization import CONFIG, MAX_CONFIG, holders, sections_of
+from reorder.storage.declarations import inside
+from reorder.storage.quantization import CONFIG, OLD_CONFIGS, read_sections
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
 __all__ = ["section_warnings", "sections_in"]
@@ -32,7 +31,8 @@ _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
 }
 # what is read, and what says only how weights were found or which kernels to use
 _HARMLESS = {
-    "awq": "fuse_max_seq_len do_fuse modules_to_fuse exllama_config backend zero_point version",
+    "awq": "fuse_max_seq_len do_fuse modules_to_fuse exllama_config backend zero_point version "
+    "w_bit q_group_size",
     "gptq": (
         "damp_percent damp_auto_increment true_sequential static_groups model_name_or_path "
         "model_file_base_name is_marlin_format tokenizer dataset backend use_exllama "
@@ -54,60 +54,79 @@ _HARMLESS = {
         "dequantize"
     ),
 }
+# what groups of layers have in compressed-tensors and ModelOpt, and what weights, inputs and
+# outputs have in them
+_ARGUED = ("weights", "input_activations", "output_activations")
+_GROUP = ("targets", "format", *_ARGUED)
+_ARGS = (
+    "num_bits type symmetric group_size strategy block_structure dynamic actorder scale_dtype "
+    "zp_dtype observer observer_kwargs"
+)
 _COMMON = (
     "quant_method bits group_size modules_to_not_convert lm_head dynamic desc_act sym format "
     "checkpoint_format pack_dtype meta method"
 )
 
 
-def sections_in(source: Path) -> list[dict[str, Any]]:
-    """Return the sections of config.json that declare quantised weights.
+def sections_in(source: Path) -> list[tuple[str, dict[str, Any]]]:
+    """Return what the config files of a model declare, each with the name of its file.
 
     Raises
     ------
     MemdescError
-        If the file is not JSON.
+        If a file is not a JSON object.
     """
     folder = source if source.is_dir() else source.parent
-    text = read_if_exists(folder / CONFIG, MAX_CONFIG) or b"{}"
-    try:
-        sections = [
-            each for part in holders(json.loads(text)) for each in sections_of(part).values()
-        ]
-    except (ValueError, RecursionError) as error:
-        msg = f"{CONFIG} is not JSON: {error}"
-        raise MemdescError(msg) from None
-    return [each for each in sections if isinstance(each, dict)]
+    found = [(CONFIG, section) for section in read_sections(folder, CONFIG)]
+    for file, method in OLD_CONFIGS.items():
+        sections = read_sections(folder, file)
+        found += [(file, {"quant_method": method, **inside(method, each)}) for each in sections]
+    return found
 
 
-def section_warnings(sections: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Return a warning about keys that are not known to be harmless.
+def section_warnings(sections: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[str]:
+    """Return a warning for each file with keys that are not known to be harmless.
 
     Raises
     ------
     MemdescError
         If a key says that the stored weights mean other numbers; with its value.
     """
-    unknown: dict[str, None] = {}
-    for section in sections:
+    unknown: dict[str, list[str]] = {}
+    for file, section in sections:
         method = section.get("quant_method")
         for key, value in section.items():
             what, plain = _CHANGES.get(key, ("", ()))
             if what and _is_set(value, plain):
                 msg = (
-                    f"config.json says {key} {value!r}, which {what}; no conversion keeps that, so "
+                    f"{file} says {key} {value!r}, which {what}; no conversion keeps that, so "
                     "the output would compute something else: convert it with the program that "
                     f"made it, or remove {key} if it is wrong"
                 )
                 raise MemdescError(msg)
         if method in _HARMLESS:
             known = {*_COMMON.split(), *_HARMLESS[method].split(), *_CHANGES}
-            unknown |= dict.fromkeys(key for key in section if key not in known)
-    if unknown:
-        yield (
-            f"config.json says {first_of(unknown, 4)}, which no conversion knows, and which the "
-            "output does not say: make sure that the weights mean the same without it"
-        )
+            found = [key for key in section if key not in known] + [*_unknown_parts(section)]
+            unknown.setdefault(file, []).extend(found)
+    for file, keys in unknown.items():
+        if keys:
+            yield (
+                f"{file} says {first_of(dict.fromkeys(keys), 4)}, which no conversion knows, and "
+                "which the output does not say: make sure that the weights mean the same without it"
+            )
+
+
+def _unknown_parts(section: dict[str, Any]) -> Iterator[str]:
+    """Return the unknown keys of groups of layers, and of what these have."""
+    groups = section.get("config_groups")
+    for name, group in groups.items() if isinstance(groups, dict) else ():
+        parts: dict[str, tuple[Any, Collection[str]]] = {f"config_groups.{name}": (group, _GROUP)}
+        for key in _ARGUED if isinstance(group, dict) else ():
+            parts[f"config_groups.{name}.{key}"] = group.get(key), _ARGS.split()
+        for path, (part, known) in parts.items():
+            for key in part if isinstance(part, dict) else ():
+                if key not in known:
+                    yield f"{path}.{key}"
 
 
 def _is_set(value: Any, plain: tuple[Any, ...]) -> bool:

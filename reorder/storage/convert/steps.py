@@ -76,6 +76,8 @@ class Step:
         The rule that asks for it.
     dropped : tuple of Entry
         Tensors that the output does not need, such as a `g_idx` that keeps the order of inputs.
+    is_rounded : bool
+        Whether the largest rounding of its numbers is reported.
     """
 
     name: str
@@ -84,6 +86,7 @@ class Step:
     change: Reorder | Repack | Encode | None = None
     rule: Rule | None = None
     dropped: tuple[Entry, ...] = ()
+    is_rounded: bool = False
 
     @property
     def src(self) -> MemoryDesc | RecordDesc | None:
@@ -131,7 +134,10 @@ class Step:
         """Return its pieces with their places; without those of the targets, they only read."""
         sources = tuple((role, entry.place) for role, entry in self.sources.items())
         targets = tuple((role, where(each.name)) for role, each in self.targets.items() if where)
-        return (Task(self.name, piece, sources, targets) for piece in self.pieces(bound))
+        return (
+            Task(self.name, piece, sources, targets, self.is_rounded)
+            for piece in self.pieces(bound)
+        )
 
 
 def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:

@@ -36,6 +36,7 @@ __all__ = [
     "Target",
     "TargetRules",
     "Way",
+    "checked_target",
     "container_for",
     "may_round",
     "target_rules",
@@ -187,14 +188,19 @@ TARGETS = {
 }
 # tensors beside a weight that scale activations, for which the outputs have no section
 _ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")
+# tensors that scale the KV cache, likewise, of compressed-tensors, vLLM and ModelOpt
+_CACHE = ("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point")
 # what other programs call types of floats
 _OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
 # how many tensors a message names
 _SHOWN = 3
+# the container of llama.cpp
+_GGUF = "gguf"
 # the types of weights that are quantised
 _FLOATS = ("f32", "f16", "bf16")
-# parts of the names of matrices that no producer quantises: routers of experts, embeddings, outputs
-_KEPT = re.compile("gate|.*router.*|.*embed.*|lm_heads?")
+# parts of the names of matrices that no producer quantises: routers of experts, embeddings,
+# outputs, adapters
+_KEPT = re.compile("gate|.*router.*|.*embed.*|lm_heads?|lora_.*")
 
 
 class TargetRules(NamedTuple):
@@ -211,6 +217,8 @@ class TargetRules(NamedTuple):
         Whether the experts of a layer are written as one tensor.
     warnings : tuple of str
         What is rounded, and what is left out.
+    left_out : frozenset of str
+        Tensors that the output does not have.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -218,6 +226,23 @@ class TargetRules(NamedTuple):
     method: str | None = None
     is_stacked: bool = False
     warnings: tuple[str, ...] = ()
+    left_out: frozenset[str] = frozenset()
+
+
+def checked_target(name: object) -> str:
+    """Return the name of a target.
+
+    Raises
+    ------
+    MemdescError
+        If there is no such target; with the one that may be meant.
+    """
+    if not isinstance(name, str) or name not in TARGETS:
+        meant = _OTHER_NAMES.get(str(name).removeprefix("torch."))
+        hint = f"; did you mean {meant}" if meant else ""
+        msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}{hint}"
+        raise MemdescError(msg)
+    return name
 
 
 def container_for(name: str, container: Container) -> Container:
@@ -238,17 +263,19 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         If there is no such target, a weight is not known, or the target does not have its numbers;
         with the weight and the way out.
     """
-    if not isinstance(name, str) or name not in TARGETS:
-        meant = _OTHER_NAMES.get(str(name).removeprefix("torch."))
-        hint = f"; did you mean {meant}" if meant else ""
-        msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}{hint}"
+    target = TARGETS[checked_target(name)]
+    if container.format == _GGUF:
+        msg = (
+            f"--to {name}: {short_repr(str(source))} is a GGUF, whose tensors have the names of "
+            f"llama.cpp, which loaders of {name} do not know; --map '*: {target.dtype or 'bf16'}' "
+            "decodes them"
+        )
         raise MemdescError(msg)
-    target = TARGETS[name]
     groups = find_groups(source, container)
     _check_known(name, container, groups)
-    sections = sections_in(source) if groups else []
+    sections = [section for _, section in sections_in(source)] if groups else []
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
-    said_symmetric = bool(sections) and all(map(says_symmetric, sections))
+    said_symmetric = any(map(says_symmetric, sections))
     moved: dict[tuple[FormatName, FormatName], list[Group]] = {}
     told: dict[str, None] = {}
     for group in groups:
@@ -265,8 +292,7 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         why = (
             f"they are {name} already; copy it"
             if groups
-            else f"they are blocks of {blocks[0]}, in tensors with the names of llama.cpp, which "
-            f"loaders of {name} do not know; --map '*: {target.dtype or 'bf16'}' decodes them"
+            else f"they are blocks of {blocks[0]}; --map '*: {target.dtype or 'bf16'}' decodes them"
             if blocks
             else f"none is quantised; {target.producer} quantises floats"
             if target.producer
@@ -284,18 +310,21 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
             dst,
             target.dtype,
             prefixes=frozenset(group.prefix for group in found),
-            without=_ACTIVATIONS,
         )
         for (src, dst), found in moved.items()
     )
     every = [group for found in moved.values() for group in found]
-    beside = [f"{group.prefix}.{each}" for group in every for each in _ACTIVATIONS]
+    beside = {f"{group.prefix}.{each}": None for group in every for each in _ACTIVATIONS}
+    names = [name for name in beside if name in container.entries]
+    cached = [e for e in container.entries if e.rpartition(".")[2] in _CACHE]
     warnings = (
         *filter(None, told),
         *_rounded(target, every),
-        *_left_out([each for each in beside if each in container.entries]),
+        *_left_out(names, "activations, which the config.json of the output does not quantise"),
+        *_left_out(cached, "the KV cache, which the config.json of the output does not quantise"),
     )
-    return TargetRules(rules, target.dtype, target.method, target.is_stacked, warnings)
+    left_out = frozenset((*names, *cached))
+    return TargetRules(rules, target.dtype, target.method, target.is_stacked, warnings, left_out)
 
 
 def _quantising(name: str, target: Target, source: Path, container: Container) -> TargetRules:
@@ -426,14 +455,10 @@ def _rounded(target: Target, groups: Sequence[Group]) -> Iterator[str]:
         )
 
 
-def _left_out(names: Sequence[str]) -> Iterator[str]:
+def _left_out(names: Sequence[str], what: str) -> Iterator[str]:
     """Return a warning about tensors that the output does not have."""
     if names:
-        more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-        yield (
-            f"{', '.join(names[:_SHOWN])}{more} are left out: they scale activations, which the "
-            "config.json of the output does not quantise in advance"
-        )
+        yield f"{first_of(names, _SHOWN)} are left out: they scale {what} in advance"
 
 
 def may_round(desc: RecordDesc, dtype: str) -> bool:

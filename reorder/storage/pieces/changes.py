@@ -22,7 +22,7 @@ from reorder.memory.reference import execute_reference
 from reorder.plan.plan import plan_reorder
 from reorder.quantize import quantize
 from reorder.records.convert_numbers import convert_numbers, is_rounded
-from reorder.records.decode import dequantize_record
+from reorder.records.decode import decode_into
 from reorder.records.fields import dequantize_reference
 from reorder.records.record import Record, fill_constants
 from reorder.records.repack import dim_order
@@ -365,7 +365,11 @@ class Repack(Change):
         """Decode, or write the same numbers in another format."""
         record = Record(self.src, {name: read[name][:n] for name, n in self.src.tensors.items()})
         if isinstance(self.dst, MemoryDesc):
-            return {ONLY: dequantize_record(record, self.dst.dtype, self.dst, 1).data}
+            data = scratch.take("made", self.dst.nbytes)
+            if self.dst.has_padding or _has_gaps(self.dst):
+                data[:] = 0  # not all of it is written
+            decode_into(record, Memory.attached(self.dst, data), 1)
+            return {ONLY: data}
         made = {name: scratch.take(f"made {name}", n) for name, n in self.dst.tensors.items()}
         held = sum(part.layout.nelems * part.bits for part in self.dst.fields)
         if held != 8 * self.dst.bare.nbytes:

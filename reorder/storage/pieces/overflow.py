@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,16 +11,20 @@ from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
 from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record
+from reorder.records.encode import is_integer_number
+from reorder.records.fields import number_values
 from reorder.records.record import Record
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
     from numpy.typing import NDArray
 
     from reorder.storage.pieces.changes import Bytes, Change
     from reorder.values.formats import FloatFormat
 
-__all__ = ["OverflowedError", "check_range"]
+__all__ = ["OverflowedError", "check_range", "check_scales"]
 
 # what holds larger numbers, the first choice first
 _WIDER = ("bf16", "f32")
@@ -27,6 +32,49 @@ _WIDER = ("bf16", "f32")
 
 class OverflowedError(MemdescError):
     """A conversion would turn finite numbers into infinities or NaN, however often it runs."""
+
+
+def check_scales(
+    desc: RecordDesc,
+    roles: Collection[str],
+    read: Callable[[str], NDArray[np.uint8]],
+    offsets: tuple[int, ...] = (),
+) -> None:
+    """Refuse scales, zero points and offsets in some tensors of a record that are not finite.
+
+    Parameters
+    ----------
+    desc : RecordDesc
+        A record, or a region of one.
+    roles : collection of str
+        The tensors.
+    read : callable
+        Returns the bytes of a tensor by its role; called only for those with such numbers.
+    offsets : tuple of int
+        Where the region begins.
+
+    Raises
+    ------
+    OverflowedError
+        With the first number, and its index over the groups.
+    """
+    rule = desc.rule
+    for number in (*rule.scale, *rule.offset, *filter(None, [rule.zero])):
+        part = desc.field(number.parts[0][0])
+        if part.tensor not in roles or is_integer_number(desc, number) or number.table:
+            continue
+        values = number_values({part.tensor: read(part.tensor)}, desc, number)
+        wrong = np.argwhere(~np.isfinite(values))
+        if len(wrong):
+            starts = [at // group for at, group in zip(offsets, part.groups, strict=False)]
+            index = tuple(int(i) + start for i, start in zip_longest(wrong[0], starts, fillvalue=0))
+            value = values[tuple(wrong[0])]
+            msg = (
+                f"{part.name} of {part.kind} is {'NaN' if np.isnan(value) else value} at {index}, "
+                f"and {len(wrong)} of {values.size} are not finite; the checkpoint is damaged, so "
+                "get it again"
+            )
+            raise OverflowedError(msg)
 
 
 def check_range(
@@ -57,7 +105,7 @@ def check_range(
         return
     held = Memory(dst, made[: dst.min_nbytes], zero_pad=False)
     # four bits have neither infinities nor NaN; padding is zero
-    if dst.dtype.is_packed or not _is_special(held.elements, FLOATS[dst.dtype.name]).any():
+    if dst.dtype.is_packed or not _has_special(held.elements, FLOATS[dst.dtype.name]):
         return
     found, values = _floats(held), _values(change, read)
     lost = ~np.isfinite(found) & np.isfinite(values)
@@ -97,11 +145,14 @@ def _is_wider(change: Change, src: MemoryDesc, dst: MemoryDesc) -> bool:
     )
 
 
-def _is_special(codes: NDArray[Any], form: FloatFormat) -> NDArray[np.bool_]:
-    """Return which elements are infinities or NaN, from their bits."""
-    kind = codes.dtype.type
-    found: NDArray[np.bool_] = (codes & kind(form.sign - 1)) > kind(form.largest)
-    return found if form.has_negative_zero else found | (codes == kind(form.nan))
+def _has_special(codes: NDArray[Any], form: FloatFormat) -> bool:
+    """Whether an element is an infinity or NaN, by the extremes of the bits, without a copy."""
+    if not codes.size:
+        return False
+    signed = codes.view(f"i{codes.itemsize}")
+    if not form.has_negative_zero:  # its bits, the least integer, are the only NaN
+        return int(signed.min()) == -form.sign
+    return int(signed.max()) > form.largest or int(codes.max()) > form.sign + form.largest
 
 
 def _floats(held: Memory) -> NDArray[np.float64]:

@@ -12,13 +12,14 @@ from zlib import crc32
 
 import numpy as np
 
-from memdesc import MemdescError
+from memdesc import MemdescError, RecordDesc
 from reorder.storage.containers.entry import Place
-from reorder.storage.pieces.changes import ONLY
+from reorder.storage.pieces.changes import ONLY, permutation
 from reorder.storage.pieces.files import read_runs, scratch, write_runs
-from reorder.storage.pieces.overflow import OverflowedError, check_range
+from reorder.storage.pieces.overflow import OverflowedError, check_range, check_scales
 from reorder.storage.pieces.pieces import Piece, cut
 from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.rounding import Rounding, rounding_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from reorder.storage.pieces.changes import Bytes
     from reorder.storage.pieces.runs import Runs
 
-__all__ = ["DifferentError", "Places", "Task"]
+__all__ = ["DifferentError", "Outcome", "Places", "Task"]
 
 Places = tuple[tuple[str, Place], ...]
 # What is compared with the definition of a piece: numpy takes some 10 ms for each MiB.
@@ -37,13 +38,24 @@ class DifferentError(MemdescError):
     """The bytes in a file differ from those that a task writes."""
 
 
+class Outcome(NamedTuple):
+    """What is known of a task that has run: the checksum of what it wrote, and the rounding."""
+
+    checksum: int
+    rounding: Rounding | None
+
+
 class Task(NamedTuple):
-    """A piece, what it belongs to, and the places of the tensors that it reads and writes."""
+    """A piece, what it belongs to, and the places of the tensors that it reads and writes.
+
+    With `is_rounded` the largest rounding is measured.
+    """
 
     name: str
     piece: Piece
     src: Places
     dst: Places = ()
+    is_rounded: bool = False
 
     @property
     def nbytes(self) -> int:
@@ -55,35 +67,29 @@ class Task(NamedTuple):
         """Bytes that it writes."""
         return self.piece.written
 
-    def run(self) -> int:
-        """Read, make, write; return the checksum of what was written, as `checksum` reads it.
+    def run(self) -> Outcome:
+        """Read, make, write, measure.
 
         Raises
         ------
         MemdescError
             If a file cannot be read or written, or the target does not have a number.
         """
-        made, places = self.compute(), dict(self.dst)
-        found = 0
+        read = self.read()
+        made, places = self._made(read), dict(self.dst)
         for role, runs in self.piece.writes:
             write_runs(runs, places[role], made[role])
-            found = _checksum(made[role][: runs.nbytes], found)
-        return found
+        return self._outcome(read, made)
 
-    def checksum(self) -> int:
-        """Return the checksum of what is in the places that `run` writes.
+    def outcome(self) -> Outcome:
+        """Return what `run` returned, judging by what is in the files now.
 
         Raises
         ------
         MemdescError
             If a file cannot be read.
         """
-        places, found = dict(self.dst), 0
-        for role, runs in self.piece.writes:
-            data = scratch.take(f"written {role}", runs.nbytes)
-            read_runs(runs, places[role], data)
-            found = _checksum(data[: runs.nbytes], found)
-        return found
+        return self._outcome(self.read() if self.is_rounded else {}, self._written())
 
     def compute(self) -> Bytes:
         """Return what is written, without writing it.
@@ -93,15 +99,7 @@ class Task(NamedTuple):
         MemdescError
             As for `run`.
         """
-        read = self.read()
-        made = self._apply(read)
-        if ONLY in made and not self.piece.change.is_copy:
-            try:
-                check_range(self.piece.change, read, made[ONLY], self.piece.offsets)
-            except OverflowedError as error:
-                msg = f"{self.name}: {error}"
-                raise OverflowedError(msg) from None
-        return made
+        return self._made(self.read())
 
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
@@ -115,12 +113,11 @@ class Task(NamedTuple):
         MemdescError
             As for `run`.
         """
-        read, places = self.read(), dict(self.dst)
-        made, written = self._apply(read), {}
+        read = self.read()
+        made, written = self._apply(read), self._written()
         for role, runs in self.piece.writes:
-            written[role] = scratch.take(f"written {role}", runs.nbytes)
-            read_runs(runs, places[role], written[role])
-            self._compare(made[role][: runs.nbytes], written[role][: len(made[role])])
+            wanted = made[role][: runs.nbytes]
+            self._compare(wanted, written[role][: len(wanted)])
         change = self.piece.change.with_chosen(written)
         for part in islice(cut(change, _SAMPLE), 1):
             given, kept = _taken(part.reads, read), _taken(part.writes, written)
@@ -134,6 +131,46 @@ class Task(NamedTuple):
             found[role] = scratch.take(f"read {role}", max(runs.nbytes, sizes[role]))
             read_runs(runs, places[role], found[role])
         return found
+
+    def _written(self) -> Bytes:
+        """Return the bytes of each tensor in the places that `run` writes, likewise."""
+        change, places, found = self.piece.change, dict(self.dst), {}
+        for role, runs in self.piece.writes:
+            nbytes = max(runs.nbytes, change.write_sizes[role])
+            found[role] = scratch.take(f"written {role}", nbytes)
+            read_runs(runs, places[role], found[role])
+        return found
+
+    def _outcome(self, read: Bytes, written: Bytes) -> Outcome:
+        checksum, rounding = 0, None
+        for role, runs in self.piece.writes:
+            checksum = _checksum(written[role][: runs.nbytes], checksum)
+        if self.is_rounded:
+            rounding = rounding_of(self.name, self.piece.change, read, written)
+        return Outcome(checksum, rounding)
+
+    def _made(self, read: Bytes) -> Bytes:
+        """Return what is made of what was read, if the target has all numbers."""
+        made = self._apply(read)
+        if self.piece.change.is_copy:
+            return made
+        try:
+            if ONLY in made:
+                check_range(self.piece.change, read, made[ONLY], self.piece.offsets)
+            else:
+                self._check_blocks(read)
+        except OverflowedError as error:
+            msg = f"{self.name}: {error}"
+            raise OverflowedError(msg) from None
+        return made
+
+    def _check_blocks(self, read: Bytes) -> None:
+        """Refuse scales that share a tensor with codes, which nothing has read before."""
+        src, dst, at = self.piece.change.src, self.piece.change.dst, self.piece.offsets
+        if isinstance(src, RecordDesc):
+            codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
+            starts = tuple(at[dim] for dim in permutation(src, dst)) if at else ()
+            check_scales(src, codes, read.__getitem__, starts)
 
     def _apply(self, read: Bytes) -> Bytes:
         change = self.piece.change

@@ -50,7 +50,8 @@ def _moved(pieces: list[Piece], src: MemoryDesc, dst: MemoryDesc, seed: int) -> 
         given.write_bytes(bytes(_START) + data.tobytes())
         made.write_bytes(bytes(_START + dst.nbytes))
         places = Place(given, _START, src.min_nbytes), Place(made, _START, dst.nbytes)
-        tasks = [Task("x", piece, *(((ONLY, each),) for each in places)) for piece in pieces]
+        src_places, dst_places = (((ONLY, each),) for each in places)
+        tasks = [Task("x", piece, src_places, dst_places) for piece in pieces]
         # in any order, and again
         for task in (*reversed(tasks), *tasks[:1]):
             task.run()

@@ -18,7 +18,7 @@ import os, pathlib, signal, sys
 import numba, numpy
 
 for name in (
-    "sched_getaffinity", "preadv", "pwrite", "posix_fallocate", "fwalk", "getxattr", "setxattr",
+    "sched_getaffinity", "preadv", "pwrite", "posix_fallocate", "getxattr", "setxattr",
     "register_at_fork", "geteuid", "fchmod",
 ):
     if hasattr(os, name):
@@ -38,7 +38,7 @@ reorder.system.system_function = lambda name: None
 import memdesc.disk
 import reorder.storage.containers.partial as partial
 memdesc.disk._HAS_OFFSETS = memdesc.disk._OPENS_FOLDERS = False
-partial._HAS_HANDLES = partial._HAS_LOCKS = False
+partial._HAS_LOCKS = False
 """
 _USE = """
 import numpy as np, reorder, reorder.cli, tempfile

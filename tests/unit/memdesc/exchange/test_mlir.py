@@ -4,8 +4,6 @@ import pytest
 
 from memdesc import (
     DATA_TYPES,
-    UnknownFormatError,
-    UnsupportedFormatError,
     from_notation,
     memory_desc,
 )
@@ -76,59 +74,3 @@ def test_every_data_type_but_booleans_has_a_name_there(name: str) -> None:
     assert len(texts) == (2 if name == "boolean" else 3)
     for text in texts:
         assert from_notation(text, "mlir", (9, 5), name) == desc
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("tensor<2x3xf32>", "it is affine_map"),
-        ("outer_dims_perm = [0, 1]", "must be given together"),
-        (f"{_PACK} {_PACK}", "outer_dims_perm twice"),
-        ("inner_dims_pos = [0] inner_tiles = [?]", "inner_tiles must be integers, not '\\?'"),
-        ("inner_dims_pos = [0] inner_tiles = [0]", "a tile of 1 or more"),
-        ("inner_dims_pos = [2] inner_tiles = [2]", "dims of 0 to 1"),
-        ("inner_dims_pos = [1] inner_tiles = [2, 2]", "with a tile of 1 or more for each"),
-        ("outer_dims_perm = [0] inner_dims_pos = [1] inner_tiles = [2]", "not the dims 0 to 1"),
-        ("inner_dims_pos = [1] inner_tiles = [2] : tensor<2x3xf32>", "two types"),
-        (
-            "inner_dims_pos = [1] inner_tiles = [2] : tensor<2x3xf32> -> tensor<2x1x2xf32>",
-            "must be tensor<2x2x2xf32>",
-        ),
-        (
-            "inner_dims_pos = [1] inner_tiles = [2] : tensor<2x3xf32, #e> -> tensor<2x1x2xf32>",
-            "not a shape and type",
-        ),
-        ("affine_map<(d0) -> (d0)>", "it maps 1 indices"),
-        ("affine_map<(d0, d1) -> (d0 ceildiv 2)>", "not a Python expression"),
-        ("memref<2x3xf32, strided<[3, x]>>", "is not a list of integers"),
-        ("memref<2x3xf32, strided<[3, 1], offset: 1-1>>", "the offset '1-1' is not an integer"),
-    ],
-)
-def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None:
-    with pytest.raises(UnknownFormatError, match=reason):
-        from_notation(text, "mlir", (2, 3))
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("memref<2x3xf32, strided<[?, 1]>>", "numbers given as '\\?' are not known"),
-        ("memref<2x3xi1>", "has the type i1"),
-        ("affine_map<(d0, d1) -> ((d0, d1))>", "is not a digit"),
-        ("affine_map<(d0, d1) -> (d0] + [d1)>", "must divide each dim"),
-        ("affine_map<(d0, d1) -> (d0 + d1)>", "d0 \\+ d1 is not a digit"),
-    ],
-)
-def test_layouts_that_no_descriptor_can_describe_are_refused(text: str, reason: str) -> None:
-    with pytest.raises(UnsupportedFormatError, match=reason):
-        from_notation(text, "mlir", (2, 3))
-
-
-def test_layouts_that_mlir_cannot_express_are_refused() -> None:
-    for desc, reason in [
-        (memory_desc((2, 17), "f32", "ab__b8"), "b \\(dim 1\\) is aligned to 24"),
-        (memory_desc((16, 2), "f32", "Ab8a").submemory((4, 2), (0, 0)), "leave gaps"),
-        (memory_desc((2, 17), "boolean", strides=(20, 1)), "leave gaps"),
-    ]:
-        with pytest.raises(UnsupportedFormatError, match=reason):
-            written(desc, "mlir")

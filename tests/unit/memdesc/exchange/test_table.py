@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from memdesc import (
-    Extra,
     MemdescError,
     UnknownFormatError,
-    UnsupportedFormatError,
     from_notation,
     memory_desc,
     to_notation,
@@ -44,17 +42,6 @@ def test_a_vocabulary_reads_names_of_four_bits_and_checks_sizes_as_memory_desc_d
                         from_notation(name, "cldnn", dims, dtype)
                 else:
                     assert from_notation(name, "cldnn", dims, dtype) == desc
-
-
-def test_a_layout_without_a_name_is_refused_with_the_reason() -> None:
-    for system, desc, reason in [
-        ("cldnn", memory_desc((2, 3), "f32", "Ab3a"), "it has no name for Ab3a of f32"),
-        ("onednn", memory_desc((2, 3), "f32", strides=(4, 1)), "these strides leave gaps"),
-        ("memdesc", memory_desc((2, 3), "f32", strides=(3, 1), offset0=2), "offset0 is 2"),
-        ("cute", memory_desc((2, 3, 1), "s8", "abc").with_extra(Extra(s8s8_mask=1)), "comp"),
-    ]:
-        with pytest.raises(UnsupportedFormatError, match=reason):
-            to_notation(desc, system)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import pytest
 
 from memdesc import (
     UnknownFormatError,
-    UnsupportedFormatError,
     from_notation,
     memory_desc,
     to_notation,
@@ -70,71 +69,8 @@ def test_suffixes_that_do_not_change_offsets_are_read() -> None:
         assert from_notation(text, "xla", (3, 4), "f32") == plain
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("f32[3,4]{1,0:L(8)}", "L\\(8\\) pads the whole buffer of 12 elements"),
-        ("f32[3,4]{1,0:M(64)}", "64 bytes of metadata"),
-        ("f32[3,4]{1,0:D(D,C)}", "sparse"),
-        ("f32[3,4]{1,0:#(u32)}", "an index type"),
-        ("f32[3,4]{1,0:*(u32)}", "a pointer type"),
-        ("f32[3,4]{1,0:P(f32[3,4]{1,0})}", "a physical shape"),
-        ("f32[3,4]{1,0:SC(1:20)}", "a split configuration"),
-        ("s4[3,4]{1,0}", "4 bits are stored in 8 bits each; packed ones have E\\(4\\)"),
-        ("f32[3,4]{1,0:E(64)}", "32 bits are stored in 64 bits"),
-        ("c64[3,4]{1,0}", "has the type 'c64'"),
-        ("f32[]", "a scalar has no dims"),
-        ("f32[<=3,4]{1,0}", "dynamic dims"),
-        ("f32[100]{0:T(8,128)}", "add dims of size 1 in front until it has 2"),
-        ("f32[64,64]{1,0:T(8,8)(3,1)}", "a tile of 3 pads the inside of another, of extent 8 in a"),
-        ("f32[4,64,64]{2,1,0:T(8,8)(*,8)}", "\\* joins dims that are already tiled"),
-    ],
-)
-def test_layouts_that_no_descriptor_can_describe_are_refused(text: str, reason: str) -> None:
-    with pytest.raises(UnsupportedFormatError, match=reason):
-        from_notation(text, "xla")
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("(f32[3], f32[4])", "one array shape"),
-        ("f32[3,x]", "expected integers and commas, found '3,x'"),
-        ("f32[3,4]{}", "must list dims 0 to 1 once each"),
-        ("f32[3,4]{1,0:T(2,*)}", "sizes of 1 or more"),
-        ("f32[3,4]{1,0:T(0,2)}", "sizes of 1 or more"),
-        ("f32[3,4]{1,0:Q(2)}", "expected a suffix, found 'Q"),
-        ("f32[3,4]{1,0:S(2)(3)}", "suffix S has several values"),
-        ("f32[3,4]{1,0:S(2,3)}", "expected one integer"),
-    ],
-)
-def test_other_strings_are_refused_with_the_rule(text: str, reason: str) -> None:
-    with pytest.raises(UnknownFormatError, match=reason):
-        from_notation(text, "xla")
-
-
 def test_dims_and_types_that_contradict_the_string_are_refused() -> None:
     with pytest.raises(UnknownFormatError, match=r"has dims \(3, 4\), not the given \(4, 3\)"):
         from_notation("f32[3,4]", "xla", (4, 3))
     with pytest.raises(UnknownFormatError, match="has data type f32, not the given f16"):
         from_notation("f32[3,4]", "xla", dtype="f16")
-
-
-# digits of two dims, the lowest first, so that each needs a tile of its own
-_SWIZZLED = "".join(f"2b/{2**k}.2a/{2**k}." for k in range(9)).rstrip(".")
-
-
-@pytest.mark.parametrize(
-    ("desc", "reason"),
-    [
-        (memory_desc((4, 4), "f32", "AB" + _SWIZZLED), "need tiles of more than 256 dims"),
-        (memory_desc((3, 4), "f32", "ab__b8"), "b \\(dim 1\\) is aligned to 8"),
-        (memory_desc((3, 4), "f32", "A2ab"), "b \\(dim 1\\) is inside the blocks"),
-        (memory_desc((3, 4), "f32", "b2aA"), "is outside its whole blocks"),
-        (memory_desc((3, 4), "f32", strides=(5, 1)), "leave gaps"),
-        (memory_desc((3, 4), "f32", strides=(4, 1), offset0=1), "offset0 is 1"),
-    ],
-)
-def test_layouts_that_xla_cannot_express_are_refused(desc: object, reason: str) -> None:
-    with pytest.raises(UnsupportedFormatError, match=reason):
-        to_notation(desc, "xla")  # type: ignore[arg-type] # pytest's parameters have no type

@@ -42,6 +42,25 @@ def test_names_for_as_many_dims_as_were_given_are_suggested(
         assert {memory_desc((1,) * len(dims), "f32", name).ndims for name in found} == {len(dims)}
 
 
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("b_fs_yx_fsv61", "b_fs_yx_fsv16"),
+        ("b_sf_yx_fsv16", "b_fs_yx_fsv16"),
+        ("os_is_yx_isv61_osv16", "os_is_yx_isv16_osv16"),
+        ("nChw61c", "nChw16c"),
+        ("OIhw16i61o", "OIhw16i16o"),
+        ("aBcd61b", "aBcd16b"),
+        ("kCHW23", "kCHW32"),
+        ("NC4WH4", "NC4HW4"),
+        ("marlni", "marlin"),
+        ("in_out_chanenl", "in_out_channel"),
+    ],
+)
+def test_two_characters_that_changed_places_lead_to_the_name(text: str, meant: str) -> None:
+    assert suggest(text)[0] == meant
+
+
 def test_names_are_ranked_by_case_and_by_the_number_of_blocks() -> None:
     assert suggest("nchw16c", 4) == ("nChw16c", "nChw8c", "nChw4c")
     assert "nChw16c" in suggest("nchw16C")[:2]

@@ -118,7 +118,6 @@ def test_layouts_may_be_given_apart_from_sizes_and_type(shell: Shell, dump: str)
         "",
         "--dims 1x17x5x4 --dtype f16",
         "--from f16:b_fs_yx_fsv16:1x17x5x4:nopad",
-        "--among b_fs_yx_*,bfyx --dims 1x17x5x4 --dtype f16",
     ],
 )
 def test_reorder_finds_the_layout_of_a_dump(shell: Shell, dump: str, options: str) -> None:
@@ -130,15 +129,6 @@ def test_reorder_finds_the_layout_of_a_dump(shell: Shell, dump: str, options: st
     ("options", "reason"),
     [
         ("--from bfyx", "'bfyx' does not contain the sizes; give --dims"),
-        ("--among bfyx", "--among needs --dims"),
-        ("--among bfyx --from bfyx --dims 1x2", "--among needs --dims"),
-        ("--among b_fs_yx_* --dims 1x17x5x4", "--among needs --dtype"),
-        ("--among b_fs_yx_* --dims 1x17x5x4", "any type; they look like f16"),
-        (
-            "--among bfyx --dims 1x17x5x4 --dtype f16",
-            "no layout of --among bfyx fits 1280 bytes of f16 with zero padding",
-        ),
-        ("--among * --dims 1x17x5x4 --dtype f16", "aBcd16b, aBdc16b fit 1280 bytes of f16"),
         ("--dims 1x17x5x5", "'aBcd16b'), which contradicts --dims 1x17x5x5"),
         ("--dtype bf16", "'aBcd16b'), which contradicts --dtype bf16; leave that out"),
         (
@@ -160,6 +150,45 @@ def test_an_offset_says_that_the_name_of_a_dump_is_wrong(shell: Shell, dump: str
     )
     shell.facts(f"reorder {dump} out.npy {given} --offset 0")
     assert np.load("out.npy").shape == (1, 32, 5, 4)
+
+
+# Folders of dumps.
+
+
+def test_files_of_the_same_names_are_compared(shell: Shell, dump: str) -> None:
+    for folder, value in (("a", 0), ("b", 1)):
+        Path(folder).mkdir()
+        x = np.load("same.npy").astype(np.float16)
+        x[0, 5] += value
+        Path(folder, f"same_{dump}").write_bytes(Path(dump).read_bytes())
+        reorder.reorder(x, "b_fs_yx_fsv16").data.tofile(f"{folder}/{dump}")
+        np.save(f"{folder}/only_{folder}.npy", x)
+        Path(folder, "notes.txt").write_text("3")
+    found = shell.facts("compare a b", 1)
+    assert (found["compared"], found["only_in_a"], found["only_in_b"]) == (
+        3,
+        ["only_a.npy"],
+        ["only_b.npy"],
+    )
+    notes, differing = sorted(found["differing"], key=lambda row: row["name"], reverse=True)
+    assert "holds raw bytes, and its name does not say which" in notes["problem"]
+    assert (differing["name"], differing["differing"]) == (dump, 20)
+    assert differing["worst"][0] == [0, 5, 0, 0]
+    assert len(shell.facts("compare a b --tolerance 1", 1)["differing"]) == 1
+    shell.facts("compare a a", 1)
+    Path("a/notes.txt").unlink()
+    shell.facts("compare a a")
+
+
+def test_a_layout_may_be_told_for_all_files_of_a_folder(shell: Shell) -> None:
+    x = np.arange(12, dtype=np.float32).reshape(3, 4)
+    for folder, layout in (("a", "ab"), ("b", "ba")):
+        Path(folder).mkdir()
+        for k in range(2):
+            reorder.reorder(x + k, layout).data.tofile(f"{folder}/{k}.bin")
+    told = "--dims 3x4 --dtype f32 --from-a ab --from-b"
+    assert shell.facts(f"compare a b {told} ba")["compared"] == 2
+    assert len(shell.facts(f"compare a b {told} ab", 1)["differing"]) == 2
 
 
 # Packings of weights.

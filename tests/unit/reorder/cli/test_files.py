@@ -154,9 +154,8 @@ def test_an_output_whose_name_has_no_ending_of_a_format_is_refused(
 @pytest.mark.parametrize(
     "command",
     [
-        "x.npy o.npy --to nChw16c",
-        "x.npy o.npy --to nhwc",
-        "x.npy o.npy --to nhwc --max-bytes 4KiB",
+        "x.npy o.npy --to nhwc --to-dtype bf16",
+        "x.npy o.npy --to ABcd4a2b --to-dtype u4",
         "x.npy o.npy --to plain --to-dtype bf16",
         "x.npy o.npy --to in_out_channel --to-dtype bf16",
         "raw.bin o.npy --from=abcd --dims=2x17x5x8 --dtype=bf16",
@@ -367,7 +366,6 @@ def test_elements_of_npy_without_a_type_are_read_as_the_type_that_is_told(tmp_pa
     [
         f"reorder IN o.npy {RAW}",
         f"reorder IN o.npy {PIXELS}",
-        "reorder IN o.npy --among * --dims 2x17x5x4",
         "reorder IN o.npy --to in_out_channel",
         "reorder IN o.npy --to ab",
         "compare IN IN",
@@ -399,3 +397,25 @@ def test_text_is_refused_with_what_reads_it(shell: Shell, text: str) -> None:
     Path("dump.txt").write_text(text)
     said = shell.refusal("reorder dump.txt o.npy --from ab --dims 2x3 --dtype u8")
     assert said.startswith("'dump.txt' is text: numpy.loadtxt(path, skiprows=N) reads the numbers")
+
+
+# Odd names.
+
+
+def test_a_name_is_printed_on_its_line(shell: Shell) -> None:
+    source, target = "a\nb\x1b[2J.npy", "c\nd.npz"
+    np.save(source, X)
+    assert shell.lines(["reorder", source, target])[0] == r"wrote   c\nd.npz"
+    assert shell.lines(["check", target])[0].endswith(r"  c\nd.npz")
+    assert shell.lines(["inspect", source])[1].startswith(r"a\nb\x1b[2J  2x17x5x4  f32")
+    (first, *_) = shell.lines(["identify", source, "--like", source])
+    assert first.startswith(r"a\nb\x1b[2J.npy, 2720 bytes: one layout")
+    assert r"none\n.npy" in shell.refusal(["compare", source, "none\n.npy"])
+
+
+def test_a_name_that_is_not_text_names_no_tensor_with_it(shell: Shell) -> None:
+    name = os.fsdecode(b"\xfc.npy")
+    np.save(name, X)
+    assert shell.facts(["compare", name, name])["differing"] == 0
+    (tensor,) = shell.facts(["inspect", name])["tensors"]
+    assert tensor["name"] == r"\udcfc"

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
 import signal
 import subprocess
 import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from reorder.cli.command import SEVERAL
+from reorder.cli.command import SEVERAL, fold
 from reorder.cli.main import GROUPS, NAMES, command_parser, main
 
 if TYPE_CHECKING:
     from tests.unit.reorder.cli.shell import Shell
+
+
+_LOG = Path(__file__).parents[3] / "data" / "verbose" / "torch-2.13.log"
 
 
 def test_the_command_alone_prints_its_help_in_groups(
@@ -66,7 +73,10 @@ def test_flags_stand_anywhere_and_a_layout_may_start_with_a_minus(shell: Shell) 
         "--dtype f16 -- nChw8c 2x17x5x4",
     ):
         assert "bytes             1920" in shell.lines(f"show {words}")
-    assert "offset0           8" in shell.lines("show -- -4x1@8 3x4")
+    for words in ("-- -4x1@8 3x4", "-4x1@8 3x4", "-4x1@8 --dtype s8 3x4"):
+        assert "offset0           8" in shell.lines(f"show {words}")
+    assert "strides=(-4, 1), offset0=8" in shell.facts("explain ab -4x1@8 3x4")["dst"]
+    assert shell.lines("source ab 3x4 --to -4x1@8") == shell.lines("source ab 3x4 --to=-4x1@8")
 
 
 def test_dims_and_strides_are_joined_by_x_or_by_commas(shell: Shell) -> None:
@@ -87,10 +97,66 @@ def test_dims_and_strides_are_joined_by_x_or_by_commas(shell: Shell) -> None:
         ),
         # no abbreviations: --to is another flag of another command
         ("explain ab ba 2x3 --to s8", "did you mean '--to-dtype'"),
+        ("show ab 3x5 --byte -- 5", "argument --byte: expected one argument; see memdesc show"),
     ],
 )
 def test_a_mistake_gets_a_suggestion(shell: Shell, command: str, said: str) -> None:
     assert said in shell.refusal(command)
+
+
+@pytest.mark.parametrize(
+    ("command", "meant"),
+    [
+        ("show b_fs_yx_fsv61 1x17x5x4", "b_fs_yx_fsv16"),
+        ("explain nchw nChw61c 1x17x5x4", "nChw16c"),
+        ("source ab --to=AB16b61a 8x32", "AB16b16a"),
+    ],
+)
+def test_swapped_digits_in_a_name_are_pointed_out(shell: Shell, command: str, meant: str) -> None:
+    shell.lines(command)
+    (warning,) = shell.warnings
+    assert warning.endswith(f"; did you mean {meant!r}?")
+
+
+def test_names_that_a_system_has_and_other_words_are_not(shell: Shell) -> None:
+    for command in ("show nChw16c 1x71x5x4", "show nhcw 12x21x5x4", "show aBcd24b 1x17x5x4"):
+        shell.lines(command)
+        assert shell.warnings == []
+
+
+# What is printed.
+
+
+@pytest.mark.parametrize(
+    ("line", "folded"),
+    [
+        ("short", ["short"]),
+        ("a sentence of seven words in all", ["a sentence of seven", "    words in all"]),
+        ("0.5  2  from a here to b there", ["0.5  2  from a here", "        to b there"]),
+        ("  in a list of several words", ["  in a list of", "  several words"]),
+        ("x" * 30, ["x" * 30]),
+        ("", [""]),
+    ],
+)
+def test_long_lines_are_folded_where_the_last_cell_begins(line: str, folded: list[str]) -> None:
+    assert fold(line, 20) == folded
+
+
+def test_a_log_fits_into_a_terminal() -> None:
+    terminal, other_end = pty.openpty()
+    command = [sys.executable, "-m", "reorder", "log", str(_LOG)]
+    env = os.environ | {"COLUMNS": "80"}
+    with subprocess.Popen(command, stdout=other_end, env=env) as running:
+        os.close(other_end)
+        shown = b""
+        with suppress(OSError):  # the other end is closed
+            while part := os.read(terminal, 1 << 16):
+                shown += part
+    os.close(terminal)
+    assert running.returncode == 0
+    lines = shown.decode().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) > 20
 
 
 def test_a_reader_that_closes_the_pipe_early_is_not_an_error() -> None:

@@ -45,6 +45,40 @@ def test_the_way_back_restores_the_file(shell: Shell) -> None:
     assert np.array_equal(np.load("back.npy"), X)
 
 
+@pytest.mark.parametrize("dims", [(2, 17, 5, 4), (2, 1, 5, 4), (1, 17, 1, 1), (0, 17, 5, 4)])
+@pytest.mark.parametrize("layout", ["nhwc", "hwio", "nChw16c", "nChw4c", "OIhw4i16o4i"])
+def test_a_npy_has_its_axes_in_memory_order_and_leads_back(
+    shell: Shell, layout: str, dims: tuple[int, ...]
+) -> None:
+    x = _RNG.random(dims, np.float32)
+    np.save("x.npy", x)
+    for limit in ("1GiB", "4KiB"):
+        found = shell.facts(f"reorder x.npy o.npy --to {layout} --max-bytes {limit}")
+        m = reorder(x, layout)
+        assert found["shape"] == [*m.blocks().shape]
+        assert np.array_equal(np.load("o.npy"), m.blocks())
+        shell.facts(f"reorder o.npy back.npy --from {layout} --dims {'x'.join(map(str, dims))}")
+        assert np.array_equal(np.load("back.npy"), x)
+    if layout == "nhwc":
+        assert np.array_equal(np.load("o.npy"), x.transpose(0, 2, 3, 1))
+        shell.facts("reorder o.npy back.npy --from nhwc")
+        assert np.array_equal(np.load("back.npy"), x)
+
+
+def test_strides_with_gaps_become_an_array_without_them(shell: Shell) -> None:
+    (line,) = (row for row in shell.lines("reorder x.npy o.npy --to 900x1x80x20") if "shape" in row)
+    assert line == "shape   (2, 5, 4, 17), axes in memory order"
+    assert np.array_equal(np.load("o.npy"), X.transpose(0, 2, 3, 1))
+
+
+def test_one_command_makes_an_array_of_an_image(shell: Shell) -> None:
+    image = image_desc(X.shape, "f32", "in_out_channel")
+    reorder(X, image).tofile("image.bin")
+    told = "--from in_out_channel --dims 2x17x5x4 --dtype f32"
+    shell.facts(f"reorder image.bin nhwc.npy {told} --to nhwc")
+    assert np.array_equal(np.load("nhwc.npy"), X.transpose(0, 2, 3, 1))
+
+
 def test_values_are_quantised_and_back(shell: Shell) -> None:
     np.save("s.npy", np.linspace(0.004, 0.02, 17).astype(np.float32))
     given = "--to nChw16c --to-dtype u8 --scale s.npy:2 --zero-point 3"

@@ -109,6 +109,17 @@ def test_an_index_and_a_byte_are_the_same_element(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
+    ("layout", "byte", "offsets"),
+    [("ab 3x5", 7, [14]), ("3x1 2x2", 0, [0, 1]), ("3x1 2x2", 1, [3]), ("5x2 2x2", 0, [0])],
+)
+def test_a_byte_may_hold_one_element_of_4_bits(
+    shell: Shell, layout: str, byte: int, offsets: list[int]
+) -> None:
+    found = shell.facts(f"show {layout} --dtype u4 --byte {byte}")["elements"]
+    assert [each["offset"] for each in found] == offsets
+
+
+@pytest.mark.parametrize(
     ("command", "reason"),
     [
         ("ab 2x3 --at 0,3", "index 3 of b (dim 1) is not in 0 to 2"),

@@ -45,7 +45,7 @@ def test_the_names_of_one_layout_are_one_candidate_the_simplest_first() -> None:
     (only,) = found.candidates
     # with these dims AB8b8a puts every element where Ab8a does
     assert only.names[0].text == "Ab8a"
-    assert found.verdict.startswith("one layout gives these bytes: Ab8a (AB8b8a, gptq, ")
+    assert found.verdict.startswith("one layout gives these bytes: Ab8a (gptq, ")
     assert "OI8i8o" in {each.text for each in only.names}
     assert only.desc.layout == memory_desc(q.shape, "u4", "Ab8a").layout
 
@@ -89,7 +89,7 @@ def test_values_that_differ_leave_the_nearest_layouts() -> None:
     assert [each.desc for each in found.near] == [m.desc]
     assert found.near[0].agreement == 1 - 1 / x.size
     assert found.verdict.startswith(
-        "no known layout gives these bytes; 99.85% of the elements are where aBcd8b (mlas_nchwc8, "
+        "no known layout gives these bytes; 99.85% of the elements are where aBcd8b (nChw8c, "
     )
 
 
@@ -149,6 +149,32 @@ def test_without_a_reference_several_layouts_may_remain_the_most_padded_first() 
     assert "layouts, none of which has padding; a tensor" in found.verdict
     padding = [each.desc.padded_nelems - each.desc.nelems for each in found.candidates]
     assert padding == sorted(padding, reverse=True)
+
+
+@pytest.mark.parametrize(
+    ("dims", "first"),
+    [
+        ((4, 6), ["ab", "ba"]),
+        ((2, 6, 5, 4), ["abcd", "acdb"]),
+        ((2, 16, 16, 4), ["abcd", "acdb"]),
+        ((2, 6, 5, 4, 3), ["abcde", "acdeb"]),
+    ],
+)
+def test_of_layouts_without_padding_the_common_ones_come_first(
+    dims: tuple[int, ...], first: list[str]
+) -> None:
+    found = identify(floats(*dims), dims=dims).candidates
+    assert [each.names[0].text for each in found[: len(first)]] == first
+    blocks = [len(each.desc.blocks) for each in found]
+    assert blocks == sorted(blocks)
+
+
+def test_a_permutation_that_no_system_names_is_found() -> None:
+    x = floats(2, 3, 5, 7, 4)
+    m = reorder.reorder(x, "ecadb")
+    assert {name.vocabulary for name in m.desc.tags()} == {"memdesc"}
+    assert [each.desc for each in identify(m, x).candidates] == [m.desc]
+    assert m.desc in {each.desc for each in identify(m, dims=x.shape).candidates}
 
 
 def test_padding_that_is_zero_in_no_layout_is_said() -> None:

@@ -14,9 +14,9 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.storage.containers.partial import (
-    Folder,
     InUseError,
     Partial,
+    exchange,
     is_in_use,
     partial_folder,
     remove_left,
@@ -155,7 +155,7 @@ def test_a_link_that_somebody_makes_meanwhile_is_not_followed(
         grown = partial_folder(target) / "files"
         (grown / _NAME).unlink()
         (grown / _NAME).symlink_to(precious / "data")
-        with pytest.raises(MemdescError, match="cannot be written"):
+        with pytest.raises(MemdescError, match="it is not a regular file"):
             write_part(writer, "a", 0, np.ones(100, np.uint8))
         (grown / _NAME).unlink()
         (grown / _NAME).hardlink_to(precious / "data")
@@ -184,6 +184,22 @@ def test_the_lock_is_of_the_folder_that_has_the_name(tmp_path: Path) -> None:
         each.close()
 
 
+def test_a_folder_that_somebody_puts_in_its_place_meanwhile_is_not_written_to(
+    tmp_path: Path, precious: Path
+) -> None:
+    target = tmp_path / _NAME
+    folder = partial_folder(target)
+    with one_tensor(target) as writer:
+        folder.rename(tmp_path / "away")
+        folder.symlink_to(precious)
+        with pytest.raises(MemdescError, match="it is no longer the folder that was locked"):
+            write_part(writer, "a", 0, np.ones(9, np.uint8))
+        with pytest.raises(MemdescError, match="it is no longer the folder that was locked"):
+            writer.finish()
+        writer.discard()
+    assert not target.exists()
+
+
 @pytest.mark.parametrize("is_opened", [False, True])
 def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_opened: bool
@@ -203,8 +219,8 @@ def test_a_folder_that_is_removed_before_it_is_locked_is_made_again(
     monkeypatch.setattr(os, "open", with_others)
     found = Partial(path)
     assert not left
-    assert found.folder.handle is not None
-    assert os.path.samestat(os.fstat(found.folder.handle), path.stat())
+    with pytest.raises(InUseError):
+        Partial(path)
     found.close()
 
 
@@ -236,14 +252,6 @@ def test_a_child_that_is_forked_holds_no_lock(tmp_path: Path) -> None:
         os.waitpid(child, 0)
 
 
-def test_removing_a_file_that_is_not_there_makes_no_folder(tmp_path: Path) -> None:
-    folder = Partial(begun(tmp_path / _NAME))
-    with pytest.raises(FileNotFoundError):
-        folder.remove("files/no/x")
-    assert not (folder.path / "files" / "no").exists()
-    folder.close()
-
-
 def test_a_folder_is_in_use_as_long_as_somebody_writes_in_it(tmp_path: Path) -> None:
     target = tmp_path / _NAME
     folder = partial_folder(target)
@@ -260,10 +268,9 @@ def test_asking_leaves_no_lock_to_a_child_that_is_forked_meanwhile(
     folder = begun(tmp_path / _NAME)
     copies: list[int] = []
 
-    def forked_meanwhile(opened: Folder) -> bool:
-        assert opened.handle is not None
-        copies.append(os.dup(opened.handle))  # a child has one too, and with it the lock
-        return try_lock(opened)
+    def forked_meanwhile(path: Path, handle: int) -> bool:
+        copies.append(os.dup(handle))  # a child has one too, and with it the lock
+        return try_lock(path, handle)
 
     monkeypatch.setattr("reorder.storage.containers.partial.try_lock", forked_meanwhile)
     assert not is_in_use(folder)
@@ -279,17 +286,13 @@ def test_two_names_are_exchanged_where_the_system_can(
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / name).touch()
-    (tmp_path / "folder").mkdir()
-    folder = Partial(tmp_path / "folder")
-    folder.take_in(tmp_path / "a", "files")
-    assert not folder.exchange("missing", tmp_path / "b")
+    assert not exchange(Path("missing"), tmp_path / "b")
     if sys.platform == "linux":
-        assert folder.exchange("files", Path("b"))
-        assert (tmp_path / "folder" / "files" / "b").exists()
+        assert exchange(tmp_path / "a", Path("b"))
+        assert (tmp_path / "a" / "b").exists()
         assert (tmp_path / "b" / "a").exists()
     monkeypatch.setattr("reorder.storage.containers.partial._renameat2", lambda: None)
-    assert not folder.exchange("files", tmp_path / "b")
-    folder.close()
+    assert not exchange(tmp_path / "a", tmp_path / "b")
 
 
 def test_a_journal_is_gone_from_the_disk_before_its_files_are(
@@ -302,15 +305,19 @@ def test_a_journal_is_gone_from_the_disk_before_its_files_are(
         call = getattr(module, name)
 
         def recorded(
-            path: str | int, *, name: str = name, call: Callable[..., None] = call, **options: int
+            path: Path | int,
+            *,
+            name: str = name,
+            call: Callable[..., None] = call,
+            **options: int | None,
         ) -> None:
-            calls.append(f"{name} {path}")
+            full = Path(f"/proc/self/fd/{path}").readlink() if isinstance(path, int) else path
+            calls.append(f"{name} {Path(full).name}")
             call(path, **options)
 
         monkeypatch.setattr(module, name, recorded)
     folder.clear()
-    assert calls[:2] == ["unlink journal", f"fsync {folder.folder.handle}"]
-    assert calls[2] == "rmtree files"
+    assert calls[:3] == ["unlink journal", f"fsync {folder.path.name}", "rmtree files"]
     folder.close()
 
 
@@ -350,7 +357,7 @@ def test_asking_for_what_is_not_there_makes_nothing(tmp_path: Path) -> None:
     remove_left(tmp_path / "missing" / _NAME)
     folder = Partial(tmp_path / "folder")
     assert folder.nbytes_of("files/x") is None
-    assert folder.listed() == []
+    assert not [*folder.path.iterdir()]
     folder.close()
 
 

@@ -13,7 +13,7 @@ from reorder.storage.containers.entry import PlannedFile, Span, Tensor
 from reorder.storage.containers.partial import Partial
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file, read_container
-from reorder.storage.containers.writer import Writer, check_target, partial_folder
+from reorder.storage.containers.writer import Writer, partial_folder
 from tests.writers import one_tensor, write_part
 
 _TENSOR = Tensor("a", "u8", (100,), 100)
@@ -78,12 +78,12 @@ def test_targets_that_exist_are_refused(tmp_path: Path) -> None:
 def test_a_full_disk_is_told_before_the_start(tmp_path: Path) -> None:
     huge = PlannedFile("x", 2**55, (), {"a": Span(0, 2**55)})
     with pytest.raises(MemdescError, match="takes 36028797018963968 bytes, but its disk has"):
-        Writer(tmp_path / "x", [huge])
+        Writer(tmp_path / "x", [huge]).begin()
     # the lock was given back
     with Writer(tmp_path / "x", [PlannedFile("x", 1, (), {"a": Span(0, 1)})]) as writer:
         writer.discard()
     with pytest.raises(MemdescError, match="cannot be written: No such file"):
-        Writer(tmp_path / "no" / "x", [])
+        Writer(tmp_path / "no" / "x", []).begin()
 
 
 def test_folders_get_their_names_whole(tmp_path: Path) -> None:
@@ -188,10 +188,10 @@ def test_a_folder_has_its_name_back_if_the_new_one_cannot_get_it(
     target, rename = tmp_path / "model", os.replace
     _fill(target, 1)
 
-    def fail(src: object, dst: object, **handles: int) -> None:
-        if src == "files" and dst == target:
+    def fail(src: Path, dst: Path) -> None:
+        if src.name == "files" and dst == target:
             raise OSError(errno.EIO, "no")
-        rename(src, dst, **handles)  # type: ignore[arg-type] # names and paths
+        rename(src, dst)
 
     monkeypatch.setattr("reorder.storage.containers.partial._renameat2", lambda: None)
     monkeypatch.setattr(os, "replace", fail)
@@ -289,10 +289,10 @@ def _ended_between_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Write
     writer = Writer(target, _two_files())
     replace = os.replace
 
-    def end_at_target(name: str, to: Path, **folders: int) -> None:
+    def end_at_target(name: Path, to: Path) -> None:
         if to == target:
             raise KeyboardInterrupt
-        replace(name, to, **folders)
+        replace(name, to)
 
     with monkeypatch.context() as patch, writer:
         patch.setattr(os, "replace", end_at_target)
@@ -324,7 +324,7 @@ def test_a_file_that_somebody_makes_is_not_taken_for_one_of_ours(tmp_path: Path)
         pass
     (tmp_path / "x.data").write_text("mine")
     with pytest.raises(MemdescError, match=r"x\.data' exists"):
-        check_target(target, files, is_folder=False, overwrite=False, resume=True)
+        Writer(target, files, resume=True)
     assert (tmp_path / "x.data").read_text() == "mine"
 
 
@@ -335,10 +335,8 @@ def test_data_that_somebody_removes_between_the_names_are_written_again(tmp_path
         grown = writer.open.path / "files"
     for name in names[:-1]:
         (grown / name).rename(tmp_path / name)
-    given = {"is_folder": False, "overwrite": False}
-    check_target(tmp_path / "x", files, **given, resume=True)
     with pytest.raises(MemdescError, match="data' exists"):
-        check_target(tmp_path / "x", files, **given)
+        Writer(tmp_path / "x", files)
     with Writer(tmp_path / "x", files, resume=True) as writer:
         assert writer.is_resumed
         assert _names(tmp_path) == {partial_folder(tmp_path / "x").name}
@@ -362,7 +360,7 @@ def test_a_pipe_is_not_replaced(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc").is_mount(), reason="a mount point that is always there")
 def test_a_mount_point_is_not_replaced() -> None:
     with pytest.raises(MemdescError, match="'/proc' is a mount point, which cannot be replaced"):
-        check_target(Path("/proc"), [], is_folder=True, overwrite=True)
+        Writer(Path("/proc"), [], is_folder=True, overwrite=True)
 
 
 def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
@@ -406,9 +404,9 @@ def test_names_are_bounded_where_the_system_does_not_say(
 ) -> None:
     monkeypatch.delattr(os, "pathconf")
     names = ["x" * (nbytes - len("..memdesc-partial")) for nbytes in (255, 256)]
-    check_target(tmp_path / names[0], [], is_folder=True, overwrite=False)
+    Writer(tmp_path / names[0], [], is_folder=True)
     with pytest.raises(MemdescError, match="its name has 239 bytes, and may have 238"):
-        check_target(tmp_path / names[1], [], is_folder=True, overwrite=False)
+        Writer(tmp_path / names[1], [], is_folder=True)
 
 
 def test_all_files_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -437,7 +435,7 @@ def test_files_that_would_be_lost_are_named(tmp_path: Path) -> None:
     for name in "cba":
         (tmp_path / name).touch()
     with pytest.raises(MemdescError, match="it holds 'a', 'b', 'c', which"):
-        check_target(tmp_path, [], is_folder=True, overwrite=True)
+        Writer(tmp_path, [], is_folder=True, overwrite=True)
     (tmp_path / "d").touch()
     with pytest.raises(MemdescError, match="it holds 'a', 'b', 'c' and 1 more, which"):
-        check_target(tmp_path, [], is_folder=True, overwrite=True)
+        Writer(tmp_path, [], is_folder=True, overwrite=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +12,12 @@ from reorder.storage.containers.table import read_container
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from reorder.storage.convert.conversion import ConvertProgress
 
 SMALL = ConvertOptions(threads=1, max_bytes=1 << 20, verify=True)
 
@@ -23,17 +27,52 @@ def converted(
 ) -> dict[str, NDArray[Any]]:
     """Convert, and return the words of each tensor of the output, by its name."""
     plan_conversion(source, target, rules, settings).run()
+    return words_of(target)
+
+
+def words_of(target: Path) -> dict[str, NDArray[Any]]:
+    """Return the words of each tensor of a checkpoint, by its name."""
     return {
         name: entry.read().view(DATA_TYPES[entry.dtype].numpy).reshape(entry.shape)
         for name, entry in read_container(target).entries.items()
     }
 
 
-def refused(source: Path, target: Path, *rules: str, settings: ConvertOptions = SMALL) -> str:
+def contents(path: Path) -> dict[str, bytes]:
+    """Return the bytes of a file, or of all files below a folder, by their names."""
+    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
+    return {str(each.relative_to(path)): each.read_bytes() for each in files}
+
+
+class _EndedError(Exception):
+    """Ends a conversion, as a signal would."""
+
+
+@contextmanager
+def ended_after(tasks: int = 1) -> Iterator[Callable[[ConvertProgress], None]]:
+    """Give a callback that ends a conversion after some tasks."""
+    done: list[int] = []
+
+    def end(now: ConvertProgress) -> None:
+        done.append(now.done)
+        if now.done and len(done) >= tasks:
+            raise _EndedError
+
+    with pytest.raises(_EndedError):
+        yield end
+
+
+def refused(
+    source: Path,
+    target: Path,
+    *rules: str,
+    settings: ConvertOptions = SMALL,
+    to: str | None = None,
+) -> str:
     """Return the line that refuses a conversion; nothing was written."""
     before = sorted(target.parent.rglob("*"))
     with pytest.raises(MemdescError) as caught:
-        plan_conversion(source, target, rules, settings).run()
+        plan_conversion(source, target, rules, settings, to).run()
     assert sorted(target.parent.rglob("*")) == before
     assert "\n" not in str(caught.value)
     return str(caught.value)

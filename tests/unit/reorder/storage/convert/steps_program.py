@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reorder.storage.containers.partial import Partial
+from reorder.storage.containers import writer
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert import journal
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
@@ -49,20 +49,12 @@ class Recorder:
         self.calls: list[list[str]] = []
         for name, paths in _CALLS.items():
             setattr(os, name, self._recorded(name, getattr(os, name), paths))
-        exchanged, record = Partial.exchange, self
-
-        def exchange(self: Partial, name: str, path: Path) -> bool:
-            named = record._path(name, self.folder.handle), record._path(path, None)
-            record._record("exchange", [*named])
-            return exchanged(self, name, path)
-
-        Partial.exchange = exchange  # type: ignore[method-assign] # the call that is recorded
+        vars(writer)["exchange"] = self._recorded("exchange", vars(writer)["exchange"], 2)
 
     def _recorded(self, name: str, call: Callable[..., Any], paths: int) -> Callable[..., Any]:
         def recorded(*arguments: Any, **options: Any) -> Any:
-            folders = [options.get("dir_fd", options.get("src_dir_fd")), options.get("dst_dir_fd")]
-            named = zip(arguments[:paths], folders, strict=False)
-            found = [self._path(each, folder) for each, folder in named]
+            folder = options.get("dir_fd")  # of what `shutil.rmtree` removes
+            found = [self._path(each, folder) for each in arguments[:paths]]
             if all(found):
                 self._record(name, found)
             return call(*arguments, **options)
@@ -173,7 +165,7 @@ def main(folder: Path, name: str, can_exchange: str) -> None:
     """End at each call."""
     journal.SECONDS = 0.001
     if can_exchange == "no":
-        Partial.exchange = lambda *_: False  # type: ignore[method-assign] # likewise
+        vars(writer)["exchange"] = lambda *_: False
     trial = Trial(folder, name)
     calls = trial.calls()
     for last, call in enumerate(calls):

@@ -17,6 +17,7 @@ from reorder.storage.containers.writer import partial_folder
 from reorder.storage.convert.conversion import ConvertOptions, ConvertProgress
 from tests.checkpoints import model_folder, write_safetensors
 from tests.clusters import Cluster, started
+from tests.unit.reorder.storage.convert.results import contents
 
 if TYPE_CHECKING:
     import subprocess
@@ -51,12 +52,7 @@ def _checkpoint(path: Path) -> Path:
 def _alone(source: Path, target: Path) -> dict[str, bytes]:
     """Convert on this machine; return the bytes."""
     reorder.convert(source, target, _RULES, _OPTIONS._replace(threads=1))
-    return _contents(target)
-
-
-def _contents(path: Path) -> dict[str, bytes]:
-    files = [path] if path.is_file() else [each for each in path.rglob("*") if each.is_file()]
-    return {str(each.relative_to(path)): each.read_bytes() for each in files}
+    return contents(target)
 
 
 def test_a_cluster_writes_the_bytes_that_one_machine_writes(
@@ -67,7 +63,7 @@ def test_a_cluster_writes_the_bytes_that_one_machine_writes(
     with connected(str(cluster.file)) as client:
         options = _OPTIONS._replace(verify=True)
         report = reorder.convert(source, target, _RULES, options, seen.append, client)
-        assert _contents(target) == _alone(source, tmp_path / "one.safetensors")
+        assert contents(target) == _alone(source, tmp_path / "one.safetensors")
         assert report.tasks > 20
         written = max(now.done for now in seen if now.stage == "converting")
         assert 2 * written == seen[-1].done == seen[-1].total > 2_000_000
@@ -88,8 +84,8 @@ def test_the_command_converts_a_model_on_a_cluster(
     rule = "model.layers.*: awq -> gptq"
     assert main(["convert", "model", "one", "--map", rule]) == 0
     assert main(["convert", "model", "many", "--map", rule, "--dask", str(cluster.file)]) == 0
-    assert _contents(tmp_path / "many") == _contents(tmp_path / "one")
-    assert "model.safetensors" in " ".join(_contents(tmp_path / "many"))
+    assert contents(tmp_path / "many") == contents(tmp_path / "one")
+    assert "model.safetensors" in " ".join(contents(tmp_path / "many"))
     capsys.readouterr()
     assert main(["convert", "model", "x", "--dask", str(cluster.file), "--threads", "2"]) == 2
     assert "--threads is for this machine" in capsys.readouterr().err
@@ -113,7 +109,7 @@ def test_a_worker_that_is_killed_half_way_costs_no_byte(tmp_path: Path) -> None:
         reorder.convert(source, target, _RULES, _OPTIONS, step, client)
         assert killed
         assert len(client.nthreads()) == 1
-    assert _contents(target) == _alone(source, tmp_path / "one.safetensors")
+    assert contents(target) == _alone(source, tmp_path / "one.safetensors")
 
 
 def test_a_cluster_without_workers_is_refused_and_one_that_loses_all_waits_for_more(
@@ -131,7 +127,7 @@ def test_a_cluster_without_workers_is_refused_and_one_that_loses_all_waits_for_m
             seen.append(now.stage)
 
         reorder.convert(source, target, _RULES, _OPTIONS, step, client)
-    assert _contents(target) == _alone(source, tmp_path / "one.safetensors")
+    assert contents(target) == _alone(source, tmp_path / "one.safetensors")
 
 
 def test_an_error_of_a_worker_ends_the_conversion_and_it_is_resumed(
@@ -155,7 +151,7 @@ def test_an_error_of_a_worker_ends_the_conversion_and_it_is_resumed(
         assert reorder.convert(source, target, _RULES, options, None, client).tasks
         with pytest.raises(MemdescError, match="threads are those of this machine"):
             reorder.convert(source, target, _RULES, _OPTIONS._replace(threads=2), None, client)
-    assert _contents(target) == _alone(source, tmp_path / "one.safetensors")
+    assert contents(target) == _alone(source, tmp_path / "one.safetensors")
 
 
 def test_a_client_is_one_of_dask(tmp_path: Path) -> None:
@@ -183,7 +179,7 @@ def test_a_client_that_is_closed_is_named_and_the_conversion_can_be_resumed(
         assert not target.exists()
     options = _OPTIONS._replace(resume=True, threads=1)
     reorder.convert(source, target, _RULES, options)
-    assert _contents(target) == _alone(source, tmp_path / "one.safetensors")
+    assert contents(target) == _alone(source, tmp_path / "one.safetensors")
 
 
 def test_what_is_no_cluster_is_refused_before_a_byte_is_written(

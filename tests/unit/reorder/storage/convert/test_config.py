@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from memdesc import MemdescError
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
+from reorder.storage.quantization import declared_record
 from tests.checkpoints import model_folder
 from tests.files import write_metadata
 
@@ -50,9 +52,10 @@ def test_files_of_old_programs_do_not_stay_where_they_are_wrong(tmp_path: Path) 
     assert warning == "quant_config.json is left out: it describes the input"
     made.run()
     assert not (tmp_path / "out" / "quant_config.json").exists()
-    some = "model.layers.0.*: awq -> gptq"
-    made = plan_conversion(tmp_path / "model", tmp_path / "some", [some])
-    assert "quant_config.json is copied, although it describes the input" in made.warnings
+    (tmp_path / "model" / "config.json").write_text("{}")
+    some = "model.layers.0.*: awq -> plain(axes=oi), f16"
+    with pytest.raises(MemdescError, match=r"does not declare model\.layers\.1\.mlp\.qweight"):
+        plan_conversion(tmp_path / "model", tmp_path / "some", [some])
 
 
 def test_a_rule_takes_no_record_for_another_version_than_the_model_says(tmp_path: Path) -> None:
@@ -89,6 +92,7 @@ def _converted(source: Path, target: Path, *rules: str) -> tuple[dict[str, Any],
         ({"quant_method": "awq"}, "model.*: marlin -> awq", "config.json declares awq, not marlin"),
         ({"quant_method": "awq", "group_size": 32}, "model.*: awq -> gptq", "group_size 32, but"),
         ({"quant_method": ["awq"]}, "model.*: awq -> gptq", "quant_method must be a string"),
+        (_AWQ | {"modules_to_not_convert": "lm_head"}, _RULE, "convert must be a list, not 'lm_he"),
     ],
 )
 def test_a_rule_that_the_model_contradicts_is_refused(
@@ -109,25 +113,68 @@ def test_what_no_config_says_of_the_output_is_a_warning(tmp_path: Path) -> None:
     )
     assert kept.startswith("the output is one file, without config.json")
     assert warning.startswith("no config.json is written to declare gptq: programs that")
-    section, (warning,) = _converted(
-        tmp_path / "model", tmp_path / "some", "model.layers.0.*: awq -> gptq"
-    )
-    assert section["quant_method"] == "awq"
-    assert "cannot say that model.layers.1.mlp.qweight stays as it was" in warning
-    section, (warning,) = _converted(
-        tmp_path / "model", tmp_path / "half", "model.layers.0.*: awq -> ab, f16"
-    )
-    assert "cannot say that model.layers.1.mlp.qweight stays as it was" in warning
-    section, (warning,) = _converted(
-        tmp_path / "model",
-        tmp_path / "two",
-        "model.layers.0.*: awq -> ab, f16",
-        "model.layers.1.*: awq -> gptq",
-    )
-    assert "has no way to say that records became several formats" in warning
     (tmp_path / "model" / "config.json").unlink()
     _, (warning,) = _converted(tmp_path / "model", tmp_path / "none", "model.*: awq -> gptq")
     assert warning.startswith("no config.json is written to declare gptq")
+
+
+def test_what_no_config_can_say_is_refused(tmp_path: Path) -> None:
+    model_folder(tmp_path / "model", zeros=(8, 9))
+    for rules, problem in (
+        (["model.layers.0.*: awq -> gptq"], "are gptq while model.layers.1.mlp.qweight stays"),
+        (
+            ["model.layers.0.*: awq -> q4_0", "model.layers.1.*: awq -> gptq"],
+            "cannot say that some layers are gptq and others q4_0: its readers would take all",
+        ),
+    ):
+        with pytest.raises(MemdescError, match=problem) as caught:
+            plan_conversion(tmp_path / "model", tmp_path / "out", rules)
+        assert str(caught.value).endswith("such as OUT.safetensors, which has no config.json")
+        plan_conversion(tmp_path / "model", tmp_path / "out.safetensors", rules)
+
+
+_DECODED = "model.layers.0.mlp"
+_EXCLUDED: dict[str, object] = {f"-:^{re.escape(_DECODED)}$": {}}
+
+
+@pytest.mark.parametrize(
+    ("made", "key", "wanted"),
+    [
+        ("awq", "modules_to_not_convert", [_DECODED, "lm_head"]),
+        ("gptq", "dynamic", _EXCLUDED),
+        ("pack_quantized(zeros=true)", "ignore", ["lm_head", _DECODED]),
+        ("mlx(scales=f32)", _DECODED, False),
+    ],
+)
+def test_decoded_layers_are_listed_as_not_quantised(
+    tmp_path: Path, made: str, key: str, wanted: Any
+) -> None:
+    model_folder(tmp_path / "awq", zeros=(8, 9))
+    folder, name = tmp_path / "awq", made.partition("(")[0]
+    if made != "awq":
+        folder = tmp_path / "in"
+        _converted(tmp_path / "awq", folder, f"model.*: awq -> {made}")
+    if name == "mlx":  # it finds quantised layers by their tensors, and first by their names
+        config = json.loads((folder / "config.json").read_text())
+        own = config["quantization"] | {_DECODED: {"bits": 4, "group_size": 64}}
+        config |= {"quantization": own, "quantization_config": own}
+        (folder / "config.json").write_text(json.dumps(config))
+    rule = f"model.layers.0.*: {name} -> plain(axes=oi), f16"
+    section, warnings = _converted(folder, tmp_path / "out", rule)
+    assert (section[key], warnings) == (wanted, [])
+    found = declared_record(tmp_path / "out")
+    assert found is not None
+    assert found.at(_DECODED)[0].is_ignored
+    assert found.at("model.layers.1.mlp")[0].name == name
+    _converted(tmp_path / "out", tmp_path / "all", f"model.*: {name} -> plain(axes=oi), f16")
+
+
+def test_decoded_layers_are_listed_beside_another_record(tmp_path: Path) -> None:
+    model_folder(tmp_path / "model", zeros=(8, 9))
+    decoded = "model.layers.0.*: awq -> plain(axes=oi), f16"
+    rules = decoded, "model.layers.1.*: awq -> gptq"
+    section, _ = _converted(tmp_path / "model", tmp_path / "out", *rules)
+    assert (section["quant_method"], section["dynamic"]) == ("gptq", _EXCLUDED)
 
 
 def test_a_config_does_not_outlive_what_it_declares(tmp_path: Path) -> None:
@@ -136,6 +183,5 @@ def test_a_config_does_not_outlive_what_it_declares(tmp_path: Path) -> None:
     assert section["quant_method"] == "q4_0"
     section, warnings = _converted(tmp_path / "q4", tmp_path / "plain", "*.mlp.weight: bf16")
     assert (section, warnings) == ({}, [])
-    section, (warning,) = _converted(tmp_path / "q4", tmp_path / "some", "*.0.mlp.weight: bf16")
-    assert section["quant_method"] == "q4_0"
-    assert "cannot say that model.layers.1.mlp.weight stays as it was" in warning
+    section, warnings = _converted(tmp_path / "q4", tmp_path / "some", "*.0.mlp.weight: bf16")
+    assert (section["quant_method"], warnings) == ("q4_0", [])  # descriptors say which ones are

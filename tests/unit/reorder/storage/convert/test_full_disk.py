@@ -15,6 +15,7 @@ from reorder.cli.main import main
 from reorder.storage.containers.writer import partial_folder
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder
+from tests.unit.reorder.storage.convert.results import contents, ended_after
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,16 +51,12 @@ def wanted(tmp_path: Path) -> dict[str, bytes]:
     """Make a model; return the files of its conversion on a disk with room."""
     model_folder(tmp_path / "model", layers=12)
     planned(tmp_path, tmp_path / "wanted").run()
-    return files_of(tmp_path / "wanted")
+    return contents(tmp_path / "wanted")
 
 
 def planned(tmp_path: Path, target: Path, *, resume: bool = False) -> Conversion:
     rules = _RULES
     return plan_conversion(tmp_path / "model", target, rules, _SETTINGS._replace(resume=resume))
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def fill(disk: Path, left: int) -> Path:
@@ -71,20 +68,6 @@ def fill(disk: Path, left: int) -> Path:
                 os.posix_fallocate(file.fileno(), 0, nbytes)
                 break
     return path
-
-
-class _EndedError(Exception):
-    """Ends a conversion, as a signal would."""
-
-
-def started(tmp_path: Path, target: Path) -> None:
-    """Begin a conversion, and end it after its first task."""
-
-    def end(*_: object) -> None:
-        raise _EndedError
-
-    with pytest.raises(_EndedError):
-        planned(tmp_path, target).run(end)
 
 
 def give_room_back(folder: Path) -> None:
@@ -103,7 +86,8 @@ def test_a_disk_that_fills_half_way_is_told_and_what_was_written_is_resumed(
     tmp_path: Path, disk: Path, wanted: dict[str, bytes]
 ) -> None:
     target = disk / "out"
-    started(tmp_path, target)
+    with ended_after() as end:
+        planned(tmp_path, target).run(end)
     give_room_back(partial_folder(target) / "files")
     ballast = fill(disk, left=sum(map(len, wanted.values())) // 2)
     with pytest.raises(MemdescError, match="cannot be written: No space left on device"):
@@ -113,7 +97,7 @@ def test_a_disk_that_fills_half_way_is_told_and_what_was_written_is_resumed(
     ballast.unlink()
     found = planned(tmp_path, target, resume=True).run()
     assert 5 < found.resumed < found.tasks
-    assert files_of(target) == wanted
+    assert contents(target) == wanted
 
 
 def test_others_who_fill_the_disk_meanwhile_take_no_room_that_is_reserved(
@@ -127,7 +111,7 @@ def test_others_who_fill_the_disk_meanwhile_take_no_room_that_is_reserved(
 
     planned(tmp_path, disk / "out").run(take_all)
     assert ballast
-    assert files_of(disk / "out") == wanted
+    assert contents(disk / "out") == wanted
 
 
 def test_a_journal_that_cannot_grow_stops_nothing(
@@ -145,7 +129,7 @@ def test_a_journal_that_cannot_grow_stops_nothing(
 
     planned(tmp_path, target).run(take_all)
     assert ballast
-    assert files_of(target) == wanted
+    assert contents(target) == wanted
 
 
 def test_a_full_disk_is_told_before_anything_is_written(

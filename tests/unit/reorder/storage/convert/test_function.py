@@ -17,6 +17,7 @@ import reorder
 from memdesc import MemdescError
 from reorder.storage.containers.partial import partial_folder
 from tests.checkpoints import write_safetensors
+from tests.unit.reorder.storage.convert.results import contents, ended_after
 
 # copies, a layout, a record, numbers of a record, scales from the data, a file beside the tensors
 _RULES = (
@@ -26,10 +27,6 @@ _RULES = (
     "lm_head.weight: u8, scales=a",
 )
 _SMALL = reorder.ConvertOptions(max_bytes=20_000, threads=2)
-
-
-def _contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_progress_counts_every_byte_once(model: Path, tmp_path: Path) -> None:
@@ -48,14 +45,7 @@ def test_progress_counts_every_byte_once(model: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_resumed_is_not_counted_again(model: Path, tmp_path: Path) -> None:
-    done: list[int] = []
-
-    def end(now: reorder.ConvertProgress) -> None:
-        done.append(now.done)
-        if len(done) == 12:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
+    with ended_after(12) as end:
         reorder.convert(model, tmp_path / "out", _RULES, _SMALL, end)
     assert partial_folder(tmp_path / "out").exists()
     seen: list[reorder.ConvertProgress] = []
@@ -65,7 +55,7 @@ def test_what_is_resumed_is_not_counted_again(model: Path, tmp_path: Path) -> No
     assert seen[-1].done == seen[-1].total < seen[0].total
     assert len(seen) == 1 + report.tasks - report.resumed
     reorder.convert(model, tmp_path / "fresh", _RULES, _SMALL)
-    assert _contents(tmp_path / "out") == _contents(tmp_path / "fresh")
+    assert contents(tmp_path / "out") == contents(tmp_path / "fresh")
     # of what is whole, nothing is left to do
     seen.clear()
     assert reorder.convert(model, tmp_path / "out", _RULES, options, seen.append).tasks == 0
@@ -88,7 +78,7 @@ def test_a_dry_run_says_what_would_become_of_each_tensor(model: Path, tmp_path: 
     done = reorder.convert(model, tmp_path / "out", _RULES, _SMALL)
     assert done.would == ()
     assert (done.bytes_in, done.bytes_out) == (report.bytes_in, report.bytes_out)
-    assert done.bytes_out == sum(map(len, _contents(tmp_path / "out").values()))
+    assert done.bytes_out == sum(map(len, contents(tmp_path / "out").values()))
 
 
 def test_rules_are_lines_and_files(model: Path, tmp_path: Path) -> None:
@@ -151,8 +141,10 @@ def test_very_many_threads_are_as_many_as_help(tmp_path: Path) -> None:
 
 def test_options_are_one_value(model: Path, tmp_path: Path) -> None:
     given: Any = {"max_bytes": 1 << 20}
-    with pytest.raises(MemdescError, match="options must be ConvertOptions, not "):
-        reorder.convert(model, tmp_path / "out", _RULES, given)
+    client: Any = 5  # looked at later
+    for more in ({}, {"client": client}):
+        with pytest.raises(MemdescError, match="options must be ConvertOptions, not "):
+            reorder.convert(model, tmp_path / "out", _RULES, given, **more)
     numbers: Any = np.int64(1 << 20)
     options = reorder.ConvertOptions(max_bytes=numbers, threads=1)
     assert reorder.convert(model, tmp_path / "out", _RULES, options).tasks
@@ -192,7 +184,7 @@ def test_a_callback_may_change_the_working_folder(
     options = _SMALL._replace(verify=True)
     reorder.convert(model.name, "out", rules, options, lambda _: os.chdir(tmp_path / "elsewhere"))
     reorder.convert(model, tmp_path / "wanted", [tmp_path / "rules.toml", *_RULES], options)
-    assert _contents(tmp_path / "out") == _contents(tmp_path / "wanted")
+    assert contents(tmp_path / "out") == contents(tmp_path / "wanted")
 
 
 def test_a_callback_may_convert_something_else_but_not_the_same(
@@ -207,7 +199,7 @@ def test_a_callback_may_convert_something_else_but_not_the_same(
     with pytest.raises(MemdescError, match="another process is writing into"):
         reorder.convert(model, tmp_path / "out", _RULES, _SMALL, again)
     reorder.convert(model, tmp_path / "out", _RULES, _SMALL._replace(resume=True))
-    assert _contents(tmp_path / "out") == _contents(tmp_path / "other")
+    assert contents(tmp_path / "out") == contents(tmp_path / "other")
 
 
 def test_no_task_runs_after_an_interrupted_conversion_has_returned(

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fnmatch
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memdesc import MemdescError
+from reorder.storage.convert import rules
 from reorder.storage.convert.rules import Rule, parse_rule, rules_of_toml
 from tests.work import hangs_fail
 
@@ -27,6 +30,16 @@ def test_first_stars_stand_for_as_much_as_they_can(pattern: str, name: str) -> N
     assert rule.matches(name) == (found is not None)
     if found and stars:
         assert rule.renamed(name) == "/".join(found.groups())
+
+
+@pytest.mark.parametrize("end", [r"\Z", r"\z"])
+def test_stars_match_with_every_python(monkeypatch: pytest.MonkeyPatch, end: str) -> None:
+    """Until Python 3.13, expressions of patterns end with one of these, from 3.14 on the other."""
+    usual = fnmatch.translate
+    monkeypatch.setattr(rules, "translate", lambda part: usual(part)[:-2] + end)
+    rule = Rule("", f"*.{end[-1]}.weight", rename="w.*")  # whose parts have not been read before
+    assert rule.renamed(f"model.{end[-1]}.weight") == "w.model"
+    assert not rule.matches(f"model.{end[-1]}.weights")
 
 
 def test_many_stars_and_long_names_take_no_time() -> None:

@@ -12,13 +12,25 @@ import pytest
 import reorder
 from memdesc import MemdescError
 from reorder.storage.containers.protobuf import message_field
+from reorder.storage.containers.table import read_container
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
-from tests.checkpoints import write_safetensors
+from tests.checkpoints import model_folder, write_safetensors
+from tests.unit.reorder.storage.convert.results import converted
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _X = np.arange(4096, dtype=np.float32).reshape(64, 64)
+
+
+def test_an_adapter_beside_a_model_is_another_file(tmp_path: Path) -> None:
+    model_folder(tmp_path / "model")
+    adapter = tmp_path / "model" / "adapter_model.safetensors"
+    write_safetensors(adapter, {"lora_A.weight": _X})
+    assert "lora_A.weight" not in read_container(tmp_path / "model").entries
+    converted(tmp_path / "model", tmp_path / "out", "model.*: awq -> gptq")
+    assert (tmp_path / "out" / adapter.name).read_bytes() == adapter.read_bytes()
+    assert "lora_A.weight" not in read_container(tmp_path / "out").entries
 
 
 def indexed_model(folder: Path, stray: str) -> None:

@@ -1,4 +1,4 @@
-"""What is written on a system without folder handles, locks of folders or reads at offsets."""
+"""What is written on a system without locks of folders or reads at offsets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ import memdesc.disk
 import reorder
 from memdesc import MemdescError
 from reorder.storage.containers import partial
-from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.partial import InUseError, is_in_use, partial_folder
-from reorder.storage.containers.table import plan_file
-from reorder.storage.containers.writer import Writer
 from reorder.storage.pieces import files as pieces
-from tests.writers import write_part
+from tests.unit.reorder.storage.convert.results import contents, ended_after
+from tests.writers import one_tensor, write_part
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -31,19 +29,13 @@ _SMALL = reorder.ConvertOptions(max_bytes=20_000, threads=2)
 
 @pytest.fixture(autouse=True)
 def _on_a_system_that_has_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_HAS_HANDLES", "_HAS_LOCKS"):
-        monkeypatch.setattr(partial, name, False)
+    monkeypatch.setattr(partial, "_HAS_LOCKS", False)
     for name in ("_HAS_OFFSETS", "_OPENS_FOLDERS"):
         monkeypatch.setattr(memdesc.disk, name, False)
     monkeypatch.setattr(partial, "_renameat2", lambda: None)
     monkeypatch.setattr(pieces, "_sync_file_range", lambda: None)
-    for name in ("preadv", "pwrite", "posix_fallocate", "fwalk", "getxattr", "setxattr"):
+    for name in ("preadv", "pwrite", "posix_fallocate", "getxattr", "setxattr"):
         monkeypatch.delattr(os, name, raising=False)
-
-
-def _writer(target: Path, *, resume: bool = False, overwrite: bool = False) -> Writer:
-    files = plan_file(target, [Tensor("a", "u8", (100,), 100)], {})
-    return Writer(target, files, resume=resume, overwrite=overwrite)
 
 
 def _read(target: Path) -> NDArray[np.uint8]:
@@ -53,17 +45,17 @@ def _read(target: Path) -> NDArray[np.uint8]:
 
 def test_an_output_is_resumed_and_replaced(tmp_path: Path) -> None:
     target, data = tmp_path / _NAME, np.arange(100, dtype=np.uint8)
-    with _writer(target) as writer:
+    with one_tensor(target) as writer:
         write_part(writer, "a", 50, data[50:])
     assert not target.exists()
-    with _writer(target, resume=True) as writer:
+    with one_tensor(target, resume=True) as writer:
         assert writer.is_resumed
         write_part(writer, "a", 0, data[:50])
         writer.finish()
     assert np.array_equal(_read(target), data)
     with pytest.raises(MemdescError, match="exists"):
-        _writer(target)
-    with _writer(target, overwrite=True) as writer:
+        one_tensor(target)
+    with one_tensor(target, overwrite=True) as writer:
         write_part(writer, "a", 0, data[::-1])
         writer.finish()
     assert np.array_equal(_read(target), data[::-1])
@@ -74,17 +66,17 @@ def test_one_process_writes_at_a_time_and_a_lock_that_was_left_is_named(tmp_path
     target = tmp_path / _NAME
     folder = partial_folder(target)
     assert not is_in_use(folder)
-    with _writer(target):
+    with one_tensor(target):
         assert is_in_use(folder)
         with pytest.raises(InUseError, match="lock', which a killed process left"):
-            _writer(target)
+            one_tensor(target)
         assert is_in_use(folder)
     assert not is_in_use(folder)
     (folder / "lock").touch()  # as a killed process leaves it
     with pytest.raises(InUseError):
-        _writer(target, resume=True)
+        one_tensor(target, resume=True)
     (folder / "lock").unlink()
-    with _writer(target, resume=True) as writer:
+    with one_tensor(target, resume=True) as writer:
         assert writer.is_resumed
 
 
@@ -97,7 +89,7 @@ def test_what_others_put_in_the_place_of_an_output_is_refused(tmp_path: Path, in
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(precious, target_is_directory=True)
     with pytest.raises(MemdescError, match="in the place of what a conversion writes"):
-        _writer(target)
+        one_tensor(target)
     assert (precious / "data").read_text() == "precious"
     assert os.listdir(precious) == ["data"]  # noqa: PTH208 - names alone
 
@@ -105,19 +97,13 @@ def test_what_others_put_in_the_place_of_an_output_is_refused(tmp_path: Path, in
 def test_a_checkpoint_is_converted_to_the_same_bytes_after_an_interrupt_too(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def end(now: reorder.ConvertProgress) -> None:
-        if now.done:
-            raise KeyboardInterrupt
-
     portable, usual = tmp_path / "portable", tmp_path / "usual"
-    with pytest.raises(KeyboardInterrupt):
+    with ended_after() as end:
         reorder.convert(model, portable, _RULES, _SMALL, end)
     assert partial_folder(portable).exists()
     reorder.convert(model, portable, _RULES, _SMALL._replace(resume=True))
     reorder.convert(model, portable, _RULES, _SMALL._replace(overwrite=True))
     monkeypatch.undo()
     reorder.convert(model, usual, _RULES, _SMALL)
-    names = sorted(path.name for path in usual.iterdir())
-    assert names == sorted(path.name for path in portable.iterdir())
-    assert all((usual / name).read_bytes() == (portable / name).read_bytes() for name in names)
+    assert contents(usual) == contents(portable)
     assert not partial_folder(portable).exists()

@@ -13,19 +13,14 @@ from memdesc import MemdescError
 from reorder.storage.containers.writer import partial_folder
 from reorder.storage.convert.conversion import Conversion, ConvertOptions, plan_conversion
 from tests.checkpoints import write_safetensors
+from tests.unit.reorder.storage.convert.results import contents, ended_after
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from reorder.storage.convert.conversion import ConvertProgress
-
 _SMALL = ConvertOptions(threads=1, max_bytes=8000)
 _RESUME = _SMALL._replace(resume=True)
 _X = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
-
-
-class _EndedError(Exception):
-    """Ends a conversion, as a signal would."""
 
 
 @pytest.fixture
@@ -45,24 +40,13 @@ def planned(
 
 def begin(source: Path, target: Path, rule: str = "*: ba") -> None:
     """Begin a conversion, and end it when some tasks are done."""
-    done: list[int] = []
-
-    def end(now: ConvertProgress) -> None:
-        done.append(now.done)
-        if len(done) > 2:
-            raise _EndedError
-
-    with pytest.raises(_EndedError):
+    with ended_after(3) as end:
         planned(source, target, _SMALL, rule).run(end)
 
 
 def compares(made: Conversion) -> bool:
     """Whether an output that is whole is compared with what is planned."""
     return "all of it is compared" in " ".join(made.warnings)
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def test_an_output_that_is_whole_takes_no_time(source: Path, tmp_path: Path) -> None:
@@ -192,11 +176,8 @@ def test_no_byte_of_an_output_is_of_other_rules(tmp_path: Path) -> None:
     source, target = tmp_path / "in.npz", tmp_path / "out.gguf"
     np.savez(source, a=np.full(3, 0.1, np.float32), b=np.full(3, 0.1, np.float32))
 
-    def crash(*_: object) -> None:
-        raise _EndedError
-
     # of the same size: what the first writes behind 12 bytes is padding of the second
-    with pytest.raises(_EndedError):
+    with ended_after() as crash:
         planned(source, target, _SMALL, "a: f64").run(crash)
     planned(source, target, _SMALL, "a: f16").run()
     planned(source, tmp_path / "fresh.gguf", _SMALL, "a: f16").run()
@@ -210,10 +191,7 @@ def test_a_conversion_that_was_to_replace_an_output_is_resumed_and_replaces_it(
     planned(source, target, _SMALL, "*: f16").run()
     old = contents(target)
 
-    def end(*_: object) -> None:
-        raise _EndedError
-
-    with pytest.raises(_EndedError):
+    with ended_after() as end:
         planned(source, target, _SMALL._replace(overwrite=True)).run(end)
     assert contents(target) == old
     with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):

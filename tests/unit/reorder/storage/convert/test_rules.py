@@ -55,6 +55,7 @@ def test_fused_dims_are_no_options() -> None:
         ("a: ab, groups=1x32", "groups= goes with scales="),
         ("a: ab, rename=", "rename is empty"),
         ("a: ab -> ", "dst is empty"),
+        ("a: -> ab", "src is empty; without it, leave the arrow out"),
         ("a: awq -> bf16", "bf16 is a data type, not a layout: '-> plain, bf16' has both"),
         ("a: bf16 -> ab", "bf16 is a data type, not a layout"),
         ("a: rename=*", "has more * than the pattern a"),

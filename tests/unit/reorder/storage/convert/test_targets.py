@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, record_desc
+from memdesc import MemdescError, record_desc
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.targets import TARGETS, may_round
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_safetensors
-from tests.unit.reorder.storage.convert.results import SMALL
+from tests.unit.reorder.storage.convert.results import SMALL, ended_after, refused, words_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,24 +54,19 @@ def _model(
 
 
 def _made(
-    source: Path, target: Path, to: str, *rules: str, settings: reorder.ConvertOptions = SMALL
+    source: Path,
+    target: Path,
+    to: str | None,
+    *rules: str,
+    settings: reorder.ConvertOptions = SMALL,
 ) -> tuple[Tensors, dict[str, Any], reorder.ConvertReport]:
     """Convert; returns the words of all tensors, config.json and the report."""
     report = reorder.convert(source, target, rules, settings, to=to)
-    words = {
-        name: entry.read().view(DATA_TYPES[entry.dtype].numpy).reshape(entry.shape)
-        for name, entry in read_container(target).entries.items()
-    }
-    return words, json.loads((target / "config.json").read_text()), report
+    return words_of(target), json.loads((target / "config.json").read_text()), report
 
 
 def _refused(source: Path, to: Any, *rules: str, target: str = "out") -> str:
-    before = sorted(source.parent.rglob("*"))
-    with pytest.raises(MemdescError) as caught:
-        reorder.convert(source, source.parent / target, rules, SMALL, to=to)
-    assert sorted(source.parent.rglob("*")) == before
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refused(source, source.parent / target, *rules, to=to)
 
 
 def _numbers(folder: Path, prefix: str) -> NDArray[Any]:
@@ -291,6 +286,31 @@ def test_fp8_becomes_the_blocks_that_transformers_reads(
     assert "mlp.input_scale, model.layers.1.mlp.input_scale are left out: they scale act" in warning
 
 
+_CACHE = {
+    f"model.layers.{k}.self_attn.{part}{role}_scale": np.ones(1, np.float32)
+    for k in range(2)
+    for role in "kv"
+    for part in ("", f"{role}_proj.")
+}
+
+
+@pytest.mark.parametrize("to", ["bf16", "fp8-block"])
+def test_scales_of_a_cache_do_not_stay_without_what_declares_them(tmp_path: Path, to: str) -> None:
+    scheme = {"num_bits": 8, "type": "float", "dynamic": False}
+    section = _compressed("tensor") | {"kv_cache_scheme": scheme}
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
+    source = _model(tmp_path / "in", layer, section, _BESIDE | _CACHE)
+    found, config, report = _made(source, tmp_path / "out", to)
+    assert not found.keys() & _CACHE.keys()
+    assert "kv_cache_scheme" not in config.get("quantization_config", {})
+    assert "config.json has no place for kv_cache_scheme of the input" in report.warnings
+    shown = ", ".join([*_CACHE][:3])
+    assert any(
+        each.startswith(f"{shown} and 5 more are left out: they scale the KV cache, which")
+        for each in report.warnings
+    )
+
+
 def test_the_same_tensors_may_be_declared_by_another_method(tmp_path: Path) -> None:
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((), np.float32)}
     section = {"quant_method": "modelopt", "quant_algo": "FP8", "ignore": ["lm_head"]}
@@ -428,6 +448,65 @@ def test_stacks_of_experts_that_cannot_be_made_are_refused(tmp_path: Path) -> No
     assert "would be in 'model.layers.0.mlp.switch_mlp.up_proj.weight', which is there" in said
 
 
+def _wide() -> Tensors:
+    """Return a layer of GPTQ with codes of 8 bits."""
+    rng = np.random.default_rng(1)
+    return gptq_layer()[0] | {
+        "qweight": rng.integers(-(2**31), 2**31, (32, 256)).astype(np.int32),
+        "qzeros": np.full((2, 64), 0x7F7F7F7F, np.int32),
+    }
+
+
+@pytest.mark.parametrize(
+    ("to", "key", "own"),
+    [
+        ("gptq", "dynamic", {"+:^model\\.layers\\.2\\.mlp$": {"bits": 8}}),
+        ("mlx", "model.layers.2.mlp", {"bits": 8, "group_size": 64, "mode": "affine"}),
+    ],
+)
+def test_layers_of_more_bits_keep_them(tmp_path: Path, to: str, key: str, own: Any) -> None:
+    wide = {f"model.layers.2.mlp.{name}": x for name, x in _wide().items()}
+    dynamic = {"dynamic": {"+:.*2.*": {"bits": 8}}}
+    source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ | dynamic, _BESIDE | wide)
+    _, config, _ = _made(source, tmp_path / "out", to)
+    section = config["quantization_config"]
+    assert section["bits"] == 4
+    assert {**section[key], **own} == section[key]
+    for k in (1, 2):
+        wanted = _numbers(source, f"model.layers.{k}.mlp")
+        made = _numbers(tmp_path / "out", f"model.layers.{k}.mlp")
+        assert np.array_equal(made.T if to == "mlx" else made, wanted)
+
+
+def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
+    head = {f"lm_head.{name}": x for name, x in awq_layer(zeros=(1, 9)).items()}
+    source = _model(tmp_path / "in", awq_layer(zeros=(1, 9)), _AWQ, head)
+    _, config, _ = _made(source, tmp_path / "out", "gptq")
+    assert config["quantization_config"]["lm_head"] is True
+    _made(tmp_path / "out", tmp_path / "back", "awq")
+    _, config, _ = _made(source, tmp_path / "other", "gptq", "lm_head: awq -> plain(axes=oi), f16")
+    assert "lm_head" not in config["quantization_config"]
+    _, config, _ = _made(
+        tmp_path / "out", tmp_path / "plain", None, "lm_head: gptq(zeros=v2) -> ba, f16"
+    )
+    assert config["quantization_config"]["lm_head"] is False
+
+
+@pytest.mark.parametrize("to", ["gptq", "compressed-tensors"])
+def test_quantised_embeddings_that_loaders_do_not_expect_are_refused(
+    tmp_path: Path, to: str
+) -> None:
+    layer = awq_layer(zeros=(8, 9))
+    tokens = {f"model.embed_tokens.{name}": x for name, x in layer.items()}
+    source = _model(tmp_path / "in", layer, _AWQ, tokens)
+    said = _refused(source, to)
+    assert "cannot say that model.embed_tokens is " in said
+    assert f": loaders of {to} do not expect embeddings to be quantised; " in said
+    assert said.endswith("--map 'model.embed_tokens: awq -> plain(axes=oi), bf16' decodes it")
+    _made(source, tmp_path / "out", to, "model.embed_tokens: awq -> plain(axes=oi), bf16")
+    _made(source, tmp_path / "mlx", "mlx")
+
+
 def test_groups_that_a_target_does_not_have_are_refused(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", awq_layer(group=16), _AWQ | {"group_size": 16})
     said = _refused(source, "mlx")
@@ -548,6 +627,7 @@ def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
     parts: dict[str, Any] = {
         "text_config": {"torch_dtype": "bfloat16", "dtype": "int8"},
         "vision_config": {"dtype": "float32"},
+        "audio_config": {"dtype": {"encoder": "bfloat16"}},
     }
     source = _model(tmp_path / "in", fp8_layer(), _FP8, torch_dtype="bfloat16", **parts)
     _, config, _ = _made(source, tmp_path / "out", "f16")
@@ -555,6 +635,7 @@ def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
         "torch_dtype": "float16",
         "text_config": {"torch_dtype": "float16", "dtype": "int8"},
         "vision_config": {"dtype": "float32"},
+        "audio_config": parts["audio_config"],
     }
 
 
@@ -580,15 +661,7 @@ def test_shards_have_an_index_and_an_interrupted_call_is_resumed(tmp_path: Path)
     layer = fp8_layer()
     source = _model(tmp_path / "in", layer, _FP8)
     settings = SMALL._replace(shard_bytes=70_000, max_bytes=1 << 16)
-
-    class Stopped(Exception):  # noqa: N818 - what ends a call
-        pass
-
-    def stop(now: reorder.ConvertProgress) -> None:
-        if now.done > 40_000:
-            raise Stopped
-
-    with pytest.raises(Stopped):
+    with ended_after(4) as stop:
         reorder.convert(source, tmp_path / "out", (), settings, stop, to="bf16")
     assert not (tmp_path / "out").exists()
     again = settings._replace(resume=True)
@@ -623,6 +696,7 @@ _LAYERS = {
     "embed_positions.weight": (128, 384),
     "lm_head.weight": (128, 384),
     "input_layernorm.weight": (384,),
+    "q_proj.lora_A.weight": (128, 384),
 }
 _QUANTISED = ("q_proj", "experts.0.up_proj")
 
@@ -788,6 +862,58 @@ def test_keys_that_are_not_known_are_named(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", fp8_layer(), _FP8 | {"smooth": 1, "twist": True})
     _, warning = _made(source, tmp_path / "out", "bf16")[2].warnings
     assert warning.startswith("config.json says smooth, twist, which no conversion knows")
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
+    group = _compressed("tensor", twist=1, observer="mse")
+    group["config_groups"]["group_0"]["smooth"] = 2
+    source = _model(tmp_path / "group", layer, group)
+    _, warning = _made(source, tmp_path / "other", "bf16")[2].warnings
+    keys = "config_groups.group_0.smooth, config_groups.group_0.weights.twist"
+    assert warning.startswith(f"config.json says {keys}, which no conversion knows")
+
+
+@pytest.mark.parametrize(("key", "value"), [("dynamic", True), ("symmetric", False)])
+def test_weights_that_are_stored_otherwise_than_groups_say_are_refused(
+    tmp_path: Path, key: str, value: Any
+) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
+    source = _model(tmp_path / "in", layer, _compressed("tensor", **{key: value}))
+    said = _refused(source, "bf16")
+    assert f"config_groups.group_0.weights.{key} is {value}, not {not value} or null" in said
+
+
+@pytest.mark.parametrize(
+    ("section", "old", "problem"),
+    [
+        (_GPTQ, {"group_size": 32}, "and quantize_config.json gptq(group_size=32)"),
+        (_GPTQ, {"desc_act": True}, "and quantize_config.json gptq(desc_act=True)"),
+        (None, {"bits": 4, "rotation": "hadamard"}, "says rotation 'hadamard', which"),
+        (
+            _GPTQ,
+            {"modules_to_not_convert": ["mlp"]},
+            "quantize_config.json ignores model.layers.0.mlp, by 'mlp'",
+        ),
+        (
+            _GPTQ | {"modules_to_not_convert": ["lm_head"]},
+            {"dynamic": {"-:.*layers.0.*": {}}},
+            "correct the one that is wrong",
+        ),
+    ],
+)
+def test_what_files_of_old_programs_say_holds_too(
+    tmp_path: Path, section: Any, old: dict[str, Any], problem: str
+) -> None:
+    source = _model(tmp_path / "in", gptq_layer()[0], section)
+    (source / "quantize_config.json").write_text(json.dumps(old))
+    assert problem in _refused(source, "f16")
+
+
+def test_modules_that_modelopt_excludes_are_not_quantised(tmp_path: Path) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((), np.float32)}
+    source = _model(tmp_path / "in", layer, {"quant_method": "modelopt", "quant_algo": "FP8"})
+    old = {"quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head", "*.1.*"]}}
+    (source / "hf_quant_config.json").write_text(json.dumps(old))
+    said = _refused(source, "bf16")
+    assert "hf_quant_config.json ignores model.layers.1.mlp, by 're:.*" in said
 
 
 def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
@@ -805,8 +931,13 @@ def test_what_is_not_known_is_refused(tmp_path: Path) -> None:
     blocks = reorder.Record(record_desc((8, 64), "q4_0"), np.zeros((8, 2, 18), np.uint8))
     reorder.save(tmp_path / "x.npz", {"blk.0.ffn_up.weight": blocks})
     reorder.convert(tmp_path / "x.npz", tmp_path / "x.gguf")
-    said = _refused(tmp_path / "x.gguf", "bf16")
-    assert "they are blocks of q4_0, in tensors with the names of llama.cpp, which" in said
+    reorder.save(tmp_path / "y.npz", {"blk.0.ffn_up.weight": np.ones((128, 128), np.float32)})
+    reorder.convert(tmp_path / "y.npz", tmp_path / "y.gguf")
+    for path, to in (("x.gguf", "bf16"), ("y.gguf", "fp8-block")):
+        said = _refused(tmp_path / path, to)
+        assert "is a GGUF, whose tensors have the names of llama.cpp, which loaders of" in said
+    said = _refused(tmp_path / "x.npz", "bf16")
+    assert said.endswith("they are blocks of q4_0; --map '*: bf16' decodes them")
     (plain / "config.json").write_text("{")
     said = _refused(plain, "fp8-block")
     assert "none is quantised, and in its numbered blocks there is no matrix of floats" in said

@@ -153,7 +153,7 @@ def test_code_that_is_wrong_each_time_differs_from_the_definition(
     places = on_files(tmp_path, x, src, dst)
     for kind, is_right in ((Reorder, True), (_Wrong, False)):
         (piece,) = cut(kind(src, dst), Bound(1 << 20, 1 << 20))
-        task = Task("x", piece, *(((ONLY, place),) for place in places))
+        task = Task("x", piece, ((ONLY, places[0]),), ((ONLY, places[1]),))
         task.run()
         if is_right:
             task.check()
@@ -170,7 +170,7 @@ def test_a_byte_that_is_damaged_anywhere_is_found(
     desc = memory_desc(x.shape, "f32")
     places = on_files(tmp_path, x, desc, desc)
     (piece,) = cut(Reorder(desc, desc, attr), Bound(1 << 24, 1 << 24))
-    task = Task("x", piece, *(((ONLY, place),) for place in places))
+    task = Task("x", piece, ((ONLY, places[0]),), ((ONLY, places[1]),))
     task.run()
     task.check()
     with places[1].path.open("r+b") as file:
