@@ -113,16 +113,18 @@ def _target(options: argparse.Namespace, src: MemoryDesc) -> MemoryDesc | ImageD
 def _is_in_memory_order(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> bool:
     """Whether a .npy gets an array whose axes lie in memory order, as --from reads them.
 
-    It has no place for a layout; if the axes of an array can be the dims, they are.
+    So do an image and a permutation of the dims, such as nhwc. A .npy has no place for a
+    descriptor: the axes of row-major and column-major arrays are the dims, and `save` refuses all
+    other layouts.
     """
     if not options.dst.endswith(".npy") or isinstance(target, ImageDesc):
         return str(options.dst).endswith(".npy")
     # dims of 1 may have any stride, so the order of the axes is compared too
     order = "".join(LETTERS[block.axis] for block in sorted(target.blocks, key=memory_order))
     letters = LETTERS[: target.ndims]
-    is_sorted = order in {letters, letters[::-1]}
-    is_of_dims = is_sorted and target == memory_desc(target.dims, target.dtype, order)
-    return target.dtype.numpy.isbuiltin == 1 and not is_of_dims
+    is_permuted = sorted(order) == list(letters) and order not in {letters, letters[::-1]}
+    is_numpy = target.dtype.numpy.isbuiltin == 1
+    return is_numpy and is_permuted and target == memory_desc(target.dims, target.dtype, order)
 
 
 def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder | None:
@@ -218,7 +220,7 @@ COMMAND = Command(
         value(
             "dst DST",
             "the file to write: a .safetensors or .npz with the descriptor in it; or a .npy, whose "
-            "axes are the dims if they can be, else in memory order, as with --to nhwc",
+            "axes are the dims, or lie in memory order, as with --to nhwc",
         ),
         flag(
             "--raw",
