@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -68,18 +69,20 @@ def check_numbers(steps: Sequence[Step], options: ConvertOptions) -> list[_Round
     MemdescError
         If a step does not have its numbers: of several, the first.
     """
-    most = max((_WORKING * _scale_nbytes(step) for step in steps), default=0)
+    most = max((_needed(step, options) for step in steps), default=0)
     threads = max(min(options.thread_count, options.max_bytes // max(most, 1)), 1)
     with ThreadPoolExecutor(threads, "memdesc-check") as pool:
         return [*pool.map(lambda step: _check_step(step, options), steps)]
 
 
-def _scale_nbytes(step: Step) -> int:
-    """Return the bytes of the tensors of a record beside its codes."""
+def _needed(step: Step, options: ConvertOptions) -> int:
+    """Return the bytes of memory that checking a step takes: all scales, and a piece at a time."""
     if not isinstance(step.src, RecordDesc):
         return 0
     codes = _code_tensors(step.src)
-    return sum(nbytes for name, nbytes in step.src.tensors.items() if name not in codes)
+    scales = sum(nbytes for name, nbytes in step.src.tensors.items() if name not in codes)
+    pieces = (piece.nbytes for piece in islice(step.pieces(options.bound), 1))
+    return max(_WORKING * scales, *pieces, 0)
 
 
 def _code_tensors(desc: RecordDesc) -> set[str]:
