@@ -232,7 +232,6 @@ _ORDERINGS = _Option(
     ACT_ORDER,
     ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
 )
-_FLOAT_FORMS = ("float-quantized", "naive-quantized")
 _FLOATS = {"type": "float", "symmetric": (True, None)}
 _INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
 _IN_16 = {
