@@ -46,10 +46,7 @@ _DTYPE_KEYS = ("torch_dtype", "dtype")
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     """Return config.json after quantised weights have changed, and a warning, which may be empty.
 
-    Raises
-    ------
-    MemdescError
-        If it is not a JSON object.
+    Fails if it is not a JSON object.
     """
     if not plan.moved and not plan.partial:
         return text, ""
@@ -224,10 +221,7 @@ def _layer(step: Step) -> str:
 def _rest_of(before: dict[str, Any], plan: Plan) -> dict[str, Any]:
     """Return the sections of the weights that are left, where all others became floats.
 
-    Raises
-    ------
-    MemdescError
-        If the sections do not declare records, and so no layers without them.
+    Fails if the sections do not declare records, and so no layers without them.
     """
     method, plain = _method(before), _plain_layers(plan)
     rows = [_row_of(step.src, method) for step in plan.moved if isinstance(step.src, RecordDesc)]
@@ -242,13 +236,7 @@ def _row_of(desc: RecordDesc, method: str | None) -> Declaration:
 
 
 def check_said(text: bytes | None, file: str, plan: Plan) -> None:
-    """Refuse to leave out a file that alone declares the weights that are left as they are.
-
-    Raises
-    ------
-    MemdescError
-        With the file, and the way out.
-    """
+    """Refuse to leave out a file that alone declares the weights that are left as they are."""
     if plan.left and not any(sections_of(_read(text or b"{}")[1][0])):
         msg = (
             f"{file} would be left out, because it describes the input, but {CONFIG} does not "

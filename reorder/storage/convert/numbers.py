@@ -64,11 +64,6 @@ def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
     one for all, or they get fewer bits), or if they share a tensor with their scales. In blocks of
     GGUF they do, so these are converted once without being written, unless the two formats alone
     show that every number fits.
-
-    Raises
-    ------
-    MemdescError
-        With the rule, the record, the place, and the way out.
     """
     src, dst = step.src, step.dst
     if not isinstance(src, RecordDesc) or 0 in src.dims:

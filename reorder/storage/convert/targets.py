@@ -232,10 +232,7 @@ class TargetRules(NamedTuple):
 def checked_target(name: object) -> str:
     """Return the name of a target.
 
-    Raises
-    ------
-    MemdescError
-        If there is no such target; with the one that may be meant.
+    Fails if there is no such target; with the one that may be meant.
     """
     if not isinstance(name, str) or name not in TARGETS:
         meant = _OTHER_NAMES.get(str(name).removeprefix("torch."))
@@ -257,11 +254,8 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
 
     Everything else, such as norms and embeddings, has no rule, so it is copied.
 
-    Raises
-    ------
-    MemdescError
-        If there is no such target, a weight is not known, or the target does not have its numbers;
-        with the weight and the way out.
+    Fails if there is no such target, a weight is not known, or the target does not have its
+    numbers; with the weight and the way out.
     """
     target = TARGETS[checked_target(name)]
     if container.format == _GGUF:
@@ -332,10 +326,8 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
 
     As in transformers, matrices that whole blocks do not cover stay floats.
 
-    Raises
-    ------
-    MemdescError
-        If there is nothing to quantise, or blocks do not cover an expert, which its loader expects.
+    Fails if there is nothing to quantise, or blocks do not cover an expert, which its loader
+    expects.
     """
     dst = target.floats
     assert dst is not None  # noqa: S101 - the caller has looked

@@ -858,8 +858,10 @@ def test_keys_that_change_nothing_are_no_reason_to_refuse(tmp_path: Path) -> Non
     assert "are rounded to bf16" in rounded
 
 
-def test_keys_that_are_not_known_are_named(tmp_path: Path) -> None:
-    source = _model(tmp_path / "in", fp8_layer(), _FP8 | {"smooth": 1, "twist": True})
+@pytest.mark.parametrize("method", ["fp8", "FP8"])
+def test_keys_that_are_not_known_are_named(tmp_path: Path, method: str) -> None:
+    more = {"quant_method": method, "smooth": 1, "twist": True}
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | more)
     _, warning = _made(source, tmp_path / "out", "bf16")[2].warnings
     assert warning.startswith("config.json says smooth, twist, which no conversion knows")
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
