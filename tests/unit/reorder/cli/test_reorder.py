@@ -135,7 +135,7 @@ def test_axes_lie_as_other_systems_call_it(
         ("x.npy o.npz --dims 34x20", "has dims (2, 17, 5, 4), not (34, 20); leave --dims out"),
         ("x.npy o.npz --dims 17x21 --from ba", "has 2720 bytes, but"),
         ("x.npy o.npz --row-pitch 9", "--row-pitch is for raw pixels"),
-        ("x.npy o.npz --max-size 9x9", "--max-size is for image types"),
+        ("x.npy o.npz --limit -1", "--limit: give how many, 0 or more, not '-1'"),
     ],
 )
 def test_mistakes_about_an_array_are_refused(shell: Shell, command: str, reason: str) -> None:
@@ -308,8 +308,6 @@ def test_lanes_that_belong_to_nothing_must_be_zero(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("w.npy --to conv2d_filter --max-size 16x4", "height 12 is more than the 4 pixels"),
-        ("w.npy --to conv2d_filter --max-size big", "--max-size 'big' is not a width and height"),
         ("w.npy --to winograd_filter", "which a reorder cannot make"),
         ("w.npy --to dw_conv2d_filter", "multiplier m = 6"),
         ("w.npy --to conv2d_filter --to-dtype bf16", "has no place for"),
