@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     Tensors = dict[str, NDArray[np.uint8]]
 
-__all__ = ["decode", "differences"]
-
 _NO_POINTS = np.zeros(1, np.int64)
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
     from reorder.cpu.schedule.partition import Partition
 
-__all__ = ["JOB", "Job", "make_job"]
-
 
 class Job(NamedTuple):
     """What an interpreter takes besides src and dst, and its chunks: a table for compiled code."""

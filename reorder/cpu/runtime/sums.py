@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["Sums"]
-
 _NO_POINTS = np.zeros(1, np.int64)
 
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box
     from reorder.plan.plan import ReorderPlan
 
-__all__ = ["describe_access"]
-
 _WHAT = {RUN: "copies runs", STRIDED: "moves single elements"}
 
 
