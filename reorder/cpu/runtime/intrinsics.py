@@ -137,7 +137,7 @@ def call_c(_context: Any, address: Any, values: Any) -> tuple[Signature, Any]:
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def call_interpreter(_context: Any, address: Any, call: Any) -> tuple[Signature, Any]:
-    """Call the compiled interpreter at an address with a `InterpreterCall`."""
+    """Call the compiled interpreter at an address with an `InterpreterCall`."""
 
     def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         address, *values = (

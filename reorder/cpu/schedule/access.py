@@ -1,4 +1,4 @@
-"""How the kernel of a loop nest goes through both memories, in words for `memdesc explain`."""
+"""Describe the memory accesses of a loop nest's kernel in words, for `memdesc explain`."""
 
 from __future__ import annotations
 
