@@ -49,8 +49,6 @@ if TYPE_CHECKING:
     from memdesc.record import Field, Number, Rule
     from reorder.records.record import Record
 
-__all__ = ["convert_numbers", "is_rounded", "write_numbers"]
-
 _BYTE_BITS = 8
 # of a product with a reciprocal instead of a quotient: two roundings to f32
 _MAX_ERROR = 2.0**-23

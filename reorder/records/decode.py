@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from memdesc import DataType, FormatTag
     from reorder.cpu.schedule.record_pattern import Access
 
-__all__ = ["DIRECT", "Difference", "decode_into", "dequantize_record", "largest_difference"]
-
 # The types that compiled code writes; others are converted from f32.
 DIRECT = ("f32", "f16", "bf16")
 # Bytes decoded at a time for other types and layouts: few enough to stay in the cache.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from memdesc.record import Number
     from reorder.records.record import Record
 
-__all__ = ["code_range", "is_integer_number", "number_bits", "regroup", "way_out", "write_number"]
-
 # options of formats that cannot hold all numbers -> options that hold more
 _WAYS_OUT: dict[str, dict[tuple[str, object], str]] = {
     "zero points": {("zeros", "v1"): "zeros=v2", ("zeros", False): "zeros=true"},

@@ -21,16 +21,6 @@ if TYPE_CHECKING:
     from memdesc.record import Field, Number
     from reorder.records.record import Record
 
-__all__ = [
-    "field_memory",
-    "move_field",
-    "packed_field",
-    "read_number",
-    "stored_integers",
-    "unpack",
-    "write_packed",
-]
-
 _BYTE_BITS = 8
 
 
