@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "INDEX_ENDING",
+    "find_indices",
     "is_shard",
     "names_beside",
     "plan_shards",
@@ -58,7 +59,7 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     except OSError as error:
         msg = f"{str(folder)!r} cannot be read: {error.strerror}"
         raise MemdescError(msg) from None
-    indices = [name for name in names if name.endswith(INDEX_ENDING)]
+    indices = find_indices(names)
     if len(indices) > 1:
         msg = f"{str(folder)!r} has {len(indices)} indices, {', '.join(indices[:_SHOWN])}; name one"
         raise MemdescError(msg)
@@ -90,6 +91,17 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
         raise MemdescError(msg)
     found, unread = _read_shards(folder, [*shards, *absent], skip_unreadable=skip_unreadable)
     return _joined(folder, [*found.values()])._replace(unread=unread)
+
+
+def find_indices(names: Sequence[str]) -> list[str]:
+    """Return which files of a folder are indices of its model.
+
+    Beside the files of transformers, others such as Mistral's are not.
+    """
+    own = f"model{INDEX_ENDING}"
+    if own in names:
+        return [own]
+    return [name for name in names if name.endswith(INDEX_ENDING) and _WHOLE not in names]
 
 
 def _absent(shards: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ from reorder.storage.containers.entry import (
     Tensor,
     safe_path,
 )
-from reorder.storage.containers.shards import INDEX_ENDING, plan_shards
+from reorder.storage.containers.shards import find_indices, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
 from reorder.storage.convert.config import check_said, moved_config, undeclared
 from reorder.storage.convert.steps import Step
@@ -348,10 +348,10 @@ def _others(source: Path, container: Container) -> list[Path]:
     for folder, folders, names in os.walk(source, onerror=fail):
         folders[:] = sorted(each for each in folders if not each.startswith(_HIDDEN))
         links = [name for name in folders if Path(folder, name).is_symlink()]
+        read = find_indices(names) if Path(folder) == source else ()
         for name in sorted((*names, *links)):
             path = Path(folder, name)
-            is_index = path.parent == source and name.endswith(INDEX_ENDING)
-            if name.startswith(_HIDDEN) or is_index or _real(path) in shards:
+            if name.startswith(_HIDDEN) or name in read or _real(path) in shards:
                 continue
             if path.is_file() or path.is_symlink():
                 found.append(path)

@@ -33,6 +33,25 @@ def test_an_adapter_beside_a_model_is_another_file(tmp_path: Path) -> None:
     assert "lora_A.weight" not in read_container(tmp_path / "out").entries
 
 
+@pytest.mark.parametrize("is_sharded", [False, True])
+def test_the_index_of_other_weights_beside_a_model_is_another_file(
+    tmp_path: Path, *, is_sharded: bool
+) -> None:
+    source, own, name = tmp_path / "in", "model.safetensors", "consolidated.safetensors"
+    if is_sharded:
+        indexed_model(source, name)
+    else:
+        source.mkdir()
+        for file, tensors in ((own, {"a": _X, "b": _X}), (name, {"other": -_X})):
+            write_safetensors(source / file, tensors)
+    index = json.dumps({"weight_map": {"other": name}}).encode()
+    (source / f"{name}.index.json").write_bytes(index)
+    assert {*read_container(source).entries} == {"a", "b"}
+    converted(source, tmp_path / "out", "a: ba")
+    assert (tmp_path / "out" / f"{name}.index.json").read_bytes() == index
+    assert {*read_container(tmp_path / "out").entries} == {"a", "b"}
+
+
 def indexed_model(folder: Path, stray: str) -> None:
     """Write a model of two shards and an index, and weights that the index does not name."""
     folder.mkdir()
