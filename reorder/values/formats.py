@@ -63,6 +63,10 @@ class FloatFormat(NamedTuple):
             significand * 2.0 ** ((self.largest >> self.mantissa) - self.bias - self.mantissa)
         )
 
+    def holds(self, other: FloatFormat) -> bool:
+        """Whether it has all finite numbers of another format."""
+        return other.max <= self.max and other.mantissa <= self.mantissa
+
 
 class IntegerFormat(NamedTuple):
     """Two's complement where `low` is negative, else unsigned."""

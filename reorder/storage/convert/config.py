@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, RecordDesc
+from memdesc.errors import first_of
 from reorder.records.encode import number_bits
 from reorder.storage.declarations import (
     DECLARATIONS,
@@ -24,6 +25,7 @@ from reorder.storage.declarations import (
 from reorder.storage.experts import block_of, holds_experts
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 from reorder.storage.stored import WEIGHT, model_axes
+from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,33 +38,30 @@ __all__ = ["check_said", "loader_warnings", "moved_config", "says_symmetric", "u
 
 # the last parts of names of embeddings
 _EMBEDDING = re.compile(r".*embed(ding)?s?(_tokens\w*|_in|_positions)?|wte|wpe")
-# the types of weights that are not quantised
-_FLOATS = ("f32", "f16", "bf16")
-# What config.json calls types of floats, and the keys that say the type of a model: transformers 5
-# writes the second and reads both, earlier versions know the first.
+# What config.json calls the types of weights that are not quantised, and the keys that say the type
+# of a model: transformers 5 writes the second and reads both, earlier versions know the first.
 _DTYPES = {"f32": "float32", "bf16": "bfloat16", "f16": "float16"}
 _DTYPE_KEYS = ("torch_dtype", "dtype")
 
 
-def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
-    """Return config.json after quantised weights have changed, and a warning, which may be empty.
+def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
+    """Return config.json after quantised weights have changed, and warnings.
 
     Fails if it is not a JSON object.
     """
     if not plan.moved and not plan.partial:
-        return text, ""
+        return text, []
     config, found = _read(text)
-    is_said = any(sections_of(found[0]))
-    # descriptors and types say what records of one tensor are
-    if not is_said and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
-        return text, ""
-    if plan.partial:
+    is_said, moved = any(sections_of(found[0])), _redeclared(plan, found[0])
+    if plan.partial and (is_said or moved):
         what = f"{CONFIG} keeps its {KEY}, which describes the input: parts of weights were changed"
-        return text, f"{what} alone" if is_said else undeclared(plan)
+        return text, [f"{what} alone"] if is_said else undeclared(plan)
+    if not moved:
+        return text, []
     if is_said:
         _check_experts(plan)
     plain = _plain_layers(plan)
-    kinds = [kind for kind in _kinds(plan.moved) if isinstance(kind.step.dst, RecordDesc)]
+    kinds = [kind for kind in _kinds(moved) if isinstance(kind.step.dst, RecordDesc)]
     made: dict[str, list[str]] = {}
     for kind in kinds:
         made.setdefault(_section(kind, found[0], plain, plan.method), []).extend(kind.layers)
@@ -73,8 +72,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
             return text, undeclared(plan)
         raise MemdescError(_unsaid(plan))
     if not (made or is_said or plan.dtype):
-        return text, ""
-    _set_dtype(config, plan.dtype)
+        return text, []
+    warnings = _set_dtype(config, plan)
     lost: list[str] = []
     for holder in found:
         before = sections_of(holder)
@@ -82,12 +81,23 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
             sections = joined or json.loads(_section(kinds[0], holder, plain, plan.method))
         else:
             sections = _rest_of(before, plan) if plan.left else {}
-        for key in before:
-            del holder[key]
-        lost += _lost(before, sections)
-        holder.update(sections)
-    warning = f"{CONFIG} has no place for {', '.join(lost)} of the input" if lost else ""
-    return json.dumps(config, indent=2).encode() + b"\n", warning
+        lost += _replace_sections(holder, sections)
+    if lost:
+        warnings.append(f"{CONFIG} has no place for {', '.join(lost)} of the input")
+    return json.dumps(config, indent=2).encode() + b"\n", warnings
+
+
+def _redeclared(plan: Plan, config: dict[str, Any]) -> list[Step]:
+    """Return the steps whose records a config.json must declare, or declare anew.
+
+    Descriptors and types say what records of one tensor are. What is declared as before stays so,
+    if others do.
+    """
+    is_said = any(sections_of(config))
+    if not is_said and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
+        return []
+    may_stay = is_said and plan.left
+    return [step for step in plan.moved if not (may_stay and _is_declared_alike(step, config))]
 
 
 def _read(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
@@ -104,12 +114,16 @@ def _read(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return config, found
 
 
-def _lost(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """Return the keys of sections that say nothing of weights and are not in the new ones."""
-    held, made = (
-        {key for section in each.values() for key in said_beside(section)}
-        for each in (before, after)
-    )
+def _replace_sections(holder: dict[str, Any], sections: dict[str, Any]) -> list[str]:
+    """Replace the sections of an object.
+
+    Returns the keys of old ones that say nothing of weights and are not in the new ones.
+    """
+    held = {key for each in sections_of(holder).values() for key in said_beside(each)}
+    for key in sections_of(holder):
+        del holder[key]
+    holder.update(sections)
+    made = {key for each in sections.values() for key in said_beside(each)}
     kept = dict.fromkeys(key for row in DECLARATIONS for key in (*row.kept, *row.kept_of_each))
     return [key for key in kept if key in held - made]
 
@@ -129,16 +143,27 @@ def loader_warnings(steps: Sequence[Step]) -> tuple[str, ...]:
     )
 
 
-def undeclared(plan: Plan) -> str:
-    """Return a warning if records have changed without a config.json, else an empty one."""
+def _is_declared_alike(step: Step, config: dict[str, Any]) -> bool:
+    """Whether a section declares a record as before, in tensors of the same names."""
+    if not (isinstance(step.src, RecordDesc) and isinstance(step.dst, RecordDesc)):
+        return False
+    before, after = (
+        section_of(_row_of(each.name, options, _method(sections_of(config))), options)
+        for each in (step.src, step.dst)
+        for options in [{"bits": number_bits(each, each.rule.code), **dict(each.options)}]
+    )
+    return before == after and step.src.tensors.keys() == step.dst.tensors.keys()
+
+
+def undeclared(plan: Plan) -> list[str]:
+    """Return a warning if records have changed without a config.json."""
     made = [step for step in plan.moved if len(step.targets) > 1]
     names = sorted({step.dst.name for step in made if isinstance(step.dst, RecordDesc)})
-    if not names:
-        return ""
-    return (
+    told = (
         f"no {CONFIG} is written to declare {', '.join(names)}: programs that do not read the "
         "descriptors in the output must be told"
     )
+    return [told] if names else []
 
 
 class _Kind(NamedTuple):
@@ -172,11 +197,14 @@ def _kinds(steps: Sequence[Step]) -> list[_Kind]:
     return [*found.values()]
 
 
-def _set_dtype(config: dict[str, Any], dtype: str | None) -> None:
-    """Declare the type of a model, and of its parts that had the same type."""
-    if dtype is None:
-        return
-    name = _DTYPES[dtype]
+def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
+    """Declare the type of a model, and of its parts that had the same type.
+
+    Returns a warning if loaders round the weights that had this type, and are copied.
+    """
+    if plan.dtype is None:
+        return []
+    name = _DTYPES[plan.dtype]
     # lists, because a part may have an object for each of its own parts there
     old = [config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()]
     if not old:
@@ -186,6 +214,15 @@ def _set_dtype(config: dict[str, Any], dtype: str | None) -> None:
         part = parts.pop()
         parts += [each for each in part.values() if isinstance(each, dict)]
         part |= {key: name for key in _DTYPE_KEYS if part.get(key) in old}
+    wide = {
+        kind
+        for kind, said in _DTYPES.items()
+        if said in old and not FLOATS[plan.dtype].holds(FLOATS[kind])
+    }
+    copied = [tensor for step in plan.steps if step.is_copy for tensor in step.tensors]
+    names = [each.name for each in copied if each.dtype in wide]
+    why = f"{CONFIG} now says {name}, not {' and '.join(old)}"
+    return [f"loaders will round {first_of(names, 3)} too: {why}"] if names else []
 
 
 def _plain_layers(plan: Plan) -> list[str]:
@@ -198,7 +235,7 @@ def _plain_layers(plan: Plan) -> list[str]:
     for step in plan.steps:
         for tensor in () if isinstance(step.dst, RecordDesc) else step.targets.values():
             is_layer = tensor.name.endswith(WEIGHT) and len(tensor.shape) == len("oi")
-            if tensor.dtype in _FLOATS and (is_layer or holds_experts(tensor)):
+            if tensor.dtype in _DTYPES and (is_layer or holds_experts(tensor)):
                 names[tensor.name.rpartition(".")[0]] = None
     if not any(_is_output(tensor) for step in plan.steps for tensor in step.tensors):
         names[OUTPUT] = None
@@ -207,7 +244,7 @@ def _plain_layers(plan: Plan) -> list[str]:
 
 def _is_output(tensor: Tensor) -> bool:
     """Whether a tensor has codes of the output layer."""
-    return tensor.name.startswith(f"{OUTPUT}.") and tensor.dtype not in _FLOATS
+    return tensor.name.startswith(f"{OUTPUT}.") and tensor.dtype not in _DTYPES
 
 
 def _check_experts(plan: Plan) -> None:
@@ -220,7 +257,7 @@ def _check_experts(plan: Plan) -> None:
     """
     decoded = [_layer(step) for step in plan.moved if not isinstance(step.dst, RecordDesc)]
     tensors = (tensor for step in plan.steps for tensor in step.tensors)
-    quantised = {block_of(each.name) for each in tensors if each.dtype not in _FLOATS} - {""}
+    quantised = {block_of(each.name) for each in tensors if each.dtype not in _DTYPES} - {""}
     mixed = next((layer for layer in decoded if block_of(layer) in quantised), None)
     if mixed is not None:
         msg = (

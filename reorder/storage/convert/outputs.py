@@ -164,7 +164,7 @@ def plan_output(
         )
     warnings += made.warnings
     if all(file.name != CONFIG for file in made.files):
-        warnings += filter(None, [undeclared(plan)])
+        warnings += undeclared(plan)
     files = tuple(with_parts(file, stacks) for file in made.files)
     return made._replace(warnings=tuple(warnings), files=files, tensors=tuple(tensors))
 
@@ -207,8 +207,8 @@ def _plan_folder(
             )
             raise MemdescError(msg)
         if name == CONFIG:
-            text, warning = moved_config(read_small(path, _MAX_CONFIG), plan)
-            warnings += [warning] if warning else []
+            text, told = moved_config(read_small(path, _MAX_CONFIG), plan)
+            warnings += told
             files.insert(0, PlannedFile(name, len(text), ((0, text),), {}))
             continue
         if name in OLD_CONFIGS and (plan.moved or plan.partial):

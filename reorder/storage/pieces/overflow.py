@@ -115,10 +115,8 @@ def _is_wider(change: Change, src: MemoryDesc, dst: MemoryDesc) -> bool:
     """Whether the target's type holds all numbers of the source."""
     if src.dtype.name not in FLOATS:
         return False
-    old, new = FLOATS[src.dtype.name], FLOATS[dst.dtype.name]
-    return getattr(change, "attr", None) is None and (
-        old.max <= new.max and old.mantissa <= new.mantissa
-    )
+    is_wider = FLOATS[dst.dtype.name].holds(FLOATS[src.dtype.name])
+    return is_wider and getattr(change, "attr", None) is None
 
 
 def _has_special(codes: NDArray[Any], form: FloatFormat) -> bool:

@@ -133,6 +133,16 @@ def test_what_no_config_can_say_is_refused(tmp_path: Path) -> None:
         plan_conversion(tmp_path / "model", tmp_path / "out.safetensors", rules)
 
 
+def test_layers_that_stay_what_config_says_may_change_alone(tmp_path: Path) -> None:
+    model_folder(tmp_path / "model", layers=3, zeros=(8, 9))
+    held = json.loads((tmp_path / "model" / "config.json").read_text())["quantization_config"]
+    rules = ["model.layers.0.*: awq -> awq(scales=f32)", "*.1.*: awq -> plain(axes=oi), f16"]
+    assert _converted(tmp_path / "model", tmp_path / "wider", rules[0]) == (held, [])
+    section, warnings = _converted(tmp_path / "model", tmp_path / "decoded", *rules)
+    listed = {"modules_to_not_convert": ["model.layers.1.mlp", "lm_head"]}
+    assert (section, warnings) == (held | listed, [])
+
+
 _DECODED = "model.layers.0.mlp"
 _EXCLUDED: dict[str, object] = {f"-:^{re.escape(_DECODED)}$": {}}
 

@@ -106,8 +106,9 @@ def test_blocks_of_fp8_become_floats_as_deepseek_casts_them(
     assert report.rounding.error == error.max()
     assert report.rounding.weight in wanted[error == error.max()]
     assert report.rounding.name == "model.layers.0.mlp"
-    (warning,) = report.warnings
+    warning, *others = report.warnings
     assert warning.startswith(f"weights of fp8_block are rounded to {to}, which does not hold all")
+    assert [each[:18] for each in others] == ["loaders will round"] * (to == "f16")
 
 
 def test_a_matrix_of_inputs_and_outputs_becomes_the_weight_of_a_layer(tmp_path: Path) -> None:
@@ -652,6 +653,28 @@ def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
         "vision_config": {"dtype": "float32"},
         "audio_config": parts["audio_config"],
     }
+
+
+@pytest.mark.parametrize(
+    ("said", "to", "names"),
+    [
+        ({"torch_dtype": "bfloat16"}, "f16", "model.embed_tokens.weight, lm_head.weight"),
+        ({"dtype": "float32"}, "bf16", "model.layers.0.input_layernorm.weight"),
+        ({"dtype": "float16"}, "bf16", ""),  # no tensor has the type that the model had
+        ({"dtype": "bfloat16"}, "bf16", ""),
+        ({}, "f16", ""),
+    ],
+)
+def test_weights_that_the_new_type_of_a_model_does_not_hold_are_named(
+    tmp_path: Path, said: dict[str, Any], to: str, names: str
+) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8, **said)
+    _, config, report = _made(source, tmp_path / "out", to)
+    found = [each for each in report.warnings if each.startswith("loaders")]
+    for key, old in said.items() if names else ():
+        why = f"config.json now says {config[key]}, not {old}"
+        assert found == [f"loaders will round {names} too: {why}"]
+    assert bool(found) == bool(names)
 
 
 def test_decoded_layers_are_in_all_lists_that_a_section_has(tmp_path: Path) -> None:
