@@ -363,6 +363,7 @@ def _section(kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str 
 def says_symmetric(section: Mapping[str, Any]) -> bool:
     """Whether a section of GPTQ or AWQ says that all zero points are the middle code.
 
-    Both store them nevertheless.
+    Both store them nevertheless. For AWQ, transformers 5 writes `sym` too, whatever they are.
     """
-    return section.get("sym") is True or section.get("zero_point") is False
+    has_zeros = section.get("zero_point")
+    return has_zeros is False or (has_zeros is None and section.get("sym") is True)

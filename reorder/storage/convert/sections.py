@@ -28,19 +28,23 @@ _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "adapter": ("adds a low-rank adapter to the weights", ()),
     "rotation": ("rotates weights or activations", ()),
     "pre_quant_scale": ("scales inputs before the weights", ()),
+    "expert_dtype": ("stores experts in another type than other layers", ("fp8",)),
 }
+_GPTQ = (
+    "damp_percent damp_auto_increment true_sequential static_groups model_name_or_path "
+    "model_file_base_name is_marlin_format tokenizer dataset backend use_exllama "
+    "disable_exllama exllama_config max_input_length use_cuda_fp16 cache_block_outputs "
+    "batch_size pad_token_id model_seqlen block_name_to_quantize "
+    "module_name_preceding_first_block modules_in_block_to_quantize act_group_aware mse gptaq "
+    "hyb_act v2 v2_alpha foem hessian"
+)
 # what is read, and what says only how weights were found or which kernels to use
 _HARMLESS = {
-    "awq": "fuse_max_seq_len do_fuse modules_to_fuse exllama_config backend zero_point version "
-    "w_bit q_group_size",
-    "gptq": (
-        "damp_percent damp_auto_increment true_sequential static_groups model_name_or_path "
-        "model_file_base_name is_marlin_format tokenizer dataset backend use_exllama "
-        "disable_exllama exllama_config max_input_length use_cuda_fp16 cache_block_outputs "
-        "batch_size pad_token_id model_seqlen block_name_to_quantize "
-        "module_name_preceding_first_block modules_in_block_to_quantize act_group_aware mse gptaq "
-        "hyb_act v2 v2_alpha foem hessian"
+    # transformers 5 has the keys of GPTQ in both
+    "awq": (
+        f"{_GPTQ} fuse_max_seq_len do_fuse modules_to_fuse zero_point version w_bit q_group_size"
     ),
+    "gptq": _GPTQ,
     "compressed-tensors": (
         "config_groups kv_cache_scheme quantization_status global_compression_ratio ignore "
         "run_compressed version"
@@ -51,7 +55,7 @@ _HARMLESS = {
     ),
     "fp8": (
         "activation_scheme weight_block_size fmt scale_fmt ignored_layers kv_cache_scheme "
-        "dequantize"
+        "dequantize modules_to_convert"
     ),
 }
 # what groups of layers have in compressed-tensors and ModelOpt, and what weights, inputs and
@@ -100,8 +104,8 @@ def section_warnings(sections: Sequence[tuple[str, dict[str, Any]]]) -> Iterator
                 raise MemdescError(msg)
         if method in _HARMLESS:
             known = {*_COMMON.split(), *_HARMLESS[method].split(), *_CHANGES}
-            found = [key for key in section if key not in known] + [*_unknown_parts(section)]
-            unknown.setdefault(file, []).extend(found)
+            unknown.setdefault(file, []).extend(_unknown(section, known))
+            unknown[file] += _unknown_parts(section)
     for file, keys in unknown.items():
         if keys:
             yield (
@@ -118,9 +122,13 @@ def _unknown_parts(section: dict[str, Any]) -> Iterator[str]:
         for key in _ARGUED if isinstance(group, dict) else ():
             parts[f"config_groups.{name}.{key}"] = group.get(key), _ARGS.split()
         for path, (part, known) in parts.items():
-            for key in part if isinstance(part, dict) else ():
-                if key not in known:
-                    yield f"{path}.{key}"
+            yield from (f"{path}.{key}" for key in _unknown(part, known))
+
+
+def _unknown(part: Any, known: Collection[str]) -> list[str]:
+    """Return the keys of an object that are not known, and whose values say anything."""
+    held = part if isinstance(part, dict) else {}
+    return [key for key, value in held.items() if key not in known and _is_set(value, ())]
 
 
 def _is_set(value: Any, plain: tuple[Any, ...]) -> bool:

@@ -921,6 +921,32 @@ def test_keys_that_change_nothing_are_no_reason_to_refuse(tmp_path: Path) -> Non
     assert "are rounded to bf16" in rounded
 
 
+# what transformers 5.23 writes of its own accord
+_USUAL_FP8 = {"modules_to_convert": None, "dequantize": False, "expert_dtype": "fp8"}
+_USUAL_AWQ = {"zero_point": True, "sym": True, "damp_percent": 0.1, "batch_size": 1, "meta": None}
+
+
+@pytest.mark.parametrize(
+    ("layer", "section", "to"),
+    [
+        (fp8_layer(), _FP8 | _USUAL_FP8, "bf16"),
+        (fp8_layer(), _FP8 | {"twist": None, "turns": []}, "bf16"),
+        (awq_layer(), _AWQ | _USUAL_AWQ, "gptq"),
+    ],
+)
+def test_keys_that_programs_write_of_their_own_accord_say_nothing(
+    tmp_path: Path, layer: Tensors, section: dict[str, Any], to: str
+) -> None:
+    source = _model(tmp_path / "in", layer, section)
+    (warning,) = _made(source, tmp_path / "out", to)[2].warnings
+    assert warning.startswith(("weights of fp8_block are rounded", "zero points are stored as ver"))
+
+
+def test_experts_of_another_type_are_refused(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | {"expert_dtype": "fp4"})
+    assert "config.json says expert_dtype 'fp4', which stores experts" in _refused(source, "bf16")
+
+
 @pytest.mark.parametrize("method", ["fp8", "FP8"])
 def test_keys_that_are_not_known_are_named(tmp_path: Path, method: str) -> None:
     more = {"quant_method": method, "smooth": 1, "twist": True}
