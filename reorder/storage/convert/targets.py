@@ -424,6 +424,8 @@ def _made(
     for way in target.ways:
         if way.takes(desc, said_symmetric=said_symmetric):
             return way.made(desc), way.warning
+    if any(desc.name == way.record for way in target.ways):
+        return FormatName(desc.name, desc.options), ""
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
     decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
     by = f"--to {name} then rounds them again" if target.floats else ""

@@ -521,6 +521,7 @@ def test_quantised_embeddings_that_loaders_do_not_expect_are_refused(
     assert said.endswith("--map 'model.embed_tokens: awq -> plain(axes=oi), bf16' decodes it")
     _made(source, tmp_path / "out", to, "model.embed_tokens: awq -> plain(axes=oi), bf16")
     _made(source, tmp_path / "mlx", "mlx")
+    assert "are mlx already; copy it" in _refused(tmp_path / "mlx", "mlx", target="again")
 
 
 def test_groups_that_a_target_does_not_have_are_refused(tmp_path: Path) -> None:
