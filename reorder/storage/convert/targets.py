@@ -328,8 +328,8 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
 
     As in transformers, matrices that whole blocks do not cover stay floats.
 
-    Fails if there is nothing to quantise, or blocks do not cover an expert, which its loader
-    expects.
+    Fails if there is nothing to quantise, blocks do not cover an expert, which its loader expects,
+    or layers are not those that it quantises.
     """
     dst = target.floats
     assert dst is not None  # noqa: S101 - the caller has looked
@@ -345,6 +345,15 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
             "that all experts are quantised; --map quantises the weights that its rules name"
         )
         raise MemdescError(msg)
+    for each in layers:
+        bias = container.entries.get(f"{each.name.removesuffix(WEIGHT)}.bias")
+        if bias is not None and bias.shape != each.shape[:1]:
+            msg = (
+                f"--to {name}: {each.name} of shape {each.shape} with a bias of shape {bias.shape} "
+                "has its outputs last, as layers of class Conv1D in GPT-2, and transformers "
+                "expects only those of class Linear to be quantised"
+            )
+            raise MemdescError(msg)
     names = frozenset(each.name for each in layers) - {each.name for each in left}
     if not names:
         msg = (

@@ -656,6 +656,15 @@ def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
     }
 
 
+def test_layers_with_their_outputs_last_are_not_quantised(tmp_path: Path) -> None:
+    layer = {"c_fc.weight": np.ones((128, 512), _BF16), "c_fc.bias": np.ones(512, _BF16)}
+    source = _model(tmp_path / "in", layer, None)
+    said = _refused(source, "fp8-block")
+    assert "c_fc.weight of shape (128, 512) with a bias of shape (512,) has its outputs las" in said
+    layer["c_fc.weight"] = layer["c_fc.weight"].T.copy()
+    _made(_model(tmp_path / "linear", layer, None), tmp_path / "out", "fp8-block")
+
+
 @pytest.mark.parametrize(
     ("said", "to", "names"),
     [
