@@ -195,11 +195,8 @@ class _Parser(argparse.ArgumentParser):
 def parse(given: Sequence[str]) -> argparse.Namespace:
     """Return the options of a command line.
 
-    Raises
-    ------
-    MemdescError
-        If a command or flag is unknown (the message suggests similar ones), or an argument is
-        missing or wrong.
+    Fails if a command or flag is unknown (the message suggests similar ones), or an argument is
+    missing or wrong.
     """
     if given[0].startswith("-"):
         return _all_commands().parse_args(given)

@@ -121,10 +121,7 @@ _KINDS = (
 def kind_of(path: str) -> Kind | None:
     """Return the kind of a file; None if it may hold raw bytes.
 
-    Raises
-    ------
-    MemdescError
-        If it cannot be read.
+    Fails if it cannot be read.
     """
     given = as_path(path)
     with open_file(given) as file:
@@ -375,10 +372,7 @@ def _memory(path: str, entry: Entry, data: NDArray[np.uint8], dtype: str | None)
 def tensors_in(path: str) -> dict[str, Memory]:
     """Return the tensors of a file, or the one that FILE:NAME selects.
 
-    Raises
-    ------
-    MemdescError
-        If there is no such tensor, or the file is of another kind.
+    Fails if there is no such tensor, or the file is of another kind.
     """
     stored = _stored(path)
     _, name = split_name(path)

@@ -78,10 +78,7 @@ def convert_numbers(
 ) -> None:
     """Write the numbers of a record into another one; dim k becomes dim `perm[k]`.
 
-    Raises
-    ------
-    MemdescError
-        If a number would change; with `errors`, reciprocals may be rounded.
+    Fails if a number would change; with `errors`, reciprocals may be rounded.
     """
     is_same = record.desc == out.desc and perm == tuple(range(len(perm)))
     if is_same and _has_codebooks(record.desc):

@@ -56,10 +56,7 @@ def way_out(desc: RecordDesc, what: str) -> str:
 def write_number(record: Record, number: Number, values: NDArray[Any], what: str) -> None:
     """Write the values of a number over its groups; `what` names them in messages.
 
-    Raises
-    ------
-    MemdescError
-        If the fields do not hold one of them exactly; nothing is written then.
+    Fails if the fields do not hold one of them exactly; nothing is written then.
     """
     desc = record.desc
     first = desc.field(number.parts[0][0])
@@ -100,10 +97,7 @@ def regroup(
 ) -> NDArray[Any]:
     """Return values per group for other groups; values of merged groups must be equal.
 
-    Raises
-    ------
-    MemdescError
-        If they are not; `what` is their name in the message.
+    Fails if they are not; `what` is their name in the message.
     """
     for dim, groups in enumerate(zip(old, new, strict=True)):
         # a group may be larger than its dim

@@ -39,10 +39,7 @@ def read_field(data: NDArray[np.uint8], field: Field) -> NDArray[Any]:
 def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
     """Return the bits of values over the dims of a field, as unsigned integers.
 
-    Raises
-    ------
-    MemdescError
-        If they have another type, or one does not fit.
+    Fails if they have another type, or one does not fit.
     """
     nbytes = max(field.bits, _BYTE) // _BYTE
     mask = np.dtype(f"u{nbytes}").type((1 << field.bits) - 1)

@@ -341,10 +341,7 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
 def _assign(rules: Iterable[_Rule], model: Model) -> tuple[dict[str, _Rule], list[Breach]]:
     """Return what the rules say of each tensor and record, and which match another number of them.
 
-    Raises
-    ------
-    MemdescError
-        If a rule without a count matches nothing, or two contradict each other.
+    Fails if a rule without a count matches nothing, or two contradict each other.
     """
     chosen: dict[str, _Rule] = {}
     breaches = []

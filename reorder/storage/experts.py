@@ -97,10 +97,7 @@ def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
 def stack_experts(tensors: Iterable[Tensor]) -> list[Stack]:
     """Return tensors with those of experts as stacks; others are stacks of one part, themselves.
 
-    Raises
-    ------
-    MemdescError
-        If an expert is missing, or has another type or shape than the others.
+    Fails if an expert is missing, or has another type or shape than the others.
     """
     parts: dict[str, dict[int, Tensor]] = {}
     for tensor in tensors:

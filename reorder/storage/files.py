@@ -166,10 +166,7 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
 def saving_format(path: Path) -> str:
     """Return the format that `save` writes for a name.
 
-    Raises
-    ------
-    MemdescError
-        If `save` does not write files with that ending.
+    Fails if `save` does not write files with that ending.
     """
     for name in _FORMATS:
         if path.name.endswith(FORMATS[name].ending):
@@ -455,10 +452,7 @@ def _check_kind(kind: object) -> None:
 def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
     """Return the name of the only tensor of a file.
 
-    Raises
-    ------
-    MemdescError
-        If it has none, or several.
+    Fails if it has none, or several.
     """
     if len(names) == 1:
         return next(iter(names))
@@ -638,10 +632,7 @@ def memory_of(entry: Entry, data: NDArray[np.uint8], dtype: str | None = None) -
 def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
     """Return what a stored tensor holds.
 
-    Raises
-    ------
-    MemdescError
-        As `memory_of`.
+    Fails where `memory_of` does.
     """
     name = short_repr(entry.name)
     desc = entry.desc or _void_desc(entry, dtype)

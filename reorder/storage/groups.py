@@ -150,10 +150,7 @@ class Group(NamedTuple):
 def said_of(path: Path, container: Container) -> Said:
     """Return what a checkpoint's metadata and the files beside it say.
 
-    Raises
-    ------
-    MemdescError
-        As `declared_record`.
+    Fails where `declared_record` does.
     """
     folder = path if path.is_dir() else path.parent
     return Said(declared_record(folder), partial_of(container))
@@ -255,10 +252,7 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
 
     The name of the codes will do as well.
 
-    Raises
-    ------
-    MemdescError
-        If there are no such codes.
+    Fails if there are no such codes.
     """
     declared = said.declared.at(prefix)[0].name if said.declared else None
     name = said.name if said.name is not None else declared
@@ -343,10 +337,7 @@ def _read(found: Siblings, said: Said, noted: RecordDesc | None) -> Group:
 def _noted(found: Siblings) -> RecordDesc | dict[str, Any] | None:
     """Return the record, or the facts of the Quantized, that a saved file says; else None.
 
-    Raises
-    ------
-    MemdescError
-        If what it says is damaged.
+    Fails if what it says is damaged.
     """
     if found.codes.note is None:
         return None

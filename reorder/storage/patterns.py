@@ -45,10 +45,7 @@ _Node = tuple[Any, Any]
 class Pattern:
     """A regular expression that matches as `re.match` does, whoever wrote it.
 
-    Raises
-    ------
-    MemdescError
-        If it is not a regular expression, or one of a kind that is not read.
+    Fails if it is not a regular expression, or one of a kind that is not read.
     """
 
     def __init__(self, text: str) -> None:
@@ -69,10 +66,7 @@ class Pattern:
     def matches(self, name: str) -> bool:
         """Whether it matches at the start of a name.
 
-        Raises
-        ------
-        MemdescError
-            If the name is too long.
+        Fails if the name is too long.
         """
         if len(name) > _MAX_NAME:
             msg = f"{short_repr(name)} has more than {_MAX_NAME} letters, and is not compared"

@@ -119,10 +119,7 @@ class Declared(NamedTuple):
         a checkpoint does not say which class a layer has. Names go before regular expressions, and
         these before classes. Source: compressed-tensors 0.20, `utils/match.py`, `match_targets`.
 
-        Raises
-        ------
-        MemdescError
-            If a target is not a regular expression, or one that `Pattern` refuses.
+        Fails if a target is not a regular expression, or one that `Pattern` refuses.
         """
         for each in (self, *self.others):
             by = _listed(each, layer)
@@ -142,10 +139,7 @@ class Declared(NamedTuple):
     def named(self, layer: str) -> Declared | None:
         """Return the part that has a layer by its name; None if none has.
 
-        Raises
-        ------
-        MemdescError
-            As for `at`.
+        Fails where `at` does.
         """
         if any(_listed(each, layer) is not None for each in (self, *self.others)):
             return None
@@ -195,10 +189,7 @@ def _targets(
 
     Without `in_order`, expressions are sorted, as compressed-tensors does it.
 
-    Raises
-    ------
-    MemdescError
-        If one is not a regular expression, or one that `Pattern` refuses.
+    Fails if one is not a regular expression, or one that `Pattern` refuses.
     """
     found = {text: _Target(text, k) for k, part in enumerate(targets) for text in part}
     patterns = []
@@ -233,10 +224,7 @@ def _is_part(text: str, layer: str) -> bool:
 def declared_record(folder: Path) -> Declared | None:
     """Return what the config files of a model declare; None if they declare nothing.
 
-    Raises
-    ------
-    MemdescError
-        If a file is not a JSON object, has a value of the wrong type, or contradicts another.
+    Fails if a file is not a JSON object, has a value of the wrong type, or contradicts another.
     """
     found = [
         _declared(file, section)
@@ -289,10 +277,7 @@ def sections_of(config: Mapping[str, Any]) -> dict[str, Any]:
 def read_sections(folder: Path, file: str) -> list[dict[str, Any]]:
     """Return the sections in a file, if there is one.
 
-    Raises
-    ------
-    MemdescError
-        If it is not a JSON object.
+    Fails if it is not a JSON object.
     """
     text = read_if_exists(folder / file, MAX_CONFIG)
     if text is None:
@@ -338,10 +323,7 @@ def _declared_whole(file: str, section: Mapping[str, Any]) -> tuple[str, Declare
 def _with_usual_keys(file: str, method: str, section: Mapping[str, Any]) -> dict[str, Any]:
     """Return a section in which no key has another name.
 
-    Raises
-    ------
-    MemdescError
-        If two names of a key have different values.
+    Fails if two names of a key have different values.
     """
     aliases = _ALIASES.get(method, {})
     config = {key: value for key, value in section.items() if key not in aliases}

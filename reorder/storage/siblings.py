@@ -185,10 +185,7 @@ def find_siblings(entries: Mapping[str, Entry]) -> list[Siblings]:
 def note_of(entries: Mapping[str, Entry], first: str) -> Note:
     """Return what is stored with the first tensor of several.
 
-    Raises
-    ------
-    MemdescError
-        If it has no note, or one that lists tensors which are not there.
+    Fails if it has no note, or one that lists tensors which are not there.
     """
     value = entries[first].note or {}
     name, tensors = value.get("name"), value.get("tensors")

@@ -248,13 +248,7 @@ def _is_output(tensor: Tensor) -> bool:
 
 
 def _check_experts(plan: Plan) -> None:
-    """Refuse to decode some experts of a layer: loaders merge them, and expect one format.
-
-    Raises
-    ------
-    MemdescError
-        With the layer.
-    """
+    """Refuse to decode some experts of a layer: loaders merge them, and expect one format."""
     decoded = [_layer(step) for step in plan.moved if not isinstance(step.dst, RecordDesc)]
     tensors = (tensor for step in plan.steps for tensor in step.tensors)
     quantised = {block_of(each.name) for each in tensors if each.dtype not in _DTYPES} - {""}

@@ -64,10 +64,7 @@ def check_numbers(steps: Sequence[Step], options: ConvertOptions) -> list[_Round
 
     Returns what `_check_step` does.
 
-    Raises
-    ------
-    MemdescError
-        If a step does not have its numbers: of several, the first.
+    Fails if a step does not have its numbers: of several, the first.
     """
     most = max((_needed(step, options) for step in steps), default=0)
     threads = max(min(options.thread_count, options.max_bytes // max(most, 1)), 1)

@@ -74,10 +74,7 @@ class ConvertOptions(NamedTuple):
     def checked(self) -> ConvertOptions:
         """Return the options with plain integers in range.
 
-        Raises
-        ------
-        MemdescError
-            If an option has the wrong type or is out of range; with its name.
+        Fails if an option has the wrong type or is out of range; with its name.
         """
         flags = ("verify", "resume", "overwrite", "allow_partial", "dry_run")
         shards = self.shard_bytes
