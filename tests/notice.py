@@ -1,6 +1,8 @@
-"""What commands say on stderr, whether or not they had to compile kernels for long."""
+"""What commands say on stderr, however long they took to compile and to run."""
 
 from __future__ import annotations
+
+import re
 
 from reorder.cli.progress import NOTICE
 
@@ -8,5 +10,5 @@ __all__ = ["without_notice"]
 
 
 def without_notice(said: str) -> str:
-    """Return what was said on stderr, but for the line that kernels are compiled."""
-    return said.replace(NOTICE, "")
+    """Return what was said on stderr, but for lines about compilation and progress."""
+    return re.sub(r"memdesc: [0-9]+% [^\n]*\n", "", said.replace(NOTICE, ""))

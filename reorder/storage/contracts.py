@@ -56,6 +56,7 @@ _OF_TENSOR = ("layout", "dtype", "scales")
 _KIND = {"layout", "dims", "dtype"}
 # key of a contract, and its value, that wants a rule for every tensor
 _OTHERS, _REFUSED = "others", "refused"
+_QUOTED = '; quote patterns that have dots: ["model.*.weight"]'
 _KEYS = ("layout", "record", "dims", "dtype", "padding", "scales", "like", "count")
 
 
@@ -295,18 +296,11 @@ def _read_contract(given: Expected) -> tuple[bool, list[_Rule]]:
 def _read_rule(pattern: object, values: object) -> _Rule:
     rule = _Rule(str(pattern), {}, {})
     if not isinstance(pattern, str) or not isinstance(values, Mapping):
-        rule.fail(
-            f"it must be a table of {', '.join(_KEYS)}, not {short_repr(values)}; quote patterns "
-            'that have dots: ["model.*.weight"]'
-        )
+        rule.fail(f"it must be a table of {', '.join(_KEYS)}, not {short_repr(values)}{_QUOTED}")
     made: dict[str, Any] = {}
     for key, value in values.items():
         if key not in _KEYS:
-            hint = (
-                '; quote patterns that have dots: ["model.*.weight"]'
-                if isinstance(value, Mapping)
-                else ""
-            )
+            hint = _QUOTED if isinstance(value, Mapping) else ""
             rule.fail(f"there is no key {key!r}; the keys are {', '.join(_KEYS)}{hint}")
         made[key] = value if key == "count" else _read_value(rule, key, value)
     if not made:
@@ -323,22 +317,17 @@ def _read_rule(pattern: object, values: object) -> _Rule:
 
 def _read_value(rule: _Rule, key: str, value: Any) -> Any:
     """Return the value of a key."""
-    if key == "dims":
-        try:
-            return checked_ints("dims", value)
-        except MemdescError as error:
-            rule.fail(str(error))
     if key == "scales":
         if not isinstance(value, list | tuple) or not all(isinstance(x, str) for x in value):
             rule.fail(f"scales must be a list of names of tensors, not {short_repr(value)}")
         return tuple(value)
-    if not isinstance(value, str):
+    if key != "dims" and not isinstance(value, str):
         rule.fail(f"{key} must be a string, not {short_repr(value)}")
     if key == "padding" and value != _ZERO:
         rule.fail(f'padding must be "zero", not {short_repr(value)}')
-    if key == "dtype":
+    if key in {"dims", "dtype"}:
         try:
-            return data_type(value)
+            return checked_ints("dims", value) if key == "dims" else data_type(value)
         except MemdescError as error:
             rule.fail(str(error))
     if key == "record":
@@ -530,39 +519,29 @@ def _contradictions(
     found = entry.desc
     if found == wanted:
         return []
+    of_dims, of_dtype = (key if key in values else "layout" for key in ("dims", "dtype"))
     if entry.is_described and isinstance(found, MemoryDesc):
         problems = []
         if found.dims != wanted.dims:
-            key = "dims" if "dims" in values else "layout"
-            problems.append((key, f"are {found.dims}, not {wanted.dims}"))
+            problems.append((of_dims, f"are {found.dims}, not {wanted.dims}"))
         if found.dtype != wanted.dtype:
-            key = "dtype" if "dtype" in values else "layout"
-            problems.append((key, f"is {found.dtype}, not {wanted.dtype}"))
+            problems.append((of_dtype, f"is {found.dtype}, not {wanted.dtype}"))
         return problems or [("layout", f"is {found!r}, not {wanted!r}")]
+    held = f"the tensor of shape {entry.shape} and {entry.dtype}"
     if entry.nbytes != wanted.nbytes:
-        return [
-            (
-                "layout",
-                (
-                    f"takes {wanted.nbytes} bytes as {wanted!r}, but the tensor of shape "
-                    f"{entry.shape} and {entry.dtype} has {entry.nbytes}"
-                ),
-            )
-        ]
+        problem = f"takes {wanted.nbytes} bytes as {wanted!r}, but {held} has {entry.nbytes}"
+        return [("layout", problem)]
     is_word = entry.dtype in INTEGERS and (
         entry.dtype == "u8" or INTEGERS[entry.dtype].bits > wanted.dtype.bits
     )
     if entry.dtype != wanted.dtype.name and not is_word:
-        return [
-            ("dtype" if "dtype" in values else "layout", f"is {entry.dtype}, not {wanted.dtype}")
-        ]
+        return [(of_dtype, f"is {entry.dtype}, not {wanted.dtype}")]
     shapes = {stored_layout("", wanted, each).shape for each in (None, entry.dtype)}
     is_packed = wanted != memory_desc(wanted.dims, wanted.dtype)
     # every program has a shape of its own for packed elements
     if is_packed or entry.shape in {*shapes, wanted.dims} or len(entry.shape) == 1:
         return []
-    key = "dims" if "dims" in values else "layout"
-    return [(key, f"of {wanted!r} are not those of the shape {entry.shape} of {entry.dtype}")]
+    return [(of_dims, f"of {wanted!r} are not those of {held}")]
 
 
 # Writing a contract.

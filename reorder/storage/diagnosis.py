@@ -6,6 +6,7 @@ nothing is guessed from statistics.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
@@ -388,14 +389,14 @@ def _transposed(pair: tuple[int, int]) -> Callable[[Part], bool]:
 
 @lru_cache(maxsize=64)
 def _like(desc: MemoryDesc, dims: tuple[int, ...]) -> MemoryDesc | None:
-    """Return the layout of the same name for other dims; None if there is none."""
+    """Return the layout of the same name for other dims; None if there is none, or several."""
     if desc.dims == dims:
         return desc
     if _is_row_major(desc):
         return memory_desc(dims, desc.dtype)
+    found = set()
     for name in desc.tags():
-        try:
-            return memory_desc(dims, desc.dtype, name.text)
-        except MemdescError:
-            continue
-    return None
+        with suppress(MemdescError):
+            found.add(memory_desc(dims, desc.dtype, name.text))
+    # a dim of 1 has any place in memory: names that differ there say nothing of other dims
+    return found.pop() if len(found) == 1 else None

@@ -111,25 +111,44 @@ def test_bytes_after_the_data_of_a_npy_are_refused(
 # Outputs.
 
 
+_REPLACED = ("would replace", "name another file")
+_RAW_AS_NPY = ("would hold raw bytes", "call it a .bin")
+_NO_ENDING = ("ends neither in .safetensors nor in .npz",)
+_NO_PLACE = ("has no place for", "Write a .safetensors or a .npz", "--raw")
+
+
 @pytest.mark.parametrize(
-    "command",
+    ("command", "words"),
     [
-        f"raw.bin raw.bin --raw {RAW}",
-        f"raw.bin link --raw {RAW}",
-        f"raw.bin link.npy {RAW}",
-        f"raw.bin link --raw {PIXELS}",
-        "b.npz b.npz --to nhwc",
-        "x.npy x.npy --to nhwc --raw",
-        "z.npz:c z.npz --to nhwc",
-        "z.npz:c z.npz --to in_out_channel",
+        (f"raw.bin raw.bin --raw {RAW}", _REPLACED),
+        (f"raw.bin link --raw {RAW}", _REPLACED),
+        (f"raw.bin link.npy {RAW}", _REPLACED),
+        (f"raw.bin link --raw {PIXELS}", _REPLACED),
+        ("b.npz b.npz --to nhwc", _REPLACED),
+        ("x.npy x.npy --to nhwc --raw", _RAW_AS_NPY),
+        ("z.npz:c z.npz --to nhwc", _REPLACED),
+        ("z.npz:c z.npz --to in_out_channel", _REPLACED),
+        *(
+            (f"{source} {name} {to}", _NO_ENDING)
+            for name in ("o", "o.bin", "o.gguf", "raw", "o.npy.json")
+            for source, to in (
+                ("raw.bin", RAW),
+                ("x.npy", "--to nhwc"),
+                ("x.npy", "--to in_out_channel"),
+            )
+        ),
+        ("x.npy o.npy --to nhwc --to-dtype bf16", _NO_PLACE),
+        ("x.npy o.npy --to ABcd4a2b --to-dtype u4", _NO_PLACE),
+        ("x.npy o.npy --to plain --to-dtype bf16", _NO_PLACE),
+        ("x.npy o.npy --to in_out_channel --to-dtype bf16", _NO_PLACE),
+        ("raw.bin o.npy --from=abcd --dims=2x17x5x8 --dtype=bf16", _NO_PLACE),
     ],
 )
-def test_an_output_that_replaces_what_is_read_is_refused(
-    shell: Shell, folder: dict[str, bytes], command: str
+def test_a_refused_output_changes_no_file(
+    shell: Shell, folder: dict[str, bytes], command: str, words: tuple[str, ...]
 ) -> None:
     said = shell.refusal(f"reorder {command}")
-    assert "would replace" in said or "would hold raw bytes" in said
-    assert "name another file" in said or "call it a .bin" in said
+    assert all(each in said for each in words)
     assert _content() == folder
 
 
@@ -137,38 +156,6 @@ def test_a_npy_is_replaced_by_what_is_made_of_it(shell: Shell, folder: dict[str,
     assert "x.npy" in folder
     shell.facts("reorder x.npy x.npy --to plain --to-dtype s8 --from dcba")
     assert load("x.npy").desc.dims == X.shape[::-1]
-
-
-@pytest.mark.parametrize("name", ["o", "o.bin", "o.gguf", "raw", "o.npy.json"])
-@pytest.mark.parametrize(
-    "command", [f"raw.bin NAME {RAW}", "x.npy NAME --to nhwc", "x.npy NAME --to in_out_channel"]
-)
-def test_an_output_whose_name_has_no_ending_of_a_format_is_refused(
-    shell: Shell, folder: dict[str, bytes], command: str, name: str
-) -> None:
-    said = shell.refusal(f"reorder {command.replace('NAME', name)}")
-    assert "ends neither in .safetensors nor in .npz" in said
-    assert _content() == folder
-
-
-@pytest.mark.parametrize(
-    "command",
-    [
-        "x.npy o.npy --to nhwc --to-dtype bf16",
-        "x.npy o.npy --to ABcd4a2b --to-dtype u4",
-        "x.npy o.npy --to plain --to-dtype bf16",
-        "x.npy o.npy --to in_out_channel --to-dtype bf16",
-        "raw.bin o.npy --from=abcd --dims=2x17x5x8 --dtype=bf16",
-    ],
-)
-def test_what_numpy_has_no_arrays_of_is_refused_with_the_ways_out(
-    shell: Shell, folder: dict[str, bytes], command: str
-) -> None:
-    said = shell.refusal(f"reorder {command}")
-    assert "has no place for" in said
-    assert "Write a .safetensors or a .npz" in said
-    assert "--raw" in said
-    assert _content() == folder
 
 
 @pytest.mark.parametrize("limit", ["1GiB", "4KiB"])
@@ -202,8 +189,6 @@ def test_cases_whose_dims_are_no_sizes_are_refused(word: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        f"reorder x.npy o.npz --to=in_out_channel --max-size={'9' * 5000}x1",
-        "reorder x.npy o.npz --to=in_out_channel --max-size=²x1",
         "show nchw " + "9" * 5000,
         "show nchw " + "1," * 5000 + "1",
         "show nchw 1x2x3x4 --" + "a" * 100_000,

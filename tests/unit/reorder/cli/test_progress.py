@@ -8,11 +8,17 @@ import re
 import subprocess
 import sys
 import time
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
+from reorder.cli import progress
 from reorder.cli.progress import NOTICE, CompileNotice
 from tests.programs import run_python
+
+if TYPE_CHECKING:
+    from tests.unit.reorder.cli.shell import Shell
 
 _LONG_WORK = """
 import time
@@ -42,6 +48,15 @@ def test_long_work_shows_lines_where_there_is_no_terminal() -> None:
     assert 2 <= len(lines) <= 5  # a busy machine sleeps longer
     assert re.fullmatch(r"memdesc: (25|38|50|62)% step [2-5]", lines[0])
     assert not re.search(r"[\r\033]", ran.stderr)
+
+
+def test_helpers_of_tests_leave_out_what_only_busy_machines_say(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    np.save("x.npy", np.ones((2, 3), np.float32))
+    shell.facts("reorder x.npy o.npy --to ba")
+    assert "has no place for" in shell.refusal("reorder x.npy o.npy --to plain --to-dtype bf16")
 
 
 def test_a_bar_is_shown_on_terminals_and_wiped() -> None:

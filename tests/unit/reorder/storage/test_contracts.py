@@ -263,6 +263,15 @@ def test_causes_that_predict_the_same_bytes_are_all_named(tmp_path: Path) -> Non
     assert breach.causes == ("it is not packed", "it is packed twice", transposed)
 
 
+def test_a_layout_with_several_names_explains_nothing_by_one_of_them(tmp_path: Path) -> None:
+    x = np.arange(8, dtype=np.int8).reshape(4, 1, 2)
+    good = _saved(tmp_path / "good.npz", x, "cab")  # also bca, as dim b is 1
+    bad = _saved(tmp_path / "bad.npz", x, "cab", data=x)
+    (breach,) = reorder.check(bad, reference=good).breaches
+    assert "it is not packed" in breach.causes
+    assert "dims 0 and 1 are transposed" not in breach.causes
+
+
 def test_equal_values_in_other_layouts_differ_nowhere(tmp_path: Path) -> None:
     one = _saved(tmp_path / "one.safetensors", _X)
     other = _saved(tmp_path / "other.npz", _X, "ba")
