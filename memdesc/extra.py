@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from memdesc.checked import Checked
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.int64 import checked_int, checked_ints
-from memdesc.layout import Block, Layout, dim_name, memory_order, single_axes
+from memdesc.layout import Block, Layout, dim_name, single_axes, without_gaps
 from memdesc.tags import MAX_NDIMS
 
 if TYPE_CHECKING:
@@ -230,16 +230,9 @@ def compensation_layout(layout: Layout, mask: int) -> Layout:
     """
     kept = [dim for dim in range(layout.ndims) if mask >> dim & 1]
     sizes = tuple(layout.padded_dims()[dim] for dim in kept)
-    blocks = [
+    blocks = tuple(
         block._replace(axis=kept.index(block.axis)) for block in layout.blocks if block.axis in kept
-    ]
-    order = sorted(blocks, key=memory_order)
+    )
     if layout.has_partial_blocks:
-        blocks = order = [Block(k, 1, size, 0) for k, size in enumerate(sizes)]
-    strides = {}
-    stride = 1
-    for block in reversed(order):
-        strides[block.axis, block.step] = stride
-        stride *= block.extent or 1
-    dense = tuple(block._replace(stride=strides[block.axis, block.step]) for block in blocks)
-    return Layout.computed(sizes, single_axes(sizes), dense)
+        blocks = tuple(Block(k, 1, size, prod(sizes[k + 1 :])) for k, size in enumerate(sizes))
+    return Layout.computed(sizes, single_axes(sizes), without_gaps(blocks))

@@ -171,6 +171,15 @@ def memory_order(block: Block) -> tuple[int, int, int, int]:
     return -abs(block.stride), -block.extent, block.axis, -block.step
 
 
+def without_gaps(blocks: tuple[Block, ...]) -> tuple[Block, ...]:
+    """Return blocks in the same order in memory, with the strides of a dense layout."""
+    strides, stride = {}, 1
+    for block in sorted(blocks, key=memory_order, reverse=True):
+        strides[block] = stride
+        stride *= block.extent or 1  # like oneDNN: a dim of 0 does not multiply those outside it
+    return tuple(block._replace(stride=strides[block]) for block in blocks)
+
+
 @dataclass(frozen=True, slots=True)
 class Layout(Checked):
     """Axes and blocks over the logical dims.

@@ -15,7 +15,7 @@ import memdesc
 import reorder
 from memdesc import MemdescError, UnsupportedFormatError
 from memdesc.exchange import written
-from memdesc.names import dim_letters, images, is_image, known_names, resolve
+from memdesc.names import dim_letters, images, known_names, resolve
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def drawing(picture: Picture) -> list[nodes.Node]:
 
 
 class LayoutPicture(SphinxDirective):
-    """`{layout} nChw4c 1x5x2x3 f32`: the picture of a layout or an image."""
+    """`{layout} nChw4c 1x5x2x3 f32`: the picture of a layout or an image, in any notation."""
 
     required_arguments = 3
     option_spec: ClassVar = {"letters": directives.unchanged}
@@ -55,9 +55,8 @@ class LayoutPicture(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Draw it."""
         name, sizes, dtype = self.arguments
-        dims = tuple(map(int, sizes.split("x")))
-        make = memdesc.image_desc if is_image(name) else memdesc.memory_desc
-        return drawing(make(dims, dtype, name).show(self.options.get("letters")))
+        desc = memdesc.parse_layout(name, map(int, sizes.split("x")), dtype)
+        return drawing(desc.show(self.options.get("letters")))
 
 
 class PlanPicture(SphinxDirective):

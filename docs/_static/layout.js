@@ -2,9 +2,7 @@
 // tests/docs/test_learn.py compares every function here with the Python package, in node.
 "use strict";
 (function (root) {
-  const FAMILIES = ["", "w", "hw", "dhw"].flatMap((spatial) =>
-    ["nc", "oi", ...(spatial ? ["goi"] : [])].map((first) => first + spatial)
-  );
+  const FAMILIES = "nc oi ncw oiw goiw nchw oihw goihw ncdhw oidhw goidhw".split(" ");
   // image types: the letters of their dims, and their rows|columns|lane
   const NAMES = {
     in_out_channel: ["nchw", "ac|Bd|4b"],
@@ -17,9 +15,7 @@
   const gcd = (a, b) => (b ? gcd(b, a % b) : a);
   const lcm = (a, b) => (a * b) / gcd(a, b);
   const product = (numbers) => numbers.reduce((a, b) => a * b, 1);
-  function fail(message) {
-    throw new Error(message);
-  }
+  const fail = (message) => { throw new Error(message); };
 
   // The letters that a tag uses for dims 0, 1, 2, ...: those of a family such as nchw, else a to l.
   function lettersOf(text) {
@@ -80,8 +76,7 @@
       .filter((token) => token.extent !== 1)
       .map(({ key, step, extent, part }) => ({ axis: axisOf(key), step, extent, part }));
     const lane = digits.filter((digit) => digit.part === 2);
-    if (lane.length > 1 || lane.some((digit) => digit.extent !== 4))
-      fail("a lane is empty or one block of 4, such as 4b");
+    if (lane.length > 1 || (lane[0]?.extent ?? 4) !== 4) fail("a lane is empty or one block of 4, such as 4b");
     return { axes, digits, align, isImage: bars.length > 1, letters: (letters || known).slice(0, used.length) };
   }
 
@@ -106,8 +101,8 @@
     if (!NAMES[text] && /[^_]_[^_]|[:,]/.test(text)) // a name of another system
       fail(`a form reads tags such as aBcd16b, and strides; for others: memdesc show --draw '${text}' ${dims.join("x")}`);
     const tag = parseTag(text);
-    const [ndims, letters] = [tag.letters.length, [...tag.letters].join(", ")];
-    if (ndims !== dims.length) fail(`'${text}' is for ${ndims} dims (${letters}), not ${dims.length}`);
+    if (tag.letters.length !== dims.length)
+      fail(`'${text}' is for ${tag.letters.length} dims (${[...tag.letters].join(", ")}), not ${dims.length}`);
     const axes = tag.axes.map((own, k) => {
       const sizes = tag.digits.filter((digit) => digit.axis === k).map((digit) => digit.extent || 1);
       const whole = lcm(product(sizes), tag.align[k] || 1);

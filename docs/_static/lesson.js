@@ -8,9 +8,9 @@
     <form class="lesson-form" autocapitalize="off" autocomplete="off" spellcheck="false" onsubmit="return false">
       <label>Tag<input name="tag"></label>
       <label>Dims<input name="dims"></label>
-      <label>Bits of an element
-        <select name="bits"><option>4<option>8<option>16<option>32<option>64</select></label>
+      <label>Bits<select name="bits"><option>4<option>8<option>16<option>32<option>64</select></label>
       <label>Mark along<select name="along"></select></label>
+      <p class="lesson-key">Same colour: adjacent. Hatched: padding. Dashed: gap. Bar: cache line or row of pixels.</p>
     </form>
     <p class="lesson-error" role="alert"></p>
     <div class="lesson-halves" tabindex="0" role="group" aria-label="Layout: arrow keys move through memory"></div>
@@ -24,6 +24,12 @@
   // a digit of an index as Python writes it: c, c // 4, c % 4, c // 4 % 2
   const over = (name, step) => (step > 1 ? `${name} // ${step}` : name);
   const digitOf = ({ step, extent, outer }, name) => over(name, step) + (outer ? "" : ` % ${extent}`);
+
+  function reveal(cell) { // scrolls its half, where that is small, and not the page
+    const half = cell.closest(".lesson-scroll");
+    const [inner, outer] = [cell, half].map((each) => each.getBoundingClientRect());
+    half.scrollTop += Math.min(0, inner.top - outer.top) + Math.max(0, inner.bottom - outer.bottom);
+  }
 
   class Lesson {
     constructor(holder) {
@@ -94,16 +100,14 @@
       const along = [...letters].filter((_, dim) => dims[dim] > 1).map((letter) => new Option(letter));
       if (this.group.length === dims.length) along.push(new Option(`its group (${this.group.join("x")})`, "group"));
       this.form.along.replaceChildren(new Option("nothing", ""), ...along);
-      this.form.along.value = this.along;
-      if (this.form.along.selectedIndex < 0) this.form.along.value = "";
+      this.form.along.value = along.some(({ value }) => value === this.along) ? this.along : "";
     }
 
     cell(element, label, more = "") {
       if (!element) return `<td class="gap${more}"></td>`;
       const hue = (Math.floor(element.offset / this.row) * 137.5 + 210) % 360;
-      const name = element.inside ? "cell" : "cell padding";
-      const data = `data-k="${this.all.indexOf(element)}" style="--hue: ${hue}"`;
-      return `<td class="${name}${more}" ${data}>${label(element)}</td>`;
+      const name = (element.inside ? "cell" : "cell padding") + more;
+      return `<td class="${name}" data-k="${this.all.indexOf(element)}" style="--hue: ${hue}">${label(element)}</td>`;
     }
 
     // Rows and columns are the last two dims of more than one element, and each index of the dims before them
@@ -172,6 +176,7 @@
         const other = this.all[cell.dataset.k];
         cell.classList.toggle("marked", other.offset === element.offset);
         cell.classList.toggle("company", company.includes(other));
+        if (other.offset === element.offset) reveal(cell);
       }
       const summary = company.length ? `<p class="lesson-company">${this.summary(company, element)}</p>` : "";
       this.sum.innerHTML = `${this.arithmetic(element)}${summary}</div>`;

@@ -64,6 +64,9 @@ class Row(NamedTuple):
     whole: str = ""
     # what uses this layout
     source: str = ""
+    # whether its words are stored in the shape of the tensor, with several elements along the last
+    # dim in each; otherwise in the order of the outermost blocks
+    is_in_shape: bool = False
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,14 @@ _ROWS = {
     "marlin_zeros": Row(
         "go", "zero points", {4: "aB8b/1.2b/8.4b/16", 8: "aB8b/1.2b/32.2b/8.2b/16"}, "o", _MARLIN),
     "torch_int4_cpu": Row(
-        "oi", "weights", {4: "Ab2a/16.16a/1.2a/32"}, "o", f"{_TORCH_CPU}, AVX-512"),
+        "oi", "weights", {4: "Ab2a/16.16a/1.2a/32"}, "o", f"{_TORCH_CPU}, AVX-512",
+        is_in_shape=True),
     "torch_int4_cpu_avx2": Row(
-        "oi", "weights", {4: "Ab16a/1.2a/16"}, "o", f"{_TORCH_CPU}, AVX2"),
+        "oi", "weights", {4: "Ab16a/1.2a/16"}, "o", f"{_TORCH_CPU}, AVX2",
+        is_in_shape=True),
     "torch_int4_cpu_default": Row(
-        "oi", "weights", {4: "Ab32a"}, "o", f"{_TORCH_CPU}, without AVX2"),
+        "oi", "weights", {4: "Ab32a"}, "o", f"{_TORCH_CPU}, without AVX2",
+        is_in_shape=True),
     "tinygemm_k2": Row(
         "oi", "weights", {4: "AB8a4b/2.2b/1.2b/16.2b/8"}, "i", f"{_TORCH_CUDA}, inner_k_tiles=2"),
     "tinygemm_k4": Row(
@@ -87,10 +90,11 @@ _ROWS = {
         f"{_TORCH_CUDA}, inner_k_tiles=8"),
     "trtllm_mixed_gemm": Row(
         "io", "weights", {4: "BA4b2a/32.4a/2.2a/1.4a/8", 8: "BA2b4a/16.4a/2.2a/1.2a/8"}, "io",
-        "TensorRT-LLM, preprocess_weights_for_mixed_gemm, f16 activations, sm80 to sm89"),
+        "TensorRT-LLM, preprocess_weights_for_mixed_gemm, f16 activations, sm80 to sm89",
+        is_in_shape=True),
     "aiter_16x16": Row(
         "oi", "weights", {4: "AB2b16a32b", 8: "AB2b16a16b", 16: "AB4b16a8b"}, "oi",
-        f"{_AITER}: shuffle_weight, layout (16, 16)"),
+        f"{_AITER}: shuffle_weight, layout (16, 16)", is_in_shape=True),
     "aiter_int4": Row(
         "oi", "weights", {4: "AB2b/16.16a2b/8.4b/1.2b/4"}, "oi",
         f"{_AITER}: shuffle_weight of 8-bit elements, then pack_int8_to_packed_int4"),

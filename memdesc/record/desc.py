@@ -29,7 +29,7 @@ from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.dtypes import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, OverlapError, UnsupportedFormatError, short_repr
 from memdesc.int64 import exact_ints
-from memdesc.layout import Layout, check_dims, dim_name, memory_order
+from memdesc.layout import Layout, check_dims, dim_name, without_gaps
 from memdesc.overlap import check_overlap
 from memdesc.tags import LETTERS
 
@@ -172,12 +172,7 @@ class Field(Checked):
         >>> memdesc.record_desc((2, 64), "q4_0").field("d").dense.desc
         memory_desc((2, 2), 'f16', 'ab')
         """
-        strides, total = {}, 1
-        for block in sorted(self.layout.blocks, key=memory_order, reverse=True):
-            strides[block] = total
-            total *= block.extent
-        blocks = tuple(block._replace(stride=strides[block]) for block in self.layout.blocks)
-        layout = Layout(self.layout.dims, self.layout.axes, blocks)
+        layout = Layout(self.layout.dims, self.layout.axes, without_gaps(self.layout.blocks))
         return replace(self, layout=layout, tensor=self.name)
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +11,7 @@ from reorder.bench.cases import ATTRIBUTES, parse_cases
 from reorder.bench.measure import measure
 from reorder.bench.peers import known_peers
 from reorder.bench.report import full_report, geometric_mean
-from reorder.cli.command import Command, Facts, option, table, value
+from reorder.cli.command import Command, Facts, check_threads, option, table, value
 from reorder.cli.progress import Progress
 from reorder.cores import count_cores
 
@@ -60,9 +59,6 @@ _VALUES = "; a number, or mask:M for generated values along the dims whose bits 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     seconds = options.seconds
-    if seconds is not None and not 0 < seconds < math.inf:
-        msg = f"--seconds {seconds:g}: give a time above 0, such as {_SECONDS}"
-        raise MemdescError(msg)
     if options.device is not None or options.size is not None:
         return _on_device(options), 0
     cases = _cases(options)
@@ -113,17 +109,13 @@ def _with_x(problem: str) -> str:
 
 
 def _threads(text: str | None) -> list[int]:
-    cores = count_cores()
     if text is None:
-        return sorted({1, cores})
+        return sorted({1, count_cores()})
     try:
         counts = [int(part) for part in text.split(",")]
     except ValueError:
         counts = [0]
-    if not all(1 <= count <= cores for count in counts):
-        numbers = f"numbers from 1 to {cores}, the cores of this process, joined by commas"
-        msg = f"--threads {text!r}: give {numbers}"
-        raise MemdescError(msg)
+    check_threads(counts, repr(text))
     return list(dict.fromkeys(counts))
 
 
@@ -282,7 +274,7 @@ COMMAND = Command(
             "with --device: the size of the largest tensor (default 1100 on a GPU, else 16)",
             type=float,
         ),
-        option("--seconds", f" (default {_SECONDS})", type=float),
+        option("--seconds", f" (default {_SECONDS})"),
     ),
     _answer,
     _lay_out,

@@ -99,7 +99,7 @@ def _line(breach: Facts) -> str:
 
 COMMAND = Command(
     "check",
-    "Check that padding is zero, or a checkpoint against a contract; exit code 1 if it is not.",
+    "Check that padding is zero, or a checkpoint against a contract; exit code 1 if it fails.",
     "check model.safetensors --expect rules.toml --reference good.safetensors",
     (
         value(

@@ -6,8 +6,9 @@ import re
 import shutil
 import sys
 import textwrap
+from argparse import ArgumentTypeError
 from fnmatch import fnmatchcase
-from math import isfinite
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import memdesc
@@ -145,12 +146,31 @@ class Argument(NamedTuple):
 def value(spec: str, text: str, *more: str, **settings: Any) -> Argument:
     """Return an argument with a value, such as ``--dims DIMS``; `more` are other names of a flag.
 
-    If the default is a number, the value is read as one of that type.
+    If the default is a number, the value is read as one; if it is an integer, as a count.
     """
     name, metavar = spec.split()
-    if isinstance(settings.get("default"), int | float):
-        settings["type"] = type(settings["default"])
+    default = settings.get("default")
+    if isinstance(default, int | float):
+        settings.setdefault("type", _count if isinstance(default, int) else float)
     return Argument((name, *more), {"metavar": metavar, "help": text, **settings})
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch("[0-9]{1,18}", text):
+        msg = f"give how many, 0 or more, not {short_repr(text)}"
+        raise ArgumentTypeError(msg)
+    return int(text)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < inf:
+        msg = f"give a time above 0, such as 0.1, not {short_repr(text)}"
+        raise ArgumentTypeError(msg)
+    return seconds
 
 
 def flag(name: str, text: str) -> Argument:
@@ -195,7 +215,7 @@ _MEANINGS = {
     "--zero-point Z": "the zero point of the output",
     "--src-scale S": "the scale of the input",
     "--src-zero-point Z": "the zero point of the input",
-    "--beta B": "add the old content of the output times this",
+    "--beta B": "add B times the old content of the output",
     "--threads N": "how many threads to use",
     "--device NAME": "an OpenCL device, by part of its name or its runtime's, such as nvidia",
     "--max-bytes SIZE": "how much memory the pieces of a large tensor may take, such as 200MiB",
@@ -206,6 +226,8 @@ _MEANINGS = {
     "--svg FILE": "draw a picture into a file that ends in .svg, .png, .html or .txt",
     "--letters LETTERS": "what to call the dims, such as nchw",
 }
+# how the values of options are read, if neither as strings nor as the default says
+_TYPES = {"--seconds": _seconds}
 _SPECS = {spec.split()[0]: spec for spec in _MEANINGS}
 SEVERAL = ",..."
 """What follows the metavar of an option that takes several values, joined by commas."""
@@ -217,6 +239,7 @@ def option(
     """Return an option that several commands share; `more` adds what it means in this one."""
     spec = _SPECS[name]
     text = f"{_MEANINGS[spec]}{more}"
+    settings = {"type": _TYPES[name], **settings} if name in _TYPES else settings
     return value(f"{spec}{SEVERAL if several else ''}", text, *others, **settings)
 
 
@@ -275,6 +298,14 @@ def threads_of(given: int | None) -> int:
         msg = f"--threads {given} must be 1 or more"
         raise MemdescError(msg)
     return min(given, _THREADS)
+
+
+def check_threads(counts: Iterable[int], given: str) -> None:
+    """Refuse numbers of threads with which nothing can be measured here."""
+    cores = count_cores()
+    if not all(1 <= count <= cores for count in counts):
+        msg = f"--threads {given}: give 1 to {cores}, the cores of this process"
+        raise MemdescError(msg)
 
 
 # Layouts.

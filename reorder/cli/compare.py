@@ -158,7 +158,9 @@ def _checkpoint_line(row: Facts) -> str:
         f"{row['differing']} of {row['elements']} elements, worst {row['worst']}, "
         + ", ".join(_amount(row, name) for name in ("max_ulp", "mean_error", "cosine"))
     )
-    return f"{row['name']}: {row['a']} and {row['b']}: {said}"
+    # files are known by their names
+    whats = "" if row["a"].endswith(row["name"]) else f"{row['a']} and {row['b']}: "
+    return f"{row['name']}: {whats}{said}"
 
 
 def _amount(row: Facts, name: str) -> str:

@@ -112,7 +112,7 @@ def _lay_out(facts: Facts) -> list[str]:
 
 COMMAND = Command(
     "completion",
-    "Print the script that completes this command's words in a shell.",
+    "Print a script that completes commands, options and layouts in a shell.",
     'completion bash    # in ~/.bashrc: eval "$(memdesc completion bash)"',
     (
         value("shell SHELL", ", ".join(_SCRIPTS), choices=[*_SCRIPTS]),

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING
 from memdesc import MemdescError
 from memdesc.disk import as_path
 from memdesc.errors import starred
-from reorder.cli.command import (
-    MAX_BYTES,
-    Command,
-    Facts,
-    bytes_of,
-    flag,
-    option,
-    threads_of,
-    value,
-)
+from reorder.cli.command import MAX_BYTES, Command, Facts, bytes_of, flag, option, threads_of, value
 from reorder.cli.progress import Progress, warn
 from reorder.storage.containers.partial import InUseError, partial_folder
 from reorder.storage.containers.table import read_container

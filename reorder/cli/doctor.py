@@ -135,7 +135,10 @@ COMMAND = Command(
     "Report versions, threads, compiled kernels and OpenCL devices; or compile the CPU kernels.",
     "doctor",
     (
-        flag("--compile", "compile the CPU kernels before their first use, as for an image"),
+        flag(
+            "--compile",
+            "compile the CPU kernels before their first use, as when a container is built",
+        ),
         value(
             "--dtypes DTYPES",
             "with --compile: types that will be converted, such as f32,bf16,s8, or none (default: "

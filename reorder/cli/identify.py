@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, data_type, memory_desc
 from memdesc.errors import counted, first_of
 from reorder.cli.command import Command, Facts, dims_of, finite, folded, option, table, value
-from reorder.cli.tensors import load_file, read_bytes, read_words, split_name, tensors_in
+from reorder.cli.tensors import OFFSET, load_file, read_bytes, read_words, tensors_in
 from reorder.identification.identify import identify
 
 if TYPE_CHECKING:
@@ -63,15 +62,12 @@ def _how(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _read(options: argparse.Namespace) -> Memory | np.ndarray[Any, Any]:
-    """Return the tensor of a .npy, or the bytes of another file from an offset to its end."""
+    """Return a tensor, or the bytes of a raw file, or of any file from an offset to its end."""
     path, offset = options.dump, options.offset
-    if offset is not None and Path(split_name(path)[0]).suffix not in {".npy", *_SETS}:
+    if offset is not None:
         return read_bytes(path, offset)
     found = read_words(path, None if options.dtype is None else data_type(options.dtype))
-    if found is not None and offset:
-        msg = f"--offset {offset} is for files of raw bytes; {path!r} says where its data begin"
-        raise MemdescError(msg)
-    return read_bytes(path, offset) if found is None else found
+    return read_bytes(path) if found is None else found
 
 
 def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:
@@ -151,7 +147,7 @@ COMMAND = Command(
         ),
         option("--dims", ", if there is no --like"),
         option("--dtype", " (default: that of --like, or a narrower one that holds its integers)"),
-        option("--offset", " in a file of raw bytes", type=int),
+        OFFSET,
         option("--tolerance", " (default 0, which compares bits)", default=0.0),
         option("--relative", default=0.0),
     ),

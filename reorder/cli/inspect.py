@@ -8,7 +8,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import MemoryDesc, RecordDesc, memory_desc
+from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
 from memdesc.disk import as_path
 from memdesc.errors import counted, first_of, starred
 from memdesc.record import BIT_PLANES, Field
@@ -16,7 +16,14 @@ from memdesc.record.names import unjudged_by
 from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.records.encode import number_bits
 from reorder.storage.containers.table import read_container
-from reorder.storage.groups import find_groups, find_plain, find_unscaled, partial_of
+from reorder.storage.convert.sections import section_warnings, sections_in
+from reorder.storage.groups import (
+    find_groups,
+    find_orphans,
+    find_plain,
+    find_unscaled,
+    partial_of,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -55,6 +62,12 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         without = find_unscaled(path, container, groups)
         notes += _by_reason(without)
         unscaled += without
+        orphans = find_orphans(container, groups)
+        why = "it scales a weight, as other tensors of that name do, but there is no "
+        notes += _by_reason({name: why + weight for name, weight in orphans.items()})
+        unscaled += orphans
+        if any(group.desc is not None for group in groups):
+            notes += _of_sections(path)
         notes += [
             f"{file} is not shown{_count_of(each.names)}: {each.reason}"
             for file, each in container.unread.items()
@@ -90,6 +103,15 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         "notes": notes,
     }
     return facts, 1 if unread or unscaled or not found else 0
+
+
+def _of_sections(path: Path) -> list[str]:
+    """Return a note if the config files of a model say that its weights mean other numbers."""
+    try:
+        [*section_warnings(sections_in(path))]
+    except MemdescError as error:
+        return [str(error)]
+    return []
 
 
 def _alike(rows: Iterable[Facts]) -> list[Facts]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 import sys
 from io import TextIOWrapper
-from math import inf
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError, read_verbose
 from memdesc.errors import counted, first_of
 from reorder.bench.measure import measure
-from reorder.cli.command import Command, Facts, flag, folded, option, table, value
+from reorder.cli.command import Command, Facts, check_threads, flag, folded, option, table, value
 from reorder.cores import count_cores
 from reorder.logs import read_layers, report
 from reorder.logs.replay import logged_case, seconds_into_new_memory
@@ -48,21 +47,15 @@ _TIMES = ("ms", "count", "median", "min", "max")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    if options.top < 0:
-        msg = f"--top {options.top}: give how many rows to list, 0 or more"
-        raise MemdescError(msg)
-    if not 0 < options.seconds < inf:
-        msg = f"--seconds {options.seconds:g}: give a time above 0, such as 0.1"
-        raise MemdescError(msg)
     if options.threads is not None and not options.bench:
         msg = f"--threads {options.threads}: only --bench measures, and takes threads"
         raise MemdescError(msg)
     log = read_verbose(_stdin() if options.log == "-" else options.log)
     if not (log.entries or log.info or log.skipped or log.passed_over):
         msg = (
-            f"{'stdin' if options.log == '-' else options.log} has no line of oneDNN in "
-            f"{log.other_lines} lines; run the program with ONEDNN_VERBOSE=1 (up to oneDNN 2.4, "
-            "DNNL_VERBOSE=1), and pass what it prints to stdout"
+            f"{'stdin' if options.log == '-' else options.log}: none of its lines is from oneDNN "
+            f"({counted(log.other_lines, 'line')} read); run the program with ONEDNN_VERBOSE=1 "
+            "(up to oneDNN 2.4, DNNL_VERBOSE=1), and pass what it prints to stdout"
         )
         raise MemdescError(msg)
     found = report(
@@ -203,9 +196,7 @@ def _measure(facts: Facts, found: LogReport, options: argparse.Namespace, log: V
 def _threads(given: int | None, log: VerboseLog) -> int:
     cores = count_cores()
     if given is not None:
-        if not 1 <= given <= cores:
-            msg = f"--threads {given}: give 1 to {cores}, the cores of this process"
-            raise MemdescError(msg)
+        check_threads([given], str(given))
         return given
     said = [int(count) for line in log.info for count in re.findall(r"nthr:([0-9]{1,6})", line)]
     return min(said[0], cores) if said and said[0] else cores

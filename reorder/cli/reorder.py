@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memdesc import ImageDesc, MemdescError, memory_desc, parse_layout
-from memdesc.errors import short_repr
 from memdesc.layout import memory_order
 from memdesc.tags import LETTERS
 from reorder.api import reorder
@@ -33,6 +31,7 @@ from reorder.cli.command import (
 from reorder.cli.progress import Progress
 from reorder.cli.tensors import (
     LIMIT,
+    OFFSET,
     SOURCE,
     Reading,
     check_output,
@@ -81,7 +80,6 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         x, only_caller_knows = read_tensor(options.src, how)
         padding = padding_facts(x, options.limit, "padding_zero") if only_caller_knows else {}
         target = _target(options, x.desc)
-        _check_size(options, target)
         progress.step("reordering", 1)
         result = _reordered(options, x, target, attr)
         progress.step(f"writing {options.dst}", 1)
@@ -115,31 +113,18 @@ def _target(options: argparse.Namespace, src: MemoryDesc) -> MemoryDesc | ImageD
 def _is_in_memory_order(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> bool:
     """Whether a .npy gets an array whose axes lie in memory order, as --from reads them.
 
-    It has no place for a layout; if the axes of an array can be the dims, they are.
+    So do an image and a permutation of the dims, such as nhwc. A .npy has no place for a
+    descriptor: the axes of row-major and column-major arrays are the dims, and `save` refuses all
+    other layouts.
     """
     if not options.dst.endswith(".npy") or isinstance(target, ImageDesc):
         return str(options.dst).endswith(".npy")
     # dims of 1 may have any stride, so the order of the axes is compared too
     order = "".join(LETTERS[block.axis] for block in sorted(target.blocks, key=memory_order))
     letters = LETTERS[: target.ndims]
-    is_sorted = order in {letters, letters[::-1]}
-    is_of_dims = is_sorted and target == memory_desc(target.dims, target.dtype, order)
-    return target.dtype.numpy.isbuiltin == 1 and not is_of_dims
-
-
-def _check_size(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> None:
-    """Refuse an image that is larger than --max-size."""
-    if options.max_size is None:
-        return
-    found = re.fullmatch("([0-9]{1,19})x([0-9]{1,19})", options.max_size, re.ASCII)
-    if found is None:
-        given = short_repr(options.max_size)
-        msg = f"--max-size {given} is not a width and height, such as 16384x16384"
-        raise MemdescError(msg)
-    if not isinstance(target, ImageDesc):
-        msg = f"--max-size is for image types, not for {target!r}"
-        raise MemdescError(msg)
-    target.check_size(int(found[1]), int(found[2]))
+    is_permuted = sorted(order) == list(letters) and order not in {letters, letters[::-1]}
+    is_numpy = target.dtype.numpy.isbuiltin == 1
+    return is_numpy and is_permuted and target == memory_desc(target.dims, target.dtype, order)
 
 
 def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder | None:
@@ -235,7 +220,7 @@ COMMAND = Command(
         value(
             "dst DST",
             "the file to write: a .safetensors or .npz with the descriptor in it; or a .npy, whose "
-            "axes are the dims if they can be, else in memory order, as with --to nhwc",
+            "axes are the dims, or lie in memory order, as with --to nhwc",
         ),
         flag(
             "--raw",
@@ -251,7 +236,7 @@ COMMAND = Command(
         FILE_DIMS,
         option("--dtype", ", if the file does not say"),
         TO_DTYPE,
-        option("--offset", "; any file is then read as raw bytes", type=int),
+        OFFSET,
         flag("--ignore-rest", "let a file of raw bytes be longer than the tensor"),
         value(
             "--row-pitch BYTES",
@@ -259,10 +244,6 @@ COMMAND = Command(
             type=int,
         ),
         LIMIT,
-        value(
-            "--max-size WxH",
-            "the size of the largest image that the device has, such as 16384x16384",
-        ),
         *(option(f"--{name}", _VALUES) for name in _PARAMETERS),
         option("--beta", "; DST must exist", default=0.0),
         flag("--saturate", "numbers beyond the largest float become that float, not infinity"),

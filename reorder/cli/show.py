@@ -44,11 +44,10 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     layout = normal_form(layout_of(options))
     desc = buffer_of(layout)
     indices = [numbers_of(text, "index") for text in options.at]
-    offsets = [desc.offset(index, padded=True) for index in indices]
-    offsets += [offset for byte in options.byte for offset in _offsets_in(desc, byte)]
+    indices += [desc.index(offset) for byte in options.byte for offset in _offsets_in(desc, byte)]
     facts = layout_facts(layout)
-    if offsets:
-        facts["elements"] = [_element(layout, offset) for offset in offsets]
+    if indices:
+        facts["elements"] = [_element(layout, index) for index in indices]
     if options.svg is not None or options.draw:
         marked = [tuple(one["index"]) for one in facts.get("elements", ())]
         _draw(options, layout.show(options.letters, highlight=marked), facts)
@@ -72,16 +71,16 @@ def _has_element(desc: MemoryDesc, offset: int) -> bool:
     return True
 
 
-def _element(layout: MemoryDesc | ImageDesc, offset: int) -> Facts:
+def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
     desc = buffer_of(layout)
-    index = desc.index(offset)
-    facts: Facts = {"index": index, "offset": offset, "byte": desc.byte(index)}
+    offset = int(desc.offset(index, padded=True))
+    facts: Facts = {"index": index, "offset": offset, "byte": desc.byte(index, padded=True)}
     if desc.dtype.is_packed:
         facts["half"] = "high" if offset % 2 else "low"
     if isinstance(layout, ImageDesc):
         pixel, lane = divmod(offset, layout.channels)
         facts |= {"pixel": (pixel % layout.width, pixel // layout.width), "lane": lane}
-    return facts | {"padding": index.is_padding}
+    return facts | {"padding": any(one >= size for one, size in zip(index, desc.dims, strict=True))}
 
 
 def _record(options: argparse.Namespace, dims: tuple[int, ...] | None) -> Facts:

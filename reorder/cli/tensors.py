@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
 
 SOURCE = (
-    "a .npy, .npz or .safetensors, read as the descriptor in it says if it has one; of several "
-    "tensors FILE:NAME"
+    "a .npy, .npz or .safetensors, read as its descriptor says if it has one; FILE:NAME is one of "
+    "several tensors"
 )
 _ENDINGS = (".npy", ".npz", ".safetensors")
 # a word without numbers that would be sizes or strides
@@ -547,14 +547,12 @@ def _located(entry: Entry, how: Reading) -> MemoryDesc | None:
     return memory_desc(dims, desc.dtype, how.layout) if is_row_major else None
 
 
+OFFSET = option("--offset", "; any file is then read as raw bytes", type=int)
 LIMIT = option("--limit", " (default 10): where the padding is not zero", default=10)
 
 
 def padding_facts(memory: Memory, limit: int, key: str) -> Facts:
     """Return how much padding there is, whether it is zero (as `key`), and where it is not."""
-    if limit < 0:
-        msg = f"--limit {limit}: give how many places to list, 0 or more"
-        raise MemdescError(msg)
     desc = memory.desc
     count, places = find_nonzero(memory.data, desc, limit)
     facts: Facts = {"padding_elements": desc.padded_nelems - desc.nelems, key: not count}

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from reorder.cpu.runtime.batch import Batch
     from reorder.plan.plan import ReorderPlan
 
-__all__ = ["PreparedReorder"]
-
 _NO_TABLE = np.zeros(1, np.int64)
 
 

@@ -18,20 +18,6 @@ from reorder.cpu.target import is_arm
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = [
-    "OWN_CACHE_NBYTES",
-    "PAGE_NBYTES",
-    "PREFETCHED_PAGES",
-    "Cache",
-    "Machine",
-    "cache_limits",
-    "count_threads",
-    "own_cache",
-    "read_caches",
-    "streamed_part",
-    "this_machine",
-]
-
 # Cap on the size of the largest cache: one of hundreds of MiB serves a whole socket, so a process
 # finds little of it free. On machines with 300 and 480 MiB, using three quarters of this paid off.
 _MAX_CACHE_NBYTES = 88 << 20

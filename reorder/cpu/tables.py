@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 
 from reorder.cpu.target import SHARED_NBYTES
 
-__all__ = ["WORD_NBYTES", "fields_in_lines", "fields_of", "nbytes_in_lines", "nbytes_of"]
-
 WORD_NBYTES = 8
 _LINE_WORDS = SHARED_NBYTES // WORD_NBYTES
 

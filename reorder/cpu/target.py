@@ -12,28 +12,6 @@ from functools import cache
 from llvmlite import binding
 from numba.core import config
 
-__all__ = [
-    "BYTE_BITS",
-    "LINE_BITS",
-    "LINE_NBYTES",
-    "SHARED_NBYTES",
-    "has_bfloat",
-    "has_exact_bfloat",
-    "has_feature",
-    "has_fma",
-    "has_half",
-    "has_masks",
-    "is_arm",
-    "is_x86",
-    "keeps_addresses",
-    "max_tile_rows",
-    "quietens_in_one",
-    "register_bits",
-    "saturates_floats",
-    "step_registers",
-    "transposes_pairs",
-]
-
 BYTE_BITS = 8
 # The cache line of all current processors with these vector instructions except Apple's: theirs has
 # 128 bytes, and alignment to 64 bytes is correct there too.

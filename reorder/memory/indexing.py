@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Indexed:
-    """What memory on the host and on a device have in common with arrays, by their descriptor."""
+    """The part of an array's interface that host and device memory share, from the descriptor."""
 
     __slots__ = ()
 

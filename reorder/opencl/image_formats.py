@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from typing import Any
 
 import pyopencl as cl
 from pyopencl.tools import first_arg_dependent_memoize
@@ -106,18 +106,9 @@ def _names_of(form: cl.ImageFormat) -> tuple[str, str]:
     return order, _name_of(cl.channel_type, form.channel_data_type)
 
 
-def _name_of(kind: type, value: object) -> str:
-    """Return the name of an OpenCL constant of a kind."""
-    if not isinstance(value, int):
-        return "?"
-    return _names(kind).get(value) or hex(value)
-
-
-@cache
-def _names(kind: type) -> dict[int, str]:
-    """Return the names of constants; the first one if a number has several."""
-    names = [name for name in vars(kind) if name.isupper()]
-    return {getattr(kind, name): name for name in reversed(names)}
+def _name_of(kind: Any, value: object) -> str:
+    """Return the name of an OpenCL constant of a kind, or its number."""
+    return str(kind.to_string(value, "%#x")) if isinstance(value, int) else "?"
 
 
 @first_arg_dependent_memoize

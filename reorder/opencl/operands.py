@@ -85,7 +85,7 @@ def device_operand(
         if memory is None:  # of an array without elements
             memory = allocate_buffer(queue.context, 0)
     if not isinstance(memory, _LINEAR):
-        msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {_kind(memory)}"
+        msg = f"{name} must be a pyopencl Buffer, Array or SVM for {desc!r}, not {kind_of(memory)}"
         raise MemdescError(msg)
     _check_usable(queue, memory, name)
     place = place_of(memory)
@@ -126,7 +126,7 @@ def _image_operand(
         return DeviceOperand(desc.desc, shape, channel_type_of(desc, memory.form, name))
     if not isinstance(memory, cl.Image):
         msg = (
-            f"{name} must be a pyopencl Image for {desc!r}, not {_kind(memory)}; "
+            f"{name} must be a pyopencl Image for {desc!r}, not {kind_of(memory)}; "
             "a buffer of the same pixels has the descriptor .desc"
         )
         raise MemdescError(msg)
@@ -207,7 +207,8 @@ def _is_aligned(address: int, itemsize: int, name: str) -> bool:
     return address % VECTOR_NBYTES == 0
 
 
-def _kind(memory: object) -> str:
+def kind_of(memory: object) -> str:
+    """Return the name of a value's class with that of its module."""
     return f"{type(memory).__module__}.{type(memory).__qualname__}"
 
 

@@ -13,7 +13,7 @@ from reorder.opencl.allocation import allocate_buffer
 from reorder.opencl.device_memory import DeviceMemory
 from reorder.opencl.enqueue import as_source, reorder_on_device
 from reorder.opencl.kernel.reductions import lower_ranges
-from reorder.opencl.operands import check_queue, device_operand
+from reorder.opencl.operands import check_queue, device_operand, kind_of
 from reorder.opencl.programs import prepare
 
 if TYPE_CHECKING:
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 def desc_on_device(x: Any) -> MemoryDesc:
     """Return the descriptor of a DeviceMemory or an Array; that of the pixels for an image."""
     if not isinstance(x, DeviceMemory | cl.array.Array):
-        kind = f"{type(x).__module__}.{type(x).__qualname__}"
-        msg = f"x is {kind}, which does not say what it holds; make a DeviceMemory of it"
+        msg = f"x is {kind_of(x)}, which does not say what it holds; make a DeviceMemory of it"
         raise MemdescError(msg)
     queue: Any = x.queue
     check_queue(queue)

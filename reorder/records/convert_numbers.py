@@ -29,8 +29,15 @@ from reorder.records.encode import (
     way_out,
     write_number,
 )
-from reorder.records.fields import expand, number_values, read_field, rounded, write_field
-from reorder.records.moves import field_memory, move_field, packed_field, stored_integers, unpack
+from reorder.records.fields import expand, read_field, rounded, write_field
+from reorder.records.moves import (
+    field_memory,
+    move_field,
+    packed_field,
+    read_number,
+    stored_integers,
+    unpack,
+)
 from reorder.values.convert import decode
 
 if TYPE_CHECKING:
@@ -41,8 +48,6 @@ if TYPE_CHECKING:
     from memdesc import RecordDesc
     from memdesc.record import Field, Number, Rule
     from reorder.records.record import Record
-
-__all__ = ["convert_numbers", "is_rounded", "write_numbers"]
 
 _BYTE_BITS = 8
 # of a product with a reciprocal instead of a quotient: two roundings to f32
@@ -246,7 +251,7 @@ class _NumberWriter:
         desc, order = self.record.desc, np.argsort(self.perm)
         field = packed_field(self.record, number)
         if field is None:
-            values = number_values(self.record.tensors, desc, number)
+            values = read_number(self.record.tensors, desc, number)
         else:
             # int32 holds every byte minus what a rule subtracts
             values = unpack(self.record, field, self.threads).astype(np.int32)
@@ -367,11 +372,14 @@ class _NumberWriter:
 
         def differ(*parts: NDArray[Any]) -> NDArray[np.bool_]:
             s, z, m, d, new_z, new_m = parts
+            m, new_m = m.astype(np.float32), new_m.astype(np.float32)
             found = np.zeros(s.shape, np.bool_)
             for code in range(first, last + 1):
                 before = _computed(self.source, s, code - z, m)
                 after = _computed(self.target, s, code + d - new_z, new_m)
-                found |= (before != after) & ~(np.isnan(before) & np.isnan(after))
+                is_other = before != after
+                if is_other.any():
+                    found |= is_other & ~(np.isnan(before) & np.isnan(after))
             return found
 
         if self._map(differ, *operands).values.any():
@@ -397,8 +405,11 @@ def _computed(
     rule: Rule, scale: NDArray[Any], codes: NDArray[Any], added: NDArray[Any]
 ) -> NDArray[Any]:
     """Return `scale * codes + added` as a rule computes it."""
-    product = rounded(scale * codes.astype(np.float32), rule.kind)
-    return rounded(product + added.astype(np.float32), rule.kind)
+    product = codes.astype(np.float32)
+    product *= scale
+    total = rounded(product, rule.kind)
+    total += added
+    return rounded(total, rule.kind)
 
 
 def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:

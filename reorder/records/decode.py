@@ -6,6 +6,7 @@ A reorder writes and reads any other layout, in chunks that stay in the cache.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 
     from memdesc import DataType, FormatTag
     from reorder.cpu.schedule.record_pattern import Access
-
-__all__ = ["DIRECT", "Difference", "decode_into", "dequantize_record", "largest_difference"]
 
 # The types that compiled code writes; others are converted from f32.
 DIRECT = ("f32", "f16", "bf16")
@@ -136,7 +135,7 @@ def largest_difference(record: Record, other: Memory, threads: int | None) -> Di
         if plain is not part:
             reorder(part, out=plain, threads=threads)
         errors = differences(chunk, tensors, plain.data, plain.desc.dtype.name, threads)
-        segment = memory_desc((plain.desc.nelems // len(errors),), plain.desc.dtype)
+        segment = _row_major((plain.desc.nelems // len(errors),), plain.desc.dtype.name)
         is_nan = np.isnan(errors)
         for at in sorted({*np.flatnonzero(is_nan), np.where(is_nan, 0, errors).argmax()}):
             if errors[at] <= found.error:
@@ -192,6 +191,11 @@ def _target(
     return desc
 
 
+@lru_cache(maxsize=128)  # the pieces of a conversion are alike
+def _row_major(dims: tuple[int, ...], dtype: str) -> MemoryDesc:
+    return memory_desc(dims, dtype)
+
+
 class _Chunk(NamedTuple):
     """A part of a record, and floats: as row-major memory, and where they are in other memory."""
 
@@ -205,7 +209,7 @@ def _chunks(access: Access, memory: Memory) -> Iterator[_Chunk]:
     """Cut a record, and memory of its dims, into chunks; all have one buffer for `plain`."""
     desc, dims, layout = memory.desc, memory.desc.dims, memory.desc.layout
     kind = desc.dtype.name if desc.dtype.name in DIRECT else "f32"
-    whole = memory_desc(dims, kind)
+    whole = _row_major(dims, kind)
     if desc == whole:
         yield _Chunk(access, memory, memory)
         return
@@ -213,10 +217,10 @@ def _chunks(access: Access, memory: Memory) -> Iterator[_Chunk]:
     if desc.ndims > 1 and not layout.fused() and not layout.has_partial_blocks:
         step = layout.outer(0).step
         rows = min(rows, max(_CHUNK * rows // whole.nbytes // step, 1) * step)
-    buffer = uninitialized_bytes(memory_desc((rows, *dims[1:]), kind).nbytes)
+    buffer = uninitialized_bytes(_row_major((rows, *dims[1:]), kind).nbytes)
     for first in range(0, dims[0], rows):
         sizes = (min(rows, dims[0] - first), *dims[1:])
-        plain, chunk, part = memory_desc(sizes, kind), access, desc
+        plain, chunk, part = _row_major(sizes, kind), access, desc
         if sizes != dims:
             starts = access.starts[first * segments : (first + sizes[0]) * segments]
             chunk = access._replace(starts=starts)

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError, data_type
+from memdesc import MemdescError
 from memdesc.record import BIT_PLANES
+from reorder.api import reorder
+from reorder.memory.memory import Memory
 from reorder.records.fields import write_field
 from reorder.records.moves import packed_field, write_packed
-from reorder.values.convert import decode, encode
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
     from memdesc import RecordDesc
     from memdesc.record import Number
     from reorder.records.record import Record
-
-__all__ = ["code_range", "is_integer_number", "number_bits", "regroup", "way_out", "write_number"]
 
 # options of formats that cannot hold all numbers -> options that hold more
 _WAYS_OUT: dict[str, dict[tuple[str, object], str]] = {
@@ -77,12 +76,13 @@ def write_number(record: Record, number: Number, values: NDArray[Any], what: str
             write_packed(record, field, codes)
             return
     else:
-        dtype = data_type(first.kind)
+        stored = reorder(values.astype(np.float32), dtype=first.kind, threads=1)
         # -0.0 and 0.0 are one number
-        codes = encode(values.astype(np.float32), dtype)
-        same = (decode(codes, dtype, "f32") == values) | np.isnan(values)
+        same = (reorder(stored, dtype="f32", threads=1).numpy() == values) | np.isnan(values)
         where = f"{what}: {first.kind} of {first.name} of {desc.name}"
         _refuse(~same, values, where, way_out(desc, what))
+        reorder(stored, out=Memory.attached(first.desc, record.tensors[first.tensor]), threads=1)
+        return
     for name, shift in number.parts:
         field = desc.field(name)
         mask = (1 << field.bits) - 1

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from memdesc.record import Field, Number
     from reorder.records.record import Record
 
-__all__ = [
-    "check_plane",
-    "dequantize_reference",
-    "expand",
-    "field_bits",
-    "number_values",
-    "read_field",
-    "rounded",
-    "write_field",
-]
-
 _BYTE = 8
 
 

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["dequantize_gguf"]
-
 _PLAIN = ("f32", "f16", "bf16")
 # A number that llama.cpp and its forks use for different types.
 _TWO_MEANINGS = 42

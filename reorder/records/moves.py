@@ -11,23 +11,15 @@ from memdesc.record import BIT_PLANES
 from reorder.api import reorder
 from reorder.memory.buffers import address_of
 from reorder.memory.memory import Memory
+from reorder.records.fields import number_values
 from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
+    from memdesc import MemoryDesc, RecordDesc
     from memdesc.record import Field, Number
     from reorder.records.record import Record
-
-__all__ = [
-    "field_memory",
-    "move_field",
-    "packed_field",
-    "stored_integers",
-    "unpack",
-    "write_packed",
-]
 
 _BYTE_BITS = 8
 
@@ -60,6 +52,20 @@ def unpack(record: Record, field: Field, threads: int | None) -> NDArray[Any]:
     """Return the integers of a field over its dims."""
     wide = memory_desc(field.layout.dims, f"{stored_integers(field)[0]}8")
     return reorder(field_memory(record, field), wide, threads=threads).numpy()
+
+
+def read_number(
+    tensors: dict[str, NDArray[np.uint8]], desc: RecordDesc, number: Number
+) -> NDArray[Any]:
+    """Return the values of a number as `number_values` does, but floats by a reorder."""
+    field = desc.field(number.parts[0][0])
+    if field.kind in BIT_PLANES or field.kind in INTEGERS:
+        return number_values(tensors, desc, number)
+    data = tensors[field.tensor]
+    if address_of(data) % field.desc.dtype.bits_dtype.itemsize:
+        data = data.copy()
+    wide = memory_desc(field.layout.dims, "f32")
+    return reorder(Memory.attached(field.desc, data), wide, threads=1).numpy()
 
 
 def write_packed(record: Record, field: Field, values: NDArray[Any]) -> None:

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Record", "fill_constants"]
-
 
 class Record(Checked):
     """A block-quantised tensor, stored as several fields: its descriptor and its buffers.

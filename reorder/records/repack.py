@@ -15,8 +15,6 @@ from reorder.values.formats import FLOATS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["dim_order", "repack", "target_desc"]
-
 # formats whose zero points are usually all the middle code, so targets have none by default
 _MOSTLY_SYMMETRIC = ("gptq",)
 

@@ -102,7 +102,7 @@ def _output(held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
 def _exclude_inner(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
     """Exclude layers for the loader of GPTQ, which replaces all within the repeated blocks."""
     rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if is_inner(name)}
-    dynamic = {"dynamic": rules | held.get("dynamic", {})} if rules else {}
+    dynamic = {"dynamic": rules | (held.get("dynamic") or {})} if rules else {}
     return {**dynamic, **_output(held, plain)}
 
 
@@ -138,8 +138,8 @@ class Declaration(NamedTuple):
     written : mapping of str to object
         What readers need beside `form`, likewise.
     ignored : tuple of str
-        The keys of the layers that are not quantised; the first one is written, unless a section
-        has another.
+        The keys of the layers that are not quantised: all that a section has are written, or the
+        first one.
     kept : tuple of str
         Keys that say nothing of weights, which stay in a section of the same method.
     carried : tuple of str
@@ -232,7 +232,6 @@ _ORDERINGS = _Option(
     ACT_ORDER,
     ((None, False), ("weight", False), ("static", False), ("group", True), ("dynamic", True)),
 )
-_FLOAT_FORMS = ("float-quantized", "naive-quantized")
 _FLOATS = {"type": "float", "symmetric": (True, None)}
 _INTEGERS = {"type": "int", "symmetric": _SYMMETRIC, "actorder": _ORDERINGS}
 _IN_16 = {
@@ -562,8 +561,10 @@ def with_plain(
     row: Declaration, section: Mapping[str, Any], plain: Sequence[str]
 ) -> dict[str, Any]:
     """Return a section that says of more layers that they are not quantised."""
-    key = next((key for key in row.ignored if key in section), "".join(row.ignored[:1]))
-    return {**section, **row.listing(key, section, plain)}
+    found = dict(section)
+    for key in [key for key in row.ignored if key in section] or [*row.ignored[:1]] or [""]:
+        found |= row.listing(key, section, plain)
+    return found
 
 
 def declaration_of(
@@ -658,7 +659,7 @@ def _join_named(parts: Sequence[_Part]) -> dict[str, Any]:
 def _join_dynamic(parts: Sequence[_Part]) -> dict[str, Any] | None:
     """Join sections of GPTQ: a layer with other bits or groups is an expression in `dynamic`."""
     (usual, _), *others = parts
-    rules = dict(usual.get("dynamic", {}))
+    rules = dict(usual.get("dynamic") or {})
     for section, layers in others:
         own = {key: value for key, value in section.items() if value != usual.get(key)}
         if not own.keys() <= {"bits", "group_size", "sym"}:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Stack",
+    "block_of",
     "holds_experts",
     "split_stacks",
     "stack_experts",
@@ -51,6 +52,12 @@ def stacked_name(name: str) -> str:
         return name
     block, _, layer, rest = found.groups("")
     return f"{block}.switch_mlp.{_LAYERS.get(layer, layer)}{rest}"
+
+
+def block_of(name: str) -> str:
+    """Return the block that the layer of an expert, or a tensor of it, is in; empty for others."""
+    found = _EXPERT.fullmatch(name)
+    return "" if found is None else found[1]
 
 
 def holds_experts(tensor: Entry | Tensor) -> bool:

@@ -55,6 +55,7 @@ __all__ = [
     "Said",
     "elsewhere",
     "find_groups",
+    "find_orphans",
     "find_plain",
     "find_unscaled",
     "group_at",
@@ -215,6 +216,23 @@ def find_unscaled(path: Path, container: Container, groups: Iterable[Group]) -> 
                         f"{part.file} declares {part.name}, but no scales are beside its codes "
                         f"of {entry.dtype}"
                     )
+    return found
+
+
+def find_orphans(container: Container, groups: Iterable[Group]) -> dict[str, str]:
+    """Return the tensors that scale a weight in other layers, each with the weight that is missing.
+
+    Only known groups show which tensors scale weights.
+    """
+    known = {name for group in groups for name in group.found.names}
+    scaled = {role: next(iter(each.tensors)) for each in groups for role in [*each.tensors][1:]}
+    found = {}
+    for name in container.entries:
+        prefix, _, role = name.rpartition(".")
+        if role in scaled and name not in known:
+            weight = f"{prefix}.{scaled[role]}".removeprefix(".")
+            if weight not in known:
+                found[name] = weight
     return found
 
 

@@ -48,8 +48,16 @@ OLD_CONFIGS = {
 MAX_CONFIG = 2**24
 # what starts regular expressions of names
 _PATTERN = "re:"
-# keys of AutoAWQ's own file -> those of config.json
-_OLD_KEYS = {"w_bit": "bits", "q_group_size": "group_size"}
+# method -> other names of its keys: of AutoAWQ's own file, and of GPTQModel
+_ALIASES = {
+    "awq": {
+        "w_bit": "bits",
+        "q_group_size": "group_size",
+        "format": "version",
+        "checkpoint_format": "version",
+    },
+    "gptq": {"format": "checkpoint_format"},
+}
 
 
 class Declared(NamedTuple):
@@ -313,23 +321,41 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
 
 def _declared_whole(file: str, section: Mapping[str, Any]) -> tuple[str, Declared]:
     """Return the method of a section, and what it declares of all layers that it does not list."""
-    config = {_OLD_KEYS.get(key, key): value for key, value in section.items()}
-
-    def value(key: str, kind: type, default: Any = None) -> Any:
-        found = config.get(key)
-        if found is None:
-            return default
-        if type(found) is not kind:
-            msg = f"{file}: {key} must be {_KINDS[kind]}, not {short_repr(found)}"
-            raise MemdescError(msg)
-        return found
+    named = section.get("quant_method")
+    method = named.lower() if isinstance(named, str) else _usual_method(file, section)
+    config = _with_usual_keys(file, method, section)
 
     for key, kind in _TYPES.items():
-        value(key, kind)
-    method = value("quant_method", str, _usual_method(file, config)).lower()
-    if dynamic := value("dynamic", dict):
+        found = config.get(key)
+        if found is not None and type(found) is not kind:
+            msg = f"{file}: {key} must be {_KINDS[kind]}, not {short_repr(found)}"
+            raise MemdescError(msg)
+    if dynamic := config.get("dynamic"):
         return method, _split_dynamic(file, section, dynamic)
     return method, _read_section(file, method, config)
+
+
+def _with_usual_keys(file: str, method: str, section: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a section in which no key has another name.
+
+    Raises
+    ------
+    MemdescError
+        If two names of a key have different values.
+    """
+    aliases = _ALIASES.get(method, {})
+    config = {key: value for key, value in section.items() if key not in aliases}
+    for other, key in aliases.items():
+        held, value = config.get(key), section.get(other)
+        if held is None:
+            config[key] = value
+        elif value is not None and str(held).lower() != str(value).lower():
+            msg = (
+                f"{file}: {key} is {short_repr(held)}, but {other} is {short_repr(value)}; correct "
+                "the one that is wrong"
+            )
+            raise MemdescError(msg)
+    return config
 
 
 def _split_dynamic(file: str, section: Mapping[str, Any], dynamic: dict[str, Any]) -> Declared:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemoryDesc, RecordDesc, data_type, memory_desc, record_desc
 from memdesc.layout import memory_order
+from memdesc.names.weights import PACKINGS
 from reorder.memory.memory import Memory
 from reorder.records.repack import dim_order
 from reorder.storage.containers.entry import Tensor
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BARE_ROLES",
-    "IN_SHAPE",
     "ONE",
     "QUANTIZED",
     "WEIGHT",
     "has_split_codes",
     "in_order_of",
+    "is_in_shape",
     "is_order_hidden",
     "joined_tensors",
     "model_axes",
@@ -41,9 +42,6 @@ __all__ = [
     "written_tensors",
 ]
 
-# packings stored in the shape of the tensor, with the last dim in words: torch 2.13, TensorRT-LLM,
-# ROCm aiter
-IN_SHAPE = ("torch_int4_cpu", "trtllm_mixed_gemm", "aiter_16x16")
 # the role of a record's only tensor
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
@@ -171,6 +169,11 @@ def is_order_hidden(tensor: Tensor) -> bool:
     return (plain.dtype, plain.shape) == (tensor.dtype, tensor.shape)
 
 
+def is_in_shape(name: str) -> bool:
+    """Whether the words of a packing have the shape of the tensor, but for its last dim."""
+    return name in PACKINGS and PACKINGS[name].is_in_shape
+
+
 def _extents(desc: MemoryDesc) -> tuple[int, ...] | None:
     """Return the blocks' extents in memory order; None if they leave gaps."""
     found = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
@@ -183,8 +186,7 @@ def _shape_of_words(desc: MemoryDesc, count: int) -> tuple[int, ...] | None:
     extents = _extents(desc)
     if extents is None or desc.nelems == 0:
         return None
-    names = {name.text.removesuffix("_experts") for name in desc.tags()}
-    if any(name.startswith(IN_SHAPE) for name in names):
+    if any(is_in_shape(name.text) for name in desc.tags()):
         extents = desc.padded_dims
     axes = max(desc.ndims - 1, 0)
     rest = prod(extents[axes:])

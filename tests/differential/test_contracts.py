@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import reorder
+from tests.gguf_files import gguf_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -292,13 +293,9 @@ def test_damaged_weights_of_gguf_are_explained(tmp_path: Path, kind: str) -> Non
 
     def write(path: Path, tensors: Tensors) -> Path:
         target = path.with_suffix(".gguf")
-        writer = gguf.GGUFWriter(target, "llama")
-        for name, x in tensors.items():
-            writer.add_tensor(name, x, raw_dtype=form)
-        writer.write_header_to_file()
-        writer.write_kv_data_to_file()
-        writer.write_tensors_to_file()
-        writer.close()
+        with gguf_file(target) as writer:
+            for name, x in tensors.items():
+                writer.add_tensor(name, x, raw_dtype=form)
         return target
 
     def produce(seed: int) -> tuple[Tensors, list[_Case]]:

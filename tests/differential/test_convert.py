@@ -9,6 +9,7 @@ import pytest
 
 from reorder.cli import main
 from tests.checkpoints import awq_layer
+from tests.gguf_files import gguf_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,12 +107,8 @@ def test_blocks_of_gguf_go_to_safetensors_and_back(tmp_path: Path) -> None:
     blocks = gguf.quants.quantize(values, gguf.GGMLQuantizationType.Q4_0)
     numbers = gguf.quants.dequantize(blocks, gguf.GGMLQuantizationType.Q4_0)
     source = tmp_path / "in.gguf"
-    writer = gguf.GGUFWriter(source, "llama")
-    writer.add_tensor("blk.0.ffn_up.weight", blocks, raw_dtype=gguf.GGMLQuantizationType.Q4_0)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    with gguf_file(source) as writer:
+        writer.add_tensor("blk.0.ffn_up.weight", blocks, raw_dtype=gguf.GGMLQuantizationType.Q4_0)
     made = convert(source, tmp_path / "awq.safetensors", "blk.*: q4_0 -> awq")
     layer = part_of(safetensors.load_file(made), "blk.0.ffn_up")
     assert np.array_equal(awq_weights(layer).numpy().T, numbers)

@@ -9,6 +9,7 @@ import shlex
 import subprocess
 import sys
 import threading
+import time
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,7 +92,6 @@ def test_the_pages_build_without_a_warning_and_draw_their_pictures(site: Path) -
         "start.html",
         "tags.html",
         "vocabulary.html",
-        "cookbook.html",
         "api.html",
         "limits.html",
         "learn.html",
@@ -313,6 +313,43 @@ def test_the_arithmetic_is_in_sight_of_every_cell(address: str, browser: Browser
             """
         )
         assert hidden == [], (width, height)
+
+
+def test_a_form_fits_a_phone_and_shows_the_marked_element_in_both_halves(
+    address: str, browser: Browser
+) -> None:
+    browser.resize(390, 844)
+    browser.open(f"{address}/learn.html")
+    # a busy browser lays the page out for the emulated size a moment after it is loaded
+    scrolling = """
+        return [...document.querySelectorAll('.lesson-scroll')].filter(
+            half => half.scrollHeight > half.clientHeight).length > 10;
+    """
+    deadline = time.monotonic() + 30
+    while not browser.run(scrolling):
+        assert time.monotonic() < deadline
+    tall, hidden = browser.run(
+        """
+        const inSight = (cell) => {
+            const [own, half] = [cell, cell.closest('.lesson-scroll')].map(
+                each => each.getBoundingClientRect());
+            return own.top >= half.top - 1 && own.bottom <= half.bottom + 1;
+        };
+        const forms = [...document.querySelectorAll('.memdesc-lesson')];
+        const hidden = [];
+        for (const form of forms) {
+            const cells = [...form.querySelectorAll('.lesson-half:nth-child(1) .cell')];
+            for (const cell of [cells.at(-1), cells[0]]) {
+                cell.click();
+                if (![...form.querySelectorAll('.marked')].every(inSight))
+                    hidden.push(form.dataset.tag);
+            }
+        }
+        return [forms.filter(form => form.offsetHeight > innerHeight).map(
+            form => form.dataset.tag), hidden];
+        """
+    )
+    assert (tall, hidden) == ([], [])
 
 
 def test_a_form_says_the_way_out_and_dims_a_picture_that_is_out_of_date(

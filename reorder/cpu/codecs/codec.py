@@ -39,8 +39,6 @@ from reorder.values.formats import (
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["Codec"]
-
 
 class Codec(Vectors):
     """Vectors of `lanes` elements, and their conversion to values and back."""

@@ -27,15 +27,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
     from reorder.values.formats import ExponentFormat, Format
 
-__all__ = [
-    "as_f32",
-    "decode_exponent",
-    "decode_float",
-    "encode_exponent",
-    "encode_float",
-    "quietens_rarely",
-]
-
 _F32 = FLOATS["f32"]
 _MAGNITUDE = _F32.sign - 1
 _QUIET_BIT = 1 << (_F32.mantissa - 1)

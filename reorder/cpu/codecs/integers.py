@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
     from reorder.values.formats import BooleanFormat
 
-__all__ = ["decode_boolean", "decode_integer", "encode_boolean", "encode_integer"]
-
 # The type from which saturating instructions narrow registers.
 _NARROWED = "s32"
 

@@ -20,18 +20,6 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Type, Value
 
-__all__ = [
-    "BFLOAT",
-    "GROUP",
-    "Known",
-    "Vectors",
-    "any_nan",
-    "code_bits",
-    "greater",
-    "is_number",
-    "lesser",
-]
-
 _F32, _F64 = ir.FloatType(), ir.DoubleType()
 
 

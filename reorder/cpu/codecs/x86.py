@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
     from reorder.values.formats import FloatFormat
 
-__all__ = [
-    "are_special",
-    "narrow_integers",
-    "narrows_registers",
-    "round_to_bfloat",
-    "rounded",
-    "small_codes",
-    "truncated",
-]
-
 _I32 = ir.IntType(32)
 # classes of numbers that the instruction vfpclassps tests: quiet NaN, denormal, signalling NaN
 _NAN_OR_DENORMAL = 0x01 | 0x20 | 0x80

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from reorder.cpu.schedule.partition import Task
     from reorder.cpu.schedule.select import Kernel
 
-__all__ = ["emit_boxes"]
-
 
 def emit_boxes(call: InterpreterCall, kernel: Kernel) -> None:
     """Move the boxes of all steps of a call."""

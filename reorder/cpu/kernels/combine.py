@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.interpreter import InterpreterCall
 
-__all__ = ["CombineTypes", "emit_combine"]
-
 # Registers of one vector of an operation: a single test for rare numbers covers them all.
 _REGISTERS = 4
 # Rows of exactly this many elements, one block of channels, are one vector without loops.

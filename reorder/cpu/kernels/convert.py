@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.kernels.rows import EmitVector
 
-__all__ = ["ConvertTypes", "emit_convert", "emit_prefetch", "emit_repeat"]
-
 # Registers of one vector of a conversion, to be multiplied by `step_registers`: more are no faster.
 _REGISTERS = 2
 # Log2 of the bits of a byte.

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["InnerLoop", "Rows", "emit_copy", "emit_strided"]
-
 # From this length on, a call of memmove costs less than it saves.
 _MEMMOVE_NBYTES = 1024
 # Bytes of the longest mask.

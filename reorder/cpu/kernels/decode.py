@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.schedule.record_pattern import NumberPattern, Pattern
 
-__all__ = ["DecodeHead", "DecodeKernel", "FieldHead", "emit_decode"]
-
 
 class DecodeKernel(NamedTuple):
     """What the code depends on."""

@@ -30,8 +30,6 @@ from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES, register_bits
 if TYPE_CHECKING:
     from reorder.cpu.schedule.select import Kernel
 
-__all__ = ["Elements", "Location", "emit_clear"]
-
 _NIBBLE_BITS, _NIBBLE = 4, 15
 # Bits of the shortest vector of zeros: shorter tails are written element by element.
 _LEAST_BITS = 64

@@ -18,30 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
-__all__ = [
-    "BYTE",
-    "I64",
-    "Builder",
-    "Number",
-    "Type",
-    "Value",
-    "Variable",
-    "call",
-    "constant",
-    "either",
-    "int64_pointer",
-    "load_fields",
-    "loop",
-    "maximum",
-    "minimum",
-    "phi",
-    "prefetch",
-    "shared_constant",
-    "stack_space",
-    "when",
-    "where",
-]
-
 # llvmlite's builder, which emits instructions; the types of operands; and operands: a `Number`, or
 # a Python number where one will do. llvmlite ships no type stubs, so type checkers see Any.
 Builder: TypeAlias = ir.IRBuilder

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
-__all__ = ["emit_interleaved"]
-
 _COUNTS = tuple(range(2, MAX_INTERLEAVED + 1))
 # Vectors are concatenated in powers of two: two of them, or four; of three, the first is repeated.
 _PAIR, _ODD, _QUAD = _COUNTS

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["InterpreterCall", "OuterLoops", "Position", "each_task", "emit_call"]
-
 # Upper bound of the outer loops: each has two steps or more, and their product is below 2**63.
 _MAX_LOOPS = 64
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["ColumnSpan", "LoopGroup", "TileShape", "Transposition"]
-
 
 class TileShape(NamedTuple):
     """Rows and columns of a tile that is transposed in registers."""

@@ -18,8 +18,6 @@ from reorder.cpu.target import BYTE_BITS
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["emit_reduction"]
-
 _SUM = ir.IntType(32)
 _SUM_NBYTES = 4
 # Sums of one vector: a 512-bit register.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.elements import Elements, Location
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["emit_tile", "tile_heights", "tile_shapes"]
-
 # Most registers of a cache line that hold a tile. Its transposition needs as many again; only
 # AVX-512 has registers of this width, and it has 32.
 _TILE_REGISTERS = 16

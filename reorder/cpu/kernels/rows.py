@@ -24,18 +24,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.schedule.tile_program import CombineTable, ConvertTable
 
-__all__ = [
-    "EmitVector",
-    "Row",
-    "each_line",
-    "each_vector",
-    "emit_zeroed",
-    "load_stage",
-    "masks_elements",
-    "table_addresses",
-    "vector_lanes",
-]
-
 _Table = TypeVar("_Table", bound=tuple[Any, ...])
 
 # Lanes of the narrowest vectors: shorter tails are converted element by element.

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["LANE_BITS", "concatenate", "exchange", "pick", "transpose"]
-
 # Shuffles within lanes of this many bits are one instruction on all processors.
 LANE_BITS = 128
 

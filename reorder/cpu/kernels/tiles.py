@@ -30,8 +30,6 @@ from reorder.cpu.tables import WORD_NBYTES, nbytes_of
 if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
 
-__all__ = ["emit_tiles"]
-
 
 class _Tile(NamedTuple):
     """What the steps of a tile share."""

@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.loop_group import LoopGroup, Transposition
 
-__all__ = ["emit_transposed"]
-
 # Columns of one sweep over all rows: two cache lines of src, which are read completely before the
 # next sweep.
 _SWEEP_NBYTES = 128

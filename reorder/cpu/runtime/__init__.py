@@ -1,1 +1,1 @@
-"""Compiling, calling and sharing out kernels."""
+"""Compile kernels, call them, and divide their work among threads."""

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box, IndirectLoop
     from reorder.plan.plan import ReorderPlan
 
-__all__ = ["Batch", "BatchBuilder", "JoinedJob", "joined_interpreter_at"]
-
 
 @dataclass(slots=True)
 class Batch:

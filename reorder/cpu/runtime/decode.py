@@ -26,10 +26,6 @@ if TYPE_CHECKING:
 
     Tensors = dict[str, NDArray[np.uint8]]
 
-__all__ = ["decode", "differences"]
-
-_NO_POINTS = np.zeros(1, np.int64)
-
 
 def decode(
     access: Access,
@@ -86,7 +82,7 @@ def _run(
     nbytes = segments * access.blocks * kernel.pattern.block * bits // BYTE_BITS
     work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=nbytes)
     shares = partition([work], nbytes, limit, machine)
-    job = make_job(interpreter, address_of(words), shares, _NO_POINTS)
+    job = make_job(interpreter, address_of(words), shares)
     run_on_pool(*addresses, job)
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from reorder.memory.buffers import BufferCheck
 
-__all__ = ["fast_call", "fast_call_table"]
-
 
 class _ArrayFields(NamedTuple):
     """The fields of an array object, starting with its type, a word each.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Builder, Value
     from reorder.cpu.schedule.select import Kernel
 
-__all__ = ["compiled_interpreter", "interpreter_at"]
-
 # What emits the body of an interpreter: it takes its parameters, and numba's context.
 _Emit: TypeAlias = "Callable[[InterpreterCall, Any], None]"
 

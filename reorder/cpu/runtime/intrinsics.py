@@ -25,21 +25,6 @@ if TYPE_CHECKING:
 
     from reorder.cpu.kernels.emit import Builder, Value
 
-__all__ = [
-    "INTERPRETER",
-    "call_c",
-    "call_interpreter",
-    "exchange_shared",
-    "load_int",
-    "load_relaxed",
-    "load_shared",
-    "pause",
-    "stack_address",
-    "store_int",
-    "store_relaxed",
-    "store_shared",
-]
-
 _PAUSE = "llvm.x86.sse2.pause"
 # The operand of ARM's `isb`: the whole system, the only one there is.
 _ISB_SYSTEM = ir.IntType(32)(15)
@@ -152,7 +137,7 @@ def call_c(_context: Any, address: Any, values: Any) -> tuple[Signature, Any]:
 
 @intrinsic  # type: ignore[untyped-decorator] # numba ships no types
 def call_interpreter(_context: Any, address: Any, call: Any) -> tuple[Signature, Any]:
-    """Call the compiled interpreter at an address with a `InterpreterCall`."""
+    """Call the compiled interpreter at an address with an `InterpreterCall`."""
 
     def build(context: Any, builder: Builder, _signature: Any, args: Sequence[Value]) -> Value:
         address, *values = (

@@ -42,16 +42,6 @@ from reorder.stack import on_enough_stack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = [
-    "c_function",
-    "cache_folder",
-    "compile_callback",
-    "compiled_kernels",
-    "compiling_seconds",
-    "digest_of",
-    "inner",
-]
-
 _PACKAGE = Path(__file__).parents[2]
 _DIGEST_NBYTES = hashlib.sha256().digest_size
 # What kernels depend on outside of `cpu`, in this order: the position of the data in an array

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from reorder.cpu.runtime.pool_block import ADDRESS, MAX_WORKERS
 from reorder.cpu.tables import fields_of
 from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from reorder.cpu.schedule.partition import Partition
-
-__all__ = ["JOB", "Job", "make_job"]
 
 
 class Job(NamedTuple):
@@ -40,10 +39,15 @@ class Job(NamedTuple):
 
 
 JOB = fields_of(Job)
+# The table of a single point, for interpreters that read no offsets from it.
+_NO_POINTS = np.zeros(1, np.int64)
 
 
 def make_job(
-    interpreter: int, program: int, partition: Partition, points: NDArray[np.int64]
+    interpreter: int,
+    program: int,
+    partition: Partition,
+    points: NDArray[np.int64] = _NO_POINTS,
 ) -> Job:
     """Return the job of a partition at one point; its arrays must outlive it.
 

@@ -37,8 +37,6 @@ from reorder.memory.buffers import address_of
 if TYPE_CHECKING:
     from reorder.cpu.runtime.job import Job
 
-__all__ = ["compile_pool", "load_pool", "run_job", "run_on_pool"]
-
 # How long a worker spins before it sleeps, and how many spins are timed to convert that to spins.
 _SPIN_SECONDS, _TIMED_SPINS = 1e-4, 1000
 # The first jobs of less than about 1 MiB for each thread run on the calling thread: loading the

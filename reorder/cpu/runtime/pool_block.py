@@ -37,33 +37,6 @@ from reorder.cpu.target import SHARED_NBYTES
 from reorder.memory.buffers import address_of
 from reorder.system import system_function
 
-__all__ = [
-    "ADDRESS",
-    "HAS_TEAMS",
-    "INT_MASK",
-    "JOB_UNIT",
-    "MAX_WORKERS",
-    "POOL",
-    "TAKEN_UNIT",
-    "TEAM",
-    "TEAM_AT",
-    "THREAD",
-    "THREADS_AT",
-    "THREAD_NBYTES",
-    "PoolFields",
-    "TeamFields",
-    "ThreadFields",
-    "allocate_block",
-    "compile_publish",
-    "function_at",
-    "pool_words",
-    "publish",
-    "taken_lock",
-    "team_words",
-    "thread_words",
-    "write_functions",
-]
-
 # Whether teams of OpenMP are found: clocks of other threads are known on Linux.
 HAS_TEAMS = sys.platform == "linux" and hasattr(ctypes.CDLL(None), "gettid")
 # Threads that help a caller, at most.

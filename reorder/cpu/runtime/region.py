@@ -15,8 +15,6 @@ from reorder.cpu.runtime.jit import inner
 from reorder.cpu.runtime.pool_block import INT_MASK, POOL, TEAM, TEAM_AT
 from reorder.cpu.tables import WORD_NBYTES
 
-__all__ = ["find_awake_team", "run_region"]
-
 _NANOSECONDS = 10**9
 # Between two looks at the clock of a thread: about a microsecond.
 _PAUSES = 16

@@ -32,8 +32,6 @@ from reorder.memory.buffers import address_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["SCRATCH_BLOCK", "free_scratch", "slots_of", "take_scratch"]
-
 # Every `Base` but src and dst is a slot.
 _SLOTS = len(Base) - Base.SRC_ELEMENTS
 # How many there are; the system gives them memory at their first use. A call that finds none free

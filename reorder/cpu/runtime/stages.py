@@ -28,14 +28,6 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
     from reorder.cpu.kernels.interpreter import InterpreterCall
 
-__all__ = [
-    "combine_stage",
-    "convert_stage",
-    "prefetch_stage",
-    "repeat_stage",
-    "tile_interpreter_at",
-]
-
 
 def tile_interpreter_at() -> int:
     """Return the address of the interpreter of tiles, which takes a scratch for each call."""

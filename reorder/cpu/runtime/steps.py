@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from reorder.cpu.schedule.post_ops import KernelConfig, PostOp
     from reorder.cpu.schedule.tiles import Tile
 
-__all__ = ["steps_of"]
-
 # Rows are prefetched this many bytes before they are read, all rows of a tile together.
 _PREFETCH_NBYTES = 8192
 # The hardware prefetches longer rows by itself: the limit is 256 bytes.

@@ -18,10 +18,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["Sums"]
-
-_NO_POINTS = np.zeros(1, np.int64)
-
 
 class Sums:
     """Sums of the elements of a descriptor, prepared for many calls."""
@@ -32,7 +28,7 @@ class Sums:
         program = address_of(reduction.program)
         name = "interpreter of sums of 8-bit elements"
         interpreter = compiled_interpreter(name, lambda call, _: emit_reduction(call))
-        self._job = make_job(interpreter, program, reduction.partition, _NO_POINTS)
+        self._job = make_job(interpreter, program, reduction.partition)
         self._offset = desc.offset0
 
     def __call__(self, address: int) -> NDArray[np.int32]:

@@ -42,8 +42,6 @@ from reorder.cpu.runtime.worker import enter_region
 from reorder.forks import at_fork
 from reorder.memory.buffers import address_of
 
-__all__ = ["compile_region", "refresh_teams", "runtimes"]
-
 _LIBRARY = re.compile(r"/lib(gomp|iomp5|omp)\b[^/]*\.so[^/]*$")
 _MAPS, _TASKS = Path("/proc/self/maps"), Path("/proc/self/task")
 _MEMORY = Path("/proc/self/mem")

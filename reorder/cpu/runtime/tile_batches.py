@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from reorder.cpu.schedule.tiles import Tile
     from reorder.plan.nodes import Box, IndirectLoop
 
-__all__ = ["tile_batches"]
-
 # Tiles hold a multiple of this many elements: whole 512-bit registers, even of bytes.
 _LIMIT_GRAIN = 64
 

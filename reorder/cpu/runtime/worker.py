@@ -40,8 +40,6 @@ from reorder.cpu.runtime.pool_block import (
 )
 from reorder.cpu.runtime.region import find_awake_team, run_region
 
-__all__ = ["enter_region", "is_ready", "serve", "share_job"]
-
 # One of this many spins yields the core, which the thread that is waited for may need; the others
 # pause.
 _SPINS_PER_YIELD = 16

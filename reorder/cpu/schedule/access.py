@@ -1,4 +1,4 @@
-"""How the kernel of a loop nest goes through both memories, in words for `memdesc explain`."""
+"""Describe the memory accesses of a loop nest's kernel in words, for `memdesc explain`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from reorder.cpu.target import BYTE_BITS, LINE_BITS
 if TYPE_CHECKING:
     from reorder.plan.nodes import Box
     from reorder.plan.plan import ReorderPlan
-
-__all__ = ["describe_access"]
 
 _WHAT = {RUN: "copies runs", STRIDED: "moves single elements"}
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from reorder.plan.nodes import IndirectLoop, Node
 
-__all__ = ["contiguous_loops", "contiguous_size", "count_contiguous", "offset_table", "size_of"]
-
 
 def size_of(loops: Iterable[Node | IndirectLoop]) -> int:
     """Return how many steps a nest of these loops has."""

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from reorder.cpu.machine import Machine
 
-__all__ = ["MAX_THREAD_CHUNKS", "Partition", "Task", "Workload", "partition", "partition_chunks"]
-
 # Most chunks of a thread. Several are better than one: if a thread loses its core to another
 # process, others take its remaining chunks.
 MAX_THREAD_CHUNKS = 4

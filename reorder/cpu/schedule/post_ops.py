@@ -33,22 +33,6 @@ if TYPE_CHECKING:
 
     from reorder.values.binding import BoundAttr
 
-__all__ = [
-    "MAKES_NAN",
-    "PERIOD",
-    "QUOTIENTS",
-    "SCALING",
-    "KernelConfig",
-    "Numbers",
-    "Operation",
-    "PostOp",
-    "has_exact_inverses",
-    "has_quotient",
-    "has_small_steps",
-    "inverse_parts",
-    "rounding_bits",
-]
-
 # Operands that repeat along a row do so after this many elements or a divisor of it. This many
 # values are stored twice, so that a vector can be loaded from any position in the first half.
 PERIOD = 64

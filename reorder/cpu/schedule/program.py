@@ -36,18 +36,6 @@ if TYPE_CHECKING:
 
     from reorder.plan.nodes import IndirectLoop, Node
 
-__all__ = [
-    "BoxHead",
-    "LoopHead",
-    "Point",
-    "RepeatLoop",
-    "RowsHead",
-    "TransposeHead",
-    "each_points",
-    "encode",
-    "points_in_bytes",
-]
-
 # Columns of a transposition are divided among threads in multiples of the width of a tile: this
 # many bytes of src, and at least this many columns.
 _GRAIN_NBYTES, _GRAIN_COLUMNS = LINE_NBYTES, 16

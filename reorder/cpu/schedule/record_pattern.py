@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from memdesc import RecordDesc
     from memdesc.record import Codebook, Digits, Field, Number
 
-__all__ = ["MAX_LANES", "Access", "FieldPattern", "NumberPattern", "Pattern", "find_access"]
-
 # Elements of one vector: a 512-bit register of f32.
 MAX_LANES = 16
 # Sizes of blocks in the order in which they are tried: less than 64 elements leave loops short,

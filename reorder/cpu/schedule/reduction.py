@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-__all__ = ["GROUPS", "Reduction", "ReductionHead", "reduce_dims"]
-
 # Sizes of groups of contiguous elements that are loaded as one integer and added within it.
 GROUPS = (4, 2)
 # Least bytes of a thread: they take a few microseconds.

@@ -14,20 +14,6 @@ if TYPE_CHECKING:
 
     from reorder.plan.nodes import Box
 
-__all__ = [
-    "MAX_CALL_SIZE",
-    "MAX_INTERLEAVED",
-    "MICRO_KERNELS",
-    "RUN",
-    "STRIDED",
-    "TILE",
-    "TRANSPOSED",
-    "Kernel",
-    "ScheduledBox",
-    "pack_for_kernels",
-    "select",
-]
-
 RUN, STRIDED, TRANSPOSED = 0, 1, 2
 MICRO_KERNELS = {RUN: "run", STRIDED: "strided", TRANSPOSED: "transposed"}
 

@@ -23,23 +23,6 @@ from reorder.cpu.target import BYTE_BITS, LINE_NBYTES
 if TYPE_CHECKING:
     from reorder.plan.nodes import Node
 
-__all__ = [
-    "NO_OPERAND",
-    "OPERANDS",
-    "TILES",
-    "ZEROED_LANES",
-    "Base",
-    "CombineTable",
-    "ConvertTable",
-    "Placement",
-    "PrefetchTable",
-    "RepeatTable",
-    "Step",
-    "TileHead",
-    "TilesHead",
-    "encode_tile",
-]
-
 # Rows of at most this many elements, one block of channels, can end in zeros; shorter ones are also
 # converted at once, by masked loads and stores where the processor has them.
 ZEROED_LANES = 16

@@ -30,18 +30,6 @@ if TYPE_CHECKING:
 
     from reorder.plan.nodes import Node
 
-__all__ = [
-    "TileRows",
-    "contiguous_nodes",
-    "dense_strides",
-    "gathered_operands",
-    "operand_period",
-    "operand_rows",
-    "row_offsets",
-    "spread_operands",
-    "tile_rows",
-]
-
 
 # Values of `CombineTable.operand_mask`.
 _EACH, _ONE = -1, 0

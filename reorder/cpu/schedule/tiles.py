@@ -30,17 +30,6 @@ if TYPE_CHECKING:
     from reorder.plan.nodes import Box
     from reorder.plan.plan import ReorderPlan
 
-__all__ = [
-    "GROWN",
-    "LONG_ROW_BITS",
-    "SlotLimits",
-    "Tile",
-    "cut_into_tiles",
-    "is_scattered",
-    "is_tiled",
-    "needs_tiles",
-]
-
 # Elements are narrow if those of the other side are at least this many times as wide.
 _NARROW = 2
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from reorder.plan.nodes import Box
 
-__all__ = ["stream_box", "tile_boxes"]
-
 _ONE_STEP = Node(1, 1, (1, 1))
 # Bytes of the pieces into which runs of more than twice this length are cut, so that threads get
 # equal parts: each gets at least four. Shorter pieces were no faster on one thread.

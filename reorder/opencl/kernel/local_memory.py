@@ -32,23 +32,15 @@ def chain_of(loops: list[Loop], operand: int, limit: int) -> Chain | None:
     extents: list[int] = []
     length = 1
     while length < limit:
-        found = [
-            k
-            for k, loop in enumerate(loops)
-            if loop.stride(operand) == length and k not in run and loop.extent > 1
-        ]
-        if not found:
+        steps = (k for k, loop in enumerate(loops) if loop.stride(operand) == length)
+        k = next((k for k in steps if k not in run and loops[k].extent > 1), None)
+        if k is None:
             break
-        loop = loops[found[0]]
-        needed = -(-limit // length)
-        if loop.extent > needed:
-            extent = 1 << (needed - 1).bit_length()
-            run.append(found[0])
-            extents.append(extent)
-            break
-        run.append(found[0])
-        extents.append(loop.extent)
-        length *= loop.extent
+        loop, needed = loops[k], -(-limit // length)
+        run.append(k)
+        # of a longer loop, the least power of two that is enough
+        extents.append(loop.extent if loop.extent <= needed else 1 << (needed - 1).bit_length())
+        length *= extents[-1]
         # a run continues only after whole loops of data
         if operand == 0 and loop.valid != loop.extent:
             break
@@ -92,6 +84,11 @@ def local_layout(
         strides[loop] = stride
         stride *= steps
     return LocalLayout(strides, stride)
+
+
+def row_of(index: str, pitch: int, per: int, gap: int) -> str:
+    """Return where a row of local memory starts; after each `per` rows there is a gap."""
+    return f"{index} * {pitch}{f' + {index} / {per} * {gap}' if gap else ''}"
 
 
 def offset_of(index: int, digits: Iterable[tuple[int, int]]) -> tuple[int, int]:

@@ -37,7 +37,7 @@ from reorder.opencl.kernel.launch import (
     share_out,
     tiled,
 )
-from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts
+from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts, row_of
 from reorder.opencl.kernel.placement import Loop, Nest, without
 from reorder.opencl.kernel.statements import gather_lines, index_lines, indices_of, offset_at
 from reorder.values.binding import BETA
@@ -451,8 +451,7 @@ def _moved(offset: str, operand: str, lane: int) -> str:
 
 def _row(tile: RunTile, step: str) -> str:
     """Return where a step of loop 0 starts in local memory."""
-    gap = f" + {step} / {tile.run.length} * {tile.gap}" if tile.gap else ""
-    return f"{step} * {tile.pitch}{gap}"
+    return row_of(step, tile.pitch, tile.run.length, tile.gap)
 
 
 def _place_tile_lines(tile: RunTile, pattern: Pattern, t: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from reorder.opencl.kernel.access import integer_type
 from reorder.opencl.kernel.launch import Body, Launch, Pattern, Task, floor_log2, lower_nest, tiled
-from reorder.opencl.kernel.local_memory import MAX_LOCAL_NBYTES
+from reorder.opencl.kernel.local_memory import MAX_LOCAL_NBYTES, row_of
 from reorder.opencl.kernel.statements import (
     SHIFTS,
     index_lines,
@@ -202,9 +202,7 @@ class Skewed(Body):
 
 def _local(tile: Skewed, column: str) -> str:
     """Return the word of local memory where a column of src, a row of dst, starts."""
-    lanes = _VECTOR // tile.nbytes
-    gap = f" + {column} / {lanes} * {tile.gap}" if tile.gap else ""
-    return f"{column} * {tile.pitch}{gap}"
+    return row_of(column, tile.pitch, _VECTOR // tile.nbytes, tile.gap)
 
 
 def _scalar_loads(tile: Skewed, work_items: int) -> Iterator[str]:

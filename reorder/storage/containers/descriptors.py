@@ -55,17 +55,8 @@ _NOTE = "value"
 def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
     """Write what a tensor holds: a layout as `to_json` does, a record by its name.
 
-    Parameters
-    ----------
-    desc : MemoryDesc or RecordDesc
-        What it holds.
-    note : mapping of str to object, optional
-        What several tensors are together, if this is the first of them.
-
-    Raises
-    ------
-    MemdescError
-        If it is a record without a name, or of several tensors.
+    `note` says what several tensors are together, if this is the first of them. Fails for a record
+    without a name, or of several tensors.
     """
     if isinstance(desc, MemoryDesc):
         text = to_json(desc)
@@ -80,10 +71,7 @@ def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
 def record_fields(desc: RecordDesc) -> dict[str, Any]:
     """Return what `record_of` needs to make a record again, in the values of JSON.
 
-    Raises
-    ------
-    MemdescError
-        If it has no name.
+    Fails if it has no name.
     """
     if not desc.name:
         msg = f"{desc!r} has no name, and a file names the format of a record"
@@ -92,13 +80,7 @@ def record_fields(desc: RecordDesc) -> dict[str, Any]:
 
 
 def record_of(fields: Mapping[str, Any]) -> RecordDesc:
-    """Return the record that a file names.
-
-    Raises
-    ------
-    MemdescError
-        If there is no such record.
-    """
+    """Return the record that a file names. Fails if there is no such record."""
     name, options = fields.get("record"), fields.get("options", {})
     if not isinstance(name, str):
         msg = f"a record is called by a string, not {short_repr(name)}"
@@ -113,10 +95,7 @@ def record_of(fields: Mapping[str, Any]) -> RecordDesc:
 def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
     """Read what `desc_to_json` wrote; many tensors of a model have equal descriptors.
 
-    Raises
-    ------
-    MemdescError
-        If it is not a descriptor.
+    Fails if it is not a descriptor.
     """
     if len(text) > MAX_DESCRIPTOR:
         msg = f"a descriptor of {len(text)} characters; at most {MAX_DESCRIPTOR} are read"
@@ -164,10 +143,7 @@ def descriptors_of(tensors: Iterable[tuple[Tensor, Desc | None]]) -> dict[str, s
 def checked_shape(shape: Any) -> tuple[int, ...]:
     """Return a shape that a file gives, as a tuple of int.
 
-    Raises
-    ------
-    MemdescError
-        If it is not a list of at most 64 integers of 0 or more.
+    Fails if it is not a list of at most 64 integers of 0 or more.
     """
     if (
         isinstance(shape, list | tuple)
@@ -197,10 +173,7 @@ def stored_desc(dtype: str, shape: tuple[int, ...]) -> tuple[Desc | None, str]:
 def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]:
     """Return entries with what they hold; `texts` has the metadata's descriptors by name.
 
-    Raises
-    ------
-    MemdescError
-        As `describe`, or if a descriptor has no tensor.
+    Fails where `describe` does, or if a descriptor has no tensor.
     """
     found = [describe(each, texts.get(each.name)) for each in entries]
     if unknown := texts.keys() - {each.name for each in found}:
@@ -212,10 +185,7 @@ def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]
 def describe(entry: Entry, text: str | None) -> Entry:
     """Return an entry with what it holds, according to its descriptor if it has one.
 
-    Raises
-    ------
-    MemdescError
-        If that is not a descriptor, or takes another number of bytes than the tensor.
+    Fails if that is not a descriptor, or takes another number of bytes than the tensor.
     """
     if text is None:
         desc, reason = stored_desc(entry.dtype, entry.shape)

@@ -37,6 +37,7 @@ __all__ = [
     "check_name",
     "check_planned",
     "map_file",
+    "places_of",
     "safe_path",
 ]
 
@@ -58,13 +59,7 @@ class FileState(NamedTuple):
 
     @classmethod
     def at(cls, path: Path) -> FileState:
-        """Return the state of a file.
-
-        Raises
-        ------
-        MemdescError
-            If it cannot be read.
-        """
+        """Return the state of a file. Fails if it cannot be read."""
         with open_file(path) as file:
             return cls.of(file.fileno())
 
@@ -126,10 +121,7 @@ class Entry:
     def read(self) -> NDArray[np.uint8]:
         """Read the bytes with system calls: if the file shrinks, that is an error, not a signal.
 
-        Raises
-        ------
-        MemdescError
-            If the file cannot be read, or has changed since its header was read.
+        Fails if the file cannot be read, or has changed since its header was read.
         """
         data = np.empty(self.nbytes, np.uint8)
         with open_file(self.file) as file:
@@ -141,13 +133,7 @@ class Entry:
         return data
 
     def check_unchanged(self) -> None:
-        """Raise where the file has changed since its header was read.
-
-        Raises
-        ------
-        MemdescError
-            With what has changed.
-        """
+        """Raise where the file has changed since its header was read."""
         with open_file(self.file) as file:
             _check_unchanged(self.file, file.fileno(), self.state)
 
@@ -180,10 +166,7 @@ class Container(NamedTuple):
 def check_name(name: object) -> str:
     """Return the name of a tensor; refuse one that cannot be printed or stored.
 
-    Raises
-    ------
-    MemdescError
-        If it is not a string, is empty, too long, has a zero byte, or half of a character.
+    Fails if it is not a string, is empty, too long, has a zero byte, or half of a character.
     """
     if isinstance(name, str) and name and "\0" not in name:
         try:
@@ -199,13 +182,7 @@ def check_name(name: object) -> str:
 
 
 def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
-    """Refuse tensors of a planned file if two share a name, or a name cannot be stored.
-
-    Raises
-    ------
-    MemdescError
-        With the name.
-    """
+    """Refuse tensors of a planned file if two share a name, or a name cannot be stored."""
     found: set[str] = set()
     for tensor in tensors:
         if check_name(tensor.name) in found:
@@ -215,13 +192,7 @@ def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
 
 
 def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Return entries of one file by name; refuse equal names, shared bytes, and bytes beyond it.
-
-    Raises
-    ------
-    MemdescError
-        With the tensors and their bytes.
-    """
+    """Return entries of one file by name; refuse equal names, shared bytes, and bytes beyond it."""
     found: dict[str, Entry] = {}
     for entry in entries:
         if check_name(entry.name) in found:
@@ -254,10 +225,7 @@ def _place(entry: Entry) -> tuple[int, int]:
 def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
     """Map a file for reading; it stays mapped as long as the array lives.
 
-    Raises
-    ------
-    MemdescError
-        If it cannot be mapped, or has changed since its header was read.
+    Fails if it cannot be mapped, or has changed since its header was read.
     """
     if not state.nbytes:
         return np.empty(0, np.uint8)  # an empty file cannot be mapped
@@ -318,20 +286,21 @@ class PlannedFile(NamedTuple):
     # called with the complete file before it gets its name: writes what depends on the data
     seal: Callable[[Path], None] | None = None
 
-    def places(self, folder: Path) -> dict[str, Place]:
-        """Return where its tensors are if the file lies in a folder."""
-        path = folder / self.name
-        return {name: Place(path, *span) for name, span in self.spans.items()}
+
+def places_of(files: Iterable[PlannedFile], folder: Path) -> dict[str, Place]:
+    """Return where the tensors of files are if these lie in a folder."""
+    return {
+        name: Place(folder / file.name, *span)
+        for file in files
+        for name, span in file.spans.items()
+    }
 
 
 def safe_path(folder: Path, name: object, what: str) -> Path:
     """Return a file that a header names in its folder; refuse those that lie elsewhere.
 
-    Raises
-    ------
-    MemdescError
-        If the name is absolute, has ``..``, or leads out of the folder by a link; links from
-        `snapshots/REVISION` into `blobs`, as in the cache of huggingface_hub 0.30, are followed.
+    Fails if the name is absolute, has ``..``, or leads out of the folder by a link; links from
+    `snapshots/REVISION` into `blobs`, as in the cache of huggingface_hub 0.30, are followed.
     """
     if not isinstance(name, str) or not name or "\0" in name or "\\" in name:
         msg = f"{what} is not the name of a file: {short_repr(name)}"

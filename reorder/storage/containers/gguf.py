@@ -182,21 +182,10 @@ _PART_NAME = re.compile(r"(.*)-([0-9]{5})-of-([0-9]{5})\.gguf", re.DOTALL)
 
 
 def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -> Container:
-    """Return the model that a file is part of, or the file itself if it is whole.
+    """Return the model that a file is any part of, or the file itself if it is whole.
 
-    Parameters
-    ----------
-    path : Path
-        Any part.
-    part : Container
-        What is in it.
-    read : callable
-        Reads another part.
-
-    Raises
-    ------
-    MemdescError
-        If its name is not that of a part, or the parts do not fit together.
+    `read` reads another part. Fails if the name is not that of a part, or the parts do not fit
+    together.
     """
     count, number = _part_number(part, _COUNT) or 0, _part_number(part, _NUMBER) or 0
     if count <= 1:
@@ -241,10 +230,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
 def _part_number(part: Container, key: str) -> int | None:
     """Return an integer of the metadata; None if there is no such key.
 
-    Raises
-    ------
-    MemdescError
-        If it is something else.
+    Fails if it is something else.
     """
     value = part.metadata.get(key)
     if value is None:
@@ -270,10 +256,7 @@ _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
 def read(path: Path) -> Container:
     """Read the header of a file, and those of the other parts of its model.
 
-    Raises
-    ------
-    MemdescError
-        If a file is damaged: with the rule, the tensor and the numbers.
+    Fails if a file is damaged: with the rule, the tensor and the numbers.
     """
     return join_parts(path, _read_file(path), _read_file)
 
@@ -418,10 +401,7 @@ def plan(
 ) -> tuple[PlannedFile, ...]:
     """Plan a file; types that GGUF lacks, such as u8, become signed integers with a descriptor.
 
-    Raises
-    ------
-    MemdescError
-        If GGUF has no such type or value of metadata, or two tensors share a name.
+    Fails if GGUF has no such type or value of metadata, or two tensors share a name.
     """
     check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]

@@ -91,17 +91,7 @@ class Header(NamedTuple):
 
 
 def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool = False) -> Header:
-    """Return the header that numpy writes for an array of one of its own types.
-
-    Parameters
-    ----------
-    dtype : numpy.dtype
-        The type of the elements.
-    shape : tuple of int
-        The sizes of the axes.
-    is_fortran : bool
-        Whether the elements lie in column-major order.
-    """
+    """Return the header that numpy writes for an array of one of its own types."""
     file = BytesIO()
     values = {"descr": dtype.str, "fortran_order": is_fortran, "shape": shape}
     np.lib.format.write_array_header_1_0(file, values)
@@ -200,21 +190,10 @@ def _shape_of(text: str | None) -> tuple[int, ...]:
 
 
 def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
-    """Read the data behind a header, as flat bytes.
+    """Read the data behind a header, where the file is positioned, as flat bytes.
 
-    Parameters
-    ----------
-    file : file object
-        Positioned at the data.
-    header : Header
-        The header in front of the data.
-    nbytes : int
-        Size of the file: header and data.
-
-    Raises
-    ------
-    NpyError
-        If there are fewer bytes than the header claims, or more than fit into memory.
+    `nbytes` is the size of the file: header and data. Fails if there are fewer bytes than the
+    header claims, or more than fit into memory.
     """
     _check_size(header, nbytes)
     wanted = header.nbytes
@@ -256,13 +235,7 @@ def _check_end(header: Header, nbytes: int) -> None:
 
 
 def read(path: Path) -> Container:
-    """Read the header of a file.
-
-    Raises
-    ------
-    MemdescError
-        If it is damaged.
-    """
+    """Read the header of a file. Fails if it is damaged."""
     try:
         with open_file(path) as file:
             state = FileState.of(file.fileno())
@@ -301,10 +274,7 @@ def plan(
 ) -> tuple[PlannedFile, ...]:
     """Plan a file of one tensor.
 
-    Raises
-    ------
-    MemdescError
-        If there are several tensors, or numpy has no array of the type and the layout.
+    Fails if there are several tensors, or numpy has no array of the type and the layout.
     """
     del metadata  # a .npy has no room for it
     if len(tensors) != 1:

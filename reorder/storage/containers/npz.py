@@ -99,10 +99,7 @@ _LOCAL_CRC, _CENTRAL_CRC = 14, 16
 def read(path: Path) -> Container:
     """Read the headers of all members.
 
-    Raises
-    ------
-    MemdescError
-        If one is damaged or compressed, or a descriptor does not fit its array.
+    Fails if one is damaged or compressed, or a descriptor does not fit its array.
     """
     with _opened(path) as archive:
         entries = [member.entry for member in _members(archive, path, must_be_stored=True)]
@@ -114,20 +111,10 @@ def read_all(
 ) -> dict[str, tuple[Entry, NDArray[np.uint8]]]:
     """Read all members, compressed or not, and check their checksums.
 
-    Parameters
-    ----------
-    path : Path
-        The file.
-    max_nbytes : int, optional
-        The most bytes that all members together may unpack to; by default 64 times the size of
-        the file, and at least 1 GiB: compressed weights are far below that.
-    name : str, optional
-        Read the bytes of this tensor only; the others come without theirs.
-
-    Raises
-    ------
-    MemdescError
-        If one is damaged, a descriptor does not fit its array, or they unpack to more than allowed.
+    All members together may unpack to `max_nbytes`; by default to 64 times the size of the file,
+    and at least 1 GiB: compressed weights are far below that. With `name` only that tensor's bytes
+    are read; the others come without theirs. Fails if a member is damaged, a descriptor does not
+    fit its array, or they unpack to more than allowed.
     """
     found = {}
     with _opened(path) as archive:
@@ -322,10 +309,7 @@ def plan(
 ) -> tuple[PlannedFile, ...]:
     """Plan a file; arrays start at multiples of 64 bytes, and checksums are added at the end.
 
-    Raises
-    ------
-    MemdescError
-        If numpy has no array for a tensor, or two tensors share a name.
+    Fails if numpy has no array for a tensor, or two tensors share a name.
     """
     del metadata  # a .npz has no room for it
     check_planned(name, tensors)

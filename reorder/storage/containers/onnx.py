@@ -146,13 +146,7 @@ class Model(NamedTuple):
 
 
 def read_model(file: BinaryIO, nbytes: int) -> Model:
-    """Read a model of some bytes.
-
-    Raises
-    ------
-    MemdescError
-        If it is damaged.
-    """
+    """Read a model of some bytes. Fails if it is damaged."""
     texts: dict[str, str] = {}
     metadata: dict[str, str] = {}
     found = []
@@ -220,24 +214,11 @@ def read_initializer(file: BinaryIO, part: Part) -> Initializer:
 def entry_of(
     found: Initializer, path: Path, state: FileState, files: dict[Path, FileState]
 ) -> Entry:
-    """Return where the elements of an initializer lie.
+    """Return where the elements of an initializer, which are stored as bytes, lie.
 
-    Parameters
-    ----------
-    found : Initializer
-        One whose elements are stored as bytes.
-    path : Path
-        The model.
-    state : FileState
-        Of the model.
-    files : dict of Path to FileState
-        Files of external data; a new one is added.
-
-    Raises
-    ------
-    MemdescError
-        If there are more or fewer bytes than type and dims need, or they lie in a file that is
-        missing or out of the folder.
+    `files` has the files of external data that are known; a new one is added. Fails if there are
+    more or fewer bytes than type and dims need, or they lie in a file that is missing or out of the
+    folder.
     """
     file, offset, nbytes, part = path, 0, found.nbytes, found.part
     length = part.nbytes if part is not None else 0
@@ -285,13 +266,7 @@ def _package(name: str) -> Any:
 
 
 def empty_model() -> Any:
-    """Return a model without nodes.
-
-    Raises
-    ------
-    MemdescError
-        If `onnx` is not installed.
-    """
+    """Return a model without nodes. Fails if `onnx` is not installed."""
     model = _package("onnx").ModelProto()
     model.ir_version = _IR_VERSION
     model.graph.name = "initializers"
@@ -302,10 +277,7 @@ def empty_model() -> Any:
 def model_of(source: Path, name: str, tensors: Sequence[Tensor]) -> Any:
     """Return a model without the initializers that `read` lists, and without its metadata.
 
-    Raises
-    ------
-    MemdescError
-        If it refers to one that would change: nodes would compute something else.
+    Fails if it refers to one that would change: nodes would compute something else.
     """
     model = _package("onnx").ModelProto()
     with open_file(source) as file:
@@ -370,10 +342,7 @@ def _strings(model: Any) -> set[str]:
 def _embed_external(model: Any, source: Path) -> None:
     """Embed the tensors of inner graphs and attributes whose elements lie in other files.
 
-    Raises
-    ------
-    MemdescError
-        If such a file is missing, too short, or out of the folder, or a model cannot hold them.
+    Fails if such a file is missing, too short, or out of the folder, or a model cannot hold them.
     """
     files: dict[Path, FileState] = {}
     left = _MAX_MODEL
@@ -400,13 +369,7 @@ def _embed_external(model: Any, source: Path) -> None:
 
 
 def serialized(model: Any) -> bytes:
-    """Return the bytes of a model.
-
-    Raises
-    ------
-    MemdescError
-        If they exceed protobuf's limit.
-    """
+    """Return the bytes of a model. Fails if they exceed protobuf's limit."""
     try:
         return bytes(model.SerializeToString())
     except (ValueError, _package("google.protobuf.message").EncodeError) as error:
@@ -445,10 +408,7 @@ def read(path: Path) -> Container:
 
     Strings, and numbers in `int64_data` and the like, stay part of the model.
 
-    Raises
-    ------
-    MemdescError
-        If the model or a file of external data is damaged, missing, or out of the folder.
+    Fails if the model or a file of external data is damaged, missing, or out of the folder.
     """
     with open_file(path) as file:
         state = FileState.of(file.fileno())
@@ -484,11 +444,8 @@ def plan(
 
     It keeps the graph of the model that the metadata comes from, if any.
 
-    Raises
-    ------
-    MemdescError
-        If ONNX has no such type, two tensors share a name, a tensor that the graph refers to would
-        change, or `onnx` is not installed.
+    Fails if ONNX has no such type, two tensors share a name, a tensor that the graph refers to
+    would change, or `onnx` is not installed.
     """
     for tensor in tensors:
         _check(tensor)

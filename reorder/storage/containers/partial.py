@@ -133,13 +133,7 @@ class Partial:
         return os.open(path, flags | _NO_LINK | _BINARY, 0o666)
 
     def write_at(self, name: str, offset: int, data: Any) -> None:
-        """Write bytes into a file that exists.
-
-        Raises
-        ------
-        MemdescError
-            If that fails, as on a full disk.
-        """
+        """Write bytes into a file that exists; a full disk is an error."""
         rest = memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8))  # type: ignore[arg-type] # arrays of bytes are buffers
         with self._opened(name, os.O_WRONLY) as handle:
             while rest.nbytes:
@@ -147,13 +141,7 @@ class Partial:
                 rest, offset = rest[count:], offset + count
 
     def sync(self, name: str) -> None:
-        """Wait until a file is on disk.
-
-        Raises
-        ------
-        MemdescError
-            If the system could not write it.
-        """
+        """Wait until a file is on disk. Fails if the system could not write it."""
         # Windows writes to the disk only what was opened for writing
         with self._opened(name, os.O_WRONLY) as handle:
             os.fsync(handle)

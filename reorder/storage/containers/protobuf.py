@@ -41,10 +41,7 @@ class Part(NamedTuple):
 def fields(file: BinaryIO, start: int, end: int) -> Iterator[Part]:
     """Return the fields of a message that lies at some bytes of a file.
 
-    Raises
-    ------
-    MemdescError
-        If one ends behind the message, or is not a field.
+    Fails if one ends behind the message, or is not a field.
     """
     at = start
     while at < end:
@@ -97,10 +94,7 @@ def field_bytes(file: BinaryIO, part: Part, most: int) -> bytes:
 def varints(file: BinaryIO, part: Part) -> Iterator[int]:
     """Return the numbers that a field holds: one, or several packed one behind the other.
 
-    Raises
-    ------
-    MemdescError
-        If one does not end.
+    Fails if one does not end.
     """
     if part.is_number:
         yield part.value

@@ -89,10 +89,7 @@ _SHOWN = 40
 def read(path: Path) -> Container:
     """Read the header of a file.
 
-    Raises
-    ------
-    MemdescError
-        If the file is damaged: with the rule, the tensor and the numbers.
+    Fails if the file is damaged: with the rule, the tensor and the numbers.
     """
     with open_file(path) as file:
         state = FileState.of(file.fileno())
@@ -225,10 +222,7 @@ def plan(
 ) -> tuple[PlannedFile, ...]:
     """Plan a file; its order keeps elements aligned, and most tensors at multiples of 64 bytes.
 
-    Raises
-    ------
-    MemdescError
-        If safetensors has no such type, or two tensors share a name.
+    Fails if safetensors has no such type, or two tensors share a name.
     """
     check_planned(name, tensors)
     descriptors = descriptors_of((each, stored_desc(each.dtype, each.shape)[0]) for each in tensors)

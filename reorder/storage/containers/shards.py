@@ -51,10 +51,7 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     Beside a model in one file, others such as adapters are not part of it, as in transformers.
     With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
 
-    Raises
-    ------
-    MemdescError
-        If there is none, or more than one index, or a shard is missing.
+    Fails if there is none, or more than one index, or a shard is missing.
     """
     try:
         names = sorted(path.name for path in folder.iterdir())
@@ -109,10 +106,7 @@ def _read_shards(
 ) -> tuple[dict[str, Container], dict[str, Unread]]:
     """Return the shards that can be read, and why others cannot.
 
-    Raises
-    ------
-    MemdescError
-        If one cannot be read; with `skip_unreadable`, only if none can.
+    Fails if one cannot be read; with `skip_unreadable`, only if none can.
     """
     found: dict[str, Container] = {}
     unread: dict[str, Unread] = {}
@@ -131,10 +125,7 @@ def read_index(path: Path, *, skip_unreadable: bool = False) -> Container:
 
     With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
 
-    Raises
-    ------
-    MemdescError
-        If the index or a shard is damaged, or they do not fit together.
+    Fails if the index or a shard is damaged, or they do not fit together.
     """
     text = read_small(path, _MAX_INDEX)
     with naming(path):
@@ -219,10 +210,7 @@ def plan_shards(
     A larger tensor gets a shard of its own. What fits into one file is written as one, without an
     index unless `is_indexed` asks for it.
 
-    Raises
-    ------
-    MemdescError
-        As `safetensors.plan`.
+    Fails where `safetensors.plan` does.
     """
     shards: list[list[Tensor]] = [[]]
     filled = 0

@@ -74,13 +74,7 @@ FORMATS: dict[str, Format] = {
 
 
 def format_of(path: str | os.PathLike[str]) -> Format:
-    """Return the format that the ending of a path names.
-
-    Raises
-    ------
-    MemdescError
-        If none does.
-    """
+    """Return the format that the ending of a path names. Fails if none does."""
     given = as_path(path)
     for row in FORMATS.values():
         if given.name.endswith(row.ending):
@@ -93,17 +87,8 @@ def format_of(path: str | os.PathLike[str]) -> Format:
 def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = False) -> Container:
     """Read the headers of a checkpoint: a file, an index of shards, or a folder of a model.
 
-    Parameters
-    ----------
-    path : path
-        Where it is.
-    skip_unreadable : bool
-        Whether to list shards that are missing or damaged in `unread`, as long as one can be read.
-
-    Raises
-    ------
-    MemdescError
-        If there is none, or it is damaged.
+    With `skip_unreadable`, shards that are missing or damaged are listed in `unread`, as long as
+    one can be read. Fails if there is no checkpoint, or it is damaged.
     """
     given = as_path(path)
     if os.path.isdir(given):  # noqa: PTH112 - names of any length
@@ -124,10 +109,7 @@ def plan_file(
 ) -> tuple[PlannedFile, ...]:
     """Plan the file, or the files, of a checkpoint in the format that the path names.
 
-    Raises
-    ------
-    MemdescError
-        If the format cannot hold a tensor.
+    Fails if the format cannot hold a tensor.
     """
     given = as_path(path)
     return format_of(given).module.plan(given.name, tensors, metadata)
@@ -136,22 +118,12 @@ def plan_file(
 def plan_replacement(
     path: Path, tensors: Sequence[Tensor], metadata: Mapping[str, Any], *, is_kept: bool
 ) -> tuple[tuple[PlannedFile, ...], tuple[Path, ...]]:
-    """Plan the files of a checkpoint that may replace an existing one.
+    """Plan the files of a checkpoint that may replace an existing one, which stays if `is_kept`.
 
     Files that the existing one refers to, such as ONNX's external data, stay until the last file is
-    replaced, so that one rename switches to the new checkpoint. New files get other names.
-
-    Parameters
-    ----------
-    path, tensors, metadata
-        As for `plan_file`.
-    is_kept : bool
-        Whether the existing checkpoint stays, and the plan says what it should be.
-
-    Returns
-    -------
-    tuple
-        The files, and the paths of old ones that nothing refers to once these have their names.
+    replaced, so that one rename switches to the new checkpoint. New files get other names. Returns
+    the files, and the paths of old ones that nothing refers to once these have their names. Of a
+    checkpoint that is kept, they are the files that it should have.
     """
     used = _files_beside(path)
     names = [path.name, *(f"{path.stem}.{k}{path.suffix}" for k in range(1, len(used) + 1))]

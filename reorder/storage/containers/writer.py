@@ -15,6 +15,7 @@ import numpy as np
 
 from memdesc.disk import check_writable, sync_folder
 from memdesc.errors import MemdescError, first_of, short_repr
+from reorder.storage.containers.entry import places_of
 from reorder.storage.containers.partial import (
     FILES,
     OLD,
@@ -127,18 +128,14 @@ class Writer:
         self.is_resumed = False
         self._files = {file.name: file for file in files}
         self._is_folder, self._overwrite = is_folder, overwrite
-        grown = partial_folder(target) / FILES
-        self._places = {name: place for file in files for name, place in file.places(grown).items()}
+        self._places = places_of(files, partial_folder(target) / FILES)
         self._partial: Partial | None = None
         self._check_target()
 
     def begin(self) -> Self:
         """Take the lock, and create the files, as entering the context does.
 
-        Raises
-        ------
-        MemdescError
-            If that fails, or the target exists by now.
+        Fails also if the target exists by now.
         """
         self._partial = Partial(partial_folder(self.target))
         try:
@@ -177,13 +174,7 @@ class Writer:
 
     @property
     def open(self) -> Partial:
-        """The folder in which it grows.
-
-        Raises
-        ------
-        MemdescError
-            After `close`.
-        """
+        """The folder in which it grows, until `close`."""
         if self._partial is None:
             msg = f"{str(self.target)!r} is not being written any more"
             raise MemdescError(msg)
@@ -194,13 +185,7 @@ class Writer:
         return self._places[name]
 
     def sync(self) -> None:
-        """Wait until all files are on disk.
-
-        Raises
-        ------
-        MemdescError
-            If the system could not write them.
-        """
+        """Wait until all files are on disk. Fails if the system could not write them."""
         for file in self._files:
             self.open.sync(f"{FILES}/{file}")
 
@@ -208,17 +193,9 @@ class Writer:
         """Wait until everything is on disk, then give the output its name.
 
         If a target that is not a folder has several files, it gets its name last, so that one
-        rename switches to the new output.
-
-        Parameters
-        ----------
-        complete : callable, optional
-            Called with the folder of the complete files before they get their names.
-
-        Raises
-        ------
-        MemdescError
-            If that fails, or the target exists by now; the output then has no name yet.
+        rename switches to the new output. `complete` is called with the folder of the complete
+        files before they get their names. If that fails, or the target exists by now, the output
+        has no name yet.
         """
         grown = partial_folder(self.target) / FILES
         files = tuple(self._files.values())

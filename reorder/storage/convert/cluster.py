@@ -52,10 +52,7 @@ _MAX_FILE = 1 << 24
 def connected(address: str) -> Iterator[Client]:
     """Connect to a scheduler: its address, or the file that `dask scheduler` wrote.
 
-    Raises
-    ------
-    MemdescError
-        If there is no scheduler, or it has no workers.
+    Fails if there is no scheduler, or it has no workers.
     """
     try:
         from distributed import Client  # optional
@@ -102,10 +99,7 @@ def _address_in(path: Path) -> str:
 def worker_threads(client: object) -> int:
     """Return the most threads of any worker: that many tasks hold memory there at a time.
 
-    Raises
-    ------
-    MemdescError
-        If it is not a client, is asynchronous, or is closed.
+    Fails if it is not a client, is asynchronous, or is closed.
     """
     try:
         from distributed import Client  # optional
@@ -142,11 +136,8 @@ def on_cluster(client: Client, conversion: Conversion) -> Execute:
 
     *Law*: the bytes are those that a conversion on this machine writes.
 
-    Raises
-    ------
-    MemdescError
-        If a worker does not see the files that are read; when the tasks run, also if a worker does
-        not see those that are written, or if all workers end.
+    Fails if a worker does not see the files that are read; when the tasks run, also if a worker
+    does not see those that are written, or if all workers end.
     """
     check_workers(client, list(conversion.container.files))
     # the files of a whole output have their final names
@@ -167,13 +158,7 @@ def on_cluster(client: Client, conversion: Conversion) -> Execute:
 
 
 def check_workers(client: Client, paths: Sequence[Path]) -> None:
-    """Refuse workers of another version, and those that do not see the files.
-
-    Raises
-    ------
-    MemdescError
-        With the worker and the file.
-    """
+    """Refuse workers of another version, and those that do not see the files."""
     sizes = tuple(FileState.at(path).nbytes for path in paths)
     with _asked(client):
         found = client.run(_look, tuple(map(str, paths)), on_error="return")

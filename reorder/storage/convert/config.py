@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError, RecordDesc
@@ -20,7 +21,7 @@ from reorder.storage.declarations import (
     section_of,
     with_plain,
 )
-from reorder.storage.experts import holds_experts
+from reorder.storage.experts import block_of, holds_experts
 from reorder.storage.quantization import CONFIG, KEY, holders, sections_of
 from reorder.storage.stored import WEIGHT, model_axes
 
@@ -33,8 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["check_said", "loader_warnings", "moved_config", "says_symmetric", "undeclared"]
 
-# the ends of names of embeddings
-_EMBEDDING = "embed"
+# the last parts of names of embeddings
+_EMBEDDING = re.compile(r".*embed(ding)?s?(_tokens\w*|_in|_positions)?|wte|wpe")
 # the types of weights that are not quantised
 _FLOATS = ("f32", "f16", "bf16")
 # What config.json calls types of floats, and the keys that say the type of a model: transformers 5
@@ -46,10 +47,7 @@ _DTYPE_KEYS = ("torch_dtype", "dtype")
 def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     """Return config.json after quantised weights have changed, and a warning, which may be empty.
 
-    Raises
-    ------
-    MemdescError
-        If it is not a JSON object.
+    Fails if it is not a JSON object.
     """
     if not plan.moved and not plan.partial:
         return text, ""
@@ -61,6 +59,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, str]:
     if plan.partial:
         what = f"{CONFIG} keeps its {KEY}, which describes the input: parts of weights were changed"
         return text, f"{what} alone" if is_said else undeclared(plan)
+    if is_said:
+        _check_experts(plan)
     plain = _plain_layers(plan)
     kinds = [kind for kind in _kinds(plan.moved) if isinstance(kind.step.dst, RecordDesc)]
     made: dict[str, list[str]] = {}
@@ -121,10 +121,7 @@ def loader_warnings(steps: Sequence[Step]) -> tuple[str, ...]:
         for step in steps
         if isinstance(step.dst, RecordDesc) and len(step.targets) > 1
     }
-    reasons = {
-        name: (declaration_of(name, options) or own_declaration(name)).unloaded
-        for name, options in made.items()
-    }
+    reasons = {name: _row_of(name, options).unloaded for name, options in made.items()}
     return tuple(
         f"neither vLLM nor transformers loads {name} from a checkpoint{reason and f'; {reason}'}"
         for name, reason in reasons.items()
@@ -213,6 +210,27 @@ def _is_output(tensor: Tensor) -> bool:
     return tensor.name.startswith(f"{OUTPUT}.") and tensor.dtype not in _FLOATS
 
 
+def _check_experts(plan: Plan) -> None:
+    """Refuse to decode some experts of a layer: loaders merge them, and expect one format.
+
+    Raises
+    ------
+    MemdescError
+        With the layer.
+    """
+    decoded = [_layer(step) for step in plan.moved if not isinstance(step.dst, RecordDesc)]
+    tensors = (tensor for step in plan.steps for tensor in step.tensors)
+    quantised = {block_of(each.name) for each in tensors if each.dtype not in _FLOATS} - {""}
+    mixed = next((layer for layer in decoded if block_of(layer) in quantised), None)
+    if mixed is not None:
+        msg = (
+            f"{mixed} would be floats beside quantised experts of {block_of(mixed)}, and loaders "
+            "merge the experts of a layer, so they expect all of them in one format; decode all, "
+            "or none"
+        )
+        raise MemdescError(msg)
+
+
 def _layer(step: Step) -> str:
     """Return the name of the layer whose weight a step writes."""
     role, tensor = next(iter(step.targets.items()))
@@ -224,31 +242,23 @@ def _layer(step: Step) -> str:
 def _rest_of(before: dict[str, Any], plan: Plan) -> dict[str, Any]:
     """Return the sections of the weights that are left, where all others became floats.
 
-    Raises
-    ------
-    MemdescError
-        If the sections do not declare records, and so no layers without them.
+    Fails if the sections do not declare records, and so no layers without them.
     """
     method, plain = _method(before), _plain_layers(plan)
-    rows = [_row_of(step.src, method) for step in plan.moved if isinstance(step.src, RecordDesc)]
-    if any(row.method != method for row in rows if method is not None):
+    descs = [step.src for step in plan.moved if isinstance(step.src, RecordDesc)]
+    rows = [_row_of(desc.name, dict(desc.options), method) for desc in descs]
+    if method is not None and any(row.method != method for row in rows):
         raise MemdescError(_unsaid(plan))
     return {key: with_plain(rows[0], section, plain) for key, section in before.items()}
 
 
-def _row_of(desc: RecordDesc, method: str | None) -> Declaration:
+def _row_of(name: str, options: Mapping[str, Any], method: str | None = None) -> Declaration:
     """Return how a record is declared, by a method if that can be."""
-    return declaration_of(desc.name, dict(desc.options), method) or own_declaration(desc.name)
+    return declaration_of(name, options, method) or own_declaration(name)
 
 
 def check_said(text: bytes | None, file: str, plan: Plan) -> None:
-    """Refuse to leave out a file that alone declares the weights that are left as they are.
-
-    Raises
-    ------
-    MemdescError
-        With the file, and the way out.
-    """
+    """Refuse to leave out a file that alone declares the weights that are left as they are."""
     if plan.left and not any(sections_of(_read(text or b"{}")[1][0])):
         msg = (
             f"{file} would be left out, because it describes the input, but {CONFIG} does not "
@@ -260,14 +270,14 @@ def check_said(text: bytes | None, file: str, plan: Plan) -> None:
 
 def _unsaid(plan: Plan) -> str:
     """Return why no config.json declares the output, and the way out."""
-    kinds = {str(step.dst.name) for step in plan.moved if isinstance(step.dst, RecordDesc)}
-    several = "" if len(kinds) > 1 or plan.left else " with several options"
-    left = f" while {plan.left} stays as it was" if plan.left else ""
+    kinds = {step.dst.name for step in plan.moved if isinstance(step.dst, RecordDesc)}
+    made = " and others ".join(sorted(kinds)) or "floats"
+    more = f" while {plan.left} stays as it was" if plan.left else ""
+    more = more or (" with several options" if len(kinds) == 1 else "")
     return (
-        f"{CONFIG} cannot say that some layers are {' and others '.join(sorted(kinds))}{several}"
-        f"{left}: its "
-        f"readers would take all layers for one format; convert all of them to one, or name a "
-        "single file, such as OUT.safetensors, which has no config.json"
+        f"{CONFIG} cannot say that some layers are {made}{more}: its readers would take all layers "
+        "for one format; convert all of them to one, or name a single file, such as "
+        "OUT.safetensors, which has no config.json"
     )
 
 
@@ -288,7 +298,7 @@ def _section(kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str 
     before = next(iter(sections_of(config).values()), None)
     held = before if isinstance(before, dict) else {}
     method = _method(sections_of(config))
-    row = declaration_of(desc.name, options, wanted or method) or own_declaration(desc.name)
+    row = _row_of(desc.name, options, wanted or method)
     is_same = isinstance(src, RecordDesc) and src.name == desc.name
     kept = kept_of(row, held, is_same=is_same) if method == row.method else {}
     carried = {key: held[key] for key in row.carried if key in held}
@@ -298,7 +308,7 @@ def _section(kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str 
         said[IS_SYMMETRIC] = is_symmetric or says_symmetric(held)
     section = section_of(row, said, kept)
     section |= with_plain(row, carried, plain)
-    embedded = [layer for layer in kind.layers if _EMBEDDING in layer.rpartition(".")[2]]
+    embedded = [each for each in kind.layers if _EMBEDDING.fullmatch(each.rpartition(".")[2])]
     # loaders of the other rows find quantised layers by their tensors
     if embedded and row.ignored and row.unloaded is None:
         way = "leave it as it is"

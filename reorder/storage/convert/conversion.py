@@ -176,25 +176,11 @@ class Conversion(NamedTuple):
         progress: Callable[[ConvertProgress], None] | None = None,
         execute: Execute | None = None,
     ) -> ConvertReport:
-        """Write the output and give it its name.
+        """Write the output and give it its name; return what was done.
 
-        Parameters
-        ----------
-        progress : callable, optional
-            As for `convert`, without the first call.
-        execute : callable, optional
-            Runs tasks by a function, and calls back with each that has finished; by default on
-            threads of this process.
-
-        Returns
-        -------
-        ConvertReport
-            What was done.
-
-        Raises
-        ------
-        MemdescError
-            If something fails; the output does not have its name then and can be resumed.
+        Without `execute`, tasks run on threads of this process. `progress` is that of `convert`,
+        without the first call. If something fails, the output does not have its name and can be
+        resumed.
         """
         counter = _Counter(progress, self)
         run_all = execute or self._on_threads
@@ -435,10 +421,7 @@ def plan_conversion(
 
     The parameters are those of `convert`, which has checked the options.
 
-    Raises
-    ------
-    MemdescError
-        If a path, a rule or a tensor does not fit; with the rule, the tensor and the way out.
+    Fails if a path, a rule or a tensor does not fit; with the rule, the tensor and the way out.
     """
     found = read_rules(rules)
     with _system_errors_named():
@@ -495,7 +478,7 @@ def plan_conversion(
         if is_kept:
             made.finished.check(output.tensors)
         warnings += tuple(check_left(made))
-        checked = [check_numbers(step, options) for step in plan.steps]
+        checked = check_numbers(plan.steps, options)
         return made._replace(warnings=(*warnings, *rounding_warnings(checked)))
 
 

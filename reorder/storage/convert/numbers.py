@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ from reorder.storage.pieces.changes import permutation
 from reorder.storage.pieces.overflow import check_scales
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from reorder.storage.convert.steps import Step
 
 __all__ = ["check_numbers", "rounding_warnings"]
+
+# bytes of memory for each byte of scales and zero points that are checked: numpy widens them
+_WORKING = 32
 
 
 class _Rounded(NamedTuple):
@@ -54,7 +59,37 @@ def _factors(desc: MemoryDesc | RecordDesc | None) -> str:
     return str(desc.rule).rpartition(" * ")[0] if isinstance(desc, RecordDesc) else ""
 
 
-def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
+def check_numbers(steps: Sequence[Step], options: ConvertOptions) -> list[_Rounded | None]:
+    """Check the numbers of all steps, on as many threads as memory allows.
+
+    Returns what `_check_step` does.
+
+    Raises
+    ------
+    MemdescError
+        If a step does not have its numbers: of several, the first.
+    """
+    most = max((_needed(step, options) for step in steps), default=0)
+    threads = max(min(options.thread_count, options.max_bytes // max(most, 1)), 1)
+    with ThreadPoolExecutor(threads, "memdesc-check") as pool:
+        return [*pool.map(lambda step: _check_step(step, options), steps)]
+
+
+def _needed(step: Step, options: ConvertOptions) -> int:
+    """Return the bytes of memory that checking a step takes: all scales, and a piece at a time."""
+    if not isinstance(step.src, RecordDesc):
+        return 0
+    codes = _code_tensors(step.src)
+    scales = sum(nbytes for name, nbytes in step.src.tensors.items() if name not in codes)
+    pieces = (piece.nbytes for piece in islice(step.pieces(options.bound), 1))
+    return max(_WORKING * scales, *pieces, 0)
+
+
+def _code_tensors(desc: RecordDesc) -> set[str]:
+    return {desc.field(name).tensor for name, _ in desc.rule.code.parts}
+
+
+def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
     """Refuse scales that are not finite, and numbers that the new format cannot hold.
 
     A zero point of 0 is such a number in GPTQ v1. Returns what is rounded, if a factor becomes its
@@ -64,16 +99,11 @@ def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
     one for all, or they get fewer bits), or if they share a tensor with their scales. In blocks of
     GGUF they do, so these are converted once without being written, unless the two formats alone
     show that every number fits.
-
-    Raises
-    ------
-    MemdescError
-        With the rule, the record, the place, and the way out.
     """
     src, dst = step.src, step.dst
     if not isinstance(src, RecordDesc) or 0 in src.dims:
         return None
-    codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
+    codes = _code_tensors(src)
     try:
         check_scales(src, src.tensors.keys() - codes, lambda role: step.sources[role].read())
     except MemdescError as error:
@@ -82,7 +112,7 @@ def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
     if not isinstance(dst, RecordDesc):
         return None
     dst, errors = dst.bare, list[float]()
-    written = {dst.field(name).tensor for name, _ in dst.rule.code.parts}
+    written = _code_tensors(dst)
     try:
         if codes == set(src.tensors) or written == set(dst.tensors):
             _check_pieces(step, (src, dst), options)
@@ -99,7 +129,7 @@ def check_numbers(step: Step, options: ConvertOptions) -> _Rounded | None:
             Record(src, tensors),
             Record(dst, made),
             permutation(src, dst),
-            options.thread_count,
+            1,
             errors,
         )
         is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)

@@ -146,8 +146,8 @@ class ConvertProgress(NamedTuple):
     Attributes
     ----------
     stage : str
-        ``"planned"`` before anything is written, then ``"converting"``, ``"verifying"`` and
-        ``"measuring"``.
+        ``"planned"`` before anything is written, then ``"converting"`` and ``"verifying"``, or
+        ``"measuring"`` if an earlier call has written all, and only the rounding is not known.
     done, total : int
         Bytes of tensors and copied files that this call has written or verified, and how many
         there are in all.

@@ -95,10 +95,7 @@ def output_format(
     like that of a file of tensors belongs to the name of a folder; with `is_named_folder`, as with
     a slash at the end, any ending does that no format has.
 
-    Raises
-    ------
-    MemdescError
-        If no container has the ending, and there is no folder of that name.
+    Fails if no container has the ending, and there is no folder of that name.
     """
     if is_folder(target):
         endings = [row.ending for row in FORMATS.values()]
@@ -116,13 +113,7 @@ def _real(path: Path) -> Path:
 
 
 def check_paths(source: Path, container: Container, target: Path) -> None:
-    """Refuse an output that is, holds, or lies in what is read.
-
-    Raises
-    ------
-    MemdescError
-        With both paths.
-    """
+    """Refuse an output that is, holds, or lies in what is read."""
     real, read = _real(target), _real(source)
     inputs = {read, *map(_real, container.files)}
     within = source.is_dir() and real.is_relative_to(read)
@@ -148,10 +139,7 @@ def plan_output(
 ) -> Output:
     """Plan all files of an output; for one that is kept, the files that it should have.
 
-    Raises
-    ------
-    MemdescError
-        If the container cannot hold a tensor, or a file beside the tensors cannot be read.
+    Fails if the container cannot hold a tensor, or a file beside the tensors cannot be read.
     """
     name = _SHARDS if is_folder(target) else format_of(target).name
     metadata = dict(container.metadata) if container.format == name else {}
@@ -244,13 +232,7 @@ def _copy_of(path: Path, name: str) -> Step:
 
 
 def _kept(source: Path, path: Path) -> Path:
-    """Return a file of a model; refuse a link that leads nowhere, or out of the folder.
-
-    Raises
-    ------
-    MemdescError
-        With the link.
-    """
+    """Return a file of a model; refuse a link that leads nowhere, or out of the folder."""
     safe_path(source, path.relative_to(source).as_posix(), "the file")
     if not path.exists():
         msg = f"{str(path)!r} is a link that leads nowhere; remove it, or put the file in its place"
@@ -352,10 +334,7 @@ def _others(source: Path, container: Container) -> list[Path]:
 
     There are none beside a file.
 
-    Raises
-    ------
-    MemdescError
-        If the folder cannot be read.
+    Fails if the folder cannot be read.
     """
 
     def fail(error: OSError) -> None:

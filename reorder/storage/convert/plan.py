@@ -94,24 +94,11 @@ def plan_steps(
 ) -> Plan:
     """Decide what each tensor becomes.
 
-    Parameters
-    ----------
-    source : Path
-        The checkpoint; files beside it may declare what its tensors hold.
-    container : Container
-        Its headers.
-    rules : sequence of Rule
-        The last rule that matches a tensor applies; tensors without one are copied.
-    format_name : str
-        The container that is written, by its key in the table of formats.
-    allow_partial : bool
-        Whether codes may change without the scales that turn them into numbers.
-
-    Raises
-    ------
-    MemdescError
-        If a rule matches nothing, or a tensor cannot become what its rule says; with the rule,
-        the tensor and the way out.
+    Files beside the source may declare what its tensors hold. The last rule that matches a tensor
+    applies; tensors without one are copied. `format_name` is the container that is written, by its
+    key in the table of formats. With `allow_partial`, codes may change without the scales that turn
+    them into numbers. Fails if a rule matches nothing, or a tensor cannot become what its rule
+    says; with the rule, the tensor and the way out.
     """
     entries = container.entries
     # a weight may have tensors in another shard of its model
@@ -206,10 +193,7 @@ def _groups_of(
 ) -> list[Siblings]:
     """Return the records of several tensors whose prefix a rule matches.
 
-    Raises
-    ------
-    MemdescError
-        If some tensors of a record with the prefix are missing.
+    Fails if some tensors of a record with the prefix are missing.
     """
     if not is_record(rule.src) or rule.src is None:
         return []
@@ -221,9 +205,11 @@ def _groups_of(
     record = rule.src.name.lower()
     found = []
     for each in weights:
+        if not rule.matches(each.prefix):
+            continue
         shown = shown_options(record, each.entries)
         wanted = tuple(record_desc((4096, 4096), record, **shown).tensors)
-        if rule.matches(each.prefix) and {*wanted} <= each.entries.keys():
+        if {*wanted} <= each.entries.keys():
             found.append(each)
             names = wanted
     whole = {each.codes.name for each in found}
@@ -288,10 +274,7 @@ def _check_whole(
 ) -> dict[str, list[tuple[Step, Siblings]]]:
     """Return the parts of quantised weights that change alone, by the text of their rule.
 
-    Raises
-    ------
-    MemdescError
-        If there are any, unless that is allowed; with the rule, the tensors and the way out.
+    Fails if there are any, unless that is allowed; with the rule, the tensors and the way out.
     """
     homes = {
         entry.name: step for step in steps for entry in (*step.sources.values(), *step.dropped)

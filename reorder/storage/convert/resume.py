@@ -17,6 +17,7 @@ from memdesc import MemdescError
 from memdesc.disk import open_file
 from memdesc.errors import first_of
 from reorder.storage.containers.descriptors import stored_desc
+from reorder.storage.containers.entry import places_of
 from reorder.storage.containers.partial import FILES, is_in_use, partial_folder
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.convert.journal import facts_left
@@ -91,19 +92,10 @@ class Finished(NamedTuple):
 
     def places(self) -> dict[str, Place]:
         """Return the place of each tensor, and of each file that is copied."""
-        found: dict[str, Place] = {}
-        for file in self.output.files:
-            found |= file.places(self.folder)
-        return found
+        return places_of(self.output.files, self.folder)
 
     def check(self, tensors: Iterable[Tensor]) -> None:
-        """Refuse an output that another conversion has written, judging by its headers.
-
-        Raises
-        ------
-        MemdescError
-            With the file or the tensor that differs.
-        """
+        """Refuse an output that another conversion has written, judging by its headers."""
         for file in self.output.files:
             path = self.folder / file.name
             nbytes = path.stat().st_size if path.is_file() else None
@@ -124,10 +116,7 @@ class Finished(NamedTuple):
     def check_headers(self) -> None:
         """Compare everything but the tensors, such as headers and config.json.
 
-        Raises
-        ------
-        MemdescError
-            If the bytes of a file differ.
+        Fails if the bytes of a file differ.
         """
         for file in self.output.files:
             # headers that depend on the data are not known beforehand
@@ -165,13 +154,7 @@ def has_grown(target: Path) -> bool:
 
 
 def check_left(made: Conversion) -> list[str]:
-    """Refuse to resume another conversion; return warnings about what is discarded or slow.
-
-    Raises
-    ------
-    MemdescError
-        With what differs.
-    """
+    """Refuse to resume another conversion; return warnings about what is discarded or slow."""
     target, options = made.target, made.options
     if made.is_finished:
         if options.verify or not made.passes:

@@ -194,10 +194,7 @@ def is_record(given: FormatName | None) -> bool:
 def read_rules(given: Collection[str | PathLike[str]]) -> list[Rule]:
     """Read rules: a string is one rule, a path is a TOML file with any number of them.
 
-    Raises
-    ------
-    MemdescError
-        If something is not a rule or a file cannot be read; the error says what is wrong.
+    Fails if something is not a rule or a file cannot be read; the error says what is wrong.
     """
     if isinstance(given, str | bytes | PathLike) or not isinstance(given, Iterable):
         msg = f"rules must be a list of rules, not {short_repr(given)}; put it in brackets"
@@ -289,10 +286,7 @@ def rules_of_toml(text: str) -> list[Rule]:
     Its keys are those of a line, with ``match`` for the pattern; a value may be a string, a number,
     or for ``dims`` and ``groups`` an array.
 
-    Raises
-    ------
-    MemdescError
-        If it is not such a file.
+    Fails if it is not such a file.
     """
     long = next((k for k, line in enumerate(text.splitlines(), 1) if len(line) > _MAX_TEXT), None)
     if long is not None:

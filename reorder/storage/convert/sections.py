@@ -1,9 +1,9 @@
 """Keys of a `quantization_config` that change what a model computes, and that no output keeps.
 
-A key that decides nothing of the numbers is in a table of harmless ones; one that is in neither
-table is named in a warning. Sources: compressed-tensors 0.20 (`QuantizationConfig`), GPTQModel 7.7
-(`quantization/config.py`), AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23
-(`utils/quantization_config.py`).
+A key that decides nothing of the numbers is in a table of harmless ones, by the method of the
+section; one that is in neither table is named in a warning, if the method is in the table. Sources:
+compressed-tensors 0.20 (`QuantizationConfig`), GPTQModel 7.7 (`quantization/config.py`),
+AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23 (`utils/quantization_config.py`).
 """
 
 from __future__ import annotations
@@ -71,10 +71,7 @@ _COMMON = (
 def sections_in(source: Path) -> list[tuple[str, dict[str, Any]]]:
     """Return what the config files of a model declare, each with the name of its file.
 
-    Raises
-    ------
-    MemdescError
-        If a file is not a JSON object.
+    Fails if a file is not a JSON object.
     """
     folder = source if source.is_dir() else source.parent
     found = [(CONFIG, section) for section in read_sections(folder, CONFIG)]
@@ -87,14 +84,11 @@ def sections_in(source: Path) -> list[tuple[str, dict[str, Any]]]:
 def section_warnings(sections: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     """Return a warning for each file with keys that are not known to be harmless.
 
-    Raises
-    ------
-    MemdescError
-        If a key says that the stored weights mean other numbers; with its value.
+    Fails if a key says that the stored weights mean other numbers; with its value.
     """
     unknown: dict[str, list[str]] = {}
     for file, section in sections:
-        method = section.get("quant_method")
+        method = str(section.get("quant_method")).lower()
         for key, value in section.items():
             what, plain = _CHANGES.get(key, ("", ()))
             if what and _is_set(value, plain):

@@ -27,9 +27,9 @@ from reorder.storage.pieces.pieces import cut
 from reorder.storage.pieces.tasks import Task
 from reorder.storage.siblings import order_of, tensors_of
 from reorder.storage.stored import (
-    IN_SHAPE,
     QUANTIZED,
     WEIGHT,
+    is_in_shape,
     joined_tensors,
     stored_layout,
     stored_record,
@@ -119,10 +119,7 @@ class Step:
     def pieces(self, bound: Bound) -> Cut[Piece]:
         """Cut it into pieces.
 
-        Raises
-        ------
-        MemdescError
-            If the blocks are too large for any piece to fit; with the tensor.
+        Fails if the blocks are too large for any piece to fit; with the tensor.
         """
         try:
             return cut(self.change or copied(self.nbytes), bound)
@@ -170,10 +167,7 @@ def _copied(entry: Entry, target: Tensor, rule: Rule | None) -> Step:
 def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     """Return the step of a tensor whose layout or type a rule changes.
 
-    Raises
-    ------
-    MemdescError
-        If that is not possible; with the rule and the tensor.
+    Fails if that is not possible; with the rule and the tensor.
     """
     name = rule.renamed(entry.name)
     if rule.is_renaming:
@@ -293,10 +287,7 @@ def _check_quantized(
 def record_step(group: Group, rule: Rule, format_name: str) -> Step:
     """Return the step of a record: another record, or plain numbers.
 
-    Raises
-    ------
-    MemdescError
-        If it cannot become that: with the rule and the prefix.
+    Fails if it cannot become that: with the rule and the prefix.
     """
     src = group.desc
     if src is None:
@@ -350,10 +341,7 @@ def _target(src: RecordDesc, rule: Rule) -> RecordDesc:
 def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
     """Return the layout of an entry, from its descriptor or from a rule.
 
-    Raises
-    ------
-    MemdescError
-        If the two contradict each other or the bytes, or neither names a layout.
+    Fails if the two contradict each other or the bytes, or neither names a layout.
     """
     if rule.src is None and rule.holds is None and rule.dims is None:
         if isinstance(entry.desc, MemoryDesc):
@@ -430,15 +418,12 @@ def _dims_of_words(
 ) -> tuple[int, ...]:
     """Return logical sizes from a shape of words of `count` elements.
 
-    Raises
-    ------
-    MemdescError
-        If the shape does not say them.
+    Fails if the shape does not say them.
     """
     if len(shape) != tag.ndims:
         msg = f"{name} has {tag.ndims} dims, but its words have {len(shape)}; give dims="
         raise MemdescError(msg)
-    if name.removesuffix("_experts").startswith(IN_SHAPE):
+    if is_in_shape(name):
         return (*shape[:-1], shape[-1] * count)
     sizes = [0] * tag.ndims
     for digit, size in zip(tag.digits[: tag.ndims - 1], shape, strict=False):

@@ -18,7 +18,7 @@ from reorder.storage.convert.rules import FormatName, Rule
 from reorder.storage.convert.sections import sections_in
 from reorder.storage.declarations import is_inner
 from reorder.storage.experts import holds_experts, split_stacks, stacked_name
-from reorder.storage.groups import find_groups
+from reorder.storage.groups import find_groups, find_orphans
 from reorder.storage.siblings import holds_codes
 from reorder.storage.stored import WEIGHT, model_axes
 from reorder.values.formats import FLOATS
@@ -190,6 +190,8 @@ TARGETS = {
 _ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")
 # tensors that scale the KV cache, likewise, of compressed-tensors, vLLM and ModelOpt
 _CACHE = ("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point")
+# what else stands beside codes without changing what they mean
+_BESIDE = ("bias", "output_scale", "input_scale_ub", "workspace", *_ACTIVATIONS, *_CACHE)
 # what other programs call types of floats
 _OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
 # how many tensors a message names
@@ -232,10 +234,7 @@ class TargetRules(NamedTuple):
 def checked_target(name: object) -> str:
     """Return the name of a target.
 
-    Raises
-    ------
-    MemdescError
-        If there is no such target; with the one that may be meant.
+    Fails if there is no such target; with the one that may be meant.
     """
     if not isinstance(name, str) or name not in TARGETS:
         meant = _OTHER_NAMES.get(str(name).removeprefix("torch."))
@@ -257,11 +256,8 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
 
     Everything else, such as norms and embeddings, has no rule, so it is copied.
 
-    Raises
-    ------
-    MemdescError
-        If there is no such target, a weight is not known, or the target does not have its numbers;
-        with the weight and the way out.
+    Fails if there is no such target, a weight is not known, or the target does not have its
+    numbers; with the weight and the way out.
     """
     target = TARGETS[checked_target(name)]
     if container.format == _GGUF:
@@ -332,10 +328,8 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
 
     As in transformers, matrices that whole blocks do not cover stay floats.
 
-    Raises
-    ------
-    MemdescError
-        If there is nothing to quantise, or blocks do not cover an expert, which its loader expects.
+    Fails if there is nothing to quantise, or blocks do not cover an expert, which its loader
+    expects.
     """
     dst = target.floats
     assert dst is not None  # noqa: S101 - the caller has looked
@@ -395,15 +389,20 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
         )
         raise MemdescError(msg)
     known = {each for group in groups for each in group.found.names}
+    prefixes = {group.prefix for group in groups if group.found.is_dotted}
     codes = {f".{next(iter(group.tensors))}" for group in groups}
-    scaled = {role: next(iter(group.tensors)) for group in groups for role in [*group.tensors][1:]}
+    for each, weight in find_orphans(container, groups).items():
+        msg = (
+            f"--to {name}: {each} scales a weight, as other tensors of that name do, but there is "
+            f"no {weight}; get the checkpoint again"
+        )
+        raise MemdescError(msg)
     for each, entry in container.entries.items():
         prefix, _, role = each.rpartition(".")
-        weight = f"{prefix}.{scaled[role]}".removeprefix(".") if role in scaled else each
-        if weight not in known and each not in known and role in scaled:
+        if prefix in prefixes and each not in known and role not in _BESIDE:
             msg = (
-                f"--to {name}: {each} scales a weight, as other tensors of that name do, but there "
-                f"is no {weight}; get the checkpoint again"
+                f"--to {name}: {each} stands beside the codes of {prefix}, and may change what "
+                "they mean; --map converts the weights that its rules name"
             )
             raise MemdescError(msg)
         if each not in known and holds_codes(entry) and f".{each.rpartition('.')[2]}" in codes:

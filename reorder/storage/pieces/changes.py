@@ -47,7 +47,17 @@ if TYPE_CHECKING:
     Fields = Mapping[str, tuple[FieldLayout, ...]]
     Layouts = Mapping[str, tuple[Layout, ...]]
 
-__all__ = ["ONLY", "Change", "Encode", "Quantize", "Reorder", "Repack", "copied", "permutation"]
+__all__ = [
+    "ONLY",
+    "Change",
+    "Encode",
+    "Quantize",
+    "Reorder",
+    "Repack",
+    "copied",
+    "permutation",
+    "record_of",
+]
 
 # the role of a tensor that is not part of a record
 ONLY = ""
@@ -124,10 +134,7 @@ class Change(ABC):
     def apply(self, read: Bytes) -> Bytes:
         """Return the bytes that are written; they last until the thread makes others.
 
-        Raises
-        ------
-        MemdescError
-            If the target does not have a number.
+        Fails if the target does not have a number.
         """
 
     def with_chosen(self, written: Bytes) -> Change:
@@ -144,10 +151,7 @@ class Change(ABC):
 class Reorder(Change):
     """A reorder of one tensor, without accumulation: a piece may run twice.
 
-    Raises
-    ------
-    MemdescError
-        If there is no such reorder, or it cannot be made region by region.
+    Fails if there is no such reorder, or it cannot be made region by region.
     """
 
     src: MemoryDesc
@@ -363,7 +367,7 @@ class Repack(Change):
 
     def apply(self, read: Bytes) -> Bytes:
         """Decode, or write the same numbers in another format."""
-        record = Record(self.src, {name: read[name][:n] for name, n in self.src.tensors.items()})
+        record = record_of(self.src, read)
         if isinstance(self.dst, MemoryDesc):
             data = scratch.take("made", self.dst.nbytes)
             if self.dst.has_padding or _has_gaps(self.dst):
@@ -437,6 +441,11 @@ def _values(desc: RecordDesc, data: Bytes) -> NDArray[np.float32]:
     return dequantize_reference(
         Record(desc, {name: _padded(data[name], nbytes)[:nbytes] for name, nbytes in sizes})
     )
+
+
+def record_of(desc: RecordDesc, data: Bytes) -> Record:
+    """Return a record over the bytes of its tensors, whose buffers may be larger."""
+    return Record(desc, {name: data[name][:nbytes] for name, nbytes in desc.tensors.items()})
 
 
 def _sizes(desc: Desc) -> Mapping[str, int]:

@@ -67,13 +67,7 @@ scratch = _Scratch()
 
 @contextmanager
 def _open_to_write(path: Path) -> Iterator[int]:
-    """Open a file that exists, to write parts of it.
-
-    Raises
-    ------
-    MemdescError
-        If that fails.
-    """
+    """Open a file that exists, to write parts of it."""
     try:
         handle = os.open(path, _WRITE)
     except OSError as error:
@@ -87,10 +81,7 @@ def _open_to_write(path: Path) -> Iterator[int]:
 def read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
     """Read runs of bytes of a tensor, and store them back to back.
 
-    Raises
-    ------
-    MemdescError
-        If reading fails, or the file ends before the runs do.
+    A file that ends before the runs do is an error.
     """
     with open_file(place.path) as file:
         _read(file.fileno(), runs, place, memoryview(into))  # type: ignore[arg-type] # arrays of bytes are buffers
@@ -119,11 +110,6 @@ def write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
     """Write bytes that lie back to back to runs of a tensor; its file exists.
 
     The system starts to bring long runs to the disk at once, while the caller goes on.
-
-    Raises
-    ------
-    MemdescError
-        If writing fails.
     """
     with _open_to_write(place.path) as handle:
         _write(handle, runs, place, memoryview(data))  # type: ignore[arg-type] # likewise

@@ -12,8 +12,8 @@ from reorder.api import reorder
 from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record
 from reorder.records.encode import is_integer_number
-from reorder.records.fields import number_values
-from reorder.records.record import Record
+from reorder.records.moves import read_number
+from reorder.storage.pieces.changes import record_of
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -42,28 +42,16 @@ def check_scales(
 ) -> None:
     """Refuse scales, zero points and offsets in some tensors of a record that are not finite.
 
-    Parameters
-    ----------
-    desc : RecordDesc
-        A record, or a region of one.
-    roles : collection of str
-        The tensors.
-    read : callable
-        Returns the bytes of a tensor by its role; called only for those with such numbers.
-    offsets : tuple of int
-        Where the region begins.
-
-    Raises
-    ------
-    OverflowedError
-        With the first number, and its index over the groups.
+    The record may be a region, which begins at `offsets`. `read` returns the bytes of a tensor by
+    its role, and is called only for those with such numbers. The error is an `OverflowedError` with
+    the first number, and its index over the groups.
     """
     rule = desc.rule
     for number in (*rule.scale, *rule.offset, *filter(None, [rule.zero])):
         part = desc.field(number.parts[0][0])
         if part.tensor not in roles or is_integer_number(desc, number) or number.table:
             continue
-        values = number_values({part.tensor: read(part.tensor)}, desc, number)
+        values = read_number({part.tensor: read(part.tensor)}, desc, number)
         wrong = np.argwhere(~np.isfinite(values))
         if len(wrong):
             starts = [at // group for at, group in zip(offsets, part.groups, strict=False)]
@@ -82,21 +70,9 @@ def check_range(
 ) -> None:
     """Refuse what was made of finite numbers if it has infinities or NaN.
 
-    Parameters
-    ----------
-    change : Change
-        A region of a tensor or a record.
-    read : mapping of str to ndarray
-        The bytes that it read.
-    made : ndarray
-        The bytes of the plain tensor that it made.
-    offsets : tuple of int
-        Where the region begins.
-
-    Raises
-    ------
-    OverflowedError
-        With the first number, its index, and the way out.
+    The change is that of a region, which begins at `offsets`; `read` and `made` are the bytes that
+    it read, and those of the plain tensor that it made. The error is an `OverflowedError` with the
+    first number, its index, and the way out.
     """
     dst = change.dst
     if not isinstance(dst, MemoryDesc) or dst.dtype.name not in FLOATS:
@@ -165,8 +141,7 @@ def _values(change: Change, read: Bytes) -> NDArray[Any]:
     """Return the numbers that were read, without what an attribute makes of them."""
     src = change.src
     if isinstance(src, RecordDesc):
-        record = Record(src, {name: read[name][:n] for name, n in src.tensors.items()})
-        return dequantize_record(record, "f32", None, 1).numpy()
+        return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
     (data,) = read.values()
     missing = max(src.nbytes - len(data), 0)  # the last element may be cut off
     whole = np.concatenate([data, np.zeros(missing, np.uint8)]) if missing else data

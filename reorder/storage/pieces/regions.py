@@ -92,23 +92,8 @@ def sizes_within(
 ) -> Sizes:
     """Return the sizes of regions that cover dims without a 0.
 
-    Parameters
-    ----------
-    dims : tuple of int
-        Sizes of all.
-    operands : tuple of Operand
-        The tensors that a region is read from and written to.
-    units : tuple of int
-        Sizes and offsets are multiples of these, as well as whole blocks.
-    bound : Bound
-        How many bytes a region should have, and how many at most.
-    what : str
-        What is cut, for messages.
-
-    Raises
-    ------
-    MemdescError
-        If no region fits; with the bytes that the smallest one takes.
+    Sizes and offsets of regions are multiples of `units`, as well as whole blocks of the operands.
+    Fails if no region fits; with `what` is cut, and the bytes that the smallest one takes.
     """
     steps = _units(dims, operands, units)
     best = _candidate(dims, operands, dims)

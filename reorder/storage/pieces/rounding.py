@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc import RecordDesc
 from reorder.memory.memory import Memory
 from reorder.records.decode import largest_difference
-from reorder.records.record import Record
-from reorder.storage.pieces.changes import ONLY
+from reorder.storage.pieces.changes import ONLY, record_of
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
@@ -65,15 +64,11 @@ def rounding_of(name: str, change: Change, read: Bytes, written: Bytes) -> Round
     src, dst = change.src, change.dst
     if isinstance(src, RecordDesc):
         assert not isinstance(dst, RecordDesc)  # noqa: S101 - what moves codes does not round
-        found = largest_difference(_record(src, read), _memory(dst, written), 1)
+        found = largest_difference(record_of(src, read), _memory(dst, written), 1)
         return Rounding(found.error, found.number, name)
     assert isinstance(dst, RecordDesc)  # noqa: S101 - likewise
-    found = largest_difference(_record(dst, written), _memory(src, read), 1)
+    found = largest_difference(record_of(dst, written), _memory(src, read), 1)
     return Rounding(found.error, found.other, name)
-
-
-def _record(desc: RecordDesc, data: Bytes) -> Record:
-    return Record(desc, {name: data[name][:nbytes] for name, nbytes in desc.tensors.items()})
 
 
 def _memory(desc: MemoryDesc, data: Bytes) -> Memory:

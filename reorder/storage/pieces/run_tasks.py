@@ -80,20 +80,11 @@ def run_tasks(
     finished: Callable[[int, Task, Any], None],
     work: Callable[[Task], Any],
 ) -> None:
-    """Run tasks on some threads; the first error ends all.
+    """Run tasks, each with its number, on some threads; the first error ends all.
 
-    Parameters
-    ----------
-    tasks : iterable of (int, Task)
-        The tasks, each with its number.
-    threads : int
-        How many run at a time, each on one thread.
-    max_bytes : int
-        The most memory for all running tasks together; a task that needs more runs alone.
-    finished : callable
-        Called with each task that has run and what `work` returned, by the thread that ran it.
-    work : callable
-        What is done with each task.
+    All running tasks together take at most `max_bytes` of memory; a task that needs more runs
+    alone. `finished` is called with each task that has run and what `work` returned, by the thread
+    that ran it.
     """
     queue = _Queue(tasks, max_bytes)
 

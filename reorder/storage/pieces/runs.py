@@ -102,21 +102,9 @@ def compact(
 ) -> tuple[Runs, tuple[Layout, ...]] | None:
     """Return the runs of a region of a tensor, and the layouts of its fields in these bytes.
 
-    Parameters
-    ----------
-    fields : tuple of FieldLayout
-        Everything that the tensor holds.
-    region : Region
-        The elements.
-    is_written : bool
-        Whether the runs are written, so that they must hold bytes of the region alone; runs that
-        are read may include gaps no longer than the data between them.
-
-    Returns
-    -------
-    (Runs, tuple of Layout) or None
-        None if there are no such runs: they would not be whole bytes, the order of runs is
-        reversed, or other elements lie between.
+    Runs that are written hold bytes of the region alone; runs that are read may include gaps no
+    longer than the data between them. None if there are no such runs: they would not be whole
+    bytes, the order of runs is reversed, or other elements lie between.
     """
     views = [field.view(region) for field in fields]
     if len(fields) > 1:

@@ -70,10 +70,7 @@ class Task(NamedTuple):
     def run(self) -> Outcome:
         """Read, make, write, measure.
 
-        Raises
-        ------
-        MemdescError
-            If a file cannot be read or written, or the target does not have a number.
+        Fails if a file cannot be read or written, or the target does not have a number.
         """
         read = self.read()
         made, places = self._made(read), dict(self.dst)
@@ -84,21 +81,12 @@ class Task(NamedTuple):
     def outcome(self) -> Outcome:
         """Return what `run` returned, judging by what is in the files now.
 
-        Raises
-        ------
-        MemdescError
-            If a file cannot be read.
+        Fails if a file cannot be read.
         """
         return self._outcome(self.read() if self.is_rounded else {}, self._written())
 
     def compute(self) -> Bytes:
-        """Return what is written, without writing it.
-
-        Raises
-        ------
-        MemdescError
-            As for `run`.
-        """
+        """Return what is written, without writing it. Fails where `run` does."""
         return self._made(self.read())
 
     def check(self) -> None:

@@ -39,7 +39,7 @@ def layout_fields(draw: st.DrawFn) -> Fields:
         blocks.append(Block(k, step, -(-padded // step), draw(st.integers(-40, 60))))
         for extent in inner:
             step //= extent
-            blocks.append(Block(k, step, extent, draw(st.integers(1, 60))))
+            blocks.append(Block(k, step, extent, draw(st.integers(-30, 60).filter(bool))))
     return sizes, tuple(axes), tuple(blocks)
 
 

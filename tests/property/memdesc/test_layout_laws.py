@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from itertools import product
 from math import prod
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memdesc import Axis, Block, FormatTag, Layout, MemdescError, MemoryDesc, memory_desc, parse_tag
+from memdesc import FormatTag, MemoryDesc, memory_desc, parse_tag
 from memdesc.index import index_at, indices_at
 from memdesc.layout_names import merged_blocks
 from tests.oracles import offsets
@@ -35,62 +33,6 @@ def test_every_step_of_a_tag_written_out_reads_as_the_same_tag(data: st.DataObje
         f"__{name}{align}" for name, align in zip(names, tag.align, strict=True) if align > 1
     )
     assert parse_tag(text) == tag
-
-
-@given(descs(max_nelems=384))
-def test_the_offsets_of_all_padded_indices_are_distinct_and_inside_min_nbytes(
-    desc: MemoryDesc,
-) -> None:
-    found = offsets(desc).values()
-    if not desc.has_broadcast:
-        assert len(set(found)) == desc.padded_nelems
-    assert min(found, default=0) >= 0
-    assert max(found, default=desc.layout.last) == desc.layout.last
-    assert desc.min_nbytes == (desc.dtype.nbytes(max(found) + 1) if found else 0)
-    assert desc.min_nbytes <= desc.nbytes
-
-
-@given(st.integers(1, 40), st.integers(-30, 30), st.data())
-def test_the_first_and_the_last_offset_of_an_axis_that_ends_inside_a_block_are_exact(
-    padded: int, stride: int, data: st.DataObject
-) -> None:
-    blocks: list[Block] = []
-    step = 1
-    for extent in data.draw(st.lists(st.integers(2, 4), max_size=3)):
-        blocks.insert(0, Block(0, step, extent, data.draw(st.integers(-30, 30).filter(bool))))
-        step *= extent
-    blocks.insert(0, Block(0, step, -(-padded // step), stride))
-    found = [sum(i // b.step % b.extent * b.stride for b in blocks) for i in range(padded)]
-
-    def starts_at(offset0: int) -> Layout:
-        return Layout((padded,), (Axis((0,), padded),), tuple(blocks), offset0)
-
-    assert starts_at(-min(found)).last == max(found) - min(found)
-    with pytest.raises(MemdescError, match=r"reaches offset -1, before its buffer"):
-        starts_at(-min(found) - 1)
-
-
-@given(descs(max_nelems=384))
-def test_the_tables_add_up_to_the_offset_of_every_padded_index(desc: MemoryDesc) -> None:
-    tables = desc.layout.tables(padded=True)
-    assert [len(table) for table in tables] == [axis.padded for axis in desc.axes]
-    for index, offset in offsets(desc).items():
-        assert (
-            desc.offset0 + sum(int(table[i]) for table, i in zip(tables, index, strict=True))
-            == offset
-        )
-    for table, logical, k in zip(tables, desc.layout.tables(), range(len(tables)), strict=True):
-        assert np.array_equal(table[: desc.layout.axis_size(k)], logical)
-
-
-@given(descs(max_nelems=256))
-def test_the_offset_of_an_index_is_the_one_of_its_axes_row_major_indices(desc: MemoryDesc) -> None:
-    found = offsets(desc)
-    for index in product(*map(range, desc.dims)):
-        assert (
-            desc.offset(index)
-            == found[tuple(_ravel(index, desc, k) for k in range(len(desc.axes)))]
-        )
 
 
 @given(descs(max_nelems=384))
@@ -122,13 +64,6 @@ def test_a_layout_by_a_tag_is_dense_and_padded_to_less_than_one_more_block(
         whole = int(np.lcm(tag.block_sizes[k], tag.align[k]))
         assert axis.padded % whole == 0
         assert 0 <= axis.padded - desc.layout.axis_size(k) < whole
-
-
-def _ravel(index: tuple[int, ...], desc: MemoryDesc, k: int) -> int:
-    i = 0
-    for dim in desc.axes[k].dims:
-        i = i * desc.dims[dim] + index[dim]
-    return i
 
 
 @given(descs(max_nelems=384))

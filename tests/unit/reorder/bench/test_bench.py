@@ -128,7 +128,10 @@ def test_a_run_is_one_json_object(capsys: pytest.CaptureFixture[str], tmp_path: 
         (["4xq"], "neither an option nor dims"),
         (["4x6", "--dtag=abc"], "abc"),
         *(
-            (["4x6", f"--seconds={text}"], f"--seconds {text}: give a time above 0")
+            (
+                ["4x6", f"--seconds={text}"],
+                f"--seconds: give a time above 0, such as 0.1, not {text!r}",
+            )
             for text in ("0", "-1", "nan", "inf")
         ),
         (["4x6", "--beta=mask:2"], "--beta: invalid float value: 'mask:2'"),

@@ -68,7 +68,7 @@ def test_a_contract_is_written_and_checked(shell: Shell) -> None:
         ("x.npz --write rules.toml", "'rules.toml' exists; --overwrite replaces it"),
         ("x.npz --expect missing.toml", "cannot be read"),
         ("x.npz:d", "has no tensor 'd'; it has 1: w"),
-        ("x.npz --limit -1", "--limit -1: give how many"),
+        ("x.npz --limit -1", "argument --limit: give how many, 0 or more, not '-1'"),
         ("x.npy", "nothing says what is padding"),
         ("none.npz", "has no tensors"),
         ("damaged.npz", "is not a .npz file, or a damaged one"),

@@ -174,6 +174,8 @@ def test_files_of_the_same_names_are_compared(shell: Shell, dump: str) -> None:
     assert "holds raw bytes, and its name does not say which" in notes["problem"]
     assert (differing["name"], differing["differing"]) == (dump, 20)
     assert differing["worst"][0] == [0, 5, 0, 0]
+    lines = "\n".join(shell.lines("compare a b", 1))
+    assert f"{dump}: 20 of 340 elements, worst " in lines
     assert len(shell.facts("compare a b --tolerance 1", 1)["differing"]) == 1
     shell.facts("compare a a", 1)
     Path("a/notes.txt").unlink()

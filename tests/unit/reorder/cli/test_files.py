@@ -189,8 +189,6 @@ def test_cases_whose_dims_are_no_sizes_are_refused(word: str) -> None:
 @pytest.mark.parametrize(
     "command",
     [
-        f"reorder x.npy o.npz --to=in_out_channel --max-size={'9' * 5000}x1",
-        "reorder x.npy o.npz --to=in_out_channel --max-size=²x1",
         "show nchw " + "9" * 5000,
         "show nchw " + "1," * 5000 + "1",
         "show nchw 1x2x3x4 --" + "a" * 100_000,

@@ -222,3 +222,20 @@ def test_a_weight_without_its_scales_is_named(shell: Shell) -> None:
     assert facts["notes"] == [
         "layers.1.fc: config.json declares fp8_block, but no scales are beside its codes of f8_e4m3"
     ]
+
+
+def test_scales_without_their_weight_are_named(shell: Shell) -> None:
+    _fp8_model(2, 128, without="layers.1.fc.weight")
+    facts = shell.facts("inspect m", 1)
+    assert facts["unscaled"] == ["layers.1.fc.weight_scale_inv"]
+    (note,) = facts["notes"]
+    assert note.startswith("layers.1.fc.weight_scale_inv: it scales a weight, as other tensors of")
+    assert note.endswith("but there is no layers.1.fc.weight")
+
+
+def test_what_makes_weights_mean_other_numbers_is_noted(shell: Shell) -> None:
+    _fp8_model(1, 128)
+    size = {"weight_block_size": [128, 128]}
+    _declare(Path("m"), quant_method="fp8", rotation="hadamard", **size)
+    (note,) = shell.facts("inspect m")["notes"]
+    assert note.startswith("config.json says rotation 'hadamard', which rotates weights or act")

@@ -162,14 +162,14 @@ def test_reorders_are_measured_here(shell: Shell) -> None:
     ("command", "reason"),
     [
         ("missing.log", "the log 'missing.log' cannot be read"),
-        (f"{_TORCH} --top -1", "--top -1: give how many rows to list"),
-        (f"{_TORCH} --seconds 0", "--seconds 0: give a time above 0"),
+        (f"{_TORCH} --top -1", "--top: give how many, 0 or more, not '-1'"),
+        (f"{_TORCH} --seconds 0", "--seconds: give a time above 0, such as 0.1, not '0'"),
         (f"{_TORCH} --layers {_TORCH}", "has no layers; give what openvino"),
         (f"{_ONCE} --steady", "the 35 executions hold no equal runs"),
         (f"{_TORCH} --bench --threads 0", "--threads 0: give 1 to"),
         (f"{_TORCH} --threads 2", "--threads 2: only --bench measures"),
         (f"{_TORCH} --runs 3", "do not hold 3 equal runs; 4 executions in a row repeat 4 times"),
-        ("other.log", "other.log has no line of oneDNN in 2 lines"),
+        ("other.log", "other.log: none of its lines is from oneDNN (2 lines read)"),
         ("other.log", "ONEDNN_VERBOSE=1"),
     ],
 )

@@ -46,8 +46,8 @@ def test_the_way_back_restores_the_file(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("dims", [(2, 17, 5, 4), (2, 1, 5, 4), (1, 17, 1, 1), (0, 17, 5, 4)])
-@pytest.mark.parametrize("layout", ["nhwc", "hwio", "nChw16c", "nChw4c", "OIhw4i16o4i"])
-def test_a_npy_has_its_axes_in_memory_order_and_leads_back(
+@pytest.mark.parametrize("layout", ["nhwc", "hwio", "bacd"])
+def test_a_npy_of_permuted_dims_has_its_axes_in_memory_order_and_leads_back(
     shell: Shell, layout: str, dims: tuple[int, ...]
 ) -> None:
     x = _RNG.random(dims, np.float32)
@@ -63,12 +63,6 @@ def test_a_npy_has_its_axes_in_memory_order_and_leads_back(
         assert np.array_equal(np.load("o.npy"), x.transpose(0, 2, 3, 1))
         shell.facts("reorder o.npy back.npy --from nhwc")
         assert np.array_equal(np.load("back.npy"), x)
-
-
-def test_strides_with_gaps_become_an_array_without_them(shell: Shell) -> None:
-    (line,) = (row for row in shell.lines("reorder x.npy o.npy --to 900x1x80x20") if "shape" in row)
-    assert line == "shape   (2, 5, 4, 17), axes in memory order"
-    assert np.array_equal(np.load("o.npy"), X.transpose(0, 2, 3, 1))
 
 
 def test_one_command_makes_an_array_of_an_image(shell: Shell) -> None:
@@ -135,7 +129,7 @@ def test_axes_lie_as_other_systems_call_it(
         ("x.npy o.npz --dims 34x20", "has dims (2, 17, 5, 4), not (34, 20); leave --dims out"),
         ("x.npy o.npz --dims 17x21 --from ba", "has 2720 bytes, but"),
         ("x.npy o.npz --row-pitch 9", "--row-pitch is for raw pixels"),
-        ("x.npy o.npz --max-size 9x9", "--max-size is for image types"),
+        ("x.npy o.npz --limit -1", "--limit: give how many, 0 or more, not '-1'"),
     ],
 )
 def test_mistakes_about_an_array_are_refused(shell: Shell, command: str, reason: str) -> None:
@@ -308,8 +302,6 @@ def test_lanes_that_belong_to_nothing_must_be_zero(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("w.npy --to conv2d_filter --max-size 16x4", "height 12 is more than the 4 pixels"),
-        ("w.npy --to conv2d_filter --max-size big", "--max-size 'big' is not a width and height"),
         ("w.npy --to winograd_filter", "which a reorder cannot make"),
         ("w.npy --to dw_conv2d_filter", "multiplier m = 6"),
         ("w.npy --to conv2d_filter --to-dtype bf16", "has no place for"),

@@ -104,6 +104,8 @@ def test_an_index_and_a_byte_are_the_same_element(shell: Shell) -> None:
         "index 0,16,0,0  offset 320  byte 1280",
         "index 0,20,0,0  offset 324  byte 1296  padding",
     ]
+    # an index that shares its element with others
+    assert shell.lines("show 0x1 3x2 --at 2,1")[1:] == ["index 2,1  offset 1  byte 4"]
     halves = shell.facts("show Ab2a 3x5 --dtype s4 --byte 3")["elements"]
     assert [(one["index"], one["half"]) for one in halves] == [([0, 3], "low"), ([1, 3], "high")]
 

@@ -19,6 +19,7 @@ from memdesc import (
     record_desc,
 )
 from reorder.records.fields import dequantize_reference
+from tests.gguf_files import gguf_file
 from tests.records import plain_scales, random_record
 
 if TYPE_CHECKING:
@@ -343,13 +344,9 @@ def test_a_file_of_packed_weights_is_read_by_gguf(tmp_path: Path) -> None:
     set_field(record, "qzeros", 8)
     blocks = reorder.repack(record, "q4_0")
     path = tmp_path / "weights.gguf"
-    writer = gguf.GGUFWriter(path, "llama")
-    kind = gguf.GGMLQuantizationType.Q4_0
-    writer.add_tensor("w", blocks.data.reshape(96, -1), raw_dtype=kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    with gguf_file(path) as writer:
+        kind = gguf.GGMLQuantizationType.Q4_0
+        writer.add_tensor("w", blocks.data.reshape(96, -1), raw_dtype=kind)
     (tensor,) = gguf.GGUFReader(path).tensors
     assert tensor.tensor_type == kind
     assert tensor.shape.tolist() == [512, 96]

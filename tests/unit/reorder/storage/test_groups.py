@@ -265,6 +265,18 @@ def test_version_2_of_gptq_is_not_read_as_version_1(folder: Path) -> None:
     assert np.array_equal(values(folder, "gptq", zeros="v1"), wanted)
 
 
+def test_other_names_of_keys_say_the_same(folder: Path) -> None:
+    write(folder, gptq_layer()[0])
+    write_config(folder, quant_method="gptq", checkpoint_format="gptq_v2")
+    wanted = values(folder)
+    write_config(folder, quant_method="gptq", format="gptq_v2")
+    assert np.array_equal(values(folder), wanted)
+    write_config(folder, quant_method="gptq", format="gptq_v2", checkpoint_format="gptq")
+    assert "checkpoint_format is 'gptq', but format is 'gptq_v2'; correct" in reason(folder)
+    write_config(folder, quant_method="awq", format="gemv")
+    assert "version is 'gemv', not gemm" in reason(folder)
+
+
 @pytest.mark.parametrize(
     ("section", "problem"),
     [

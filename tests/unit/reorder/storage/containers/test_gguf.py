@@ -13,6 +13,7 @@ from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.gguf import SCALARS, TYPES, GgufValue, plan, read
 from reorder.storage.containers.table import read_container
 from reorder.storage.containers.writer import Writer
+from tests.gguf_files import gguf_file
 from tests.writers import write_part
 
 if TYPE_CHECKING:
@@ -25,22 +26,18 @@ def _model(path: Path) -> dict[str, Any]:
     """Write a file with the package; returns what it should hold."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(4, 64)).astype(np.float32)
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_uint32("llama.block_count", 2)
-    writer.add_array("tokenizer.ggml.tokens", ["a", "bc", "\u00e9"])
-    writer.add_array("scores", [0.5, 1.5])
-    writer.add_bool("flag", val=True)
-    writer.add_tensor("f32", x)
-    writer.add_tensor("ints", np.arange(6, dtype=np.int16).reshape(2, 3))
-    values = {"f32": x, "ints": np.arange(6, dtype=np.int16).reshape(2, 3)}
-    for kind in (_KINDS.Q4_0, _KINDS.Q8_0, _KINDS.Q5_1):
-        data = gguf.quantize(x, kind)
-        writer.add_tensor(kind.name, data, raw_dtype=kind)
-        values[kind.name] = gguf.dequantize(data, kind)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    with gguf_file(path) as writer:
+        writer.add_uint32("llama.block_count", 2)
+        writer.add_array("tokenizer.ggml.tokens", ["a", "bc", "\u00e9"])
+        writer.add_array("scores", [0.5, 1.5])
+        writer.add_bool("flag", val=True)
+        writer.add_tensor("f32", x)
+        writer.add_tensor("ints", np.arange(6, dtype=np.int16).reshape(2, 3))
+        values = {"f32": x, "ints": np.arange(6, dtype=np.int16).reshape(2, 3)}
+        for kind in (_KINDS.Q4_0, _KINDS.Q8_0, _KINDS.Q5_1):
+            data = gguf.quantize(x, kind)
+            writer.add_tensor(kind.name, data, raw_dtype=kind)
+            values[kind.name] = gguf.dequantize(data, kind)
     return values
 
 

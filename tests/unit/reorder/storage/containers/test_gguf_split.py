@@ -13,6 +13,7 @@ import reorder
 from memdesc import MemdescError
 from reorder.cli.main import main
 from reorder.storage.containers.table import read_container
+from tests.gguf_files import gguf_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,14 +26,10 @@ def write_parts(folder: Path) -> dict[str, NDArray[Any]]:
     """Write five tensors into three parts; returns them."""
     rng = np.random.default_rng(0)
     tensors = {f"blk.{k}": rng.random((4, 32)).astype(np.float32) for k in range(5)}
-    writer = gguf.GGUFWriter(folder / "m.gguf", "llama", split_max_tensors=2)
-    writer.add_uint32("llama.block_count", 5)
-    for name, array in tensors.items():
-        writer.add_tensor(name, array)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    with gguf_file(folder / "m.gguf", split_max_tensors=2) as writer:
+        writer.add_uint32("llama.block_count", 5)
+        for name, array in tensors.items():
+            writer.add_tensor(name, array)
     return tensors
 
 

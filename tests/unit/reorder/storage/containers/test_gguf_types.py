@@ -12,6 +12,7 @@ import reorder
 from memdesc import known_records
 from memdesc.record.gguf import GGUF_NUMBERS
 from reorder.cli import main
+from tests.gguf_files import gguf_file
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,17 +38,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, NDA
 
 def _written(path: Path, mask: int = 0xFF) -> tuple[Path, dict[str, NDArray[np.uint8]]]:
     rng = np.random.default_rng(0)
-    writer = gguf.GGUFWriter(path, "llama")
-    tensors = {}
-    for name in NAMES:
-        block, nbytes = gguf.GGML_QUANT_SIZES[KIND(kind_of(name))]
-        shape = (SHAPE[0], SHAPE[1] // block * nbytes)
-        tensors[name] = rng.integers(0, 256, shape, np.uint8) & np.uint8(mask)
-        writer.add_tensor(name, tensors[name], raw_dtype=KIND(kind_of(name)))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    with gguf_file(path) as writer:
+        tensors = {}
+        for name in NAMES:
+            block, nbytes = gguf.GGML_QUANT_SIZES[KIND(kind_of(name))]
+            shape = (SHAPE[0], SHAPE[1] // block * nbytes)
+            tensors[name] = rng.integers(0, 256, shape, np.uint8) & np.uint8(mask)
+            writer.add_tensor(name, tensors[name], raw_dtype=KIND(kind_of(name)))
     return path, tensors
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import gguf
 import numpy as np
 import pytest
 
@@ -15,6 +14,7 @@ from reorder.storage.containers.protobuf import message_field
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder, write_safetensors
+from tests.gguf_files import gguf_file
 from tests.unit.reorder.storage.convert.results import converted
 
 if TYPE_CHECKING:
@@ -109,14 +109,10 @@ def test_scalars_that_the_container_stores_with_a_dim_are_named(tmp_path: Path) 
 
 
 def test_metadata_of_a_gguf_that_have_no_place_are_named(tmp_path: Path) -> None:
-    writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
-    for k in range(4):
-        writer.add_uint32(f"llama.{k}", k)
-    writer.add_tensor("a", _X)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    with gguf_file(tmp_path / "x.gguf") as writer:
+        for k in range(4):
+            writer.add_uint32(f"llama.{k}", k)
+        writer.add_tensor("a", _X)
     (warning,) = plan_conversion(tmp_path / "x.gguf", tmp_path / "out", []).warnings
     assert warning.startswith("the metadata of the .gguf, general.architecture, llama.0, llama.1 ")
     assert "and 2 more, are left out: a .safetensors has no place for them" in warning

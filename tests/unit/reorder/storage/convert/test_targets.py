@@ -492,6 +492,21 @@ def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
     assert config["quantization_config"]["lm_head"] is False
 
 
+@pytest.mark.parametrize(
+    ("beside", "is_known"), [("perm", False), ("smooth_factor", False), ("bias", True)]
+)
+def test_tensors_that_may_change_a_weight_are_not_left_behind(
+    tmp_path: Path, beside: str, *, is_known: bool
+) -> None:
+    more = {f"model.layers.1.mlp.{beside}": np.ones(128, np.float32)}
+    source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ, _BESIDE | more)
+    if is_known:
+        assert more.keys() <= _made(source, tmp_path / "out", "f16")[0].keys()
+    else:
+        said = _refused(source, "f16")
+        assert f"mlp.{beside} stands beside the codes of model.layers.1.mlp, and may" in said
+
+
 @pytest.mark.parametrize("to", ["gptq", "compressed-tensors"])
 def test_quantised_embeddings_that_loaders_do_not_expect_are_refused(
     tmp_path: Path, to: str
@@ -637,6 +652,31 @@ def test_the_type_of_a_part_follows_that_of_the_model(tmp_path: Path) -> None:
         "vision_config": {"dtype": "float32"},
         "audio_config": parts["audio_config"],
     }
+
+
+def test_decoded_layers_are_in_all_lists_that_a_section_has(tmp_path: Path) -> None:
+    lists = ("modules_to_not_convert", "ignored_layers")  # of transformers and of vLLM
+    rule = "*.1.mlp: fp8_block(scale_inv=true) -> plain, bf16"
+    for k, held in enumerate((lists[:1], lists[1:], lists)):
+        section = _FP8 | {key: ["lm_head", "model.embed_tokens"] for key in held}
+        source = _model(tmp_path / f"in{k}", fp8_layer(), section)
+        found, config, report = _made(source, tmp_path / f"out{k}", None, rule)
+        assert found["model.layers.1.mlp.weight"].dtype == _BF16
+        wanted = {key: [*section[key], "model.layers.1.mlp"] for key in held}
+        assert config["quantization_config"] == section | wanted
+        assert report.warnings == ()
+
+
+def test_experts_of_a_layer_are_decoded_together(tmp_path: Path) -> None:
+    source = _model(tmp_path / "in", awq_layer(), _AWQ | {"dynamic": None}, _experts(3))
+    rule = "*.experts.{}.*: awq -> plain(axes=oi), f16"
+    said = _refused(source, None, rule.format(1))
+    assert (
+        "mlp.experts.1.up_proj would be floats beside quantised experts of model.layers.0" in said
+    )
+    _made(source, tmp_path / "out", None, rule.format("*"))
+    _, config, _ = _made(source, tmp_path / "gptq", "gptq", rule.format("*"))
+    assert len(config["quantization_config"]["dynamic"]) == 3
 
 
 def test_rules_come_after_the_target(tmp_path: Path) -> None:
@@ -858,8 +898,10 @@ def test_keys_that_change_nothing_are_no_reason_to_refuse(tmp_path: Path) -> Non
     assert "are rounded to bf16" in rounded
 
 
-def test_keys_that_are_not_known_are_named(tmp_path: Path) -> None:
-    source = _model(tmp_path / "in", fp8_layer(), _FP8 | {"smooth": 1, "twist": True})
+@pytest.mark.parametrize("method", ["fp8", "FP8"])
+def test_keys_that_are_not_known_are_named(tmp_path: Path, method: str) -> None:
+    more = {"quant_method": method, "smooth": 1, "twist": True}
+    source = _model(tmp_path / "in", fp8_layer(), _FP8 | more)
     _, warning = _made(source, tmp_path / "out", "bf16")[2].warnings
     assert warning.startswith("config.json says smooth, twist, which no conversion knows")
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}

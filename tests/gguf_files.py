@@ -1,0 +1,25 @@
+"""Files of llama.cpp, as the package gguf writes them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+__all__ = ["gguf_file"]
+
+
+@contextmanager
+def gguf_file(path: Path, **options: Any) -> Iterator[Any]:
+    """Give the package's writer of a file, which is written in the end."""
+    import gguf  # not installed everywhere
+
+    writer = gguf.GGUFWriter(path, "llama", **options)
+    yield writer
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
