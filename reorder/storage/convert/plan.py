@@ -10,8 +10,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_desc
 from memdesc.record.names import read_name
 from reorder.storage.containers.descriptors import record_fields, stored_desc
@@ -437,9 +435,9 @@ def _is_wider(step: Step) -> bool:
     src, dst = step.src, step.dst
     if not (isinstance(src, MemoryDesc) and isinstance(dst, MemoryDesc)):
         return False
-    is_float = {src.dtype.name, dst.dtype.name} <= FLOATS.keys()
+    old, new = (FLOATS.get(each.dtype.name) for each in (src, dst))
     is_kept = step.change == Reorder(src, src.with_dtype(dst.dtype))
-    return is_float and is_kept and np.can_cast(src.dtype.numpy, dst.dtype.numpy)
+    return old is not None and new is not None and is_kept and new.holds(old)
 
 
 def _problem(weight: Siblings, step: Step, said: Said) -> str:

@@ -187,11 +187,14 @@ TARGETS = {
     ),
 }
 # tensors beside a weight that scale activations, for which the outputs have no section
-_ACTIVATIONS = ("input_scale", "activation_scale", "input_global_scale", "input_zero_point")
+_ACTIVATIONS = (
+    *("input_scale", "input_scale_ub", "input_global_scale", "input_zero_point"),
+    *("activation_scale", "output_scale"),
+)
 # tensors that scale the KV cache, likewise, of compressed-tensors, vLLM and ModelOpt
 _CACHE = ("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point")
 # what else stands beside codes without changing what they mean
-_BESIDE = ("bias", "output_scale", "input_scale_ub", "workspace", *_ACTIVATIONS, *_CACHE)
+_BESIDE = ("bias", "workspace", *_ACTIVATIONS, *_CACHE)
 # what other programs call types of floats
 _OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
 # how many tensors a message names

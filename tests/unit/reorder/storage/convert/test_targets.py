@@ -287,6 +287,16 @@ def test_fp8_becomes_the_blocks_that_transformers_reads(
     assert "mlp.input_scale, model.layers.1.mlp.input_scale are left out: they scale act" in warning
 
 
+@pytest.mark.parametrize("name", ["input_scale_ub", "output_scale"])
+def test_other_scales_of_activations_are_left_out_too(tmp_path: Path, name: str) -> None:
+    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
+    layer[name] = np.full(1, 1200, np.float32)
+    source = _model(tmp_path / "in", layer, {"quant_method": "fbgemm_fp8"})
+    found, _, report = _made(source, tmp_path / "out", "bf16")
+    assert not any(each.endswith(name) for each in found)
+    assert f"model.layers.1.mlp.{name} are left out: they scale activations" in report.warnings[-1]
+
+
 _CACHE = {
     f"model.layers.{k}.self_attn.{part}{role}_scale": np.ones(1, np.float32)
     for k in range(2)
