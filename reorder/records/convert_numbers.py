@@ -104,22 +104,9 @@ def write_numbers(
 ) -> _Grouped:
     """Write all numbers but the codes, which are not read; return what must be added to the codes.
 
-    Parameters
-    ----------
-    record, out : Record
-        Read, and written.
-    perm : tuple of int
-        The dim of `out` for each dim of `record`.
-    threads : int, optional
-        As for `reorder`.
-    errors : list of float, optional
-        Gets the largest change of a scale whose factor becomes a reciprocal, as a part of it; by
-        default such a change is refused.
-
-    Raises
-    ------
-    MemdescError
-        If a number would change.
+    `perm` is the dim of `out` for each dim of `record`. `errors` gets the largest change of a scale
+    whose factor becomes a reciprocal, as a part of it; without it such a change is refused. Fails
+    if a number would change.
     """
     writer = _NumberWriter(record, out, perm, threads, errors)
     writer.check_width()

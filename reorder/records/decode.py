@@ -44,23 +44,10 @@ _UNPACKED = {"u1": "u8", "u2": "u8", "u4": "u8", "s4": "s8", "f4_e2m1": "f16"}
 def dequantize_record(
     record: Record, dtype: Any, desc: str | FormatTag | MemoryDesc | None, threads: int | None
 ) -> Memory:
-    """Return the numbers of a record in a float type and a layout.
+    """Return the numbers of a record in a float type and a layout, by default row-major.
 
-    Parameters
-    ----------
-    record : Record
-        What to decode.
-    dtype : DataType, str or numpy dtype
-        A float type; the numbers are computed in f32 and rounded once.
-    desc : str, FormatTag or MemoryDesc, optional
-        The layout to write; by default row-major.
-    threads : int, optional
-        As for `reorder`.
-
-    Raises
-    ------
-    MemdescError
-        If the type is not a float, or the layout has other dims.
+    They are computed in f32 and rounded once. Fails if the type is not a float, or the layout has
+    other dims.
     """
     wanted, dims = data_type(dtype), record.desc.dims
     if wanted.name not in FLOATS:
@@ -74,17 +61,7 @@ def dequantize_record(
 
 
 def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
-    """Write the numbers of a record into memory of a float type; its dims are those of the record.
-
-    Parameters
-    ----------
-    record : Record
-        What to decode.
-    dst : Memory
-        In any layout.
-    threads : int, optional
-        As for `reorder`.
-    """
+    """Write the numbers of a record into memory of a float type, in any layout of its dims."""
     dims = record.desc.dims
     threads = current_limit() if threads is None else checked_threads(threads)
     if 0 in dims:
@@ -112,16 +89,8 @@ class Difference(NamedTuple):
 def largest_difference(record: Record, other: Memory, threads: int | None) -> Difference:
     """Return the number of a record that is farthest from that of memory; of equals, the first.
 
-    Two NaNs or equal infinities do not differ, and a NaN is infinitely far from everything else.
-
-    Parameters
-    ----------
-    record : Record
-        The numbers.
-    other : Memory
-        What they are compared with: floats of the same dims, in any layout.
-    threads : int, optional
-        As for `reorder`.
+    The memory has floats of the same dims, in any layout. Two NaNs or equal infinities do not
+    differ, and a NaN is infinitely far from everything else.
     """
     found = Difference()
     if 0 in record.desc.dims:

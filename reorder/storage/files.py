@@ -470,19 +470,8 @@ def read_stored(
 ) -> Stored:
     """Return the tensors of a file, each with a function that returns its bytes.
 
-    Parameters
-    ----------
-    path : Path
-        A file, or whatever else `open_checkpoint` takes.
-    max_nbytes, mmap
-        As for `load_all`.
-    name : str, optional
-        The only tensor whose bytes will be needed.
-
-    Raises
-    ------
-    MemdescError
-        If it cannot be read.
+    The path is whatever `open_checkpoint` takes, `max_nbytes` and `mmap` are those of `load_all`,
+    and `name` is the only tensor whose bytes will be needed. Fails if it cannot be read.
     """
     if max_nbytes is not None:
         max_nbytes = checked_int("max_nbytes", max_nbytes)
@@ -564,19 +553,9 @@ def _made(item: Group | Entry, stored: Stored, dtype: str | None, path: Path) ->
 
 
 def value_of(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Quantized | Record:
-    """Return what several tensors are together.
+    """Return what several tensors are together; `read` returns the bytes of one.
 
-    Parameters
-    ----------
-    group : Group
-        The tensors.
-    read : callable
-        Returns the bytes of one.
-
-    Raises
-    ------
-    MemdescError
-        If they are neither a Quantized nor a Record.
+    Fails if they are neither a Quantized nor a Record.
     """
     data = {role: read(entry) for role, entry in group.tensors.items()}
     if group.desc is not None:
@@ -609,19 +588,8 @@ def _array_of(entry: Entry, data: NDArray[np.uint8]) -> NDArray[Any]:
 def memory_of(entry: Entry, data: NDArray[np.uint8], dtype: str | None = None) -> Memory:
     """Return a stored tensor as memory over its bytes, which are copied if they are not aligned.
 
-    Parameters
-    ----------
-    entry : Entry
-        The tensor.
-    data : ndarray of uint8
-        Its bytes.
-    dtype : str, optional
-        As for `load`.
-
-    Raises
-    ------
-    MemdescError
-        If nothing says what it holds, or the file says another type than `dtype`.
+    Fails if nothing says what it holds, or the file says another type than `dtype`, which is that
+    of `load`.
     """
     desc = desc_of_entry(entry, dtype)
     if address_of(data) % desc.dtype.bits_dtype.itemsize:
