@@ -9,7 +9,6 @@ import shlex
 import subprocess
 import sys
 import threading
-import time
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -320,14 +319,6 @@ def test_a_form_fits_a_phone_and_shows_the_marked_element_in_both_halves(
 ) -> None:
     browser.resize(390, 844)
     browser.open(f"{address}/learn.html")
-    # a busy browser lays the page out for the emulated size a moment after it is loaded
-    scrolling = """
-        return [...document.querySelectorAll('.lesson-scroll')].filter(
-            half => half.scrollHeight > half.clientHeight).length > 10;
-    """
-    deadline = time.monotonic() + 30
-    while not browser.run(scrolling):
-        assert time.monotonic() < deadline
     tall, hidden = browser.run(
         """
         const inSight = (cell) => {
