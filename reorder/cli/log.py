@@ -411,8 +411,7 @@ def _savings(facts: Facts) -> list[str]:
         ("no-ops: src and dst are the same layout", lambda row: row["relation"] == "no-op"),
         ("views: dst starts at another element of src", lambda row: row["relation"] == "view"),
         (
-            "weights, reordered again in each run: reorder them once, as Inductor with freezing "
-            "does",
+            "weights, reordered again in each run: Inductor with freezing reorders them once",
             lambda row: bool(runs and row["is_of_weights"] and row["in_each_run"]),
         ),
         ("without generated code", lambda row: not row["generated_code"]),

@@ -35,8 +35,8 @@ def test_times_and_what_could_be_saved(shell: Shell) -> None:
     ) in lines
     assert "and 1 more (--top 3 shows all)" in lines
     assert lines[-3] == (
-        "     0.02832 ms   6%  weights, reordered again in each run: reorder them once, as "
-        "Inductor with freezing does (4 executions, 1 different)"
+        "     0.02832 ms   6%  weights, reordered again in each run: Inductor with freezing "
+        "reorders them once (4 executions, 1 different)"
     )
     assert "other reorders: another layout, such as channels-last, may avoid them (8" in lines[-2]
     # the page is in no wheel
