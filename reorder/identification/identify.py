@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import permutations
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, memory_desc
+from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, image_desc, memory_desc
 from memdesc.errors import allocates, first_of, short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
+from memdesc.names import known_images
 from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
@@ -471,7 +473,9 @@ def _likelihood(found: Candidate) -> tuple[int, ...]:
 
 def _names(known: Known) -> tuple[Name, ...]:
     """Return the shortest tag, then packings if the elements may be codes, then activations."""
-    shortest, *others = dict.fromkeys(name for desc in known.descs for name in desc.tags())
+    shortest, *others = dict.fromkeys(
+        name for desc in known.descs for name in (*desc.tags(), *_images(desc))
+    )
     holds_codes = known.descs[0].dtype.bits <= _CODE_BITS
     others.sort(
         key=lambda name: (
@@ -480,6 +484,14 @@ def _names(known: Known) -> tuple[Name, ...]:
         )
     )
     return shortest, *others
+
+
+def _images(desc: MemoryDesc) -> Iterator[Name]:
+    """Yield the image types whose pixels, row by row, are this layout."""
+    for name in known_images():
+        with suppress(MemdescError):  # of other dims
+            if image_desc(desc.dims, desc.dtype, name.text).desc == desc:
+                yield name
 
 
 def _check_elements(dims: tuple[int, ...]) -> None:
