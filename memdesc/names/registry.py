@@ -97,6 +97,7 @@ def known_names() -> tuple[Name, ...]:
     )
 
 
+@cache
 def known_images() -> tuple[Name, ...]:
     """Return the names of all image types: MACE's, and those among OpenVINO's formats."""
     linear = {name.text: name for name in known_names()}

@@ -135,9 +135,15 @@ def _title(found: Candidate) -> str:
     """Return the names of a layout, the order of its dims, and whether its padding is not zero."""
     first, *others = [name.text for name in found.names] or [repr(found.desc)]
     text = f"{first} ({first_of(others, _MAX_NAMES)})" if others else first
-    if found.order != tuple(sorted(found.order)):
-        text += f" of the dims in the order {' '.join(LETTERS[dim] for dim in found.order)}"
+    text += dims_in_order(found.order)
     return text if found.is_padding_zero else f"{text}, with padding that is not zero"
+
+
+def dims_in_order(order: tuple[int, ...]) -> str:
+    """Return what to say behind names that are about the dims in another order."""
+    if order == tuple(sorted(order)):
+        return ""
+    return f" of the dims in the order {' '.join(LETTERS[dim] for dim in order)}"
 
 
 def _titles(found: Sequence[Candidate]) -> str:
