@@ -90,7 +90,7 @@ def convert_numbers(
             write_field(out.tensors[field.tensor], field, read_field(data, field))
         return
     delta = write_numbers(record, out, perm, threads, errors)
-    map_codes(record, out, (delta.values, delta.groups), perm, threads)
+    _map_codes(record, out, delta, perm, threads)
 
 
 def _has_codebooks(desc: RecordDesc) -> bool:
@@ -439,7 +439,7 @@ def _code_values(desc: RecordDesc) -> NDArray[np.float32]:
     return decode(codes, data_type(kind), "f32") - np.float32(number.minus)
 
 
-def same_codes(source: RecordDesc, target: RecordDesc) -> tuple[Field, Field] | None:
+def _same_codes(source: RecordDesc, target: RecordDesc) -> tuple[Field, Field] | None:
     """Return the code fields of two records, if each has one field of the same integers."""
     old, new = ([desc.field(name) for name, _ in desc.rule.code.parts] for desc in (source, target))
     if len(old) != 1 or len(new) != 1 or old[0].kind in BIT_PLANES:
@@ -447,33 +447,12 @@ def same_codes(source: RecordDesc, target: RecordDesc) -> tuple[Field, Field] | 
     return (old[0], new[0]) if stored_integers(old[0]) == stored_integers(new[0]) else None
 
 
-def map_codes(
-    record: Record,
-    out: Record,
-    delta: tuple[NDArray[Any], tuple[int, ...]],
-    perm: tuple[int, ...],
-    threads: int | None,
+def _map_codes(
+    record: Record, out: Record, delta: _Grouped, perm: tuple[int, ...], threads: int | None
 ) -> None:
-    """Write the codes of a record plus a difference as the codes of another.
-
-    Parameters
-    ----------
-    record, out : Record
-        Read, and written.
-    delta : (ndarray, tuple of int)
-        What is added, and the groups along the dims of `out` that share a value.
-    perm : tuple of int
-        The dim of `out` for each dim of `record`.
-    threads : int, optional
-        As for `reorder`.
-
-    Raises
-    ------
-    MemdescError
-        If a code leaves the range of the target.
-    """
-    same = same_codes(record.desc, out.desc)
-    if same is not None and not delta[0].any():
+    """Write the codes of a record plus a difference as the codes of another, if all of them fit."""
+    same = _same_codes(record.desc, out.desc)
+    if same is not None and not delta.values.any():
         src = field_memory(record, same[0])
         moved = Memory.attached(src.desc.permute_axes(perm), src.data)
         reorder(moved, out=field_memory(out, same[1]), threads=threads)
@@ -481,8 +460,8 @@ def map_codes(
     target = out.desc.rule.code
     new = [out.desc.field(name) for name, _ in target.parts]
     codes = _joined(record, threads).transpose(np.argsort(perm))
-    if delta[0].any():
-        codes = codes + expand(delta[0].astype(np.int16), delta[1], out.desc.dims)
+    if delta.values.any():
+        codes = codes + expand(delta.values.astype(np.int16), delta.groups, out.desc.dims)
     low, high = code_range(out.desc, target)
     outside = (codes < low) | (codes > high)
     if outside.any():

@@ -239,12 +239,13 @@ def run_on_cluster(
                 return
             with suppress(Empty):
                 future = done.get(timeout=_POLL_SECONDS)
-                batch = held.pop(future)
-                with _asked(client):  # a worker that ends now has its tasks run elsewhere
-                    _check(future)
-                    results = future.result(timeout=_NO_WORKER_SECONDS)
-                for (number, task), result in zip(batch, results, strict=True):
-                    finished(number, task, result)
+                with _asked(client):
+                    results = _results(future)
+                if results is None:
+                    future.add_done_callback(done.put)
+                else:
+                    for (number, task), result in zip(held.pop(future), results, strict=True):
+                        finished(number, task, result)
             workers.count()
     finally:
         # no task may write after this returns: another conversion may use the same names
@@ -309,9 +310,18 @@ def _drain(workers: _Workers, futures: list[Future]) -> None:
             wait(futures, timeout=_NO_WORKER_SECONDS)
 
 
+def _results(future: Future) -> list[Any] | None:
+    """Return the results of a batch; None if its worker ended, and another one runs it again."""
+    with suppress(TimeoutError):
+        _check(future)
+        found: list[Any] = future.result(timeout=_NO_WORKER_SECONDS)
+        return found
+    return None
+
+
 def _check(future: Future) -> None:
     """Raise the error of a task, if it has one."""
-    error = future.exception()
+    error = future.exception(timeout=_NO_WORKER_SECONDS)
     if error is None:
         return
     if isinstance(error, MemdescError):

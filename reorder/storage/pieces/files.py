@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import ctypes
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
-from threading import local
+from threading import Lock, local
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from memdesc import MemdescError
 from memdesc.disk import open_file, read_at, reason_of, write_at
+from reorder.forks import at_fork
 from reorder.system import system_function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -42,6 +44,15 @@ _WRITE = os.O_WRONLY | sum(
 _START_WRITING = 2
 # larger buffers are freed after each piece
 _KEPT = 256 << 20
+# Runs shorter than this are read or written by one thread at a time. Each call gives the GIL away
+# and waits for it again: 16 threads that did so at once took twice as long as one after another.
+_SHORT = 64 << 10
+_turn = Lock()
+at_fork(_turn.acquire, _turn.release, _turn.release)
+
+
+def _turn_for(runs: Runs) -> AbstractContextManager[object]:
+    return _turn if runs.length < _SHORT and runs.number > 1 else nullcontext()
 
 
 class _Scratch(local):
@@ -83,7 +94,7 @@ def read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
 
     A file that ends before the runs do is an error.
     """
-    with open_file(place.path) as file:
+    with open_file(place.path) as file, _turn_for(runs):
         _read(file.fileno(), runs, place, memoryview(into))  # type: ignore[arg-type] # arrays of bytes are buffers
 
 
@@ -111,7 +122,7 @@ def write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
 
     The system starts to bring long runs to the disk at once, while the caller goes on.
     """
-    with _open_to_write(place.path) as handle:
+    with _open_to_write(place.path) as handle, _turn_for(runs):
         _write(handle, runs, place, memoryview(data))  # type: ignore[arg-type] # likewise
 
 
