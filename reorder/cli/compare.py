@@ -68,8 +68,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if absent:
         msg = f"{absent[0]!r} cannot be read: there is no such file or folder"
         raise MemdescError(msg)
-    if all(map(_is_folder_of_files, paths)):
-        return _compare_sets(options, *map(_files, paths, hows))
+    if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, hows)]):
+        return _compare_sets(options, *files)
     if layouts == (None, None, None) and (has_folder or all(map(_is_checkpoint, paths))):
         return _compare_sets(options, *_checkpoints(paths))
     a, b = (read_tensor(path, how)[0] for path, how in zip(paths, hows, strict=True))

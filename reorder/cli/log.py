@@ -29,8 +29,9 @@ _DIGITS = 6
 _MS_OF_BYTES = 1e-6
 # the last line of what could be saved
 _NEXT = (
-    "what helps against each, and how in PyTorch: https://github.com/OWNER/memdesc/blob/main/docs/"
-    "onednn_logs.md#what-could-be-saved; --bench measures these reorders here"
+    'what helps against each, and how in PyTorch: "What could be saved" in '
+    "https://github.com/OWNER/memdesc/blob/main/docs/onednn_logs.md; --bench measures these "
+    "reorders here"
 )
 # From this size on, the malloc of glibc returns memory that the system maps anew (mallopt(3)).
 _MAPPED_BYTES = 1 << 17

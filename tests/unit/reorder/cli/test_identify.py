@@ -41,7 +41,7 @@ def test_the_layout_of_a_dump_is_found_by_its_values(shell: Shell, weights: np.n
 
 
 def test_names_of_the_dims_in_another_order_say_so(shell: Shell) -> None:
-    x = np.arange(120, dtype=np.float32).reshape(1, 6, 5, 4)
+    x = np.arange(240, dtype=np.float32).reshape(2, 6, 5, 4)
     np.save("x.npy", x)
     reorder.reorder(x, "aBcd24b").data.tofile("dump.bin")
     shown = shell.lines("identify dump.bin --like x.npy")
