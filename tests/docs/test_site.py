@@ -307,11 +307,21 @@ def test_the_arithmetic_is_in_sight_of_every_cell(address: str, browser: Browser
                     cell.scrollIntoView({block: 'center'});
                     const sum = halves.parentElement.querySelector('.lesson-sum');
                     return !sight(cell) || !sight(sum);
-                }).map(cell => halves.parentElement.dataset.tag);
+                }).map(cell => halves.closest('.memdesc-lesson').dataset.tag);
             });
             """
         )
         assert hidden == [], (width, height)
+        covered = browser.run(
+            """
+            return [...document.querySelectorAll('.memdesc-lesson')].filter(form => {
+                const [tag, sum] = ['input', '.lesson-sum'].map(each => form.querySelector(each));
+                tag.scrollIntoView({block: 'end'});
+                return sum.getBoundingClientRect().top < tag.getBoundingClientRect().bottom;
+            }).map(form => form.dataset.tag);
+            """
+        )
+        assert covered == [], (width, height)
 
 
 def test_a_form_fits_a_phone_and_shows_the_marked_element_in_both_halves(
