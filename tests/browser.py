@@ -31,6 +31,22 @@ _FLAGS = (
     "--disable-dev-shm-usage",
 )
 
+# A page is complete, and a size is accepted, before the window has laid the page out for the size.
+# So wait until the window has the size and three frames in a row show a page of the same extent.
+_SETTLE = """
+    const [width, done] = arguments;
+    const root = document.documentElement;
+    let last, equal = 0;
+    const look = () => {
+        const extent = [root.clientWidth, root.clientHeight, root.scrollWidth, root.scrollHeight];
+        const now = extent.join();
+        equal = now === last && (width === null || innerWidth === width) ? equal + 1 : 0;
+        last = now;
+        if (equal < 3) requestAnimationFrame(look); else done();
+    };
+    look();
+"""
+
 
 def missing() -> str:
     """Return what of the browser is not installed, nothing if all is."""
@@ -44,13 +60,18 @@ class Browser:
 
     def __init__(self, root: str, session: str) -> None:
         self._at = f"{root}/session/{session}"
+        self._width: int | None = None
 
     def _ask(self, path: str, body: dict[str, Any] | None = None) -> Any:
         return _ask(f"{self._at}/{path}", body)
 
     def open(self, url: str) -> None:
-        """Load a page, and wait until it is complete."""
+        """Load a page, and wait until it is complete and laid out."""
         self._ask("url", {"url": url})
+        self._settle()
+
+    def _settle(self) -> None:
+        self._ask("execute/async", {"script": _SETTLE, "args": [self._width]})
 
     def run(self, script: str) -> Any:
         """Return the value of a script."""
@@ -75,11 +96,14 @@ class Browser:
             "goog/cdp/execute",
             {"cmd": "Emulation.setDeviceMetricsOverride", "params": params},
         )
+        self._width = width
+        self._settle()
 
     def prefer(self, scheme: str) -> None:
         """Emulate a reader who prefers the colour scheme `light` or `dark`."""
         params = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
         self._ask("goog/cdp/execute", {"cmd": "Emulation.setEmulatedMedia", "params": params})
+        self._settle()
 
 
 @contextlib.contextmanager

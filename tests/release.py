@@ -14,8 +14,8 @@ __all__ = ["main", "problems"]
 
 # what stands for the owner of the repository until there is one
 _PLACEHOLDER = "github.com/OWNER"
-_SHOWN = ("pyproject.toml", "README.md", ".github", "docs")
-_TEXTS = {".toml", ".md", ".yml", ".cff"}
+_SHOWN = ("pyproject.toml", "README.md", ".github", "docs", "memdesc", "reorder")
+_TEXTS = {".toml", ".md", ".yml", ".cff", ".py"}
 
 
 def problems(root: Path, tag: str) -> list[str]:
@@ -50,7 +50,7 @@ def problems(root: Path, tag: str) -> list[str]:
 
 
 def _shown_files(root: Path) -> list[Path]:
-    """Return the files that users see links of."""
+    """Return the files whose links users see."""
     paths = [root / name for name in _SHOWN]
     inside = [file for path in paths if path.is_dir() for file in path.rglob("*")]
     files = [file for file in (*paths, *inside) if file.is_file() and file.suffix in _TEXTS]

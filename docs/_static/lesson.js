@@ -13,8 +13,10 @@
       <p class="lesson-key">Same colour: adjacent. Hatched: padding. Dashed: gap. Bar: cache line or row of pixels.</p>
     </form>
     <p class="lesson-error" role="alert"></p>
-    <div class="lesson-halves" tabindex="0" role="group" aria-label="Layout: arrow keys move through memory"></div>
-    <div class="lesson-sum" aria-live="polite"></div>`;
+    <div>
+      <div class="lesson-halves" tabindex="0" role="group" aria-label="Layout: arrow keys move through memory"></div>
+      <div class="lesson-sum" aria-live="polite"></div>
+    </div>`;
 
   const numbers = (text) => text.trim().split(/[x, ]+/).map((part) => (/^[0-9]+$/.test(part) ? +part : NaN));
   const count = (amount, word) => `${amount} ${word}${amount > 1 ? "s" : ""}`;
@@ -34,7 +36,8 @@
   class Lesson {
     constructor(holder) {
       holder.innerHTML = FORM;
-      [this.form, this.error, this.halves, this.sum] = holder.children;
+      [this.form, this.error] = holder.children;
+      [this.halves, this.sum] = holder.lastElementChild.children; // a box, beyond which the sum does not stick
       const { mark, along, group } = holder.dataset;
       for (const name of ["tag", "dims", "bits"]) this.form[name].value = holder.dataset[name];
       this.group = group ? numbers(group) : [];

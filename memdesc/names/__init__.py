@@ -7,7 +7,7 @@ with a `VOCABULARY` (made by `vocabulary.Table` if it is a table), and add it to
 """
 
 from memdesc.names.images import is_image
-from memdesc.names.registry import Name, dim_letters, known_names
+from memdesc.names.registry import Name, dim_letters, known_images, known_names
 from memdesc.names.resolve import expand_meta_tag, resolve, resolve_image
 from memdesc.names.suggest import did_you_mean, siblings, suggest
 
@@ -17,6 +17,7 @@ __all__ = [
     "dim_letters",
     "expand_meta_tag",
     "is_image",
+    "known_images",
     "known_names",
     "resolve",
     "resolve_image",

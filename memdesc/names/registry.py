@@ -97,6 +97,13 @@ def known_names() -> tuple[Name, ...]:
     )
 
 
+@cache
+def known_images() -> tuple[Name, ...]:
+    """Return the names of all image types: MACE's, and those among OpenVINO's formats."""
+    linear = {name.text: name for name in known_names()}
+    return tuple(linear.get(text, Name("mace", text, "image")) for text in images.IMAGES)
+
+
 def parse_name(name: str, bits: int) -> ParsedName:
     """Read a name of any vocabulary, for elements of a given width.
 

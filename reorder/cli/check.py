@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
 from memdesc.disk import as_path, write_file
+from memdesc.errors import counted, starred
 from reorder.cli.command import Command, Facts, flag, lines, value
 from reorder.cli.tensors import LIMIT, NPY, kind_of, padding_facts, split_name, tensors_in
 from reorder.storage.contracts import check, contract_of, contract_to_toml
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
@@ -54,6 +56,12 @@ def _check_contract(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _check_padding(options: argparse.Namespace) -> tuple[Facts, int]:
+    if as_path(options.file).is_dir():
+        msg = (
+            f"{options.file!r} is a folder: --expect and --reference check one, and --write makes "
+            "a contract of it; padding is checked in one .safetensors or .npz"
+        )
+        raise MemdescError(msg)
     tensors = tensors_in(options.file)
     if kind_of(split_name(options.file)[0]) is NPY:
         msg = (
@@ -75,7 +83,9 @@ def _check_padding(options: argparse.Namespace) -> tuple[Facts, int]:
 def _lay_out(facts: Facts) -> list[str]:
     """Return facts as lines; an empty line precedes each of several tensors."""
     if "breaches" in facts:
-        shown = {**facts, "breaches": [_line(each) for each in facts["breaches"]]}
+        shown = {**facts, "breaches": _folded(facts["breaches"])}
+        if any(each["key"] == "others" for each in facts["breaches"]):
+            del shown["without_rule"]  # a breach each
         if not facts["unconfirmed"]:
             del shown["unconfirmed"]
         if not facts["compared"]:
@@ -88,6 +98,17 @@ def _lay_out(facts: Facts) -> list[str]:
         return lines({"file": facts["file"], **tensors[0]})
     whole = {key: value for key, value in facts.items() if key != "tensors"}
     return lines(whole) + [line for one in tensors for line in ("", *lines(one))]
+
+
+def _folded(breaches: Sequence[Facts]) -> list[str]:
+    """Return a line for each breach; layers that differ in their number share the first one's."""
+    alike: dict[str, list[Facts]] = {}
+    for each in breaches:
+        alike.setdefault(_line({**each, "name": starred(each["name"])}), []).append(each)
+    return [
+        _line(first) + (f"; and {counted(len(rest), 'such tensor')}, see --json" if rest else "")
+        for first, *rest in alike.values()
+    ]
 
 
 def _line(breach: Facts) -> str:

@@ -63,9 +63,13 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         Reading(layout, dims_of(options.dims), options.dtype, flag)
         for layout, flag in ((options.from_a, "--from-a"), (options.from_b, "--from-b"))
     ]
-    if all(map(_is_folder_of_files, paths)):
-        return _compare_sets(options, *map(_files, paths, hows))
     has_folder = any(as_path(path).is_dir() for path in paths)
+    absent = [path for path in paths if has_folder and not as_path(path).exists()]
+    if absent:
+        msg = f"{absent[0]!r} cannot be read: there is no such file or folder"
+        raise MemdescError(msg)
+    if all(map(_is_folder_of_files, paths)) and any(files := [*map(_files, paths, hows)]):
+        return _compare_sets(options, *files)
     if layouts == (None, None, None) and (has_folder or all(map(_is_checkpoint, paths))):
         return _compare_sets(options, *_checkpoints(paths))
     a, b = (read_tensor(path, how)[0] for path, how in zip(paths, hows, strict=True))
@@ -154,13 +158,16 @@ def _lay_out(facts: Facts) -> list[str]:
 
 
 def _checkpoint_line(row: Facts) -> str:
-    said = row.get("problem") or (
-        f"{row['differing']} of {row['elements']} elements, worst {row['worst']}, "
-        + ", ".join(_amount(row, name) for name in ("max_ulp", "mean_error", "cosine"))
-    )
-    # files are known by their names
-    whats = "" if row["a"].endswith(row["name"]) else f"{row['a']} and {row['b']}: "
-    return f"{row['name']}: {whats}{said}"
+    said = row.get("problem")
+    if said is None:
+        amounts = ", ".join(_amount(row, name) for name in ("max_ulp", "mean_error", "cosine"))
+        at, a, b = row["worst"]
+        said = (
+            f"{row['differing']} of {row['elements']} elements, worst {at}: {a} and {b}, {amounts}"
+        )
+    # files are known by their names, and most tensors have the same type on both sides
+    is_clear = row["a"].endswith(row["name"]) or row["a"] == row["b"]
+    return f"{row['name']}: " + ("" if is_clear else f"{row['a']} and {row['b']}: ") + said
 
 
 def _amount(row: Facts, name: str) -> str:
@@ -199,7 +206,7 @@ class _Item(NamedTuple):
     @property
     def what(self) -> str:
         codes = f", raw codes without {', '.join(self.others)}" if self.others else ""
-        return f"{self.tensor.dtype if self.group is None else self.desc!r}{codes}"
+        return (self.tensor.dtype if self.group is None else repr(self.desc)) + codes
 
     def memory(self) -> Memory:
         """Return the numbers of a record, or the tensor itself."""
@@ -231,8 +238,9 @@ _Part = _Item | _File
 def _is_folder_of_files(path: str) -> bool:
     """Whether a path is a folder of dumps, rather than that of a model."""
     folder = as_path(path)
-    names = [each.name for each in folder.iterdir()] if folder.is_dir() else []
-    return bool(names) and not any(name.endswith(_CHECKPOINTS) for name in names)
+    return folder.is_dir() and not any(
+        each.name.endswith(_CHECKPOINTS) for each in folder.iterdir()
+    )
 
 
 def _files(path: str, how: Reading) -> dict[str, _File]:

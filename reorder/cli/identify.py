@@ -8,7 +8,7 @@ from memdesc import MemdescError, data_type, memory_desc
 from memdesc.errors import counted, first_of
 from reorder.cli.command import Command, Facts, dims_of, finite, folded, option, table, value
 from reorder.cli.tensors import OFFSET, load_file, read_bytes, read_words, tensors_in
-from reorder.identification.identify import identify
+from reorder.identification.identify import dims_in_order, identify
 
 if TYPE_CHECKING:
     import argparse
@@ -127,6 +127,7 @@ def _lay_out(facts: Facts) -> list[str]:
         rows.append(f"ordinary values if the type is: {', '.join(shares)} {_ORDINARY}")
     for each in facts["layouts"][:_SHOWN]:
         names = first_of((name["text"] for name in each["names"]), _NAMES)
+        names += dims_in_order(each["order"])
         padding = each["padding_elements"]
         rows.append(f"{each['layout']}: {names}" + (f"; {padding} padding" if padding else ""))
     if len(facts["layouts"]) > _SHOWN:

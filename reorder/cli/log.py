@@ -29,7 +29,8 @@ _DIGITS = 6
 _MS_OF_BYTES = 1e-6
 # the last line of what could be saved
 _NEXT = (
-    'what helps against each: "What could be saved" in docs/onednn_logs.md; --bench measures these '
+    'what helps against each, and how in PyTorch: "What could be saved" in '
+    "https://github.com/OWNER/memdesc/blob/main/docs/onednn_logs.md; --bench measures these "
     "reorders here"
 )
 # From this size on, the malloc of glibc returns memory that the system maps anew (mallopt(3)).
@@ -411,7 +412,7 @@ def _savings(facts: Facts) -> list[str]:
         ("no-ops: src and dst are the same layout", lambda row: row["relation"] == "no-op"),
         ("views: dst starts at another element of src", lambda row: row["relation"] == "view"),
         (
-            "weights, reordered again in each run: reorder them once",
+            "weights, reordered again in each run: Inductor with freezing reorders them once",
             lambda row: bool(runs and row["is_of_weights"] and row["in_each_run"]),
         ),
         ("without generated code", lambda row: not row["generated_code"]),
@@ -428,7 +429,11 @@ def _savings(facts: Facts) -> list[str]:
         if not any(chosen(row) for _, chosen in parts)
         and (row["problem"], *sorted((row["src"], row["dst"]))) not in in_trips
     ]
-    found.append(_saving("other reorders: another layout may avoid them", others, total))
+    found.append(
+        _saving(
+            "other reorders: another layout, such as channels-last, may avoid them", others, total
+        )
+    )
     return ["what could be saved:", *filter(None, found), _NEXT]
 
 

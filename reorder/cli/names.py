@@ -7,9 +7,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from memdesc import (
+    ImageDesc,
     MemdescError,
     MemoryDesc,
-    Name,
     UnsupportedFormatError,
     known_names,
     parse_layout,
@@ -17,7 +17,7 @@ from memdesc import (
 )
 from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS, written
-from memdesc.names import dim_letters, images, resolve
+from memdesc.names import dim_letters, images, known_images, resolve
 from memdesc.names.suggest import meanings
 from reorder.cli.command import (
     DTYPE,
@@ -75,9 +75,7 @@ def _note(text: str) -> Facts:
 def _rows() -> Iterator[Facts]:
     """Return the known names and image types; the tag of a refused name is None."""
     known = known_names()
-    listed = {name.text for name in known}
-    mace = [Name("mace", text, "image") for text in images.IMAGES if text not in listed]
-    for name in (*known, *mace):
+    for name in dict.fromkeys((*known, *known_images())):
         if image := images.IMAGES.get(name.text):
             yield name._asdict() | {"ndims": len(image.letters), "tag": image.parts}
             continue
@@ -115,14 +113,17 @@ def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
     whole = with_merged_blocks(desc)
     texts: dict[str, tuple[str, ...]] = {}
     refused = {}
+    called = layout.name if isinstance(layout, ImageDesc) else ""
+    image = [name for name in known_images() if name.text == called]
     for system in SYSTEMS if options.system is None else [options.system]:
         try:
-            texts[system] = _written(desc, whole, system, letters)
+            own = tuple(name.text for name in image if name.vocabulary == system)
+            texts[system] = own or _written(desc, whole, system, letters)
         except UnsupportedFormatError as error:
             if options.system is not None:
                 raise
             refused[system] = str(error).partition(": ")[2]
-    names = tuple(dict.fromkeys((*desc.tags(), *whole.tags())))
+    names = tuple(dict.fromkeys((*image, *desc.tags(), *whole.tags())))
     facts: Facts = {
         "layout": repr(layout),
         "dims": desc.dims,

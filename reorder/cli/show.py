@@ -128,12 +128,14 @@ def _draw(options: argparse.Namespace, drawn: Picture, facts: Facts) -> None:
 
 
 def _lay_out(facts: Facts) -> list[str]:
-    """Return a line for each fact; where elements were asked for, a line for each of them."""
+    """Return a line for each fact, or for each element that was asked for; below, the picture."""
+    drawn = facts.get("picture", [])
     if "elements" not in facts:
-        return lines({key: fact for key, fact in facts.items() if key != "layout"})
+        shown = {key: fact for key, fact in facts.items() if key not in {"layout", "picture"}}
+        return [*lines(shown), *([""] if drawn else []), *drawn]
     rows = [[_cell(key, fact) for key, fact in one.items()] for one in facts["elements"]]
     wrote = [f"wrote {facts['wrote']}"] if "wrote" in facts else []
-    return [facts["layout"], *table(rows), *wrote, *facts.get("picture", ())]
+    return [facts["layout"], *table(rows), *wrote, *drawn]
 
 
 def _cell(key: str, fact: Any) -> str:

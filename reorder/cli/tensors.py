@@ -24,6 +24,7 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.disk import as_path, open_file
+from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
 from reorder.cli.command import buffer_of, option
@@ -265,7 +266,7 @@ def _read_raw(path: str, how: Reading) -> Memory:
         needed = pitch * (rows - 1) + row if rows else desc.nbytes
         if found < needed or (found > max(needed, pitch * rows) and not how.may_be_longer):
             rest = (
-                "it is truncated, or has another layout"
+                "it is truncated, or has another type, other dims or another layout"
                 if found < needed
                 else _too_long(found, needed)
             )
@@ -287,11 +288,17 @@ def _read_raw(path: str, how: Reading) -> Memory:
 
 def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
     """Return the layout of raw bytes: the one that is given, or that the name of the file has."""
-    named = reason = None
+    name = Path(path).name
+    named = None
+    reason = ", or a name like those of OpenVINO's dumps, such as conv1__f16__1_17_5_4__bfyx.bin"
     try:
-        named = from_notation(Path(path).name, "openvino")
+        named = from_notation(name, "openvino")
+    except UnsupportedFormatError:
+        if how.layout is None:
+            raise
     except MemdescError as error:
-        reason = error
+        if re.fullmatch(SYSTEMS["openvino"].spelling or "", name, re.DOTALL):
+            reason = f": {error}"
     if how.layout is not None:
         given = _parse(how, how.dims, default=None)
         # whoever says where the bytes begin knows what they are
@@ -299,11 +306,9 @@ def _raw_layout(path: str, how: Reading) -> MemoryDesc | ImageDesc:
             raise _misnamed(path, named, f"{how.flag}, which says {given!r}")
         return given
     if named is None:
-        if isinstance(reason, UnsupportedFormatError):
-            raise reason
         msg = (
             f"{path!r} holds raw bytes, and its name does not say which; give {how.flag} with a "
-            f"layout, --dims and --dtype: {reason}"
+            f"layout, --dims and --dtype{reason}"
         )
         raise MemdescError(msg)
     if how.dims is not None and how.dims != named.dims:
@@ -392,7 +397,7 @@ def _stored(path: str) -> Mapping[str, tuple[Entry, Callable[[], NDArray[Any]]]]
     if kind is None and is_raw(file) and given.is_file():
         msg = (
             f"{file!r} is not a file of tensors, such as {SOURCE.partition(',')[0]}; "
-            "`memdesc reorder` with --from, --dims and --dtype makes one of raw bytes"
+            "`memdesc reorder` makes one of raw bytes, and checks their padding"
         )
         raise MemdescError(msg)
     stored = read_stored(given, name=name)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import permutations
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, memory_desc
+from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, image_desc, memory_desc
 from memdesc.errors import allocates, first_of, short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import check_dims
+from memdesc.names import known_images
 from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
@@ -133,9 +135,15 @@ def _title(found: Candidate) -> str:
     """Return the names of a layout, the order of its dims, and whether its padding is not zero."""
     first, *others = [name.text for name in found.names] or [repr(found.desc)]
     text = f"{first} ({first_of(others, _MAX_NAMES)})" if others else first
-    if found.order != tuple(sorted(found.order)):
-        text += f" of the dims in the order {' '.join(LETTERS[dim] for dim in found.order)}"
+    text += dims_in_order(found.order)
     return text if found.is_padding_zero else f"{text}, with padding that is not zero"
+
+
+def dims_in_order(order: tuple[int, ...]) -> str:
+    """Return what to say behind names that are about the dims in another order."""
+    if order == tuple(sorted(order)):
+        return ""
+    return f" of the dims in the order {' '.join(LETTERS[dim] for dim in order)}"
 
 
 def _titles(found: Sequence[Candidate]) -> str:
@@ -471,7 +479,9 @@ def _likelihood(found: Candidate) -> tuple[int, ...]:
 
 def _names(known: Known) -> tuple[Name, ...]:
     """Return the shortest tag, then packings if the elements may be codes, then activations."""
-    shortest, *others = dict.fromkeys(name for desc in known.descs for name in desc.tags())
+    shortest, *others = dict.fromkeys(
+        name for desc in known.descs for name in (*desc.tags(), *_images(desc))
+    )
     holds_codes = known.descs[0].dtype.bits <= _CODE_BITS
     others.sort(
         key=lambda name: (
@@ -480,6 +490,14 @@ def _names(known: Known) -> tuple[Name, ...]:
         )
     )
     return shortest, *others
+
+
+def _images(desc: MemoryDesc) -> Iterator[Name]:
+    """Yield the image types whose pixels, row by row, are this layout."""
+    for name in known_images():
+        with suppress(MemdescError):  # of other dims
+            if image_desc(desc.dims, desc.dtype, name.text).desc == desc:
+                yield name
 
 
 def _check_elements(dims: tuple[int, ...]) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError, MemoryDesc, UnsupportedFormatError, known_names
 from memdesc.layout import layout_by_tag
-from memdesc.names import resolve
+from memdesc.names import known_images, resolve, resolve_image
 from memdesc.tags import LETTERS
 
 if TYPE_CHECKING:
@@ -93,6 +93,12 @@ def _known_tags(dims: tuple[int, ...], bits: int) -> list[FormatTag]:
         with suppress(UnsupportedFormatError):
             tag = resolve(text, dims, bits)
             if tag.ndims == len(dims):
+                found[tag] = None
+    for name in known_images():
+        with suppress(MemdescError):  # of other dims
+            tag = resolve_image(name.text, dims).tag
+            # one of a fused index puts elements where row-major does, and pads only the end
+            if tag.ndims == len(dims) and not any(len(each) > 1 for each in tag.axes):
                 found[tag] = None
     return list(found)
 

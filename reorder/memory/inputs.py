@@ -82,8 +82,8 @@ def result_desc(
     if dst is None:
         if out is None and dtype is None:
             msg = (
-                "give dst, the layout to move into, or out, the memory to write, or dtype, the "
-                "type to convert to"
+                "give dst, the layout to move into ('plain' is row-major), or out, the memory to "
+                "write, or dtype, the type to convert to"
             )
             raise MemdescError(msg)
         dst = src if out is None else out

@@ -26,6 +26,7 @@ def tree(tmp_path: Path) -> Path:
         "README.md": "[docs](https://github.com/someone/memdesc/docs)\n",
         ".github/CITATION.cff": "version: 1.2.3\n",
         ".github/SECURITY.md": "https://github.com/someone/memdesc/security\n",
+        "reorder/cli/log.py": '_NEXT = "https://github.com/someone/memdesc/docs"\n',
         "docs/changes/1.2.3/all.added.md": "Everything.\n",
     }
     for name, text in files.items():
@@ -38,7 +39,9 @@ def test_a_tree_without_placeholders_can_be_released(tree: Path) -> None:
     assert problems(tree, "v1.2.3") == []
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "README.md", ".github/SECURITY.md"])
+@pytest.mark.parametrize(
+    "name", ["pyproject.toml", "README.md", ".github/SECURITY.md", "reorder/cli/log.py"]
+)
 def test_a_placeholder_is_in_the_way(tree: Path, name: str) -> None:
     file = tree / name
     file.write_text(file.read_text().replace("someone", "OWNER"))

@@ -60,9 +60,25 @@ def test_a_contract_is_written_and_checked(shell: Shell) -> None:
     assert "b: values are not in the reference" in shown
 
 
+def test_breaches_of_equal_layers_share_a_line(shell: Shell) -> None:
+    reorder.save("good.npz", {f"layers.{k}.w": X for k in range(3)})
+    shell.facts("check good.npz --write rules.toml")
+    tensors = {f"layers.{k}.w": X.astype(np.float16) for k in range(3)}
+    reorder.save("bad.npz", tensors | {"more.0": X, "more.1": X})
+    lines = shell.lines("check bad.npz --expect rules.toml", 1)
+    assert [line.partition("; and ")[2] for line in lines[2:4]] == [
+        "2 such tensors, see --json",
+        "1 such tensor, see --json",
+    ]
+    assert not any("without rule" in line for line in lines)  # each is a breach already
+    assert len(shell.facts("check bad.npz --expect rules.toml", 1)["breaches"]) == 5
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
+        (".", "'.' is a folder: --expect and --reference check one"),
+        ("raw.bin", "`memdesc reorder` makes one of raw bytes, and checks their padding"),
         ("x.npz --expect rules.toml", "rule 'w': there is no key 'layuot'"),
         ("x.npz --write r --expect rules.toml", "run them apart"),
         ("x.npz --write rules.toml", "'rules.toml' exists; --overwrite replaces it"),
@@ -80,6 +96,7 @@ def test_what_cannot_be_checked_is_refused(shell: Shell, command: str, reason: s
     reorder.save("x.npz", {"w": np.ones(3)})
     np.save("x.npy", X)
     np.savez("none.npz")
+    Path("raw.bin").write_bytes(bytes(4))
     Path("damaged.npz").write_bytes(b"PK\x03\x04 and nothing else")
     Path("rules.toml").write_text('["w"]\nlayuot = "a"\n', encoding="utf-8")
     os.mkfifo("pipe")

@@ -175,11 +175,41 @@ def test_files_of_the_same_names_are_compared(shell: Shell, dump: str) -> None:
     assert (differing["name"], differing["differing"]) == (dump, 20)
     assert differing["worst"][0] == [0, 5, 0, 0]
     lines = "\n".join(shell.lines("compare a b", 1))
-    assert f"{dump}: 20 of 340 elements, worst " in lines
+    assert f"{dump}: 20 of 340 elements, worst (0, 5, 0, 0): 100.0 and 101.0, max ulp" in lines
     assert len(shell.facts("compare a b --tolerance 1", 1)["differing"]) == 1
     shell.facts("compare a a", 1)
     Path("a/notes.txt").unlink()
     shell.facts("compare a a")
+
+
+@pytest.mark.parametrize("pair", ["a missing", "missing a"])
+def test_a_folder_that_is_missing_is_named(shell: Shell, dump: str, pair: str) -> None:
+    Path("a").mkdir()
+    Path(dump).rename(f"a/{dump}")
+    said = shell.refusal(f"compare {pair}")
+    assert "'missing' cannot be read: there is no such file or folder" in said
+
+
+def test_an_empty_folder_has_nothing_to_compare(shell: Shell, dump: str) -> None:
+    for folder in "ab":
+        Path(folder).mkdir()
+    Path(dump).rename(f"a/{dump}")
+    found = shell.facts("compare a b", 1)
+    assert (found["compared"], found["only_in_a"]) == (0, [dump])
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("dump.bin", "or a name like those of OpenVINO's dumps, such as conv1__f16__1_17_5_4__b"),
+        ("x__f16__1_17_5_4__b_gs_yx.bin", "unknown format 'b_gs_yx'"),
+    ],
+)
+def test_a_dump_whose_name_does_not_describe_it_is_refused(
+    shell: Shell, dump: str, name: str, reason: str
+) -> None:
+    Path(dump).rename(name)
+    assert reason in shell.refusal(f"reorder {name} out.npy")
 
 
 def test_a_layout_may_be_told_for_all_files_of_a_folder(shell: Shell) -> None:

@@ -40,6 +40,14 @@ def test_the_layout_of_a_dump_is_found_by_its_values(shell: Shell, weights: np.n
     assert lines[1].endswith(f"'{_TAG}'): {_TAG}, marlin")
 
 
+def test_names_of_the_dims_in_another_order_say_so(shell: Shell) -> None:
+    x = np.arange(240, dtype=np.float32).reshape(2, 6, 5, 4)
+    np.save("x.npy", x)
+    reorder.reorder(x, "aBcd24b").data.tofile("dump.bin")
+    shown = shell.lines("identify dump.bin --like x.npy")
+    assert "'aBcd24b'): aBdc24b, gOwi24o of the dims in the order a b d c; " in shown[1]
+
+
 def test_an_offset_makes_any_file_raw_bytes(shell: Shell, weights: np.ndarray) -> None:
     found = shell.facts("identify q.npy --like q.npy --offset 128")
     assert (found["bytes"], found["row_major"]) == (weights.size, True)

@@ -66,6 +66,15 @@ def test_a_layout_is_written_for_every_system_or_refused(shell: Shell) -> None:
     assert shell.lines("names 1x4 3x2 --system cute") == ["(3,2):(1,4)"]
 
 
+def test_an_image_type_is_among_the_names_of_its_image(shell: Shell) -> None:
+    found = shell.facts("names conv2d_filter 6x3x2x2")
+    assert found["written"]["mace"] == ["conv2d_filter"]
+    assert found["names"][0] == {"vocabulary": "mace", "text": "conv2d_filter", "domain": "image"}
+    assert "mace" not in found["cannot"]
+    given = "names image_2d_rgba 1x4x2x3 --system cldnn"
+    assert shell.lines(given) == ["image_2d_rgba"]
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [

@@ -87,6 +87,8 @@ def test_pictures_have_the_letters_of_the_name_and_mark_elements(shell: Shell) -
         assert Path("a.svg").read_text(encoding="utf-8") == f"{picture.svg}\n"
         assert ET.parse("a.svg").getroot().tag.endswith("svg")
     drawn = shell.facts("show aBcd4b 1x5x2x3 --draw")["picture"]
+    # a wide picture needs the columns from the left edge on
+    assert shell.lines("show aBcd4b 1x5x2x3 --draw")[-len(drawn) - 1 :] == ["", *drawn]
     assert drawn == desc.show("abcd").text.splitlines()
     for command, axes in (
         ("b_fs_yx_fsv4 1x5x2x3", "rows y, columns x"),

@@ -111,6 +111,15 @@ def test_values_that_say_nothing_leave_several_layouts() -> None:
     assert found.verdict.endswith("; ...")
 
 
+def test_pixels_have_the_name_of_their_image_type() -> None:
+    x = floats(1, 6, 5, 4)
+    pixels = reorder.reorder(x, memdesc.image_desc(x.shape, "f32", "in_out_channel"))
+    found = identify(pixels, x)
+    assert found.verdict == "one layout gives these bytes: acBd4b (in_out_channel)"
+    (candidate,) = found.candidates
+    assert candidate.names[-1] == ("mace", "in_out_channel", "image")
+
+
 def test_other_values_have_no_layout() -> None:
     found = identify(floats(680) + 9, floats(2, 17, 5, 4))
     assert (found.candidates, found.near) == ((), ())
