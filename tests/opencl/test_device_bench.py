@@ -82,8 +82,14 @@ def test_cases_are_made_smaller() -> None:
     [
         (["--size", "1", "1x2"], "add --device NAME"),
         (["--device", "x", "--size", "0"], "give megabytes above 0"),
-        (["--device", "x", "--seconds", "0"], "--seconds: give a time above 0, such as 0.1, not '0'"),
-        (["--device", "x", "--seconds", "nan"], "--seconds: give a time above 0, such as 0.1, not 'nan'"),
+        (
+            ["--device", "x", "--seconds", "0"],
+            "--seconds: give a time above 0, such as 0.1, not '0'",
+        ),
+        (
+            ["--device", "x", "--seconds", "nan"],
+            "--seconds: give a time above 0, such as 0.1, not 'nan'",
+        ),
         (["--device", "no such device"], "no OpenCL device"),
         (["--device", "x", "1x64x56x56"], "fixed list of reorders, so leave out DIMS"),
         (["--device", "x", "--dtag=ba", "--batch=x"], "leave out --to (--dtag), --batch"),
