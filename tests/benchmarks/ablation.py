@@ -93,6 +93,7 @@ def _does_nothing(_: Any) -> Any:
 MECHANISMS: dict[str, Mechanism] = {
     "itself": Mechanism({}),
     "streaming order": Mechanism({"runtime.batch:stream_box": _returns(())}),
+    "read in turn": Mechanism({"schedule.tiling:_read_in_turn": _returns(())}),
     "scattered moves": Mechanism({"schedule.tiles:is_scattered": _returns(value=False)}),
     "packing at odd bytes": Mechanism({"schedule.select:_WIDEST": _value(0)}),
     "zeros by masks": Mechanism({"runtime.tile_batches:masks_elements": _returns(value=False)}),

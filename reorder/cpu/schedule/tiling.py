@@ -30,6 +30,9 @@ _ONE_STEP = Node(1, 1, (1, 1))
 _RUN_NBYTES = 1 << 14
 # Elements of dst that are written in a row when runs are at most a line.
 _SWEEP = 128
+# Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
+# longer in a page when there are fewer, and the order of such stores matters little.
+_STREAMED_PAGES = 8
 
 
 def tile_boxes(
@@ -38,13 +41,15 @@ def tile_boxes(
     element_stride: int = 1,
     *,
     sweeps_lines: bool = False,
+    streams: bool = False,
 ) -> tuple[ScheduledBox, ...]:
     """Schedule boxes, cut so that the loops of a micro-kernel fit in the cache.
 
     With `sweeps_lines` runs of one line are swept along src and dst, as shorter ones are:
-    cache-resident lines are read again at once.
+    cache-resident lines are read again at once. With `streams` runs of whole lines, which
+    non-temporal stores write, are read from few pages of src in turn.
     """
-    runs = _Runs(bits, element_stride, sweeps_lines)
+    runs = _Runs(bits, element_stride, sweeps_lines, streams)
     done: list[ScheduledBox] = []
     todo = [part for box in reversed(boxes) for part in _order_loops(box, runs)]
     while todo:
@@ -89,6 +94,7 @@ class _Runs(NamedTuple):
     bits: int
     element_stride: int
     sweeps_lines: bool
+    streams: bool
 
 
 def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
@@ -97,12 +103,14 @@ def _order_loops(box: Box, runs: _Runs) -> Iterable[ScheduledBox]:
     *outer, run = box.nodes or (_ONE_STEP,)
     nbytes = run.extent * runs.bits // BYTE_BITS
     is_short = nbytes < LINE_NBYTES or (nbytes == LINE_NBYTES and runs.sweeps_lines)
-    if scheduled.is_transposed or box.is_zero or not is_short or not outer[1:]:
+    is_streamed = runs.streams and nbytes < PAGE_NBYTES and scheduled.fills_lines(runs.bits)
+    if scheduled.is_transposed or box.is_zero or not outer[1:]:
         return (scheduled,)
     src_loop = min(outer, key=lambda node: abs(node.strides[0]) or inf)
-    if src_loop.valid < src_loop.extent:
+    if src_loop.valid < src_loop.extent or not (is_short or is_streamed):
         return (scheduled,)
-    return tuple(_sweep_both_sides(box, src_loop, runs)) or (scheduled,)
+    order = _sweep_both_sides if is_short else _read_in_turn
+    return tuple(order(box, src_loop, runs)) or (scheduled,)
 
 
 def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBox]:
@@ -126,6 +134,32 @@ def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[Schedul
             rest = tuple(node for node in whole.nodes if node != inner)
             swept = whole._replace(nodes=(*rest[:-2], inner, *rest[-2:]))
             yield select(swept, runs.element_stride)
+
+
+def _read_in_turn(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBox]:
+    """Schedule a box of runs of whole lines in pieces of dst, and these in the order of src.
+
+    The rows of a piece lie in a few pages of src, and the next piece reads on in the same pages.
+    Yields nothing if the loops have that order.
+    """
+    outer = box.nodes[-2::-1]
+    step = max(1, runs.bits // BYTE_BITS) // runs.element_stride
+    for count in range(1, len(outer) + 1):
+        inner, last = outer[:count], outer[count - 1]
+        steps = _rows_at_once(inner, 1, step, _STREAMED_PAGES)
+        if steps < last.extent:
+            break
+    if src_loop in inner or abs(src_loop.strides[0]) >= abs(last.strides[0]):
+        return
+    # pieces of nearly equal length
+    steps = -(-last.extent // max(1, round(last.extent / steps)))
+    strides = {node.strides for node in inner}
+    for part in split_node(box, last, steps) if steps < last.extent else (box,):
+        *loops, run = part.nodes
+        around = [node for node in loops if node.strides not in strides]
+        around.sort(key=lambda node: -abs(node.strides[0]))
+        within = [node for node in loops if node.strides in strides]
+        yield select(part._replace(nodes=(*around, *within, run)), runs.element_stride)
 
 
 # Most steps of a loop group in a tile; a loop of fewer than twice the steps of a tile is not cut.
@@ -166,11 +200,14 @@ def _with_longer_rows(scheduled: ScheduledBox) -> ScheduledBox:
     return scheduled._replace(outer=outer[:k] + outer[k + 1 :], rows=(*rows, outer[k]))
 
 
-def _rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
+def _rows_at_once(
+    rows: tuple[Node, ...], line: int, step: int, pages: int = PREFETCHED_PAGES
+) -> int:
     """Return how many steps of the outermost loop of a group of rows a tile takes.
 
-    The model: the rows of a tile start in no more pages of src than prefetchers follow, and fill
-    whole lines of dst. A line has `line` elements, and a stride of 1 is `step` bytes.
+    The model: the rows of a tile start in no more than `pages` pages of src, by default as many as
+    prefetchers follow, and fill whole lines of dst. A line has `line` elements, and a stride of 1
+    is `step` bytes.
 
     >>> from reorder.plan.nodes import Node
     >>> _rows_at_once((Node(4096, 4096, (4096, 1)),), 16, 4)
@@ -181,7 +218,7 @@ def _rows_at_once(rows: tuple[Node, ...], line: int, step: int) -> int:
     *inner, outermost = rows
     inside = prod(max(1, min(node.extent, _span(node, step) // PAGE_NBYTES)) for node in inner)
     stride = min(max(1, abs(outermost.strides[0]) * step), PAGE_NBYTES)
-    steps = max(1, PREFETCHED_PAGES // inside) * (PAGE_NBYTES // stride)
+    steps = max(1, pages // inside) * (PAGE_NBYTES // stride)
     grain = line // gcd(line, size_of(inner))
     limit = min(steps, _most_steps(rows))
     return max(1, limit // grain) * grain

@@ -76,19 +76,29 @@ def _swap(rows: int, steps: int, run: int, gap: int = 0) -> Box:
 @given(
     st.integers(2, 70),
     st.integers(2, 20),
-    st.integers(1, 40),
+    st.integers(1, 40) | st.sampled_from([64, 128, 192]),
     st.sampled_from([8, 16, 32, 64]),
     st.booleans(),
+    st.booleans(),
 )
+@example(70, 20, 64, 32, False, True)  # noqa: FBT003 - the order of the strategies
 def test_runs_keep_their_places_in_whatever_order_they_are_moved(
-    rows: int, steps: int, run: int, bits: int, sweeps_lines: bool
+    rows: int, steps: int, run: int, bits: int, sweeps_lines: bool, streams: bool
 ) -> None:
     box = _swap(rows, steps, run, gap=5000)
-    tiles = tile_boxes((box,), bits, sweeps_lines=sweeps_lines)
+    tiles = tile_boxes((box,), bits, sweeps_lines=sweeps_lines, streams=streams)
     to, fro = box_map(tuple(tile.box for tile in tiles))
     wanted_to, wanted_fro = box_map((box,))
     assert np.array_equal(fro[np.argsort(to)], wanted_fro[np.argsort(wanted_to)])
     assert np.array_equal(np.sort(to), np.sort(wanted_to))
+
+
+def test_streamed_lines_are_read_from_few_pages_in_turn() -> None:
+    box = _swap(64, 20, 64, gap=5000)  # each row starts in a page of its own
+    (tile,) = tile_boxes((box,), 32, streams=True)
+    assert [node.extent for node in tile.box.nodes] == [8, 20, 8, 64]
+    (tile,) = tile_boxes((box,), 32)
+    assert [node.extent for node in tile.box.nodes[-2:]] == [64, 64]
 
 
 @given(
