@@ -11,7 +11,7 @@ from reorder.storage.containers.writer import Writer
 from reorder.storage.files import DEFAULT_NAME
 from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.pieces.pieces import cut
-from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
+from reorder.storage.pieces.regions import Bound
 from reorder.storage.pieces.run_tasks import run_tasks
 from reorder.storage.pieces.tasks import Task
 from reorder.storage.stored import stored_layout
@@ -85,9 +85,8 @@ def reorder_file(
         If there is no such reorder, no piece fits, or a file cannot be read or written; nothing is
         left behind then.
     """
-    share = max(min(PIECE_NBYTES, max_bytes // threads), 1)
     change = Reorder(given.src, given.dst, given.attr)
-    pieces = cut(change, Bound(share, max_bytes))
+    pieces = cut(change, Bound.shared(max_bytes, threads))
     if given.is_raw:
         spans = {DEFAULT_NAME: Span(0, given.dst.nbytes)}
         files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)

@@ -16,8 +16,10 @@ from reorder.storage.pieces.regions import Cut, Operand, has_long_runs, sizes_wi
 from reorder.storage.pieces.runs import Region, Runs, compact
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from reorder.storage.pieces.changes import Change, Fields, Layouts
-    from reorder.storage.pieces.regions import Bound
+    from reorder.storage.pieces.regions import Bound, Sizes
 
 __all__ = ["Piece", "cut"]
 
@@ -102,11 +104,27 @@ def cut(change: Change, bound: Bound) -> Cut[Piece]:
         *(Operand(fields, is_written=False) for fields in change.reads.values()),
         *(Operand(fields, is_written=True) for fields in change.writes.values()),
     )
-    small = bound._replace(wanted=min(bound.wanted, _SMALL))
-    sizes = sizes_within(dims, operands, change.units, small, str(change))
-    if small != bound and not has_long_runs(operands, sizes):
-        sizes = sizes_within(dims, operands, change.units, bound, str(change))
-    return Cut(dims, sizes, partial(_piece, change))
+
+    def within(wanted: int) -> Sizes:
+        return sizes_within(
+            dims, operands, change.units, bound._replace(wanted=wanted), str(change)
+        )
+
+    found = map(within, _wanted(bound))
+    sizes = next((each for each in found if has_long_runs(operands, each)), None)
+    return Cut(dims, sizes or within(bound.wanted), partial(_piece, change))
+
+
+def _wanted(bound: Bound) -> Iterator[int]:
+    """Return how many bytes pieces should have, if their runs are long: the fewest first."""
+    wanted = bound.wanted
+    if wanted > _SMALL:
+        yield _SMALL
+    while True:
+        yield wanted
+        wanted *= 2
+        if wanted > bound.wide:
+            return
 
 
 def _whole(change: Change) -> Piece:

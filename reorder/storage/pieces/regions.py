@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from reorder.storage.pieces.runs import Runs
 
-__all__ = ["PIECE_NBYTES", "Bound", "Cut", "Operand", "Sizes", "has_long_runs", "sizes_within"]
+__all__ = ["Bound", "Cut", "Operand", "Sizes", "has_long_runs", "sizes_within"]
 
 # Bytes that a piece reads and writes where memory allows, so that its runs are long.
 PIECE_NBYTES = 128 << 20
@@ -41,10 +41,23 @@ class Operand(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """How many bytes of all tensors together a region should have, and how many at most."""
+    """How many bytes of all tensors together a region should have, and how many at most.
+
+    It should have up to `wide` bytes where that makes its runs long.
+    """
 
     wanted: int
     most: int
+    wide: int = 0
+
+    @classmethod
+    def shared(cls, max_bytes: int, threads: int) -> Bound:
+        """Return the bound of pieces that threads of one process run within `max_bytes`.
+
+        Wide pieces run two at a time, or fewer threads than there are would wait for each other.
+        """
+        share = max(min(PIECE_NBYTES, max_bytes // threads), 1)
+        return cls(share, max_bytes, min(PIECE_NBYTES, max_bytes // 2))
 
 
 @dataclass(frozen=True)
