@@ -19,6 +19,7 @@ from reorder.storage.convert.sections import sections_in
 from reorder.storage.declarations import is_inner
 from reorder.storage.experts import holds_experts, split_stacks, stacked_name
 from reorder.storage.groups import find_groups, find_orphans
+from reorder.storage.quantization import CONFIG, model_type
 from reorder.storage.siblings import holds_codes
 from reorder.storage.stored import WEIGHT, model_axes
 from reorder.values.formats import FLOATS
@@ -129,7 +130,7 @@ _VERSION_2 = (
     "vLLM read; vLLM 0.10 takes them for version 1"
 )
 # f32 holds the products of scales and zero points that MLX has as biases
-_MLX = {"scales": "f32"}
+_F32 = {"scales": "f32"}
 _MLX_GROUPS = (128, 64, 32)
 TARGETS = {
     "bf16": Target(dtype="bf16"),
@@ -177,8 +178,8 @@ TARGETS = {
     ),
     "mlx": Target(
         (
-            Way(_INTEGERS, "mlx", _MLX, groups=_MLX_GROUPS),
-            Way(_BYTES, "mlx", {**_MLX, "bits": 8}, groups=_MLX_GROUPS),
+            Way(_INTEGERS, "mlx", _F32, groups=_MLX_GROUPS),
+            Way(_BYTES, "mlx", {**_F32, "bits": 8}, groups=_MLX_GROUPS),
             Way(("modelopt_mxfp4", "compressed_mxfp4"), "mlx_mxfp4"),
             Way(("mxfp8",), "mlx_mxfp8"),
         ),
@@ -186,6 +187,17 @@ TARGETS = {
         producer="mlx_lm.convert",
     ),
 }
+# The `model_type` of models whose tensors are the same in MLX and in transformers, except that MLX
+# stacks experts and leaves some tensors out; mlx-lm changes those of others as it loads them.
+# Source: mlx-lm 0.32, `sanitize` of each model.
+_MLX_ALIKE = (
+    "cohere cohere2 deepseek_v2 ernie4_5 exaone4 gemma gemma2 gemma3_text glm glm4 glm4_moe "
+    "granite helium hunyuan_v1_dense llama minicpm mistral mixtral nemotron olmo olmo2 olmo3 olmoe "
+    "phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe seed_oss smollm3 stablelm starcoder2"
+)
+# those that it also changes after experts have been stacked
+_MLX_LOADS = f"{_MLX_ALIKE} deepseek_v3 kimi_k2"
+_MLX = "mlx"
 # tensors beside a weight that scale activations, for which the outputs have no section
 _ACTIVATIONS = (
     *("input_scale", "input_scale_ub", "input_global_scale", "input_zero_point"),
@@ -272,6 +284,7 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         raise MemdescError(msg)
     groups = find_groups(source, container)
     _check_known(name, container, groups)
+    _check_names_of_mlx(name, source, groups)
     sections = [section for _, section in sections_in(source)] if groups else []
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric = any(map(says_symmetric, sections))
@@ -423,6 +436,24 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
                 "do, but nothing beside it scales them; get the checkpoint again"
             )
             raise MemdescError(msg)
+
+
+def _check_names_of_mlx(name: str, source: Path, groups: Sequence[Group]) -> None:
+    """Refuse models whose tensors MLX has under other names, or with other values.
+
+    Fails if a model is or becomes one of MLX, and its type is not known to be alike there.
+    """
+    becomes = TARGETS[name].is_stacked
+    was = any(group.desc is not None and group.desc.name.startswith(_MLX) for group in groups)
+    kind = model_type(source) if becomes != was else None
+    if kind is not None and kind not in (_MLX_LOADS if becomes else _MLX_ALIKE).split():
+        msg = (
+            f"--to {name}: {CONFIG} says model_type {short_repr(kind)}, and mlx-lm may give such a "
+            "model tensors of other names, shapes or values than transformers does, such as norms "
+            "plus 1 or parts of a matrix; --map converts the weights that its rules name, under "
+            "the names that they have"
+        )
+        raise MemdescError(msg)
 
 
 def _made(

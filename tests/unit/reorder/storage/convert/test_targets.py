@@ -436,6 +436,23 @@ def test_experts_are_one_tensor_in_mlx_and_several_in_other_formats(
         assert np.array_equal(whole[k], _numbers(source, prefix).T)
 
 
+@pytest.mark.parametrize(("kind", "to_mlx"), [("qwen3_next", False), ("deepseek_v3", True)])
+def test_models_that_mlx_stores_otherwise_are_refused(
+    tmp_path: Path, kind: str, *, to_mlx: bool
+) -> None:
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, model_type="llama")
+    _made(source, tmp_path / "mlx", "mlx")
+    for folder in ("in", "mlx"):
+        path = tmp_path / folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": kind}))
+    assert f"says model_type '{kind}', and mlx-lm may give" in _refused(tmp_path / "mlx", "bf16")
+    if to_mlx:
+        _made(source, tmp_path / "again", "mlx")
+    else:
+        assert "or parts of a matrix; --map" in _refused(source, "mlx")
+    _made(source, tmp_path / "bf16", "bf16")
+
+
 def test_a_whole_output_with_stacks_is_left_alone(tmp_path: Path) -> None:
     source = _model(tmp_path / "in", awq_layer(), _AWQ, _experts(2))
     settings = SMALL._replace(shard_bytes=40_000)
