@@ -49,7 +49,7 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     """Read the checkpoint in a folder: the shards of its index, or else all its files.
 
-    Beside a model in one file, others such as adapters are not part of it, as in transformers.
+    Beside a model in one file or in numbered ones, others such as adapters are not part of it.
     With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
 
     Fails if there is none, or more than one index, or a shard is missing.
@@ -78,8 +78,11 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
                 "bytes, which do not say what they hold"
             )
         raise MemdescError(msg)
+    numbered = [name for name in shards if _NUMBERED.fullmatch(name)]
     if _WHOLE in shards and not any(map(_SHARD.fullmatch, shards)):
         shards = [_WHOLE]
+    elif numbered:
+        shards = numbered
     absent = _absent(shards)
     if absent and not skip_unreadable:
         is_are = "is" if len(absent) == 1 else "are"

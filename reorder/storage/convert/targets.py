@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError, RecordDesc, record_desc
 from memdesc.errors import first_of, short_repr
 from reorder.records.encode import is_integer_number, number_bits
+from reorder.storage.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
 from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
 from reorder.storage.convert.sections import sections_in
@@ -63,6 +64,8 @@ class Way(NamedTuple):
     groups : tuple of int
         How many inputs may share a scale, the most first; empty for any number. Scales of larger
         groups are repeated.
+    codes : tuple of str
+        The types of codes that the loader reads; empty for all that the record has.
     warning : str
         Which loader does not read the result.
     """
@@ -73,11 +76,13 @@ class Way(NamedTuple):
     kept: tuple[str, ...] = ()
     is_symmetric: bool | None = None
     groups: tuple[int, ...] = ()
+    codes: tuple[str, ...] = ()
     warning: str = ""
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
         """Whether it is for a record, whose zero points config.json may say to be all alike."""
         fits = self.is_symmetric in (None, desc.rule.is_symmetric or said_symmetric)
+        fits &= not self.codes or _codes_of(desc) in self.codes
         return desc.name in self.sources and fits
 
     def made(self, desc: RecordDesc) -> FormatName:
@@ -120,7 +125,7 @@ class Target(NamedTuple):
 # integers with a scale for each group of inputs
 _INTEGERS = ("gptq", "awq", "marlin", "pack_quantized")
 _BYTES = ("int_quantized",)
-_E4M3 = {"codes": "f8_e4m3"}
+_E4M3 = ("f8_e4m3",)
 _ZERO_POINTS = (
     "transformers 5.23 with compressed-tensors 0.20 does not load zero points of pack-quantized, "
     "not even those that it wrote; vLLM does"
@@ -137,8 +142,8 @@ TARGETS = {
     "f16": Target(dtype="f16"),
     "fp8-block": Target(
         (
-            Way(("fp8_block",), "fp8_block", {"scale_inv": True}, ("block",)),
-            Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}),
+            Way(("fp8_block",), "fp8_block", {"scale_inv": True}, ("block",), codes=_E4M3),
+            Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}, codes=_E4M3),
         ),
         method="fp8",
         floats=FormatName("fp8_block", (("scale_inv", True),)),
@@ -155,7 +160,7 @@ TARGETS = {
         ),
         producer="GPTQModel",
     ),
-    "awq": Target((Way(_INTEGERS, "awq"),), producer="GPTQModel"),
+    "awq": Target((Way(_INTEGERS, "awq", codes=("u4",)),), producer="GPTQModel"),
     "compressed-tensors": Target(
         (
             Way(_BYTES, "int_quantized", {}, ("zeros",)),
@@ -165,7 +170,7 @@ TARGETS = {
             Way(("modelopt_mxfp4", "compressed_mxfp4", "mlx_mxfp4"), "compressed_mxfp4"),
             Way(("mxfp8", "mlx_mxfp8"), "mxfp8"),
             *(
-                Way((name,), name, {"scale_inv": False, **_E4M3}, kept)
+                Way((name,), name, {"scale_inv": False}, kept, codes=_E4M3)
                 for name, kept in (
                     ("fp8_tensor", ()),
                     ("fp8_channel", ()),
@@ -198,15 +203,8 @@ _MLX_ALIKE = (
 # those that it also changes after experts have been stacked
 _MLX_LOADS = f"{_MLX_ALIKE} deepseek_v3 kimi_k2"
 _MLX = "mlx"
-# tensors beside a weight that scale activations, for which the outputs have no section
-_ACTIVATIONS = (
-    *("input_scale", "input_scale_ub", "input_global_scale", "input_zero_point"),
-    *("activation_scale", "output_scale"),
-)
-# tensors that scale the KV cache, likewise, of compressed-tensors, vLLM and ModelOpt
-_CACHE = ("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point")
 # what else stands beside codes without changing what they mean
-_BESIDE = ("bias", "workspace", *_ACTIVATIONS, *_CACHE)
+_BESIDE = ("bias", *LEFT_OUT)
 # what other programs call types of floats
 _OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
 # how many tensors a message names
@@ -326,17 +324,12 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         for (src, dst), found in moved.items()
     )
     every = [group for found in moved.values() for group in found]
-    beside = {f"{group.prefix}.{each}": None for group in every for each in _ACTIVATIONS}
-    names = [name for name in beside if name in container.entries]
-    cached = [e for e in container.entries if e.rpartition(".")[2] in _CACHE]
-    warnings = (
-        *filter(None, told),
-        *_rounded(target, every),
-        *_left_out(names, "activations, which the config.json of the output does not quantise"),
-        *_left_out(cached, "the KV cache, which the config.json of the output does not quantise"),
+    left_out = [each for group in every for each in beside(group.prefix, container.entries)]
+    left_out += [each for each in container.entries if each.rpartition(".")[2] in CACHE]
+    warnings = (*filter(None, told), *_rounded(target, every), *left_out_warnings(left_out))
+    return TargetRules(
+        rules, target.dtype, target.method, target.is_stacked, warnings, frozenset(left_out)
     )
-    left_out = frozenset((*names, *cached))
-    return TargetRules(rules, target.dtype, target.method, target.is_stacked, warnings, left_out)
 
 
 def _quantising(name: str, target: Target, source: Path, container: Container) -> TargetRules:
@@ -467,9 +460,11 @@ def _made(
     for way in target.ways:
         if way.takes(desc, said_symmetric=said_symmetric):
             return way.made(desc), way.warning
-    if any(desc.name == way.record for way in target.ways):
+    read = {kind: None for way in target.ways if desc.name in way.sources for kind in way.codes}
+    if not read and any(desc.name == way.record for way in target.ways):
         return FormatName(desc.name, desc.options), ""
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
+    taken += f" with codes of {', '.join(read)}, not {_codes_of(desc)}" if read else ""
     decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
     by = f"--to {name} then rounds them again" if target.floats else ""
     msg = (
@@ -479,6 +474,11 @@ def _made(
         f"{by or f'{target.producer} quantises floats'}"
     )
     raise MemdescError(msg)
+
+
+def _codes_of(desc: RecordDesc) -> str:
+    """Return the type of a record's codes; of the first plane if there are several."""
+    return desc.field(desc.rule.code.parts[0][0]).kind
 
 
 def _is_same(src: FormatName, dst: FormatName) -> bool:
@@ -497,12 +497,6 @@ def _rounded(target: Target, groups: Sequence[Group]) -> Iterator[str]:
             f"weights of {', '.join(names)} are rounded to {target.dtype}, which does not hold all "
             "their numbers; the largest error is reported at the end"
         )
-
-
-def _left_out(names: Sequence[str], what: str) -> Iterator[str]:
-    """Return a warning about tensors that the output does not have."""
-    if names:
-        yield f"{first_of(names, _SHOWN)} are left out: they scale {what} in advance"
 
 
 def may_round(desc: RecordDesc, dtype: str) -> bool:
