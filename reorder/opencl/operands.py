@@ -12,7 +12,7 @@ import pyopencl.array
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, OverlapError, data_type, memory_desc
 from memdesc.errors import short_repr
-from reorder.memory.buffers import are_apart
+from reorder.memory.buffers import are_disjoint
 from reorder.opencl.allocation import (
     allocate_buffer,
     check_not_released,
@@ -245,7 +245,7 @@ def _check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
     if distance is None:
         return
     has_image = src.image is not None or dst.image is not None
-    if not has_image and are_apart(src.desc, dst.desc, distance):
+    if not has_image and are_disjoint(src.desc, dst.desc, distance):
         return
     msg = (
         f"src and dst share device memory: {src.desc.min_nbytes} bytes from byte {src.place[1]} "
@@ -300,7 +300,7 @@ def array_type(of: np.dtype[Any], name: str) -> DataType:
     dtype = data_type(of)
     if dtype.is_packed:
         msg = (
-            f"{name} is an array of {dtype}, one element a byte; memory of {dtype} holds two: "
+            f"{name} is an array of {dtype}, one element per byte; memory of {dtype} holds two: "
             "pack them on the host, or describe the bytes by a MemoryDesc"
         )
         raise MemdescError(msg)

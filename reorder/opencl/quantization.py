@@ -32,7 +32,7 @@ def desc_on_device(x: Any) -> MemoryDesc:
 
 
 def find_ranges_on_device(
-    x: Any, counts: list[int], inside: list[int], queue: cl.CommandQueue | None = None
+    x: Any, counts: list[int], sizes: list[int], queue: cl.CommandQueue | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Wait for the lowest and the highest value of the elements of each scale, and of 0."""
     queue = x.queue if queue is None else queue
@@ -47,7 +47,7 @@ def find_ranges_on_device(
     if desc.dtype.name == "f64" and not queue.device.double_fp_config:
         msg = f"device {queue.device.name.strip()!r} has no f64; find the ranges of a copy in f32"
         raise MemdescError(msg)
-    launch, parts = lower_ranges(desc, counts, inside, queue.device.max_work_group_size)
+    launch, parts = lower_ranges(desc, counts, sizes, queue.device.max_work_group_size)
     found = np.empty((*counts, parts, 2), np.float64 if desc.dtype.name == "f64" else np.float32)
     out = allocate_buffer(queue.context, found.nbytes)
     event = prepare(queue.context, queue.device, launch).enqueue(

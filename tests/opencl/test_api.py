@@ -117,7 +117,7 @@ def test_out_is_written_and_returned(runtime: Runtime) -> None:
     assert got.data.tobytes() == reorder(X, image).tobytes()
     with pytest.raises(MemdescError, match="out is host memory, but the result stays on a device"):
         reorder(X, out=Memory(desc), queue=runtime.queue)  # type: ignore[call-overload] # the mistake
-    with pytest.raises(MemdescError, match=r"dst and dtype ask for .*'abcd'"):
+    with pytest.raises(MemdescError, match=r"dst and dtype describe .*'abcd'"):
         reorder(X, "nchw", out=m, queue=runtime.queue)
 
 
@@ -151,7 +151,7 @@ def test_out_keeps_its_data_type(runtime: Runtime) -> None:
     array = cl.array.zeros(runtime.queue, X.shape, np.float32)
     for out in (memory, array):
         with pytest.raises(
-            MemdescError, match=r"out is .*'f32'.*, but dst and dtype ask for .*'f16'"
+            MemdescError, match=r"out is .*'f32'.*, but dst and dtype describe .*'f16'"
         ):
             reorder(X * 2, dtype="f16", out=out)
     with pytest.raises(MemdescError, match="out is an Array of f32, but dtype asks for f16"):
@@ -228,7 +228,7 @@ def test_a_dtype_and_attributes_convert_as_on_the_cpu(runtime: Runtime) -> None:
     attr = Attr(dst_scale=0.5, dst_zero_point=3)
     found = reorder(X, "nhwc", dtype="s8", attr=attr, queue=runtime.queue)
     assert (host(found) == reorder(X, "nhwc", dtype="s8", attr=attr).numpy()).all()
-    with refused("beta 1.0 adds to what dst holds; give out"):
+    with refused("beta 1.0 adds to what dst holds; pass out="):
         reorder(X, "nhwc", attr=Attr(beta=1.0), queue=runtime.queue)
 
 

@@ -208,14 +208,14 @@ def test_an_array_of_unpacked_four_bit_elements_is_refused(
 ) -> None:
     x = np.arange(6).astype(getattr(ml_dtypes, dtype))
     array = cl.array.to_device(runtime.queue, x)
-    with refused(f"src is an array of {name}, one element a byte; memory of {name} holds two"):
+    with refused(f"src is an array of {name}, one element per byte; memory of {name} holds two"):
         reorder(array, "a")
     image, _ = opencl.pack(runtime.queue, X, IMAGE)
-    with refused(f"dst is an array of {name}, one element a byte; memory of {name} holds two"):
+    with refused(f"dst is an array of {name}, one element per byte; memory of {name} holds two"):
         reorder(x, out=array)
-    with refused(f"dst is an array of {name}, one element a byte; memory of {name} holds two"):
+    with refused(f"dst is an array of {name}, one element per byte; memory of {name} holds two"):
         reorder(np.zeros(6, np.float32), "a", out=array)
-    with refused(f"dst is an array of {name}, one element a byte; memory of {name} holds two"):
+    with refused(f"dst is an array of {name}, one element per byte; memory of {name} holds two"):
         opencl.enqueue_unpack(runtime.queue, image, IMAGE, array, "nchw")
     # raw bytes that a descriptor describes hold what it says
     packed = cl.array.to_device(runtime.queue, np.array([0x10, 0x32, 0x54], np.uint8))
