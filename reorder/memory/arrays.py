@@ -35,7 +35,7 @@ def is_plain(desc: MemoryDesc) -> bool:
 
 
 def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the array whose axes are the dims: a view of a plain layout, otherwise mostly a copy."""
+    """Return the array whose axes are the dims: a view of a plain layout, else mostly a copy."""
     values = bits_of(data, desc)
     if is_plain(desc):
         loops = [

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Indexed:
-    """The part of an array's interface that host and device memory share; it uses the descriptor."""
+    """The part of an array's interface that host and device memory get from the descriptor."""
 
     __slots__ = ()
 

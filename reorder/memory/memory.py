@@ -135,7 +135,7 @@ class Memory(Indexed, Checked):
 
     @property
     def elements(self) -> NDArray[Any]:
-        """The buffer as unsigned integers that hold the elements' bits; for 4-bit types, as bytes."""
+        """The buffer as unsigned integers with the elements' bits; for 4-bit types, as bytes."""
         if self.desc.dtype.is_packed:
             return self.data
         return bits_of(self.data, self.desc)

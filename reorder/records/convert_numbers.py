@@ -438,7 +438,7 @@ def _same_codes(source: RecordDesc, target: RecordDesc) -> tuple[Field, Field] |
 def _map_codes(
     record: Record, out: Record, delta: _Grouped, perm: tuple[int, ...], threads: int | None
 ) -> None:
-    """Write the codes of a record, plus `delta`, as the codes of `out`; refuse what does not fit."""
+    """Write the codes of a record, plus `delta`, as those of `out`; refuse what does not fit."""
     same = _same_codes(record.desc, out.desc)
     if same is not None and not delta.values.any():
         src = field_memory(record, same[0])

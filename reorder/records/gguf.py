@@ -159,8 +159,8 @@ def _type_of(qtype: Any) -> _Type:
     if found is None:
         names = ", ".join(str(_known(each)) for each in (*_PLAIN, *GGUF_TYPES))
         msg = (
-            f"{short_repr(qtype)} is not a GGUF type that can be decoded; pass the name, the number "
-            f"or the gguf.GGMLQuantizationType of one of {names}"
+            f"{short_repr(qtype)} is not a GGUF type that can be decoded; pass the name, the "
+            f"number or the gguf.GGMLQuantizationType of one of {names}"
         )
         if qtype == _TWO_MEANINGS:
             msg = (

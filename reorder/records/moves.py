@@ -77,7 +77,7 @@ def write_packed(record: Record, field: Field, values: NDArray[Any]) -> None:
 def move_field(
     record: Record, out: Record, numbers: tuple[Number, Number], perm: tuple[int, ...]
 ) -> bool:
-    """Move the bits of a number into another record; return False if they do not fit as they are."""
+    """Move the bits of a number into another record; return False if that is not enough."""
     one, other = numbers
     if one[1:] != other[1:] or any(len(n.parts) > 1 or n.parts[0][1] for n in numbers):
         return False

@@ -250,7 +250,7 @@ def by_hand(kind: str) -> RecordDesc:
             {},
             "cannot be record_desc.*'q4_0'.: their codes stand for different numbers",
         ),
-        ("iq4_nl", "q4_1", {}, "need tables of one length, without offsets"),
+        ("iq4_nl", "q4_1", {}, "need tables of equal length, and no offsets"),
         (
             "q4_0",
             "q6_k",
