@@ -1,4 +1,4 @@
-"""The ranges of a tensor on a device, from which scales are chosen."""
+"""Find the ranges of a tensor on a device, which scales are chosen from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def desc_on_device(x: Any) -> MemoryDesc:
     """Return the descriptor of a DeviceMemory or an Array; that of the pixels for an image."""
     if not isinstance(x, DeviceMemory | cl.array.Array):
-        msg = f"x is {kind_of(x)}, which does not say what it holds; make a DeviceMemory of it"
+        msg = f"x is {kind_of(x)}, whose layout is not known; make a DeviceMemory of it"
         raise MemdescError(msg)
     queue: Any = x.queue
     check_queue(queue)
@@ -34,7 +34,7 @@ def desc_on_device(x: Any) -> MemoryDesc:
 def find_ranges_on_device(
     x: Any, counts: list[int], sizes: list[int], queue: cl.CommandQueue | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wait for the lowest and the highest value of the elements of each scale, and of 0."""
+    """Return the lowest and the highest of the values of each scale and 0, once they are found."""
     queue = x.queue if queue is None else queue
     check_queue(queue)
     if isinstance(x, DeviceMemory) and isinstance(x.desc, ImageDesc):

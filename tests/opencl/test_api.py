@@ -68,7 +68,7 @@ def test_device_objects_bring_their_queue_or_are_given_one(runtime: Runtime) -> 
     assert host(reorder(m, "nChw8c")).tobytes() == X.tobytes()
     plain = memory_desc(X.shape, "f32")
     buffer = runtime.buffer(X)
-    with pytest.raises(MemdescError, match="has no queue; give queue="):
+    with pytest.raises(MemdescError, match="has no queue; pass queue="):
         reorder(buffer, "nhwc", src=plain)  # type: ignore[call-overload] # the mistake
     assert host(reorder(buffer, "nhwc", src=plain, queue=runtime.queue)).tobytes() == X.tobytes()
 
@@ -154,7 +154,7 @@ def test_out_keeps_its_data_type(runtime: Runtime) -> None:
             MemdescError, match=r"out is .*'f32'.*, but dst and dtype describe .*'f16'"
         ):
             reorder(X * 2, dtype="f16", out=out)
-    with pytest.raises(MemdescError, match="out is an Array of f32, but dtype asks for f16"):
+    with pytest.raises(MemdescError, match="out is an Array of f32, but dtype is f16"):
         reorder(X * 2, "nhwc", dtype="f16", out=array)
     assert host(memory).tobytes() == X.tobytes()
     assert not array.get().any()
@@ -165,7 +165,7 @@ def test_out_keeps_its_data_type(runtime: Runtime) -> None:
         == X.astype(np.float16).tobytes()
     )
     buffer = runtime.buffer(np.zeros(X.nbytes, np.uint8))
-    with pytest.raises(MemdescError, match="out does not say what it holds; give dst"):
+    with pytest.raises(MemdescError, match="the layout of out is not known; pass"):
         reorder(X, dtype="f16", out=buffer, queue=runtime.queue)
 
 
@@ -186,7 +186,7 @@ def test_an_image_on_the_device_is_described_by_src(runtime: Runtime) -> None:
     )
     with pytest.raises(
         MemdescError,
-        match="a pyopencl Image, which does not say what it holds; give src_desc=, an ImageDesc",
+        match="a pyopencl Image, whose layout is not known; pass src_desc=, an ImageDesc",
     ):
         opencl.pack(runtime.queue, packed.data, desc)
 
@@ -280,6 +280,6 @@ def test_memory_on_a_device_shows_its_layout_and_tells_numpy_where_it_lies(
     ):
         with pytest.raises(
             MemdescError,
-            match=r"lies on a device, which numpy cannot read; \.get\(\) copies it to the host",
+            match=r"is on a device, which numpy cannot read; \.get\(\) copies it to the host",
         ):
             read(memory)

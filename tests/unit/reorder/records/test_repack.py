@@ -284,7 +284,7 @@ def test_the_target_may_be_a_descriptor_of_swapped_dims() -> None:
 def test_scales_and_zero_points_that_a_format_does_not_hold_are_named() -> None:
     record = made("q4_0")
     set_field(record, "d", np.float16(1.001).view(np.uint16))
-    with pytest.raises(MemdescError, match=r"scales: bf16 of scales of awq does not hold 1.00097"):
+    with pytest.raises(MemdescError, match=r"scales: bf16 of scales of awq cannot hold 1.00097"):
         reorder.repack(record, "awq", scales="bf16")
     scales = np.full(record.field("d").shape, 0.5, np.float16)
     scales[3, 1] = 1.001
