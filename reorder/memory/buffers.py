@@ -244,7 +244,7 @@ def _aligned(allocate: Callable[[int, type[np.uint8]], Any], nbytes: int) -> NDA
     try:
         raw: NDArray[np.uint8] = allocate(nbytes + alignment, np.uint8)
     except (MemoryError, ValueError):
-        msg = f"{nbytes} bytes are more memory than the system has; reorder the tensor in parts"
+        msg = f"{nbytes} bytes are more memory than is available; reorder the tensor in parts"
         raise OutOfMemoryError(msg) from None
     skipped = -address_of(raw) % alignment
     return raw[skipped : skipped + nbytes]

@@ -336,9 +336,7 @@ class _NumberWriter:
             self.errors.append(error)
         elif is_changed.any():
             part = (
-                f"by a relative error of up to {error:.2g}"
-                if is_rounding
-                else "by more than a rounding"
+                f"by up to {error:.2g} of their value" if is_rounding else "by more than a rounding"
             )
             hint = "; exact=False allows that" if is_rounding else ""
             self._refuse(

@@ -99,9 +99,9 @@ def type_number(name: str) -> int | None:
     return int(unknown[1]) if unknown else _BY_NAME.get(name)
 
 
-# most bytes in front of the data; tokenizers take some ten million
+# the most bytes before the data; tokenizers take some ten million
 _MAX_HEADER = 2**28
-# most levels of arrays within arrays
+# the most levels of arrays within arrays
 _MAX_DEPTH = 4
 
 
@@ -135,7 +135,7 @@ class Reader:
         return value
 
     def count(self, least: int, what: str) -> int:
-        """Return how many items follow; refuse more than fit, of `least` bytes each."""
+        """Return how many items follow; refuse more than fit if each has `least` bytes."""
         found = self.number("Q", what)
         if found * least > self.left:
             msg = f"{what} are {found}, but only {self.left} bytes follow"
@@ -194,7 +194,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
     if name is None or (int(name[2]), int(name[3])) != (number + 1, count):
         msg = (
             f"{str(path)!r} is part {number + 1} of {count} of a model, so it must be called "
-            f"NAME-{number + 1:05}-of-{count:05}.gguf, and the other parts likewise"
+            f"NAME-{number + 1:05}-of-{count:05}.gguf, and the other parts must have such names too"
         )
         raise MemdescError(msg)
     entries: dict[str, Entry] = {}
@@ -205,7 +205,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
         if not other.exists():
             msg = (
                 f"{str(path)!r} is part {number + 1} of {count} of a model: {str(other)!r} is "
-                "missing, and all parts must lie in one folder"
+                "missing, and all parts must be in one folder"
             )
             raise MemdescError(msg)
         found = part if k == number else read(other)
@@ -213,7 +213,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
             msg = f"{str(other)!r} does not say that it is part {k + 1} of {count}"
             raise MemdescError(msg)
         if twice := entries.keys() & found.entries.keys():
-            msg = f"{str(other)!r} has {short_repr(min(twice))}, which a part before it has"
+            msg = f"{str(other)!r} has {short_repr(min(twice))}, which an earlier part has too"
             raise MemdescError(msg)
         entries |= found.entries
         files.append(other)
@@ -228,9 +228,9 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
 
 
 def _part_number(part: Container, key: str) -> int | None:
-    """Return an integer of the metadata; None if there is no such key.
+    """Return an integer of the metadata, or None if it does not have the key.
 
-    Fails if it is something else.
+    Fails if the value is something else.
     """
     value = part.metadata.get(key)
     if value is None:
@@ -249,7 +249,7 @@ _U32 = 4
 _MAX_NDIMS = 4
 # what messages say about tensors of unknown types
 _WAY = "its bytes can be read and copied into another GGUF, but not decoded"
-# types that replace those that GGUF lacks, by their bits
+# substitutes for integer types that GGUF lacks, by their bits
 _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
 
 

@@ -1,4 +1,4 @@
-"""A .npz of numpy, or of `save`: members that are .npy files, each with a `NAME.npy.json`.
+"""A .npz of numpy or of `save`: members that are .npy files. `save` adds a NAME.npy.json to each.
 
 Members stored without compression, as `numpy.savez` writes them, are read in place.
 Source: APPNOTE.TXT 6.3 of .ZIP, with sizes in 64 bits.
@@ -68,7 +68,7 @@ _MAX_NAME = 2**16 - 1
 _MAX_REASON = 200
 # the most that an archive may unpack to: a multiple of its size, or 1 GiB if that is more
 _MAX_RATIO, _MIN_LIMIT = 64, 2**30
-# members up to this many bytes are unpacked into memory at once, in steps of `_STEP`
+# members of up to this many bytes are unpacked into memory as a whole, in steps of `_STEP`
 _SMALL, _STEP = 2**16, 4096
 # bytes added to a checksum at a time
 _PIECE = 2**20
@@ -166,7 +166,7 @@ def _check_unpacked(archive: zipfile.ZipFile, limit: int) -> None:
 
 
 class _Opened(NamedTuple):
-    """An array that is being read, positioned behind its header."""
+    """An array that is being read, positioned after its header."""
 
     info: zipfile.ZipInfo
     file: BinaryIO
@@ -187,9 +187,9 @@ def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> I
         raise MemdescError(msg)
     if members and not any(member.endswith(_ENDING) for member in members):
         msg = (
-            f"none of its {len(members)} members is a .npy; of a file of torch.save, "
-            "reorder.save('x.safetensors', torch.load(path, weights_only=True)) makes one that can "
-            "be read"
+            f"none of its {len(members)} members is a .npy; if torch.save wrote it, "
+            "reorder.save('x.safetensors', torch.load(path, weights_only=True)) makes a file that "
+            "can be read"
         )
         raise MemdescError(msg)
     raw: Any = archive.fp
@@ -224,7 +224,7 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
     file = archive.open(info)
     if info.file_size > _SMALL and info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         return file  # type: ignore[return-value] # zipfile's readers are binary files
-    # other decompressors unpack all that they are given, and small members are faster in one go
+    # other decompressors unpack all that they are given, and small members are faster as a whole
     with file:
         return BytesIO(b"".join(iter(lambda: file.read(_STEP), b"")))
 

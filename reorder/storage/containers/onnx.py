@@ -118,7 +118,7 @@ class Initializer(NamedTuple):
 
     @property
     def part(self) -> Part | None:
-        """The field that has the elements as they lie in memory."""
+        """The field that has the elements as they are in memory."""
         number = _RAW if _RAW in self.data else _TYPED.get(self.kind, _RAW)
         return self.data.get(number)
 
@@ -135,7 +135,7 @@ def nbytes_of(dtype: str, dims: tuple[int, ...]) -> int:
 
 
 class Model(NamedTuple):
-    """What a model has beside its nodes."""
+    """What a model has besides its nodes."""
 
     # descriptors by the names of initializers, and the other properties
     texts: dict[str, str]
@@ -214,10 +214,10 @@ def read_initializer(file: BinaryIO, part: Part) -> Initializer:
 def entry_of(
     found: Initializer, path: Path, state: FileState, files: dict[Path, FileState]
 ) -> Entry:
-    """Return where the elements of an initializer, which are stored as bytes, lie.
+    """Return the entry of an initializer whose elements are stored as bytes.
 
-    `files` has the files of external data that are known; a new one is added. Fails if there are
-    more or fewer bytes than type and dims need, or they lie in a file that is missing or out of the
+    `files` has the known files of external data; a new one is added. Fails if there are more or
+    fewer bytes than type and dims need, or they are in a file that is missing or outside the
     folder.
     """
     file, offset, nbytes, part = path, 0, found.nbytes, found.part
@@ -340,9 +340,9 @@ def _strings(model: Any) -> set[str]:
 
 
 def _embed_external(model: Any, source: Path) -> None:
-    """Embed the tensors of inner graphs and attributes whose elements lie in other files.
+    """Embed the tensors of inner graphs and attributes whose elements are in other files.
 
-    Fails if such a file is missing, too short, or out of the folder, or a model cannot hold them.
+    Fails if such a file is missing, too short or outside the folder, or a model cannot hold them.
     """
     files: dict[Path, FileState] = {}
     left = _MAX_MODEL
@@ -353,9 +353,7 @@ def _embed_external(model: Any, source: Path) -> None:
         pairs = {each.key: each.value for each in tensor.external_data}
         held = Initializer(name, tensor.data_type, tuple(tensor.dims), {}, pairs, is_external=True)
         if not held.is_bytes:
-            msg = (
-                f"tensor {short_repr(name)} has type {held.kind}, which cannot lie in another file"
-            )
+            msg = f"tensor {short_repr(name)} has type {held.kind}, which cannot be in another file"
             raise MemdescError(msg)
         entry = entry_of(held, source, FileState(0, 0), files)
         check_entries([entry])
@@ -408,7 +406,7 @@ def read(path: Path) -> Container:
 
     Strings, and numbers in `int64_data` and the like, stay part of the model.
 
-    Fails if the model or a file of external data is damaged, missing, or out of the folder.
+    Fails if the model or a file of external data is damaged, missing or outside the folder.
     """
     with open_file(path) as file:
         state = FileState.of(file.fileno())
@@ -440,7 +438,7 @@ def _check_names(model: Model) -> None:
 def plan(
     name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan a model and its file of external data; small initializers lie in the model.
+    """Plan a model and its file of external data; small initializers stay in the model.
 
     It keeps the graph of the model that the metadata comes from, if any.
 

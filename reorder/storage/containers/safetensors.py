@@ -137,7 +137,7 @@ class _Header:
         self._text, self._at = text, 0
 
     def take(self, pattern: re.Pattern[bytes]) -> bytes:
-        """Return what matches a pattern, and move on behind it."""
+        """Return what matches a pattern, and move past it."""
         found = pattern.match(self._text, self._at)
         if found is None:
             rest = self._text[self._at : self._at + _SHOWN]
@@ -192,7 +192,7 @@ def _entry(name: str, fields: Any, where: tuple[Path, int, FileState]) -> Entry:
     kind, offsets = fields["dtype"], fields["data_offsets"]
     bits, dtype = _TYPES.get(kind, (0, None)) if isinstance(kind, str) else (0, None)
     if not bits:
-        msg = f"tensor {short_repr(name)} has no data type of safetensors, but {short_repr(kind)}"
+        msg = f"tensor {short_repr(name)}: {short_repr(kind)} is not a data type of safetensors"
         raise MemdescError(msg)
     try:
         shape = checked_shape(fields["shape"])

@@ -48,8 +48,8 @@ def rounding_warnings(checked: Iterable[_Rounded | None]) -> tuple[str, ...]:
             found.setdefault((old, new), []).append(each.error)
     return tuple(
         f"{old} becomes {new}, with the reciprocal rounded to f32: scales change in "
-        f"{sum(error > 0 for error in errors)} of {len(errors)} weights, by a relative "
-        f"error of at most {max(errors):.2g}; codes do not change"
+        f"{sum(error > 0 for error in errors)} of {len(errors)} weights, by at most "
+        f"{max(errors):.2g} of their value; codes do not change"
         for (old, new), errors in found.items()
     )
 
