@@ -1,4 +1,4 @@
-"""What a stored tensor holds, according to its descriptor or else to its dtype and shape."""
+"""What a stored tensor holds: what its descriptor says, or else its dtype and shape."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
 
 
 def record_fields(desc: RecordDesc) -> dict[str, Any]:
-    """Return what `record_of` needs to make a record again, as JSON values.
+    """Return what `record_of` needs to make a record again, in the values of JSON.
 
     Fails if it has no name.
     """
@@ -80,10 +80,10 @@ def record_fields(desc: RecordDesc) -> dict[str, Any]:
 
 
 def record_of(fields: Mapping[str, Any]) -> RecordDesc:
-    """Return the record that a file names. Fails if no record has that name and these options."""
+    """Return the record that a file names. Fails if there is no such record."""
     name, options = fields.get("record"), fields.get("options", {})
     if not isinstance(name, str):
-        msg = f"the name of a record must be a string, not {short_repr(name)}"
+        msg = f"a record is called by a string, not {short_repr(name)}"
         raise MemdescError(msg)
     if not isinstance(options, dict) or options.keys() & {"dims", "name"}:
         msg = f"the options of a record are not those of record_desc: {short_repr(options)}"
@@ -131,7 +131,7 @@ def split_metadata(metadata: Mapping[str, str]) -> tuple[dict[str, str], dict[st
 
 
 def descriptors_of(tensors: Iterable[tuple[Tensor, Desc | None]]) -> dict[str, str]:
-    """Return the metadata for tensors, each given with what its dtype and shape already say."""
+    """Return the metadata for tensors, each given with what its dtype and shape alone say."""
     found = {}
     for tensor, implied in tensors:
         desc = tensor.desc or implied

@@ -1,4 +1,4 @@
-"""What is in files: entries of files that are read, and plans of files that are written.
+"""What is in files: entries of those that are read, and plans of those that are written.
 
 All offsets of a planned file are known from names and sizes before anything is written.
 """
@@ -46,7 +46,7 @@ _MAX_NAME = 2**16 - 1
 
 
 class FileState(NamedTuple):
-    """What changes when a file is written; it is the same on all machines that share the file."""
+    """What changes when a file is written: the same on all machines that share it."""
 
     nbytes: int
     mtime_ns: int
@@ -84,21 +84,21 @@ class Entry:
         Type of the stored words: the name of a `DataType` or a record, such as ``bf16`` or
         ``q4_0``, or what the container calls it if it is neither.
     shape : tuple of int
-        As stored in the container, the outermost dim first.
+        As the container says, the outermost dim first.
     file : Path
         The file that has the bytes.
     offset, nbytes : int
-        Where they are in it.
+        Where they lie in it.
     state : FileState
         State of the file when its header was read.
     desc : MemoryDesc or RecordDesc, optional
-        What the bytes hold, according to the container's metadata or else to dtype and shape.
+        What the bytes hold, according to the container's metadata, else to dtype and shape.
     reason : str
-        Why `desc` is None.
+        Why there is no `desc`.
     is_described : bool
         Whether `desc` is from the metadata.
     note : mapping of str to object, optional
-        What this tensor and others are together, from the metadata; only the first of them has it.
+        What this tensor and others are together, if it is the first of them; from the metadata.
     """
 
     name: str
@@ -133,7 +133,7 @@ class Entry:
         return data
 
     def check_unchanged(self) -> None:
-        """Raise if the file has changed since its header was read."""
+        """Raise where the file has changed since its header was read."""
         with open_file(self.file) as file:
             _check_unchanged(self.file, file.fileno(), self.state)
 
@@ -151,22 +151,22 @@ class Container(NamedTuple):
     # the format, by its key in the table
     format: str
     entries: dict[str, Entry]
-    # what does not belong to a tensor, in the format's own form, without our descriptors
+    # what belongs to no tensor, in the form of the format, without our descriptors
     metadata: Mapping[str, Any]
-    # the files with tensors; if there are several, their names in a folder
+    # the files with tensors; of several, their names in a folder
     files: tuple[Path, ...]
-    # tensors without an entry, since the file does not store their elements as bytes
+    # tensors without an entry, because the file does not store their elements as bytes
     left_out: tuple[str, ...] = ()
     # whether the file has a graph, whose nodes may give tensors their scales
     has_nodes: bool = False
-    # shards that were not read: why, and the names of their tensors if an index lists them
+    # shards that were not read: why, and the names of their tensors as far as an index has them
     unread: Mapping[str, Unread] = {}
 
 
 def check_name(name: object) -> str:
     """Return the name of a tensor; refuse one that cannot be printed or stored.
 
-    Fails if it is not a string, is empty or too long, or has a zero byte or half a character.
+    Fails if it is not a string, is empty, too long, has a zero byte, or half of a character.
     """
     if isinstance(name, str) and name and "\0" not in name:
         try:
@@ -192,7 +192,7 @@ def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
 
 
 def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Return the entries of a file by name; refuse equal names, shared bytes, and bytes past it."""
+    """Return entries of one file by name; refuse equal names, shared bytes, and bytes beyond it."""
     found: dict[str, Entry] = {}
     for entry in entries:
         if check_name(entry.name) in found:
@@ -250,7 +250,7 @@ class Tensor(NamedTuple):
     """A tensor to be written: what a header says about it.
 
     `dtype` and `shape` are those of the stored words, as in an `Entry`; `desc` is what they hold,
-    and is written unless dtype and shape already say it. `origin` is the input tensor that this one
+    and is written if dtype and shape do not say it. `origin` is the input tensor that this one
     copies byte for byte; empty if it is not a copy. `note` says what several tensors are
     together, in values of JSON; only the first of them has it.
     """
@@ -265,7 +265,7 @@ class Tensor(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Where the bytes of a tensor are in a file."""
+    """Where the bytes of a tensor lie in a file."""
 
     offset: int
     nbytes: int
@@ -283,12 +283,12 @@ class PlannedFile(NamedTuple):
     # the bytes that are not those of tensors, each part with its offset
     headers: tuple[tuple[int, bytes], ...]
     spans: Mapping[str, Span]
-    # called with the complete file before it gets its name, to write what depends on the data
+    # called with the complete file before it gets its name: writes what depends on the data
     seal: Callable[[Path], None] | None = None
 
 
 def places_of(files: Iterable[PlannedFile], folder: Path) -> dict[str, Place]:
-    """Return where the tensors of files are, for files in the given folder."""
+    """Return where the tensors of files are if these lie in a folder."""
     return {
         name: Place(folder / file.name, *span)
         for file in files
@@ -297,7 +297,7 @@ def places_of(files: Iterable[PlannedFile], folder: Path) -> dict[str, Place]:
 
 
 def safe_path(folder: Path, name: object, what: str) -> Path:
-    """Return the path of a file that a header names; refuse one outside its folder.
+    """Return a file that a header names in its folder; refuse those that lie elsewhere.
 
     Fails if the name is absolute, has ``..``, or leads out of the folder by a link; links from
     `snapshots/REVISION` into `blobs`, as in the cache of huggingface_hub 0.30, are followed.

@@ -1,4 +1,4 @@
-"""protobuf messages, read field by field where they are in a file; nothing is unpacked.
+"""Messages of protobuf, read field by field where they lie in a file; nothing is unpacked.
 
 Source: the encoding of protobuf, https://protobuf.dev/programming-guides/encoding.
 """
@@ -21,10 +21,10 @@ _MAX_VARINT, _MAX_NUMBER, _MAX_FIELD = 10, 2**64, 2**29
 
 
 class Part(NamedTuple):
-    """A field of a message: its number, and where it is."""
+    """A field of a message: its number, and where it lies."""
 
     number: int
-    # offsets of the tag before it, of what it holds, and of the first byte after it
+    # of the tag in front of it, of what it holds, and behind it
     start: int
     content: int
     end: int
@@ -39,9 +39,9 @@ class Part(NamedTuple):
 
 
 def fields(file: BinaryIO, start: int, end: int) -> Iterator[Part]:
-    """Yield the fields of a message, given the range of its bytes in a file.
+    """Return the fields of a message that lies at some bytes of a file.
 
-    Fails if a field ends after the message, or is not a field.
+    Fails if one ends behind the message, or is not a field.
     """
     at = start
     while at < end:
@@ -92,7 +92,7 @@ def field_bytes(file: BinaryIO, part: Part, most: int) -> bytes:
 
 
 def varints(file: BinaryIO, part: Part) -> Iterator[int]:
-    """Yield the numbers that a field holds: one, or several packed one after another.
+    """Return the numbers that a field holds: one, or several packed one behind the other.
 
     Fails if one does not end.
     """

@@ -273,7 +273,7 @@ _VALUE = {"name": "w", "quantized": {"axis": [], "groups": []}}
         (_VALUE | {"tensors": {"memory": "w"}}, "does not say what scales"),
         (_VALUE | {"tensors": {"memory": "w", "scales": "w"}}, "does not say which tensors belong"),
         (_VALUE | {"quantized": 1, "tensors": {"memory": "w"}}, "does not say what scales"),
-        ({"name": "w", "tensors": {"data": "w"}}, "the name of a record must be a string"),
+        ({"name": "w", "tensors": {"data": "w"}}, "a record is called by a string"),
         ({"name": "w", "record": "none", "tensors": {"a": "w"}}, "dims"),
         ({"name": "w", "record": "awq", "dims": [8, 8], "tensors": {"a": "w"}}, "tensors"),
         ({"name": "b", "record": "q4_0", "dims": [32], "tensors": {"a": "w"}}, "are called 'b'"),
