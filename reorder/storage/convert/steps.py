@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry, Place
     from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
-    from reorder.storage.pieces.pieces import Piece
-    from reorder.storage.pieces.regions import Bound, Cut
+    from reorder.storage.pieces.pieces import Bound, Cut, Piece
 
 __all__ = ["Step", "copy_step", "layout_step", "record_step"]
 
