@@ -28,6 +28,7 @@ from reorder.storage.containers.descriptors import record_fields, record_of
 from reorder.storage.containers.entry import map_file
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.groups import Group, Said, read_group, said_of
+from reorder.storage.pieces.changes import padded
 from reorder.storage.siblings import find_siblings, note_of, siblings_of
 from reorder.storage.stored import (
     QUANTIZED,
@@ -159,7 +160,7 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
     if given.suffix in {row.ending for row in FORMATS.values()}:
         msg = f"{str(given)!r} would hold raw bytes, not a {given.suffix} file; call it a .bin"
         raise MemdescError(msg)
-    data = _whole(memory)
+    data = padded(memory.data, memory.desc.nbytes)
     write_file(given, lambda out: out.write(_buffer(data)))
 
 
@@ -215,13 +216,7 @@ def _part_of(name: str, memory: Memory) -> tuple[Tensor, NDArray[np.uint8]]:
             "reorder it to 'plain'"
         )
         raise MemdescError(msg)
-    return stored_layout(name, desc), _whole(memory)
-
-
-def _whole(memory: Memory) -> NDArray[np.uint8]:
-    """Return all bytes of the descriptor, even if the buffer ends with the last element."""
-    missing = memory.desc.nbytes - memory.data.nbytes
-    return np.concatenate([memory.data, np.zeros(missing, np.uint8)]) if missing else memory.data
+    return stored_layout(name, desc), padded(memory.data, desc.nbytes)
 
 
 def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:

@@ -14,7 +14,7 @@ from reorder.memory.memory import Memory
 from reorder.records.decode import dequantize_record, largest_difference
 from reorder.records.encode import is_integer_number
 from reorder.records.moves import read_number
-from reorder.storage.pieces.changes import ONLY, record_of
+from reorder.storage.pieces.changes import ONLY, padded, record_of
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -149,9 +149,7 @@ def _values(change: Change, read: Bytes) -> NDArray[Any]:
     if isinstance(src, RecordDesc):
         return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
     (data,) = read.values()
-    missing = max(src.nbytes - len(data), 0)  # the last element may be cut off
-    whole = np.concatenate([data, np.zeros(missing, np.uint8)]) if missing else data
-    return _floats(Memory(src, whole[: src.nbytes], zero_pad=False))
+    return _floats(Memory(src, padded(data, src.nbytes)[: src.nbytes], zero_pad=False))
 
 
 def _has_finite_codes(desc: RecordDesc) -> bool:

@@ -23,7 +23,8 @@ from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from reorder.storage.pieces.changes import Change, Fields, Layouts
+    from memdesc import Layout
+    from reorder.storage.pieces.changes import Change, Layouts
 
 __all__ = ["PIECE_NBYTES", "Bound", "Cut", "Piece", "cut"]
 
@@ -37,14 +38,9 @@ _SMALL = 16 << 20
 
 
 _Sizes = tuple[int, ...]
+# the fields of a tensor, over the dims of the regions, and whether it is written
+_Operand = tuple[tuple[FieldLayout, ...], bool]
 _PieceT_co = TypeVar("_PieceT_co", covariant=True)
-
-
-class _Operand(NamedTuple):
-    """A tensor that is read or written: its fields, over the dims of the regions."""
-
-    fields: tuple[FieldLayout, ...]
-    is_written: bool
 
 
 class Bound(NamedTuple):
@@ -154,9 +150,11 @@ def cut(change: Change, bound: Bound) -> Cut[Piece]:
         # scales of no elements are written too
         whole = _whole(change)
         return Cut((int(whole.written > 0),), (1,), lambda _: whole)
-    operands = (
-        *(_Operand(fields, is_written=False) for fields in change.reads.values()),
-        *(_Operand(fields, is_written=True) for fields in change.writes.values()),
+    operands = tuple(
+        (operand.fields, is_written)
+        for held, is_written in ((change.reads, False), (change.writes, True))
+        for operand in held.values()
+        if operand.fields
     )
     small = bound._replace(wanted=min(bound.wanted, _SMALL))
     sizes = _sizes_within(dims, operands, change.units, small, str(change))
@@ -168,8 +166,8 @@ def cut(change: Change, bound: Bound) -> Cut[Piece]:
 def _whole(change: Change) -> Piece:
     """Return the one piece of a change that is not cut."""
     reads, writes = (
-        tuple((role, Runs(0, nbytes)) for role, nbytes in sizes.items())
-        for sizes in (change.read_sizes, change.write_sizes)
+        tuple((role, Runs(0, operand.nbytes)) for role, operand in operands.items())
+        for operands in (change.reads, change.writes)
     )
     return Piece(change, reads, writes)
 
@@ -178,27 +176,30 @@ def _whole(change: Change) -> Piece:
 def _piece(change: Change, region: Region) -> Piece:
     if region.sizes == change.dims == change.units:
         return _whole(change)
-    reads, held = _compacted(change.reads, region, is_written=False)
-    writes, made = _compacted(change.writes, region, is_written=True)
-    if reads is None or writes is None:
-        msg = f"{change}: the region of {region.sizes} at {region.offsets} shares bytes with others"
-        raise MemdescError(msg)
-    part = change.part(region, held, made)
-    constants = tuple((role, Runs(0, nbytes)) for role, nbytes in part.constants.items())
-    return Piece(part, reads, (*writes, *constants), region.offsets)
+    reads, held = _compacted(change, region, is_written=False)
+    writes, made = _compacted(change, region, is_written=True)
+    return Piece(change.part(region, held, made), reads, writes, region.offsets)
 
 
 def _compacted(
-    fields: Fields, region: Region, *, is_written: bool
-) -> tuple[tuple[tuple[str, Runs], ...] | None, Layouts]:
+    change: Change, region: Region, *, is_written: bool
+) -> tuple[tuple[tuple[str, Runs], ...], Layouts]:
     """Return the runs of a region in each tensor, and the layouts of its fields in these bytes."""
-    found = {role: compact(each, region, is_written=is_written) for role, each in fields.items()}
-    known = {role: each for role, each in found.items() if each is not None}
-    runs = tuple((role, each[0]) for role, each in known.items())
-    return (
-        runs if len(known) == len(found) else None,
-        {role: each[1] for role, each in known.items()},
-    )
+    runs: dict[str, Runs] = {}
+    layouts: dict[str, tuple[Layout, ...]] = {}
+    for role, (nbytes, fields) in (change.writes if is_written else change.reads).items():
+        found = compact(fields, region, is_written=is_written) if fields else None
+        if found is not None:
+            runs[role], layouts[role] = found
+        elif fields:
+            msg = (
+                f"{change}: the region of {region.sizes} at {region.offsets} shares bytes with "
+                "others"
+            )
+            raise MemdescError(msg)
+        elif not any(region.offsets):
+            runs[role] = Runs(0, nbytes)
+    return tuple(runs.items()), layouts
 
 
 class _Candidate(NamedTuple):
@@ -251,7 +252,7 @@ def _has_long_runs(operands: Sequence[_Operand], sizes: _Sizes) -> bool:
 def _units(dims: _Sizes, operands: Sequence[_Operand], units: _Sizes) -> _Sizes:
     """Return the step of sizes along each dim: whole blocks, groups and bytes."""
     steps = list(units)
-    for layout, bits, groups, counts in (field for operand in operands for field in operand.fields):
+    for layout, bits, groups, counts in (field for fields, _ in operands for field in fields):
         if layout.has_partial_blocks:
             return dims
         for k, axis in enumerate(layout.axes):

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from reorder.storage.pieces.changes import Bytes
+    from reorder.storage.pieces.changes import Bytes, Operands
     from reorder.storage.pieces.runs import Runs
+
+    _RunsByRole = tuple[tuple[str, Runs], ...]
 
 __all__ = ["DifferentError", "Outcome", "Places", "Task", "run_tasks"]
 
@@ -123,21 +125,11 @@ class Task(NamedTuple):
 
     def read(self) -> Bytes:
         """Return the bytes of each tensor; buffers may be larger than what is read into them."""
-        change, reads = self.piece.change, self.piece.reads
-        places, sizes, found = dict(self.src), change.read_sizes, {}
-        for role, runs in reads:
-            found[role] = scratch.take(f"read {role}", max(runs.nbytes, sizes[role]))
-            read_runs(runs, places[role], found[role])
-        return found
+        return _read("read", self.src, self.piece.reads, self.piece.change.reads)
 
     def _written(self) -> Bytes:
         """Return the bytes of each tensor in the places that `run` writes, likewise."""
-        change, places, found = self.piece.change, dict(self.dst), {}
-        for role, runs in self.piece.writes:
-            nbytes = max(runs.nbytes, change.write_sizes[role])
-            found[role] = scratch.take(f"written {role}", nbytes)
-            read_runs(runs, places[role], found[role])
-        return found
+        return _read("written", self.dst, self.piece.writes, self.piece.change.writes)
 
     def _outcome(self, read: Bytes, written: Bytes) -> Outcome:
         checksum, rounding = 0, None
@@ -193,6 +185,15 @@ class Task(NamedTuple):
         raise DifferentError(msg)
 
 
+def _read(what: str, places: Places, pairs: _RunsByRole, operands: Operands) -> Bytes:
+    """Read runs of each tensor into a buffer that has room for the operand."""
+    held, found = dict(places), {}
+    for role, runs in pairs:
+        found[role] = scratch.take(f"{what} {role}", max(runs.nbytes, operands[role].nbytes))
+        read_runs(runs, held[role], found[role])
+    return found
+
+
 def _checksum(data: NDArray[np.uint8], before: int) -> int:
     return crc32(data, before)  # type: ignore[arg-type] # arrays of bytes are buffers
 
@@ -205,7 +206,7 @@ def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
     return np.array_equal(words, others) and np.array_equal(one[whole:], other[whole:])
 
 
-def _taken(each: tuple[tuple[str, Runs], ...], data: Bytes) -> Bytes:
+def _taken(each: _RunsByRole, data: Bytes) -> Bytes:
     """Return runs of bytes of each tensor, back to back."""
     return {
         role: np.concatenate([data[role][at : at + runs.length] for at in runs.starts()])
