@@ -27,4 +27,4 @@ def write_part(writer: Writer, name: str, offset: int, data: Any) -> None:
     """Write bytes of a tensor, from an offset in it on."""
     path, start, _ = writer.where(name)
     flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-    writer.open.write_at(f"{FILES}/{path.name}", start + offset, flat)
+    writer.open.write_at(f"{FILES}/{path.name}", start + offset, memoryview(flat))
