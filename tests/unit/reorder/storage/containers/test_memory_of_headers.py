@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.containers.protobuf import fields, message_field, varints
+from reorder.storage.containers.onnx import fields, message_field, varints
 from reorder.storage.containers.table import FORMATS, read_container
 
 if TYPE_CHECKING:
