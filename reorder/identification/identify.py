@@ -321,7 +321,8 @@ def _if_swapped(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) 
     """Return what to say of 4-bit elements whose bytes have the first one in the high half."""
     kinds = [memory.desc.dtype for memory in _references(plain, dtype)]
     for kind in (kind for kind in kinds if kind.is_packed):
-        found = _by_values(data >> 4 | data << 4, plain, kind, _Allowance(0.0, 0.0)).candidates
+        swapped = (data >> 4 | data << 4).astype(np.uint8)
+        found = _by_values(swapped, plain, kind, _Allowance(0.0, 0.0)).candidates
         if found:
             return f"; with the halves of each byte swapped, as {kind}, {_titles(found)} does"
     return ""
