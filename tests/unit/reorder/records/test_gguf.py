@@ -150,6 +150,7 @@ BLOCK = np.zeros(18, np.uint8)
         ((BLOCK, "Q4"), "'Q4' is not a type of GGUF that is decoded; .* one of F32, F16, BF16, Q4"),
         ((BLOCK, True), "True is not a type of GGUF"),
         ((BLOCK, 2.0), "2.0 is not a type of GGUF"),
+        ((BLOCK, BLOCK), "is not a type of GGUF"),
         ((BLOCK, KIND.I8), "I8: 24> is not a type of GGUF that is decoded"),
         ((BLOCK, 42), "number 42 is Q2_0 with blocks of 64 elements in llama.cpp, and of 128 in"),
         (
@@ -157,6 +158,8 @@ BLOCK = np.zeros(18, np.uint8)
             r"out is an array \(31,\) of float32, .* \(32,\)",
         ),
         ((BLOCK, "Q4_0", np.zeros(32, np.int8)), r"of int8, but .* \(32,\) and a float type"),
+        ((BLOCK, "Q4_0", np.zeros(32, np.complex64)), "out is an array .* of complex64, but"),
+        ((BLOCK, "Q4_0", np.zeros(32, ">f4")), "out is an array .* of >f4, but"),
         ((BLOCK, "Q4_0", bytearray(128)), "out is an ndarray or a torch tensor of floats"),
         ((BLOCK, "Q4_0", np.broadcast_to(np.float32(0), 32)), "out is read-only"),
     ],
