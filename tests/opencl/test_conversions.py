@@ -120,7 +120,7 @@ def image_conversions(
     return src, image, dst, (chosen[0], chosen[1])
 
 
-@settings(COMMON, max_examples=1)
+@settings(COMMON, max_examples=3)
 @given(case=image_conversions(), seed=st.integers(0, 2**20))
 def test_images_convert_as_the_definition_says(
     runtime: Runtime,
