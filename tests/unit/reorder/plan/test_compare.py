@@ -64,6 +64,20 @@ def test_a_window_is_a_view_and_says_how_far() -> None:
     assert "1 element later in src" in compare_layouts(near, dst).why
 
 
+def test_parts_that_lie_further_apart_are_a_copy() -> None:
+    # 3 channels in blocks of 2, which lie 8 apart in one and 16 in the other: only the offsets of
+    # the boxes differ
+    src = memory_desc((3, 1), "f32", strides=(8, 1), inner_blks=(2,), inner_idxs=(0,))
+    dst = memory_desc((3, 1), "f32", strides=(16, 1), inner_blks=(2,), inner_idxs=(0,))
+    assert compare_layouts(src, dst).kind == COPY
+
+
+def test_blocks_that_do_not_divide_each_other_are_compared_too() -> None:
+    assert named((7, 2), "Ab3a", "Ab4a") == COPY
+    assert named((2, 2), "Ab3a", "Ab4a") == COPY
+    assert named((7, 1), "Ab3a", "Ab4a") == NO_OP
+
+
 def test_huge_tensors_are_compared_by_their_steps() -> None:
     assert named((1 << 40,), "a", "A48a") == COPY  # for the padding alone
     assert named((3 << 40,), "a", "A48a") == NO_OP
