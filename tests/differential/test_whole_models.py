@@ -150,7 +150,7 @@ def _mlx_weights(model: Any) -> dict[str, Any]:
     MLX has the embeddings and the head among them if it quantised the model itself.
     """
     core = pytest.importorskip("mlx.core", reason="mlx is not installed")
-    found = {}
+    found: dict[str, Any] = {}
     for name, layer in model.named_modules():
         if not hasattr(layer, "biases"):
             continue
