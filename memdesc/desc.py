@@ -543,7 +543,8 @@ class MemoryDesc(Checked):
         name : str
             The prefix of all function and constant names.
         letters : str, optional
-            What to call the dims, such as ``"nchw"``; by default a, b, c, ...
+            What to call the dims, such as ``"nchw"``; by default what the name of the layout
+            calls them, or a, b, c, ...
 
         Raises
         ------
@@ -563,7 +564,7 @@ class MemoryDesc(Checked):
         """
         from memdesc.source import layout_source  # not needed to describe a layout
 
-        names = name, LETTERS if letters is None else letters
+        names = name, self.letters or LETTERS if letters is None else letters
         about = repr(self), {"NBYTES": self.nbytes}
         return layout_source(self.layout, self.dtype, lang, names, about)
 

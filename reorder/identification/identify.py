@@ -227,6 +227,8 @@ def identify(
     plain = reorder(plain, memory_desc(plain.desc.dims, plain.desc.dtype))
     kind = None if dtype is None else data_type(dtype)
     answer = _by_values(found, plain, kind, _Allowance(tolerance, relative))
+    if not answer.candidates and not answer.near:
+        answer = answer._replace(verdict=answer.verdict + _if_swapped(found, plain, kind))
     is_exact = plain.desc.dtype.name in INTEGERS or tolerance or relative
     if answer.candidates or answer.near or is_exact:
         return answer
@@ -313,6 +315,17 @@ def _by_values(
     what = f"{dims} elements of {' or '.join(map(str, types))}"
     verdict = _nearest(near, types, what) if near else _no_layout(len(data), what, sizes)
     return Identification((), tuple(near), verdict)
+
+
+def _if_swapped(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -> str:
+    """Return what to say of 4-bit elements whose bytes have the first one in the high half."""
+    kinds = [memory.desc.dtype for memory in _references(plain, dtype)]
+    for kind in (kind for kind in kinds if kind.is_packed):
+        swapped = (data >> 4 | data << 4).astype(np.uint8)
+        found = _by_values(swapped, plain, kind, _Allowance(0.0, 0.0)).candidates
+        if found:
+            return f"; with the halves of each byte swapped, as {kind}, {_titles(found)} does"
+    return ""
 
 
 def _nearest(near: Sequence[Candidate], types: Sequence[DataType], what: str) -> str:

@@ -20,16 +20,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import DATA_TYPES, data_type
-from memdesc.disk import open_file
 from memdesc.errors import MemdescError, short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
-from reorder.storage.containers.descriptors import (
-    checked_shape,
-    described,
-    descriptors_of,
-    split_metadata,
-    stored_desc,
-)
 from reorder.storage.containers.entry import (
     Container,
     Entry,
@@ -37,7 +29,14 @@ from reorder.storage.containers.entry import (
     PlannedFile,
     Span,
     check_entries,
+    check_nbytes,
     check_planned,
+    checked_shape,
+    described,
+    descriptors_of,
+    open_container,
+    split_metadata,
+    stored_desc,
 )
 
 if TYPE_CHECKING:
@@ -262,13 +261,8 @@ def read(path: Path) -> Container:
 
 
 def _read_file(path: Path) -> Container:
-    with open_file(path) as file:
-        state = FileState.of(file.fileno())
-        try:
-            metadata, entries = _read(Reader(file, state.nbytes), path, state)
-        except MemdescError as error:
-            msg = f"{str(path)!r} is not a GGUF file, or a damaged one: {error}"
-            raise MemdescError(msg) from None
+    with open_container(path, "a GGUF file") as (file, state):
+        metadata, entries = _read(Reader(file, state.nbytes), path, state)
     return Container("gguf", check_entries(entries), metadata, (path,))
 
 
@@ -405,10 +399,8 @@ def plan(
     """
     check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]
-    descriptors = descriptors_of(
-        (each, stored_desc(type_name(kind), each.shape)[0]) for each, kind in stored
-    )
-    values = {key: _value(key, value) for key, value in {**metadata, **descriptors}.items()}
+    texts = {**metadata, **descriptors_of(tensor for tensor, _ in stored)}
+    values = {key: _value(key, value) for key, value in texts.items()}
     alignment = _alignment(values.get(_ALIGNMENT_KEY))
     head = [_MAGIC, struct.pack("<IQQ", _VERSION, len(tensors), len(values))]
     for key, value in values.items():
@@ -470,10 +462,6 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
             raise MemdescError(msg)
         # the descriptor keeps the others
         tensor = tensor._replace(desc=desc, shape=(prod(outer), *inner))
-    if row is not None and prod(tensor.shape) * row.nbytes != tensor.nbytes * row.block:
-        msg = (
-            f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "
-            f"{prod(tensor.shape) * row.nbytes / row.block:g} bytes, not {tensor.nbytes}"
-        )
-        raise MemdescError(msg)
-    return tensor, kind
+    if row is not None:
+        check_nbytes(tensor, prod(tensor.shape) * row.nbytes / row.block)
+    return tensor._replace(dtype=type_name(kind)), kind

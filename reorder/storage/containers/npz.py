@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,13 +22,8 @@ from memdesc import DATA_TYPES, MemdescError, MemoryDesc, data_type
 from memdesc.disk import open_file
 from memdesc.errors import short_repr
 from memdesc.layout import memory_order
-from reorder.storage.containers.descriptors import (
-    MAX_DESCRIPTOR,
-    desc_to_json,
-    describe,
-    stored_desc,
-)
 from reorder.storage.containers.entry import (
+    MAX_DESCRIPTOR,
     Container,
     FileState,
     PlannedFile,
@@ -35,9 +31,11 @@ from reorder.storage.containers.entry import (
     check_entries,
     check_name,
     check_planned,
+    desc_to_json,
+    describe,
+    stored_desc,
 )
 from reorder.storage.containers.npy import (
-    NpyError,
     entry_of,
     header_of,
     read_data,
@@ -53,8 +51,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import BinaryIO
-
-    from numpy.typing import NDArray
 
     from memdesc import DataType
     from reorder.storage.containers.entry import Entry, Tensor
@@ -108,8 +104,8 @@ def read(path: Path) -> Container:
 
 def read_all(
     path: Path, max_nbytes: int | None = None, name: str | None = None
-) -> dict[str, tuple[Entry, NDArray[np.uint8]]]:
-    """Read all members, compressed or not, and check their checksums.
+) -> dict[str, Entry]:
+    """Read all members with their bytes, compressed or not, and check their checksums.
 
     All members together may unpack to `max_nbytes`; by default to 64 times the size of the file,
     and at least 1 GiB: compressed weights are far below that. With `name` only that tensor's bytes
@@ -126,7 +122,7 @@ def read_all(
                 with _refusing(member.entry.name):
                     data = read_data(member.file, member.header, member.info.file_size)
                 member.file.read(1)  # zipfile compares the checksum at the end of a member
-            found[member.entry.name] = member.entry, data
+            found[member.entry.name] = replace(member.entry, data=data)
     return found
 
 
@@ -150,7 +146,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 def _refusing(name: str) -> Iterator[None]:
     try:
         yield
-    except NpyError as error:
+    except MemdescError as error:
         msg = f"{short_repr(name)} is not a .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
 

@@ -17,9 +17,7 @@ from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-import numpy as np
-
-from memdesc.disk import reason_of, sync_folder, write_at
+from memdesc.disk import cannot, sync_folder, write_at
 from memdesc.errors import MemdescError
 from reorder.system import system_function
 
@@ -35,7 +33,6 @@ __all__ = [
     "OLD",
     "InUseError",
     "Partial",
-    "cannot",
     "exchange",
     "is_in_use",
     "partial_folder",
@@ -88,7 +85,7 @@ class Partial:
         try:
             self._handle = _locked(path)
         except OSError as error:
-            raise cannot(path, error) from None
+            raise cannot(path, "written", error) from None
 
     @property
     def is_ours(self) -> bool:
@@ -133,13 +130,10 @@ class Partial:
             _check_regular(path, path.lstat())
         return os.open(path, flags | _NO_LINK | _BINARY, 0o666)
 
-    def write_at(self, name: str, offset: int, data: Any) -> None:
+    def write_at(self, name: str, offset: int, data: bytes | memoryview) -> None:
         """Write bytes into a file that exists; a full disk is an error."""
-        rest = memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8))  # type: ignore[arg-type] # arrays of bytes are buffers
         with self._opened(name, os.O_WRONLY) as handle:
-            while rest.nbytes:
-                count = write_at(handle, rest, offset)
-                rest, offset = rest[count:], offset + count
+            write_at(handle, memoryview(data), offset)
 
     def sync(self, name: str) -> None:
         """Wait until a file is on disk. Fails if the system could not write it."""
@@ -194,7 +188,7 @@ class Partial:
             finally:
                 os.close(handle)
         except OSError as error:
-            raise cannot(self.path / name, error) from None
+            raise cannot(self.path / name, "written", error) from None
 
 
 def is_in_use(path: Path) -> bool:
@@ -386,8 +380,3 @@ def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
         found.argtypes = (*(ctypes.c_int, ctypes.c_char_p) * 2, ctypes.c_uint)
         found.restype = ctypes.c_int
     return cast("Callable[[int, bytes, int, bytes, int], int] | None", found)
-
-
-def cannot(path: Path, error: OSError) -> MemdescError:
-    """Return the error for a file that the system cannot write."""
-    return MemdescError(f"{str(path)!r} cannot be written: {reason_of(error)}")

@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from memdesc.disk import naming, read_if_exists, read_small
+from memdesc.disk import cannot, naming, read_if_exists, read_small
 from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers import safetensors
 from reorder.storage.containers.entry import Container, PlannedFile, Unread, safe_path
@@ -58,8 +58,7 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
-        msg = f"{str(folder)!r} cannot be read: {error.strerror}"
-        raise MemdescError(msg) from None
+        raise cannot(folder, "read", error) from None
     indices = find_indices(names)
     if len(indices) > 1:
         msg = f"{str(folder)!r} has {len(indices)} indices, {', '.join(indices[:_SHOWN])}; name one"

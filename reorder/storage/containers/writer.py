@@ -11,16 +11,13 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from memdesc.disk import check_writable, sync_folder
+from memdesc.disk import cannot, check_writable, sync_folder
 from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers.entry import places_of
 from reorder.storage.containers.partial import (
     FILES,
     OLD,
     Partial,
-    cannot,
     exchange,
     partial_folder,
     reserve,
@@ -153,11 +150,11 @@ class Writer:
                 self._create()
             for file in self._files.values():
                 for offset, data in file.headers:
-                    self.open.write_at(f"{FILES}/{file.name}", offset, np.frombuffer(data, "u1"))
+                    self.open.write_at(f"{FILES}/{file.name}", offset, data)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
-                raise cannot(self.target, error) from None
+                raise cannot(self.target, "written", error) from None
             raise
         return self
 
@@ -205,8 +202,7 @@ class Writer:
                     file.seal(grown / file.name)
             if complete is not None:
                 complete(grown)
-            for name in self._files:
-                self.open.sync(f"{FILES}/{name}")
+            self.sync()
             self.open.sync_names()
             self._check_target()
             if self._is_folder:
@@ -216,7 +212,7 @@ class Writer:
                     self.open.at(f"{FILES}/{name}").replace(self.target.parent / name)
             sync_folder(self.target.parent)
         except OSError as error:
-            raise cannot(self.target, error) from None
+            raise cannot(self.target, "written", error) from None
         self.discard()
 
     def _publish_folder(self) -> None:
@@ -313,4 +309,4 @@ class Writer:
                     os.close(handle)
             except OSError as error:
                 self.open.clear()
-                raise cannot(partial_folder(self.target) / FILES / name, error) from None
+                raise cannot(partial_folder(self.target) / FILES / name, "written", error) from None

@@ -14,7 +14,7 @@ from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
 from reorder.storage.pieces.changes import permutation
-from reorder.storage.pieces.overflow import check_scales
+from reorder.storage.pieces.losses import check_scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -308,6 +308,11 @@ def test_lanes_that_belong_to_nothing_must_be_zero(shell: Shell) -> None:
         (f"i.bin {FILTER} --dtype f32 --row-pitch 79", "is less than a row of image_desc"),
         (f"i.bin {FILTER} --dtype f32 --row-pitch 96", "rows of 80 bytes, 96 bytes apart"),
         (f"i.bin {FILTER}", "; give --dtype"),
+        ("i.bin --from conv2d_filter", "the sizes and the data type; give --dims and --dtype"),
+        # before the work, which would find no such device
+        ("w.npy --to-dtype bf16 --device none", "has no place for"),
+        ("w.npy --to conv2d_filter --to-dtype bf16 --device none", "has no place for"),
+        ("w.npy --to aBcd4b --device none", "has no place for"),
         (f"i.bin {FILTER} --dtype f16", f"'f16', 'conv2d_filter') takes {12 * 5 * 8}; it is twice"),
         ("i.npy --from conv2d_filter", "does not contain the sizes; give --dims"),
         ("i.npy --from conv2d_filter --dims 6x5x2x2", "the other pixels are not zero"),
