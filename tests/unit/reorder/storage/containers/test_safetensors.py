@@ -108,7 +108,7 @@ def test_pieces_are_written_in_any_order(tmp_path: Path) -> None:
         ({"a": _tensor((-2,))}, bytes(8), "not a list of at most 64 sizes"),
         ({"a": _tensor((True, 2))}, bytes(8), "not a list"),
         ({"a": _tensor((1.0,))}, bytes(8), "not a list"),
-        ({"a": _tensor((2**62, 2**62, 4))}, bytes(8), "bits, but its data_offsets hold 8"),
+        ({"a": _tensor((2**62, 2**62, 4))}, bytes(8), "bits, but its data_offsets span 8"),
         ({"a": _tensor((2**40,), (0, 2**42))}, bytes(8), "takes bytes"),
         ({"a": _tensor(offsets=(8, 0))}, bytes(8), "not a range"),
         ({"a": _tensor(offsets=(-8, 0))}, bytes(8), "not a range"),
