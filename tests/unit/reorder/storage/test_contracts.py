@@ -406,6 +406,19 @@ def _saved_blocks(path: Path, blocks: reorder.Record) -> Path:
     return path
 
 
+def test_padding_of_codes_is_not_a_value(tmp_path: Path) -> None:
+    good = reorder.Record(record_desc((4, 36), "pack_quantized", group=36))
+    codes = good.tensors["weight_packed"].reshape(4, 20)
+    _saved_blocks(tmp_path / "good.npz", good)
+    codes[:, 18:] = 0x88  # what compressed-tensors may write behind 36 codes
+    _saved_blocks(tmp_path / "same.npz", good)
+    codes[1, :3] = 1
+    _saved_blocks(tmp_path / "bad.npz", good)
+    assert reorder.check(tmp_path / "same.npz", reference=tmp_path / "good.npz").holds
+    (breach,) = reorder.check(tmp_path / "bad.npz", reference=tmp_path / "good.npz").breaches
+    assert breach.problem == "differ in 3 of 144 elements, in weight_packed"
+
+
 def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:
     layers = [fp8_layer(seed) for seed in range(3)]
     models = []
