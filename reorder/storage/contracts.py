@@ -399,7 +399,8 @@ def _fail_unmatched(rule: _Rule, model: Model) -> NoReturn:
 
     what = "record" if "record" in rule.values else "tensor"
     names = [*dict.fromkeys((*model.groups, *model.entries))]
-    short = [name for name in names if len(name) <= 200]  # noqa: PLR2004 - longer ones take long
+    # longer ones take long
+    short = [glob.escape(name) for name in names if len(name) <= 200]  # noqa: PLR2004 - see above
     near = difflib.get_close_matches(rule.pattern[:200], short, 3, 0.3)
     shown = did_you_mean(tuple(near)) or f"; there are {len(names)}"
     rule.fail(f"it matches no {what} of {str(model.path)!r}{shown}")
@@ -633,8 +634,11 @@ def _rule_of_tensor(model: Model, entry: Entry) -> dict[str, Any]:
 def _spelled(desc: MemoryDesc) -> str:
     """Return a string that `parse_layout` reads as this layout; empty if there is none."""
     is_plain = desc == memory_desc(desc.dims, desc.dtype)
-    names = sorted(desc.tags(), key=lambda name: name.vocabulary != "weights")
-    spellings = ["plain"] if is_plain else [name.text for name in names[:1]]
+    # codes have the name of a packing rather than a tag; floats only where there is no short tag
+    first = ("weights", "onednn") if desc.dtype.bits <= 8 else ("onednn", "weights")  # noqa: PLR2004 - a byte
+    by_vocabulary = {name.vocabulary: name.text for name in reversed(desc.tags())}
+    names = [by_vocabulary[each] for each in (*first, *by_vocabulary) if each in by_vocabulary]
+    spellings = ["plain"] if is_plain else names[:1]
     for system in ("strides", "verbose"):
         with suppress(MemdescError):
             spellings.append(to_notation(desc, system))

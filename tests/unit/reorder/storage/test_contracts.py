@@ -28,12 +28,14 @@ def _codes(seed: int = 0) -> NDArray[np.int8]:
     return np.random.default_rng(seed).integers(-128, 128, _DIMS, np.int8)
 
 
-def _saved(path: Path, x: Any, layout: str = _TAG, *, data: Any = None) -> Path:
+def _saved(
+    path: Path, x: Any, layout: str = _TAG, *, data: Any = None, name: str = "layers.0.up.weight"
+) -> Path:
     """Save a tensor; `data` are other bytes under the same descriptor."""
     memory = reorder.reorder(x, layout)
     if data is not None:
         memory = reorder.Memory(memory.desc, np.ascontiguousarray(data).view(np.uint8).reshape(-1))
-    reorder.save(path, {"layers.0.up.weight": memory})
+    reorder.save(path, {name: memory})
     return path
 
 
@@ -59,6 +61,8 @@ def test_a_model_holds_the_contract_written_from_it(tmp_path: Path) -> None:
             **tensors,
             'odd"name': reorder.Memory(odd),
             "padded[0]": padded,
+            "turned": reorder.reorder(np.ones((8, 3), np.float32), "ba"),
+            "scales": reorder.reorder(np.ones((2, 64), np.float16), "marlin_scales"),
             "scalar": np.array(3.0),
             "q": reorder.quantize(np.ones((4, 8), np.float32), "s8", axis=0),
         },
@@ -71,6 +75,9 @@ def test_a_model_holds_the_contract_written_from_it(tmp_path: Path) -> None:
         "count": 3,
     }
     assert rules["padded[[]0]"]["padding"] == "zero"
+    # floats have a packing's name only if oneDNN has none
+    assert rules["turned"]["layout"] == "ba"
+    assert rules["scales"]["layout"] == "marlin_scales"
     assert rules["q"]["scales"] == ["q_scale", "q_zero_point"]
     assert tomllib.loads(reorder.contract_to_toml(rules)) == rules
     report = reorder.check(path, rules, reference=path)
@@ -180,6 +187,8 @@ def test_wrong_rules_are_refused_by_name(tmp_path: Path) -> None:
     path = _saved(tmp_path / "x.safetensors", _codes())
     assert "there is no key 'layuot'" in _refusal(path, {"*": {"layuot": "ab"}})
     assert "rule '*.down': it matches no tensor" in _refusal(path, {"*.down": {"dtype": "s8"}})
+    odd = _saved(tmp_path / "y.npz", _codes(), name="x[0]")
+    assert "did you mean 'x[[]0]'?" in _refusal(odd, {"x[0]": {"dtype": "s8"}})
     assert "it matches no record" in _refusal(path, {"layers.1": {"record": "awq"}})
     both = {"*": {"dtype": "s8"}, "layers.*": {"dtype": "u8"}}
     assert "rule 'layers.*': it says dtype = u8, and the rule '*' says" in _refusal(path, both)
