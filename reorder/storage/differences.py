@@ -247,6 +247,10 @@ def _difference(ours: Item, theirs: Item) -> Difference | None:
     if ours.plain is None or theirs.plain is None:
         return _number_difference(ours, theirs)
     found = ours.model.map(ours.plain)
+    if ours.desc is theirs.desc is None:  # of an unknown type
+        own, other = (f"{each.dtype} of {each.shape}" for each in (ours.plain, theirs.plain))
+        said = "" if own == other else f"are {own}, and those of the reference {other}"
+        return _explained([Part(ours.name, found, theirs.model.map(theirs.plain))], said)
     if ours.desc == theirs.desc and is_equal_bytes(found, theirs.model.map(theirs.plain)):
         return None
     wanted = _read_like(ours, theirs, ours.plain, theirs.plain)

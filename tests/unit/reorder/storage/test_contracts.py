@@ -11,6 +11,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc
+from memdesc.record.gguf import GGUF_TYPES
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.records import plain_scales, random_record
 
@@ -408,6 +409,18 @@ def test_blocks_of_gguf_and_the_floats_that_they_become_are_equal(tmp_path: Path
         for one, other in (("bad.gguf", name), (name, "bad.gguf")):
             (breach,) = reorder.check(tmp_path / one, reference=tmp_path / other).breaches
             assert breach.problem.startswith("differ in ")
+
+
+@pytest.mark.parametrize("name", GGUF_TYPES)
+def test_rows_of_blocks_that_were_swapped_are_named(tmp_path: Path, name: str) -> None:
+    desc = record_desc((4, 256), name)
+    blocks = random_record(desc, np.random.default_rng(0))
+    good = _saved_blocks(tmp_path / "good.npz", blocks)
+    (data,) = blocks.tensors.values()
+    data[:] = np.roll(data.reshape(4, -1), 2, 0).reshape(-1)
+    bad = _saved_blocks(tmp_path / "bad.npz", blocks)
+    (breach,) = reorder.check(bad, reference=good).breaches
+    assert breach.causes == ("the halves of dim 0 are swapped",)
 
 
 def _saved_blocks(path: Path, blocks: reorder.Record) -> Path:
