@@ -143,7 +143,8 @@ def check(
     A rule is a pattern of names, with ``*``, ``?`` and ``[...]`` as in shells, and what must hold
     for what it matches:
 
-    * ``layout``: any notation that `memdesc.parse_layout` reads; with ``dims`` and ``dtype``.
+    * ``layout``: any notation that `memdesc.parse_layout` reads; with ``dims`` and ``dtype``,
+      unless the file says them.
     * ``record``: a name of `memdesc.known_records`, with options as in ``gptq(group=128)``. The
       pattern matches what stands before the names of the record's tensors.
     * ``padding = "zero"``.
@@ -177,8 +178,8 @@ def check(
     Raises
     ------
     MemdescError
-        If a rule has an unknown key or value, matches nothing, or contradicts another one; if a
-        checkpoint cannot be read.
+        If a rule has an unknown key or value, contradicts another one, or matches nothing and has
+        no count; if a checkpoint cannot be read.
 
     Notes
     -----
@@ -548,8 +549,8 @@ def _contradictions(
 def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the contract that a checkpoint holds: a rule for each tensor or record.
 
-    Equal rules of names that differ in numbers alone, such as layers, become one, which says how
-    many there are. Tensors without a rule are refused.
+    Equal rules of names that differ in numbers alone, such as layers, become one. Each rule says
+    how many tensors it is for, and tensors without a rule are refused.
 
     *Law*: the model holds it.
 
@@ -596,6 +597,7 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     if not rules:
         msg = f"{str(held.path)!r} has no tensors, so there is nothing to expect of it"
         raise MemdescError(msg)
+    rules = {name: {**rule, "count": 1} for name, rule in rules.items()}
     exact = {glob.escape(name): rule for name, rule in rules.items()}
     found = _merged(rules, held)
     for each in (found, exact):

@@ -87,13 +87,16 @@ def test_a_model_holds_the_contract_written_from_it(tmp_path: Path) -> None:
     assert len(report.compared) == len(reorder.open_checkpoint(path))
 
 
-def test_a_contract_notices_that_a_layer_is_missing(tmp_path: Path) -> None:
+def test_a_contract_notices_that_tensors_are_missing(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
-    reorder.save(path, {f"layers.{k}.w": np.zeros((2, 3)) for k in range(3)})
+    tensors = {f"layers.{k}.w": np.zeros((2, 3)) for k in range(3)} | {"embed": np.zeros(3)}
+    reorder.save(path, tensors)
     rules = reorder.contract_of(path)
-    reorder.save(path, {f"layers.{k}.w": np.zeros((2, 3)) for k in (0, 2)})
-    (breach,) = reorder.check(path, rules).breaches
-    assert breach[:4] == ("layers.*.w", "count", "is 2, not 3", "layers.*.w")
+    reorder.save(path, {name: tensors[name] for name in ("layers.0.w", "layers.2.w")})
+    assert [each[:4] for each in reorder.check(path, rules).breaches] == [
+        ("layers.*.w", "count", "is 2, not 3", "layers.*.w"),
+        ("embed", "count", "is 0, not 1", "embed"),
+    ]
 
 
 def test_a_contract_notices_that_the_scales_of_a_layer_are_missing(tmp_path: Path) -> None:
