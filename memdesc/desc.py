@@ -494,7 +494,7 @@ class MemoryDesc(Checked):
           2   4   6
           3  [5] [7]
         <BLANKLINE>
-        memory: at each offset the index o,i
+        memory: each offset shows the index o,i
              0 |  0,0 <1,0>   0,1   1,1   2,0   [5]   2,1   [7]
         """
         from memdesc.picture.draw import Look  # not needed to describe a layout

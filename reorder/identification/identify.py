@@ -18,7 +18,7 @@ from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
 from reorder.identification.readings import TypeReading, number_types, readings
-from reorder.memory.arrays import unpack
+from reorder.memory.arrays import bits_of
 from reorder.memory.buffers import address_of
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
@@ -387,7 +387,7 @@ class _Reference:
     def _read(self, data: NDArray[np.uint8]) -> NDArray[Any]:
         """Return the elements of bytes: their bits, or numbers where these may differ."""
         if not any(self._allowed):
-            return unpack(data, self.desc)
+            return bits_of(data, self.desc)
         kind = self.desc.dtype
         desc = memory_desc((len(data) * 8 // kind.bits,), kind)
         memory = Memory(desc, data[: desc.nbytes], zero_pad=False)
