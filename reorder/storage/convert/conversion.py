@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from reorder.storage.convert.outputs import Output
     from reorder.storage.convert.rules import Rule
     from reorder.storage.convert.steps import Step
-    from reorder.storage.pieces.regions import Bound
+    from reorder.storage.pieces.pieces import Bound
     from reorder.storage.pieces.tasks import Outcome, Task
 
     Numbered = Iterator[tuple[int, Task]]
