@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import reorder
 from memdesc import MemdescError, memory_desc, record_desc
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.safetensors import plan, read
-from reorder.storage.containers.writer import Writer
 from tests.headers import safetensors_bytes
-from tests.writers import write_part, write_tensors
+from tests.writers import write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,17 +63,6 @@ def test_what_was_planned_is_read_back(tmp_path: Path) -> None:
     assert described == {"blocked", "record"}
     assert all((e.read() == len(name)).all() for name, e in found.entries.items())
     assert found.entries["blocked"].offset % 64 == 0
-
-
-def test_pieces_are_written_in_any_order(tmp_path: Path) -> None:
-    x = reorder.reorder(np.arange(20.0, dtype=np.float32), "a")
-    files = plan("x.safetensors", [Tensor("x", "f32", (20,), 80)], {})
-    with Writer(tmp_path / "x.safetensors", files) as writer:
-        for start in (40, 0):
-            write_part(writer, "x", start, x.data[start : start + 40])
-        writer.finish()
-    entry = read(tmp_path / "x.safetensors").entries["x"]
-    assert (entry.read() == x.data).all()
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,6 @@ def test_without_resume_leftovers_are_removed(tmp_path: Path) -> None:
     assert _names(tmp_path) == set()
 
 
-def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    with (
-        one_tensor(tmp_path / _NAME),
-        pytest.raises(MemdescError, match="another process is writing"),
-    ):
-        one_tensor(tmp_path / _NAME)
-
-
 def test_targets_that_exist_are_refused(tmp_path: Path) -> None:
     (tmp_path / _NAME).write_text("old")
     with pytest.raises(MemdescError, match="exists"):
