@@ -73,15 +73,6 @@ def test_shards_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
         read_container(folder)
 
 
-def test_links_into_the_blobs_of_a_cache_are_followed(tmp_path: Path) -> None:
-    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "0123"
-    blobs.mkdir()
-    snapshot.mkdir(parents=True)
-    _file(blobs / "abc.safetensors", "a").rename(blobs / "abc")
-    (snapshot / "model.safetensors").symlink_to("../../blobs/abc")
-    assert [*read_container(snapshot).entries] == ["a"]
-
-
 def test_an_index_says_what_its_shards_hold(tmp_path: Path) -> None:
     _file(tmp_path / "s.safetensors", "a", "b")
     path = _index(tmp_path, {"a": "s.safetensors", "b": "s.safetensors"})
