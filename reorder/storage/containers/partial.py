@@ -122,22 +122,33 @@ class Partial:
             _check_folder(path)
         return path / last
 
-    def open(self, name: str, flags: int) -> int:
-        """Open a regular file without following links; `O_CREAT` makes its folders as well."""
-        path = self.at(name, is_made=bool(flags & os.O_CREAT))
-        if os.path.lexists(path):
-            _check_regular(path, path.lstat())
-        return os.open(path, flags | _NO_LINK | _BINARY, 0o666)
+    @contextmanager
+    def open(self, name: str, flags: int) -> Iterator[int]:
+        """Open a regular file without following links; `O_CREAT` makes its folders as well.
+
+        Errors of the system name the file.
+        """
+        try:
+            path = self.at(name, is_made=bool(flags & os.O_CREAT))
+            if os.path.lexists(path):
+                _check_regular(path, path.lstat())
+            handle = os.open(path, flags | _NO_LINK | _BINARY, 0o666)
+            try:
+                yield handle
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise cannot(self.path / name, "written", error) from None
 
     def write_at(self, name: str, offset: int, data: bytes | memoryview) -> None:
         """Write bytes into a file that exists; a full disk is an error."""
-        with self._opened(name, os.O_WRONLY) as handle:
+        with self.open(name, os.O_WRONLY) as handle:
             write_at(handle, memoryview(data), offset)
 
     def sync(self, name: str) -> None:
         """Wait until a file is on disk. Fails if the system could not write it."""
         # Windows writes to the disk only what was opened for writing
-        with self._opened(name, os.O_WRONLY) as handle:
+        with self.open(name, os.O_WRONLY) as handle:
             os.fsync(handle)
 
     def sync_names(self) -> None:
@@ -147,7 +158,7 @@ class Partial:
 
     def nbytes_of(self, name: str) -> int | None:
         """Return the size of a file; None if there is no such file."""
-        with suppress(MemdescError), self._opened(name, os.O_RDONLY) as handle:
+        with suppress(MemdescError), self.open(name, os.O_RDONLY) as handle:
             return os.fstat(handle).st_size
         return None
 
@@ -176,18 +187,6 @@ class Partial:
         """Remove what a conversion left, as far as possible; `close` removes the folder."""
         with suppress(OSError, MemdescError):
             self.clear()
-
-    @contextmanager
-    def _opened(self, name: str, flags: int) -> Iterator[int]:
-        """Open a file; errors of the system name it."""
-        try:
-            handle = self.open(name, flags)
-            try:
-                yield handle
-            finally:
-                os.close(handle)
-        except OSError as error:
-            raise cannot(self.path / name, "written", error) from None
 
 
 def is_in_use(path: Path) -> bool:

@@ -27,7 +27,6 @@ from reorder.storage.containers.shards import is_shard
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from reorder.storage.containers.entry import Place, PlannedFile
@@ -161,12 +160,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self.begin() if self._partial is None else self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -298,15 +292,12 @@ class Writer:
                 "was written"
             )
             raise MemdescError(msg)
-        sizes = [(name, file.nbytes) for name, file in self._files.items()]
-        for name, nbytes in sizes:
-            try:
-                handle = self.open.open(f"{FILES}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-                try:
-                    if nbytes:
-                        reserve(handle, nbytes)
-                finally:
-                    os.close(handle)
-            except OSError as error:
-                self.open.clear()
-                raise cannot(partial_folder(self.target) / FILES / name, "written", error) from None
+        try:
+            for name, file in self._files.items():
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                with self.open.open(f"{FILES}/{name}", flags) as handle:
+                    if file.nbytes:
+                        reserve(handle, file.nbytes)
+        except MemdescError:
+            self.open.clear()
+            raise

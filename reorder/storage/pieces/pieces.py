@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
 from math import lcm, prod
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
 from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact
@@ -40,7 +40,6 @@ _SMALL = 16 << 20
 _Sizes = tuple[int, ...]
 # the fields of a tensor, over the dims of the regions, and whether it is written
 _Operand = tuple[tuple[FieldLayout, ...], bool]
-_PieceT_co = TypeVar("_PieceT_co", covariant=True)
 
 
 class Bound(NamedTuple):
@@ -51,7 +50,7 @@ class Bound(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Cut(Generic[_PieceT_co]):
+class Cut:
     """Pieces, one for each region of a grid, made while iterating.
 
     Attributes
@@ -66,12 +65,12 @@ class Cut(Generic[_PieceT_co]):
 
     dims: _Sizes
     sizes: _Sizes
-    make: Callable[[Region], _PieceT_co]
+    make: Callable[[Region], Piece]
 
     def __len__(self) -> int:
         return prod(-(-size // step) for size, step in zip(self.dims, self.sizes, strict=True))
 
-    def __iter__(self) -> Iterator[_PieceT_co]:
+    def __iter__(self) -> Iterator[Piece]:
         steps = zip(self.dims, self.sizes, strict=True)
         for at in product(*(range(0, size, step) for size, step in steps)):
             ends = zip(self.sizes, self.dims, at, strict=True)
@@ -109,7 +108,7 @@ class Piece(NamedTuple):
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
-def cut(change: Change, bound: Bound) -> Cut[Piece]:
+def cut(change: Change, bound: Bound) -> Cut:
     """Cut a change along whole blocks of all layouts into pieces of bounded size.
 
     *Law*: the pieces write each byte that the whole change writes, with the same value.
