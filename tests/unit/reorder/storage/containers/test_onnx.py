@@ -152,52 +152,6 @@ def test_the_types_are_those_of_the_package() -> None:
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("is_external", [False, True])
-def test_models_of_the_package_compute_the_same_when_copied(
-    tmp_path: Path, *, is_external: bool
-) -> None:
-    import onnx  # a peer
-    import onnxruntime  # a peer
-    from onnx import TensorProto, helper, numpy_helper  # a peer
-
-    rng = np.random.default_rng(0)
-    w, b = rng.random((64, 32), np.float32), rng.random(32, np.float32)
-    graph = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["x", "w"], ["y"]),
-            helper.make_node("Add", ["y", "b"], ["z"]),
-            helper.make_node("Reshape", ["z", "shape"], ["out"]),
-        ],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 64))],
-        [helper.make_tensor_value_info("out", TensorProto.FLOAT, (4, 16))],
-        initializer=[
-            numpy_helper.from_array(w, "w"),
-            helper.make_tensor("b", TensorProto.FLOAT, (32,), b.tolist()),
-            helper.make_tensor("shape", TensorProto.INT64, (2,), [4, 16]),
-        ],
-    )
-    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)])
-    path = tmp_path / "in" / "x.onnx"
-    path.parent.mkdir()
-    onnx.save(model, path, save_as_external_data=is_external, size_threshold=0)
-    found = read_container(path)
-    assert (found.entries["w"].read().view(np.float32) == w.reshape(-1)).all()
-    assert (found.entries["b"].read().view(np.float32) == b).all()
-    out = tmp_path / "y.onnx"
-    tensors = [
-        Tensor(e.name, e.dtype, e.shape, e.nbytes, origin=e.name) for e in found.entries.values()
-    ]
-    data = {name: entry.read() for name, entry in found.entries.items()}
-    write_tensors(out, tensors, data, found.metadata)
-    onnx.checker.check_model(onnx.load(out), full_check=True)
-    assert (tmp_path / "y.onnx.data").stat().st_size == w.nbytes
-    x = rng.random((2, 64), np.float32)
-    one, other = (onnxruntime.InferenceSession(file).run(None, {"x": x})[0] for file in (path, out))
-    assert (one == other).all()
-
-
-@pytest.mark.peers
 def test_a_model_of_tensors_alone_is_read_by_the_package(tmp_path: Path) -> None:
     import onnx  # a peer
 

@@ -255,18 +255,6 @@ def test_files_beside_a_folder_are_not_its_own(tmp_path: Path) -> None:
     assert (tmp_path / "data").read_text() == "mine"
 
 
-@pytest.mark.parametrize("is_folder", [False, True])
-def test_what_completes_a_file_gets_it_before_it_has_its_name(
-    tmp_path: Path, *, is_folder: bool
-) -> None:
-    seen: list[Path] = []
-    file = PlannedFile("x", 10, (), {"x": Span(0, 10)}, seen.append)
-    target = tmp_path / ("model" if is_folder else "x")
-    with Writer(target, [file], is_folder=is_folder) as writer:
-        writer.finish()
-    assert seen == [partial_folder(target) / "files" / "x"]
-
-
 def _two_files() -> list[PlannedFile]:
     """Return the plan of an output of two files, of which the second is the target."""
     return [
