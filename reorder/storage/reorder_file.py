@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
     from reorder.values.attr import Attr
 
-__all__ = ["FileReorder", "reorder_file"]
-
 
 class FileReorder(NamedTuple):
     """A reorder between files.

@@ -25,23 +25,6 @@ if TYPE_CHECKING:
 
     from memdesc import Constant, Field
 
-__all__ = [
-    "BARE_ROLES",
-    "ONE",
-    "QUANTIZED",
-    "WEIGHT",
-    "has_split_codes",
-    "in_order_of",
-    "is_in_shape",
-    "is_order_hidden",
-    "joined_tensors",
-    "model_axes",
-    "stem_of",
-    "stored_layout",
-    "stored_record",
-    "written_tensors",
-]
-
 # the role of a record's only tensor
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names

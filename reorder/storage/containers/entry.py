@@ -42,37 +42,6 @@ if TYPE_CHECKING:
 
     Desc = MemoryDesc | RecordDesc
 
-__all__ = [
-    "MAX_DESCRIPTOR",
-    "PREFIX",
-    "Container",
-    "Entry",
-    "FileState",
-    "Place",
-    "PlannedFile",
-    "Span",
-    "Tensor",
-    "Unread",
-    "check_entries",
-    "check_name",
-    "check_nbytes",
-    "check_planned",
-    "checked_shape",
-    "desc_from_json",
-    "desc_to_json",
-    "describe",
-    "described",
-    "descriptors_of",
-    "map_file",
-    "open_container",
-    "places_of",
-    "record_fields",
-    "record_of",
-    "safe_path",
-    "split_metadata",
-    "stored_desc",
-]
-
 # bytes of the longest name of a tensor; real ones have a hundred
 _MAX_NAME = 2**16 - 1
 # metadata keys: this, then the name of the tensor

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = ["TYPES", "plan", "read"]
-
 
 class GgufType(NamedTuple):
     """A type of tensors: its name here, elements of a block, bytes of a block."""

@@ -39,16 +39,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = [
-    "Header",
-    "entry_of",
-    "header_of",
-    "plan",
-    "read",
-    "read_data",
-    "read_header",
-]
-
 _ENDING = ".npy"
 _MAGIC = b"\x93NUMPY"
 # numpy's limit, too

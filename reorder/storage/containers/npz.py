@@ -56,8 +56,6 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry, Tensor
     from reorder.storage.containers.npy import Header
 
-__all__ = ["DAMAGES", "plan", "read", "read_all"]
-
 _ENDING, _DESCRIPTOR = ".npy", ".npy.json"
 # the longest name of a member, in bytes
 _MAX_NAME = 2**16 - 1

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = ["NUMBERS", "fields", "message_field", "plan", "read", "varints"]
-
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # a number has 64 bits, in at most ten bytes; a field has a number of 29
 _MAX_VARINT, _MAX_NUMBER, _MAX_FIELD = 10, 2**64, 2**29

@@ -27,20 +27,6 @@ if os.name == "posix":
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = [
-    "FILES",
-    "JOURNAL",
-    "OLD",
-    "InUseError",
-    "Partial",
-    "exchange",
-    "is_in_use",
-    "partial_folder",
-    "remove_left",
-    "reserve",
-    "try_lock",
-]
-
 # names in such a folder: the files of the output, the folder that they replace, the journal
 FILES, OLD, JOURNAL = "files", "old", "journal"
 # where folders cannot be locked, the file that the process that has the lock created

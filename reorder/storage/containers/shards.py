@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Entry, Tensor
 
-__all__ = [
-    "INDEX_ENDING",
-    "find_indices",
-    "is_shard",
-    "names_beside",
-    "plan_shards",
-    "read_folder",
-    "read_index",
-]
-
 INDEX_ENDING = ".safetensors.index.json"
 _ENDING = ".safetensors"
 _MAX_INDEX = 100_000_000

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Place, PlannedFile
 
-__all__ = ["Writer", "partial_folder"]
-
 # bytes of the longest name, if the system does not say
 _MAX_NAME = 255
 # files listed in a message

@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from reorder.storage.pieces.changes import Bytes, Change
     from reorder.values.formats import FloatFormat
 
-__all__ = [
-    "Largest",
-    "OverflowedError",
-    "Rounding",
-    "check_range",
-    "check_scales",
-    "rounding_of",
-]
-
 # what holds larger numbers, the first choice first
 _WIDER = ("bf16", "f32")
 

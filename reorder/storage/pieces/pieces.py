@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from memdesc import Layout
     from reorder.storage.pieces.changes import Change, Layouts
 
-__all__ = ["PIECE_NBYTES", "Bound", "Cut", "Piece", "cut"]
-
 # Bytes that a piece reads and writes where memory allows, so that its runs are long.
 PIECE_NBYTES = 128 << 20
 # Shorter runs are not worth a system call each.

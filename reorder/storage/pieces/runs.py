@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from memdesc import Block, MemoryDesc
 
-__all__ = ["FieldLayout", "Operand", "Region", "Runs", "compact"]
-
 _BYTE_BITS = 8
 # A gap is read along with the elements around it unless it is longer than they are.
 _MAX_GAP = 2

@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     _RunsByRole = tuple[tuple[str, Runs], ...]
 
-__all__ = ["DifferentError", "Outcome", "Places", "Task", "run_tasks"]
-
 Places = tuple[tuple[str, Place], ...]
 # What is compared with the definition of a piece: numpy takes some 10 ms for each MiB.
 _SAMPLE = Bound(1 << 16, 1 << 62)

@@ -10,10 +10,10 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.storage.containers.entry import PlannedFile, Span, Tensor
-from reorder.storage.containers.partial import Partial
+from reorder.storage.containers.partial import Partial, partial_folder
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file, read_container
-from reorder.storage.containers.writer import Writer, partial_folder
+from reorder.storage.containers.writer import Writer
 from tests.writers import one_tensor, write_part
 
 _TENSOR = Tensor("a", "u8", (100,), 100)
