@@ -35,12 +35,7 @@ from reorder.storage.containers.entry import (
     describe,
     stored_desc,
 )
-from reorder.storage.containers.npy import (
-    entry_of,
-    header_of,
-    read_data,
-    read_header,
-)
+from reorder.storage.containers.npy import entry_of, header_of, read_data, read_header
 
 try:
     import lzma
