@@ -56,12 +56,8 @@ class Partial:
 
     Files in it are named relative to it, as in ``files/model.safetensors``.
 
-    Raises
-    ------
-    InUseError
-        If another process has the lock.
-    MemdescError
-        If it cannot be made, or something has its name that no conversion of this user made.
+    Fails with an `InUseError` if another process has the lock; also if it cannot be made, or
+    something has its name that no conversion of this user made.
     """
 
     def __init__(self, path: Path) -> None:
@@ -89,12 +85,8 @@ class Partial:
     def at(self, name: str, *, is_made: bool = False) -> Path:
         """Return the path of a file or a folder in it; on request its parents are made.
 
-        Raises
-        ------
-        OSError
-            If one of its parents is a link or a file.
-        MemdescError
-            If another folder has taken the name of this one.
+        Fails with an `OSError` if one of its parents is a link or a file, and with a MemdescError
+        if another folder has taken the name of this one.
         """
         if self._handle is not None and not _is_same(self._handle, self.path):
             _refuse(self.path, "it is no longer the folder that was locked")

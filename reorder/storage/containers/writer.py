@@ -82,28 +82,15 @@ def _check_replaced(target: Path, written: set[str]) -> None:
 class Writer:
     """Writes planned files; use it as a context, which gives the lock back.
 
-    The target is checked when the writer is made, which writes nothing, and again under the lock,
-    before the work and before the output gets its name: other processes may make files meanwhile.
+    The target is a file, or a folder for all files. If there are several files and it is not a
+    folder, the last one is the target, and the others get their names beside it. With `resume` it
+    continues what an earlier process wrote, which is removed otherwise; with `overwrite` the target
+    may exist. The target is checked when the writer is made, which writes nothing, and again under
+    the lock, before the work and before the output gets its name: other processes may make files
+    meanwhile.
 
-    Parameters
-    ----------
-    target : Path
-        The final name of the output: a file, or a folder for all files.
-    files : sequence of PlannedFile
-        Its files. If there are several and the target is not a folder, the last one is the target,
-        and the others get their names beside it.
-    is_folder : bool
-        Whether the target is a folder.
-    resume : bool
-        Whether to continue what an earlier process wrote, which is removed otherwise.
-    overwrite : bool
-        Whether the target may exist.
-
-    Raises
-    ------
-    MemdescError
-        If the target exists or cannot be written; as it begins, also if another process is writing
-        it, or the disk has not enough room.
+    Fails if the target exists or cannot be written; as it begins, also if another process is
+    writing it, or the disk has not enough room.
     """
 
     def __init__(

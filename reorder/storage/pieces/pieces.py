@@ -49,20 +49,12 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class Cut:
-    """Pieces, one for each region of a grid, made while iterating.
+    """Pieces, one for each region of a grid, made while iterating."""
 
-    Attributes
-    ----------
-    dims : tuple of int
-        The sizes of what is cut.
-    sizes : tuple of int
-        The sizes of the regions; the last one along a dim may be shorter.
-    make : callable
-        Returns the piece of a region.
-    """
-
+    # the sizes of what is cut, and of the regions; the last one along a dim may be shorter
     dims: _Sizes
     sizes: _Sizes
+    # returns the piece of a region
     make: Callable[[Region], Piece]
 
     def __len__(self) -> int:
@@ -76,22 +68,15 @@ class Cut:
 
 
 class Piece(NamedTuple):
-    """A region of a change.
+    """A region of a change."""
 
-    Attributes
-    ----------
-    change : Change
-        What becomes of the bytes that are read.
-    reads, writes : tuple of (str, Runs)
-        Where these lie in each tensor that is read, and where what it makes lies in each one that
-        is written; tensors are called by their roles.
-    offsets : tuple of int
-        Where the region begins, along the dims of the target; empty for the whole.
-    """
-
+    # what becomes of the bytes that are read
     change: Change
+    # where these lie in each tensor that is read, and where what it makes lies in each one that is
+    # written, by the roles of tensors
     reads: tuple[tuple[str, Runs], ...]
     writes: tuple[tuple[str, Runs], ...]
+    # where the region begins, along the dims of the target; empty for the whole
     offsets: tuple[int, ...] = ()
 
     @property
@@ -107,22 +92,12 @@ class Piece(NamedTuple):
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
 def cut(change: Change, bound: Bound) -> Cut:
-    """Cut a change along whole blocks of all layouts into pieces of bounded size.
+    """Cut a change of whole tensors along whole blocks of all layouts, into pieces within a bound.
 
     *Law*: the pieces write each byte that the whole change writes, with the same value.
 
-    Parameters
-    ----------
-    change : Change
-        Of whole tensors.
-    bound : Bound
-        The most bytes that a piece may read and write, and how many it should where blocks allow.
-        Blocks that hold nothing but padding belong to the piece before them, and may exceed this.
-
-    Raises
-    ------
-    MemdescError
-        If blocks are too large for any piece to fit.
+    Blocks that hold nothing but padding belong to the piece before them, and may exceed the bound.
+    Fails if blocks are too large for any piece to fit.
 
     Examples
     --------

@@ -102,14 +102,8 @@ class Task(NamedTuple):
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
 
-        A part of some 64 KiB is compared with the definition too.
-
-        Raises
-        ------
-        DifferentError
-            If a byte differs.
-        MemdescError
-            As for `run`.
+        A part of some 64 KiB is compared with the definition too. Fails where `run` does, and with
+        a `DifferentError` if a byte differs.
         """
         read = self.read()
         made, written = self._apply(read), self._written()
