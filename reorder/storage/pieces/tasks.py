@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     _RunsByRole = tuple[tuple[str, Runs], ...]
 
-__all__ = ["DifferentError", "Outcome", "Places", "Task", "run_tasks"]
-
 Places = tuple[tuple[str, Place], ...]
 # What is compared with the definition of a piece: numpy takes some 10 ms for each MiB.
 _SAMPLE = Bound(1 << 16, 1 << 62)
@@ -104,14 +102,8 @@ class Task(NamedTuple):
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
 
-        A part of some 64 KiB is compared with the definition too.
-
-        Raises
-        ------
-        DifferentError
-            If a byte differs.
-        MemdescError
-            As for `run`.
+        A part of some 64 KiB is compared with the definition too. Fails where `run` does, and with
+        a `DifferentError` if a byte differs.
         """
         read = self.read()
         made, written = self._apply(read), self._written()
