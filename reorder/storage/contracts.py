@@ -74,13 +74,13 @@ class Breach(NamedTuple):
     name : str
         A tensor, or the common prefix of a record's tensors.
     key : str
-        What does not hold: a key of the rule, or ``values`` where the reference differs.
+        What does not hold: a key of the rule, or ``values`` if the reference differs.
     problem : str
-        In words.
+        What is wrong, in words.
     rule : str
         The pattern of the rule; empty if there is none.
     causes : tuple of str
-        For ``values``: what explains every byte that differs; several if they predict the same.
+        For ``values``: what explains every byte that differs; several causes may predict the same.
 
     Examples
     --------
@@ -134,7 +134,7 @@ class CheckReport(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether there is no breach."""
+        """Whether there are no breaches."""
         return not self.breaches
 
 
@@ -158,7 +158,7 @@ def check(
     * ``count``: how many tensors or records the pattern matches. Without it, one is enough.
 
     ``others = "refused"``, before the rules, makes a breach of each tensor that no rule applies to.
-    The first ``*`` in these names stands for what the first one of the pattern is, and so on.
+    The first ``*`` in these names stands for what the first one in the pattern matches, and so on.
 
     Where values differ from the reference, each known cause predicts every byte: packed twice, not
     packed, halves swapped, rows interleaved, nibbles or bytes reversed, scales plain instead of
@@ -255,7 +255,7 @@ def _checked(
 
 
 class _Rule(NamedTuple):
-    """A rule, or what several say of one tensor: the values by key, and the pattern of each.
+    """A rule, or what several say about one tensor: the values by key, and the pattern of each.
 
     `number` is how many tensors or records the pattern must match; None if any number will do.
     """
@@ -345,7 +345,7 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
 
 
 def _assign(rules: Iterable[_Rule], model: Model) -> tuple[dict[str, _Rule], list[Breach]]:
-    """Return what the rules say of each tensor and record, and which match another number of them.
+    """Return what the rules say about each tensor and record, and the rules whose count is wrong.
 
     Fails if a rule without a count matches nothing, or two contradict each other.
     """
@@ -411,7 +411,7 @@ def _is_whole(model: Model, name: str, rule: _Rule) -> bool:
 
 
 def _breaches(model: Model, name: str, rule: _Rule) -> tuple[Item, list[Breach]]:
-    """Return what a tensor or a record holds by its rule, and what it breaks of the rule."""
+    """Return what a tensor or a record holds by its rule, and how it breaks the rule."""
     values = rule.values
     found: list[tuple[str, str]] = []
     if _is_whole(model, name, rule):
@@ -443,7 +443,7 @@ def _unlike(item: Item, rule: _Rule) -> str:
     model, name, desc = item.model, item.name, item.desc
     other = _named(rule.origin["like"], name, rule.values["like"])
     if other not in model.entries and other not in model.groups:
-        return f"there is no {other!r} that it could be like"
+        return f"refers to {other!r}, which does not exist"
     is_whole = _is_whole(model, name, rule) or other not in model.entries
     is_record = is_whole and other in model.groups
     theirs = model.groups[other].desc if is_record else model.entries[other].desc
@@ -453,7 +453,7 @@ def _unlike(item: Item, rule: _Rule) -> str:
 
 
 def _padding_problem(item: Item) -> str:
-    """Return where padding is not zero; empty if it is zero, or there is none."""
+    """Return where padding is not zero, or an empty string."""
     desc = item.desc
     try:
         if isinstance(desc, RecordDesc):
@@ -532,7 +532,7 @@ def _contradictions(
         return [(of_dtype, f"is {entry.dtype}, not {wanted.dtype}")]
     shapes = {stored_layout("", wanted, each).shape for each in (None, entry.dtype)}
     is_packed = wanted != memory_desc(wanted.dims, wanted.dtype)
-    # every program has a shape of its own for packed elements
+    # programs give packed elements different shapes
     if is_packed or entry.shape in {*shapes, wanted.dims} or len(entry.shape) == 1:
         return []
     return [(of_dims, f"of {wanted!r} are not those of {held}")]
@@ -544,8 +544,8 @@ def _contradictions(
 def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the contract that a checkpoint holds: a rule for each tensor or record.
 
-    Equal rules of names that differ in numbers alone, such as layers, become one, which says how
-    many there are. Tensors without a rule are refused.
+    Equal rules for names that differ only in numbers, such as those of layers, become one with
+    their count. Tensors without a rule are refused.
 
     *Law*: the model holds it.
 
@@ -643,7 +643,7 @@ def _spelled(desc: MemoryDesc) -> str:
 
 
 def _merged(rules: Mapping[str, dict[str, Any]], model: Model) -> dict[str, dict[str, Any]]:
-    """Return rules of which those of numbered layers are one."""
+    """Return the rules, with those of numbered layers merged into one."""
     alike: dict[str, dict[str, dict[str, Any]]] = {}
     for name, rule in rules.items():
         if "*" not in name:

@@ -18,7 +18,7 @@ import numpy as np
 from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc, record_desc
 from memdesc.record import BIT_PLANES
 from reorder.api import reorder
-from reorder.memory.arrays import logical_array, pack, unpack
+from reorder.memory.arrays import bits_of, logical_array, write_back
 from reorder.memory.memory import Memory
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def _packed(elements: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
     if plain.dtype.is_packed:
         flat = np.zeros(2 * len(data), np.uint8)
         flat[: elements.size] = elements.reshape(-1)
-        pack(flat, data, plain)
+        write_back(flat, data, plain)
     else:
         data = np.ascontiguousarray(elements).reshape(-1).view(np.uint8)
     if _is_row_major(desc):
@@ -360,7 +360,7 @@ def _is_packed_twice(part: Part) -> bool:
     again = _like(desc, desc.padded_dims)
     if again is None or desc.offset0 or again.nbytes != len(part.found):
         return False
-    flat = unpack(part.wanted, desc)[: again.nelems]
+    flat = bits_of(part.wanted, desc)[: again.nelems]
     return flat.size == again.nelems and is_equal_bytes(
         part.found, _packed(flat.reshape(again.dims), again)
     )

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.errors import short_repr
-from reorder.storage.containers.descriptors import stored_desc
-from reorder.storage.containers.entry import Entry, Span, Tensor
+from reorder.storage.containers.entry import Entry, Span, Tensor, stored_desc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import replace
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -24,10 +25,10 @@ from reorder.memory.memory import Memory
 from reorder.quantize import Quantized
 from reorder.records.record import Record
 from reorder.storage.containers import npz
-from reorder.storage.containers.descriptors import record_fields, record_of
-from reorder.storage.containers.entry import map_file
+from reorder.storage.containers.entry import map_file, record_fields, record_of
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.groups import Group, Said, read_group, said_of
+from reorder.storage.pieces.changes import padded
 from reorder.storage.siblings import find_siblings, note_of, siblings_of
 from reorder.storage.stored import (
     QUANTIZED,
@@ -48,8 +49,6 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry, PlannedFile, Tensor
 
     Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
-    # tensors by name, each with a function that reads its bytes
-    Stored = Mapping[str, tuple[Entry, Callable[[], NDArray[np.uint8]]]]
     Parts = list[tuple[Tensor, NDArray[np.uint8]]]
 
 __all__ = [
@@ -159,7 +158,7 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
     if given.suffix in {row.ending for row in FORMATS.values()}:
         msg = f"{str(given)!r} would hold raw bytes, not a {given.suffix} file; call it a .bin"
         raise MemdescError(msg)
-    data = _whole(memory)
+    data = padded(memory.data, memory.desc.nbytes)
     write_file(given, lambda out: out.write(_buffer(data)))
 
 
@@ -215,13 +214,7 @@ def _part_of(name: str, memory: Memory) -> tuple[Tensor, NDArray[np.uint8]]:
             "reorder it to 'plain'"
         )
         raise MemdescError(msg)
-    return stored_layout(name, desc), _whole(memory)
-
-
-def _whole(memory: Memory) -> NDArray[np.uint8]:
-    """Return all bytes of the descriptor, even if the buffer ends with the last element."""
-    missing = memory.desc.nbytes - memory.data.nbytes
-    return np.concatenate([memory.data, np.zeros(missing, np.uint8)]) if missing else memory.data
+    return stored_layout(name, desc), padded(memory.data, desc.nbytes)
 
 
 def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
@@ -339,10 +332,10 @@ def load(
     """
     given = as_path(path)
     _check_kind(kind)
-    stored = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
+    entries = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
     with naming(given):
-        items = _items(stored, given, kind)
-    value = _made(items[name_of_only(given, items)], stored, dtype, given)
+        items = _items(entries, given, kind)
+    value = _made(items[name_of_only(given, items)], dtype, given)
     if not isinstance(value, kind):
         found = type(value).__name__
         msg = (
@@ -425,10 +418,10 @@ def load_all(
     given = as_path(path)
     if kind is not None:
         _check_kind(kind)
-    stored = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
+    entries = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
     with naming(given):
-        items = _items(stored, given, kind)
-    values = {name: _made(item, stored, None, given) for name, item in items.items()}
+        items = _items(entries, given, kind)
+    values = {name: _made(item, None, given) for name, item in items.items()}
     if kind is not None:
         return {name: value for name, value in values.items() if isinstance(value, kind)}
     for name, value in values.items():
@@ -467,8 +460,8 @@ def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
 
 def read_stored(
     path: Path, *, max_nbytes: int | None = None, mmap: bool = False, name: str | None = None
-) -> Stored:
-    """Return the tensors of a file, each with a function that returns its bytes.
+) -> dict[str, Entry]:
+    """Return the tensors of a file, whose bytes their `read` returns.
 
     The path is whatever `open_checkpoint` takes, `max_nbytes` and `mmap` are those of `load_all`,
     and `name` is the only tensor whose bytes will be needed. Fails if it cannot be read.
@@ -476,21 +469,16 @@ def read_stored(
     if max_nbytes is not None:
         max_nbytes = checked_int("max_nbytes", max_nbytes)
     if not checked_flag("mmap", mmap) and _is_archive(path):
-        members = npz.read_all(path, max_nbytes, name)
-        return {each: (entry, partial(_as_is, data)) for each, (entry, data) in members.items()}
+        return npz.read_all(path, max_nbytes, name)
     entries = read_container(path).entries
     if not mmap:
-        return {each: (entry, entry.read) for each, entry in entries.items()}
+        return entries
     files = {entry.file: entry.state for entry in entries.values()}
     maps = {file: map_file(file, state) for file, state in files.items()}
     return {
-        each: (entry, partial(_as_is, maps[entry.file][entry.offset :][: entry.nbytes]))
+        each: replace(entry, data=maps[entry.file][entry.offset :][: entry.nbytes])
         for each, entry in entries.items()
     }
-
-
-def _as_is(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return data
 
 
 def _is_archive(path: Path) -> bool:
@@ -501,9 +489,10 @@ def _is_archive(path: Path) -> bool:
         return FORMATS["npz"].is_start(file.read(len("PK")))
 
 
-def _items(stored: Stored, path: Path, kind: type[Any] | None) -> dict[str, Group | Entry]:
+def _items(
+    entries: Mapping[str, Entry], path: Path, kind: type[Any] | None
+) -> dict[str, Group | Entry]:
     """Return what a file holds, by name, in its order: single tensors, and groups of them."""
-    entries = {name: entry for name, (entry, _) in stored.items()}
     names = {
         name: note_of(entries, name) for name, each in entries.items() if each.note is not None
     }
@@ -541,12 +530,12 @@ def _declared_groups(entries: Mapping[str, Entry], path: Path) -> list[Group]:
     return [read_group(each, said) for each in found] if said.declared else []
 
 
-def _made(item: Group | Entry, stored: Stored, dtype: str | None, path: Path) -> Any:
+def _made(item: Group | Entry, dtype: str | None, path: Path) -> Any:
     """Read an item of a file as a Memory, Quantized or Record."""
     with naming(path):
         if isinstance(item, Group):
-            return value_of(item, lambda entry: stored[entry.name][1]())
-        data = stored[item.name][1]()
+            return value_of(item, methodcaller("read"))
+        data = item.read()
         if isinstance(item.desc, RecordDesc):
             return Record(item.desc, data)
         return memory_of(item, data, dtype)

@@ -25,8 +25,7 @@ from memdesc import (
 )
 from memdesc.errors import short_repr
 from memdesc.record.names import experts_of, read_name
-from reorder.storage.containers.descriptors import record_of, stored_desc
-from reorder.storage.containers.entry import Entry, FileState
+from reorder.storage.containers.entry import Entry, FileState, record_of, stored_desc
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
 from reorder.storage.siblings import (
     ORDERS,

@@ -10,10 +10,8 @@ from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 from reorder.storage.files import DEFAULT_NAME
 from reorder.storage.pieces.changes import ONLY, Reorder
-from reorder.storage.pieces.pieces import cut
-from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
-from reorder.storage.pieces.run_tasks import run_tasks
-from reorder.storage.pieces.tasks import Task
+from reorder.storage.pieces.pieces import PIECE_NBYTES, Bound, cut
+from reorder.storage.pieces.tasks import Task, run_tasks
 from reorder.storage.stored import stored_layout
 
 if TYPE_CHECKING:

@@ -209,7 +209,7 @@ def test_plans_with_runtime_dims_run_on_devices(first: Runtime) -> None:
 
 def test_an_image_does_not_accumulate(runtime: Runtime) -> None:
     image = image_desc((1, 4, 2, 3), "f32", "in_out_channel")
-    with refused("beta 1.0 adds to what dst holds, and kernels do not read an image"):
+    with refused("beta 1.0 adds to what dst holds, but kernels cannot read an image"):
         memory = runtime.image(image, np.zeros((2, 3, 4), np.float32))
         src = runtime.buffer(np.zeros(24, np.float32))
         plain = memory_desc(image.dims, "f32")

@@ -20,16 +20,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import DATA_TYPES, data_type
-from memdesc.disk import open_file
 from memdesc.errors import MemdescError, short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
-from reorder.storage.containers.descriptors import (
-    checked_shape,
-    described,
-    descriptors_of,
-    split_metadata,
-    stored_desc,
-)
 from reorder.storage.containers.entry import (
     Container,
     Entry,
@@ -37,7 +29,14 @@ from reorder.storage.containers.entry import (
     PlannedFile,
     Span,
     check_entries,
+    check_nbytes,
     check_planned,
+    checked_shape,
+    described,
+    descriptors_of,
+    open_container,
+    split_metadata,
+    stored_desc,
 )
 
 if TYPE_CHECKING:
@@ -99,9 +98,9 @@ def type_number(name: str) -> int | None:
     return int(unknown[1]) if unknown else _BY_NAME.get(name)
 
 
-# most bytes in front of the data; tokenizers take some ten million
+# the most bytes before the data; tokenizers take some ten million
 _MAX_HEADER = 2**28
-# most levels of arrays within arrays
+# the most levels of arrays within arrays
 _MAX_DEPTH = 4
 
 
@@ -135,7 +134,7 @@ class Reader:
         return value
 
     def count(self, least: int, what: str) -> int:
-        """Return how many items follow; refuse more than fit, of `least` bytes each."""
+        """Return how many items follow; refuse more than fit if each has `least` bytes."""
         found = self.number("Q", what)
         if found * least > self.left:
             msg = f"{what} are {found}, but only {self.left} bytes follow"
@@ -194,7 +193,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
     if name is None or (int(name[2]), int(name[3])) != (number + 1, count):
         msg = (
             f"{str(path)!r} is part {number + 1} of {count} of a model, so it must be called "
-            f"NAME-{number + 1:05}-of-{count:05}.gguf, and the other parts likewise"
+            f"NAME-{number + 1:05}-of-{count:05}.gguf, and the other parts must have such names too"
         )
         raise MemdescError(msg)
     entries: dict[str, Entry] = {}
@@ -205,7 +204,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
         if not other.exists():
             msg = (
                 f"{str(path)!r} is part {number + 1} of {count} of a model: {str(other)!r} is "
-                "missing, and all parts must lie in one folder"
+                "missing, and all parts must be in one folder"
             )
             raise MemdescError(msg)
         found = part if k == number else read(other)
@@ -213,7 +212,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
             msg = f"{str(other)!r} does not say that it is part {k + 1} of {count}"
             raise MemdescError(msg)
         if twice := entries.keys() & found.entries.keys():
-            msg = f"{str(other)!r} has {short_repr(min(twice))}, which a part before it has"
+            msg = f"{str(other)!r} has {short_repr(min(twice))}, which an earlier part has too"
             raise MemdescError(msg)
         entries |= found.entries
         files.append(other)
@@ -228,9 +227,9 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
 
 
 def _part_number(part: Container, key: str) -> int | None:
-    """Return an integer of the metadata; None if there is no such key.
+    """Return an integer of the metadata, or None if it does not have the key.
 
-    Fails if it is something else.
+    Fails if the value is something else.
     """
     value = part.metadata.get(key)
     if value is None:
@@ -249,7 +248,7 @@ _U32 = 4
 _MAX_NDIMS = 4
 # what messages say about tensors of unknown types
 _WAY = "its bytes can be read and copied into another GGUF, but not decoded"
-# types that replace those that GGUF lacks, by their bits
+# substitutes for integer types that GGUF lacks, by their bits
 _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
 
 
@@ -262,13 +261,8 @@ def read(path: Path) -> Container:
 
 
 def _read_file(path: Path) -> Container:
-    with open_file(path) as file:
-        state = FileState.of(file.fileno())
-        try:
-            metadata, entries = _read(Reader(file, state.nbytes), path, state)
-        except MemdescError as error:
-            msg = f"{str(path)!r} is not a GGUF file, or a damaged one: {error}"
-            raise MemdescError(msg) from None
+    with open_container(path, "a GGUF file") as (file, state):
+        metadata, entries = _read(Reader(file, state.nbytes), path, state)
     return Container("gguf", check_entries(entries), metadata, (path,))
 
 
@@ -405,10 +399,8 @@ def plan(
     """
     check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]
-    descriptors = descriptors_of(
-        (each, stored_desc(type_name(kind), each.shape)[0]) for each, kind in stored
-    )
-    values = {key: _value(key, value) for key, value in {**metadata, **descriptors}.items()}
+    texts = {**metadata, **descriptors_of(tensor for tensor, _ in stored)}
+    values = {key: _value(key, value) for key, value in texts.items()}
     alignment = _alignment(values.get(_ALIGNMENT_KEY))
     head = [_MAGIC, struct.pack("<IQQ", _VERSION, len(tensors), len(values))]
     for key, value in values.items():
@@ -470,10 +462,6 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
             raise MemdescError(msg)
         # the descriptor keeps the others
         tensor = tensor._replace(desc=desc, shape=(prod(outer), *inner))
-    if row is not None and prod(tensor.shape) * row.nbytes != tensor.nbytes * row.block:
-        msg = (
-            f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "
-            f"{prod(tensor.shape) * row.nbytes / row.block:g} bytes, not {tensor.nbytes}"
-        )
-        raise MemdescError(msg)
-    return tensor, kind
+    if row is not None:
+        check_nbytes(tensor, prod(tensor.shape) * row.nbytes / row.block)
+    return tensor._replace(dtype=type_name(kind)), kind

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
-from memdesc.disk import open_file
 from memdesc.errors import short_repr
-from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.entry import (
     Container,
     Entry,
@@ -28,6 +26,8 @@ from reorder.storage.containers.entry import (
     PlannedFile,
     Span,
     check_entries,
+    open_container,
+    stored_desc,
 )
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Header",
-    "NpyError",
     "entry_of",
     "header_of",
     "plan",
@@ -72,10 +71,6 @@ _DTYPE = re.compile(
 _EXTENT = re.compile(r"\s*([0-9]{1,40})L?\s*")
 
 
-class NpyError(MemdescError):
-    """Bytes are not a .npy file; the caller adds the file's name to the message."""
-
-
 class Header(NamedTuple):
     """What a .npy says about its array, and the bytes of the header."""
 
@@ -103,32 +98,32 @@ def read_header(file: BinaryIO) -> Header:
 
     Raises
     ------
-    NpyError
+    MemdescError
         If it is damaged, or describes something other than elements of one type.
     """
     start = file.read(len(_MAGIC) + 2)
     if start[: len(_MAGIC)] != _MAGIC:
         msg = f"it starts with {start[: len(_MAGIC)]!r}, not with {_MAGIC!r}"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     version = start[len(_MAGIC) :]
     if version not in {b"\1\0", b"\2\0", b"\3\0"}:
         msg = f"it has version {version!r} of the format, not 1, 2 or 3"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     form = "<H" if version == b"\1\0" else "<I"
     length = file.read(struct.calcsize(form))
     nbytes = struct.unpack(form, length)[0] if len(length) == struct.calcsize(form) else 0
     if nbytes > _MAX_HEADER:
         msg = f"its header has {nbytes} bytes, more than the {_MAX_HEADER} allowed"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     raw = file.read(nbytes)
     if len(raw) < nbytes or not raw:
         msg = "it ends within its header"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     try:
         text = raw.decode("utf-8" if version == b"\3\0" else "latin1")
     except UnicodeDecodeError:
         msg = "its header is not UTF-8"
-        raise NpyError(msg) from None
+        raise MemdescError(msg) from None
     return _parse(text, start + length + raw)
 
 
@@ -144,7 +139,7 @@ def _parse(text: str, raw: bytes) -> Header:
         at = entry.end()
     if _STRUCTURED.search(text):
         msg = "it holds records, not elements of one type"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     if (
         not is_legal
         or not _END.fullmatch(text, at)
@@ -154,26 +149,26 @@ def _parse(text: str, raw: bytes) -> Header:
             "its header is not {'descr': ..., 'fortran_order': ..., 'shape': ...}, but "
             f"{short_repr(text.strip())}"
         )
-        raise NpyError(msg)
+        raise MemdescError(msg)
     dtype = _dtype_of(values["descr"]["text"])
     flag = values["fortran_order"]["flag"]
     if flag is None:
         msg = "fortran_order in its header is neither True nor False"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     return Header(dtype, _shape_of(values["shape"]["shape"]), flag == "True", raw)
 
 
 def _dtype_of(text: str | None) -> np.dtype[Any]:
     if text is not None and text.endswith("O"):
         msg = "Object arrays cannot be loaded when allow_pickle=False"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     if text is not None and _DTYPE.fullmatch(text):
         try:
             return np.dtype(text)
         except (TypeError, ValueError):  # an unknown unit of time, or a type this machine lacks
             pass
     msg = f"its header names no data type: {short_repr(text)}"
-    raise NpyError(msg)
+    raise MemdescError(msg)
 
 
 def _shape_of(text: str | None) -> tuple[int, ...]:
@@ -186,7 +181,7 @@ def _shape_of(text: str | None) -> tuple[int, ...]:
         if None not in matches and len(parts) <= _MAX_NDIMS:
             return tuple(int(match[1]) for match in matches if match)
     msg = f"its header gives no shape, but {short_repr(text)}"
-    raise NpyError(msg)
+    raise MemdescError(msg)
 
 
 def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
@@ -201,13 +196,13 @@ def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
         data = np.empty(wanted, np.uint8)
     except (MemoryError, ValueError):
         msg = f"it holds {wanted} bytes, more than the system has memory for"
-        raise NpyError(msg) from None
+        raise MemdescError(msg) from None
     rest = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
     while rest.nbytes:
         count = file.readinto(rest[:_CHUNK])  # type: ignore[attr-defined] # binary files have it
         if not count:
             msg = f"it ended after {wanted - rest.nbytes} of {wanted} bytes"
-            raise NpyError(msg)
+            raise MemdescError(msg)
         rest = rest[count:]
     return data
 
@@ -220,7 +215,7 @@ def _check_size(header: Header, nbytes: int) -> None:
             f"its header means {header.nbytes} bytes, {header.dtype} of shape {header.shape}, but "
             f"{there} follow; it was cut off, or never was written to its end"
         )
-        raise NpyError(msg)
+        raise MemdescError(msg)
 
 
 def _check_end(header: Header, nbytes: int) -> None:
@@ -231,20 +226,15 @@ def _check_end(header: Header, nbytes: int) -> None:
             f"{rest} bytes follow its data, {header.dtype} of shape {header.shape}; if they are "
             "further arrays, read them with numpy.load, and save each into a file"
         )
-        raise NpyError(msg)
+        raise MemdescError(msg)
 
 
 def read(path: Path) -> Container:
     """Read the header of a file. Fails if it is damaged."""
-    try:
-        with open_file(path) as file:
-            state = FileState.of(file.fileno())
-            header = read_header(file)
-            _check_size(header, state.nbytes)
-            _check_end(header, state.nbytes)
-    except NpyError as error:
-        msg = f"{str(path)!r} is not a .npy file, or a damaged one: {error}"
-        raise MemdescError(msg) from None
+    with open_container(path, "a .npy file") as (file, state):
+        header = read_header(file)
+        _check_size(header, state.nbytes)
+        _check_end(header, state.nbytes)
     # a name of a file may be any bytes, and that of a tensor is text
     name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
     entry = entry_of(name, header, (path, len(header.raw), state))

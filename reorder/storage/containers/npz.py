@@ -1,4 +1,4 @@
-"""A .npz of numpy, or of `save`: members that are .npy files, each with a `NAME.npy.json`.
+"""A .npz of numpy or of `save`: members that are .npy files. `save` adds a NAME.npy.json to each.
 
 Members stored without compression, as `numpy.savez` writes them, are read in place.
 Source: APPNOTE.TXT 6.3 of .ZIP, with sizes in 64 bits.
@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,13 +22,8 @@ from memdesc import DATA_TYPES, MemdescError, MemoryDesc, data_type
 from memdesc.disk import open_file
 from memdesc.errors import short_repr
 from memdesc.layout import memory_order
-from reorder.storage.containers.descriptors import (
-    MAX_DESCRIPTOR,
-    desc_to_json,
-    describe,
-    stored_desc,
-)
 from reorder.storage.containers.entry import (
+    MAX_DESCRIPTOR,
     Container,
     FileState,
     PlannedFile,
@@ -35,9 +31,11 @@ from reorder.storage.containers.entry import (
     check_entries,
     check_name,
     check_planned,
+    desc_to_json,
+    describe,
+    stored_desc,
 )
 from reorder.storage.containers.npy import (
-    NpyError,
     entry_of,
     header_of,
     read_data,
@@ -54,8 +52,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import BinaryIO
 
-    from numpy.typing import NDArray
-
     from memdesc import DataType
     from reorder.storage.containers.entry import Entry, Tensor
     from reorder.storage.containers.npy import Header
@@ -68,7 +64,7 @@ _MAX_NAME = 2**16 - 1
 _MAX_REASON = 200
 # the most that an archive may unpack to: a multiple of its size, or 1 GiB if that is more
 _MAX_RATIO, _MIN_LIMIT = 64, 2**30
-# members up to this many bytes are unpacked into memory at once, in steps of `_STEP`
+# members of up to this many bytes are unpacked into memory as a whole, in steps of `_STEP`
 _SMALL, _STEP = 2**16, 4096
 # bytes added to a checksum at a time
 _PIECE = 2**20
@@ -108,8 +104,8 @@ def read(path: Path) -> Container:
 
 def read_all(
     path: Path, max_nbytes: int | None = None, name: str | None = None
-) -> dict[str, tuple[Entry, NDArray[np.uint8]]]:
-    """Read all members, compressed or not, and check their checksums.
+) -> dict[str, Entry]:
+    """Read all members with their bytes, compressed or not, and check their checksums.
 
     All members together may unpack to `max_nbytes`; by default to 64 times the size of the file,
     and at least 1 GiB: compressed weights are far below that. With `name` only that tensor's bytes
@@ -126,7 +122,7 @@ def read_all(
                 with _refusing(member.entry.name):
                     data = read_data(member.file, member.header, member.info.file_size)
                 member.file.read(1)  # zipfile compares the checksum at the end of a member
-            found[member.entry.name] = member.entry, data
+            found[member.entry.name] = replace(member.entry, data=data)
     return found
 
 
@@ -150,7 +146,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 def _refusing(name: str) -> Iterator[None]:
     try:
         yield
-    except NpyError as error:
+    except MemdescError as error:
         msg = f"{short_repr(name)} is not a .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
 
@@ -166,7 +162,7 @@ def _check_unpacked(archive: zipfile.ZipFile, limit: int) -> None:
 
 
 class _Opened(NamedTuple):
-    """An array that is being read, positioned behind its header."""
+    """An array that is being read, positioned after its header."""
 
     info: zipfile.ZipInfo
     file: BinaryIO
@@ -187,9 +183,9 @@ def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> I
         raise MemdescError(msg)
     if members and not any(member.endswith(_ENDING) for member in members):
         msg = (
-            f"none of its {len(members)} members is a .npy; of a file of torch.save, "
-            "reorder.save('x.safetensors', torch.load(path, weights_only=True)) makes one that can "
-            "be read"
+            f"none of its {len(members)} members is a .npy; if torch.save wrote it, "
+            "reorder.save('x.safetensors', torch.load(path, weights_only=True)) makes a file that "
+            "can be read"
         )
         raise MemdescError(msg)
     raw: Any = archive.fp
@@ -224,7 +220,7 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
     file = archive.open(info)
     if info.file_size > _SMALL and info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         return file  # type: ignore[return-value] # zipfile's readers are binary files
-    # other decompressors unpack all that they are given, and small members are faster in one go
+    # other decompressors unpack all that they are given, and small members are faster as a whole
     with file:
         return BytesIO(b"".join(iter(lambda: file.read(_STEP), b"")))
 

@@ -15,13 +15,6 @@ from typing import TYPE_CHECKING, Any
 from memdesc.desc import MemoryDesc
 from memdesc.disk import naming, open_file
 from memdesc.errors import MemdescError, short_repr
-from reorder.storage.containers.descriptors import (
-    checked_shape,
-    described,
-    descriptors_of,
-    split_metadata,
-    stored_desc,
-)
 from reorder.storage.containers.entry import (
     Container,
     Entry,
@@ -29,7 +22,12 @@ from reorder.storage.containers.entry import (
     PlannedFile,
     Span,
     check_entries,
+    check_nbytes,
     check_planned,
+    checked_shape,
+    described,
+    descriptors_of,
+    split_metadata,
 )
 
 if TYPE_CHECKING:
@@ -137,7 +135,7 @@ class _Header:
         self._text, self._at = text, 0
 
     def take(self, pattern: re.Pattern[bytes]) -> bytes:
-        """Return what matches a pattern, and move on behind it."""
+        """Return what matches a pattern, and move past it."""
         found = pattern.match(self._text, self._at)
         if found is None:
             rest = self._text[self._at : self._at + _SHOWN]
@@ -192,7 +190,7 @@ def _entry(name: str, fields: Any, where: tuple[Path, int, FileState]) -> Entry:
     kind, offsets = fields["dtype"], fields["data_offsets"]
     bits, dtype = _TYPES.get(kind, (0, None)) if isinstance(kind, str) else (0, None)
     if not bits:
-        msg = f"tensor {short_repr(name)} has no data type of safetensors, but {short_repr(kind)}"
+        msg = f"tensor {short_repr(name)}: {short_repr(kind)} is not a data type of safetensors"
         raise MemdescError(msg)
     try:
         shape = checked_shape(fields["shape"])
@@ -225,8 +223,7 @@ def plan(
     Fails if safetensors has no such type, or two tensors share a name.
     """
     check_planned(name, tensors)
-    descriptors = descriptors_of((each, stored_desc(each.dtype, each.shape)[0]) for each in tensors)
-    texts = {**metadata, **descriptors}
+    texts = {**metadata, **descriptors_of(tensors)}
     if wrong := [key for key, text in texts.items() if not isinstance(text, str)]:
         msg = f"metadata {short_repr(wrong[0])} of {name!r} is not a string"
         raise MemdescError(msg)
@@ -277,9 +274,4 @@ def _check(tensor: Tensor) -> None:
             f"as u8, with a descriptor. Its types are {', '.join((*_NAMES, 'F6_E2M3'))}, ..."
         )
         raise MemdescError(msg)
-    if bits * prod(tensor.shape) != 8 * tensor.nbytes:
-        msg = (
-            f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "
-            f"{bits * prod(tensor.shape) / 8:g} bytes, not {tensor.nbytes}"
-        )
-        raise MemdescError(msg)
+    check_nbytes(tensor, bits * prod(tensor.shape) / 8)

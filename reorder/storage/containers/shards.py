@@ -9,7 +9,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from memdesc.disk import naming, read_if_exists, read_small
+from memdesc.disk import cannot, naming, read_if_exists, read_small
 from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers import safetensors
 from reorder.storage.containers.entry import Container, PlannedFile, Unread, safe_path
@@ -49,7 +49,8 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     """Read the checkpoint in a folder: the shards of its index, or else all its files.
 
-    Beside a model in one file, others such as adapters are not part of it, as in transformers.
+    If the model is in one file, other files such as adapters are not part of it, as in
+    transformers.
     With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
 
     Fails if there is none, or more than one index, or a shard is missing.
@@ -57,8 +58,7 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:
-        msg = f"{str(folder)!r} cannot be read: {error.strerror}"
-        raise MemdescError(msg) from None
+        raise cannot(folder, "read", error) from None
     indices = find_indices(names)
     if len(indices) > 1:
         msg = f"{str(folder)!r} has {len(indices)} indices, {', '.join(indices[:_SHOWN])}; name one"
@@ -96,7 +96,7 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
 def find_indices(names: Sequence[str]) -> list[str]:
     """Return which files of a folder are indices of its model.
 
-    Beside the files of transformers, others such as Mistral's are not.
+    If it has the files of transformers, others such as Mistral's are not.
     """
     own = f"model{INDEX_ENDING}"
     if own in names:
@@ -219,8 +219,8 @@ def plan_shards(
 ) -> tuple[PlannedFile, ...]:
     """Plan shards of at most `max_nbytes` of tensors each, in the order given, and their index.
 
-    A larger tensor gets a shard of its own. What fits into one file is written as one, without an
-    index unless `is_indexed` asks for it.
+    A larger tensor gets a shard of its own. What fits into one file is written as one, and without
+    an index unless `is_indexed`.
 
     Fails where `safetensors.plan` does.
     """

@@ -11,16 +11,13 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from memdesc.disk import check_writable, sync_folder
+from memdesc.disk import cannot, check_writable, sync_folder
 from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers.entry import places_of
 from reorder.storage.containers.partial import (
     FILES,
     OLD,
     Partial,
-    cannot,
     exchange,
     partial_folder,
     reserve,
@@ -37,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Writer", "partial_folder"]
 
-# bytes of the longest name, if the system does not say
+# bytes of the longest name, if the system does not report it
 _MAX_NAME = 255
 # files listed in a message
 _SHOWN = 3
@@ -80,13 +77,13 @@ def _check_replaced(target: Path, written: set[str]) -> None:
         named = first_of(map(short_repr, sorted(lost)), _SHOWN)
         msg = (
             f"{str(target)!r} is not replaced: it holds {named}, which this conversion does "
-            "not write, and which would be lost; move them away, or write elsewhere"
+            "not write and would delete; move them away, or write elsewhere"
         )
         raise MemdescError(msg)
 
 
 class Writer:
-    """Writes planned files; use it as a context, which gives the lock back.
+    """Writes planned files; use it as a context, which releases the lock.
 
     The target is checked when the writer is made, which writes nothing, and again under the lock,
     before the work and before the output gets its name: other processes may make files meanwhile.
@@ -122,7 +119,7 @@ class Writer:
         overwrite: bool = False,
     ) -> None:
         self.target = target
-        #: whether to continue what was left, which may be decided until the writer begins
+        #: whether to continue what was left; this may change until the writer begins
         self.resume = resume
         #: whether an earlier process left all files, in the sizes of the plan
         self.is_resumed = False
@@ -135,7 +132,7 @@ class Writer:
     def begin(self) -> Self:
         """Take the lock, and create the files, as entering the context does.
 
-        Fails also if the target exists by now.
+        Also fails if the target exists by now.
         """
         self._partial = Partial(partial_folder(self.target))
         try:
@@ -153,11 +150,11 @@ class Writer:
                 self._create()
             for file in self._files.values():
                 for offset, data in file.headers:
-                    self.open.write_at(f"{FILES}/{file.name}", offset, np.frombuffer(data, "u1"))
+                    self.open.write_at(f"{FILES}/{file.name}", offset, data)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
-                raise cannot(self.target, error) from None
+                raise cannot(self.target, "written", error) from None
             raise
         return self
 
@@ -205,8 +202,7 @@ class Writer:
                     file.seal(grown / file.name)
             if complete is not None:
                 complete(grown)
-            for name in self._files:
-                self.open.sync(f"{FILES}/{name}")
+            self.sync()
             self.open.sync_names()
             self._check_target()
             if self._is_folder:
@@ -216,7 +212,7 @@ class Writer:
                     self.open.at(f"{FILES}/{name}").replace(self.target.parent / name)
             sync_folder(self.target.parent)
         except OSError as error:
-            raise cannot(self.target, error) from None
+            raise cannot(self.target, "written", error) from None
         self.discard()
 
     def _publish_folder(self) -> None:
@@ -247,7 +243,7 @@ class Writer:
         self.close()
 
     def close(self) -> None:
-        """Give the lock back; what has been written stays, to be resumed."""
+        """Release the lock; what has been written stays, so that it can be resumed."""
         if self._partial is not None:
             self._partial.close()
             self._partial = None
@@ -255,8 +251,8 @@ class Writer:
     def _check_target(self) -> None:
         """Refuse a target that exists, unless it may be replaced, or that cannot be written.
 
-        Of a link, the link itself is replaced. A folder is replaced if it holds only shards and
-        files that this output has too.
+        If the target is a link, the link itself is replaced. A folder is replaced if it holds only
+        shards and files that this output has too.
         """
         target = self.target
         if not self._is_folder and target.is_dir():
@@ -271,7 +267,7 @@ class Writer:
                 continue
             if path != target and self.resume and _is_moved(target, path.name):
                 continue
-            msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
+            msg = f"{str(path)!r} exists; it is only replaced with --overwrite"
             raise MemdescError(msg)
         if not target.is_symlink():
             _check_replaced(target, {*self._files})
@@ -283,7 +279,7 @@ class Writer:
             old.replace(self.target)
 
     def _take_back(self) -> None:
-        """Take back files that already have their final names, if the target has not."""
+        """Take back files that already have their final names, if the target does not exist yet."""
         for name in [*self._files][:-1]:
             final = self.target.parent / name
             if _is_moved(self.target, name) and final.is_file():
@@ -313,4 +309,4 @@ class Writer:
                     os.close(handle)
             except OSError as error:
                 self.open.clear()
-                raise cannot(partial_folder(self.target) / FILES / name, error) from None
+                raise cannot(partial_folder(self.target) / FILES / name, "written", error) from None

@@ -34,9 +34,8 @@ from reorder.storage.convert.resume import Finished, check_left, has_grown
 from reorder.storage.convert.rules import read_rules
 from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.convert.targets import TargetRules, may_round, target_rules
-from reorder.storage.pieces.overflow import OverflowedError
-from reorder.storage.pieces.rounding import Largest
-from reorder.storage.pieces.run_tasks import run_tasks
+from reorder.storage.pieces.losses import Largest, OverflowedError
+from reorder.storage.pieces.tasks import run_tasks
 
 if TYPE_CHECKING:
     import os

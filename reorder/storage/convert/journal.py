@@ -15,8 +15,8 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
-from memdesc.disk import open_file, sync_folder
-from reorder.storage.containers.partial import JOURNAL, cannot, partial_folder
+from memdesc.disk import cannot, open_file, sync_folder
+from reorder.storage.containers.partial import JOURNAL, partial_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ class Journal:
                     file.write(f"{facts}\n".encode())
             sync_folder(self._folder.path)
         except OSError as error:
-            raise cannot(self._folder.path / JOURNAL, error) from None
+            raise cannot(self._folder.path / JOURNAL, "written", error) from None
         return done
 
     def _work(self) -> None:

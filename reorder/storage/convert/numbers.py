@@ -14,7 +14,7 @@ from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
 from reorder.storage.pieces.changes import permutation
-from reorder.storage.pieces.overflow import check_scales
+from reorder.storage.pieces.losses import check_scales
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,7 +49,7 @@ def rounding_warnings(checked: Iterable[_Rounded | None]) -> tuple[str, ...]:
     return tuple(
         f"{old} becomes {new}, with the reciprocal rounded to f32: scales change in "
         f"{sum(error > 0 for error in errors)} of {len(errors)} weights, by at most "
-        f"{max(errors):.2g} of themselves; codes do not change"
+        f"{max(errors):.2g} of their value; codes do not change"
         for (old, new), errors in found.items()
     )
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.int64 import checked_count, checked_flag
 from reorder.cores import count_cores
-from reorder.storage.pieces.regions import PIECE_NBYTES, Bound
+from reorder.storage.pieces.pieces import PIECE_NBYTES, Bound
 
 if TYPE_CHECKING:
-    from reorder.storage.pieces.rounding import Rounding
+    from reorder.storage.pieces.losses import Rounding
 
 __all__ = ["ConvertOptions", "ConvertProgress", "ConvertReport"]
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_desc
 from memdesc.record.names import read_name
-from reorder.storage.containers.descriptors import record_fields, stored_desc
-from reorder.storage.containers.entry import Tensor
+from reorder.storage.containers.entry import Tensor, record_fields, stored_desc
 from reorder.storage.containers.shards import names_beside
 from reorder.storage.convert.rules import is_record
 from reorder.storage.convert.steps import Step, copy_step, layout_step, record_step

@@ -19,8 +19,7 @@ from memdesc import (
 from memdesc.names import expand_meta_tag, resolve
 from memdesc.tags import LETTERS
 from reorder.records.repack import target_desc
-from reorder.storage.containers.descriptors import record_fields, stored_desc
-from reorder.storage.containers.entry import Tensor
+from reorder.storage.containers.entry import Tensor, record_fields, stored_desc
 from reorder.storage.convert.rules import WHOLE, is_record
 from reorder.storage.pieces.changes import ONLY, Encode, Quantize, Reorder, Repack, copied
 from reorder.storage.pieces.pieces import cut
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry, Place
     from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
-    from reorder.storage.pieces.pieces import Piece
-    from reorder.storage.pieces.regions import Bound, Cut
+    from reorder.storage.pieces.pieces import Bound, Cut, Piece
 
 __all__ = ["Step", "copy_step", "layout_step", "record_step"]
 

@@ -27,7 +27,7 @@ from reorder.records.fields import dequantize_reference
 from reorder.records.record import Record, fill_constants
 from reorder.records.repack import dim_order
 from reorder.storage.pieces.files import scratch
-from reorder.storage.pieces.runs import FieldLayout
+from reorder.storage.pieces.runs import FieldLayout, Operand
 from reorder.values.attr import Attr
 from reorder.values.formats import INTEGERS
 from reorder.values.parameter import GROUPED_DIMS
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     Desc = RecordDesc | MemoryDesc
     # of each tensor of one side, by its role
     Bytes = Mapping[str, NDArray[np.uint8]]
-    Fields = Mapping[str, tuple[FieldLayout, ...]]
+    Operands = Mapping[str, Operand]
     Layouts = Mapping[str, tuple[Layout, ...]]
 
 __all__ = [
@@ -55,6 +55,7 @@ __all__ = [
     "Reorder",
     "Repack",
     "copied",
+    "padded",
     "permutation",
     "record_of",
 ]
@@ -87,29 +88,14 @@ class Change(ABC):
         return (1,) * len(self.dims)
 
     @property
-    def reads(self) -> Fields:
-        """The fields of each tensor that is read."""
-        return _fields(self.src, permutation(self.src, self.dst))
+    def reads(self) -> Operands:
+        """The tensors that are read, by their roles."""
+        return _operands(self.src, permutation(self.src, self.dst))
 
     @property
-    def writes(self) -> Fields:
-        """The fields of each tensor that is written."""
-        return _fields(self.dst, permutation(self.dst, self.dst))
-
-    @property
-    def read_sizes(self) -> Mapping[str, int]:
-        """The bytes of each tensor that is read, if it is read as a whole."""
-        return _sizes(self.src)
-
-    @property
-    def write_sizes(self) -> Mapping[str, int]:
-        """The bytes of each tensor that is written, if it is written as a whole."""
-        return _sizes(self.dst)
-
-    @property
-    def constants(self) -> Mapping[str, int]:
-        """The bytes of tensors without fields, which the first region writes as a whole."""
-        return {}
+    def writes(self) -> Operands:
+        """The tensors that are written. The first region writes those without fields."""
+        return _operands(self.dst, permutation(self.dst, self.dst))
 
     @property
     def is_copy(self) -> bool:
@@ -193,7 +179,7 @@ class Reorder(Change):
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
         """Reorder by definition."""
-        data, found = _padded(read[ONLY], self.src.min_nbytes), written[ONLY]
+        data, found = padded(read[ONLY], self.src.min_nbytes), written[ONLY]
         wanted = np.zeros(max(len(found), self.dst.min_nbytes), np.uint8)
         execute_reference(self.src, self.dst, data, wanted, self.attr)
         return wanted[: len(found)], found
@@ -262,19 +248,13 @@ class Quantize(Reorder):
         return {role: memory_desc(counts, dtype) for role, dtype in types.items()}
 
     @property
-    def writes(self) -> Fields:
+    def writes(self) -> Operands:
         """Codes, scales and zero points."""
-        scales = self.scales.items()
-        fields = {
-            role: (FieldLayout.of(desc)._replace(groups=self.units),) for role, desc in scales
+        scales = {
+            role: Operand(desc.nbytes, (FieldLayout.of(desc)._replace(groups=self.units),))
+            for role, desc in self.scales.items()
         }
-        return {**super().writes, **fields}
-
-    @property
-    def write_sizes(self) -> Mapping[str, int]:
-        """The bytes of codes, scales and zero points."""
-        scales = self.scales.items()
-        return {**super().write_sizes, **{role: desc.nbytes for role, desc in scales}}
+        return {**super().writes, **scales}
 
     @property
     def is_copy(self) -> bool:
@@ -292,7 +272,7 @@ class Quantize(Reorder):
             threads=1,
         )
         made = {ONLY: codes.data, "scales": _bytes_of(scales), "zero_points": _bytes_of(points)}
-        return {role: made[role] for role in self.write_sizes}
+        return {role: made[role] for role in (ONLY, *self.scales)}
 
     def with_chosen(self, written: Bytes) -> Change:
         """Return the reorder by the scales that were written."""
@@ -351,12 +331,6 @@ class Repack(Change):
     """A record without constants that becomes another record, or a tensor of plain numbers."""
 
     src: RecordDesc
-
-    @property
-    def constants(self) -> Mapping[str, int]:
-        """Those of the target."""
-        held = () if isinstance(self.dst, MemoryDesc) else self.dst.constants
-        return {each.tensor: len(each.data) for each in held}
 
     def part(self, region: Region, read: Layouts, written: Layouts) -> Self:
         """Return the change of a region; the first one has the constants."""
@@ -422,7 +396,7 @@ def _bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
-def _padded(data: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
+def padded(data: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
     """Return the bytes, and zeros behind them if their last element is cut off."""
     missing = nbytes - len(data)
     return np.concatenate([data, np.zeros(missing, np.uint8)]) if missing > 0 else data
@@ -439,7 +413,7 @@ def _rounded_alike(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> N
 def _values(desc: RecordDesc, data: Bytes) -> NDArray[np.float32]:
     sizes = desc.tensors.items()
     return dequantize_reference(
-        Record(desc, {name: _padded(data[name], nbytes)[:nbytes] for name, nbytes in sizes})
+        Record(desc, {name: padded(data[name], nbytes)[:nbytes] for name, nbytes in sizes})
     )
 
 
@@ -448,23 +422,18 @@ def record_of(desc: RecordDesc, data: Bytes) -> Record:
     return Record(desc, {name: data[name][:nbytes] for name, nbytes in desc.tensors.items()})
 
 
-def _sizes(desc: Desc) -> Mapping[str, int]:
-    return desc.tensors if isinstance(desc, RecordDesc) else {ONLY: desc.min_nbytes}
-
-
-def _fields(desc: Desc, perm: tuple[int, ...]) -> Fields:
-    """Return the fields of each tensor; dim k of the descriptor is dim `perm[k]` of the change."""
+def _operands(desc: Desc, perm: tuple[int, ...]) -> Operands:
+    """Return each tensor; dim k of the descriptor is dim `perm[k]` of the change."""
     if isinstance(desc, MemoryDesc):
-        return {ONLY: (FieldLayout.of(desc),)}
-    found: dict[str, tuple[FieldLayout, ...]] = {}
+        return {ONLY: Operand(desc.min_nbytes, (FieldLayout.of(desc),))}
+    found: dict[str, list[FieldLayout]] = {name: [] for name in desc.tensors}
     for field in desc.fields:
         groups, counts = [0] * len(perm), [0] * len(perm)
         for dim, group, count in zip(perm, field.groups, field.counts, strict=True):
             groups[dim], counts[dim] = group, count
         layout = permute_axes(field.layout, perm)
-        made = FieldLayout(layout, field.bits, tuple(groups), tuple(counts))
-        found[field.tensor] = (*found.get(field.tensor, ()), made)
-    return found
+        found[field.tensor].append(FieldLayout(layout, field.bits, tuple(groups), tuple(counts)))
+    return {name: Operand(nbytes, tuple(found[name])) for name, nbytes in desc.tensors.items()}
 
 
 def _desc_of(desc: Desc, perm: tuple[int, ...], region: Region, layouts: Layouts) -> Desc:

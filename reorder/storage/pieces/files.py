@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from memdesc import MemdescError
-from memdesc.disk import open_file, read_at, reason_of, write_at
+from memdesc.disk import cannot, open_file, read_at, write_at
 from reorder.forks import at_fork
 from reorder.system import system_function
 
@@ -81,12 +81,12 @@ def _open_to_write(path: Path) -> Iterator[int]:
     """Open a file that exists, to write parts of it."""
     try:
         handle = os.open(path, _WRITE)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
     except OSError as error:
-        raise _cannot(path, "written", error) from None
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+        raise cannot(path, "written", error) from None
 
 
 def read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
@@ -94,27 +94,22 @@ def read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
 
     A file that ends before the runs do is an error.
     """
+    view = memoryview(into)  # type: ignore[arg-type] # arrays of bytes are buffers
     with open_file(place.path) as file, _turn_for(runs):
-        _read(file.fileno(), runs, place, memoryview(into))  # type: ignore[arg-type] # arrays of bytes are buffers
-
-
-def _read(handle: int, runs: Runs, place: Place, view: memoryview) -> None:
-    for k, start in enumerate(runs.starts()):
-        # the last run may be counted beyond the last element of the tensor
-        part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
-        at = place.start + start
-        while part:
-            try:
-                count = read_at(handle, part, at)
-            except OSError as error:
-                raise _cannot(place.path, "read", error) from None
-            if not count:
-                msg = (
-                    f"{str(place.path)!r} has {os.fstat(handle).st_size} bytes, but a tensor in it "
-                    f"ends at byte {place.start + place.nbytes}; it was shortened meanwhile"
-                )
-                raise MemdescError(msg)
-            part, at = part[count:], at + count
+        for k, start in enumerate(runs.starts()):
+            # the last run may be counted beyond the last element of the tensor
+            part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
+            at = place.start + start
+            while part:
+                count = read_at(file.fileno(), part, at)
+                if not count:
+                    msg = (
+                        f"{str(place.path)!r} has {os.fstat(file.fileno()).st_size} bytes, but a "
+                        f"tensor in it ends at byte {place.start + place.nbytes}; it was shortened "
+                        "meanwhile"
+                    )
+                    raise MemdescError(msg)
+                part, at = part[count:], at + count
 
 
 def write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
@@ -122,22 +117,14 @@ def write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
 
     The system starts to bring long runs to the disk at once, while the caller goes on.
     """
+    view = memoryview(data)  # type: ignore[arg-type] # likewise
     with _open_to_write(place.path) as handle, _turn_for(runs):
-        _write(handle, runs, place, memoryview(data))  # type: ignore[arg-type] # likewise
-
-
-def _write(handle: int, runs: Runs, place: Place, view: memoryview) -> None:
-    for k, start in enumerate(runs.starts()):
-        part = view[k * runs.length :][: runs.length]
-        at = place.start + start
-        try:
-            while part:
-                count = write_at(handle, part[:_MOST_WRITTEN], at)
-                part, at = part[count:], at + count
-        except OSError as error:
-            raise _cannot(place.path, "written", error) from None
-        if runs.length >= _MOST_WRITTEN:
-            _start_writing(handle, at - runs.length, at)
+        for k, start in enumerate(runs.starts()):
+            at, run = place.start + start, view[k * runs.length :][: runs.length]
+            for first in range(0, len(run), _MOST_WRITTEN):
+                write_at(handle, run[first : first + _MOST_WRITTEN], at + first)
+            if runs.length >= _MOST_WRITTEN:
+                _start_writing(handle, at, at + runs.length)
 
 
 def _start_writing(handle: int, start: int, stop: int) -> None:
@@ -156,7 +143,3 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
         found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
         found.restype = ctypes.c_int
     return cast("Callable[[int, int, int, int], int] | None", found)
-
-
-def _cannot(path: Path, what: str, error: OSError) -> MemdescError:
-    return MemdescError(f"{str(path)!r} cannot be {what}: {reason_of(error)}")

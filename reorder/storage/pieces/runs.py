@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from memdesc import Block, MemoryDesc
 
-__all__ = ["FieldLayout", "Region", "Runs", "compact"]
+__all__ = ["FieldLayout", "Operand", "Region", "Runs", "compact"]
 
 _BYTE_BITS = 8
 # A gap is read along with the elements around it unless it is longer than they are.
@@ -95,6 +95,16 @@ class FieldLayout(NamedTuple):
         if sizes == self.layout.dims:
             return self.layout
         return submemory(self.layout, sizes, offsets)
+
+
+class Operand(NamedTuple):
+    """A tensor that is read or written: the bytes of the whole, and its fields.
+
+    Constants have no fields.
+    """
+
+    nbytes: int
+    fields: tuple[FieldLayout, ...]
 
 
 def compact(

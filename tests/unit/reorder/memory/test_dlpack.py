@@ -126,7 +126,7 @@ def test_read_only_memory_stays_read_only() -> None:
 def test_another_device_and_a_broken_producer_are_refused() -> None:
     x = np.ones(3, np.float32)
     with pytest.raises(
-        MemdescError, match="x: the Producer lies on DLPack device type 2, not in CPU memory"
+        MemdescError, match="x: the Producer is on DLPack device type 2, not in CPU memory"
     ):
         reorder.reorder(Producer(x, device=2), "a")
     with pytest.raises(

@@ -21,7 +21,7 @@ from memdesc import (
     record_desc,
 )
 from memdesc.record.gguf import GGUF_TYPES
-from reorder.records.decode import Difference, largest_difference
+from reorder.records.decode import Farthest, largest_difference
 from reorder.records.fields import dequantize_reference
 from tests.records import bits_of, plain_scales, random_record
 
@@ -268,7 +268,7 @@ def _difference(record: reorder.Record, other: reorder.Memory) -> tuple[float, f
     apart = np.where(is_same, 0, np.where(np.isnan(apart), np.inf, apart))
     at = np.unravel_index(apart.argmax(), apart.shape)
     if not apart[at]:
-        return Difference()
+        return Farthest()
     return float(apart[at]), float(numbers[at]), float(others[at])
 
 
@@ -295,7 +295,7 @@ def test_numbers_that_are_not_finite_hide_no_difference(
     scales = np.array([[1], [np.inf], [2], [np.nan], [0.5], [-3e38]], np.float32)
     record.set_field("d", scales)
     numbers = dequantize_reference(record)
-    assert largest_difference(record, reorder.reorder(numbers, "ba"), 1) == Difference()
+    assert largest_difference(record, reorder.reorder(numbers, "ba"), 1) == Farthest()
     numbers[4, 7] += 0.125
     found = largest_difference(record, reorder.reorder(numbers, "ab"), 1)
     assert found == (0.125, numbers[4, 7] - 0.125, numbers[4, 7])
@@ -318,4 +318,4 @@ def test_records_by_hand_are_compared_by_their_definition(kind: str, columns: in
 def test_records_without_numbers_do_not_differ() -> None:
     record = reorder.Record(record_desc((0, 256), "q4_k"))
     other = reorder.Memory(memory_desc((0, 256), "f16"))
-    assert largest_difference(record, other, 1) == Difference()
+    assert largest_difference(record, other, 1) == Farthest()

@@ -15,6 +15,7 @@ from reorder.cli import main
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.gguf import TYPES, plan, read, type_name, type_number
 from reorder.storage.convert.conversion import Conversion, ConvertOptions, plan_conversion
+from tests.headers import gguf_info, gguf_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
 # Q2_0 of llama.cpp, Q4_0_R8 of ik_llama.cpp, and what no version has
 _KINDS = [42, 202, 2**32 - 1]
-
-
-def _text(text: str) -> bytes:
-    return struct.pack("<Q", len(text)) + text.encode()
 
 
 def _model(path: Path, kind: int, *, alignment: int = 32, cut: int = 0) -> NDArray[np.uint8]:
@@ -42,9 +39,9 @@ def _model(path: Path, kind: int, *, alignment: int = 32, cut: int = 0) -> NDArr
         ("d", kind, 9, 5),
     ]
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), 1)
-    head += _text("general.alignment") + struct.pack("<II", 4, alignment)
+    head += gguf_text("general.alignment") + struct.pack("<II", 4, alignment)
     for name, number, size, place in infos:
-        head += _text(name) + struct.pack("<IQIQ", 1, size, number, place * alignment)
+        head += gguf_info(name, (size,), number, place * alignment)
     path.write_bytes(head + bytes(-len(head) % alignment) + data[: len(data) - cut].tobytes())
     return data
 

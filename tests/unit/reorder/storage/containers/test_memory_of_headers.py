@@ -5,7 +5,6 @@ Nothing is timed: bytes of objects and calls of functions are counted, for input
 
 from __future__ import annotations
 
-import json
 import struct
 import sys
 import tracemalloc
@@ -17,8 +16,13 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.containers.protobuf import fields, message_field, varints
+from reorder.storage.containers.onnx import fields, message_field, varints
 from reorder.storage.containers.table import FORMATS, read_container
+from tests.headers import gguf_bytes as _gguf
+from tests.headers import gguf_text as _text
+from tests.headers import initializer
+from tests.headers import number_field as _number
+from tests.headers import safetensors_bytes as _safetensors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,40 +35,12 @@ _COUNT, _AMOUNT = 800, 4000
 _TIMES, _EACH, _ALWAYS = 4, 2048, 1 << 15
 
 
-def _number(number: int, value: int) -> bytes:
-    return _varint(number << 3) + _varint(value)
-
-
-def _varint(value: int) -> bytes:
-    raw = bytearray()
-    while value > 127:
-        raw.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*raw, value])
-
-
 def _initializer(name: str, *more: bytes) -> bytes:
-    head = _number(1, 0) + _number(2, 1) + message_field(8, name.encode())
-    return message_field(5, head + b"".join(more))
+    return initializer(name, 1, (0,), *more)
 
 
 def _onnx(*graph: bytes, more: bytes = b"") -> bytes:
     return message_field(7, b"".join(graph)) + more
-
-
-def _safetensors(header: object) -> bytes:
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    return len(text).to_bytes(8, "little") + text
-
-
-def _text(text: str) -> bytes:
-    return struct.pack("<Q", len(text)) + text.encode()
-
-
-def _gguf(values: list[bytes], infos: list[bytes]) -> bytes:
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), len(values))
-    head += b"".join(values) + b"".join(infos)
-    return head + bytes(-len(head) % 32)
 
 
 def _array(kind: int, count: int, data: bytes) -> bytes:

@@ -13,9 +13,8 @@ import reorder
 from memdesc import MemdescError, memory_desc, record_desc, to_json
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.table import plan_file, read_container
-from reorder.storage.containers.writer import Writer
 from reorder.storage.stored import stored_layout
-from tests.writers import write_part
+from tests.writers import write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,10 +58,7 @@ def test_what_is_written_in_pieces_is_read_by_numpy_and_load_all(tmp_path: Path)
     path = tmp_path / "y.npz"
     tensors = [stored_layout(name, m.desc) for name, m in saved.items()]
     tensors.append(Tensor("plain", "f16", (2, 3), 12))
-    with Writer(path, plan_file(path, tensors, {})) as writer:
-        for name, m in saved.items():
-            write_part(writer, name, 0, m.data)
-        writer.finish()
+    write_tensors(path, tensors, {name: m.data for name, m in saved.items()})
     loaded = reorder.load_all(path)
     assert all((loaded[name].data == m.data).all() for name, m in saved.items())
     assert {name: m.desc for name, m in saved.items()} | {"plain": memory_desc((2, 3), "f16")} == {
@@ -86,10 +82,7 @@ def test_words_and_shapes_of_what_is_written_are_kept(tmp_path: Path) -> None:
         Tensor("blocks", "f32", (2, 6, 16), blocks.nbytes, blocks.desc),
         Tensor("one", "bf16", (), 2),
     ]
-    with Writer(path, plan_file(path, tensors, {})) as writer:
-        write_part(writer, "codes", 0, codes.data)
-        write_part(writer, "blocks", 0, blocks.data)
-        writer.finish()
+    write_tensors(path, tensors, {"codes": codes.data, "blocks": blocks.data})
     with np.load(path) as arrays:
         assert arrays["codes"].tobytes() == codes.data.tobytes()
         assert (arrays["codes"].dtype, arrays["codes"].shape) == (np.int32, (1, 8))

@@ -80,7 +80,7 @@ def test_a_link_in_the_folder_is_refused_and_named(
         path.rename(tmp_path / "away")
     path.unlink(missing_ok=True)
     path.symlink_to(precious / name if (precious / name).exists() else precious)
-    with pytest.raises(MemdescError, match=f"{name}' is in the place of what a conversion writes"):
+    with pytest.raises(MemdescError, match=f"{name}' is where a conversion writes"):
         write(target, resume=resume)
     assert path.is_symlink()
     assert not target.exists()

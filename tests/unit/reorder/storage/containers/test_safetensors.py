@@ -11,18 +11,15 @@ from memdesc import MemdescError, memory_desc, record_desc
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.safetensors import plan, read
 from reorder.storage.containers.writer import Writer
-from tests.writers import write_part
+from tests.headers import safetensors_bytes
+from tests.writers import write_part, write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_LENGTH = 8
-
 
 def _file(path: Path, header: Any, data: bytes = b"", length: int | None = None) -> Path:
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    count = len(text) if length is None else length
-    path.write_bytes(count.to_bytes(_LENGTH, "little") + text + data)
+    path.write_bytes(safetensors_bytes(header, data, length))
     return path
 
 
@@ -31,11 +28,8 @@ def _tensor(shape: Any = (2,), offsets: Any = (0, 8), dtype: Any = "F32") -> dic
 
 
 def _written(path: Path, tensors: list[Tensor], metadata: dict[str, str] | None = None) -> Path:
-    with Writer(path, plan(path.name, tensors, metadata or {})) as writer:
-        for tensor in tensors:
-            write_part(writer, tensor.name, 0, np.full(tensor.nbytes, len(tensor.name), np.uint8))
-        writer.finish()
-    return path
+    data = {each.name: np.full(each.nbytes, len(each.name), np.uint8) for each in tensors}
+    return write_tensors(path, tensors, data, metadata)
 
 
 def test_what_was_planned_is_read_back(tmp_path: Path) -> None:

@@ -10,10 +10,9 @@ import pytest
 import reorder
 from memdesc import memory_desc
 from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.safetensors import plan
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.writer import Writer
-from tests.writers import write_part
+from tests.writers import write_part, write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,11 +57,8 @@ def test_every_type_of_the_package_is_read_and_written(tmp_path: Path) -> None:
             assert found.desc == memory_desc(tensor.shape, _KINDS[kind])
             assert found.data.tobytes() == tensor.contiguous().view(torch.uint8).numpy().tobytes()
             planned.append(Tensor(kind, found.dtype, found.shape, found.nbytes, found.desc))
-        target = tmp_path / "y.safetensors"
-        with Writer(target, plan(target.name, planned, checkpoint.metadata)) as writer:
-            for kind in tensors:
-                write_part(writer, kind, 0, checkpoint[kind].data)
-            writer.finish()
+        data = {kind: checkpoint[kind].data for kind in tensors}
+        target = write_tensors(tmp_path / "y.safetensors", planned, data, checkpoint.metadata)
     again = load_file(target)
     for kind, tensor in tensors.items():
         assert again[kind].dtype == tensor.dtype

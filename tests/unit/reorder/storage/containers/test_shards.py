@@ -9,19 +9,16 @@ import pytest
 from memdesc import MemdescError
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.shards import plan_shards
-from reorder.storage.containers.table import format_of, plan_file, read_container
-from reorder.storage.containers.writer import Writer
+from reorder.storage.containers.table import format_of, read_container
 from reorder.storage.convert.conversion import convert
+from tests.writers import write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def _file(path: Path, *names: str) -> Path:
-    tensors = [Tensor(name, "u8", (1,), 1) for name in names]
-    with Writer(path, plan_file(path, tensors, {})) as writer:
-        writer.finish()
-    return path
+    return write_tensors(path, [Tensor(name, "u8", (1,), 1) for name in names])
 
 
 def _index(folder: Path, names: object) -> Path:

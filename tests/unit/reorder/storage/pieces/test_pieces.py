@@ -14,8 +14,7 @@ import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from reorder.storage.containers.entry import Place
 from reorder.storage.pieces.changes import ONLY, Reorder
-from reorder.storage.pieces.pieces import Piece, cut
-from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.pieces import Bound, Piece, cut
 from reorder.storage.pieces.tasks import DifferentError, Task
 
 if TYPE_CHECKING:
