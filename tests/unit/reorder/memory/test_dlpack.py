@@ -227,17 +227,6 @@ def test_bytes_and_files_take_the_data() -> None:
     assert m.data.data.nbytes == m.nbytes
 
 
-def test_array_protocol_is_the_logical_array_with_copy() -> None:
-    x = random_array("f32", (1, 17, 2, 3))
-    plain, blocked = reorder.reorder(x, "nhwc"), reorder.reorder(x, "nChw16c")
-    assert np.shares_memory(np.asarray(plain), plain.data)
-    assert not np.shares_memory(np.array(plain), plain.data)
-    assert np.array_equal(np.asarray(blocked), x)
-    with pytest.raises(ValueError, match="copy=False"):
-        np.array(blocked, copy=False)
-    assert np.asarray(plain, np.float64).dtype == np.float64
-
-
 def test_torch_is_never_imported() -> None:
     program = (
         "import sys, numpy as np, reorder; "
