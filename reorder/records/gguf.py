@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from functools import lru_cache, partial
 from math import prod
 from operator import index
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PLAIN = ("f32", "f16", "bf16")
+_FLOAT_DTYPES = {DATA_TYPES[name].numpy for name in FLOATS}
 # A type number that llama.cpp and its forks use for different types.
 _TWO_MEANINGS = 42
 # The most blocks in a row of the matrix for which the offsets of fields are computed.
@@ -51,8 +53,8 @@ class _Type(NamedTuple):
 def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | None = None) -> Any:
     """Decode an array of GGUF bytes into floats, as `gguf.dequantize` does.
 
-    *Law*: the result equals that of `gguf.dequantize`, bit for bit, except that every NaN is the
-    quiet NaN without sign and payload.
+    *Law*: the result equals that of `gguf.dequantize`, bit for bit, except that a NaN may be
+    another NaN.
 
     Parameters
     ----------
@@ -148,21 +150,19 @@ def _known(name: str) -> _Type | None:
 
 def _type_of(qtype: Any) -> _Type:
     """Return a type from its name, its number or the enumeration of gguf."""
-    found, name = None, qtype
+    number, name = -1, qtype
     if not isinstance(qtype, str | bool):
-        try:
-            name = GGUF_NUMBERS.get(index(qtype))
-        except TypeError:
-            name = None
-    if isinstance(name, str):
-        found = _known(name)
+        with suppress(TypeError):
+            number = index(qtype)
+        name = GGUF_NUMBERS.get(number)
+    found = _known(name) if isinstance(name, str) else None
     if found is None:
         names = ", ".join(str(_known(each)) for each in (*_PLAIN, *GGUF_TYPES))
         msg = (
             f"{short_repr(qtype)} is not a GGUF type that can be decoded; pass the name, the "
             f"number or the gguf.GGMLQuantizationType of one of {names}"
         )
-        if qtype == _TWO_MEANINGS:
+        if number == _TWO_MEANINGS:
             msg = (
                 f"number {_TWO_MEANINGS} is Q2_0 with blocks of 64 elements in llama.cpp, but of "
                 "128 in files of its forks; pass 'Q2_0' for the former"
@@ -206,7 +206,7 @@ def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray
             msg = f"out must be an ndarray or a torch tensor of floats, not {short_repr(out)}"
             raise MemdescError(msg)
         array = from_dlpack(out, "out", write=True)
-    if array.shape != dims or data_type(array.dtype).name not in FLOATS:
+    if array.shape != dims or array.dtype not in _FLOAT_DTYPES:
         msg = (
             f"out is an array {array.shape} of {array.dtype}, but the result has dims {dims} and "
             "a float type"

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -296,12 +295,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

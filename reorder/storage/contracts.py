@@ -27,9 +27,15 @@ from memdesc import (
 from memdesc.disk import as_path, read_small
 from memdesc.errors import first_of, short_repr
 from memdesc.int64 import checked_ints
-from memdesc.names import did_you_mean
 from reorder.records.record import Record
-from reorder.storage.convert.rules import FormatName, Rule, is_record, read_format, stars_of
+from reorder.storage.convert.rules import (
+    FormatName,
+    Rule,
+    is_record,
+    read_format,
+    similar,
+    stars_of,
+)
 from reorder.storage.differences import Model, differences
 from reorder.storage.siblings import siblings_of
 from reorder.storage.stored import ONE, stored_layout
@@ -348,7 +354,9 @@ def _assign(rules: Iterable[_Rule], model: Model) -> tuple[dict[str, _Rule], lis
     for rule in rules:
         names = _matched(rule, model)
         if not names and rule.number is None:
-            _fail_unmatched(rule, model)
+            what = "record" if "record" in rule.values else "tensor"
+            shown = similar(rule.pattern, {*model.groups, *model.entries})
+            rule.fail(f"it matches no {what} of {str(model.path)!r}{shown}")
         if rule.number not in (None, len(names)):
             problem = f"is {len(names)}, not {rule.number}"
             breaches.append(Breach(rule.pattern, "count", problem, rule.pattern))
@@ -392,17 +400,6 @@ def _joined(old: _Rule | None, new: _Rule, name: str) -> _Rule:
                 one = old.origin.get(key) or new.origin[key]
                 new.fail(f"it and {one!r} say both record and {key} of {name!r}")
     return _Rule(new.pattern, {**old.values, **new.values}, {**old.origin, **new.origin})
-
-
-def _fail_unmatched(rule: _Rule, model: Model) -> NoReturn:
-    import difflib  # only a wrong rule needs it
-
-    what = "record" if "record" in rule.values else "tensor"
-    names = [*dict.fromkeys((*model.groups, *model.entries))]
-    short = [name for name in names if len(name) <= 200]  # noqa: PLR2004 - longer ones take long
-    near = difflib.get_close_matches(rule.pattern[:200], short, 3, 0.3)
-    shown = did_you_mean(tuple(near)) or f"; there are {len(names)}"
-    rule.fail(f"it matches no {what} of {str(model.path)!r}{shown}")
 
 
 # What must hold.

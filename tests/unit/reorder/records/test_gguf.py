@@ -156,6 +156,7 @@ BLOCK = np.zeros(18, np.uint8)
         ),
         ((BLOCK, True), "True is not a GGUF type"),
         ((BLOCK, 2.0), "2.0 is not a GGUF type"),
+        ((BLOCK, BLOCK), "is not a GGUF type"),
         ((BLOCK, KIND.I8), "I8: 24> is not a GGUF type that can be decoded"),
         ((BLOCK, 42), "number 42 is Q2_0 with blocks of 64 elements in llama.cpp, but of 128 in"),
         (
@@ -164,6 +165,8 @@ BLOCK = np.zeros(18, np.uint8)
         ),
         ((BLOCK, "Q4_0", np.zeros(32, np.int8)), r"of int8, but .* \(32,\) and a float type"),
         ((BLOCK, "Q4_0", bytearray(128)), "out must be an ndarray or a torch tensor of floats"),
+        ((BLOCK, "Q4_0", np.zeros(32, np.complex64)), "out is an array .* of complex64, but"),
+        ((BLOCK, "Q4_0", np.zeros(32, ">f4")), "out is an array .* of >f4, but"),
         ((BLOCK, "Q4_0", np.broadcast_to(np.float32(0), 32)), "out is read-only"),
     ],
 )
