@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = ["plan", "read"]
-
 _LENGTH = 8
 # the limit of the package
 _MAX_HEADER = 100_000_000
