@@ -234,7 +234,7 @@ def test_load_reads_the_one_tensor_and_names_several(tmp_path: Path, name: str) 
         load(path)
     with pytest.raises(MemdescError, match="holds a Quantized, not a Record"):
         load(path, Record)
-    with pytest.raises(MemdescError, match=r"kind is reorder\.Memory, reorder\.Quantized or"):
+    with pytest.raises(MemdescError, match=r"kind must be reorder\.Memory, \.Quantized or"):
         load(path, dict)  # type: ignore[type-var] # what a caller might pass
 
 
