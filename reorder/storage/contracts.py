@@ -307,7 +307,7 @@ def _read_rule(pattern: object, values: object) -> _Rule:
     for key, value in values.items():
         if key not in _KEYS:
             hint = _QUOTED if isinstance(value, Mapping) else ""
-            rule.fail(f"there is no key {key!r}; the keys are {', '.join(_KEYS)}{hint}")
+            rule.fail(f"{key!r} is not a key; the keys are {', '.join(_KEYS)}{hint}")
         made[key] = value if key == "count" else _read_value(rule, key, value)
     if not made:
         rule.fail(f"it says nothing; the keys are {', '.join(_KEYS)}")
@@ -339,7 +339,7 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
     if key == "record":
         found = read_format(Rule(rule.pattern, rule.pattern), key, value)
         if not is_record(found):
-            rule.fail(f"there is no record {found.name!r}; memdesc.known_records() lists them")
+            rule.fail(f"{found.name!r} is not a record; memdesc.known_records() lists them")
         return found
     return value
 
