@@ -79,7 +79,7 @@ def _log_string(desc: MemoryDesc, _letters: str) -> tuple[str, ...]:
 
 def _read_log(given: Given) -> MemoryDesc:
     try:
-        desc = from_verbose(given.text.strip(), given.sizes())
+        desc = from_verbose(given.text.strip(), given.sizes(has_type=True))
     except UnsupportedFormatError:
         raise
     except MemdescError as error:

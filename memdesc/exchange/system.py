@@ -30,10 +30,18 @@ class Given(NamedTuple):
     letters: str | None
     default: DataType | None = DATA_TYPES["f32"]
 
-    def sizes(self, found: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        """Return the dims found in the string or given by the caller; both must agree."""
+    def sizes(
+        self, found: tuple[int, ...] | None = None, *, has_type: bool = False
+    ) -> tuple[int, ...]:
+        """Return the dims found in the string or given by the caller; both must agree.
+
+        If there are none, the message also asks for the data type, unless the string has it.
+        """
         if found is None and self.dims is None:
-            msg = f"{short_repr(self.text)} does not contain the sizes; give dims"
+            lacks, give = "the sizes", "dims"
+            if not has_type and self.dtype is None and self.default is None:
+                lacks, give = f"{lacks} and the data type", f"{give} and dtype"
+            msg = f"{short_repr(self.text)} does not contain {lacks}; give {give}"
             raise UnknownFormatError(msg)
         if found is not None:
             check_dims(found)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,7 @@ def _read(given: Given) -> MemoryDesc:
     )
     axes = tuple((dim,) for dim in range(len(letters)))
     tag = FormatTag(axes, digits, (1,) * len(axes))
-    return memory_desc(given.sizes(), given.type(), tag)
+    return replace(memory_desc(given.sizes(), given.type(), tag), letters=letters)
 
 
 def _logical(given: Given, text: str, outer: list[str]) -> str:

@@ -345,10 +345,9 @@ def _parse(how: Reading, dims: tuple[int, ...] | None, **default: Any) -> Memory
     try:
         return parse_layout(how.layout or "", dims, how.dtype, **default)
     except UnknownFormatError as error:
-        text = str(error)
-        for name in ("dims", "dtype"):
-            text = text.replace(f"; give {name}", f"; give --{name}")
-        raise UnknownFormatError(text) from None
+        reason, give, lacking = str(error).rpartition("; give ")
+        named = re.sub("dims|dtype", r"--\g<0>", lacking) if give else lacking
+        raise UnknownFormatError(reason + give + named) from None
 
 
 def load_file(path: str, dtype: str | None = None) -> Memory | NDArray[Any]:

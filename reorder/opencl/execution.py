@@ -1,4 +1,4 @@
-"""Transfers between memories that callers pass: prepared once, then found by one look-up.
+"""Transfers between memories that callers pass: prepared once, then looked up in a cache.
 
 Each context caches its prepared reorders. The key is everything that checks, plans and kernels
 depend on: the device, the descriptors, the attributes, and the facts of both memories. No check
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from reorder.values.attr import Attr
 
     Descs = tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]
-    # What a reorder depends on in a memory, besides its descriptor: what kernels get, its place
-    # (None: not allocated yet), its bytes, and what is compared. A NamedTuple is slower.
+    # What a reorder depends on besides the descriptors, for each memory: what kernels get, its
+    # place (None: not allocated yet), its bytes, and what is compared. A NamedTuple is slower.
     Facts = tuple[Any, tuple[int, int] | None, int, tuple[Any, ...]]
 
-# most keys that a context keeps, about two for each prepared reorder
+# the most keys that a context keeps, about two for each prepared reorder
 _MAX_KEYS = 1024
 # the fields of an operand before its memory
 _IN_MEMORY = DeviceOperand._fields.index("memory")

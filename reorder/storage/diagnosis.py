@@ -18,7 +18,7 @@ import numpy as np
 from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc, record_desc
 from memdesc.record import BIT_PLANES
 from reorder.api import reorder
-from reorder.memory.arrays import logical_array, pack, unpack
+from reorder.memory.arrays import bits_of, logical_array, write_back
 from reorder.memory.memory import Memory
 
 if TYPE_CHECKING:
@@ -327,7 +327,7 @@ def _packed(elements: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
     if plain.dtype.is_packed:
         flat = np.zeros(2 * len(data), np.uint8)
         flat[: elements.size] = elements.reshape(-1)
-        pack(flat, data, plain)
+        write_back(flat, data, plain)
     else:
         data = np.ascontiguousarray(elements).reshape(-1).view(np.uint8)
     if _is_row_major(desc):
@@ -341,10 +341,11 @@ def _is_unpacked(part: Part) -> bool:
     desc, expected = part.desc, part.expected
     if desc is None or expected is None:
         return False
-    if desc.dtype.is_packed and len(part.found) == expected.size:
+    if desc.dtype.is_packed:
         codes = np.ascontiguousarray(expected).reshape(-1)
         # unsigned ones, or those of pack_to_int32 before it makes them unsigned
-        return any(is_equal_bytes(part.found, codes - np.uint8(low)) for low in (0, 8))
+        if any(is_equal_bytes(part.found, codes - np.uint8(low)) for low in (0, 8)):
+            return True
     if _is_row_major(desc):
         return False
     rows = _packed(expected, memory_desc(desc.dims, desc.dtype))
@@ -357,10 +358,10 @@ def _is_packed_twice(part: Part) -> bool:
     desc = part.desc
     if desc is None or _is_row_major(desc) or len(part.found) != len(part.wanted):
         return False
-    again = _like(desc, desc.padded_dims)
-    if again is None or desc.offset0 or again.nbytes != len(part.found):
+    again = _like(desc, desc.padded_dims, len(part.found))
+    if again is None or desc.offset0:
         return False
-    flat = unpack(part.wanted, desc)[: again.nelems]
+    flat = bits_of(part.wanted, desc)[: again.nelems]
     return flat.size == again.nelems and is_equal_bytes(
         part.found, _packed(flat.reshape(again.dims), again)
     )
@@ -377,26 +378,24 @@ def _transposed(pair: tuple[int, int]) -> Callable[[Part], bool]:
             return np.array_equal(part.blocks[0].reshape(-1), elements.reshape(-1))
         if part.desc is None:
             return False
-        desc = _like(part.desc, elements.shape)
-        return (
-            desc is not None
-            and desc.nbytes == len(part.found)
-            and is_equal_bytes(part.found, _packed(elements, desc))
-        )
+        desc = _like(part.desc, elements.shape, len(part.found))
+        return desc is not None and is_equal_bytes(part.found, _packed(elements, desc))
 
     return explains
 
 
 @lru_cache(maxsize=64)
-def _like(desc: MemoryDesc, dims: tuple[int, ...]) -> MemoryDesc | None:
-    """Return the layout of the same name for other dims; None if there is none, or several."""
+def _like(desc: MemoryDesc, dims: tuple[int, ...], nbytes: int) -> MemoryDesc | None:
+    """Return the layout of the same name for other dims; None if none or several take `nbytes`."""
     if desc.dims == dims:
-        return desc
-    if _is_row_major(desc):
-        return memory_desc(dims, desc.dtype)
-    found = set()
-    for name in desc.tags():
-        with suppress(MemdescError):
-            found.add(memory_desc(dims, desc.dtype, name.text))
+        found = {desc}
+    elif _is_row_major(desc):
+        found = {memory_desc(dims, desc.dtype)}
+    else:
+        found = set()
+        for name in desc.tags():
+            with suppress(MemdescError):
+                found.add(memory_desc(dims, desc.dtype, name.text))
     # a dim of 1 has any place in memory: names that differ there say nothing of other dims
-    return found.pop() if len(found) == 1 else None
+    fitting = [each for each in found if each.nbytes == nbytes]
+    return fitting[0] if len(fitting) == 1 else None

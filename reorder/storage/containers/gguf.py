@@ -96,9 +96,9 @@ def type_number(name: str) -> int | None:
     return int(unknown[1]) if unknown else _BY_NAME.get(name)
 
 
-# most bytes in front of the data; tokenizers take some ten million
+# the most bytes before the data; tokenizers take some ten million
 _MAX_HEADER = 2**28
-# most levels of arrays within arrays
+# the most levels of arrays within arrays
 _MAX_DEPTH = 4
 
 
@@ -132,7 +132,7 @@ class Reader:
         return value
 
     def count(self, least: int, what: str) -> int:
-        """Return how many items follow; refuse more than fit, of `least` bytes each."""
+        """Return how many items follow; refuse more than fit if each has `least` bytes."""
         found = self.number("Q", what)
         if found * least > self.left:
             msg = f"{what} are {found}, but only {self.left} bytes follow"
@@ -191,7 +191,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
     if name is None or (int(name[2]), int(name[3])) != (number + 1, count):
         msg = (
             f"{str(path)!r} is part {number + 1} of {count} of a model, so it must be called "
-            f"NAME-{number + 1:05}-of-{count:05}.gguf, and the other parts likewise"
+            f"NAME-{number + 1:05}-of-{count:05}.gguf, and the other parts must have such names too"
         )
         raise MemdescError(msg)
     entries: dict[str, Entry] = {}
@@ -202,7 +202,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
         if not other.exists():
             msg = (
                 f"{str(path)!r} is part {number + 1} of {count} of a model: {str(other)!r} is "
-                "missing, and all parts must lie in one folder"
+                "missing, and all parts must be in one folder"
             )
             raise MemdescError(msg)
         found = part if k == number else read(other)
@@ -210,7 +210,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
             msg = f"{str(other)!r} does not say that it is part {k + 1} of {count}"
             raise MemdescError(msg)
         if twice := entries.keys() & found.entries.keys():
-            msg = f"{str(other)!r} has {short_repr(min(twice))}, which a part before it has"
+            msg = f"{str(other)!r} has {short_repr(min(twice))}, which an earlier part has too"
             raise MemdescError(msg)
         entries |= found.entries
         files.append(other)
@@ -225,9 +225,9 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
 
 
 def _part_number(part: Container, key: str) -> int | None:
-    """Return an integer of the metadata; None if there is no such key.
+    """Return an integer of the metadata, or None if it does not have the key.
 
-    Fails if it is something else.
+    Fails if the value is something else.
     """
     value = part.metadata.get(key)
     if value is None:
@@ -242,18 +242,18 @@ _MAGIC = b"GGUF"
 _VERSION, _VERSIONS = 3, (2, 3)
 _ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
 _U32 = 4
-# dims that ggml has
+# the most dims in ggml
 _MAX_NDIMS = 4
 # what messages say about tensors of unknown types
 _WAY = "its bytes can be read and copied into another GGUF, but not decoded"
-# types that replace those that GGUF lacks, by their bits
+# substitutes for integer types that GGUF lacks, by their bits
 _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
 
 
 def read(path: Path) -> Container:
     """Read the header of a file, and those of the other parts of its model.
 
-    Fails if a file is damaged: with the rule, the tensor and the numbers.
+    Fails if a file is damaged; the message has the rule, the tensor and the numbers.
     """
     return join_parts(path, _read_file(path), _read_file)
 
@@ -393,7 +393,7 @@ def plan(
 ) -> tuple[PlannedFile, ...]:
     """Plan a file; types that GGUF lacks, such as u8, become signed integers with a descriptor.
 
-    Fails if GGUF has no such type or value of metadata, or two tensors share a name.
+    Fails if GGUF does not have a type or a kind of metadata value, or two tensors share a name.
     """
     check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 INDEX_ENDING = ".safetensors.index.json"
 _ENDING = ".safetensors"
 _MAX_INDEX = 100_000_000
-# names listed in a message
+# how many names a message lists
 _SHOWN = 4
-# as `save_pretrained` numbers shards; more are not looked for
+# numbered as `save_pretrained` does, and the most shards that are looked for
 _NUMBERED = re.compile(rf"(?s)(.*)-[0-9]{{5,}}-of-([0-9]{{5,}}){re.escape(_ENDING)}")
 _MAX_SHARDS = 10_000
 # a model in one file, and the index of one in several
@@ -39,7 +39,8 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     """Read the checkpoint in a folder: the shards of its index, or else all its files.
 
-    Beside a model in one file, others such as adapters are not part of it, as in transformers.
+    If the model is in one file, other files such as adapters are not part of it, as in
+    transformers.
     With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
 
     Fails if there is none, or more than one index, or a shard is missing.
@@ -73,9 +74,9 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     if absent and not skip_unreadable:
         is_are = "is" if len(absent) == 1 else "are"
         msg = (
-            f"{str(folder)!r} has {len(shards)} files {_ENDING}, and by the numbers in their names "
-            f"{first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or name one file "
-            f"to read that alone: {str(folder / shards[0])!r}"
+            f"{str(folder)!r} has {len(shards)} files {_ENDING}, and the numbers in their names "
+            f"show that {first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or "
+            f"name one file to read only that one: {str(folder / shards[0])!r}"
         )
         raise MemdescError(msg)
     found, unread = _read_shards(folder, [*shards, *absent], skip_unreadable=skip_unreadable)
@@ -83,9 +84,9 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
 
 
 def find_indices(names: Sequence[str]) -> list[str]:
-    """Return which files of a folder are indices of its model.
+    """Return the names of the files that are indices of the model in a folder.
 
-    Beside the files of transformers, others such as Mistral's are not.
+    If it has an index of transformers, others such as Mistral's do not count.
     """
     if _INDEX in names:
         return [_INDEX]
@@ -93,7 +94,7 @@ def find_indices(names: Sequence[str]) -> list[str]:
 
 
 def _absent(shards: Sequence[str]) -> list[str]:
-    """Return the names of shards that are missing, by the numbers in those of the others."""
+    """Return the names of shards that are missing according to the numbers in other names."""
     found = []
     for stem, count in {(m[1], m[2]) for m in map(_NUMBERED.fullmatch, shards) if m}:
         numbers = range(1, min(int(count), _MAX_SHARDS) + 1)
@@ -192,7 +193,7 @@ def _joined(path: Path, parts: list[Container]) -> Container:
 
 
 def is_shard(name: str) -> bool:
-    """Whether a file has a name as `plan_shards` gives."""
+    """Whether a file's name is one that `plan_shards` gives."""
     numbered = _NUMBERED.fullmatch(name)
     return numbered[1] == _STEM if numbered else name in {_WHOLE, _INDEX}
 
@@ -206,8 +207,8 @@ def plan_shards(
 ) -> tuple[PlannedFile, ...]:
     """Plan shards of at most `max_nbytes` of tensors each, in the order given, and their index.
 
-    A larger tensor gets a shard of its own. What fits into one file is written as one, without an
-    index unless `is_indexed` asks for it.
+    A larger tensor gets a shard of its own. What fits into one file is written as one, and without
+    an index unless `is_indexed`.
 
     Fails where `safetensors.plan` does.
     """

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Place, PlannedFile
 
-# bytes of the longest name, if the system does not say
+# the most bytes in a name, if the system does not report it
 _MAX_NAME = 255
-# files listed in a message
+# how many files a message lists
 _SHOWN = 3
 
 
@@ -46,7 +46,7 @@ def _check_name(target: Path) -> None:
     name, grown = (len(os.fsencode(path.name)) for path in (target, partial_folder(target)))
     if grown > longest:
         msg = (
-            f"{str(target)!r} cannot be written: its name has {name} bytes, and may have "
+            f"{str(target)!r} cannot be written: its name has {name} bytes, and may have at most "
             f"{longest - grown + name}, so that it can grow under a longer one"
         )
         raise MemdescError(msg)
@@ -74,23 +74,23 @@ def _check_replaced(target: Path, written: set[str]) -> None:
         named = first_of(map(short_repr, sorted(lost)), _SHOWN)
         msg = (
             f"{str(target)!r} is not replaced: it holds {named}, which this conversion does "
-            "not write, and which would be lost; move them away, or write elsewhere"
+            "not write and would delete; move them away, or write elsewhere"
         )
         raise MemdescError(msg)
 
 
 class Writer:
-    """Writes planned files; use it as a context, which gives the lock back.
+    """Writes planned files; use it as a context, which releases the lock.
 
     The target is a file, or a folder for all files. If there are several files and it is not a
     folder, the last one is the target, and the others get their names beside it. With `resume` it
     continues what an earlier process wrote, which is removed otherwise; with `overwrite` the target
     may exist. The target is checked when the writer is made, which writes nothing, and again under
-    the lock, before the work and before the output gets its name: other processes may make files
-    meanwhile.
+    the lock, before the work and before the output gets its name: other processes may make files in
+    between.
 
-    Fails if the target exists or cannot be written; as it begins, also if another process is
-    writing it, or the disk has not enough room.
+    Fails if the target exists or cannot be written; from `begin`, also if another process is
+    writing it, or the disk does not have enough room.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Writer:
         overwrite: bool = False,
     ) -> None:
         self.target = target
-        #: whether to continue what was left, which may be decided until the writer begins
+        #: whether to continue what was left; this may change until the writer begins
         self.resume = resume
         #: whether an earlier process left all files, in the sizes of the plan
         self.is_resumed = False
@@ -116,7 +116,7 @@ class Writer:
     def begin(self) -> Self:
         """Take the lock, and create the files, as entering the context does.
 
-        Fails also if the target exists by now.
+        Also fails if the target has come into existence since the writer was made.
         """
         self._partial = Partial(partial_folder(self.target))
         try:
@@ -152,7 +152,7 @@ class Writer:
     def open(self) -> Partial:
         """The folder in which it grows, until `close`."""
         if self._partial is None:
-            msg = f"{str(self.target)!r} is not being written any more"
+            msg = f"{str(self.target)!r} is no longer being written"
             raise MemdescError(msg)
         return self._partial
 
@@ -170,8 +170,8 @@ class Writer:
 
         If a target that is not a folder has several files, it gets its name last, so that one
         rename switches to the new output. `complete` is called with the folder of the complete
-        files before they get their names. If that fails, or the target exists by now, the output
-        has no name yet.
+        files before they get their names. If that fails, or the target exists by then, the output
+        does not get its name.
         """
         grown = partial_folder(self.target) / FILES
         files = tuple(self._files.values())
@@ -197,8 +197,8 @@ class Writer:
     def _publish_folder(self) -> None:
         """Give a folder its name; the folder that had it becomes `old`.
 
-        If the system cannot exchange two names, the name is free for a moment; should the process
-        end then, the next one gives it back.
+        If the system cannot exchange two names, the name is free for a moment; if the process ends
+        in that moment, the next one gives it back.
         """
         files, old = self.open.at(FILES), self.open.at(OLD)
         if not os.path.lexists(self.target):
@@ -222,7 +222,7 @@ class Writer:
         self.close()
 
     def close(self) -> None:
-        """Give the lock back; what has been written stays, to be resumed."""
+        """Release the lock; what has been written stays, so that it can be resumed."""
         if self._partial is not None:
             self._partial.close()
             self._partial = None
@@ -230,8 +230,8 @@ class Writer:
     def _check_target(self) -> None:
         """Refuse a target that exists, unless it may be replaced, or that cannot be written.
 
-        Of a link, the link itself is replaced. A folder is replaced if it holds only shards and
-        files that this output has too.
+        If the target is a link, the link itself is replaced. A folder is replaced if it holds only
+        shards and files that this output has too.
         """
         target = self.target
         if not self._is_folder and target.is_dir():
@@ -246,7 +246,7 @@ class Writer:
                 continue
             if path != target and self.resume and _is_moved(target, path.name):
                 continue
-            msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
+            msg = f"{str(path)!r} exists; it is only replaced with --overwrite"
             raise MemdescError(msg)
         if not target.is_symlink():
             _check_replaced(target, {*self._files})
@@ -258,7 +258,7 @@ class Writer:
             old.replace(self.target)
 
     def _take_back(self) -> None:
-        """Take back files that already have their final names, if the target has not."""
+        """Take back files that already have their final names, if the target does not exist yet."""
         for name in [*self._files][:-1]:
             final = self.target.parent / name
             if _is_moved(self.target, name) and final.is_file():

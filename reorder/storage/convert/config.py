@@ -64,21 +64,21 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
     kinds = [kind for kind in _kinds(moved) if isinstance(kind.step.dst, RecordDesc)]
     made: dict[str, list[str]] = {}
     for kind in kinds:
-        made.setdefault(_section(kind, found[0], plain, plan.method), []).extend(kind.layers)
+        made.setdefault(_section(kind, found[0], plain, plan.target.method), []).extend(kind.layers)
     declared = [(json.loads(each), layers) for each, layers in made.items()]
     joined = join_sections(declared) if len(made) > 1 else {}
     if (made and plan.left) or (len(made) > 1 and not joined):
         if not is_said:
             return text, undeclared(plan)
         raise MemdescError(_unsaid(plan))
-    if not (made or is_said or plan.dtype):
+    if not (made or is_said or plan.target.dtype):
         return text, []
     warnings = _set_dtype(config, plan)
     lost: list[str] = []
     for holder in found:
         before = sections_of(holder)
         if kinds:
-            sections = joined or json.loads(_section(kinds[0], holder, plain, plan.method))
+            sections = joined or json.loads(_section(kinds[0], holder, plain, plan.target.method))
         else:
             sections = _rest_of(before, plan) if plan.left else {}
         lost += _replace_sections(holder, sections)
@@ -202,9 +202,10 @@ def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
 
     Returns a warning if loaders round the weights that had this type, and are copied.
     """
-    if plan.dtype is None:
+    dtype = plan.target.dtype
+    if dtype is None:
         return []
-    name = _DTYPES[plan.dtype]
+    name = _DTYPES[dtype]
     # lists, because a part may have an object for each of its own parts there
     old = [config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()]
     if not old:
@@ -217,7 +218,7 @@ def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
     wide = {
         kind
         for kind, said in _DTYPES.items()
-        if said in old and not FLOATS[plan.dtype].holds(FLOATS[kind])
+        if said in old and not FLOATS[dtype].holds(FLOATS[kind])
     }
     copied = [tensor for step in plan.steps if step.is_copy for tensor in step.tensors]
     names = [each.name for each in copied if each.dtype in wide]

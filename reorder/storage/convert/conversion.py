@@ -33,7 +33,7 @@ from reorder.storage.convert.plan import plan_steps
 from reorder.storage.convert.resume import Finished, check_left, has_grown
 from reorder.storage.convert.rules import read_rules
 from reorder.storage.convert.sections import section_warnings, sections_in
-from reorder.storage.convert.targets import TargetRules, container_for, may_round, target_rules
+from reorder.storage.convert.targets import TargetRules, may_round, target_rules
 from reorder.storage.pieces.losses import Largest, OverflowedError
 from reorder.storage.pieces.tasks import run_tasks
 
@@ -430,23 +430,11 @@ def plan_conversion(
         check_paths(given, container, wanted)
         is_named_folder = str(target).endswith("/")
         name = output_format(wanted, may_be_folder=given.is_dir(), is_named_folder=is_named_folder)
-        whole = TargetRules()
-        if to is not None:
-            container = container_for(to, container)
-            whole = target_rules(to, given, container)
-            kept = container.entries.keys() - whole.left_out
-            entries = {name: each for name, each in container.entries.items() if name in kept}
-            container = container._replace(entries=entries)
-        every = [*whole.rules, *found]
+        whole = TargetRules(container) if to is None else target_rules(to, given, container)
+        container, every = whole.container, [*whole.rules, *found]
         plan = plan_steps(given, container, every, name, allow_partial=options.allow_partial)
-        plan = plan._replace(
-            steps=tuple(
-                replace(step, is_rounded=_is_rounded(step, whole.rules)) for step in plan.steps
-            ),
-            dtype=whole.dtype,
-            method=whole.method,
-            is_stacked=whole.is_stacked,
-        )
+        steps = (replace(each, is_rounded=_is_rounded(each, whole.rules)) for each in plan.steps)
+        plan = plan._replace(steps=tuple(steps), target=whole.target)
         may_be_kept = options.resume and not options.overwrite
         is_kept = may_be_kept and wanted.exists() and not has_grown(wanted)
         output = plan_output(given, container, wanted, plan, options.shard_bytes, is_kept=is_kept)

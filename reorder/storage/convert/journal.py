@@ -21,7 +21,6 @@ from reorder.storage.containers.partial import JOURNAL, partial_folder
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from reorder.storage.containers.partial import Partial
@@ -67,12 +66,7 @@ class Journal:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._is_ended = True
         self._due.set()
         self._thread.join()

@@ -49,7 +49,7 @@ def rounding_warnings(checked: Iterable[_Rounded | None]) -> tuple[str, ...]:
     return tuple(
         f"{old} becomes {new}, with the reciprocal rounded to f32: scales change in "
         f"{sum(error > 0 for error in errors)} of {len(errors)} weights, by at most "
-        f"{max(errors):.2g} of themselves; codes do not change"
+        f"{max(errors):.2g} of their value; codes do not change"
         for (old, new), errors in found.items()
     )
 

@@ -149,7 +149,9 @@ def plan_output(
         warnings += _left_out(container)
     warnings += _scalars(plan.steps, name)
     written = [tensor for step in plan.steps for tensor in step.tensors]
-    stacks = stack_experts(written) if plan.is_stacked else [Stack(each, ()) for each in written]
+    stacks = [Stack(each, ()) for each in written]
+    if plan.target.is_stacked:
+        stacks = stack_experts(written)
     tensors = [stack.tensor for stack in stacks]
     if is_folder(target):
         made = _plan_folder(source, container, plan, tensors, metadata, shard_bytes)

@@ -16,6 +16,7 @@ from reorder.storage.containers.entry import Tensor, record_fields, stored_desc
 from reorder.storage.containers.shards import names_beside
 from reorder.storage.convert.rules import is_record
 from reorder.storage.convert.steps import Step, copy_step, layout_step, record_step
+from reorder.storage.convert.targets import Target
 from reorder.storage.groups import Said, elsewhere, read_group, said_of, single
 from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.siblings import (
@@ -59,21 +60,16 @@ class Plan(NamedTuple):
         For each rule that changes codes or scales alone: the tensors of the output that it changes.
     left : str
         Codes of a quantised weight that are copied; empty if there are none.
-    dtype : str, optional
-        The type of floats that config.json should declare; None leaves what it says.
-    method : str, optional
-        The `quant_method` that it should declare, where several have a record.
-    is_stacked : bool
-        Whether the experts of a layer are written as one tensor.
+    target : Target
+        What config.json should declare, and whether the experts of a layer are written as one
+        tensor.
     """
 
     steps: tuple[Step, ...]
     warnings: tuple[str, ...]
     partial: Mapping[str, list[str]]
     left: str
-    dtype: str | None = None
-    method: str | None = None
-    is_stacked: bool = False
+    target: Target = Target()
 
     @property
     def moved(self) -> tuple[Step, ...]:

@@ -27,7 +27,7 @@ from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection
 
 __all__ = [
     "WHOLE",
@@ -38,6 +38,7 @@ __all__ = [
     "read_format",
     "read_rules",
     "rules_of_toml",
+    "similar",
     "stars_of",
 ]
 
@@ -49,7 +50,7 @@ _COUNT = re.compile("[0-9]{1,18}")
 _MAX_TEXT = 4096
 # bytes of a file of rules
 _MAX_FILE = 1 << 20
-# longer names and patterns are not compared, because that takes long
+# longer names are not compared, nor what of a pattern is beyond, because that takes long
 _MAX_COMPARED = 200
 # a token of a pattern: a set of letters, a run of stars, or one letter
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|\*+|.", re.DOTALL)
@@ -142,16 +143,20 @@ class Rule:
         msg = f"rule {self.text!r}: {problem}"
         raise MemdescError(msg) from None
 
-    def fail_unmatched(self, names: Sequence[str]) -> NoReturn:
+    def fail_unmatched(self, names: Collection[str]) -> NoReturn:
         """Refuse a rule that matches nothing, with similar names."""
-        import difflib  # only a wrong rule needs it
+        self.fail(
+            f"no tensor and no record is called {self.pattern!r}{similar(self.pattern, names)}"
+        )
 
-        near: list[str] = []
-        if len(self.pattern) <= _MAX_COMPARED:
-            short = [name for name in names if len(name) <= _MAX_COMPARED]
-            near = difflib.get_close_matches(self.pattern, short, 3, 0.3)
-        shown = did_you_mean(tuple(near)) or f"; there are {len(names)}"
-        self.fail(f"no tensor and no record is called {self.pattern!r}{shown}")
+
+def similar(pattern: str, names: Collection[str]) -> str:
+    """Return which names are like a pattern that matches none, or how many there are."""
+    import difflib  # only a wrong rule needs it
+
+    short = [name for name in names if len(name) <= _MAX_COMPARED]
+    near = difflib.get_close_matches(pattern[:_MAX_COMPARED], short, 3, 0.3)
+    return did_you_mean(tuple(near)) or f"; there are {len(names)}"
 
 
 @lru_cache(maxsize=1024)

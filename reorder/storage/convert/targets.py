@@ -37,7 +37,6 @@ __all__ = [
     "TargetRules",
     "Way",
     "checked_target",
-    "container_for",
     "may_round",
     "target_rules",
 ]
@@ -213,25 +212,21 @@ class TargetRules(NamedTuple):
 
     Attributes
     ----------
+    container : Container
+        The tensors that the output keeps: experts in tensors of their own, if the target does not
+        stack them, and no scales of activations or of the KV cache.
+    target : Target
+        What config.json declares.
     rules : tuple of Rule
         One for each kind of record that changes.
-    dtype, method : str, optional
-        The type of floats that all records become, and the `quant_method`, which config.json
-        declares.
-    is_stacked : bool
-        Whether the experts of a layer are written as one tensor.
     warnings : tuple of str
         What is rounded, and what is left out.
-    left_out : frozenset of str
-        Tensors that the output does not have.
     """
 
+    container: Container
+    target: Target = Target()
     rules: tuple[Rule, ...] = ()
-    dtype: str | None = None
-    method: str | None = None
-    is_stacked: bool = False
     warnings: tuple[str, ...] = ()
-    left_out: frozenset[str] = frozenset()
 
 
 def checked_target(name: object) -> str:
@@ -245,13 +240,6 @@ def checked_target(name: object) -> str:
         msg = f"there is no target {short_repr(name)}; the targets are {', '.join(TARGETS)}{hint}"
         raise MemdescError(msg)
     return name
-
-
-def container_for(name: str, container: Container) -> Container:
-    """Return what a target reads: experts in tensors of their own, if it does not stack them."""
-    if name not in TARGETS or TARGETS[name].is_stacked:
-        return container
-    return container._replace(entries=split_stacks(container.entries))
 
 
 def target_rules(name: str, source: Path, container: Container) -> TargetRules:
@@ -270,6 +258,8 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
             "decodes them"
         )
         raise MemdescError(msg)
+    if not target.is_stacked:
+        container = container._replace(entries=split_stacks(container.entries))
     groups = find_groups(source, container)
     _check_known(name, container, groups)
     sections = [section for _, section in sections_in(source)] if groups else []
@@ -322,8 +312,9 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         *_left_out(names, "activations, which the config.json of the output does not quantise"),
         *_left_out(cached, "the KV cache, which the config.json of the output does not quantise"),
     )
-    left_out = frozenset((*names, *cached))
-    return TargetRules(rules, target.dtype, target.method, target.is_stacked, warnings, left_out)
+    left = container.entries.keys() - {*names, *cached}
+    kept = {name: entry for name, entry in container.entries.items() if name in left}
+    return TargetRules(container._replace(entries=kept), target, rules, warnings)
 
 
 def _quantising(name: str, target: Target, source: Path, container: Container) -> TargetRules:
@@ -378,7 +369,7 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
         f"scale for each block of {rows} x {columns}; the largest error is reported at the end"
     )
     rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst, prefixes=names)
-    return TargetRules((rule,), method=target.method, warnings=(rounded, *warnings))
+    return TargetRules(container, target, (rule,), (rounded, *warnings))
 
 
 def _is_layer(entry: Entry) -> bool:

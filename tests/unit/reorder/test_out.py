@@ -70,7 +70,7 @@ def test_a_result_goes_into_out_which_is_returned() -> None:
     out = reorder.Memory(memory_desc((2, 3), "f32", "ba"))
     assert reorder.reorder(cube(2, 3), out=out) is out
     assert np.array_equal(out.numpy(), cube(2, 3))
-    with pytest.raises(MemdescError, match=r"out is .*'ba'.*, but dst and dtype ask for .*'ab'"):
+    with pytest.raises(MemdescError, match=r"out is .*'ba'.*, but dst and dtype describe .*'ab'"):
         reorder.reorder(cube(2, 3), "ab", out=out)
 
 

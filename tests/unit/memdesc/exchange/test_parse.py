@@ -122,8 +122,13 @@ def test_the_data_type_is_that_of_the_string_the_given_one_or_the_default() -> N
     assert parse_layout("nchw", _DIMS, "s8").dtype.name == "s8"
     with pytest.raises(UnknownFormatError, match="has data type f16, not the given s8"):
         parse_layout("f16:bfyx:1x2x3x4", dtype="s8")
-    with pytest.raises(UnknownFormatError, match="does not contain the data type; give dtype"):
-        parse_layout("nchw", _DIMS, default=None)
+    for text, dims, reason in (
+        ("nchw", _DIMS, "the data type; give dtype"),
+        ("nchw", None, "the sizes and the data type; give dims and dtype"),
+        ("f32::blocked:abcd::f0", None, "the sizes; give dims"),
+    ):
+        with pytest.raises(UnknownFormatError, match=f"does not contain {reason}$"):
+            parse_layout(text, dims, default=None)
     assert parse_layout("f16:bfyx:1x2x3x4", default=None).dtype.name == "f16"
 
 

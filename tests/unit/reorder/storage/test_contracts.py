@@ -208,10 +208,11 @@ def _twice(x: NDArray[Any]) -> NDArray[Any]:
 
 _X = _codes()
 _PACKED = reorder.reorder(_X, _TAG).data
+_TRANSPOSED = "dims 0 and 1 are transposed"
 _DAMAGED = {
     "it is packed twice": _twice(_X),
     "it is not packed": _X,
-    "dims 0 and 1 are transposed": reorder.reorder(
+    _TRANSPOSED: reorder.reorder(
         np.ascontiguousarray(_X.T), memory_desc(_DIMS[::-1], "s8", _TAG)
     ).data,
     "the halves of dim 0 are swapped": reorder.reorder(np.roll(_X, 32, 0), _TAG).data,
@@ -246,30 +247,40 @@ def test_a_cause_that_predicts_every_byte_is_named(tmp_path: Path, cause: str) -
     assert (breach.key, breach.causes) == ("values", ())
 
 
-def test_scales_that_are_plain_instead_of_swizzled_are_called_so(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).integers(1, 100, (256, 32), np.uint8)
-    good = _saved(tmp_path / "good.npz", x, "nvfp4_scales")
-    bad = _saved(tmp_path / "bad.npz", x, "nvfp4_scales", data=x)
-    (breach,) = reorder.check(bad, reference=good).breaches
-    assert breach.causes == ("the scales are plain instead of swizzled",)
+@pytest.mark.parametrize(
+    ("layout", "dtype", "dims", "causes"),
+    [
+        ("nvfp4_scales", "u8", (256, 32), ["the scales are plain instead of swizzled"]),
+        ("ba", "u8", (16, 16), ["it is not packed", "it is packed twice", _TRANSPOSED]),
+        # also bca, as dim b is 1: names that differ for other dims explain no transposition
+        ("cab", "s8", (4, 1, 2), ["it is not packed", "dims 0 and 2 are transposed"]),
+        # codes of 4 bits and padding take as many bytes as codes in a byte each
+        ("Ab8a", "u4", (4, 64), ["it is not packed"]),
+    ],
+)
+def test_all_causes_that_predict_the_bytes_of_plain_rows_are_named(
+    tmp_path: Path, layout: str, dtype: str, dims: tuple[int, ...], causes: list[str]
+) -> None:
+    x = np.random.default_rng(0).integers(1, 8, dims, np.uint8)
+    good = reorder.reorder(reorder.reorder(x, dtype=dtype), layout)
+    bad = reorder.Memory(good.desc)
+    rows = reorder.reorder(x, dtype=dtype).data
+    bad.data[: len(rows)] = rows
+    assert _causes(tmp_path, good, bad) == causes
 
 
-def test_causes_that_predict_the_same_bytes_are_all_named(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).integers(1, 100, (16, 16), np.uint8)
-    good = _saved(tmp_path / "good.npz", x, "ba")
-    bad = _saved(tmp_path / "bad.npz", x, "ba", data=x)
-    (breach,) = reorder.check(bad, reference=good).breaches
-    transposed = "dims 0 and 1 are transposed"
-    assert breach.causes == ("it is not packed", "it is packed twice", transposed)
+def test_a_name_that_pads_other_dims_hides_no_transposition(tmp_path: Path) -> None:
+    x = np.random.default_rng(0).integers(0, 8, (16, 16, 4, 4), np.int8)
+    good = reorder.reorder(x, "nhwc")  # also kHWC16
+    bad = reorder.Memory(good.desc, reorder.reorder(x.swapaxes(1, 2), "nhwc").data)
+    assert _causes(tmp_path, good, bad) == ["dims 1 and 2 are transposed"]
 
 
-def test_a_layout_with_several_names_explains_nothing_by_one_of_them(tmp_path: Path) -> None:
-    x = np.arange(8, dtype=np.int8).reshape(4, 1, 2)
-    good = _saved(tmp_path / "good.npz", x, "cab")  # also bca, as dim b is 1
-    bad = _saved(tmp_path / "bad.npz", x, "cab", data=x)
-    (breach,) = reorder.check(bad, reference=good).breaches
-    assert "it is not packed" in breach.causes
-    assert "dims 0 and 1 are transposed" not in breach.causes
+def _causes(folder: Path, good: reorder.Memory, bad: reorder.Memory) -> list[str]:
+    reorder.save(folder / "good.npz", {"w": good})
+    reorder.save(folder / "bad.npz", {"w": bad})
+    (breach,) = reorder.check(folder / "bad.npz", reference=folder / "good.npz").breaches
+    return [*breach.causes]
 
 
 def test_equal_values_in_other_layouts_differ_nowhere(tmp_path: Path) -> None:

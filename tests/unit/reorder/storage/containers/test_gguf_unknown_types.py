@@ -81,6 +81,17 @@ def test_inspect_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "type 42" in row["why_unknown"]
 
 
+def test_equal_bytes_of_them_do_not_differ(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path / "x.gguf", 42)
+    raw = (tmp_path / "x.gguf").read_bytes()
+    for code, data in (0, raw), (1, raw[:-1] + bytes([raw[-1] ^ 1])):
+        (tmp_path / "y.gguf").write_bytes(data)
+        assert main(["compare", *(str(tmp_path / x) for x in ("x.gguf", "y.gguf"))]) == code
+    assert "d: tensor 'd' of ggml_type_42: memdesc does not know" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("kind", _KINDS)
 def test_a_conversion_into_gguf_copies_them_byte_for_byte(tmp_path: Path, kind: int) -> None:
     data = _model(tmp_path / "x.gguf", kind)

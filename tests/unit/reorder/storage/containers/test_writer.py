@@ -200,7 +200,7 @@ def test_a_target_that_is_made_while_the_lock_is_taken_stays(
         return Partial(folder)
 
     monkeypatch.setattr("reorder.storage.containers.writer.Partial", made_meanwhile)
-    with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):
+    with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
         one_tensor(tmp_path / _NAME)
     assert (tmp_path / _NAME).read_text() == "mine"
 

@@ -172,5 +172,5 @@ def test_an_output_that_is_whole_is_verified_as_well(tmp_path: Path) -> None:
 
 def test_a_plan_says_that_the_output_exists(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):
+    with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
         planned(tmp_path)

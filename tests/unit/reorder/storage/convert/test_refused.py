@@ -80,7 +80,7 @@ def test_codes_of_more_bits_than_the_other_format_has_are_refused(tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "rule", "problem"),
     [
-        ("gguf_mxfp4", "awq", "codes that are looked up need tables of one length"),
+        ("gguf_mxfp4", "awq", "codes that are looked up need tables of equal length"),
         ("q4_1", "q4_0", "it has no offset, and the offset of group"),
         ("q8_0", "q4_0", "q4_0"),
         ("q4_0", "gptq(group=64, zeros=v2)", "scales"),

@@ -194,7 +194,7 @@ def test_a_conversion_that_was_to_replace_an_output_is_resumed_and_replaces_it(
     with ended_after() as end:
         planned(source, target, _SMALL._replace(overwrite=True)).run(end)
     assert contents(target) == old
-    with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):
+    with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
         planned(source, target)
     assert planned(source, target, _RESUME._replace(overwrite=True)).run().resumed > 0
     planned(source, tmp_path / "fresh").run()
@@ -221,7 +221,7 @@ def test_a_source_that_is_removed_meanwhile_ends_in_an_error(source: Path, tmp_p
 def test_two_conversions_into_one_output_do_not_both_succeed(source: Path, tmp_path: Path) -> None:
     first, second = planned(source, tmp_path / "out", _SMALL), planned(source, tmp_path / "out")
     assert first.run()
-    with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):
+    with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
         second._replace(options=_SMALL).run()
 
 
@@ -234,7 +234,7 @@ def test_a_target_that_another_program_makes_meanwhile_is_not_replaced(
         def make(*_: object, target: Path = target) -> None:
             target.write_text("somebody's")
 
-        with pytest.raises(MemdescError, match="exists; it is replaced with --overwrite only"):
+        with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
             planned(source, target, _SMALL).run(make)
         assert target.read_text() == "somebody's"
         target.unlink()
