@@ -618,7 +618,7 @@ def other_type(said: str, wanted: DataType, way_out: str | None = None) -> Memde
     """Return the error for a type other than the one that a file gives its elements."""
     kind = wanted.numpy.type
     converted = (
-        f"--to-dtype {wanted} on the command line, or reorder(x, layout, dtype={wanted.name!r}), "
+        f"`memdesc reorder --to-dtype {wanted}` or reorder(x, layout, dtype={wanted.name!r}) "
         "converts its values"
     )
     return MemdescError(
