@@ -110,7 +110,8 @@ def in_order_of(
 
 def stem_of(name: str, role: str, record: str) -> str:
     """Return what precedes the role in the name of a record's tensor."""
-    return name.removesuffix(_FORMS.get(record, _USUAL).joint + role)
+    ending = _FORMS.get(record, _USUAL).joint + role
+    return name.removesuffix(ending if name.endswith(ending) else _BARE.get(role, f"_{role}"))
 
 
 def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tensor:

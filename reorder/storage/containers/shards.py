@@ -25,8 +25,9 @@ _ENDING = ".safetensors"
 _MAX_INDEX = 100_000_000
 # how many names a message lists
 _SHOWN = 4
-# numbered as `save_pretrained` does, and the most shards that are looked for
+# as `save_pretrained` numbers shards, with five digits
 _NUMBERED = re.compile(rf"(?s)(.*)-[0-9]{{5,}}-of-([0-9]{{5,}}){re.escape(_ENDING)}")
+# the most shards that are looked for
 _MAX_SHARDS = 10_000
 # a model in one file, and the index of one in several
 _STEM = "model"

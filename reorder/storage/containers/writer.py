@@ -89,7 +89,7 @@ class Writer:
     the lock, before the work and before the output gets its name: other processes may make files in
     between.
 
-    Fails if the target exists or cannot be written; from `begin`, also if another process is
+    Fails if the target exists or cannot be written; as it begins, also if another process is
     writing it, or the disk does not have enough room.
     """
 
