@@ -10,7 +10,7 @@ from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 from reorder.storage.files import DEFAULT_NAME
 from reorder.storage.pieces.changes import ONLY, Reorder
-from reorder.storage.pieces.pieces import PIECE_NBYTES, Bound, cut
+from reorder.storage.pieces.pieces import Bound, cut
 from reorder.storage.pieces.tasks import Task, run_tasks
 from reorder.storage.stored import stored_layout
 
@@ -83,9 +83,8 @@ def reorder_file(
         If there is no such reorder, no piece fits, or a file cannot be read or written; nothing is
         left behind then.
     """
-    share = max(min(PIECE_NBYTES, max_bytes // threads), 1)
     change = Reorder(given.src, given.dst, given.attr)
-    pieces = cut(change, Bound(share, max_bytes))
+    pieces = cut(change, Bound.shared(max_bytes, threads))
     if given.is_raw:
         spans = {DEFAULT_NAME: Span(0, given.dst.nbytes)}
         files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)

@@ -2,7 +2,7 @@
 
 It is beside the target, under a name that others can predict, so its content is not trusted: links
 are not followed, only the names below are removed, and anything else is an error. Nobody else can
-write into it, and it is an error if another folder has taken its name since it was locked.
+write into it. If another folder has taken its name since it was locked, that is an error too.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class InUseError(MemdescError):
 
 
 def partial_folder(target: Path) -> Path:
-    """Return where an output grows until it is whole."""
+    """Return the folder in which an output grows until it is whole."""
     return target.parent / f".{target.name}.memdesc-partial"
 
 
@@ -75,8 +75,8 @@ class Partial:
     InUseError
         If another process has the lock.
     MemdescError
-        If it cannot be made, or something that was not made by a conversion of this user has its
-        name.
+        If it cannot be made, or its name belongs to something that was not made by a conversion of
+        this user.
     """
 
     def __init__(self, path: Path) -> None:
@@ -299,12 +299,12 @@ def _check_folder(path: Path) -> None:
 
 
 def _check_content(path: Path, handle: int | None) -> None:
-    """Refuse a folder that others made, or that holds what no conversion puts there."""
+    """Refuse a folder that others made, or that holds something no conversion makes."""
     if handle is not None:
         status = os.fstat(handle)
         if status.st_uid != os.geteuid():
             _refuse(path, f"it belongs to another user, {status.st_uid}")
-        with suppress(OSError):  # some file systems have no such modes
+        with suppress(OSError):  # some file systems do not have modes
             os.fchmod(handle, stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
     known = {FILES, OLD, JOURNAL} if _HAS_LOCKS else {FILES, OLD, JOURNAL, _LOCK}
     for found in path.iterdir():

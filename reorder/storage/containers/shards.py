@@ -33,9 +33,9 @@ __all__ = [
 INDEX_ENDING = ".safetensors.index.json"
 _ENDING = ".safetensors"
 _MAX_INDEX = 100_000_000
-# names listed in a message
+# how many names a message lists
 _SHOWN = 4
-# as `save_pretrained` numbers shards; more are not looked for
+# the most shards that are looked for: `save_pretrained` numbers them with five digits
 _NUMBERED = re.compile(rf"(.*)-[0-9]{{5,}}-of-([0-9]{{5,}}){re.escape(_ENDING)}")
 _MAX_SHARDS = 10_000
 # a model in one file, and its shards
@@ -84,9 +84,9 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     if absent and not skip_unreadable:
         is_are = "is" if len(absent) == 1 else "are"
         msg = (
-            f"{str(folder)!r} has {len(shards)} files {_ENDING}, and by the numbers in their names "
-            f"{first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or name one file "
-            f"to read that alone: {str(folder / shards[0])!r}"
+            f"{str(folder)!r} has {len(shards)} files {_ENDING}, and the numbers in their names "
+            f"show that {first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or "
+            f"name one file to read only that one: {str(folder / shards[0])!r}"
         )
         raise MemdescError(msg)
     found, unread = _read_shards(folder, [*shards, *absent], skip_unreadable=skip_unreadable)
@@ -94,9 +94,9 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
 
 
 def find_indices(names: Sequence[str]) -> list[str]:
-    """Return which files of a folder are indices of its model.
+    """Return the names of the files that are indices of the model in a folder.
 
-    If it has the files of transformers, others such as Mistral's are not.
+    If it has an index of transformers, others such as Mistral's do not count.
     """
     own = f"model{INDEX_ENDING}"
     if own in names:
@@ -105,7 +105,7 @@ def find_indices(names: Sequence[str]) -> list[str]:
 
 
 def _absent(shards: Sequence[str]) -> list[str]:
-    """Return the names of shards that are missing, by the numbers in those of the others."""
+    """Return the names of shards that are missing according to the numbers in other names."""
     found = []
     for stem, count in {(m[1], m[2]) for m in map(_NUMBERED.fullmatch, shards) if m}:
         numbers = range(1, min(int(count), _MAX_SHARDS) + 1)
@@ -204,7 +204,7 @@ def _joined(path: Path, parts: list[Container]) -> Container:
 
 
 def is_shard(name: str, stem: str = "model") -> bool:
-    """Whether a file has a name as `plan_shards` gives."""
+    """Whether a file's name is one that `plan_shards` gives."""
     ending = rf"(-[0-9]{{5,}}-of-[0-9]{{5,}})?{re.escape(_ENDING)}|{re.escape(INDEX_ENDING)}"
     return re.fullmatch(f"{re.escape(stem)}({ending})", name) is not None
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Writer", "partial_folder"]
 
-# bytes of the longest name, if the system does not report it
+# the most bytes in a name, if the system does not report it
 _MAX_NAME = 255
-# files listed in a message
+# how many files a message lists
 _SHOWN = 3
 
 
@@ -49,7 +49,7 @@ def _check_name(target: Path) -> None:
     name, grown = (len(os.fsencode(path.name)) for path in (target, partial_folder(target)))
     if grown > longest:
         msg = (
-            f"{str(target)!r} cannot be written: its name has {name} bytes, and may have "
+            f"{str(target)!r} cannot be written: its name has {name} bytes, and may have at most "
             f"{longest - grown + name}, so that it can grow under a longer one"
         )
         raise MemdescError(msg)
@@ -86,7 +86,7 @@ class Writer:
     """Writes planned files; use it as a context, which releases the lock.
 
     The target is checked when the writer is made, which writes nothing, and again under the lock,
-    before the work and before the output gets its name: other processes may make files meanwhile.
+    before the work and before the output gets its name: other processes may make files in between.
 
     Parameters
     ----------
@@ -105,8 +105,8 @@ class Writer:
     Raises
     ------
     MemdescError
-        If the target exists or cannot be written; as it begins, also if another process is writing
-        it, or the disk has not enough room.
+        If the target exists or cannot be written; from `begin`, also if another process is writing
+        it, or the disk does not have enough room.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class Writer:
     def begin(self) -> Self:
         """Take the lock, and create the files, as entering the context does.
 
-        Also fails if the target exists by now.
+        Also fails if the target has come into existence since the writer was made.
         """
         self._partial = Partial(partial_folder(self.target))
         try:
@@ -173,7 +173,7 @@ class Writer:
     def open(self) -> Partial:
         """The folder in which it grows, until `close`."""
         if self._partial is None:
-            msg = f"{str(self.target)!r} is not being written any more"
+            msg = f"{str(self.target)!r} is no longer being written"
             raise MemdescError(msg)
         return self._partial
 
@@ -191,8 +191,8 @@ class Writer:
 
         If a target that is not a folder has several files, it gets its name last, so that one
         rename switches to the new output. `complete` is called with the folder of the complete
-        files before they get their names. If that fails, or the target exists by now, the output
-        has no name yet.
+        files before they get their names. If that fails, or the target exists by then, the output
+        does not get its name.
         """
         grown = partial_folder(self.target) / FILES
         files = tuple(self._files.values())
@@ -218,8 +218,8 @@ class Writer:
     def _publish_folder(self) -> None:
         """Give a folder its name; the folder that had it becomes `old`.
 
-        If the system cannot exchange two names, the name is free for a moment; should the process
-        end then, the next one gives it back.
+        If the system cannot exchange two names, the name is free for a moment; if the process ends
+        in that moment, the next one gives it back.
         """
         files, old = self.open.at(FILES), self.open.at(OLD)
         if not os.path.lexists(self.target):

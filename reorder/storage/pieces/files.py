@@ -72,6 +72,10 @@ class _Scratch(local):
             held = self.held[name] = fresh[-fresh.ctypes.data % _PAGE :]
         return held[:nbytes]
 
+    def clear(self) -> None:
+        """Free all buffers of the thread."""
+        self.held.clear()
+
 
 scratch = _Scratch()
 

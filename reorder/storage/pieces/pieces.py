@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from memdesc import Layout
     from reorder.storage.pieces.changes import Change, Layouts
 
-__all__ = ["PIECE_NBYTES", "Bound", "Cut", "Piece", "cut"]
+__all__ = ["Bound", "Cut", "Piece", "cut"]
 
 # Bytes that a piece reads and writes where memory allows, so that its runs are long.
-PIECE_NBYTES = 128 << 20
+_PIECE_NBYTES = 128 << 20
 # Shorter runs are not worth a system call each.
 _LONG = 64 << 10
 _BYTE_BITS = 8
@@ -44,10 +44,23 @@ _PieceT_co = TypeVar("_PieceT_co", covariant=True)
 
 
 class Bound(NamedTuple):
-    """How many bytes of all tensors together a region should have, and how many at most."""
+    """How many bytes of all tensors together a region should have, and how many at most.
+
+    It should have up to `wide` bytes where that makes its runs long.
+    """
 
     wanted: int
     most: int
+    wide: int = 0
+
+    @classmethod
+    def shared(cls, max_bytes: int, threads: int) -> Bound:
+        """Return the bound of pieces that threads of one process run within `max_bytes`.
+
+        Two wide pieces fit at a time, so that one can be written while the other one is read.
+        """
+        share = max(min(_PIECE_NBYTES, max_bytes // threads), 1)
+        return cls(share, max_bytes, min(_PIECE_NBYTES, max_bytes // 2))
 
 
 @dataclass(frozen=True)
@@ -156,11 +169,26 @@ def cut(change: Change, bound: Bound) -> Cut[Piece]:
         for operand in held.values()
         if operand.fields
     )
-    small = bound._replace(wanted=min(bound.wanted, _SMALL))
-    sizes = _sizes_within(dims, operands, change.units, small, str(change))
-    if small != bound and not _has_long_runs(operands, sizes):
-        sizes = _sizes_within(dims, operands, change.units, bound, str(change))
-    return Cut(dims, sizes, partial(_piece, change))
+
+    def within(wanted: int) -> _Sizes:
+        given = bound._replace(wanted=wanted)
+        return _sizes_within(dims, operands, change.units, given, str(change))
+
+    found = map(within, _wanted(bound))
+    sizes = next((each for each in found if _has_long_runs(operands, each)), None)
+    return Cut(dims, sizes or within(bound.wanted), partial(_piece, change))
+
+
+def _wanted(bound: Bound) -> Iterator[int]:
+    """Return how many bytes pieces should have, if their runs are long: the fewest first."""
+    wanted = bound.wanted
+    if wanted > _SMALL:
+        yield _SMALL
+    while True:
+        yield wanted
+        wanted *= 2
+        if wanted > bound.wide:
+            return
 
 
 def _whole(change: Change) -> Piece:

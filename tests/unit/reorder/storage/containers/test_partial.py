@@ -107,7 +107,7 @@ def test_what_no_conversion_made_is_neither_removed_nor_published(
     target = tmp_path / _NAME
     path = begun(target) / "notes"
     path.mkdir() if kind == "folder" else path.write_text("mine")
-    with pytest.raises(MemdescError, match=r"notes' is in the place of .*no conversion made it"):
+    with pytest.raises(MemdescError, match=r"notes' is where .*no conversion made it"):
         write(target)
     assert path.exists()
 
