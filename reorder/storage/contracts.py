@@ -149,7 +149,8 @@ def check(
     A rule is a pattern of names, with ``*``, ``?`` and ``[...]`` as in shells, and what must hold
     for what it matches:
 
-    * ``layout``: any notation that `memdesc.parse_layout` reads; with ``dims`` and ``dtype``.
+    * ``layout``: any notation that `memdesc.parse_layout` reads; with ``dims`` and ``dtype``,
+      unless the file says them.
     * ``record``: a name of `memdesc.known_records`, with options as in ``gptq(group=128)``. The
       pattern matches what stands before the names of the record's tensors.
     * ``padding = "zero"``.
@@ -183,8 +184,8 @@ def check(
     Raises
     ------
     MemdescError
-        If a rule has an unknown key or value, matches nothing, or contradicts another one; if a
-        checkpoint cannot be read.
+        If a rule has an unknown key or value, contradicts another one, or matches nothing and has
+        no count; if a checkpoint cannot be read.
 
     Notes
     -----
@@ -307,7 +308,7 @@ def _read_rule(pattern: object, values: object) -> _Rule:
     for key, value in values.items():
         if key not in _KEYS:
             hint = _QUOTED if isinstance(value, Mapping) else ""
-            rule.fail(f"there is no key {key!r}; the keys are {', '.join(_KEYS)}{hint}")
+            rule.fail(f"{key!r} is not a key; the keys are {', '.join(_KEYS)}{hint}")
         made[key] = value if key == "count" else _read_value(rule, key, value)
     if not made:
         rule.fail(f"it says nothing; the keys are {', '.join(_KEYS)}")
@@ -339,7 +340,7 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
     if key == "record":
         found = read_format(Rule(rule.pattern, rule.pattern), key, value)
         if not is_record(found):
-            rule.fail(f"there is no record {found.name!r}; memdesc.known_records() lists them")
+            rule.fail(f"{found.name!r} is not a record; memdesc.known_records() lists them")
         return found
     return value
 
@@ -544,8 +545,8 @@ def _contradictions(
 def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the contract that a checkpoint holds: a rule for each tensor or record.
 
-    Equal rules for names that differ only in numbers, such as those of layers, become one with
-    their count. Tensors without a rule are refused.
+    Equal rules for names that differ only in numbers, such as those of layers, become one. Each
+    rule has the count of its tensors, and tensors without a rule are refused.
 
     *Law*: the model holds it.
 
@@ -592,6 +593,7 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     if not rules:
         msg = f"{str(held.path)!r} has no tensors, so there is nothing to expect of it"
         raise MemdescError(msg)
+    rules = {name: {**rule, "count": 1} for name, rule in rules.items()}
     exact = {glob.escape(name): rule for name, rule in rules.items()}
     found = _merged(rules, held)
     for each in (found, exact):
@@ -630,8 +632,11 @@ def _rule_of_tensor(model: Model, entry: Entry) -> dict[str, Any]:
 def _spelled(desc: MemoryDesc) -> str:
     """Return a string that `parse_layout` reads as this layout; empty if there is none."""
     is_plain = desc == memory_desc(desc.dims, desc.dtype)
-    names = sorted(desc.tags(), key=lambda name: name.vocabulary != "weights")
-    spellings = ["plain"] if is_plain else [name.text for name in names[:1]]
+    # codes have the name of a packing rather than a tag; floats only where there is no short tag
+    first = ("weights", "onednn") if desc.dtype.bits <= 8 else ("onednn", "weights")  # noqa: PLR2004 - a byte
+    by_vocabulary = {name.vocabulary: name.text for name in reversed(desc.tags())}
+    names = [by_vocabulary[each] for each in (*first, *by_vocabulary) if each in by_vocabulary]
+    spellings = ["plain"] if is_plain else names[:1]
     for system in ("strides", "verbose"):
         with suppress(MemdescError):
             spellings.append(to_notation(desc, system))

@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import combinations
-from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc, record_desc
 from memdesc.record import BIT_PLANES
+from memdesc.record.gguf import GGUF_TYPES
 from reorder.api import reorder
 from reorder.memory.arrays import bits_of, logical_array, write_back
 from reorder.memory.memory import Memory
@@ -128,21 +128,16 @@ def parts_of_record(
 
 
 def _set_blocks(part: Part, desc: RecordDesc) -> None:
-    """Describe a part as blocks along the last dim, if it is stored so."""
-    size = max(field.groups[-1] for field in desc.fields)
+    """Describe a part as blocks along the last dim, if its type is one of GGUF."""
+    row = GGUF_TYPES.get(desc.name)
+    if row is None:
+        return
     *outer, last = desc.dims
-    if not prod(desc.dims) or last % size or len(desc.tensors) > 1:
-        return
-    try:
-        block = record_desc((*(1 for _ in outer), size), desc.name, **dict(desc.options))
-    except MemdescError:
-        return
-    if block.nbytes * (prod(desc.dims) // size) != desc.nbytes:
-        return
-    shape = (*outer, last // size)
-    found, wanted = (data.reshape(*shape, block.nbytes) for data in (part.found, part.wanted))
-    part.blocks, part.groups = (found, wanted), (*(1 for _ in outer), size)
-    part.codes = np.zeros(block.nbytes, np.bool_)
+    shape = (*outer, last // row.block, row.nbytes)
+    part.blocks = part.found.reshape(shape), part.wanted.reshape(shape)
+    part.groups = (*(1 for _ in outer), row.block)
+    block = record_desc((row.block,), desc.name)
+    part.codes = np.zeros(row.nbytes, np.bool_)
     for name, _ in desc.rule.code.parts:
         field = block.field(name)
         part.codes[(field.layout.offsets() * field.bits >> 3).reshape(-1)] = True

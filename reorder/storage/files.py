@@ -51,21 +51,6 @@ if TYPE_CHECKING:
     Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
     Parts = list[tuple[Tensor, NDArray[np.uint8]]]
 
-__all__ = [
-    "DEFAULT_NAME",
-    "desc_of_entry",
-    "load",
-    "load_all",
-    "memory_of",
-    "name_of_only",
-    "other_type",
-    "read_stored",
-    "save",
-    "save_raw",
-    "saving_format",
-    "value_of",
-]
-
 _T = TypeVar("_T", Memory, Record, Quantized)
 
 # the name of a tensor that is saved without one
@@ -633,7 +618,7 @@ def other_type(said: str, wanted: DataType, way_out: str | None = None) -> Memde
     """Return the error for a type other than the one that a file gives its elements."""
     kind = wanted.numpy.type
     converted = (
-        f"--to-dtype {wanted} on the command line, or reorder(x, layout, dtype={wanted.name!r}), "
+        f"`memdesc reorder --to-dtype {wanted}` or reorder(x, layout, dtype={wanted.name!r}) "
         "converts its values"
     )
     return MemdescError(

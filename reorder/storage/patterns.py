@@ -18,8 +18,6 @@ from memdesc.errors import short_repr
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-__all__ = ["Pattern"]
-
 # no public function returns the tree of an expression
 _tree: Any = import_module("re._parser")
 _op: Any = import_module("re._constants")

@@ -13,14 +13,7 @@ from functools import lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import (
-    DATA_TYPES,
-    MemdescError,
-    MemoryDesc,
-    RecordDesc,
-    known_records,
-    record_desc,
-)
+from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, known_records, record_desc
 from memdesc.errors import short_repr
 from memdesc.record.names import read_name
 from reorder.storage.stored import BARE_ROLES, stem_of

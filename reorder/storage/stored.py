@@ -25,23 +25,6 @@ if TYPE_CHECKING:
 
     from memdesc import Constant, Field
 
-__all__ = [
-    "BARE_ROLES",
-    "ONE",
-    "QUANTIZED",
-    "WEIGHT",
-    "has_split_codes",
-    "in_order_of",
-    "is_in_shape",
-    "is_order_hidden",
-    "joined_tensors",
-    "model_axes",
-    "stem_of",
-    "stored_layout",
-    "stored_record",
-    "written_tensors",
-]
-
 # the role of a record's only tensor
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
@@ -127,20 +110,15 @@ def in_order_of(
 
 def stem_of(name: str, role: str, record: str) -> str:
     """Return what precedes the role in the name of a record's tensor."""
-    return name.removesuffix(_FORMS.get(record, _USUAL).joint + role)
+    ending = _FORMS.get(record, _USUAL).joint + role
+    return name.removesuffix(ending if name.endswith(ending) else _BARE.get(role, f"_{role}"))
 
 
 def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tensor:
     """Return how a layout is stored.
 
-    Parameters
-    ----------
-    name : str
-        Of the tensor.
-    desc : MemoryDesc
-        What it holds.
-    words : str, optional
-        The type of the words that narrower elements are packed into, as in the source; else bytes.
+    Elements narrower than `words`, the type of the words in the source, are packed into these; else
+    into bytes.
     """
     dtype = desc.dtype
     for word in (words, "u8"):
@@ -240,15 +218,8 @@ def joined_tensors(
 ) -> dict[str, Tensor]:
     """Return tensors by role; if they are several, the first has the note that joins them.
 
-    Parameters
-    ----------
-    name : str
-        Name of the whole.
-    facts : mapping of str to object
-        What `record_fields` returns for a record; ``quantized`` with axis and groups for a
-        Quantized.
-    tensors : mapping of str to Tensor
-        How each is stored. The descriptor of a single one says what it is.
+    `name` is that of the whole, and `facts` are what `record_fields` returns for a record, or
+    ``quantized`` with axis and groups. The descriptor of a single tensor says what it is.
     """
     if len(tensors) == 1:
         return dict(tensors)

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from reorder.storage.convert.outputs import Output
     from reorder.storage.convert.rules import Rule
     from reorder.storage.convert.steps import Step
+    from reorder.storage.pieces.pieces import Bound
     from reorder.storage.pieces.tasks import Outcome, Task
 
     Numbered = Iterator[tuple[int, Task]]
@@ -75,6 +76,8 @@ class Conversion(NamedTuple):
     output: Output
     warnings: tuple[str, ...]
     options: ConvertOptions
+    # what a piece may hold
+    bound: Bound
     # all files that are read, as they were when their headers were read
     states: Mapping[Path, FileState]
     # what writes the output; None if the one that is to be resumed is complete already
@@ -135,12 +138,12 @@ class Conversion(NamedTuple):
     @property
     def task_count(self) -> int:
         """How many tasks there are."""
-        return sum(len(step.pieces(self.options.bound)) for step in self.all_steps)
+        return sum(len(step.pieces(self.bound)) for step in self.all_steps)
 
     def tasks(self, where: Callable[[str], Place]) -> Iterator[Task]:
         """Return all tasks, always in the same order; `where` finds what is written by name."""
         for step in self.all_steps:
-            yield from step.tasks(self.options.bound, where)
+            yield from step.tasks(self.bound, where)
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -167,7 +170,7 @@ class Conversion(NamedTuple):
             "source": {relpath(path, home): [*state] for path, state in self.states.items()},
             "rules": _digest(rules),
             "files": _digest(files),
-            "pieces": [*self.options.bound],
+            "pieces": [*self.bound],
         }
 
     def run(
@@ -194,7 +197,7 @@ class Conversion(NamedTuple):
 
     def _measure(self, counter: _Counter, execute: Execute, largest: Largest) -> None:
         """Find the largest rounding in an output that an earlier call has written."""
-        bound, places = self.options.bound, self.finished.places()
+        bound, places = self.bound, self.finished.places()
 
         def finish(_: int, task: Task, outcome: Outcome) -> None:
             largest.add(outcome.rounding)
@@ -403,7 +406,7 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
             )
             raise MemdescError(msg)
         options = options._replace(threads=worker_threads(client))
-        made = plan_conversion(source, target, rules, options, to)
+        made = plan_conversion(source, target, rules, options, to, on_workers=True)
         execute = on_cluster(client, made)
     _Counter(progress, made).add("planned", 0)
     return made.report if options.dry_run else made.run(progress, execute)
@@ -415,10 +418,13 @@ def plan_conversion(
     rules: Collection[str | os.PathLike[str]],
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
     to: str | None = None,
+    *,
+    on_workers: bool = False,
 ) -> Conversion:
     """Decide and check everything that a conversion does; nothing is written.
 
-    The parameters are those of `convert`, which has checked the options.
+    The parameters are those of `convert`, which has checked the options. With `on_workers`, pieces
+    run on workers whose threads do not wait until there is memory for a wide one.
 
     Fails if a path, a rule or a tensor does not fit; with the rule, the tensor and the way out.
     """
@@ -457,11 +463,12 @@ def plan_conversion(
                 overwrite=options.overwrite,
                 resume=options.resume,
             )
+        bound = options.bound._replace(wide=0) if on_workers else options.bound
         made = Conversion(
-            given, wanted, container, plan.steps, output, warnings, options, states, writer
+            given, wanted, container, plan.steps, output, warnings, options, bound, states, writer
         )
         for step in made.all_steps:
-            step.pieces(options.bound)
+            step.pieces(bound)
         if is_kept:
             made.finished.check(output.tensors)
         warnings += tuple(check_left(made))

@@ -15,7 +15,7 @@ from threading import Event, Lock, Thread
 from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
-from memdesc.disk import cannot, open_file, sync_folder
+from memdesc.disk import open_file, sync_folder
 from reorder.storage.containers.partial import JOURNAL, partial_folder
 
 if TYPE_CHECKING:
@@ -86,9 +86,8 @@ class Journal:
 
         The journal of another conversion is started afresh.
         """
-        try:
-            handle = self._folder.open(JOURNAL, os.O_RDWR | os.O_CREAT)
-            with os.fdopen(handle, "r+b", buffering=0) as file:
+        with self._folder.open(JOURNAL, os.O_RDWR | os.O_CREAT) as handle:
+            with os.fdopen(handle, "r+b", buffering=0, closefd=False) as file:
                 done, nbytes = _trusted(file.read(), facts.encode())
                 # the rest was being written when the process ended
                 file.truncate(nbytes)
@@ -96,8 +95,6 @@ class Journal:
                     file.seek(0)
                     file.write(f"{facts}\n".encode())
             sync_folder(self._folder.path)
-        except OSError as error:
-            raise cannot(self._folder.path / JOURNAL, "written", error) from None
         return done
 
     def _work(self) -> None:
@@ -123,16 +120,12 @@ class Journal:
 
     def _append(self, line: bytes) -> bool:
         """Append a line and wait until it is on disk; False, and no part of it, without room."""
-        with suppress(OSError, MemdescError):
-            handle = self._folder.open(JOURNAL, os.O_WRONLY)
-            try:
-                nbytes = os.lseek(handle, 0, os.SEEK_END)
-                if os.write(handle, line) == len(line):
-                    os.fsync(handle)
-                    return True
-                os.ftruncate(handle, nbytes)
-            finally:
-                os.close(handle)
+        with suppress(MemdescError), self._folder.open(JOURNAL, os.O_WRONLY) as handle:
+            nbytes = os.lseek(handle, 0, os.SEEK_END)
+            if os.write(handle, line) == len(line):
+                os.fsync(handle)
+                return True
+            os.ftruncate(handle, nbytes)
         return False
 
 

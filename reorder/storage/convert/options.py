@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.int64 import checked_count, checked_flag
 from reorder.cores import count_cores
-from reorder.storage.pieces.pieces import PIECE_NBYTES, Bound
+from reorder.storage.pieces.pieces import Bound
 
 if TYPE_CHECKING:
     from reorder.storage.pieces.losses import Rounding
@@ -68,8 +68,7 @@ class ConvertOptions(NamedTuple):
     @property
     def bound(self) -> Bound:
         """What a piece may hold."""
-        share = self.max_bytes // self.thread_count
-        return Bound(max(min(PIECE_NBYTES, share), 1), self.max_bytes)
+        return Bound.shared(self.max_bytes, self.thread_count)
 
     def checked(self) -> ConvertOptions:
         """Return the options with plain integers in range.

@@ -196,6 +196,6 @@ def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
 def _as_before(pieces: Any) -> str:
     """Return which options cut a conversion into the pieces that were left."""
     match pieces:
-        case [int(wanted), int(most)] if 0 < wanted <= most:
+        case [int(wanted), int(most), int()] if 0 < wanted <= most:
             return f": --max-bytes {most} --threads {most // wanted} are as before"
     return ""

@@ -9,6 +9,7 @@ parentheses, as in ``gptq(zeros=v2)``. DST may be left out where the layout stay
 
 from __future__ import annotations
 
+import glob
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sized
@@ -151,10 +152,10 @@ class Rule:
 
 
 def similar(pattern: str, names: Collection[str]) -> str:
-    """Return which names are like a pattern that matches none, or how many there are."""
+    """Return patterns of names that are like one that matches none, or how many names there are."""
     import difflib  # only a wrong rule needs it
 
-    short = [name for name in names if len(name) <= _MAX_COMPARED]
+    short = [glob.escape(name) for name in names if len(name) <= _MAX_COMPARED]
     near = difflib.get_close_matches(pattern[:_MAX_COMPARED], short, 3, 0.3)
     return did_you_mean(tuple(near)) or f"; there are {len(names)}"
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry, Place
     from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
-    from reorder.storage.pieces.pieces import Bound, Cut, Piece
+    from reorder.storage.pieces.pieces import Bound, Cut
 
 __all__ = ["Step", "copy_step", "layout_step", "record_step"]
 
@@ -114,7 +114,7 @@ class Step:
     def __str__(self) -> str:
         return "copied" if self.change is None else str(self.change)
 
-    def pieces(self, bound: Bound) -> Cut[Piece]:
+    def pieces(self, bound: Bound) -> Cut:
         """Cut it into pieces.
 
         Fails if the blocks are too large for any piece to fit; with the tensor.

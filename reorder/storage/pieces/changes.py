@@ -47,19 +47,6 @@ if TYPE_CHECKING:
     Operands = Mapping[str, Operand]
     Layouts = Mapping[str, tuple[Layout, ...]]
 
-__all__ = [
-    "ONLY",
-    "Change",
-    "Encode",
-    "Quantize",
-    "Reorder",
-    "Repack",
-    "copied",
-    "padded",
-    "permutation",
-    "record_of",
-]
-
 # the role of a tensor that is not part of a record
 ONLY = ""
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Place
     from reorder.storage.pieces.runs import Runs
 
-__all__ = ["read_runs", "scratch", "write_runs"]
-
 _PAGE = 4096
 # The most that one call writes. Linux allocates page cache in blocks as long as the call: it finds
 # small ones in memory used before, while large ones may be new even to the host of a virtual
@@ -71,6 +69,10 @@ class _Scratch(local):
             fresh = np.empty(nbytes + _PAGE, np.uint8)
             held = self.held[name] = fresh[-fresh.ctypes.data % _PAGE :]
         return held[:nbytes]
+
+    def clear(self) -> None:
+        """Free all buffers of the thread."""
+        self.held.clear()
 
 
 scratch = _Scratch()

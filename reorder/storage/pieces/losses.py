@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from reorder.storage.pieces.changes import Bytes, Change
     from reorder.values.formats import FloatFormat
 
-__all__ = [
-    "Largest",
-    "OverflowedError",
-    "Rounding",
-    "check_range",
-    "check_scales",
-    "rounding_of",
-]
-
 # what holds larger numbers, the first choice first
 _WIDER = ("bf16", "f32")
 
@@ -159,20 +150,13 @@ def _has_finite_codes(desc: RecordDesc) -> bool:
 
 
 class Rounding(NamedTuple):
-    """The weight that rounding changed most.
+    """The weight that rounding changed most."""
 
-    Attributes
-    ----------
-    error : float
-        How far what was written is from it.
-    weight : float
-        Its value in f32.
-    name : str
-        The record or tensor that it is in.
-    """
-
+    # how far what was written is from it
     error: float
+    # its value in f32
     weight: float
+    # the record or tensor that it is in
     name: str
 
     def __str__(self) -> str:

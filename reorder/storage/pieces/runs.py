@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from memdesc import Block, MemoryDesc
 
-__all__ = ["FieldLayout", "Operand", "Region", "Runs", "compact"]
-
 _BYTE_BITS = 8
 # A gap is read along with the elements around it unless it is longer than they are.
 _MAX_GAP = 2
@@ -33,20 +31,13 @@ class Region(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Runs of bytes of one length, in loops.
+    """Runs of bytes of one length, in loops."""
 
-    Attributes
-    ----------
-    start : int
-        First byte of the first run, from the start of the tensor.
-    length : int
-        Bytes of each run.
-    loops : tuple of (int, int)
-        The number of runs and the bytes from one to the next, outermost loop first.
-    """
-
+    # the first byte of the first run, from the start of the tensor
     start: int
+    # bytes of each run
     length: int
+    # the number of runs and the bytes from one to the next, outermost loop first
     loops: tuple[tuple[int, int], ...] = ()
 
     @property

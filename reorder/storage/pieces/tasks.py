@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
     _RunsByRole = tuple[tuple[str, Runs], ...]
 
-__all__ = ["DifferentError", "Outcome", "Places", "Task", "run_tasks"]
-
 Places = tuple[tuple[str, Place], ...]
 # What is compared with the definition of a piece: numpy takes some 10 ms for each MiB.
 _SAMPLE = Bound(1 << 16, 1 << 62)
@@ -104,14 +102,8 @@ class Task(NamedTuple):
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
 
-        A part of some 64 KiB is compared with the definition too.
-
-        Raises
-        ------
-        DifferentError
-            If a byte differs.
-        MemdescError
-            As for `run`.
+        A part of some 64 KiB is compared with the definition too. Fails where `run` does, and with
+        a `DifferentError` if a byte differs.
         """
         read = self.read()
         made, written = self._apply(read), self._written()
@@ -219,32 +211,31 @@ class _Queue:
 
     def __init__(self, tasks: Iterable[tuple[int, Task]], max_bytes: int) -> None:
         self._tasks = iter(tasks)
+        self._next = next(self._tasks, None)
         self._max_bytes, self._held = max_bytes, 0
         self._state = Condition()
         self.error: BaseException | None = None
         self._is_stopped = False
         self._left: set[Thread] = set()
 
-    def take(self) -> tuple[int, Task] | None:
-        """Return the next task, once there is room for it; None at the end."""
-        with self._state:
-            found = None if self._is_stopped else next(self._tasks, None)
-            if found is None:
-                return None
-            nbytes = found[1].nbytes
-            self._state.wait_for(
-                lambda: self._is_stopped or not self._held or self._held + nbytes <= self._max_bytes
-            )
-            if self._is_stopped:
-                return None
-            self._held += nbytes
-            return found
+    def take(self, done: Task | None = None) -> tuple[int, Task] | None:
+        """Return the next task, once there is room for it; None at the end.
 
-    def give_back(self, task: Task) -> None:
-        """Count the bytes of a task as free."""
+        The bytes of the task that the thread has done are free then. If the next one fits, the same
+        thread goes on with its buffers; a thread that has to wait frees its own.
+        """
         with self._state:
-            self._held -= task.nbytes
+            self._held -= 0 if done is None else done.nbytes
             self._state.notify_all()
+            while (found := None if self._is_stopped else self._next) is not None:
+                nbytes = found[1].nbytes
+                if not self._held or self._held + nbytes <= self._max_bytes:
+                    self._held += nbytes
+                    self._next = next(self._tasks, None)
+                    break
+                scratch.clear()
+                self._state.wait()
+            return found
 
     def stop(self, error: BaseException | None) -> None:
         """Let no thread take another task."""
@@ -287,13 +278,11 @@ def run_tasks(
 
     def loop() -> None:
         try:
-            while (found := queue.take()) is not None:
+            found = queue.take()
+            while found is not None:
                 number, task = found
-                try:
-                    result = work(task)
-                finally:
-                    queue.give_back(task)
-                finished(number, task, result)
+                finished(number, task, work(task))
+                found = queue.take(task)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             queue.stop(error)
         finally:

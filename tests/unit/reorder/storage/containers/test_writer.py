@@ -10,10 +10,10 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.storage.containers.entry import PlannedFile, Span, Tensor
-from reorder.storage.containers.partial import Partial
+from reorder.storage.containers.partial import Partial, partial_folder
 from reorder.storage.containers.shards import plan_shards
 from reorder.storage.containers.table import plan_file, read_container
-from reorder.storage.containers.writer import Writer, partial_folder
+from reorder.storage.containers.writer import Writer
 from tests.writers import one_tensor, write_part
 
 _TENSOR = Tensor("a", "u8", (100,), 100)
@@ -54,14 +54,6 @@ def test_without_resume_leftovers_are_removed(tmp_path: Path) -> None:
         assert _names(writer.open.path) == {"files"}
         writer.discard()
     assert _names(tmp_path) == set()
-
-
-def test_one_writer_at_a_time(tmp_path: Path) -> None:
-    with (
-        one_tensor(tmp_path / _NAME),
-        pytest.raises(MemdescError, match="another process is writing"),
-    ):
-        one_tensor(tmp_path / _NAME)
 
 
 def test_targets_that_exist_are_refused(tmp_path: Path) -> None:
@@ -261,18 +253,6 @@ def test_files_beside_a_folder_are_not_its_own(tmp_path: Path) -> None:
         writer.finish()
     assert _names(tmp_path) == {"data", "model"}
     assert (tmp_path / "data").read_text() == "mine"
-
-
-@pytest.mark.parametrize("is_folder", [False, True])
-def test_what_completes_a_file_gets_it_before_it_has_its_name(
-    tmp_path: Path, *, is_folder: bool
-) -> None:
-    seen: list[Path] = []
-    file = PlannedFile("x", 10, (), {"x": Span(0, 10)}, seen.append)
-    target = tmp_path / ("model" if is_folder else "x")
-    with Writer(target, [file], is_folder=is_folder) as writer:
-        writer.finish()
-    assert seen == [partial_folder(target) / "files" / "x"]
 
 
 def _two_files() -> list[PlannedFile]:

@@ -13,7 +13,7 @@ import pytest
 import reorder
 from memdesc import MemdescError
 from reorder.cli.main import main
-from reorder.storage.containers.writer import partial_folder
+from reorder.storage.containers.partial import partial_folder
 from reorder.storage.convert.conversion import ConvertOptions, ConvertProgress
 from tests.checkpoints import model_folder, write_safetensors
 from tests.clusters import Cluster, started
