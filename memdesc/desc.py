@@ -494,7 +494,7 @@ class MemoryDesc(Checked):
           2   4   6
           3  [5] [7]
         <BLANKLINE>
-        memory: at each offset the index o,i
+        memory: each offset shows the index o,i
              0 |  0,0 <1,0>   0,1   1,1   2,0   [5]   2,1   [7]
         """
         from memdesc.picture.draw import Look  # not needed to describe a layout
@@ -543,7 +543,8 @@ class MemoryDesc(Checked):
         name : str
             The prefix of all function and constant names.
         letters : str, optional
-            What to call the dims, such as ``"nchw"``; by default a, b, c, ...
+            What to call the dims, such as ``"nchw"``; by default what the name of the layout
+            calls them, or a, b, c, ...
 
         Raises
         ------
@@ -563,7 +564,7 @@ class MemoryDesc(Checked):
         """
         from memdesc.source import layout_source  # not needed to describe a layout
 
-        names = name, LETTERS if letters is None else letters
+        names = name, self.letters or LETTERS if letters is None else letters
         about = repr(self), {"NBYTES": self.nbytes}
         return layout_source(self.layout, self.dtype, lang, names, about)
 

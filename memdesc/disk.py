@@ -48,6 +48,11 @@ def reason_of(error: OSError) -> str:
     return error.strerror or str(error) or type(error).__name__
 
 
+def cannot(path: Path, what: str, error: OSError) -> MemdescError:
+    """Return the error for a file that the system cannot read or write; `what` is that verb."""
+    return MemdescError(f"{str(path)!r} cannot be {what}: {reason_of(error)}")
+
+
 @contextmanager
 def open_file(path: Path) -> Iterator[BinaryIO]:
     """Open a regular file for reading; folders, pipes and devices are refused without waiting."""
@@ -59,8 +64,7 @@ def open_file(path: Path) -> Iterator[BinaryIO]:
             _check_regular(path, os.fstat(handle), "read")
             yield file
     except OSError as error:
-        msg = f"{str(path)!r} cannot be read: {reason_of(error)}"
-        raise MemdescError(msg) from None
+        raise cannot(path, "read", error) from None
 
 
 def read_if_exists(path: Path, max_nbytes: int) -> bytes | None:
@@ -113,8 +117,7 @@ def write_file(target: Path, write: Callable[[BinaryIO], object]) -> None:
         with suppress(OSError):
             sync_folder(real.parent)
     except OSError as error:
-        msg = f"{str(target)!r} cannot be written: {reason_of(error)}"
-        raise MemdescError(msg) from None
+        raise cannot(target, "written", error) from None
     finally:
         with suppress(OSError):
             partial.unlink()
@@ -145,13 +148,16 @@ def read_at(handle: int, into: memoryview, offset: int) -> int:
     return len(found)
 
 
-def write_at(handle: int, data: memoryview, offset: int) -> int:
-    """Write bytes at an offset of an open file; return how many. Threads may share the handle."""
-    if _HAS_OFFSETS:
-        return os.pwrite(handle, data, offset)
-    with _seeking:
-        os.lseek(handle, offset, os.SEEK_SET)
-        return os.write(handle, data)
+def write_at(handle: int, data: memoryview, offset: int) -> None:
+    """Write bytes at an offset of an open file. Threads may share the handle."""
+    while data:
+        if _HAS_OFFSETS:
+            count = os.pwrite(handle, data, offset)
+        else:
+            with _seeking:
+                os.lseek(handle, offset, os.SEEK_SET)
+                count = os.write(handle, data)
+        data, offset = data[count:], offset + count
 
 
 def check_writable(target: Path) -> None:
@@ -161,8 +167,7 @@ def check_writable(target: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        msg = f"{str(target)!r} cannot be written: {reason_of(error)}"
-        raise MemdescError(msg) from None
+        raise cannot(target, "written", error) from None
     _check_regular(target, status, "written")
     if not os.access(target, os.W_OK):
         msg = f"{str(target)!r} is write-protected"

@@ -164,17 +164,14 @@ class ImageDesc(Checked):
         """Draw the logical grid beside the pixels, like `MemoryDesc.show`."""
         from memdesc.picture.draw import Look  # not needed to describe a layout
 
-        return self._drawn(Look(self._letters if letters is None else letters, highlight))
+        look = Look(self.desc.letters or LETTERS if letters is None else letters, highlight)
+        return self._drawn(look)
 
     def _repr_html_(self) -> str:
         from memdesc.picture.draw import Look  # likewise
         from memdesc.picture.grid import COMPACT
 
-        return self._drawn(Look(self._letters, limits=COMPACT)).fragment
-
-    @property
-    def _letters(self) -> str:
-        return dim_letters(self.name) or LETTERS
+        return self._drawn(Look(self.desc.letters or LETTERS, limits=COMPACT)).fragment
 
     def _drawn(self, look: Look) -> Picture:
         from memdesc.picture.draw import draw_image  # likewise
@@ -225,7 +222,7 @@ def image_desc(dims: Iterable[int], dtype: object, name: str) -> ImageDesc:
                 "which OpenCL does not allow"
             )
             raise MemdescError(msg)
-    desc = MemoryDesc(dtype, layout_by_tag(tag, sizes, name))
+    desc = MemoryDesc(dtype, layout_by_tag(tag, sizes, name), letters=dim_letters(name))
     extents = [digit.extent or desc.axes[digit.axis].padded // digit.step for digit in tag.digits]
     rows, columns_and_lane = extents[:n_rows], extents[n_rows:]
     columns, lane = columns_and_lane[:n_columns], columns_and_lane[n_columns:]

@@ -17,11 +17,11 @@ from reorder.values.attr import Attr
 if TYPE_CHECKING:
     from reorder import dask as dask
     from reorder import opencl
-    from reorder.ahead import compile_kernels
     from reorder.comparison import Difference, ValueComparison, compare_values
     from reorder.identification.identify import Candidate, Identification, identify
     from reorder.identification.readings import TypeReading
     from reorder.plan.compare import Relation, compare_layouts
+    from reorder.precompile import compile_kernels
     from reorder.records.gguf import dequantize_gguf
     from reorder.records.record import Record
     from reorder.records.repack import repack
@@ -88,11 +88,11 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names, and the names in double underscores, without submodules."""
+    """Return the public names and those with double underscores, without submodules."""
     return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
-# Names that most programs do not use, and the modules that are loaded at their first use.
+# Names that most programs do not use; their modules are loaded at the first use.
 _MODULES = {
     "Breach": "reorder.storage.contracts",
     "Candidate": "reorder.identification.identify",
@@ -112,7 +112,7 @@ _MODULES = {
     "check": "reorder.storage.contracts",
     "compare_layouts": "reorder.plan.compare",
     "compare_values": "reorder.comparison",
-    "compile_kernels": "reorder.ahead",
+    "compile_kernels": "reorder.precompile",
     "contract_of": "reorder.storage.contracts",
     "contract_to_toml": "reorder.storage.contracts",
     "convert": "reorder.storage.convert.conversion",

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from reorder.plan.plan import ReorderPlan
     from reorder.values.attr import Attr
 
-    # an output on the CPU is returned as the caller passed it
+    # an `out` on the CPU is returned as the object that was passed
     Written = TypeVar("Written", bound=NDArray[Any] | Exporter | bytearray | memoryview)
     OnDevice = cl.Buffer | cl.Image | cl.SVMPointer | Array | DeviceMemory
 
 # the types that most calls pass
 _HOST = (np.ndarray, Memory)
-# prefixes of the modules whose classes live on a device
+# modules whose classes hold device memory
 _ON_DEVICE = ("reorder.opencl.", "pyopencl.")
 
 
@@ -133,12 +133,12 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     Parameters
     ----------
     x : Memory, ndarray, tensor with DLPack, or a device object
-        The tensor. The axes of an ndarray are its logical dims, with any strides; so
-        are those of a tensor of torch, JAX and others, of any type, including bf16. A
+        The tensor. The axes of an ndarray are its logical dims, with any strides; the same
+        goes for tensors of torch, JAX and others, of any type, including bf16. A
         pyopencl Buffer, Array or Image, or a DeviceMemory, is reordered on its device.
     dst : str, FormatTag, MemoryDesc or ImageDesc, optional
         The layout to move into: a name, which may be an image type, or a descriptor. By default
-        that of `out`, or with `dtype` alone that of x.
+        the layout of `out`; if only `dtype` is given, that of x.
     src : str, FormatTag, MemoryDesc or ImageDesc, optional
         For an ndarray whose axes are in memory order: the layout they spell, such as
         ``"nhwc"``. With a MemoryDesc, x is a raw buffer that it describes; with an
@@ -156,15 +156,15 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
     queue : pyopencl.CommandQueue, optional
         Where to reorder on an OpenCL device.
     wait_for : sequence of pyopencl.Event, optional
-        On a device: events that must be complete before x is read and `out` written. Those that
-        arguments carry are waited for anyway.
+        On a device: events that must be complete before x is read and `out` written. Events that
+        the arguments carry are always waited for.
 
     Returns
     -------
     Memory, ndarray or DeviceMemory
         `out`, or new memory. Its padding is zero. On the CPU an image is returned as its pixels,
         of shape (height, width, channels); on a device, as a `reorder.opencl.DeviceMemory`. Type
-        checkers know that an ImageDesc gives pixels; they cannot know it of a name.
+        checkers infer this from an ImageDesc, but not from the name of an image type.
 
     Raises
     ------
@@ -188,12 +188,12 @@ def reorder(  # noqa: PLR0913 - all but the first two are named
             x, dst, src=src, dtype=dtype, attr=attr, out=out, queue=queue, wait_for=wait_for
         )
     if wait_for is not None:
-        msg = "wait_for has events of a device, but nothing is reordered on a device; pass queue="
+        msg = "wait_for takes events of a device, but this reorder runs on the CPU; pass queue="
         raise MemdescError(msg)
     source = from_pixels(x, src) if isinstance(src, ImageDesc) else as_memory(x, src)
     if out is not None and (isinstance(dst, ImageDesc) or (isinstance(dst, str) and is_image(dst))):
         msg = (
-            "out takes no image in host memory; leave it out, or pass "
+            "out cannot be an image in host memory; leave it out, or pass "
             "out=Memory(image_desc.desc) and no dst"
         )
         raise MemdescError(msg)
@@ -220,7 +220,7 @@ def _reorder(
 
 
 def is_on_device(memory: Any) -> bool:
-    """Whether an object is pyopencl's or a DeviceMemory; this imports neither."""
+    """Whether an object is pyopencl's or a DeviceMemory; neither is imported to find out."""
     if memory is None or type(memory) in _HOST:
         return False
     for base in type(memory).__mro__:
@@ -292,6 +292,7 @@ def prepare(plan: ReorderPlan, threads: int | None = None) -> Callable[[Any, Any
 
 
 def _prepared(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
+    """Check the arguments; return what runs the plan, from a cache unless its arrays are large."""
     if not is_planned(plan):
         plan = validate(plan)
     if threads is None:
@@ -310,7 +311,7 @@ def _prepare(plan: ReorderPlan, threads: int | None) -> PreparedReorder:
 
 @cache
 def _load_device() -> Callable[..., DeviceMemory]:
-    from reorder.opencl import reorder_on_device  # descriptors and the CPU do not need pyopencl
+    from reorder.opencl import reorder_on_device  # loads pyopencl, which only devices need
 
     return reorder_on_device
 

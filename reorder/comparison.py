@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # How many elements are compared at a time.
 _PART = 1 << 20
-# Integers this wide are compared in the widest float, which holds all 64 bits on x86-64.
+# Integers of this width are compared in the widest float, which is exact for them on x86-64.
 _WIDE_BITS, _WIDEST = 64, np.longdouble
 
 
@@ -39,13 +39,13 @@ class Difference(NamedTuple):
     at : tuple of int
         Its logical index.
     a, b : float or int
-        The values.
+        Its values.
     difference : float
-        How far they are apart; infinite if one of them is not a number.
+        Their distance; infinite if only one of them is NaN.
     offset_a, offset_b : int
-        Where it lies, in elements.
+        Its offset in each tensor, in elements.
     byte_a, byte_b : int
-        Its first byte, or the byte that it shares with another element.
+        Its first byte in each tensor, or the byte that it shares with another element.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class ValueComparison(NamedTuple):
     differing : int
         How many elements differ.
     worst : Difference or None
-        The element that differs most, the first of several.
+        The element that differs most; of equals, the first.
     first : tuple of Difference
         The first elements that differ, by logical index, up to the limit.
     by_dim : tuple of ndarray
@@ -88,8 +88,8 @@ class ValueComparison(NamedTuple):
         Whether only one of the paddings is zero or, if both tensors have the same layout, whether
         their bits differ.
     max_ulp : float
-        The largest difference in steps (units in the last place) of the coarser of the two types at
-        the value: 0.5 or less if the one is the other, rounded to nearest.
+        The largest difference in units in the last place, those of the coarser type at the value:
+        0.5 or less if one tensor is the other rounded to nearest.
     mean_error : float
         The mean of the absolute differences.
     cosine : float
@@ -97,8 +97,8 @@ class ValueComparison(NamedTuple):
 
     Notes
     -----
-    These three leave out elements that are infinite or NaN in either tensor; they are nan if no
-    element remains.
+    `max_ulp`, `mean_error` and `cosine` leave out elements that are infinite or NaN in either
+    tensor; they are nan if no element remains.
 
     Examples
     --------
@@ -161,9 +161,9 @@ def compare_values(
     tolerance, relative : float
         0 or more; by default every difference counts.
     resolution : bool
-        Whether a step of the coarser of the two types at the larger of the two values is tolerated
-        too: f32 values and the same values rounded to bf16 are equal then. A step of integers is 1,
-        and that of booleans 0.
+        Whether one unit in the last place is also tolerated, of the coarser type at the larger
+        value: f32 values then equal the same values rounded to bf16. The unit is 1 for integers
+        and 0 for booleans.
     limit : int
         How many elements are listed in `first`.
 
@@ -200,20 +200,20 @@ def compare_values(
         raise MemdescError(msg)
     flat = [_values(memory) for memory in (left, right)]
     kinds = {memory.desc.dtype for memory in (left, right)}
-    amounts = _Amounts()
+    errors = _Errors()
     by_dim = tuple(np.zeros(size, np.int64) for size in dims)
     found: list[int] = []
     total, worst, largest = 0, -1, -1.0
     for start in range(0, left.desc.nelems, _PART):
         x, y = _wide(values[start : start + _PART] for values in flat)
-        apart = _apart(x, y)
-        at = np.flatnonzero(apart)
-        moved = apart[at]
-        steps = _steps(kinds, np.maximum(np.abs(x[at]), np.abs(y[at])))
-        amounts.add(x, y, apart)
-        amounts.add_steps(moved, steps)
+        distance = _distance(x, y)
+        at = np.flatnonzero(distance)
+        moved = distance[at]
+        ulps = _ulp_at(kinds, np.maximum(np.abs(x[at]), np.abs(y[at])))
+        errors.add(x, y, distance)
+        errors.add_ulps(moved, ulps)
         with np.errstate(invalid="ignore", over="ignore"):
-            allowed = tolerance + relative * np.abs(y[at]) + steps * resolution
+            allowed = tolerance + relative * np.abs(y[at]) + ulps * resolution
         # an infinite tolerance must not hide an infinite difference
         at = at[(moved > allowed) | np.isinf(moved)]
         if not len(at):
@@ -222,9 +222,9 @@ def compare_values(
         for counts, indices in zip(by_dim, np.unravel_index(at + start, dims), strict=True):
             counts[...] += np.bincount(indices, minlength=len(counts))
         found += (at[: max(limit - len(found), 0)] + start).tolist()
-        most = int(at[np.argmax(apart[at])])
-        if float(apart[most]) > largest:
-            worst, largest = most + start, float(apart[most])
+        most = int(at[np.argmax(distance[at])])
+        if float(distance[most]) > largest:
+            worst, largest = most + start, float(distance[most])
     padding, padding_differs = _padding(left, right)
     return ValueComparison(
         dims,
@@ -234,40 +234,40 @@ def compare_values(
         by_dim,
         padding,
         padding_differs,
-        *amounts.result(),
+        *errors.result(),
     )
 
 
-class _Amounts:
-    """Sums over the elements that are finite in both tensors."""
+class _Errors:
+    """The largest error, and sums, over the elements that are finite in both tensors."""
 
     def __init__(self) -> None:
         self.count = 0
         self.ulp = self.error = self.dot = 0.0
         self.squares = [0.0, 0.0]
 
-    def add(self, x: NDArray[Any], y: NDArray[Any], apart: NDArray[Any]) -> None:
-        """Add some elements, with their distances."""
+    def add(self, x: NDArray[Any], y: NDArray[Any], distance: NDArray[Any]) -> None:
+        """Add elements of both tensors, with their distances."""
         with np.errstate(over="ignore", invalid="ignore"):
             squares = _dot(x, x), _dot(y, y)
             if not math.isfinite(sum(squares)):
                 is_finite = np.isfinite(x) & np.isfinite(y)
-                x, y, apart = (part[is_finite] for part in (x, y, apart))
+                x, y, distance = (part[is_finite] for part in (x, y, distance))
                 squares = _dot(x, x), _dot(y, y)
             self.count += len(x)
-            self.error += float(apart.sum())
+            self.error += float(distance.sum())
             self.dot += _dot(x, y)
         self.squares = [one + other for one, other in zip(self.squares, squares, strict=True)]
 
-    def add_steps(self, apart: NDArray[Any], steps: NDArray[Any]) -> None:
-        """Add elements that are some steps apart."""
-        is_finite = np.isfinite(apart)
+    def add_ulps(self, distance: NDArray[Any], ulp: NDArray[Any]) -> None:
+        """Add distances, each with its unit in the last place."""
+        is_finite = np.isfinite(distance)
         with np.errstate(over="ignore", divide="ignore"):
-            ulps = apart[is_finite] / steps[is_finite]
+            ulps = distance[is_finite] / ulp[is_finite]
         self.ulp = max(self.ulp, float(ulps.max(initial=0)))
 
     def result(self) -> tuple[float, float, float]:
-        """Return the largest difference in steps, the mean error and the cosine."""
+        """Return the largest error in units in the last place, the mean error and the cosine."""
         if not self.count:
             return math.nan, math.nan, math.nan
         lengths = [math.sqrt(square) for square in self.squares]
@@ -279,7 +279,7 @@ class _Amounts:
 
 
 def _dot(x: NDArray[Any], y: NDArray[Any]) -> float:
-    """Return a dot product without the threads of a BLAS, which spin."""
+    """Return a dot product without BLAS, whose threads would spin."""
     return float(np.einsum("i,i->", x, y))
 
 
@@ -292,21 +292,21 @@ def _wide(parts: Iterable[NDArray[Any]]) -> list[NDArray[Any]]:
         return [part.astype(_WIDEST if is_wide else np.float64) for part in given]
 
 
-def _steps(kinds: set[DataType], largest: NDArray[Any]) -> NDArray[Any]:
-    """Return the largest distance between neighbouring values of some types, at each value."""
-    steps = np.zeros(largest.shape, largest.dtype)
+def _ulp_at(kinds: set[DataType], largest: NDArray[Any]) -> NDArray[Any]:
+    """Return the unit in the last place at each value, of the type in which it is largest."""
+    ulp = np.zeros(largest.shape, largest.dtype)
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         exponents = np.frexp(np.where(np.isfinite(largest), largest, 0))[1]
         for kind in kinds:
             if kind.name == "boolean":
                 continue
             if _is_integer(kind.numpy):
-                steps = np.maximum(steps, 1)
+                ulp = np.maximum(ulp, 1)
                 continue
             facts = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call] # it has no types
             step = np.ldexp(np.where(largest > 0, float(facts.eps), 0), exponents - 1)
-            steps = np.maximum(steps, np.maximum(step, float(facts.smallest_subnormal)))
-    return steps
+            ulp = np.maximum(ulp, np.maximum(step, float(facts.smallest_subnormal)))
+    return ulp
 
 
 def _is_integer(kind: np.dtype[Any]) -> bool:
@@ -321,13 +321,13 @@ def _values(memory: Memory) -> NDArray[Any]:
     return flat
 
 
-def _apart(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
+def _distance(x: NDArray[Any], y: NDArray[Any]) -> NDArray[Any]:
     """Return the distance between numbers: 0 between two NaNs, infinite from a NaN to a number."""
     with np.errstate(invalid="ignore", over="ignore"):  # infinities
-        apart: NDArray[Any] = np.abs(x - y)
-    apart[np.isnan(apart)] = np.inf
-    apart[(x == y) | (np.isnan(x) & np.isnan(y))] = 0
-    return apart
+        distance: NDArray[Any] = np.abs(x - y)
+    distance[np.isnan(distance)] = np.inf
+    distance[(x == y) | (np.isnan(x) & np.isnan(y))] = 0
+    return distance
 
 
 def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) -> Difference:
@@ -339,7 +339,7 @@ def _difference(at: int, left: Memory, right: Memory, flat: list[NDArray[Any]]) 
         index,
         _number(a),
         _number(b),
-        float(_apart(*_wide((a, b)))[0]),
+        float(_distance(*_wide((a, b)))[0]),
         offset_a,
         offset_b,
         offset_a * bits_a // 8,

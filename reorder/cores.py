@@ -1,4 +1,4 @@
-"""How many cores this process may use, by its affinity and the limit of its container."""
+"""How many cores this process may use, given its affinity and the quota of its container."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def _own_quota() -> int | None:
 
 
 def quota_cores(membership: Path, root: Path) -> int | None:
-    """Return the cores that the control groups of Linux grant, rounded up; None without a limit.
+    """Return the cores that Linux control groups grant, rounded up; None without a limit.
 
-    A container with one and a half cores is served best by two threads. With more threads than its
-    quota allows, all of them would be stopped for the rest of each period.
+    A container with one and a half cores is served best by two threads. If threads use up the
+    quota, the kernel stops all of them for the rest of the period.
 
     Parameters
     ----------
@@ -63,19 +63,19 @@ def _folders(membership: Path, root: Path) -> Iterator[Path]:
                 tops = [root / controllers, root / "cpu"]
             else:
                 continue
-            # in a container the path may be that of the host, where only the top exists
+            # in a container this may be the path on the host; then only the top exists here
             group = Path(path.lstrip("/"))
             for top in tops:
                 yield from (top / part for part in (group, *group.parents))
 
 
 def _read_quota(folder: Path) -> tuple[int, int]:
-    """Return the microseconds that a group may use per period, and those of a period.
+    """Return the microseconds that a group may use per period, and the length of a period.
 
     Raises
     ------
     OSError or ValueError
-        If it has no limit.
+        If the group has no limit.
     """
     try:
         quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()

@@ -1,8 +1,8 @@
-"""Arrays of Dask, chunk by chunk: logical arrays to physical blocks, and back.
+"""Dask arrays, chunk by chunk: logical arrays to physical blocks, and back.
 
-A chunk of whole blocks is itself a tensor, and its physical blocks are some of the whole tensor's.
-So each chunk is one task, and nothing moves between chunks. Chunks that would cut a block
-are refused with the `rechunk` that helps.
+A chunk of whole blocks is itself a tensor, whose physical blocks are a part of the whole tensor's.
+So each chunk is one task, and nothing moves between chunks. Chunks that would cut a block are
+refused; the message has the `rechunk` that helps.
 """
 
 from __future__ import annotations
@@ -39,36 +39,36 @@ def reorder(
     dtype: Any = None,
     threads: int = 1,
 ) -> Array:
-    """Move an array of Dask into another layout: an array of its physical blocks, chunk by chunk.
+    """Move a Dask array into another layout: an array of its physical blocks, chunk by chunk.
 
-    Blocks are what `Memory.blocks` returns: one axis for each, in memory order. For 4-bit
-    types they are bytes, each of two elements along the last axis.
+    The blocks are what `Memory.blocks` returns: one axis for each, in memory order. For 4-bit
+    types they are bytes, which hold two elements along the last axis.
 
-    *Law*: computed, it is the array of blocks of the reorder of the whole array.
+    *Law*: once computed, the result equals the blocks of the whole array, reordered.
 
     Parameters
     ----------
     x : dask.array.Array
-        The array. Its axes are the logical dims; with `src`, it is the blocks of that layout.
+        The array. Its axes are the logical dims; with `src`, it holds the blocks of that layout.
     dst : str, FormatTag or MemoryDesc
         The layout to move into; ``"plain"`` gives the array over the logical dims.
     src : MemoryDesc, optional
-        What x holds, with the logical dims of the whole array.
+        The layout whose blocks x holds, with the logical dims of the whole array.
     dtype : DataType, str or numpy dtype, optional
         What to convert to; by default that of a MemoryDesc as dst, else that of x.
     threads : int
-        For each chunk. Dask runs a chunk on each core, so more than one rarely helps.
+        Threads for each chunk. Dask runs a chunk on each core, so more than one rarely helps.
 
     Returns
     -------
     dask.array.Array
-        Nothing is computed yet. It has a chunk for each chunk of x.
+        With a chunk for each chunk of x. Nothing is computed yet.
 
     Raises
     ------
     MemdescError
-        If chunks cut blocks of either layout, with the `rechunk` that does not; if the layout does
-        not fit, or dask is not installed.
+        If chunks cut blocks of either layout (the message has a `rechunk` that does not), the
+        layout does not fit, or dask is not installed.
 
     Examples
     --------
@@ -86,7 +86,7 @@ def reorder(
     except ImportError:
         raise MemdescError(_INSTALL) from None
     if not isinstance(x, da.Array):
-        msg = f"x must be an array of Dask, not {type(x).__name__}; see dask.array.from_array"
+        msg = f"x must be a Dask array, not {type(x).__name__}; see dask.array.from_array"
         raise MemdescError(msg)
     if any(isnan(size) for size in x.shape):
         msg = "x has chunks of unknown sizes; call x.compute_chunk_sizes() first"
@@ -104,7 +104,7 @@ def reorder(
         raise MemdescError(msg)
     for desc in (source, target):
         _check_whole(desc)
-    # an array over the dims has an element of 4 bits in each byte
+    # in an array over the dims, a 4-bit element has a byte of its own
     src_axes = _dims_of(source) if src is None else _axes_of(source)
     if src is not None:
         _check_blocks(x, source, src_axes)
@@ -129,7 +129,7 @@ class _Job(NamedTuple):
 
 
 def _carries(src_axes: list[_ArrayAxis], dst_axes: list[_ArrayAxis], dim: int) -> bool:
-    """Whether chunks along a dim of the source are chunks of the target."""
+    """Whether chunks of the source along a dim are also chunks of the target."""
     return all(any(axis.dim == dim for axis in side) for side in (src_axes, dst_axes))
 
 
@@ -143,7 +143,7 @@ def _blockwise(
 ) -> Array:
     import dask.array as da  # optional
 
-    # indices of blockwise: those of the dims that are carried, and one for each other axis
+    # the index labels of blockwise: the carried dims, and a new one for each other axis
     first = job.dst.ndims
     new: dict[int, int] = {}
     out, chunks = [], {}
@@ -164,7 +164,7 @@ def _blockwise(
     for dim in cut:
         ends = list(accumulate(sizes[dim]))
         pairs = np.array(list(zip([0, *ends[:-1]], sizes[dim], strict=True)), np.int64)
-        pair = first + len(src_axes)  # an index of its own
+        pair = first + len(src_axes)  # the label of the axis (start, size)
         places += [da.from_array(pairs, chunks=(1, 2)), (dim, pair)]
     return da.blockwise(
         _reorder_chunk,
@@ -185,7 +185,7 @@ def _blockwise(
 def _reorder_chunk(
     array: NDArray[Any], *places: NDArray[np.int64], job: _Job, cut: tuple[int, ...]
 ) -> NDArray[Any]:
-    """Reorder one chunk: `places` has its start and size along each dim that is cut."""
+    """Reorder one chunk; `places` has its start and size along each dim that has several chunks."""
     at = tuple(
         (dim, int(pair[0, 0]), int(pair[0, 1])) for dim, pair in zip(cut, places, strict=True)
     )
@@ -200,9 +200,9 @@ def _reorder_chunk(
 
 
 class _ArrayAxis(NamedTuple):
-    """An axis of an array: the dim whose parts are its chunks, and the elements of a step along it.
+    """An axis of an array: the dim that its chunks divide, and how many elements a step spans.
 
-    The dim is None where all steps must be in one chunk.
+    The dim is None if the axis must be a single chunk.
     """
 
     dim: int | None
@@ -211,7 +211,7 @@ class _ArrayAxis(NamedTuple):
 
 
 def _axes_of(desc: MemoryDesc) -> list[_ArrayAxis]:
-    """Return the axes of the array of the blocks of a layout."""
+    """Return the axes of the array of a layout's blocks."""
     axes = []
     for block in sorted(desc.blocks, key=memory_order):
         dims = desc.axes[block.axis].dims
@@ -222,7 +222,7 @@ def _axes_of(desc: MemoryDesc) -> list[_ArrayAxis]:
         if extent % _PACKED:
             msg = (
                 f"{desc!r} has {extent} elements along its innermost block, and two {desc.dtype} "
-                "share a byte; take a layout where they are even, or dtype='u8'"
+                "share a byte; use a layout with an even number, or dtype='u8'"
             )
             raise MemdescError(msg)
         axes[-1] = _ArrayAxis(dim, step * _PACKED, extent // _PACKED)
@@ -242,9 +242,9 @@ def _kind_of(desc: MemoryDesc) -> np.dtype[Any]:
 def _chunk_desc(
     desc: MemoryDesc, at: tuple[tuple[int, int, int], ...]
 ) -> tuple[MemoryDesc, tuple[int, ...]]:
-    """Return the descriptor of a chunk whose blocks lie as those of the whole, and its shape.
+    """Return the descriptor of a chunk, with its blocks in the order of the whole, and its shape.
 
-    `at` has each dim that is cut, with the start and the size of the chunk along it.
+    `at` has each dim with several chunks, and the start and size of this chunk along it.
     """
     layout, extents = _chunk_layout(desc.layout, at)
     if desc.dtype.is_packed:
@@ -283,12 +283,12 @@ def _chunk_layout(
 
 
 def _check_whole(desc: MemoryDesc) -> None:
-    """Refuse layouts that have no array of blocks, or that chunks cannot make independently."""
+    """Refuse layouts without an array of blocks, and those whose chunks depend on each other."""
     if desc.layout.has_partial_blocks:
         msg = f"{desc!r} ends inside a block, so its blocks are not an n-d array"
         raise NotBlockedError(msg)
     if desc.extra is not None:
-        msg = f"{desc!r} has compensation, which belongs to all chunks together; leave it out"
+        msg = f"{desc!r} has compensation, which sums over all chunks; leave it out"
         raise MemdescError(msg)
 
 
@@ -297,8 +297,8 @@ def _check_blocks(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> None:
     kind, shape = _kind_of(desc), tuple(axis.extent for axis in axes)
     if x.shape != shape or x.dtype != kind:
         msg = (
-            f"x is an array of {x.dtype} and shape {x.shape}, but the blocks of {desc!r} are one "
-            f"of {kind} and shape {shape}"
+            f"x is an array of {x.dtype} and shape {x.shape}, but the blocks of {desc!r} are an "
+            f"array of {kind} and shape {shape}"
         )
         raise MemdescError(msg)
 
@@ -315,7 +315,7 @@ def _chunk_sizes(x: Array, desc: MemoryDesc, axes: list[_ArrayAxis]) -> dict[int
         if starts[-1] >= size and len(chunks) > 1:
             kept = max(sum(start < size for start in starts) - 1, 0)
             msg = (
-                f"the last chunk of x along axis {k} has padding alone, or nothing; join it with "
+                f"the last chunk of x along axis {k} has only padding, or nothing; join it with "
                 f"others: x.rechunk({{{k}: (*x.chunks[{k}][:{kept}], {sum(chunks[kept:])})}})"
             )
             raise MemdescError(msg)
@@ -341,7 +341,8 @@ def _check_cuts(
     fitting = -(-max(parts) // wanted) * wanted // step
     msg = (
         f"x has chunks of {short_repr(x.chunks[k])} along axis {k}, which cut blocks of {dst!r}: "
-        f"these hold {axis.step} of dim {axis.dim}; x.rechunk({{{k}: {fitting}}}) has whole ones"
+        f"a block spans {axis.step} of dim {axis.dim}; x.rechunk({{{k}: {fitting}}}) keeps them "
+        "whole"
     )
     raise MemdescError(msg)
 
@@ -353,7 +354,7 @@ def _check_single(
     for k, (axis, chunks) in enumerate(zip(src_axes, x.chunks, strict=True)):
         if len(chunks) > 1 and axis.dim not in carried:
             msg = (
-                f"x has {len(chunks)} chunks along axis {k}, which {dst!r} or its own layout "
-                f"joins with others; x.rechunk({{{k}: -1}}) has one"
+                f"x has {len(chunks)} chunks along axis {k}, but {dst!r} or the layout of x joins "
+                f"this axis with others; x.rechunk({{{k}: -1}}) makes it one chunk"
             )
             raise MemdescError(msg)

@@ -1,9 +1,9 @@
-"""What forks and signal handlers wait for.
+"""Locks and imports that forks and signal handlers must wait for.
 
 A fork waits, so that the child does not inherit a lock that none of its threads will release. This
-module is imported before numba: a fork that waits for the import of numba also takes the locks of
-the modules imported meanwhile. A signal handler waits while its exception would leave numba half
-imported, or its tables half filled, since every later call would fail then.
+module is imported before numba, so that a fork that waits for numba to be imported also takes the
+locks of modules imported meanwhile. A signal handler is deferred while an exception from it would
+leave numba half imported, or its tables half filled: every later call would then fail.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _DEFERRED = tuple(
 
 
 class _Uninterrupted:
-    """A context that defers signal handlers until it is left.
+    """A context that defers signal handlers until it exits; it can be nested.
 
-    Handlers run on the main thread only, so other threads enter without effect. It is reentrant.
+    Handlers only run on the main thread, so entering it on another thread has no effect.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class _Uninterrupted:
         self._restore()
 
     def _replace(self) -> None:
-        # an embedding program may run Python's main thread on another one: no handler is set there
+        # in an embedding program, Python's main thread may be one on which no handler can be set
         with suppress(ValueError):
             for number in _DEFERRED:
                 handler = signal.getsignal(number)
@@ -80,7 +80,7 @@ class _Uninterrupted:
         self._caught.append((number, frame))
 
     def _restore(self) -> None:
-        # a handler may raise once it is restored: the others are restored nevertheless
+        # a restored handler may run at once and raise; the others must still be restored
         while self._handlers:
             number, handler = self._handlers[-1]
             try:
@@ -133,7 +133,7 @@ class _State:
 def at_fork(
     before: Callable[[], Any], in_parent: Callable[[], Any], in_child: Callable[[], Any]
 ) -> None:
-    """Call functions around every fork, once `importing` is free."""
+    """Register functions to call around every fork, while it holds `importing`."""
     _State.hooks += ((before, in_parent, in_child),)
 
 

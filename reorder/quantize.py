@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class _Values(NamedTuple):
-    """What is stored of a quantised tensor."""
+    """The tuple that a `Quantized` is."""
 
     memory: Memory
     scales: NDArray[Any]
@@ -100,8 +100,8 @@ class Quantized(_Values, Checked):
     def _repr_html_(self) -> str:
         shapes = f"scales: {self.scales.dtype} {self.scales.shape}, zero points: "
         shapes += f"{self.zero_points.dtype} {self.zero_points.shape}"
-        told = f"Quantized, axis {self.axis}, groups {self.groups}; {shapes}"
-        return f"<p>{escape(told)}</p>{self.memory._repr_html_()}"
+        summary = f"Quantized, axis {self.axis}, groups {self.groups}; {shapes}"
+        return f"<p>{escape(summary)}</p>{self.memory._repr_html_()}"
 
     def _replace(self, **changes: Any) -> Self:
         return type(self)(**self._asdict() | vars(self) | changes)
@@ -110,7 +110,7 @@ class Quantized(_Values, Checked):
 
 
 @allocates
-def quantize(  # noqa: PLR0913 - what it takes is named by keyword
+def quantize(  # noqa: PLR0913 - most are keywords
     x: NDArray[Any] | Memory | OnDevice,
     dtype: Any,
     axis: int | Iterable[int] | None = None,
@@ -135,11 +135,11 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     desc : str, FormatTag or MemoryDesc, optional
         The layout to write; by default row-major.
     groups : (int, int), optional
-        How many neighbours along each of the last two dims share a scale; both must be
-        among the axes.
+        How many adjacent elements along each of the last two dims share a scale; both dims must
+        be among the axes.
     symmetric : bool, optional
-        Whether zero points are 0, so that the range is as wide below 0 as above it; the default
-        for all types but u8 and u4.
+        Whether zero points are 0, so that the range is as wide below 0 as above it; by default
+        for all but unsigned types.
     threads : int, optional
         As for `reorder`.
     queue : pyopencl.CommandQueue, optional
@@ -154,7 +154,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
     Raises
     ------
     MemdescError
-        If x holds anything but finite floats, or axes and groups do not fit its dims.
+        If x holds anything but finite floats, or the axes or groups do not fit its dims.
 
     Examples
     --------
@@ -172,7 +172,7 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
         symmetric = checked_flag("symmetric", symmetric)
     values: NDArray[Any] | None = None
     if is_on_device(x):
-        from reorder.opencl.quantization import desc_on_device  # the CPU needs no pyopencl
+        from reorder.opencl.quantization import desc_on_device  # loads pyopencl
 
         source = desc_on_device(x)
         dims, given = source.dims, source.dtype
@@ -185,32 +185,32 @@ def quantize(  # noqa: PLR0913 - what it takes is named by keyword
         dims, given = values.shape, data_type(values.dtype)
     check_dims(dims)
     check_quantized_types(given, wanted)
-    mask, sizes, inside = split_dims(dims, axis, groups)
+    mask, counts, sizes = split_dims(dims, axis, groups)
     if values is None:
-        from reorder.opencl.quantization import find_ranges_on_device  # likewise
+        from reorder.opencl.quantization import find_ranges_on_device  # loads pyopencl
 
-        low, high = find_ranges_on_device(x, sizes, inside, queue)
+        low, high = find_ranges_on_device(x, counts, sizes, queue)
     else:
         # fail before reading x: a broadcast array may have more elements than fit into memory
         zeroed_bytes(wanted.nbytes(prod(dims)))
-        low, high = find_ranges(values, sizes, inside)
+        low, high = find_ranges(values, counts, sizes)
     form = INTEGERS.get(wanted.name)
     is_unsigned = form is not None and not form.is_signed
     is_symmetric = not is_unsigned if symmetric is None else symmetric
     if is_symmetric and is_unsigned and (low < 0).any():
         msg = (
-            f"{wanted} holds nothing below its zero point, but x goes down to {low.min()}; "
-            f"leave symmetric out, or use s{wanted.bits}"
+            f"symmetric {wanted} codes cannot represent negative values, but x goes down to "
+            f"{low.min()}; leave symmetric out, or use s{wanted.bits}"
         )
         raise MemdescError(msg)
     kind = np.float64 if given.name == "f64" else np.float32
     scales, points = choose_scales(low, high, wanted.name, kind, is_symmetric=is_symmetric)
     target = memory_desc(dims, wanted) if desc is None else desc
     used = None if is_symmetric else points
-    # without elements there may be no scales
+    # a tensor without elements may have no scales
     attr = _attr("dst", (scales, used), mask, groups, saturate=True) if prod(dims) else None
     memory: Memory = _reorder(x, target, wanted, attr, (threads, queue))
-    shape = [size for dim, size in enumerate(sizes) if mask >> dim & 1]
+    shape = [count for dim, count in enumerate(counts) if mask >> dim & 1]
     stored = scales.reshape(shape), points.reshape(shape).astype(np.int32)
     axes = tuple(dim for dim in range(len(dims)) if mask >> dim & 1)
     return Quantized(memory, *stored, axes, groups)
@@ -224,7 +224,7 @@ def _attr(
     *,
     saturate: bool = False,
 ) -> Attr:
-    """Return the scales of src or dst as attributes, and the zero points unless they are None."""
+    """Return the scales, and zero points unless they are None, as attributes of one side."""
     given: dict[str, Any] = {"saturate": saturate}
     for role, values in zip((f"{side}_scale", f"{side}_zero_point"), numbers, strict=True):
         if values is not None:
@@ -241,7 +241,7 @@ def _reorder(
     return reorder(x, target, dtype=dtype, attr=attr, **options)
 
 
-def dequantize(  # noqa: PLR0913 - likewise
+def dequantize(  # noqa: PLR0913 - most are keywords
     memory: Memory | Quantized | Record | OnDevice,
     scales: Any = None,
     zero_points: Any = None,
@@ -274,12 +274,12 @@ def dequantize(  # noqa: PLR0913 - likewise
     Returns
     -------
     Memory or reorder.opencl.DeviceMemory
-        The floats; on a device if the codes are there or a queue is given.
+        The floats; on a device if the codes are on one, or if a queue is given.
 
     Raises
     ------
     MemdescError
-        If scales and zero points do not fit the axes, or are given with a record.
+        If scales or zero points do not fit the axes, or are given with a record.
 
     Examples
     --------
@@ -304,7 +304,7 @@ def dequantize(  # noqa: PLR0913 - likewise
         axis = given.axis if axis is None else axis
         groups = groups or given.groups
     if is_on_device(memory):
-        from reorder.opencl.quantization import desc_on_device  # the CPU needs no pyopencl
+        from reorder.opencl.quantization import desc_on_device  # loads pyopencl
 
         stored = desc_on_device(memory)
     elif isinstance(memory, Memory):
@@ -316,7 +316,7 @@ def dequantize(  # noqa: PLR0913 - likewise
         )
         raise MemdescError(msg)
     if scales is None:
-        msg = "give scales, as quantize() returned them; a Memory has none"
+        msg = "pass the scales that quantize() returned; a Memory has none"
         raise MemdescError(msg)
     mask, _, _ = split_dims(stored.dims, axis, groups)
     points = np.asarray(0 if zero_points is None else zero_points)

@@ -29,14 +29,14 @@ class RuntimePlan(Checked):
     Parameters
     ----------
     src, dst : RuntimeDesc
-        With sizes known for the same dims.
+        Both must know the sizes of the same dims.
     attr : Attr, optional
         Scales, zero points, accumulation.
 
     Raises
     ------
     MemdescError
-        If the known sizes differ, or are known on one side alone, or a tag is not known.
+        If sizes differ, a size is known on one side only, or a tag is not known.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class RuntimePlan(Checked):
                 raise MemdescError(msg)
             if desc.tag is None:
                 msg = (
-                    f"{side} is {desc!r}, whose order of dims is not known; pass a tag to "
+                    f"the order of the dims of {side}, {desc!r}, is not known; pass a tag to "
                     "runtime_desc"
                 )
                 raise MemdescError(msg)
@@ -88,12 +88,12 @@ class RuntimePlan(Checked):
             raise MemdescError(msg)
 
     def resolve(self, dims: Iterable[int]) -> ReorderPlan:
-        """Return the plan for known sizes; plans are cached.
+        """Return the plan for the given sizes; plans are cached.
 
         Raises
         ------
         MemdescError
-            If they differ from sizes known before.
+            If they differ from sizes that were known already.
         """
         sizes = checked_ints("dims", dims)
         return plan_reorder(self.src.resolve(sizes), self.dst.resolve(sizes), self.attr)
@@ -101,9 +101,9 @@ class RuntimePlan(Checked):
     def __call__(
         self, src: Memory | DeviceMemory, dst: Memory | DeviceMemory, threads: int | None = None
     ) -> None:
-        """Reorder src into dst, whose descriptors have all sizes.
+        """Reorder src into dst; their descriptors have all sizes.
 
-        Where dst is on an OpenCL device, it is filled there, after its `event`.
+        If dst is on an OpenCL device, the reorder runs there, after the `event` of dst.
 
         Raises
         ------
@@ -147,14 +147,14 @@ def plan_runtime(src: RuntimeDesc, dst: RuntimeDesc, attr: Attr | None = None) -
     Parameters
     ----------
     src, dst : RuntimeDesc
-        With sizes known for the same dims.
+        Both must know the sizes of the same dims.
     attr : Attr, optional
         Scales, zero points, accumulation.
 
     Raises
     ------
     MemdescError
-        If the known sizes differ, or are known on one side alone, or a tag is not known.
+        If sizes differ, a size is known on one side only, or a tag is not known.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Work that needs more stack than the caller's thread may have.
+"""Run work that needs more stack than the caller's thread may have.
 
 Loading numba and compiling take more stack than the 64 KiB that some programs give their threads,
-and exceeding it would end the process. The main thread has a stack of megabytes.
+and a stack overflow ends the process. The main thread has a stack of megabytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 # The deepest calls of LLVM take less than a quarter of this.
 _NBYTES = 1 << 22
 
-# held while new threads get a large stack; a fork waits for it
+# held while the stack size of new threads is changed; a fork waits for it
 _sizing = threading.Lock()
 at_fork(_sizing.acquire, _sizing.release, _sizing.release)
 
@@ -50,7 +50,7 @@ class _Thread(threading.Thread, Generic[_Result]):
 
 
 def on_enough_stack(function: Callable[[], _Result]) -> _Result:
-    """Call a function with enough stack: here, or on a new thread that this one waits for.
+    """Call a function with enough stack: directly, or on a new thread, which this one joins.
 
     The function must not need a lock that this thread holds.
     """
@@ -69,7 +69,7 @@ def on_enough_stack(function: Callable[[], _Result]) -> _Result:
 
 @contextmanager
 def _large_stacks() -> Iterator[None]:
-    """Give new threads a large stack; the process may have set a smaller one."""
+    """Give new threads a large stack, then restore the size that the process had set."""
     with _sizing:
         size = threading.stack_size(_NBYTES)
         try:

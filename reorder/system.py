@@ -1,4 +1,4 @@
-"""Functions of the C library that the process has loaded; there are none on Windows."""
+"""Functions of the C library that the process has loaded; on Windows, none is found."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from typing import Any
 
 
 def system_function(name: str) -> Any:
-    """Return a function of the C library by its name; None if the system has none of that name."""
+    """Return a function of the C library by its name, or None if the library does not have it."""
     return None if os.name == "nt" else getattr(ctypes.CDLL(None), name, None)

@@ -1,4 +1,4 @@
-"""The limit on the threads that reorders within a block of code use."""
+"""The limit on threads for the reorders within a block of code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def use_threads(threads: int) -> AbstractContextManager[None]:
     Parameters
     ----------
     threads : int
-        1 or more; no more threads than cores are used.
+        1 or more; a reorder never uses more threads than there are cores.
 
     Raises
     ------

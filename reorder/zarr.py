@@ -1,7 +1,7 @@
-"""A codec for zarr v3: each chunk of an array is stored in a layout, including padding.
+"""A codec for zarr v3 that stores each chunk of an array in a layout, including its padding.
 
-zarr finds it by the name `memdesc` through the entry point group `zarr.codecs`, so a program that
-reads such arrays need not import this package. Source of the interface: zarr 3.1.6,
+zarr finds it under the name `memdesc`, through the entry point group `zarr.codecs`, so a program
+that reads such arrays need not import this package. Source of the interface: zarr 3.1.6,
 `zarr/abc/codec.py`.
 """
 
@@ -53,17 +53,17 @@ _BLOCK = 4096
 class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of zarr are not read
     """Store each chunk of a zarr array in a layout: a `serializer` of zarr v3.
 
-    The axes of the array are the logical dims. The bytes of a chunk, even at an edge of the array,
-    are those of the descriptor of a whole chunk; its padding is zero.
+    The axes of the array are the logical dims. Every chunk, even one at an edge of the array, is
+    stored with the bytes of a whole chunk's descriptor; the padding is zero.
 
-    *Law*: an array is read as it was written; values that the stored type does not hold exactly
-    are refused.
+    *Law*: reading an array returns what was written; values that the stored type cannot represent
+    exactly are refused.
 
     Parameters
     ----------
     layout : str, FormatTag
         A name of any vocabulary, an image type or a tag, for the dims of a chunk; or a field of a
-        record, such as ``q6_k.qh``: its elements alone, in the order that they have there.
+        record, such as ``q6_k.qh``: only its elements, in the order they have in the record.
     dtype : str, optional
         Data type of the stored elements, if it differs from that of the array: zarr has no 4-bit
         types and no bf16. Values are converted, such as uint8 to u4 or f32 to bf16.
@@ -71,7 +71,8 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
     Raises
     ------
     MemdescError
-        If there is no such layout or type; when an array is created, if they do not fit its chunks.
+        If the layout or the type is unknown; when an array is created, if they do not fit its
+        chunks.
 
     Examples
     --------
@@ -104,7 +105,7 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> Self:
-        """Read the metadata of an array: zarr calls it."""
+        """Read the metadata of an array; zarr calls this."""
         _, fields = parse_named_configuration(data, NAME)
         unknown = sorted(fields.keys() - {"layout", "dtype"})
         if unknown or "layout" not in fields:
@@ -116,7 +117,7 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         return cls(**fields)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the metadata of an array says: zarr calls it."""
+        """Return what to write into the metadata of an array; zarr calls this."""
         fields = {"layout": self.layout, "dtype": self.dtype}
         if self.dtype is None:
             del fields["dtype"]
@@ -128,9 +129,9 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         Parameters
         ----------
         shape : tuple of int
-            Of the chunk: `array.chunks`, even if the array has shards.
+            The shape of the chunk: `array.chunks`, even if the array has shards.
         dtype : DataType, str or numpy dtype
-            Of the array.
+            The dtype of the array.
         """
         part = self._field(shape)
         if part is not None:
@@ -152,38 +153,38 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         raise MemdescError(msg)
 
     def _stored(self, shape: tuple[int, ...], dtype: Any) -> MemoryDesc | Field:
-        """Return what a chunk holds: a descriptor, or a field of elements that no data type has."""
+        """Return what a chunk holds: a descriptor, or a field whose elements have no data type."""
         part = self._field(shape)
         if part is not None and part.kind in BIT_PLANES:
             if np.dtype(dtype).kind not in "iu":
-                msg = f"{self.layout} holds {part.kind}, for an array of integers, not of {dtype}"
+                msg = f"{self.layout} holds {part.kind}: the array must be of integers, not {dtype}"
                 raise MemdescError(msg)
             return part
         return self.chunk_desc(shape, dtype)
 
     def _field(self, shape: tuple[int, ...]) -> Field | None:
-        """Return the field of a record that a chunk of some shape holds, if it holds one."""
+        """Return the field of a record that a chunk of the given shape holds, if it holds one."""
         record, dot, name = self.layout.rpartition(".")
         if not dot or record not in known_records():
             return None
         if self.dtype is not None:
-            msg = f"{self.layout} has a type of its own; leave dtype={self.dtype!r} out"
+            msg = f"{self.layout} already has a type; leave dtype={self.dtype!r} out"
             raise MemdescError(msg)
-        # a block of the largest record shows how many neighbours share an element
+        # any record shows how many adjacent elements of the tensor share an element of the field
         part = record_desc((_BLOCK,) * len(shape), record).field(name)
         each = zip(shape, part.groups, part.counts, strict=True)
         dims = tuple(size // count * group for size, group, count in each)
         return record_desc(dims, record).field(name).dense
 
     def validate(self, *, shape: tuple[int, ...], dtype: Any, chunk_grid: Any) -> None:
-        """Refuse chunks that the layout does not take: zarr calls it before an array is made."""
+        """Refuse chunks that do not fit the layout; zarr calls this before it makes an array."""
         # other grids have chunks of several shapes, which are checked when they are written
         chunk = getattr(chunk_grid, "chunk_shape", None)
         if chunk is not None and len(chunk) == len(shape):
             self._stored(chunk, dtype.to_native_dtype())
 
     def compute_encoded_size(self, _: int, chunk_spec: ArraySpec) -> int:
-        """Return the bytes of a stored chunk: zarr calls it."""
+        """Return the number of bytes of a stored chunk; zarr calls this."""
         return _nbytes(self._stored(chunk_spec.shape, chunk_spec.dtype.to_native_dtype()))
 
     def _encode_sync(self, chunk_array: NDBuffer, chunk_spec: ArraySpec) -> Buffer:
@@ -206,7 +207,7 @@ class MemdescCodec(Checked, ArrayBytesCodec):  # type: ignore[misc] # types of z
         if data.nbytes != _nbytes(stored):
             msg = (
                 f"a chunk of {stored!r} has {_nbytes(stored)} bytes, but this one has "
-                f"{data.nbytes}: it is damaged, or was written by another codec"
+                f"{data.nbytes}: it is damaged, or another codec wrote it"
             )
             raise MemdescError(msg)
         if isinstance(stored, Field):
@@ -231,13 +232,13 @@ def _native(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _plain(memory: Memory, dtype: np.dtype[Any]) -> NDArray[Any]:
-    """Return the elements of a chunk as a row-major array of the type of the zarr array."""
+    """Return the elements of a chunk as a row-major array of the zarr array's type."""
     row_major: Memory = reorder(memory, "plain", dtype=dtype)
     return row_major.numpy()
 
 
 def _check_exact(array: NDArray[Any], memory: Memory) -> None:
-    """Refuse values that the stored type changes; a NaN may become another one."""
+    """Refuse values that the stored type would change; a NaN may become another NaN."""
     back = _plain(memory, array.dtype)
     bits = np.dtype(f"u{array.dtype.itemsize}")
     differs = np.ascontiguousarray(array).view(bits) != back.view(bits)
@@ -247,9 +248,9 @@ def _check_exact(array: NDArray[Any], memory: Memory) -> None:
         return
     at = tuple(int(i) for i in np.argwhere(differs)[0])
     msg = (
-        f"{memory.desc.dtype} has no {array[at]}, the value at {at} of a chunk, and would store "
-        f"{back[at]}; {np.count_nonzero(differs)} of {array.size} values do not fit: round or "
-        "scale them first, or leave dtype out"
+        f"{memory.desc.dtype} cannot represent {array[at]}, the value at {at} of a chunk, and "
+        f"would store {back[at]}; {np.count_nonzero(differs)} of {array.size} values do not fit: "
+        "round or scale them first, or leave dtype out"
     )
     raise MemdescError(msg)
 

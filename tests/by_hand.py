@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder import Attr
 
-__all__ = ["Outcome", "disguised", "mutated", "random_plan", "run_plan"]
+__all__ = ["disguised", "mutated", "random_plan", "run_plan"]
 
 _KINDS = (
     np.int8,
@@ -163,13 +163,6 @@ def _random_box(base: ReorderPlan, rng: np.random.Generator) -> Box:
         offsets.append(int(rng.integers(low, high + 1)) if low <= high else low)
     indirect: tuple[IndirectLoop, ...] = base.boxes[0].indirect if rng.random() < 0.3 else ()
     return Box(tuple(offsets), tuple(nodes), indirect)
-
-
-class Outcome(NamedTuple):
-    """How many plans were refused, and how many ran."""
-
-    refused: int
-    ran: int
 
 
 def run_plan(plan: ReorderPlan, rng: np.random.Generator) -> bool:

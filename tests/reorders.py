@@ -184,7 +184,7 @@ def assumed_machine() -> Machine:
 def few_boxes() -> Iterator[None]:
     """Let dims whose blocks do not divide use offset tables, as those of large tensors do."""
     _plan.cache_clear()
-    with mock.patch("reorder.plan.refine._MAX_BOXES", 1):
+    with mock.patch("reorder.plan.boxes._MAX_BOXES", 1):
         yield
     _plan.cache_clear()
 

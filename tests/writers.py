@@ -12,9 +12,10 @@ from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-__all__ = ["one_tensor", "write_part"]
+__all__ = ["one_tensor", "write_part", "write_tensors"]
 
 
 def one_tensor(target: Path, *, resume: bool = False, overwrite: bool = False) -> Writer:
@@ -27,4 +28,18 @@ def write_part(writer: Writer, name: str, offset: int, data: Any) -> None:
     """Write bytes of a tensor, from an offset in it on."""
     path, start, _ = writer.where(name)
     flat = np.ascontiguousarray(data).reshape(-1).view(np.uint8)
-    writer.open.write_at(f"{FILES}/{path.name}", start + offset, flat)
+    writer.open.write_at(f"{FILES}/{path.name}", start + offset, memoryview(flat))  # type: ignore[arg-type] # arrays of bytes are buffers
+
+
+def write_tensors(
+    path: Path,
+    tensors: Iterable[Tensor],
+    data: Mapping[str, Any] | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a file in the format that its name says; tensors without data hold zeros."""
+    with Writer(path, plan_file(path, [*tensors], metadata or {})) as writer:
+        for name, each in (data or {}).items():
+            write_part(writer, name, 0, each)
+        writer.finish()
+    return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
@@ -52,8 +53,8 @@ def parse_layout(
     dtype : DataType, str or numpy dtype, optional
         By default the one in the string.
     letters : str, optional
-        The logical dims in order, such as ``nchw``, for notations that name dims by letters but do
-        not give their order.
+        What to call the logical dims, in order, such as ``nchw``; needed for notations that name
+        dims by letters but do not give their order. By default what the string calls them.
     default : DataType, str, numpy dtype or None
         The data type if neither the string nor `dtype` gives one; with None that is an error.
 
@@ -87,18 +88,39 @@ def parse_layout(
     memdesc.errors.UnknownFormatError: '(8,4):(1,8)' is read as different layouts: ...
     """
     given = given_of(text, dims, dtype, letters, default)
-    system, _, rest = text.partition(":")
+    found = _read(given)
+    if given.letters is None:
+        return found
+    if isinstance(found, ImageDesc):
+        return replace(found, desc=replace(found.desc, letters=given.letters))
+    return replace(found, letters=given.letters)
+
+
+def _read(given: Given) -> MemoryDesc | ImageDesc:
+    system, _, rest = given.text.partition(":")
     if system in SYSTEMS:
         return read_with(SYSTEMS[system], given._replace(text=rest))
-    name = text.strip()
+    name = given.text.strip()
     if is_image(name):
         return image_desc(given.sizes(), given.type(), name)
     if not _is_name(given._replace(text=name)):
         if found := _readings(given):
             return found
+        _refuse_record(name)
         # it looks like no notation, so the error is that of a name, with similar ones
         resolve(name, given.dims or (), _bits(given))
     return memory_desc(given.sizes(), given.type(), name)
+
+
+def _refuse_record(name: str) -> None:
+    from memdesc.record import known_records  # only an unknown name needs it
+
+    if name.lower() in known_records():
+        msg = (
+            f"{name!r} is a record, blocks with their own scales, and has no layout of elements; "
+            f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"
+        )
+        raise UnsupportedFormatError(msg)
 
 
 def _is_name(given: Given) -> bool:

@@ -9,6 +9,7 @@ from memdesc.names import cldnn
 from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
 from memdesc.names.registry import dim_letters, parse_name
 from memdesc.names.suggest import did_you_mean, meanings, nearest, suggest
+from memdesc.names.vocabulary import refuse
 from memdesc.tags import LETTERS, FormatTag
 
 _PLAIN = "plain"
@@ -20,10 +21,12 @@ def expand_meta_tag(name: str, ndims: int) -> str:
     """Return the tag that a name for any number of dims stands for; return other names unchanged.
 
     `plain` is row-major. A meta-tag of benchdnn names the first dims, and `x` stands for the
-    others.
+    others; as there, dims that a tensor does not have are left out.
 
     >>> expand_meta_tag("abx", 4), expand_meta_tag("axb", 5), expand_meta_tag("aBx16b", 3)
     ('abcd', 'acdeb', 'aBc16b')
+    >>> expand_meta_tag("abx", 1), expand_meta_tag("aBx16b", 1)
+    ('a', 'a')
     >>> expand_meta_tag("plain", 2), expand_meta_tag("x", 1), expand_meta_tag("bfyx", 4)
     ('ab', 'x', 'bfyx')
     """
@@ -35,7 +38,9 @@ def expand_meta_tag(name: str, ndims: int) -> str:
     named = "".join(sorted({*name.lower()} - {*"0123456789", _REST}))
     if not named or not LETTERS.startswith(named):
         return name
-    return name.replace(_REST, LETTERS[len(named) : ndims])
+    tag = name.replace(_REST, LETTERS[len(named) : ndims])
+    absent = LETTERS[max(ndims, 1) :]
+    return re.sub(f"[0-9]*[{absent}]", "", tag, flags=re.IGNORECASE) if absent else tag
 
 
 def resolve(name: str, dims: tuple[int, ...], bits: int) -> FormatTag:
@@ -75,7 +80,7 @@ def resolve_image(name: str, dims: tuple[int, ...]) -> ParsedImage:
     try:
         image = parse_image(name)
     except UnknownFormatError as error:
-        cldnn.refuse(name)  # it has the reason for images that cannot be described
+        refuse(name, cldnn.REFUSED)  # it has the reason for images that cannot be described
         msg = f"{error}{did_you_mean(nearest(name, IMAGES, len(dims)))}"
         raise UnknownFormatError(msg) from None
     if len(dims) == image.tag.ndims:

@@ -55,7 +55,7 @@ def draw_layout(
         head.append("nothing to draw")
         return Sheet(head, [], [], "\n".join(head)).picture()
     lines = lines_of(cells, look.limits)
-    return _picture(cells, lines, head, "memory: at each offset the index", look.limits)
+    return _picture(cells, lines, head, "memory: each offset shows the index", look.limits)
 
 
 def draw_image(
@@ -72,7 +72,7 @@ def draw_image(
         cells,
         pixel_lines(cells, *pixels, look.limits),
         [title, f"{_count(layout)}, {size}"],
-        "image: in each lane the offset and the index",
+        "image: each lane shows the offset and the index",
         look.limits,
     )
 
@@ -163,7 +163,7 @@ def draw_beside(a: Cells, b: Cells, titles: tuple[str, str]) -> Picture:
         head.append("nothing to draw")
         return Sheet(head, [], [], "\n".join(head)).picture()
     names = ",".join(a.letters[dim] for dim in a.long_dims)
-    captions = [f"{name}: at each offset the index {names}".rstrip() for name in "ab"]
+    captions = [f"{name}: each offset shows the index {names}".rstrip() for name in "ab"]
     left = Side(a, captions[0], lambda offset: _with_other(a, b, coloured_as(a, b, offset), "b"))
     right = Side(b, captions[1], lambda offset: _with_other(b, a, b.at_offset(offset), "a"))
     text = [*head]

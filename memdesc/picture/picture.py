@@ -44,7 +44,7 @@ class Picture:
       1   1   4   7  10
       2   2   5   8  11
     <BLANKLINE>
-    memory: at each offset the index a,b
+    memory: each offset shows the index a,b
          0 |0,0 1,0 2,0 0,1 1,1 2,1 0,2 1,2
          8  2,2 0,3 1,3 2,3
     """

@@ -312,8 +312,11 @@ def check_threads(counts: Iterable[int], given: str) -> None:
 
 
 def layout_of(options: argparse.Namespace) -> MemoryDesc | ImageDesc:
-    """Return the layout that LAYOUT, DIMS and --dtype describe."""
-    return memdesc.parse_layout(options.layout, dims_of(options.dims), options.dtype)
+    """Return the layout that LAYOUT, DIMS, --dtype and --letters, if a command has it, describe."""
+    letters = getattr(options, "letters", None)
+    return memdesc.parse_layout(
+        options.layout, dims_of(options.dims), options.dtype, letters=letters
+    )
 
 
 def normal_form(layout: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:

@@ -27,6 +27,7 @@ from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
 from reorder.storage.checkpoint import Checkpoint, container_of
 from reorder.storage.containers.table import FORMATS, read_container
+from reorder.storage.diagnosis import is_equal_bytes
 from reorder.storage.files import value_of
 from reorder.storage.groups import find_groups
 from reorder.storage.stored import in_order_of
@@ -323,7 +324,7 @@ def _compared(a: _Part, b: _Part, options: argparse.Namespace) -> dict[str, Any]
             key=lambda each: each.differing,
         )
     except MemdescError as error:
-        return {**whats, "problem": str(error), "is_equal": False}
+        return {**whats, "problem": str(error), "is_equal": _is_copy(a, b)}
     worst = found.worst
     return {
         **whats,
@@ -333,6 +334,15 @@ def _compared(a: _Part, b: _Part, options: argparse.Namespace) -> dict[str, Any]
         **_amounts(found),
         "is_equal": found.is_equal,
     }
+
+
+def _is_copy(a: _Part, b: _Part) -> bool:
+    """Whether two tensors have equal types, shapes and bytes, whatever these mean."""
+    if isinstance(a, _File) or isinstance(b, _File):
+        return False
+    one, other = a.tensor, b.tensor
+    is_alike = (one.dtype, one.shape) == (other.dtype, other.shape)
+    return is_alike and is_equal_bytes(one.data, other.data)
 
 
 COMMAND = Command(

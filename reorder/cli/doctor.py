@@ -44,8 +44,9 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 def _compile(options: argparse.Namespace) -> Facts:
     """Compile the CPU kernels, and say how many there are."""
-    from reorder.ahead import compile_kernels  # numba is slow to load
-    from reorder.cpu import cache_folder  # likewise
+    # these load numba, which is slow
+    from reorder.cpu import cache_folder
+    from reorder.precompile import compile_kernels
 
     with Progress(_PARTS) as bar:
 

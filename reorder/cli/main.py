@@ -240,7 +240,6 @@ def _all_commands() -> argparse.ArgumentParser:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.usage = "memdesc COMMAND ... [--json]"
     parser.add_argument("--version", action="version", version=f"memdesc {memdesc.__version__}")
-    parser.add_argument("command", help=argparse.SUPPRESS)
     return parser
 
 

@@ -17,7 +17,7 @@ from memdesc import (
 )
 from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS, written
-from memdesc.names import dim_letters, images, known_images, resolve
+from memdesc.names import images, known_images, resolve
 from memdesc.names.suggest import meanings
 from reorder.cli.command import (
     DTYPE,
@@ -106,9 +106,6 @@ def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
         parse_layout(options.text, dims_of(options.dims), options.dtype, letters=options.letters)
     )
     desc = buffer_of(layout)
-    letters = options.letters or dim_letters(options.text)
-    if letters is not None and len(letters) != desc.ndims and options.letters is None:
-        letters = None
     # layouts with the same offsets: a system may write only the one with fewer blocks
     whole = with_merged_blocks(desc)
     texts: dict[str, tuple[str, ...]] = {}
@@ -118,7 +115,7 @@ def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
     for system in SYSTEMS if options.system is None else [options.system]:
         try:
             own = tuple(name.text for name in image if name.vocabulary == system)
-            texts[system] = own or _written(desc, whole, system, letters)
+            texts[system] = own or _written(desc, whole, system)
         except UnsupportedFormatError as error:
             if options.system is not None:
                 raise
@@ -140,16 +137,14 @@ def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
     return facts, 0 if names or options.system else 1
 
 
-def _written(
-    desc: MemoryDesc, whole: MemoryDesc, system: str, letters: str | None
-) -> tuple[str, ...]:
+def _written(desc: MemoryDesc, whole: MemoryDesc, system: str) -> tuple[str, ...]:
     """Write a layout, or the one whose blocks are merged if a system can write only that one."""
     try:
-        return written(desc, system, letters=letters)
+        return written(desc, system)
     except UnsupportedFormatError:
         if whole == desc:
             raise
-        return written(whole, system, letters=letters)
+        return written(whole, system)
 
 
 def _why_nameless(desc: MemoryDesc) -> str:

@@ -43,8 +43,10 @@ from reorder.cli.tensors import (
 )
 from reorder.memory.inputs import to_pixels
 from reorder.memory.memory import Memory
-from reorder.storage.files import save, save_raw
+from reorder.storage.containers.table import plan_file
+from reorder.storage.files import DEFAULT_NAME, save, save_raw
 from reorder.storage.reorder_file import FileReorder, reorder_file
+from reorder.storage.stored import stored_layout
 from reorder.values.attr import Attr
 
 if TYPE_CHECKING:
@@ -80,6 +82,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         x, only_caller_knows = read_tensor(options.src, how)
         padding = padding_facts(x, options.limit, "padding_zero") if only_caller_knows else {}
         target = _target(options, x.desc)
+        if not options.raw:
+            _check_savable(options, target)
         progress.step("reordering", 1)
         result = _reordered(options, x, target, attr)
         progress.step(f"writing {options.dst}", 1)
@@ -108,6 +112,14 @@ def _facts(target: MemoryDesc | ImageDesc, options: argparse.Namespace) -> Facts
 
 def _target(options: argparse.Namespace, src: MemoryDesc) -> MemoryDesc | ImageDesc:
     return parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
+
+
+def _check_savable(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> None:
+    """Refuse a file that cannot hold the result, before the work."""
+    desc = buffer_of(target)
+    if _is_in_memory_order(options, target):
+        desc = memory_desc(desc.dims, desc.dtype)
+    plan_file(options.dst, [stored_layout(DEFAULT_NAME, desc)], {})
 
 
 def _is_in_memory_order(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> bool:

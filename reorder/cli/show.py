@@ -50,7 +50,7 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         facts["elements"] = [_element(layout, index) for index in indices]
     if options.svg is not None or options.draw:
         marked = [tuple(one["index"]) for one in facts.get("elements", ())]
-        _draw(options, layout.show(options.letters, highlight=marked), facts)
+        _draw(options, layout.show(highlight=marked), facts)
     return facts, 0
 
 
@@ -85,8 +85,9 @@ def _element(layout: MemoryDesc | ImageDesc, index: tuple[int, ...]) -> Facts:
 
 def _record(options: argparse.Namespace, dims: tuple[int, ...] | None) -> Facts:
     """Return the facts of a record."""
-    if options.letters or options.at or options.byte:
-        msg = f"{options.layout} is a record, which takes neither --letters nor --at nor --byte"
+    flags = ("dtype", "letters", "at", "byte")
+    if given := [f"--{name}" for name in flags if getattr(options, name)]:
+        msg = f"{options.layout} is a record: it has its own types; leave {', '.join(given)} out"
         raise MemdescError(msg)
     if dims is None:
         msg = f"{options.layout!r} does not contain the sizes; give dims"

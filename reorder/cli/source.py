@@ -6,7 +6,6 @@ import re
 from typing import TYPE_CHECKING
 
 from memdesc import MemdescError
-from memdesc.names import dim_letters
 from memdesc.source import LANGUAGES
 from reorder.cli.command import (
     DIMS,
@@ -34,9 +33,10 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         is_word = re.fullmatch("[A-Za-z]\\w{0,99}", options.layout, re.ASCII)
         name = options.layout if is_word else "tensor"
     if options.to is None:
-        letters = options.letters or dim_letters(options.layout)
-        desc = buffer_of(layout_of(options))
-        return {"source": desc.source(options.lang, name, letters)}, 0
+        if options.to_dtype is not None:
+            msg = "--to-dtype is for a reorder; add --to, or leave --to-dtype out"
+            raise MemdescError(msg)
+        return {"source": buffer_of(layout_of(options)).source(options.lang, name)}, 0
     if options.letters is not None:
         msg = "--letters are for the dims of a layout; the loops of a reorder have none"
         raise MemdescError(msg)

@@ -24,6 +24,7 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.disk import as_path, open_file
+from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
@@ -44,7 +45,7 @@ from reorder.storage.files import (
 from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Iterator
     from typing import BinaryIO
 
     from numpy.typing import NDArray
@@ -173,9 +174,9 @@ def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
     if how.row_pitch is not None:
         msg = f"--row-pitch is for raw pixels; {path!r} gives the shape of its rows"
         raise MemdescError(msg)
-    entry, data = _entry(path)
+    entry = _entry(path)
     if how.layout is None or entry.is_described:
-        memory = _memory(path, entry, data, how.dtype)
+        memory = _memory(path, entry, how.dtype)
         _check_described(path, memory.desc, how)
         return memory, False
     try:
@@ -184,7 +185,7 @@ def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
     except UnknownFormatError as error:
         if how.dims is not None or is_image(how.layout):
             raise
-        array = _memory(path, entry, data, how.dtype).numpy()
+        array = _memory(path, entry, how.dtype).numpy()
         try:
             return as_memory(array, how.layout), False
         except UnknownFormatError as unknown:
@@ -330,8 +331,8 @@ def _too_long(found: int, needed: int) -> str:
     """Return what may be wrong with raw bytes that are more than a layout takes."""
     rest = found - needed
     header = (
-        f"pass --offset {rest} if the first {rest} bytes are a header, or --ignore-rest if "
-        "something follows the tensor"
+        f"pass --offset {rest} if a header of {counted(rest, 'byte')} comes first, or "
+        "--ignore-rest if something follows the tensor"
     )
     if not needed or found % needed:
         return header
@@ -345,28 +346,27 @@ def _parse(how: Reading, dims: tuple[int, ...] | None, **default: Any) -> Memory
     try:
         return parse_layout(how.layout or "", dims, how.dtype, **default)
     except UnknownFormatError as error:
-        text = str(error)
-        for name in ("dims", "dtype"):
-            text = text.replace(f"; give {name}", f"; give --{name}")
-        raise UnknownFormatError(text) from None
+        reason, give, lacking = str(error).rpartition("; give ")
+        named = re.sub("dims|dtype", r"--\g<0>", lacking) if give else lacking
+        raise UnknownFormatError(reason + give + named) from None
 
 
 def load_file(path: str, dtype: str | None = None) -> Memory | NDArray[Any]:
     """Read a tensor as a descriptor in the file says, or an array where it has none."""
-    entry, data = _entry(path)
-    memory = _memory(path, entry, data, dtype)
+    entry = _entry(path)
+    memory = _memory(path, entry, dtype)
     return memory if entry.is_described else memory.numpy()
 
 
-def _entry(path: str) -> tuple[Entry, NDArray[np.uint8]]:
-    """Return the only tensor of a file, or the one that is named, with its bytes."""
+def _entry(path: str) -> Entry:
+    """Return the only tensor of a file, or the one that is named."""
     stored = _stored(path)
     file, name = split_name(path)
-    entry, read = stored[name_of_only(as_path(file), stored) if name is None else name]
-    return entry, read()
+    return stored[name_of_only(as_path(file), stored) if name is None else name]
 
 
-def _memory(path: str, entry: Entry, data: NDArray[np.uint8], dtype: str | None) -> Memory:
+def _memory(path: str, entry: Entry, dtype: str | None) -> Memory:
+    data = entry.read()
     try:
         return memory_of(entry, data, dtype)
     except MemdescError as error:
@@ -382,13 +382,13 @@ def tensors_in(path: str) -> dict[str, Memory]:
     stored = _stored(path)
     _, name = split_name(path)
     return {
-        each: memory_of(entry, read())
-        for each, (entry, read) in stored.items()
+        each: memory_of(entry, entry.read())
+        for each, entry in stored.items()
         if name in {None, each}
     }
 
 
-def _stored(path: str) -> Mapping[str, tuple[Entry, Callable[[], NDArray[Any]]]]:
+def _stored(path: str) -> dict[str, Entry]:
     """Return the tensors of a file that commands read; one that is named is among them."""
     file, name = split_name(path)
     given, kind = as_path(file), _kind_of(file)

@@ -1,6 +1,6 @@
 """The CPU backend: compiled kernels move and convert the boxes of a plan.
 
-What becomes of a box:
+How a box is executed:
 
 * `schedule/` selects the micro-kernel that moves it, cuts it into tiles, and encodes it as an
   instruction of a program: `program` if elements are moved, `tile_program` if they are converted.

@@ -80,7 +80,7 @@ class PreparedReorder:
         # a call that runs fixed jobs needs no Python code, which halves its time
         jobs = [batch.direct_job for batch in self._batches] if plan.dst.extra is None else []
         fixed = [job for job in jobs if job is not None]
-        # two jobs may write 4-bit elements of the same byte, which threads must not do at once
+        # two jobs may write 4-bit elements of the same byte, so they must not run at the same time
         is_shared = plan.dst.dtype.bits < BYTE_BITS and any(job.workers for job in fixed)
         is_joined = len(jobs) == len(fixed) > 1 and not is_shared
         self._joined = JoinedJob(self._batches) if is_joined else None

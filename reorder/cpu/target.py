@@ -1,7 +1,7 @@
 """The processor that kernels are compiled for: its registers and instructions.
 
-Only this module asks which instructions it has. Thresholds that follow are here too, with their
-reasons.
+Only this module asks which instructions it has. Thresholds that follow from that are here too, with
+their reasons.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from memdesc.tags import LETTERS
 from reorder.api import reorder
 from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
 from reorder.identification.readings import TypeReading, number_types, readings
-from reorder.memory.arrays import unpack
+from reorder.memory.arrays import bits_of
 from reorder.memory.buffers import address_of
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
@@ -227,6 +227,8 @@ def identify(
     plain = reorder(plain, memory_desc(plain.desc.dims, plain.desc.dtype))
     kind = None if dtype is None else data_type(dtype)
     answer = _by_values(found, plain, kind, _Allowance(tolerance, relative))
+    if not answer.candidates and not answer.near:
+        answer = answer._replace(verdict=answer.verdict + _if_swapped(found, plain, kind))
     is_exact = plain.desc.dtype.name in INTEGERS or tolerance or relative
     if answer.candidates or answer.near or is_exact:
         return answer
@@ -315,6 +317,17 @@ def _by_values(
     return Identification((), tuple(near), verdict)
 
 
+def _if_swapped(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -> str:
+    """Return what to say of 4-bit elements whose bytes have the first one in the high half."""
+    kinds = [memory.desc.dtype for memory in _references(plain, dtype)]
+    for kind in (kind for kind in kinds if kind.is_packed):
+        swapped = (data >> 4 | data << 4).astype(np.uint8)
+        found = _by_values(swapped, plain, kind, _Allowance(0.0, 0.0)).candidates
+        if found:
+            return f"; with the halves of each byte swapped, as {kind}, {_titles(found)} does"
+    return ""
+
+
 def _nearest(near: Sequence[Candidate], types: Sequence[DataType], what: str) -> str:
     """Return how near the bytes are to a layout, in these types or in another one."""
     desc, agreement = near[0].desc, near[0].agreement
@@ -374,7 +387,7 @@ class _Reference:
     def _read(self, data: NDArray[np.uint8]) -> NDArray[Any]:
         """Return the elements of bytes: their bits, or numbers where these may differ."""
         if not any(self._allowed):
-            return unpack(data, self.desc)
+            return bits_of(data, self.desc)
         kind = self.desc.dtype
         desc = memory_desc((len(data) * 8 // kind.bits,), kind)
         memory = Memory(desc, data[: desc.nbytes], zero_pad=False)

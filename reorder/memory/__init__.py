@@ -1,1 +1,1 @@
-"""Buffers of callers, their elements and padding, and the definition of a reorder."""
+"""Callers' buffers, their elements and their padding, and the definition of a reorder."""

@@ -1,4 +1,4 @@
-"""Flat bytes as numpy arrays: of elements, of logical dims, or of blocks in memory order."""
+"""Flat bytes as numpy arrays: over elements, over logical dims, or over blocks in memory order."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
     from memdesc import Block, MemoryDesc
 
 
-def unpack(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the elements of flat bytes as integers of their bits; 4-bit ones as a copy."""
+def bits_of(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
+    """Return the bits of the elements as integers: a view, or for 4-bit elements a copy."""
     if desc.dtype.is_packed:
         return np.stack([data & 15, data >> 4], axis=1).reshape(-1)
     itemsize = desc.dtype.bits_dtype.itemsize
     return data[: len(data) // itemsize * itemsize].view(desc.dtype.bits_dtype)
 
 
-def pack(elements: NDArray[Any], data: NDArray[np.uint8], desc: MemoryDesc) -> None:
-    """Write back 4-bit elements that `unpack` copied; others are views already."""
+def write_back(elements: NDArray[Any], data: NDArray[np.uint8], desc: MemoryDesc) -> None:
+    """Write back what `bits_of` returned if it was a copy, as it is for 4-bit elements."""
     if desc.dtype.is_packed:
         data[:] = elements[0::2] | elements[1::2] << 4
 
@@ -35,8 +35,8 @@ def is_plain(desc: MemoryDesc) -> bool:
 
 
 def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the array whose axes are the dims: a view of plain layouts, or usually a copy."""
-    values = unpack(data, desc)
+    """Return the array whose axes are the dims: a view of a plain layout, else mostly a copy."""
+    values = bits_of(data, desc)
     if is_plain(desc):
         loops = [
             block._replace(extent=size) for block, size in zip(desc.blocks, desc.dims, strict=True)
@@ -52,11 +52,11 @@ def logical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
 
 
 def write_logical(data: NDArray[np.uint8], desc: MemoryDesc, array: NDArray[Any]) -> None:
-    """Write the elements of an array whose axes are the dims; padding and gaps are kept."""
-    values = unpack(data, desc)
+    """Write the elements of an array whose axes are the dims; padding and gaps do not change."""
+    values = bits_of(data, desc)
     bits = np.ascontiguousarray(array).view(values.dtype)
     values[desc.layout.offsets()] = bits & 15 if desc.dtype.is_packed else bits
-    pack(values, data, desc)
+    write_back(values, data, desc)
 
 
 def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
@@ -77,11 +77,11 @@ def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
         msg = f"{desc!r} ends inside a block, so its blocks are not an n-d array"
         raise NotBlockedError(msg)
     loops = sorted(desc.blocks, key=memory_order)
-    return _strided(unpack(data, desc), desc, loops).view(desc.dtype.numpy)
+    return _strided(bits_of(data, desc), desc, loops).view(desc.dtype.numpy)
 
 
 def _gather(values: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:
-    """Return the logical array of a layout of whole blocks."""
+    """Return the logical array of a layout whose blocks are all whole."""
     layout = desc.layout
     padded = _strided(values, desc, list(layout.blocks)).reshape(
         [axis.padded for axis in layout.axes]
@@ -94,7 +94,7 @@ def _gather(values: NDArray[Any], desc: MemoryDesc) -> NDArray[Any]:
 def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDArray[Any]:
     """Return a view of elements with one axis for each block."""
     start = values[desc.offset0 :] if desc.nelems else values[:0]
-    # a loop with one step, or in an array without elements, may have a stride that numpy refuses
+    # numpy may refuse the stride of a loop with one step, or of an array without elements
     strides = [
         loop.stride * values.itemsize if loop.extent > 1 and desc.nelems else values.itemsize
         for loop in loops
@@ -104,6 +104,6 @@ def _strided(values: NDArray[Any], desc: MemoryDesc, loops: list[Block]) -> NDAr
             start, [loop.extent for loop in loops], strides, writeable=values.flags.writeable
         )
     except ValueError:
-        # an array without elements, or of one that is repeated
+        # an array without elements, or with one element that is repeated
         msg = f"{desc!r} has dims that span more bytes than a numpy array may have; see .data"
         raise MemdescError(msg) from None

@@ -1,4 +1,4 @@
-"""Buffers as flat bytes: the caller's, checked once at the border, and new ones, zeroed."""
+"""Buffers as flat bytes: callers' buffers, checked once, and new ones."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-# An array object is Python's object header, then the address of its data (numpy's C API,
-# PyArrayObject_fields); .ctypes.data gives the same and takes eight times as long.
+# In an array object, the address of the data follows Python's object header (numpy's C API,
+# PyArrayObject_fields); .ctypes.data gives the same address and takes eight times as long.
 _DATA = object.__basicsize__
 DATA_SLOT = _DATA // 8
 # C-contiguous, and writeable (numpy's C API, NPY_ARRAY_*)
 _READABLE, _WRITABLE = 0x1, 0x401
-# The first protocol of pickle with buffers of their own.
+# The first pickle protocol with out-of-band buffers.
 _OUT_OF_BAND = 5
 _LINE_NBYTES = 64
-# The GNU C library never keeps larger blocks when they are freed, so each new one is mapped. numpy
-# asks for huge pages there, and a block that starts at one has no small pages at its two ends: 16
-# times fewer page faults for 64 MiB.
+# The GNU C library returns larger blocks to the system when they are freed, so each new one is
+# mapped again. numpy asks for huge pages there, and a block that starts at one has no small pages
+# at its two ends: 16 times fewer page faults for 64 MiB.
 _MOST_REUSED = 32 << 20
 _HUGE_PAGE_NBYTES = 2 << 20
 
@@ -52,7 +52,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
     Raises
     ------
     MemdescError
-        If the buffer has another dtype, is not contiguous, too small, read-only or
+        If the buffer has another dtype or is not contiguous, too small, read-only or
         misaligned.
     """
     refuse_masked(side, buffer)
@@ -79,7 +79,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
     legal = (desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
     if buffer.dtype not in (legal[1:] if desc.dtype.is_packed else legal):
         why = (
-            "one element a byte; Memory holds two"
+            "one element per byte; Memory holds two"
             if desc.dtype.is_packed
             else f"elements of another type than {desc.dtype}"
         )
@@ -115,7 +115,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
 
 
 def pickled_bytes(data: NDArray[np.uint8], protocol: SupportsIndex) -> PickleBuffer | bytearray:
-    """Return flat bytes for a pickle; since protocol 5 they may travel out of band, uncopied."""
+    """Return flat bytes for a pickle; since protocol 5 they may be sent without copying."""
     return PickleBuffer(data) if index(protocol) >= _OUT_OF_BAND else bytearray(data)  # type: ignore[arg-type] # arrays of bytes are buffers
 
 
@@ -125,7 +125,7 @@ def address_of(array: NDArray[Any]) -> int:
 
 
 class BufferCheck:
-    """What one side of a reorder requires of a buffer; calling it checks one."""
+    """What one side of a reorder requires of a buffer; call it to check a buffer."""
 
     __slots__ = ("alignment", "desc", "dtypes", "flags", "min_nbytes", "side", "write")
 
@@ -143,7 +143,7 @@ class BufferCheck:
         )
 
     def accepts(self, buffer: Any) -> bool:
-        """Whether a buffer is a numpy array that fits, apart from its alignment."""
+        """Whether a buffer is a numpy array that fits; its alignment is not tested."""
         if type(buffer) is not np.ndarray:
             return False
         dtype = buffer.dtype
@@ -167,16 +167,16 @@ class BufferCheck:
 def check_disjoint(
     src: NDArray[Any], src_desc: MemoryDesc, dst: NDArray[Any], dst_desc: MemoryDesc
 ) -> None:
-    """Refuse buffers that share a byte that dst writes, unless the reorder is a no-op.
+    """Refuse buffers with a byte that src reads and dst writes, unless the reorder is a no-op.
 
     Raises
     ------
     OverlapError
-        Unless bounded work proves the bytes disjoint, or the descriptors are equal and
+        Unless a bounded search proves the bytes disjoint, or the descriptors are equal and
         start at the same byte.
     """
     distance = address_of(dst) - address_of(src)
-    if (distance == 0 and src_desc == dst_desc) or are_apart(src_desc, dst_desc, distance):
+    if (distance == 0 and src_desc == dst_desc) or are_disjoint(src_desc, dst_desc, distance):
         return
     msg = (
         f"src and dst share memory: {src_desc.min_nbytes} bytes at {address_of(src):#x} and "
@@ -186,14 +186,14 @@ def check_disjoint(
     raise OverlapError(msg)
 
 
-def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> bool:
-    """Whether bounded work proves that two descriptors touch no common byte.
+def are_disjoint(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> bool:
+    """Whether a bounded search proves that two descriptors touch no common byte.
 
     The buffer of dst starts `distance` bytes after the buffer of src.
     """
     if distance >= src_desc.min_nbytes or -distance >= dst_desc.min_nbytes:
         return True
-    # all numbers are in units of 4 bits, so that one proof covers all widths
+    # all numbers count half bytes, so that one proof covers all widths
     src_width, dst_width = src_desc.dtype.bits // 4, dst_desc.dtype.bits // 4
     terms = [
         Term(block.stride * src_width, 0, block.extent - 1)
@@ -205,7 +205,7 @@ def are_apart(src_desc: MemoryDesc, dst_desc: MemoryDesc, distance: int) -> bool
         for block in dst_desc.blocks
         if block.extent > 1
     ]
-    # the distance between two elements that share a byte; two 4-bit elements may share one
+    # how far apart two elements can start that share a byte; two 4-bit elements may share one
     terms.append(Term(1, -max(dst_width - 1, 1), max(src_width - 1, 1)))
     start = 2 * distance + dst_desc.offset0 * dst_width - src_desc.offset0 * src_width
     try:
@@ -226,9 +226,9 @@ def zeroed_bytes(nbytes: int) -> NDArray[np.uint8]:
 
 
 def uninitialized_bytes(nbytes: int) -> NDArray[np.uint8]:
-    """Allocate bytes for a caller that writes all of them, aligned as zeros are.
+    """Allocate bytes for a caller that writes all of them, aligned like `zeroed_bytes`.
 
-    Memory that the process freed before is not cleared, and needs no page faults.
+    Memory that the process freed earlier is reused without clearing or page faults.
 
     Raises
     ------
@@ -239,12 +239,12 @@ def uninitialized_bytes(nbytes: int) -> NDArray[np.uint8]:
 
 
 def _aligned(allocate: Callable[[int, type[np.uint8]], Any], nbytes: int) -> NDArray[np.uint8]:
-    """Return aligned bytes of a new array."""
+    """Return the aligned part of a new array."""
     alignment = _HUGE_PAGE_NBYTES if nbytes > _MOST_REUSED else _LINE_NBYTES
     try:
         raw: NDArray[np.uint8] = allocate(nbytes + alignment, np.uint8)
     except (MemoryError, ValueError):
-        msg = f"{nbytes} bytes are more memory than there is; reorder the tensor in parts"
+        msg = f"{nbytes} bytes are more memory than is available; reorder the tensor in parts"
         raise OutOfMemoryError(msg) from None
     skipped = -address_of(raw) % alignment
     return raw[skipped : skipped + nbytes]

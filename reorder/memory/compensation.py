@@ -1,4 +1,4 @@
-"""Compensation of int8 weights: sums of the stored elements, which follow them in memory."""
+"""Compensation of int8 weights: sums of the stored elements, stored after them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def compensation(data: NDArray[np.uint8], desc: MemoryDesc) -> dict[str, NDArray[np.int32]]:
-    """Return the sums that follow the elements of flat bytes: ``s8s8`` and ``asymmetric``.
+    """Return the sums after the elements of flat bytes, by name: ``s8s8`` and ``asymmetric``.
 
-    Axes are the padded dims of the masks. An array is a view of the bytes, or a copy if a dim of
-    its mask is blocked with another dim between its blocks.
+    Their axes are the padded dims of the masks. An array is a view of the bytes, or a copy if
+    another dim lies between the blocks of a dim of its mask.
     """
     return {name: blocks.reshape(shape) for name, (blocks, shape) in _spans(data, desc).items()}
 
@@ -49,7 +49,7 @@ def _spans(
 ) -> dict[str, tuple[NDArray[np.int32], tuple[int, ...]]]:
     """Return for each compensation a view with one axis per block, and the padded dims.
 
-    Axes are in the order of the index: dim by dim, the largest step first.
+    The axes are in index order: dim by dim, the largest step first.
     """
     found = {}
     for name, (start, shape) in desc.compensation_spans.items():
@@ -63,7 +63,7 @@ def _spans(
 
 
 def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.int32]:
-    """Sum over the dims outside a mask; the result has the padded dims of those inside."""
+    """Sum over the dims outside a mask; the result is over the padded dims inside it."""
     kept = [dim for dim in range(desc.ndims) if mask >> dim & 1]
     layout = desc.layout
     if layout.has_partial_blocks:
@@ -81,7 +81,7 @@ def _sums(values: NDArray[np.int8], desc: MemoryDesc, mask: int) -> NDArray[np.i
         values[desc.offset0 :], shape, strides, writeable=False
     )
     summed_blocks = tuple(k for k, block in enumerate(layout.blocks) if block.axis not in kept)
-    # blocks come axis by axis, the largest step first, so kept ones are in the order of indices
+    # blocks are in index order (axis by axis, the largest step first), and so are the kept ones
     found: NDArray[np.int32] = blocks.sum(axis=summed_blocks, dtype=np.int32).reshape(
         [desc.padded_dims[dim] for dim in kept]
     )

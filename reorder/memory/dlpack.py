@@ -1,7 +1,7 @@
 """DLPack in both directions, including types that numpy does not exchange: bf16, f8, e8m0.
 
-numpy passes their bits as unsigned integers; the type in a capsule is rewritten before a
-consumer sees it, or after its producer has handed it over. Source: DLPack 1.1, `dlpack.h`.
+numpy passes their bits as unsigned integers. The type in a capsule is rewritten before a consumer
+sees it, or after its producer has handed it over. Source: DLPack 1.1, `dlpack.h`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 CPU_DEVICE = (1, 0)  # kDLCPU
 
-# Device types whose memory the CPU reads: kDLCPU, kDLCUDAHost, kDLROCMHost, kDLCUDAManaged.
+# Device types whose memory the CPU can read: kDLCPU, kDLCUDAHost, kDLROCMHost, kDLCUDAManaged.
 _READABLE = (1, 3, 11, 13)
 _UINT = 1
-# The types that numpy does not export, with their DLDataTypeCode; without f4_e2m1, because
-# readers of DLPack differ on which half of a byte comes first.
+# The types that numpy does not export, with their DLDataTypeCode. f4_e2m1 is not one of them,
+# because readers of DLPack disagree on which half of a byte comes first.
 _CODES = {
     "bf16": 4,
     "f8_e4m3": 10,
@@ -41,7 +41,7 @@ _MAX_NDIM = 64
 _MAX_REASON = 400
 # Addresses of user programs are in the lower half.
 _MAX_ADDRESS = 2**63
-# numpy 2.0 reads capsules of the first form only
+# numpy 2.0 only reads capsules without a version
 _READS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 
 
@@ -63,7 +63,7 @@ class _Tensor(ctypes.Structure):
 
 
 class _Versioned(ctypes.Structure):
-    """DLManagedTensorVersioned; the older DLManagedTensor starts with its tensor."""
+    """DLManagedTensorVersioned; the older DLManagedTensor starts with the tensor."""
 
     _fields_ = (
         ("major", ctypes.c_uint32),
@@ -82,7 +82,7 @@ _pointer.restype, _pointer.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes
 
 
 def _tensor_in(capsule: Any) -> _Tensor | None:
-    """Return the tensor in a capsule that is not consumed; None for an unknown version."""
+    """Return the tensor in a capsule that is not consumed yet; None for an unknown version."""
     if _is_valid(capsule, b"dltensor"):
         return _Tensor.from_address(_pointer(capsule, b"dltensor") or 0)
     if _is_valid(capsule, b"dltensor_versioned"):
@@ -93,12 +93,12 @@ def _tensor_in(capsule: Any) -> _Tensor | None:
 
 
 class TensorView:
-    """An array as DLPack exports it; `Memory.block_tensor` makes one.
+    """An array that can be exported by DLPack; `Memory.block_tensor` returns one.
 
     Parameters
     ----------
     array : ndarray
-        Of a data type of memdesc.
+        With any data type of memdesc.
 
     Examples
     --------
@@ -160,28 +160,28 @@ def is_exporter(x: object) -> TypeGuard[Exporter]:
 
 
 def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
-    """Return what an object exports as an array on the same memory.
+    """Return what an object exports, as an array on the same memory.
 
     Parameters
     ----------
     x : object with __dlpack__
-        On the CPU, or in memory that the CPU reads.
+        On the CPU, or in memory that the CPU can read.
     side : str
         Its name in messages.
     write : bool
-        Whether it will be written. A tensor that requires a gradient is then refused, as torch
-        refuses changes in place; otherwise its array is read-only.
+        Whether it will be written. If so, a tensor that requires a gradient is refused, as torch
+        refuses in-place changes; if not, its array is read-only.
 
     Raises
     ------
     MemdescError
-        If it lies on another device, or its type is not supported.
+        If it is on another device, or its type is not supported.
     """
     name = type(x).__name__
     if has_gradient := getattr(x, "requires_grad", False) is True and hasattr(x, "detach"):
         if write:
             msg = (
-                f"{side}: the {name} requires a gradient, which would miss a change in place; "
+                f"{side}: the {name} requires a gradient, which would miss an in-place change; "
                 f"pass {side}.detach()"
             )
             raise MemdescError(msg)
@@ -189,7 +189,7 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
     kind = _device_of(x, f"{side}: the {name}")
     if kind not in _READABLE:
         msg = (
-            f"{side}: the {name} lies on DLPack device type {kind}, not in CPU memory; move it "
+            f"{side}: the {name} is on DLPack device type {kind}, not in CPU memory; move it "
             "there first, for example with .cpu()"
         )
         raise MemdescError(msg)
@@ -212,7 +212,7 @@ def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
 
 
 def _device_of(x: Exporter, what: str) -> int:
-    """Return the type of the device that a tensor lies on."""
+    """Return the type of the device that a tensor is on."""
     found = None
     try:
         found = x.__dlpack_device__()
@@ -248,7 +248,7 @@ def _reason(error: Exception) -> str:
 
 
 def _check(tensor: _Tensor) -> None:
-    """Refuse addresses that numpy would read without a check; it checks the rest itself."""
+    """Refuse addresses that numpy would read unchecked; it checks everything else itself."""
     if not 0 <= tensor.ndim <= _MAX_NDIM:
         msg = f"it has {tensor.ndim} dims"
         raise BufferError(msg)
@@ -258,7 +258,7 @@ def _check(tensor: _Tensor) -> None:
     sizes = (ctypes.c_int64 * tensor.ndim).from_address(tensor.shape) if tensor.ndim else ()
     address = (tensor.data or 0) + tensor.byte_offset
     if 0 not in sizes and not (tensor.data and address < _MAX_ADDRESS):
-        msg = f"its elements lie at {address:#x}, which is not a valid address"
+        msg = f"its elements are at {address:#x}, which is not a valid address"
         raise BufferError(msg)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Indexed:
-    """The part of an array's interface that host and device memory share, from the descriptor."""
+    """The part of an array's interface that host and device memory get from the descriptor."""
 
     __slots__ = ()
 
@@ -70,7 +70,7 @@ class Selection(NamedTuple):
     shape: tuple[int, ...]
 
     def span(self, desc: MemoryDesc) -> tuple[int, int]:
-        """Return the first of the bytes that hold the elements, and the one past the last."""
+        """Return the first byte that holds the elements, and one past the last."""
         if not self.offsets.size:
             return 0, 0
         bits = desc.dtype.bits
@@ -84,7 +84,7 @@ def select_elements(desc: MemoryDesc, key: Any) -> Selection:
     Raises
     ------
     OutOfRangeError
-        If an integer is outside of its dim, or there are more entries than dims.
+        If an integer is outside its dim, or the key has more entries than there are dims.
     MemdescError
         If the key holds anything else.
     """
@@ -109,9 +109,9 @@ def elements_at(
     Parameters
     ----------
     data : ndarray of uint8
-        Bytes of the buffer, starting at byte `start`.
+        Bytes of the buffer, from byte `start` on.
     start : int
-        A multiple of the element size; for 4-bit elements, of pairs.
+        A multiple of the element size, or any byte for 4-bit elements.
     """
     dtype = desc.dtype
     offsets = selection.offsets - start * 8 // dtype.bits

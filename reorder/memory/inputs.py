@@ -19,7 +19,7 @@ from memdesc import (
 )
 from memdesc.errors import short_repr
 from memdesc.names import expand_meta_tag, is_image, resolve
-from reorder.memory.arrays import pack
+from reorder.memory.arrays import write_back
 from reorder.memory.dlpack import from_dlpack, is_exporter
 from reorder.memory.memory import Memory
 from reorder.values.masked import refuse_masked
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 
 def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
-    """Return a tensor as memory; only numpy's 4-bit elements and blocked arrays are copied."""
+    """Return a tensor as memory; only arrays of 4-bit elements and blocked arrays are copied."""
     if isinstance(x, Memory):
         if src is not None:
-            msg = "src describes an ndarray; a Memory has a descriptor already"
+            msg = "src describes an ndarray; a Memory already has a descriptor"
             raise MemdescError(msg)
         return x
     refuse_masked("x", x)
@@ -58,7 +58,7 @@ def as_memory(x: Any, src: str | FormatTag | MemoryDesc | None) -> Memory:
         packed = Memory(memory_desc(x.shape, dtype))
         bits = np.zeros(2 * packed.nbytes, np.uint8)
         bits[: x.size] = np.ascontiguousarray(x).view(np.uint8).reshape(-1) & 15
-        pack(bits, packed.data, packed.desc)
+        write_back(bits, packed.data, packed.desc)
         return packed
     return _attached(x)
 
@@ -69,10 +69,10 @@ def result_desc(
     src: MemoryDesc | ImageDesc,
     out: MemoryDesc | ImageDesc | None = None,
 ) -> MemoryDesc | ImageDesc:
-    """Return the descriptor of the result of a reorder: that of `out`, if it says what it holds.
+    """Return the descriptor of the result of a reorder; `out` is None if its layout is not known.
 
-    A name takes the dims of src, and the data type of `out` or of src. Without dst the layout is
-    that of `out`, or of src; if strides of 0 repeat elements of src, it is the plain one.
+    A name takes the dims of src, and the data type of `out` or of src. Without dst, the layout is
+    that of `out`, or that of src (row-major if a stride of 0 repeats elements of src).
 
     Raises
     ------
@@ -82,7 +82,7 @@ def result_desc(
     if dst is None:
         if out is None and dtype is None:
             msg = (
-                "give dst, the layout to move into ('plain' is row-major), or out, the memory to "
+                "pass dst, the layout to move into ('plain' is row-major), or out, the memory to "
                 "write, or dtype, the type to convert to"
             )
             raise MemdescError(msg)
@@ -101,28 +101,27 @@ def result_desc(
             desc = memory_desc(src.dims, wanted, dst)
     if out is not None and out != desc:
         msg = (
-            f"out is {out!r}, but dst and dtype ask for {desc!r}; leave them out, or pass "
-            "memory of that kind as out"
+            f"out is {out!r}, but dst and dtype describe {desc!r}; leave them out, or pass an out "
+            "with that descriptor"
         )
         raise MemdescError(msg)
     return desc
 
 
 def as_output(out: Any, dst: object) -> Memory:
-    """Return the output that a caller passes as memory, without a copy.
+    """Return the output that a caller passes, as memory, without a copy.
 
     Parameters
     ----------
     out : ndarray, object with the buffer protocol, or with DLPack
         An array whose axes are the dims, of any strides; or a buffer that `dst` describes.
     dst : object
-        What the caller gave as dst: if it is a MemoryDesc, and not that of the array, `out` is a
-        buffer.
+        What the caller gave as dst: if it is a MemoryDesc, a contiguous `out` is a buffer.
 
     Raises
     ------
     MemdescError
-        If it is neither, or cannot be written.
+        If `out` is neither, or cannot be written.
     """
     refuse_masked("out", out)
     array = out
@@ -135,7 +134,8 @@ def as_output(out: Any, dst: object) -> Memory:
         return Memory(dst, array, zero_pad=False)
     if data_type(array.dtype).is_packed:
         msg = (
-            f"out is an array of {array.dtype}, one element a byte; pass a Memory, which holds two"
+            f"out is an array of {array.dtype}, one element per byte; pass a Memory, which holds "
+            "two"
         )
         raise MemdescError(msg)
     return _attached(np.asarray(array))
@@ -176,7 +176,7 @@ def _attached(x: NDArray[Any]) -> Memory:
 
 
 def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[Any]:
-    """Return a view, or for blocked layouts a copy, whose axes are the logical dims."""
+    """Return an array whose axes are the logical dims: a view, or for blocked layouts a copy."""
     if not isinstance(src, str | FormatTag):
         msg = (  # type: ignore[unreachable] # callers without types
             f"src must be a name, a FormatTag or a MemoryDesc, not {short_repr(src)}"
@@ -202,7 +202,7 @@ def _logical(x: NDArray[Any], src: str | FormatTag, dtype: DataType) -> NDArray[
     if any(len(dims) > 1 for dims in tag.axes):
         msg = (
             f"src '{src}' fuses several dims into one index, and x does not have their sizes; "
-            "give src=, a MemoryDesc"
+            "pass a MemoryDesc as src"
         )
         raise MemdescError(msg)
     order = sorted(range(x.ndim), key=lambda k: (tag.digits[k].axis, -tag.digits[k].step))
@@ -219,7 +219,7 @@ def to_pixels(memory: Memory, image: ImageDesc) -> NDArray[Any]:
 
 
 def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
-    """Return pixels as memory of `image.desc`; only larger images and other strides are copied.
+    """Return pixels as memory of `image.desc`; larger images and strided arrays are copied.
 
     Raises
     ------
@@ -251,5 +251,5 @@ def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
             f"{shape}, or larger"
         )
         raise MemdescError(msg)
-    # lanes of padding are not read, so they need not be zero
+    # padding lanes are not read, so they need not be zero
     return Memory(image.desc, np.ascontiguousarray(pixels[: shape[0], : shape[1]]), zero_pad=False)

@@ -11,7 +11,7 @@ from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import allocates, short_repr
 from memdesc.int64 import checked_flag
-from reorder.memory.arrays import is_plain, logical_array, physical_array, unpack, write_logical
+from reorder.memory.arrays import bits_of, is_plain, logical_array, physical_array, write_logical
 from reorder.memory.buffers import (
     address_of,
     flat_bytes,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from memdesc import MemoryDesc
 
-# Zeroing fewer bytes takes less time than finding out whether it is needed.
+# Zeroing fewer bytes takes less time than finding out whether that is necessary.
 _MIN_UNINITIALIZED = 128 << 10
 
 
@@ -53,7 +53,7 @@ class Memory(Indexed, Checked):
     Raises
     ------
     MemdescError
-        If the buffer cannot hold the descriptor, or must be written and is read-only.
+        If the buffer does not fit the descriptor, or is read-only but its padding must be written.
     OutOfMemoryError
         If the system does not have this much memory.
 
@@ -97,16 +97,16 @@ class Memory(Indexed, Checked):
 
     @classmethod
     def attached(cls, desc: MemoryDesc, data: NDArray[np.uint8]) -> Memory:
-        """Return memory of flat bytes that fit a descriptor; nothing is checked or written."""
+        """Return memory made of flat bytes that fit a descriptor, unchecked and unchanged."""
         memory = object.__new__(cls)
         memory._desc, memory._data = desc, data
         return memory
 
     @classmethod
     def to_fill(cls, desc: MemoryDesc) -> Memory:
-        """Return new memory for a reorder, which writes all elements and all padding.
+        """Return new memory for a caller that will write all elements and all padding.
 
-        Only memory with other bytes is zeroed: gaps, half of the last byte, compensation.
+        It is zeroed only if it has other bytes too: gaps, half of the last byte, compensation.
         """
         nbytes = desc.nbytes
         is_filled = (
@@ -125,7 +125,7 @@ class Memory(Indexed, Checked):
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The buffer as flat bytes: what `bytes()`, `memoryview()` and files take."""
+        """The buffer as flat bytes, for `bytes()`, `memoryview()` and files."""
         return self._data
 
     @property
@@ -135,14 +135,14 @@ class Memory(Indexed, Checked):
 
     @property
     def elements(self) -> NDArray[Any]:
-        """The buffer as unsigned integers of the elements' bits; for 4-bit types, as bytes."""
+        """The buffer as unsigned integers with the elements' bits; for 4-bit types, as bytes."""
         if self.desc.dtype.is_packed:
             return self.data
-        return unpack(self.data, self.desc)
+        return bits_of(self.data, self.desc)
 
     @allocates
     def __getitem__(self, key: Any) -> Any:
-        """Read elements by their logical index, whatever the layout; no other bytes are read.
+        """Read elements by their logical index, in any layout; no other bytes are read.
 
         *Law*: `m[key]` equals `m.numpy()[key]`.
 
@@ -154,12 +154,12 @@ class Memory(Indexed, Checked):
         Returns
         -------
         ndarray or scalar
-            A read-only copy: writes into it would not reach the memory. See `apply`.
+            A copy, which is read-only because writes would not reach the memory. See `apply`.
 
         Raises
         ------
         OutOfRangeError
-            If an index is outside of its dim.
+            If an index is outside its dim.
         MemdescError
             If the key holds anything else, such as an array.
 
@@ -199,7 +199,7 @@ class Memory(Indexed, Checked):
         return CPU_DEVICE
 
     def __dlpack__(self, **options: Any) -> Any:
-        """Export the logical array without copying; with `copy=True` a copy, of any layout.
+        """Export the logical array without copying or, with `copy=True`, a copy of any layout.
 
         Raises
         ------
@@ -228,7 +228,7 @@ class Memory(Indexed, Checked):
         Raises
         ------
         NotBlockedError
-            As `blocks`.
+            As for `blocks`.
 
         Examples
         --------
@@ -268,7 +268,7 @@ class Memory(Indexed, Checked):
         ----------
         copy : bool, optional
             None gives a view of a plain layout, and a copy of a blocked one unless its
-            elements happen to lie in row-major order; True always copies; False gives a
+            elements happen to be in row-major order; True always copies; False gives a
             view of a plain layout and refuses others.
 
         Raises
@@ -294,7 +294,7 @@ class Memory(Indexed, Checked):
 
     @allocates
     def apply(self, function: Callable[[NDArray[Any]], Any]) -> None:
-        """Replace the elements by a function of them; the padding stays zero.
+        """Replace the elements with a function of them; the padding stays zero.
 
         Parameters
         ----------
@@ -341,9 +341,9 @@ class Memory(Indexed, Checked):
         write_logical(self.data, desc, result)
 
     def compensation(self) -> dict[str, NDArray[np.int32]]:
-        """Return the compensation after int8 weights: ``s8s8`` and ``asymmetric``.
+        """Return the compensation after int8 weights, by name: ``s8s8`` and ``asymmetric``.
 
-        Their axes are the padded dims of the masks; empty for a descriptor without `extra`.
+        The axes are the padded dims of the masks. Empty for a descriptor without `extra`.
 
         Examples
         --------
@@ -356,9 +356,9 @@ class Memory(Indexed, Checked):
         return compensation(self.data, self.desc)
 
     def check_padding(self) -> None:
-        """Check that the padding holds zeros, as it must; foreign buffers may not.
+        """Check that the padding holds zeros, as it must.
 
-        `Memory(desc, buffer)` clears the padding: to see what a dump holds, attach it with
+        `Memory(desc, buffer)` clears the padding. To check a dump from elsewhere, attach it with
         ``zero_pad=False``.
 
         Raises
@@ -370,7 +370,7 @@ class Memory(Indexed, Checked):
 
 
 def _attached_again(desc: MemoryDesc, data: PickleBuffer | bytearray) -> Memory:
-    """Restore pickled memory: its bytes are kept as they were, including the padding."""
+    """Restore pickled memory with its bytes as they were, including the padding."""
     held = np.asarray(memoryview(data))
     # buffers sent out of band may start at any address
     is_aligned = address_of(held) % desc.dtype.bits_dtype.itemsize == 0

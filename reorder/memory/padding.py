@@ -1,4 +1,4 @@
-"""Padding of flat bytes: written zero, and checked."""
+"""Clear and check the padding of flat bytes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import PaddingError
-from reorder.memory.arrays import pack, unpack
-from reorder.plan.refine import padding_boxes
+from reorder.memory.arrays import bits_of, write_back
+from reorder.plan.boxes import padding_boxes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 def clear_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:
     """Write zeros into all padding, and nothing else."""
-    values = unpack(data, desc)
+    values = bits_of(data, desc)
     for part in _parts(values, desc):
         part[...] = 0
-    pack(values, data, desc)
+    write_back(values, data, desc)
 
 
 class NonZero(NamedTuple):
-    """An element of the padding that is not zero: its padded index, its byte, its bits."""
+    """A padding element that is not zero: its index in the padded dims, its byte, its bits."""
 
     at: tuple[int, ...]
     byte: int
@@ -37,8 +37,8 @@ class NonZero(NamedTuple):
 def find_nonzero(
     data: NDArray[np.uint8], desc: MemoryDesc, limit: int
 ) -> tuple[int, list[NonZero]]:
-    """Count the elements of the padding that are not zero, and list the first ones, to a limit."""
-    values = unpack(data, desc)
+    """Count the padding elements that are not zero, and list the first ones, up to a limit."""
+    values = bits_of(data, desc)
     if not any(part.any() for part in _parts(values, desc)):
         return 0, []
     is_padding = np.zeros(values.shape, np.bool_)

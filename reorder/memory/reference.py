@@ -1,11 +1,11 @@
-"""The definition of a reorder, with offset tables in numpy: slow, and the tests' oracle."""
+"""The definition of a reorder, with offset tables in numpy: slow, but the oracle of the tests."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from memdesc.errors import allocates
-from reorder.memory.arrays import pack, unpack
+from reorder.memory.arrays import bits_of, write_back
 from reorder.memory.buffers import flat_bytes
 from reorder.memory.compensation import compensate
 from reorder.plan.plan import check_pair, check_types
@@ -37,7 +37,7 @@ def execute_reference(
     Raises
     ------
     MemdescError
-        If there is no such reorder, or a buffer does not fit; nothing is written then.
+        If no such reorder is possible, or a buffer does not fit; nothing is written then.
 
     Examples
     --------
@@ -52,8 +52,8 @@ def execute_reference(
     check_pair(src_desc, dst_desc)
     bound = bind(attr, src_desc, dst_desc)
     data = flat_bytes(dst, dst_desc, "dst", write=True)
-    values = unpack(flat_bytes(src, src_desc, "src", write=False), src_desc)
-    out = unpack(data, dst_desc)
+    values = bits_of(flat_bytes(src, src_desc, "src", write=False), src_desc)
+    out = bits_of(data, dst_desc)
     at = dst_desc.layout.offsets()
     moved = convert(
         values[src_desc.layout.offsets()],
@@ -64,5 +64,5 @@ def execute_reference(
     )
     out[dst_desc.layout.offsets(padded=True)] = 0
     out[at] = moved
-    pack(out, data, dst_desc)
+    write_back(out, data, dst_desc)
     compensate(data, dst_desc)

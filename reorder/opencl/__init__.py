@@ -37,5 +37,5 @@ __all__ = [
 
 
 def __dir__() -> list[str]:
-    """Return the public names, and the names in double underscores, without submodules."""
+    """Return the public names and those with double underscores, without submodules."""
     return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -1,7 +1,7 @@
-"""Device memory that this library allocates, which records its release.
+"""Device memory that this library allocates, and that records its release.
 
-pyopencl does not tell whether an object was released, and some runtimes crash when they are asked
-about one that was. Memory that callers allocated is left to pyopencl and the runtime.
+pyopencl does not tell whether an object was released, and some runtimes crash if they are asked
+about a released one. Memory that callers allocated is left to pyopencl and the runtime.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from memdesc import ImageDesc, MemdescError, MemoryDesc, OutOfMemoryError
 
 
 class AllocatedBuffer(cl.Buffer):
-    """A buffer that records its release; `facts` keeps what `execution` found out about it."""
+    """A buffer that records its release; `facts` keeps what `execution` queried about it."""
 
     is_released = False
     facts: tuple[Any, ...] | None = None
@@ -27,13 +27,13 @@ class AllocatedBuffer(cl.Buffer):
 
 
 class AllocatedImage(cl.Image):
-    """An image, likewise; classes of pyopencl do not allow a second base."""
+    """An image that records its release; pyopencl's classes do not allow a common second base."""
 
     is_released = False
     facts: tuple[Any, ...] | None = None
 
     def release(self) -> None:
-        """Give the memory back to the runtime, likewise."""
+        """Give the memory back to the runtime, once the commands that use it have finished."""
         super().release()
         self.is_released = True
 
@@ -59,7 +59,10 @@ def allocate(
 def allocate_buffer(
     context: cl.Context, nbytes: int, flags: int = cl.mem_flags.READ_WRITE
 ) -> cl.Buffer:
-    """Return a buffer of at least one byte, since OpenCL has no empty buffers; raises likewise."""
+    """Return a buffer of at least one byte, since OpenCL has no empty buffers.
+
+    Fails like `allocate`.
+    """
     try:
         return AllocatedBuffer(context, flags, max(nbytes, 1))
     except cl.Error as error:
@@ -67,7 +70,7 @@ def allocate_buffer(
 
 
 def _refused(context: cl.Context, what: str, error: cl.Error) -> MemdescError:
-    """Return the error for memory that the runtime does not allocate."""
+    """Return the error for memory that the runtime refuses to allocate."""
     most = min(device.max_mem_alloc_size for device in context.devices)
     names = ", ".join(repr(device.name.strip()) for device in context.devices)
     return OutOfMemoryError(

@@ -44,7 +44,7 @@ class DeviceMemory(Indexed):
     desc : MemoryDesc or ImageDesc
         What it holds.
     event : pyopencl.Event, optional
-        Complete when it is filled.
+        Complete when the memory is filled.
 
     Raises
     ------
@@ -78,21 +78,19 @@ class DeviceMemory(Indexed):
         object.__setattr__(self, name, value)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol
-        msg = (
-            f"{self.desc!r} lies on a device, which numpy cannot read; .get() copies it to the host"
-        )
+        msg = f"{self.desc!r} is on a device, which numpy cannot read; .get() copies it to the host"
         raise MemdescError(msg)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that the descriptor covers, as `desc.nbytes`; those of the pixels for an image."""
+        """Bytes that the descriptor covers, as `desc.nbytes`; for an image, bytes of its pixels."""
         return self.desc.nbytes
 
     def __getitem__(self, key: Any) -> Any:
         """Wait for the data and read elements by their logical index, as `reorder.Memory` does.
 
-        The bytes from the first to the last of these elements are copied to the host; whole rows
-        of an image.
+        The bytes from the first to the last of these elements are copied to the host; for an
+        image, whole rows.
         """
         wait_for = self._checked_events()
         desc = self.desc.desc if isinstance(self.desc, ImageDesc) else self.desc
@@ -114,14 +112,14 @@ class DeviceMemory(Indexed):
         Returns
         -------
         Memory
-            With the same descriptor; with `desc.desc` for an image, whose pixels are its
-            `elements`, row by row. Padding holds what it holds on the device.
+            With the same descriptor. For an image, with `desc.desc`: its `elements` are the
+            pixels, row by row. Padding is copied as it is on the device.
 
         Raises
         ------
         MemdescError
-            If the memory does not fit its descriptor, is too small, belongs to another context
-            than the queue, or if this library allocated it and it was released.
+            If the memory does not fit its descriptor, is too small, does not belong to the
+            queue's context, or was allocated by this library and has been released.
         """
         wait_for = self._checked_events()
         if isinstance(self.desc, ImageDesc):
@@ -136,7 +134,7 @@ class DeviceMemory(Indexed):
         check_queue(self.queue)
         check_not_released(self.data, "the memory")
         wait_for = events_of(self.queue, self)
-        # kernels do not read the memory here, so it may be WRITE_ONLY
+        # no kernel reads the memory here, so it may be WRITE_ONLY
         device_operand(self.queue, self.data, self.desc, "the memory")
         return wait_for
 
@@ -174,8 +172,8 @@ def _lane_dtype(desc: ImageDesc, image: cl.Image) -> np.dtype[Any]:
 def events_of(queue: cl.CommandQueue, memory: Any) -> list[cl.Event]:
     """Return the events that must be complete before a queue uses memory.
 
-    A DeviceMemory and an Array carry their own. Their queue is flushed if it is another one, since
-    a queue would wait forever for commands that were not submitted.
+    A DeviceMemory and an Array carry their own. If they have another queue, it is flushed, since a
+    queue would wait forever for commands that were not submitted.
     """
     if isinstance(memory, DeviceMemory):
         carried = [] if memory.event is None else [memory.event]

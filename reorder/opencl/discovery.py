@@ -25,7 +25,7 @@ from reorder.opencl.programs import build, cache_limit
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# Names the only folder to search; the loader reads it once, at its first call.
+# This variable names the only folder to search; the loader reads it once, at its first call.
 VARIABLE = "OCL_ICD_VENDORS"
 
 _SYSTEM = Path("/etc/OpenCL/vendors")
@@ -60,7 +60,7 @@ class Device:
     device : pyopencl.Device
         For `pyopencl.Context([device])`.
     name, platform, version : str
-        As the runtime says.
+        As the runtime reports them.
     has_images : bool
         Whether it has images.
     max_width, max_height : int
@@ -93,7 +93,7 @@ class Device:
 
     @property
     def is_processor(self) -> bool:
-        """Whether it is a CPU, on which a reorder without a device is faster."""
+        """Whether it is a CPU, where a reorder without OpenCL is faster."""
         return bool(self.device.type & cl.device_type.CPU)
 
 
@@ -114,7 +114,7 @@ def devices() -> tuple[Device, ...]:
     --------
     >>> usable = [d.device for d in opencl.devices() if d.works]
     """
-    cache_limit()  # a wrong limit is not a defect of a device
+    cache_limit()  # raises here, since a wrong limit is not a device's problem
     return tuple(_probed(device) for platform in _platforms() for device in _devices_of(platform))
 
 
@@ -125,14 +125,14 @@ def find_device(name: str = "") -> Device:
     ----------
     name : str
         Part of either, in upper or lower case, such as ``"nvidia"``; by default any device. If it
-        is part of neither, a whole word that the runtime writes after the version of OpenCL, such
-        as ``"pocl"``.
+        is part of neither, it may be a whole word that the runtime writes after the version of
+        OpenCL, such as ``"pocl"``.
 
     Raises
     ------
     MemdescError
-        If there is none; the message lists the devices and what is wrong with each. Also if
-        `MEMDESC_CACHE_BYTES` is not a number of bytes.
+        If no such device works; the message lists the devices and what is wrong with each. Also
+        if `MEMDESC_CACHE_BYTES` is not a number of bytes.
 
     Examples
     --------
@@ -164,8 +164,8 @@ def find_device(name: str = "") -> Device:
 def loader_report() -> list[str]:
     """Return a line about each runtime found.
 
-    Each has the file that names the runtime, the library, the file's defect if any, and why the
-    library does not load if it does not.
+    Each has the file that names the runtime, the library and, if there is a problem, what is wrong
+    with the file and why the library does not load.
 
     Examples
     --------
@@ -271,8 +271,8 @@ def _remedy_of(problem: str) -> str:
 class Icd(NamedTuple):
     """A runtime that was found.
 
-    `library` is a path, or a name that the system resolves; None if there is no library. `source`
-    is the file that names it, `note` that file's defect.
+    `library` is a path, or a name that the system resolves; None if the library does not exist.
+    `source` is the file that names it, `note` what is wrong with that file.
     """
 
     library: str | None

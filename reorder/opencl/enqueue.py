@@ -35,7 +35,7 @@ _HOST = (Memory, np.ndarray)
 _WITH_QUEUE = (DeviceMemory, cl.array.Array)
 _DESCS = (MemoryDesc, ImageDesc)
 _IN_PLACE = (cl.Buffer, cl.Image, cl.SVMPointer)
-# Buffers of at most so many bytes are created with their content, without a queue: a reorder
+# Buffers of at most this many bytes are created with their content, without a queue: a reorder
 # of 16 KiB takes 45 us instead of 255 on a CPU. 512 MB take 7 times as long this way on an H200.
 _SMALL = 1 << 16
 
@@ -58,10 +58,10 @@ def enqueue_reorder(  # noqa: PLR0913 - public: a queue, two operands, their des
         The queue on which it runs, in-order or out-of-order.
     src, dst : pyopencl.Buffer, pyopencl.array.Array, pyopencl.SVMPointer or pyopencl.Image
         The memory. A Buffer, SVM, or an Array counted from its lowest element, has at least the
-        `min_nbytes` of its descriptor; an Image may be larger than its descriptor. The
-        `events` of an Array are waited for; an Array as dst then carries the event returned.
+        `min_nbytes` of its descriptor; an Image may be larger than its descriptor. The `events`
+        of an Array are waited for; an Array passed as dst then carries the returned event.
     src_desc, dst_desc : MemoryDesc or ImageDesc
-        Of the same dims and any data types.
+        With the same dims and any data types.
     attr : Attr, optional
         Scales, zero points, accumulation into dst.
     wait_for : sequence of pyopencl.Event, optional
@@ -116,12 +116,12 @@ def pack(
         The tensor; the axes of an array are its logical dims. Host memory is copied
         before the call returns; the rest happens on the device.
     image_desc : ImageDesc
-        What to make, with the dims of src; elements are converted to its dtype.
+        The image to make, with the dims of src; elements are converted to its dtype.
     src_desc : str, FormatTag, MemoryDesc or ImageDesc, optional
         For an array whose axes are in memory order: the layout they spell, such as
         ``"nhwc"``. A Buffer needs a MemoryDesc, an Image an ImageDesc.
     channel_type : int or str, optional
-        One of `pyopencl.channel_type`, where the dtype leaves a choice: ``"UNSIGNED_INT32"``
+        One of `pyopencl.channel_type`, if the dtype leaves a choice: ``"UNSIGNED_INT32"``
         (MACE) or ``"UNORM_INT8"`` (clDNN) for u8, ``"SIGNED_INT32"`` for s8.
     wait_for : sequence of pyopencl.Event, optional
         Events that must be complete before src is read.
@@ -136,7 +136,8 @@ def pack(
     Raises
     ------
     MemdescError
-        If the device has no such image, or src does not fit; then nothing is enqueued.
+        If the device does not support such an image, or src does not fit; then nothing is
+        enqueued.
 
     Examples
     --------
@@ -207,7 +208,7 @@ def unpack(
     queue, wait_for
         As for `pack`.
     image : pyopencl.Image
-        The image; it may be larger than its descriptor. Lanes of padding are not read.
+        The image; it may be larger than its descriptor. Padding lanes are not read.
     image_desc : ImageDesc
         What it holds.
     desc : str, FormatTag or MemoryDesc
@@ -216,7 +217,7 @@ def unpack(
     Returns
     -------
     buffer : pyopencl.Buffer
-        With the descriptor's `nbytes`; zero wherever no element is.
+        Of the descriptor's `nbytes`; bytes that hold no element are zero.
     event : pyopencl.Event
         Complete when the buffer is written.
 
@@ -250,14 +251,14 @@ def enqueue_unpack(
     *,
     wait_for: Sequence[cl.Event] | None = None,
 ) -> cl.Event:
-    """Unpack an image into memory that exists.
+    """Unpack an image into existing memory.
 
     Parameters
     ----------
     queue, image, image_desc, wait_for
         As for `unpack`.
     dst : pyopencl.Buffer, pyopencl.array.Array or pyopencl.SVMPointer
-        Written as by `enqueue_reorder`.
+        The memory, as for `enqueue_reorder`.
     desc : str, FormatTag or MemoryDesc
         The layout of dst. With a name, its elements have the type of the Array, or that of the
         image; a MemoryDesc of another dtype converts.
@@ -323,7 +324,7 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     Raises
     ------
     MemdescError
-        As for `enqueue_reorder`, and if no queue is given and no argument has one.
+        As for `enqueue_reorder`; also if no queue is given and no argument has one.
 
     Examples
     --------
@@ -335,7 +336,7 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     if queue is None:
         queue = _queue_of(x) or _queue_of(out)
     if queue is None:
-        msg = "a pyopencl Buffer or Image has no queue; give queue="
+        msg = "a pyopencl Buffer or Image has no queue; pass queue="
         raise MemdescError(msg)
     events = _checked(queue, wait_for)
     memory, known = out, None
@@ -348,7 +349,7 @@ def reorder_on_device(  # noqa: PLR0913 - public: the arguments of `reorder.reor
     elif isinstance(out, cl.array.Array):
         known, dtype = _described(out, dst, dtype)
     elif out is not None and dst is None:
-        msg = "out does not say what it holds; give dst, its descriptor"
+        msg = "the layout of out is not known; pass its descriptor as dst"
         raise MemdescError(msg)
     source = as_source(x, src)
     desc = result_desc(dst, dtype, source.desc, known)
@@ -381,8 +382,8 @@ def _described(
     own = array_type(out.dtype, "dst")
     if dtype is not None and data_type(dtype) != own:
         msg = (
-            f"out is an Array of {own}, but dtype asks for {data_type(dtype)}; to write raw bytes, "
-            "give dst, a descriptor"
+            f"out is an Array of {own}, but dtype is {data_type(dtype)}; to write raw bytes, pass "
+            "a descriptor as dst"
         )
         raise MemdescError(msg)
     return None, own
@@ -447,8 +448,8 @@ def _has_gaps(desc: MemoryDesc) -> bool:
 class Source(NamedTuple):
     """A tensor to be read on a device.
 
-    `memory` is not allocated yet if the tensor is in host memory, which is `host`. `owner` is the
-    DeviceMemory that the memory belongs to, if any.
+    If the tensor is in host memory, that is `host`, and `memory` is not allocated yet. `owner` is
+    the DeviceMemory that the memory belongs to, if any.
     """
 
     memory: Any
@@ -510,7 +511,7 @@ def _required_desc(desc: LayoutLike | None, memory: Any) -> MemoryDesc | ImageDe
     is_image = isinstance(memory, cl.Image)
     kind = "Image" if is_image else "Buffer" if isinstance(memory, cl.Buffer) else "SVM"
     needed = "an ImageDesc" if is_image else "a MemoryDesc"
-    msg = f"src is a pyopencl {kind}, which does not say what it holds; give src_desc=, {needed}"
+    msg = f"src is a pyopencl {kind}, whose layout is not known; pass src_desc=, {needed}"
     raise MemdescError(msg)
 
 

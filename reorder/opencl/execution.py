@@ -1,4 +1,4 @@
-"""Transfers between memories that callers pass: prepared once, then found by one look-up.
+"""Transfers between memories that callers pass: prepared once, then looked up in a cache.
 
 Each context caches its prepared reorders. The key is everything that checks, plans and kernels
 depend on: the device, the descriptors, the attributes, and the facts of both memories. No check
@@ -17,7 +17,6 @@ import pyopencl as cl
 import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
-from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder.opencl.allocation import AllocatedBuffer, AllocatedImage, allocate_buffer
 from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.transfers import Transfer, plan_transfers
@@ -39,14 +38,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memdesc import ImageDesc, MemoryDesc
     from reorder.values.attr import Attr
 
     Descs = tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]
-    # What a reorder depends on in a memory, besides its descriptor: what kernels get, its place
-    # (None: not allocated yet), its bytes, and what is compared. A NamedTuple is slower.
+    # What a reorder depends on besides the descriptors, for each memory: what kernels get, its
+    # place (None: not allocated yet), its bytes, and what is compared. A NamedTuple is slower.
     Facts = tuple[Any, tuple[int, int] | None, int, tuple[Any, ...]]
 
-# most keys that a context keeps, about two for each prepared reorder
+# the most keys that a context keeps, about two for each prepared reorder
 _MAX_KEYS = 1024
 # the fields of an operand before its memory
 _IN_MEMORY = DeviceOperand._fields.index("memory")
@@ -101,7 +101,7 @@ def find_known(
         distance = shared_distance(src_place, src_nbytes, dst_place, dst_nbytes)
         key = (queue.device, *descs, attr, src_facts, dst_facts, distance)
         return _known_in(context).get(key), (src, dst), key
-    except (cl.Error, LookupError, MemdescError, TypeError):
+    except (cl.Error, LookupError, TypeError, ValueError):  # of keys without a hash, too
         return None, memory, None
 
 

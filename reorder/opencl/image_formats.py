@@ -10,7 +10,7 @@ from pyopencl.tools import first_arg_dependent_memoize
 from memdesc import DataType, ImageDesc, MemdescError
 from memdesc.errors import short_repr
 
-# dtype of a lane -> channel types that hold it, the default first. MACE keeps 8-bit data in
+# dtype of a lane -> channel types that can hold it, the default first. MACE keeps 8-bit data in
 # lanes of 32 bits; clDNN reads `image_2d_rgba` as fractions of 255.
 _CHANNEL_TYPES = {
     "f32": ("FLOAT",),
@@ -29,7 +29,7 @@ def image_format(image: ImageDesc, channel_type: int | str | None = None) -> cl.
     name = given if isinstance(given, str) else _name_of(cl.channel_type, given)
     if name not in names:
         msg = (
-            f"channel_type {short_repr(channel_type)} ({name}) does not hold {image.dtype}; "
+            f"channel_type {short_repr(channel_type)} ({name}) cannot hold {image.dtype}; "
             f"use {' or '.join(names)}"
         )
         raise MemdescError(msg)

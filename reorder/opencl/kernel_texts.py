@@ -37,12 +37,12 @@ def kernel_texts(
     Parameters
     ----------
     src, dst : MemoryDesc or ImageDesc
-        Of the same dims. Images have the default channel type of their data type.
+        With the same dims. Images have the default channel type of their data type.
     attr : Attr, optional
         Scales, zero points, accumulation.
     device : pyopencl.Device, optional
-        The device to write for: its largest work-group and its arithmetic matter. By default a
-        device with work-groups of 256 work items, f64, and the arithmetic of IEEE 754.
+        The device to generate kernels for; its largest work-group and its arithmetic matter. By
+        default a device with work-groups of 256 work items, f64, and IEEE 754 arithmetic.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def kernel_texts(
     Raises
     ------
     MemdescError
-        If there is no such reorder on a device.
+        If no such reorder is possible on a device.
 
     Notes
     -----

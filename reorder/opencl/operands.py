@@ -12,7 +12,7 @@ import pyopencl.array
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, OverlapError, data_type, memory_desc
 from memdesc.errors import short_repr
-from reorder.memory.buffers import are_apart
+from reorder.memory.buffers import are_disjoint
 from reorder.opencl.allocation import (
     allocate_buffer,
     check_not_released,
@@ -132,7 +132,7 @@ def _image_operand(
         raise MemdescError(msg)
     _check_usable(queue, memory, name)
     if memory.type != cl.mem_object_type.IMAGE2D:
-        msg = f"{name} is an image of 1 or 3 dimensions, or an array of images; {desc!r} has 2"
+        msg = f"{name} is an image of 1 or 3 dimensions or an array of images; {desc!r} has 2"
         raise MemdescError(msg)
     check_size(desc, queue)
     channel_type = channel_type_of(desc, memory.format, name)
@@ -146,7 +146,7 @@ def _image_operand(
 
 
 def _check_usable(queue: cl.CommandQueue, memory: Any, name: str) -> None:
-    """Refuse memory that was released, is of another context, or that kernels may not access."""
+    """Refuse memory that was released, has another context, or that kernels may not access."""
     if isinstance(memory, cl.SVMPointer):
         _check_usable_svm(queue, memory, name)
         return
@@ -182,8 +182,8 @@ def _check_usable_svm(queue: cl.CommandQueue, memory: cl.SVMPointer, name: str) 
         return
     has = "shares memory only with what cl.csvm_empty and others allocate" if shared else "has none"
     msg = (
-        f"{name} is shared virtual memory, of which device {queue.device.name.strip()!r} {has}; "
-        "use a Buffer"
+        f"{name} is shared virtual memory, but device {queue.device.name.strip()!r} {has}; use a "
+        "Buffer"
     )
     raise MemdescError(msg)
 
@@ -216,7 +216,7 @@ def check_operands(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) ->
     """Refuse two operands, or attributes, that do not fit each other.
 
     Dims and channel types must match, beta must not add to memory that kernels may not read, and
-    the bytes of the operands must be disjoint, which bounded work must prove.
+    a bounded search must prove that the bytes of the operands are disjoint.
     """
     check_types(src.desc, dst.desc, attr)
     check_same_dims(src.desc, dst.desc)
@@ -230,14 +230,14 @@ def check_operands(src: DeviceOperand, dst: DeviceOperand, attr: Attr | None) ->
     flags = getattr(dst.memory, "flags", 0)
     if attr is not None and attr.beta and flags & cl.mem_flags.WRITE_ONLY:
         msg = (
-            f"dst was created WRITE_ONLY, so kernels may not read it, but beta={attr.beta} adds "
+            f"dst was created WRITE_ONLY, so kernels may not read it, but beta={attr.beta} adds to "
             "what it holds; create it READ_WRITE, or leave out beta"
         )
         raise MemdescError(msg)
-    _check_apart(src, dst)
+    _check_disjoint(src, dst)
 
 
-def _check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
+def _check_disjoint(src: DeviceOperand, dst: DeviceOperand) -> None:
     """Refuse operands that share memory; memory that is not allocated yet is not shared."""
     if src.place is None or dst.place is None or not dst.desc.nelems:
         return
@@ -245,7 +245,7 @@ def _check_apart(src: DeviceOperand, dst: DeviceOperand) -> None:
     if distance is None:
         return
     has_image = src.image is not None or dst.image is not None
-    if not has_image and are_apart(src.desc, dst.desc, distance):
+    if not has_image and are_disjoint(src.desc, dst.desc, distance):
         return
     msg = (
         f"src and dst share device memory: {src.desc.min_nbytes} bytes from byte {src.place[1]} "
@@ -300,7 +300,7 @@ def array_type(of: np.dtype[Any], name: str) -> DataType:
     dtype = data_type(of)
     if dtype.is_packed:
         msg = (
-            f"{name} is an array of {dtype}, one element a byte; memory of {dtype} holds two: "
+            f"{name} is an array of {dtype}, one element per byte; memory of {dtype} holds two: "
             "pack them on the host, or describe the bytes by a MemoryDesc"
         )
         raise MemdescError(msg)

@@ -44,7 +44,7 @@ _LOG = logging.getLogger("reorder")
 _NAME = re.compile("[0-9a-f]{64}")
 _DIGEST_NBYTES = hashlib.sha256().digest_size
 
-# The variable that names the cache folder; if it is empty, nothing is kept.
+# The variable that names the cache folder; if it is set but empty, nothing is kept.
 CACHE_FOLDER = "MEMDESC_CACHE_DIR"
 # The variable that limits how many bytes of programs are kept there.
 CACHE_LIMIT = "MEMDESC_CACHE_BYTES"

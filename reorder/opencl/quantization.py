@@ -1,4 +1,4 @@
-"""The ranges of a tensor on a device, from which scales are chosen."""
+"""Find the ranges of a tensor on a device, which scales are chosen from."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def desc_on_device(x: Any) -> MemoryDesc:
     """Return the descriptor of a DeviceMemory or an Array; that of the pixels for an image."""
     if not isinstance(x, DeviceMemory | cl.array.Array):
-        msg = f"x is {kind_of(x)}, which does not say what it holds; make a DeviceMemory of it"
+        msg = f"x is {kind_of(x)}, whose layout is not known; make a DeviceMemory of it"
         raise MemdescError(msg)
     queue: Any = x.queue
     check_queue(queue)
@@ -32,9 +32,9 @@ def desc_on_device(x: Any) -> MemoryDesc:
 
 
 def find_ranges_on_device(
-    x: Any, counts: list[int], inside: list[int], queue: cl.CommandQueue | None = None
+    x: Any, counts: list[int], sizes: list[int], queue: cl.CommandQueue | None = None
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Wait for the lowest and the highest value of the elements of each scale, and of 0."""
+    """Return the lowest and the highest of the values of each scale and 0, once they are found."""
     queue = x.queue if queue is None else queue
     check_queue(queue)
     if isinstance(x, DeviceMemory) and isinstance(x.desc, ImageDesc):
@@ -47,7 +47,7 @@ def find_ranges_on_device(
     if desc.dtype.name == "f64" and not queue.device.double_fp_config:
         msg = f"device {queue.device.name.strip()!r} has no f64; find the ranges of a copy in f32"
         raise MemdescError(msg)
-    launch, parts = lower_ranges(desc, counts, inside, queue.device.max_work_group_size)
+    launch, parts = lower_ranges(desc, counts, sizes, queue.device.max_work_group_size)
     found = np.empty((*counts, parts, 2), np.float64 if desc.dtype.name == "f64" else np.float32)
     out = allocate_buffer(queue.context, found.nbytes)
     event = prepare(queue.context, queue.device, launch).enqueue(

@@ -15,25 +15,22 @@ if TYPE_CHECKING:
 
 NO_OP, VIEW, COPY = "no-op", "view", "copy"
 
-# Beyond this many elements, they are not compared one by one: the answer is a copy.
+# Tensors with more elements are not compared element by element; the answer is then a copy.
 _MAX_COMPARED = 1 << 22
 
 
 class Relation(NamedTuple):
     """What a reorder of src into dst does.
 
-    `kind` is `NO_OP` if a buffer of src is a valid buffer of dst, `VIEW` if it is one from
-    `shift` elements further on, `COPY` if elements move or zeros must be written. `why` is
-    the reason.
-
     Parameters
     ----------
     kind : str
-        `NO_OP`, `VIEW` or `COPY`.
+        `NO_OP` if a buffer of src is a valid buffer of dst, `VIEW` if it is one from `shift`
+        elements on, `COPY` if elements move or zeros must be written.
     shift : int
         Elements from the start of src to the start of dst in its buffer.
     why : str
-        The reason.
+        The reason for the kind.
 
     Examples
     --------
@@ -76,7 +73,7 @@ def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
     check_types(src, dst, None)
     check_pair(src, dst)
     if not dst.nelems:
-        return Relation(NO_OP, 0, "there is no element")
+        return Relation(NO_OP, 0, "there are no elements")
     if src.dtype != dst.dtype:
         return Relation(COPY, 0, f"elements are converted from {src.dtype} to {dst.dtype}")
     if dst.extra is not None and src.extra != dst.extra:
@@ -93,7 +90,7 @@ def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
         distance = "1 element" if abs(shift) == 1 else f"{abs(shift)} elements"
         direction = "later" if shift > 0 else "earlier"
         reason = (
-            f"the elements lie in the same arrangement, {distance} {direction} in src than in dst"
+            f"the elements are arranged in the same way, {distance} {direction} in src than in dst"
         )
         return Relation(VIEW, shift, reason)
     padding = ", and src has all of dst's padding" if dst.has_padding else ""
@@ -101,35 +98,35 @@ def compare_layouts(src: MemoryDesc, dst: MemoryDesc) -> Relation:
 
 
 def _why_axes_move(src: Layout, dst: Layout) -> str:
-    """Return why elements move, axis by axis: offsets are separable over axes."""
+    """Return why elements move, axis by axis: an offset is a sum of one term for each axis."""
     for k, axis in enumerate(dst.axes):
         if src.axes[k] == axis and src.axis_blocks(k) == dst.axis_blocks(k):
             continue
         names = ", ".join(map(dim_name, axis.dims))
         size = dst.axis_size(k)
-        apart = _first_apart(src.axis_blocks(k), dst.axis_blocks(k), axis.padded)
-        if apart is None:
+        first = _first_difference(src.axis_blocks(k), dst.axis_blocks(k), axis.padded)
+        if first is None:
             return (
                 f"the blocks of {names} do not divide each other; {axis.padded} indices are not "
                 "compared one by one"
             )
-        if apart < size:
-            in_src, in_dst = (block_offset(layout.axis_blocks(k), apart) for layout in (src, dst))
+        if first < size:
+            in_src, in_dst = (block_offset(layout.axis_blocks(k), first) for layout in (src, dst))
             return (
-                f"elements move: from index 0 to index {apart} of {names} the offset changes by "
+                f"elements move: from index 0 to index {first} of {names} the offset changes by "
                 f"{in_src} in src, by {in_dst} in dst"
             )
-        if apart < axis.padded or src.axes[k].padded < axis.padded:
+        if first < axis.padded or src.axes[k].padded < axis.padded:
             return f"dst has padding in {names} where src has none: zeros must be written"
     return ""
 
 
-def _first_apart(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> int | None:
-    """Return the first index below `stop` where two offsets differ, or `stop`.
+def _first_difference(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> int | None:
+    """Return the first index below `stop` where two offsets differ, or `stop` if none does.
 
-    None if that is too much work. If each step of either operand divides the next larger one, both
-    offsets are linear in the digits of an index in that mixed radix, so comparing the indices that
-    equal a step is enough.
+    None if finding out is too much work. If each step of either operand divides the next larger
+    one, both offsets are linear in the digits of an index in that mixed radix, so it is enough to
+    compare the indices that equal a step.
     """
     steps = sorted({block.step for block in (*src, *dst)})
     if all(large % small == 0 for small, large in pairwise(steps)):
@@ -143,15 +140,16 @@ def _first_apart(src: tuple[Block, ...], dst: tuple[Block, ...], stop: int) -> i
         )
     if stop > _MAX_COMPARED:
         return None
-    apart = np.flatnonzero(block_offset(src, np.arange(stop)) != block_offset(dst, np.arange(stop)))
-    return int(apart[0]) if len(apart) else stop
+    indices = np.arange(stop)
+    differing = np.flatnonzero(block_offset(src, indices) != block_offset(dst, indices))
+    return int(differing[0]) if len(differing) else stop
 
 
 def _why_elements_move(src: Layout, dst: Layout) -> str:
-    """Return why elements move where dims are fused on one side only."""
+    """Return why elements move, for layouts with dims that are fused on one side only."""
     if dst.has_padding:
         return "dims are fused on one side only, and dst is padded: zeros must be written"
     if dst.nelems > _MAX_COMPARED:
         return f"dims are fused on one side only; {dst.nelems} elements are not compared one by one"
-    apart = np.argwhere(src.offsets() - src.offset0 != dst.offsets() - dst.offset0)
-    return f"elements move: the first is {tuple(map(int, apart[0]))}" if len(apart) else ""
+    moved = np.argwhere(src.offsets() - src.offset0 != dst.offsets() - dst.offset0)
+    return f"elements move: the first is {tuple(map(int, moved[0]))}" if len(moved) else ""

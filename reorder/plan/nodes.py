@@ -1,8 +1,8 @@
 """Box and Node: a reorder as plain loop nests over its operands.
 
-For every index of a box's nest: if all i_k < valid_k, dst gets src's element, else
-dst gets 0. Offsets and strides are in elements, one per operand: src, dst, then the
-scales and zero points that differ along the dims.
+For every index of a box's nest: if all i_k < valid_k, dst gets src's element, else dst gets 0.
+Offsets and strides are in elements. There is one for each operand: src, dst, then the scales and
+zero points that differ along the dims.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from memdesc import Axis, Block
 
-# Stands for the offset in src of a padding index. It is the least int64, since real offsets may be
-# negative: they are relative to the start of a box.
+# Marks padding in the indirection table of src. It is the least int64, since real offsets, which
+# are relative to the start of a box, may be negative.
 NOWHERE = -(2**63)
 
 
@@ -34,7 +34,7 @@ class Node(NamedTuple):
     valid : int
         Steps that hold data; the others write zeros.
     strides : tuple of int
-        Elements from one step to the next in each operand.
+        Elements from one step to the next, in each operand.
 
     Examples
     --------
@@ -55,9 +55,9 @@ class Node(NamedTuple):
 class IndirectLoop(NamedTuple):
     """One loop without constant strides, such as over blocks that do not divide each other.
 
-    The loop runs over the padded indices of dst's axes, row-major; src has no element where one
-    of them is padding. Offsets come from indirection tables that are computed when the plan runs,
-    so that the plan stays small.
+    The loop runs over the padded indices of dst's axes, row-major; if one of them is padding, src
+    has no element. Offsets come from indirection tables that are computed when the plan runs, so
+    that the plan stays small.
 
     Parameters
     ----------
@@ -91,7 +91,7 @@ class IndirectLoop(NamedTuple):
         return prod(axis.padded for axis, _ in self.dst)
 
     def tables(self, start: int, stop: int) -> tuple[NDArray[np.int64], ...]:
-        """Return the indirection tables of some steps; in that of src `NOWHERE` is padding."""
+        """Return the indirection tables of a range of steps; `NOWHERE` marks padding in src's."""
         sizes = dict(self.sizes)
         outer = np.arange(start, stop, dtype=np.int64)
         dst = np.zeros_like(outer)
@@ -122,7 +122,7 @@ class IndirectLoop(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A loop nest: its offset in each operand, its nodes, outermost first, its indirect loops.
+    """A loop nest over all operands: where it starts in each, and its loops.
 
     Parameters
     ----------

@@ -13,12 +13,12 @@ _BYTE = 8
 
 
 def _dst(strides: tuple[int, ...]) -> int:
-    """Return the stride of dst: of the second operand, or the only one."""
+    """Return the number that belongs to dst, which is the second operand or the only one."""
     return strides[1 if len(strides) > 1 else 0]
 
 
 def simplify(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
-    """Drop loops of one step, order the others by their stride in dst, fuse contiguous ones."""
+    """Drop loops of one step, sort the others by their stride in dst, and fuse contiguous ones."""
     return tuple(_simplify(box) for box in boxes)
 
 
@@ -27,9 +27,8 @@ def pack_elements(
 ) -> tuple[Box, int]:
     """Pack elements that are contiguous in every operand into wider ones.
 
-    The pairs and quads of weights that are blocked for int8 and bf16 become single elements,
-    and 4-bit elements become bytes. The innermost loop may have one step afterwards, which
-    `simplify` drops.
+    The pairs and quads of weights blocked for bf16 and int8 become single elements, and 4-bit
+    elements become bytes. The innermost loop may then have a single step; `simplify` drops it.
 
     Parameters
     ----------
@@ -39,15 +38,15 @@ def pack_elements(
         Bits of an element.
     widest : int, optional
         Bits of the widest element: 64 on the CPU; on devices 128 if buffers are aligned to that,
-        else the width of an element, at least a byte.
+        otherwise the width of an element, but at least 8.
     packs_long_runs : bool, optional
         Whether contiguous runs of more than `widest` bits are packed. The CPU moves such runs as
-        vectors, so packing gains nothing; on devices a work item moves one element.
+        vectors, so packing gains nothing; on devices each work item moves one element.
 
     Returns
     -------
     tuple of Box and int
-        The box in the wider elements, and the bits of one.
+        The box in terms of the wider elements, and their width in bits.
     """
     while bits < widest and box.nodes and not box.indirect:
         *outer, run = box.nodes
@@ -98,9 +97,9 @@ def split_node(box: Box, node: Node, size: int) -> Iterator[Box]:
 
 
 def join_zeros(boxes: tuple[Box, ...]) -> tuple[Box, ...]:
-    """Let boxes write the zeros that continue their innermost loop in dst, instead of other boxes.
+    """Extend innermost loops over the zeros that follow them in dst, and drop the boxes of these.
 
-    So dst is written in one pass: blocks of 8 channels in blocks of 32 are runs of 32 elements.
+    So dst is written in one pass: 8 channels in blocks of 32 are written as runs of 32 elements.
     """
     zeros = {
         _dst(box.offsets): k for k, box in enumerate(boxes) if box.is_zero and not box.indirect
@@ -142,7 +141,7 @@ def zeros_beyond(box: Box, covered: Sequence[int]) -> Iterator[Box]:
 
 
 def zeros_of(box: Box) -> Box:
-    """Return a box that writes zeros to every element that a box writes; it reads nothing."""
+    """Return a box that writes zeros wherever the given box writes, and reads nothing."""
     is_dst = [k == min(1, len(box.offsets) - 1) for k in range(len(box.offsets))]
 
     def unread(numbers: tuple[int, ...]) -> tuple[int, ...]:
@@ -153,13 +152,13 @@ def zeros_of(box: Box) -> Box:
 
 
 def src_and_dst(box: Box) -> Box:
-    """Return a box with its first two operands alone."""
+    """Return a box with only its first two operands."""
     nodes = [Node(node.extent, node.valid, node.strides[:2]) for node in box.nodes]
     return Box(box.offsets[:2], tuple(nodes), box.indirect)
 
 
 def moved(offsets: tuple[int, ...], node: Node, steps: int) -> tuple[int, ...]:
-    """Return the offsets after some steps of a node."""
+    """Return the offsets after the given number of steps of a node."""
     return tuple(at + steps * stride for at, stride in zip(offsets, node.strides, strict=True))
 
 
@@ -181,7 +180,7 @@ def _simplify(box: Box) -> Box:
 
 
 def _continues(outer: Node, inner: Node) -> bool:
-    """Whether a step of a loop is, in every operand, as long as the whole loop inside it."""
+    """Whether, in every operand, one step of the outer loop is as long as the whole inner loop."""
     if inner.valid != inner.extent and not inner.valid == outer.valid == 0:
         return False
     return all(

@@ -1,6 +1,6 @@
 """A reorder plan as a picture: src beside dst, with the box and source of each element of dst.
 
-`trace` finds them: the box that writes an offset of dst, and the offset of src that it reads.
+`trace` finds both: which box writes an offset of dst, and which offset of src it reads.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _MAX_BOX_LINES = 8
 # Boxes with indirect loops that write more elements than this are not searched.
 _MAX_SEARCHED = 1 << 14
-_IN_SRC = "src: at each offset the index"
-_IN_DST = "dst: at each offset where in src it comes from"
+_IN_SRC = "src: each offset shows the index"
+_IN_DST = "dst: each offset shows where in src its element comes from"
 
 
 def draw_plan(
@@ -40,15 +40,15 @@ def draw_plan(
     printed: str,
     limits: Limits = FULL,
 ) -> Picture:
-    """Draw a plan, with the string that it prints as.
+    """Draw a plan below its text, `printed`.
 
-    Each element of dst shows the offset in src of its source, and the number of its box if there
-    are several.
+    Each element of dst shows the src offset that it comes from and, if there are several boxes, the
+    number of its box.
 
     Raises
     ------
     MemdescError
-        If the plan has an indirect loop with more offsets than a picture may search.
+        If the plan has an indirect loop with too many offsets to search for a picture.
     """
     head = printed.splitlines()
     if len(head) > _MAX_BOX_LINES + 1:
@@ -91,18 +91,19 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
     Returns
     -------
     (box, offset) or None
-        The offset is None for a zero. None where no box writes, as in the gaps of a strided dst.
+        The offset is None for a zero. The result is None where no box writes, such as in the gaps
+        of a strided dst.
 
     Raises
     ------
     MemdescError
-        If a box has an indirect loop of too many offsets, or the bounded search finds no answer.
+        If a box has an indirect loop with too many offsets, or the search exceeds its limit.
     """
     for k, box in enumerate(boxes):
         if box.indirect and box.size > _MAX_SEARCHED:
             msg = (
-                f"box {k} has indirection tables for {box.size} elements; a picture searches "
-                f"{_MAX_SEARCHED} at most"
+                f"box {k} has indirection tables for {box.size} elements; a picture can search at "
+                f"most {_MAX_SEARCHED}"
             )
             raise MemdescError(msg)
         for src, dst in _starts(box):
@@ -112,8 +113,8 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
                 steps = solve(loops, offset - dst)
             except SearchLimitError:
                 msg = (
-                    f"box {k}, {box}, has strides that do not nest; bounded work did not find what "
-                    f"it writes at offset {offset}"
+                    f"box {k}, {box}, has strides that do not nest; the search for what it writes "
+                    f"at offset {offset} exceeded its limit"
                 )
                 raise MemdescError(msg) from None
             if steps is None:
@@ -126,7 +127,7 @@ def trace(boxes: tuple[Box, ...], offset: int) -> tuple[int, int | None] | None:
 
 
 def _starts(box: Box) -> Iterator[tuple[int | None, int]]:
-    """Yield the offsets in src and dst at each step of a box's indirect loops; None: padding."""
+    """Yield the offsets in src (None for padding) and dst at each step of the indirect loops."""
     tables = [
         list(zip(*(table.tolist() for table in loop.tables(0, loop.extent)[:2]), strict=True))
         for loop in box.indirect

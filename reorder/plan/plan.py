@@ -10,8 +10,8 @@ from memdesc import MemdescError
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
+from reorder.plan.boxes import boxes_of
 from reorder.plan.passes import simplify
-from reorder.plan.refine import boxes_of
 from reorder.values.attr import Attr
 from reorder.values.binding import bind
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class _Cache:
-    """What a plan keeps besides its fields: neither compared, copied, pickled nor printed."""
+    """Slots of a plan that are not fields: they are not compared, copied, pickled or printed."""
 
     # the result of `bind`, once it is needed; whether `plan_reorder` made the plan
     __slots__ = ("_bound", "_is_planned")
@@ -71,7 +71,7 @@ class ReorderPlan(_Cache, Checked):
             raise MemdescError(msg)
 
     def __hash__(self) -> int:
-        # the boxes follow from the rest, except in plans made by hand
+        # except in plans made by hand, the boxes follow from the rest
         return hash((self.src, self.dst, self.attr))
 
     @property
@@ -81,7 +81,7 @@ class ReorderPlan(_Cache, Checked):
         Raises
         ------
         MemdescError
-            If those of a plan made by hand do not fit.
+            If the attributes of a plan made by hand do not fit.
         """
         bound: BoundAttr | None = getattr(self, "_bound", None)
         if bound is None:
@@ -108,13 +108,13 @@ class ReorderPlan(_Cache, Checked):
         if is_planned(self):
             boxes = self.boxes
         else:
-            from reorder.plan.validate import exact_boxes  # it plans the boxes again
+            from reorder.plan.validate import exact_boxes  # it imports this module
 
             boxes = exact_boxes(self)
         return "\n  ".join([head, *map(str, boxes)])
 
     def show(self) -> Picture:
-        """Draw src beside dst: for each element of dst its offset in src, and its box.
+        """Draw src beside dst, with the src offset and the box of each element of dst.
 
         Examples
         --------
@@ -125,7 +125,7 @@ class ReorderPlan(_Cache, Checked):
           @0:0 2:1:2 2:2:1
           @4:4 2:1:2 2(1):2:1
         <BLANKLINE>
-        dst: at each offset where in src it comes from, and the box
+        dst: each offset shows where in src its element comes from, and the box
              0 |  0   2   1   3   4 [0]   5 [0]
         """
         from memdesc.picture.grid import FULL  # planning needs no pictures
@@ -133,16 +133,16 @@ class ReorderPlan(_Cache, Checked):
         return self._drawn(FULL)
 
     def _repr_html_(self) -> str | None:
-        from memdesc.picture.grid import COMPACT  # likewise
+        from memdesc.picture.grid import COMPACT  # planning needs no pictures
 
         try:
             return self._drawn(COMPACT).fragment
-        except MemdescError:  # offset tables that are too large for a picture: it is printed
+        except MemdescError:  # indirection tables too large for a picture: the plan is printed
             return None
 
     def _drawn(self, limits: Limits) -> Picture:
-        from reorder.plan.picture import draw_plan  # likewise
-        from reorder.plan.validate import validate  # it plans the boxes again
+        from reorder.plan.picture import draw_plan  # planning needs no pictures
+        from reorder.plan.validate import validate  # it imports this module
 
         return draw_plan(self.src, self.dst, validate(self).boxes, str(self), limits)
 
@@ -150,8 +150,8 @@ class ReorderPlan(_Cache, Checked):
         """Write the reorder as one function: a loop nest for each box, tails as conditions.
 
         `NAME_reorder(src, dst)` takes arrays of the elements; types that the language lacks are
-        passed as bits. Scalars of the attributes are numbers in the code; parameters that differ
-        along the dims are further arrays, which a comment describes. dst and src must not overlap.
+        passed as bits. Scalar attributes are constants in the code; parameters that differ along
+        the dims are further arrays, which a comment describes. dst and src must not overlap.
         A conversion is a separate function, which keeps compilers from rounding differently.
 
         *Law*: the compiled function writes the bits that the reorder writes.
@@ -159,15 +159,15 @@ class ReorderPlan(_Cache, Checked):
         Parameters
         ----------
         lang : {"c", "c++", "opencl", "cuda", "python"}
-            As `MemoryDesc.source`. Conversions are written in C and C++ only.
+            As for `MemoryDesc.source`. Conversions are available in C and C++ only.
         name : str
-            What names of functions start with.
+            The prefix of function names.
 
         Raises
         ------
         MemdescError
-            If there is no such language, the name is not an identifier, the language does not
-            compute as reorders do, or the boxes are not those of `plan_reorder`.
+            If the language is unknown or cannot compute exactly what the reorder computes, the
+            name is not an identifier, or the boxes are not those of `plan_reorder`.
 
         Examples
         --------
@@ -190,7 +190,7 @@ class ReorderPlan(_Cache, Checked):
         }
         <BLANKLINE>
         """
-        from reorder.plan.source import plan_source  # planning needs no source
+        from reorder.plan.source import plan_source  # planning needs no code generator
 
         planned = self._planned()
         return plan_source(
@@ -256,12 +256,12 @@ def is_planned(plan: object) -> bool:
 
 
 def check_types(src: object, dst: object, attr: object) -> None:
-    """Refuse arguments from which no plan can be made.
+    """Refuse arguments that are not two descriptors and an `Attr` or None.
 
     Raises
     ------
     MemdescError
-        If a side is not a descriptor, or the attributes are not an `Attr`.
+        With the argument and its type.
     """
     checked_desc("src", src)
     checked_desc("dst", dst)
@@ -288,7 +288,7 @@ def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
     Raises
     ------
     MemdescError
-        With the dims and, if these are the same sizes in another order, the argument that is
+        With the dims; if the sizes are the same in another order, with the argument that is
         probably missing.
     """
     if src.dims == dst.dims:
@@ -303,7 +303,7 @@ def check_same_dims(src: MemoryDesc, dst: MemoryDesc) -> None:
 
 
 def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
-    """Refuse two descriptors between which there is no reorder.
+    """Refuse two descriptors if no reorder between them is possible.
 
     Raises
     ------
@@ -313,7 +313,7 @@ def check_pair(src: MemoryDesc, dst: MemoryDesc) -> None:
     check_same_dims(src, dst)
     if dst.has_broadcast:
         msg = (
-            f"dst {dst!r} has a stride of 0, so several indices would write one element; only a "
-            "src may"
+            f"dst {dst!r} has a stride of 0, so several indices would write one element; only src "
+            "may have one"
         )
         raise MemdescError(msg)

@@ -1,36 +1,28 @@
-"""One padded range of indices, split into loops over which every operand has strides.
+"""One padded range of indices, split into boxes in which every operand has constant strides.
 
-The steps of the blocks of all operands are merged into one chain of divisors, which splits the
-range into whole blocks and a tail, recursively. If steps do not divide each other, the range is
-split wherever a block of any operand ends; these ends repeat with the least common multiple.
+The block steps of all operands are merged into one chain of divisors, which splits the range into
+whole blocks and a tail, recursively. If some steps conflict, which means that neither divides the
+other, the range is split wherever a block of any operand ends; these ends repeat with the least
+common multiple.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 from math import lcm, prod
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from memdesc.layout import block_offset
-from reorder.plan.nodes import Node
+from reorder.plan.nodes import Box, Node
 
 if TYPE_CHECKING:
     from memdesc import Axis, Block, Layout
-    from reorder.plan.nodes import IndirectLoop
     from reorder.values.binding import ParameterLayout
 
     OperandLayout = Layout | ParameterLayout
 
 # A loop before its strides are known: the step of its block, its extent, its valid extent.
 _Loop = tuple[int, int, int]
-
-
-class Piece(NamedTuple):
-    """A part of a padded range: its offset in each operand, and its loops."""
-
-    offsets: tuple[int, ...]
-    nodes: tuple[Node, ...]
-    indirect: tuple[IndirectLoop, ...] = ()
 
 
 def blocks_over(
@@ -87,49 +79,53 @@ def join_blocks(
 
 def split_range(
     padded: int, size: int, operands: list[tuple[Block, ...]], most: int | None = None
-) -> list[Piece]:
-    """Split a padded range into loops over the blocks of all operands.
+) -> list[Box]:
+    """Split a padded range into boxes that loop over the blocks of all operands.
 
     Parameters
     ----------
     padded, size : int
-        Indices of the range, and how many of them hold data.
+        The length of the range, and how many of its indices hold data.
     operands : list of tuple of Block
         The blocks of each operand, from `join_blocks`.
     most : int, optional
-        Upper limit of the pieces for steps that do not divide each other; the result is empty if
-        more would be needed.
+        The most boxes to split conflicting steps into; the result is empty if more would be needed.
     """
     chain = sorted({block.step for blocks in operands for block in blocks}, reverse=True)
-    odd = [step for step in chain if any(max(step, other) % min(step, other) for other in chain)]
-    if not odd:
+    conflicting = [
+        step for step in chain if any(max(step, other) % min(step, other) for other in chain)
+    ]
+    if not conflicting:
         nests = _split(chain, 0, padded, size)
-    elif chain[0] > odd[0] or (most and sum(lcm(*odd) // step for step in odd) > most):
+    elif chain[0] > conflicting[0] or (
+        most and sum(lcm(*conflicting) // step for step in conflicting) > most
+    ):
         return []
     else:
-        inner = [step for step in chain if step < odd[-1]]
-        nests = _split_periods(odd, inner, padded, size)
-        chain = [lcm(*odd), *inner]
+        inner = [step for step in chain if step < conflicting[-1]]
+        nests = _split_periods(conflicting, inner, padded, size)
+        chain = [lcm(*conflicting), *inner]
     # the stride of a loop is the offset of the index that equals its step
     strides = {step: tuple(block_offset(blocks, step) for blocks in operands) for step in chain}
-    pieces = []
+    boxes = []
     for start, loops in nests:
         nodes = tuple(Node(extent, valid, strides[step]) for step, extent, valid in loops)
-        pieces.append(Piece(tuple(block_offset(blocks, start) for blocks in operands), nodes))
-    return pieces
+        boxes.append(Box(tuple(block_offset(blocks, start) for blocks in operands), nodes))
+    return boxes
 
 
 def _split_periods(
-    odd: list[int], inner: list[int], padded: int, size: int
+    conflicting: list[int], inner: list[int], padded: int, size: int
 ) -> list[tuple[int, list[_Loop]]]:
-    """Split a padded range wherever a block ends, for steps that do not divide each other.
+    """Split a padded range wherever a block of one of the conflicting steps ends.
 
-    The ends repeat with the least common multiple of the steps, so one loop over these periods
-    covers the intervals at one position in all of them. `inner` are the smaller steps, which
-    divide all steps in `odd`.
+    The ends repeat with the least common multiple of the steps. One loop over these periods covers
+    an interval in all of them. `inner` holds the smaller steps, which divide all conflicting ones.
     """
-    period = lcm(*odd)
-    ends = sorted({min(end, padded) for step in odd for end in range(step, period + 1, step)})
+    period = lcm(*conflicting)
+    ends = sorted(
+        {min(end, padded) for step in conflicting for end in range(step, period + 1, step)}
+    )
     nests: list[tuple[int, list[_Loop]]] = []
     for begin, end in pairwise([0, *ends]):
         length = end - begin
@@ -155,10 +151,10 @@ def _split_periods(
 
 
 def _split(chain: list[int], start: int, length: int, valid: int) -> list[tuple[int, list[_Loop]]]:
-    """Split `length` indices from `start`, of which `valid` hold data, into loop nests.
+    """Split `length` indices from `start` into loop nests; the first `valid` indices hold data.
 
-    Returns the first index of each nest, and its loops: one for each step of the chain, which
-    ends with 1.
+    Return the first index of each nest, and its loops: one for each step of the chain, which ends
+    with 1.
     """
     step, *inner = chain
     if not inner:

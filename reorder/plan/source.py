@@ -1,9 +1,9 @@
 """A plan as source code: its boxes as one function, and the conversion of an element as another.
 
-The boxes are a loop nest each, with tails as conditions; compensation follows them. Conversions are
-C11 and C++17. Results are those of the reorder, bit for bit: named products are volatile, since
-compilers may contract a product and a sum (gcc does by default, where a machine has the
-instruction), and options that give up IEEE 754 stop the compilation.
+Each box is a loop nest, with tails as conditions; compensation follows the boxes. Conversions are
+written in C11 and C++17. Results equal the reorder's, bit for bit: named products are volatile,
+since compilers may contract a product and a sum (gcc does by default, if the machine has the
+instruction), and compiler options that give up IEEE 754 stop the compilation.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from reorder.values.binding import BoundAttr
     from reorder.values.expressions import Expr
 
-# languages whose arithmetic is that of the reorder, bit for bit
+# languages whose arithmetic equals the reorder's, bit for bit
 _EXACT = ("c", "c++")
 _INT32_BYTES = 4
 
@@ -64,7 +64,7 @@ def plan_source(
     Parameters
     ----------
     descs : (MemoryDesc, MemoryDesc)
-        Those of src and dst.
+        The descriptors of src and dst.
     boxes : tuple of Box
         The loop nests.
     bound : BoundAttr
@@ -72,13 +72,13 @@ def plan_source(
     about : str
         The attributes as text; empty if there are none.
     names : (str, str)
-        The language, and what names of functions start with.
+        The language, and the prefix of function names.
 
     Raises
     ------
     MemdescError
-        If there is no such language, the name is not an identifier, or the language cannot compute
-        what the reorder computes, the compensation of dst included.
+        If the language is unknown, the name is not an identifier, or the language cannot compute
+        exactly what the reorder computes, including the compensation of dst.
     """
     src, dst = descs
     lang, name = names
@@ -94,8 +94,8 @@ def plan_source(
     if src.dtype != dst.dtype or bound.is_arithmetic:
         if lang not in _EXACT:
             msg = (
-                f"source in {lang} moves elements only, and this reorder computes {dst.dtype} from "
-                f"{src.dtype}: arithmetic there may round in other ways; use "
+                f"source in {lang} only moves elements, and this reorder computes {dst.dtype} from "
+                f"{src.dtype}: arithmetic there may round differently; use "
                 f"{' or '.join(map(repr, _EXACT))}"
             )
             raise MemdescError(msg)
@@ -185,7 +185,7 @@ def _indirect_terms(
 ) -> tuple[list[tuple[str, int]], list[str]]:
     """Add the digits of an indirect loop to the terms of all operands.
 
-    Returns its loops, over the axes of dst, and the conditions under which an index is not padding.
+    Return its loops over the axes of dst, and the conditions for an index not to be padding.
     """
     sizes = dict(loop.sizes)
     dims = [sizes.get(dim, 1) for dim in range(max(sizes) + 1)]
@@ -238,7 +238,7 @@ def _element(
 
 
 def _compensation(dst: MemoryDesc) -> tuple[Statement, ...]:
-    """Return the statements that write the compensation after int8 weights; () without any."""
+    """Return the statements that write the compensation after int8 weights, if dst has any."""
     layout = dst.layout
     found: list[Statement] = []
     for name, (start, shape) in dst.compensation_spans.items():
@@ -286,10 +286,10 @@ _TEXTS = {
 
 
 class _Converter(NamedTuple):
-    """The function that converts an element, and the lines of all functions it needs.
+    """The function that converts an element, with the lines of all functions it needs.
 
     It takes the element of src, one element of each of the `arrays` (parameters that differ along
-    the dims), and with `takes_old` the element of dst.
+    the dims) and, if `takes_old`, the element of dst.
     """
 
     name: str
@@ -333,7 +333,7 @@ def _converter_of(
 
 
 def _helpers(types: dict[str, str]) -> Iterator[Conversion]:
-    """Return functions for operations that C has no operator for."""
+    """Yield functions for operations that C has no operator for."""
     for kind, given in (("u32", "f32"), ("f32", "u32"), ("u64", "f64"), ("f64", "u64")):
         x, declared = variable("x", given), f"{types[kind]} same = 0;"
         copied = (declared, "memcpy(&same, &x, sizeof same);", "return same;")
@@ -343,7 +343,7 @@ def _helpers(types: dict[str, str]) -> Iterator[Conversion]:
 
 
 def _rint(x: Expr) -> Expr:
-    """Return the nearest integer: a sum with so large a number has no fraction."""
+    """Return the nearest integer: adding so large a number rounds the fraction away."""
     large = 2.0 ** FLOATS[x.kind].mantissa
     size = let("size", select(x < 0, number(0, x.kind) - x, x))
     whole = let("whole", select(size < large, (size + large) - large, size))

@@ -1,4 +1,4 @@
-"""The bounds of the boxes of a plan, so that no plan made by hand leads outside its buffers."""
+"""Check the boxes of plans made by hand, so that none reads or writes outside the buffers."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _COUNTS = ("two", "three", "four", "five", "six")
 def validate(plan: ReorderPlan) -> ReorderPlan:
     """Return a plan whose boxes stay inside its descriptors; refuse others.
 
-    Plans of `plan_reorder` do. The numbers of other plans become Python ints; if these are not what
-    it makes, the offsets that each box may touch are compared with the descriptors.
+    Plans from `plan_reorder` need no check. The numbers of other plans become Python ints; if the
+    boxes are not those of `plan_reorder`, their bounds are compared with the descriptors.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
         With the box and the numbers.
     """
     if not isinstance(plan, ReorderPlan):
-        msg = f"a ReorderPlan is needed, not {type(plan).__name__}; see plan_reorder"  # type: ignore[unreachable] # callers without types
+        msg = f"plan must be a ReorderPlan, not {type(plan).__name__}; see plan_reorder"  # type: ignore[unreachable] # callers without types
         raise MemdescError(msg)
     if is_planned(plan):
         return plan
@@ -58,32 +58,32 @@ def validate(plan: ReorderPlan) -> ReorderPlan:
                 raise MemdescError(msg)
         if not _writes_once(box):
             msg = (
-                f"box {box} may write one element of {plan.dst!r} twice; the strides in dst of a "
-                "box must lead to different elements"
+                f"box {box} may write one element of {plan.dst!r} twice; every step of a box must "
+                "lead to a different element of dst"
             )
             raise MemdescError(msg)
     return ReorderPlan(plan.src, plan.dst, tuple(map(_without_unused, boxes)), plan.attr)
 
 
 def exact_boxes(plan: ReorderPlan) -> tuple[Box, ...]:
-    """Return the boxes of a plan made of Python ints; refuse what is not a box.
+    """Return the boxes of a plan, with Python ints as numbers; refuse what is not a box.
 
     Raises
     ------
     MemdescError
-        With the box. Where its offsets lead is not checked.
+        With the box. Its bounds are not checked.
     """
     count = _DST + 1 + len(plan.bound_attr.varying)
     return tuple(_checked_box(box, count, plan.dst.ndims) for box in plan.boxes)
 
 
 def _last(desc: MemoryDesc) -> int:
-    """Return the offset of the last element; -1 where there is none."""
+    """Return the offset of the last element, or -1 if the tensor is empty."""
     return desc.layout.last if desc.nelems else -1
 
 
 def _writes_once(box: Box) -> bool:
-    """Whether all steps of a box lead to different elements of dst, proven by bounded work."""
+    """Whether a bounded search proves that all steps of a box lead to different elements of dst."""
     loops = [(node.strides[_DST], node.extent) for node in box.nodes if node.extent > 1]
     for loop in box.indirect:
         for axis, blocks in loop.dst:
@@ -112,7 +112,7 @@ def _writes_once(box: Box) -> bool:
 
 
 def _without_unused(box: Box) -> Box:
-    """Set to 0 the numbers of a box that no offset depends on: they may be of any size."""
+    """Set the numbers of a box that no offset depends on to 0, since they may be of any size."""
     offsets = tuple(
         0 if box.is_zero and operand != _DST else offset
         for operand, offset in enumerate(box.offsets)
@@ -120,7 +120,7 @@ def _without_unused(box: Box) -> Box:
     nodes = tuple(
         node._replace(
             strides=tuple(
-                stride if _moves(box, node, operand) > 1 else 0
+                stride if _count_steps(box, node, operand) > 1 else 0
                 for operand, stride in enumerate(node.strides)
             )
         )
@@ -129,8 +129,8 @@ def _without_unused(box: Box) -> Box:
     return box._replace(offsets=offsets, nodes=nodes)
 
 
-def _moves(box: Box, node: Node, operand: int) -> int:
-    """Return in how many steps of a loop an operand is read, or written; at least 1."""
+def _count_steps(box: Box, node: Node, operand: int) -> int:
+    """Return how many steps of a loop read an operand, or write dst."""
     if operand == _DST:
         return node.extent
     return 1 if box.is_zero else node.valid
@@ -157,8 +157,8 @@ def _checked_box(box: Box, count: int, ndims: int) -> Box:
     except (TypeError, ValueError):
         msg = (
             f"{short_repr(box)} is not a box of {_COUNTS[count - 2]} operands whose nodes have 1 "
-            "or more steps, no more of them valid, and whose indirect loops have legal axes and "
-            "blocks"
+            "or more steps, at most as many of them valid, and whose indirect loops have legal "
+            "axes and blocks"
         )
         raise MemdescError(msg) from None
     return checked
@@ -216,22 +216,24 @@ def _bounds(box: Box) -> list[tuple[int, int]]:
     """Return the lowest and the highest offset that a box may touch in each of its operands."""
     bounds = []
     for operand, offset in enumerate(box.offsets):
-        # nothing is read where zeros are written
+        # a box of zeros reads nothing
         if operand != _DST and box.is_zero:
             bounds.append((0, 0))
             continue
         steps = [step for loop in box.indirect for step in _loop_steps(loop, operand)]
-        steps += [node.strides[operand] * (_moves(box, node, operand) - 1) for node in box.nodes]
+        steps += [
+            node.strides[operand] * (_count_steps(box, node, operand) - 1) for node in box.nodes
+        ]
         low, high = (offset + sum(pick(step, 0) for step in steps) for pick in (min, max))
         bounds.append((low, high))
     return bounds
 
 
 def _loop_steps(loop: IndirectLoop, operand: int) -> Iterator[int]:
-    """Yield the largest offset, or the least, that each block of one operand adds."""
+    """Yield the offset, largest or least by the sign of its stride, that each block can add."""
     sizes = dict(loop.sizes)
     for axis, blocks in (loop.src, loop.dst, *loop.params)[operand]:
-        # dst is written beyond its size too
+        # dst is written in its padding too
         size = axis.padded if operand == _DST else prod(sizes[dim] for dim in axis.dims)
         for block in blocks:
             yield min(block.extent - 1, (size - 1) // block.step) * block.stride

@@ -1,1 +1,1 @@
-"""Records with their bytes: decoded, repacked, checked."""
+"""Decode, repack and check records and their bytes."""

@@ -1,12 +1,12 @@
-"""Write the numbers of one record as those of another, so that no value changes.
+"""Write the numbers of one record into another format, so that no value changes.
 
 Codes keep their order: a target with zero points gets the codes as they are, counted from its
-lowest code; one without gets them minus the zero point of the source. An offset that one format
-adds to `scale * code` becomes a zero point of the other if it is a multiple of the scale, and vice
-versa. The factors of a scale are copied one by one if both formats have as many of them, otherwise
-their product is written. A factor that one format multiplies by and the other divides by becomes
-its reciprocal, which f32 mostly rounds: then the numbers are refused, or differ by a rounding where
-the caller allows it.
+lowest code; one without gets the codes minus the zero point of the source. An offset that one
+format adds to `scale * code` becomes a zero point of the other if it is a multiple of the scale,
+and vice versa. The factors of a scale are copied one by one if both formats have the same number of
+them; otherwise their product is written. A factor that one format multiplies by and the other
+divides by becomes its reciprocal, which f32 usually has to round: such numbers are refused, or
+differ by a rounding if the caller allows it.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from reorder.records.moves import (
     field_memory,
     move_field,
     packed_field,
+    read_integers,
     read_number,
     stored_integers,
-    unpack,
 )
 from reorder.values.convert import decode
 
@@ -50,21 +50,21 @@ if TYPE_CHECKING:
     from reorder.records.record import Record
 
 _BYTE_BITS = 8
-# of a product with a reciprocal instead of a quotient: two roundings to f32
+# the relative error of a product with a reciprocal instead of a quotient: two roundings to f32
 _MAX_ERROR = 2.0**-23
 
 
 class _Grouped(NamedTuple):
-    """Values over the dims of the target, one for each group of neighbours."""
+    """Values over the dims of the target, one for each group of adjacent elements."""
 
     values: NDArray[Any]
     groups: tuple[int, ...]
-    # of a factor, whether the product is divided by it
+    # for a factor: whether the product is divided by it
     divides: bool = False
 
 
 def is_rounded(source: RecordDesc, target: RecordDesc) -> bool:
-    """Whether a factor of one format is a reciprocal in the other, which f32 mostly rounds."""
+    """Whether a factor of one format is a reciprocal in the other, which f32 usually rounds."""
     old, new = ([number.divides for number in desc.rule.scale] for desc in (source, target))
     return len(old) == len(new) and old != new
 
@@ -76,7 +76,7 @@ def convert_numbers(
     threads: int | None,
     errors: list[float] | None = None,
 ) -> None:
-    """Write the numbers of a record into another one; dim k becomes dim `perm[k]`.
+    """Write the numbers of a record into `out`; dim k becomes dim `perm[k]`.
 
     Fails if a number would change; with `errors`, reciprocals may be rounded.
     """
@@ -91,7 +91,7 @@ def convert_numbers(
 
 
 def _has_codebooks(desc: RecordDesc) -> bool:
-    """Whether codes stand for several numbers, or the bits of a float are stored apart."""
+    """Whether a code stands for several numbers, or the bits of a float are split into fields."""
     return any(number.codebook or number.kind for number in desc.rule.numbers)
 
 
@@ -104,15 +104,15 @@ def write_numbers(
 ) -> _Grouped:
     """Write all numbers but the codes, which are not read; return what must be added to the codes.
 
-    `perm` is the dim of `out` for each dim of `record`. `errors` gets the largest change of a scale
-    whose factor becomes a reciprocal, as a part of it; without it such a change is refused. Fails
-    if a number would change.
+    `perm` is the dim of `out` for each dim of `record`. Fails if a number would change. If `errors`
+    is given, scales with a factor that becomes a reciprocal may change: it gets the largest
+    relative error.
     """
     writer = _NumberWriter(record, out, perm, threads, errors)
     writer.check_width()
     are_integers = all(is_integer_number(r.desc, r.desc.rule.code) for r in (record, out))
     with np.errstate(all="ignore"):
-        return writer.integers() if are_integers else writer.tables()
+        return writer.write_integers() if are_integers else writer.write_tables()
 
 
 class _NumberWriter:
@@ -142,11 +142,11 @@ class _NumberWriter:
         if max(number_bits(r.desc, r.desc.rule.code) for r in (self.record, self.out)) > _BYTE_BITS:
             self._refuse("codes of more than 8 bits are not repacked")
 
-    def integers(self) -> _Grouped:
-        """Write scales, zero points and offsets of integer codes; return the codes' change."""
+    def write_integers(self) -> _Grouped:
+        """Write the scales, zero points and offsets of integer codes; return the codes' change."""
         source, target = self.source, self.target
         if any(map(_has_float_zero, (self.record.desc, self.out.desc))):
-            return self._with_floats_subtracted()
+            return self._write_float_zeros()
         low = code_range(self.record.desc, source.code)[0]
         shift = code_range(self.out.desc, target.code)[0] - low
         zero = self._zero()
@@ -178,14 +178,14 @@ class _NumberWriter:
             self._check_formulas(self.scale, before, delta, (new, added))
         return delta
 
-    def _with_floats_subtracted(self) -> _Grouped:
-        """Write scales and zero points that are floats, where both formats subtract them alike."""
+    def _write_float_zeros(self) -> _Grouped:
+        """Write scales, and zero points that are floats and that both formats subtract alike."""
         source, target = self.source, self.target
         if source.zero is None or target.zero is None or source.offset or target.offset:
             self._refuse("one has zero points that are floats, and the other has none")
         lows = {code_range(r.desc, r.desc.rule.code)[0] for r in (self.record, self.out)}
         if source.kind != target.kind or len(lows | {source.code.minus, target.code.minus}) > 1:
-            self._refuse("rounding differs where zero points that are floats are subtracted")
+            self._refuse("zero points that are floats are subtracted with different rounding")
         zero = self._read(source.zero)
         if not _has_float_zero(self.out.desc):
             self._refuse("zero points that are floats are not integers")
@@ -193,22 +193,22 @@ class _NumberWriter:
         self._write_scales()
         return self._constant(0)
 
-    def tables(self) -> _Grouped:
-        """Write the scales of codes whose values are looked up; the codes do not change."""
+    def write_tables(self) -> _Grouped:
+        """Write the scales of codes whose values are in a table; the codes do not change."""
         source, target = self.source, self.target
         excluded = (source.zero, target.zero, *source.offset, *target.offset)
         old, new = (_code_values(r.desc) for r in (self.record, self.out))
         if any(number is not None for number in excluded) or len(old) != len(new):
-            self._refuse("codes that are looked up need tables of one length, without offsets")
+            self._refuse("codes that are looked up need tables of equal length, and no offsets")
         ratio = _ratio(old, new)
         if ratio is None:
-            self._refuse("their codes mean other numbers")
+            self._refuse("their codes stand for different numbers")
         if source.kind != target.kind:
             self._refuse(f"one is computed in {source.kind}, the other in {target.kind}")
         first, *others = self.factors
         wide = first.values.astype(np.float64) * ratio
         factors = [_Grouped(wide.astype(np.float32), first.groups), *others]
-        # exact in f64, so both products with the values of the tables are rounded alike
+        # exact in f64, so products with the values of either table are rounded alike
         wanted = self.scale.values.astype(np.float64) * ratio
         product = self._product(factors)
         if not np.array_equal(product.values, wanted, equal_nan=True):
@@ -218,12 +218,12 @@ class _NumberWriter:
 
     @cached_property
     def factors(self) -> list[_Grouped]:
-        """The factors of the scale, read only if moving their bits is not enough."""
+        """The factors of the scale; they are not read if it is enough to move their bits."""
         return [self._read(each)._replace(divides=each.divides) for each in self.source.scale]
 
     @cached_property
     def scale(self) -> _Grouped:
-        """Their product."""
+        """The product of the factors."""
         return self._product(self.factors)
 
     def _read(self, number: Number) -> _Grouped:
@@ -237,14 +237,14 @@ class _NumberWriter:
         if field is None:
             values = read_number(self.record.tensors, desc, number)
         else:
-            # int32 holds every byte minus what a rule subtracts
-            values = unpack(self.record, field, self.threads).astype(np.int32)
+            # int32 can hold any byte minus what a rule subtracts
+            values = read_integers(self.record, field, self.threads).astype(np.int32)
             values -= number.minus
         groups = desc.field(number.parts[0][0]).groups
         return _Grouped(values.transpose(order), tuple(groups[dim] for dim in order))
 
     def _zero(self) -> _Grouped:
-        """Return what the source's rule subtracts from its codes as stored."""
+        """Return what the source's rule subtracts from the stored codes."""
         minus = self.source.code.minus
         if self.source.zero is None:
             return self._constant(minus)
@@ -255,7 +255,7 @@ class _NumberWriter:
         return _Grouped(np.full((1,) * len(self.dims), value, np.int64), self.dims)
 
     def _map(self, function: Callable[..., NDArray[Any]], *operands: _Grouped) -> _Grouped:
-        """Apply a function to values, on the largest groups that divide all of theirs."""
+        """Apply a function to values, over the largest groups that divide those of all operands."""
         groups = tuple(map(gcd, *(each.groups for each in operands)))
         values = [
             regroup(each.values, each.groups, groups, self.dims, "values") for each in operands
@@ -310,7 +310,7 @@ class _NumberWriter:
     def _write_factors(
         self, numbers: tuple[Number, ...], factors: list[_Grouped], product: _Grouped, what: str
     ) -> None:
-        """Write the factors one by one if there are as many; otherwise their product, and ones."""
+        """Write factors one by one if their number is equal; otherwise their product and ones."""
         if len(factors) != len(numbers):
             one = _Grouped(np.ones((1,) * len(self.dims), np.float32), self.dims)
             factors = [product, *[one] * (len(numbers) - 1)]
@@ -327,7 +327,7 @@ class _NumberWriter:
             self._write(number, each, what)
 
     def _check_reciprocals(self, made: _Grouped, wanted: _Grouped, what: str) -> None:
-        """Refuse reciprocals that change a product, unless the caller collects errors."""
+        """Refuse reciprocals that change a product, unless the caller passed `errors`."""
         wide = made.values.astype(np.float64), wanted.values.astype(np.float64)
         is_changed = (wide[0] != wide[1]) & ~(np.isnan(wide[0]) & np.isnan(wide[1]))
         error = float(np.max(abs(wide[0] - wide[1]) / abs(wide[1]), initial=0, where=is_changed))
@@ -335,7 +335,9 @@ class _NumberWriter:
         if self.errors is not None and is_rounding:
             self.errors.append(error)
         elif is_changed.any():
-            part = f"by up to {error:.2g} of themselves" if is_rounding else "beyond a rounding"
+            part = (
+                f"by up to {error:.2g} of their value" if is_rounding else "by more than a rounding"
+            )
             hint = "; exact=False allows that" if is_rounding else ""
             self._refuse(
                 f"a factor becomes its reciprocal, and {int(is_changed.sum())} of "
@@ -397,9 +399,9 @@ def _computed(
 
 
 def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:
-    """Return the f32 that maps each value of a table exactly to the other; None if there is none.
+    """Return the f32 factor between two tables, if it is exact for all values; otherwise None.
 
-    A rounded product would not do: multiplied by a scale, it could round differently.
+    It must be exact, since a rounded product could round differently once multiplied by a scale.
     """
     with np.errstate(all="ignore"):
         ratios = (old / new)[np.isfinite(new) & (new != 0)]
@@ -412,7 +414,7 @@ def _ratio(old: NDArray[Any], new: NDArray[Any]) -> float | None:
 
 
 def _code_values(desc: RecordDesc) -> NDArray[np.float32]:
-    """Return the value of each code, in the order of the stored codes, from 0."""
+    """Return the value of each stored code, from 0 on."""
     number = desc.rule.code
     codes = np.arange(1 << number_bits(desc, number), dtype=np.uint8)
     if number.table:
@@ -424,7 +426,7 @@ def _code_values(desc: RecordDesc) -> NDArray[np.float32]:
 
 
 def _same_codes(source: RecordDesc, target: RecordDesc) -> tuple[Field, Field] | None:
-    """Return the code fields of two records, if each has one field of the same integers."""
+    """Return the code fields of two records if each has one, and both hold the same integers."""
     old, new = ([desc.field(name) for name, _ in desc.rule.code.parts] for desc in (source, target))
     if len(old) != 1 or len(new) != 1 or old[0].kind in BIT_PLANES:
         return None
@@ -434,7 +436,7 @@ def _same_codes(source: RecordDesc, target: RecordDesc) -> tuple[Field, Field] |
 def _map_codes(
     record: Record, out: Record, delta: _Grouped, perm: tuple[int, ...], threads: int | None
 ) -> None:
-    """Write the codes of a record plus a difference as the codes of another, if all of them fit."""
+    """Write the codes of a record, plus `delta`, as those of `out`; refuse what does not fit."""
     same = _same_codes(record.desc, out.desc)
     if same is not None and not delta.values.any():
         src = field_memory(record, same[0])

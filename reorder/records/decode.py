@@ -1,6 +1,7 @@
-"""Decode records, and compare them with floats: compiled code does so with row-major memory.
+"""Decode records, and compare them with floats.
 
-A reorder writes and reads any other layout, in chunks that stay in the cache.
+Compiled code does both with row-major memory. A reorder moves chunks between that and any other
+layout; the chunks are small enough to stay in the cache.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ DIRECT = ("f32", "f16", "bf16")
 _CHUNK = 4 << 20
 # A byte shifted by this much still fits into the 24 significant bits of f32.
 _MAX_SHIFT = 16
-# What holds the elements of a packed type one by one.
+# Types that hold the elements of packed types one by one.
 _UNPACKED = {"u1": "u8", "u2": "u8", "u4": "u8", "s4": "s8", "f4_e2m1": "f16"}
 
 
@@ -46,15 +47,15 @@ def dequantize_record(
 ) -> Memory:
     """Return the numbers of a record in a float type and a layout, by default row-major.
 
-    They are computed in f32 and rounded once. Fails if the type is not a float, or the layout has
-    other dims.
+    They are computed in f32 and rounded once. Fails if the type is not a float type, or the layout
+    has other dims.
     """
     wanted, dims = data_type(dtype), record.desc.dims
     if wanted.name not in FLOATS:
         msg = f"a record is decoded to floats ({', '.join(FLOATS)}), not {wanted}"
         raise MemdescError(msg)
     target = _target(dims, wanted, desc)
-    # chunks of rows do not write all padding
+    # decoding in chunks of rows does not write all padding
     dst = Memory(target) if target.has_padding else Memory.to_fill(target)
     decode_into(record, dst, threads)
     return dst
@@ -78,21 +79,21 @@ def decode_into(record: Record, dst: Memory, threads: int | None) -> None:
             reorder(plain, out=part, threads=threads)
 
 
-class Difference(NamedTuple):
-    """Two numbers, as f32, and how far they are apart."""
+class Farthest(NamedTuple):
+    """The two numbers, as f32, that are farthest apart, and their distance."""
 
     error: float = 0.0
     number: float = 0.0
     other: float = 0.0
 
 
-def largest_difference(record: Record, other: Memory, threads: int | None) -> Difference:
-    """Return the number of a record that is farthest from that of memory; of equals, the first.
+def largest_difference(record: Record, other: Memory, threads: int | None) -> Farthest:
+    """Return the numbers of a record and of memory that differ most; of equals, the first pair.
 
     The memory has floats of the same dims, in any layout. Two NaNs or equal infinities do not
     differ, and a NaN is infinitely far from everything else.
     """
-    found = Difference()
+    found = Farthest()
     if 0 in record.desc.dims:
         return found
     with importing:
@@ -121,14 +122,14 @@ def largest_difference(record: Record, other: Memory, threads: int | None) -> Di
     return found
 
 
-def _farthest(numbers: NDArray[np.float32], others: NDArray[np.float32]) -> Difference:
-    """Return the two numbers of arrays that are farthest apart; of equals, the first."""
+def _farthest(numbers: NDArray[np.float32], others: NDArray[np.float32]) -> Farthest:
+    """Return the elements of two arrays that are farthest apart; of equals, the first pair."""
     with np.errstate(all="ignore"):
         apart = abs(numbers - others)
     is_same = (numbers == others) | (np.isnan(numbers) & np.isnan(others))
     apart = np.where(np.isnan(apart), np.where(is_same, 0, np.inf), apart)
     at = int(apart.argmax())
-    return Difference(*(float(each.flat[at]) for each in (apart, numbers, others)))
+    return Farthest(*(float(each.flat[at]) for each in (apart, numbers, others)))
 
 
 def _as_f32(memory: Memory) -> NDArray[np.float32]:
@@ -139,7 +140,7 @@ def _as_f32(memory: Memory) -> NDArray[np.float32]:
 def _compiled(
     record: Record, threads: int | None
 ) -> tuple[Access | None, dict[str, NDArray[np.uint8]]]:
-    """Return how compiled code reads a record, if it can, and the tensors that it reads."""
+    """Return how compiled code reads a record, None if it cannot, and the tensors that it reads."""
     with importing:
         from reorder.cpu.schedule.record_pattern import find_access  # numba is slow to load
     access = find_access(record.desc)
@@ -166,16 +167,16 @@ def _row_major(dims: tuple[int, ...], dtype: str) -> MemoryDesc:
 
 
 class _Chunk(NamedTuple):
-    """A part of a record, and floats: as row-major memory, and where they are in other memory."""
+    """A part of a record, with row-major memory for its floats and their part of other memory."""
 
     access: Access
     plain: Memory
-    # the same as `plain` if that memory is row-major
+    # `plain` itself if the other memory is row-major
     part: Memory
 
 
 def _chunks(access: Access, memory: Memory) -> Iterator[_Chunk]:
-    """Cut a record, and memory of its dims, into chunks; all have one buffer for `plain`."""
+    """Cut a record, and memory of its dims, into chunks; they share one buffer for `plain`."""
     desc, dims, layout = memory.desc, memory.desc.dims, memory.desc.layout
     kind = desc.dtype.name if desc.dtype.name in DIRECT else "f32"
     whole = _row_major(dims, kind)
@@ -205,7 +206,7 @@ def _plain_field(field: Field) -> tuple[str, MemoryDesc]:
 
 
 def _fits_plain(desc: RecordDesc) -> bool:
-    """Whether rules stay valid when elements narrower than a byte become bytes."""
+    """Whether the rule stays valid if elements narrower than a byte become bytes."""
     return all(
         not number.is_looked_up and shift <= _MAX_SHIFT
         for number in desc.rule.numbers
@@ -215,7 +216,7 @@ def _fits_plain(desc: RecordDesc) -> bool:
 
 
 def _plain(record: Record, threads: int | None) -> Record:
-    """Return an equal record in which each field is a row-major tensor of its own."""
+    """Return an equal record in which each field is a separate row-major tensor."""
     fields, tensors = [], {}
     for field in record.desc.fields:
         kind, desc = _plain_field(field)

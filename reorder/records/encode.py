@@ -1,4 +1,4 @@
-"""Write numbers into the fields of a record, exactly or not at all."""
+"""Write numbers into the fields of a record; a number that would change is refused."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from memdesc.record import Number
     from reorder.records.record import Record
 
-# options of formats that cannot hold all numbers -> options that hold more
+# options of formats that cannot hold some numbers -> options that can
 _WAYS_OUT: dict[str, dict[tuple[str, object], str]] = {
     "zero points": {("zeros", "v1"): "zeros=v2", ("zeros", False): "zeros=true"},
     "offsets": {("scales", "f16"): "scales=f32", ("scales", "bf16"): "scales=f32"},
@@ -29,7 +29,7 @@ _WAYS_OUT: dict[str, dict[tuple[str, object], str]] = {
 
 
 def is_integer_number(desc: RecordDesc, number: Number) -> bool:
-    """Whether a number is an integer: neither a float nor looked up."""
+    """Whether a number is an integer, neither a float nor in a table."""
     kind = desc.field(number.parts[0][0]).kind
     return not number.is_looked_up and (kind in BIT_PLANES or kind in INTEGERS)
 
@@ -40,14 +40,14 @@ def number_bits(desc: RecordDesc, number: Number) -> int:
 
 
 def code_range(desc: RecordDesc, number: Number) -> tuple[int, int]:
-    """Return the least and the largest integer that the joined fields hold, before `minus`."""
+    """Return the least and the largest integer that the joined fields can hold, before `minus`."""
     kind, bits = desc.field(number.parts[0][0]).kind, number_bits(desc, number)
     is_signed = kind in INTEGERS and INTEGERS[kind].is_signed and not number.is_looked_up
     return (-(1 << bits - 1), (1 << bits - 1) - 1) if is_signed else (0, (1 << bits) - 1)
 
 
 def way_out(desc: RecordDesc, what: str) -> str:
-    """Return the end of a message: the option of a format that holds more of some numbers."""
+    """Return the end of a message: the option with which a format can hold more."""
     ways = _WAYS_OUT.get(what, {})
     found = [option for held, option in ways.items() if held in desc.options]
     return f"; {desc.name}({found[0]}) holds more {what}" if found else ""
@@ -56,7 +56,7 @@ def way_out(desc: RecordDesc, what: str) -> str:
 def write_number(record: Record, number: Number, values: NDArray[Any], what: str) -> None:
     """Write the values of a number over its groups; `what` names them in messages.
 
-    Fails if the fields do not hold one of them exactly; nothing is written then.
+    Fails if the fields cannot hold one of them exactly; nothing is written then.
     """
     desc = record.desc
     first = desc.field(number.parts[0][0])
@@ -74,7 +74,7 @@ def write_number(record: Record, number: Number, values: NDArray[Any], what: str
             return
     else:
         stored = reorder(values.astype(np.float32), dtype=first.kind, threads=1)
-        # -0.0 and 0.0 are one number
+        # -0.0 and 0.0 count as equal
         same = (reorder(stored, dtype="f32", threads=1).numpy() == values) | np.isnan(values)
         where = f"{what}: {first.kind} of {first.name} of {desc.name}"
         _refuse(~same, values, where, way_out(desc, what))
@@ -95,9 +95,9 @@ def regroup(
     dims: tuple[int, ...],
     what: str,
 ) -> NDArray[Any]:
-    """Return values per group for other groups; values of merged groups must be equal.
+    """Return values per group of the `old` sizes as values per group of the `new` sizes.
 
-    Fails if they are not; `what` is their name in the message.
+    Fails if the values of groups that are merged differ; `what` names them in the message.
     """
     for dim, groups in enumerate(zip(old, new, strict=True)):
         # a group may be larger than its dim
@@ -113,8 +113,8 @@ def regroup(
             again = again[(slice(None),) * dim + (slice(values.shape[dim]),)]
             if not np.array_equal(again, values, equal_nan=values.dtype.kind == "f"):
                 msg = (
-                    f"{what} differ within {other} neighbours along dim {dim}, which share one in "
-                    f"the target; groups of the source have {one}"
+                    f"{what} differ within {other} adjacent elements along dim {dim}, which share "
+                    f"one in the target; groups of the source have {one}"
                 )
                 raise MemdescError(msg)
             values = kept
@@ -136,5 +136,5 @@ def _refuse(wrong: NDArray[np.bool_], values: NDArray[Any], where: str, hint: st
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
         count = int(wrong.sum())
-        msg = f"{where} does not hold {values[at]} exactly, at {at}; {count} do not fit{hint}"
+        msg = f"{where} cannot hold {values[at]} exactly, at {at}; {count} do not fit{hint}"
         raise MemdescError(msg)

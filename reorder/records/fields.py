@@ -1,4 +1,4 @@
-"""Records by definition, in numpy: their fields bit by bit, and the numbers they stand for."""
+"""The definition of records, in numpy: the bits of their fields, and the numbers they represent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read_field(data: NDArray[np.uint8], field: Field) -> NDArray[Any]:
 def field_bits(field: Field, values: NDArray[Any]) -> NDArray[Any]:
     """Return the bits of values over the dims of a field, as unsigned integers.
 
-    Fails if they have another type, or one does not fit.
+    Fails if they have another type, or a value does not fit.
     """
     nbytes = max(field.bits, _BYTE) // _BYTE
     mask = np.dtype(f"u{nbytes}").type((1 << field.bits) - 1)
@@ -68,7 +68,7 @@ def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> No
     if field.bits < _BYTE:
         at = offsets * field.bits
         mask = np.uint8((1 << field.bits) - 1)
-        # elements with the same phase lie in different bytes
+        # elements with the same phase are in different bytes
         for phase in range(0, _BYTE, field.bits):
             here = at % _BYTE == phase
             where = at[here] >> 3
@@ -81,12 +81,12 @@ def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> No
 
 
 def check_plane(data: NDArray[np.uint8], field: Field) -> None:
-    """Refuse padding of a plane of 1 or 2 bits that holds anything but zeros.
+    """Refuse nonzero padding in a plane of 1 or 2 bits.
 
     Raises
     ------
     PaddingError
-        With the first byte that does.
+        With the first byte that is not zero.
     """
     offsets = np.setdiff1d(field.layout.offsets(padded=True), field.layout.offsets())
     at = offsets * field.bits
@@ -102,7 +102,7 @@ def number_values(
 ) -> NDArray[Any]:
     """Return the value of a number for each group: int64, or f32 for floats and tables.
 
-    Of a number with a codebook these are the codes.
+    If the number has a codebook, these are its codes.
     """
     parts = [(desc.field(name), shift) for name, shift in number.parts]
     first = parts[0][0]
@@ -123,7 +123,7 @@ def number_values(
 
 
 def expand(values: NDArray[Any], groups: tuple[int, ...], dims: tuple[int, ...]) -> NDArray[Any]:
-    """Repeat the values of groups for each element."""
+    """Repeat each group's value for all of its elements."""
     for dim, (group, size) in enumerate(zip(groups, dims, strict=True)):
         if group > 1:
             values = values.repeat(min(group, size), dim)
@@ -153,7 +153,7 @@ def dequantize_reference(record: Record) -> NDArray[np.float32]:
 
 
 def rounded(values: NDArray[Any], kind: str) -> NDArray[Any]:
-    """Return f32 rounded to a narrower float type."""
+    """Return f32 values rounded to a narrower float type, as f32."""
     if kind == "f32":
         return values
     return decode(encode(values, data_type(kind)), data_type(kind), "f32")

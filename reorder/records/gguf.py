@@ -1,8 +1,9 @@
-"""Decode arrays of GGUF's bytes, with the arguments of `gguf.dequantize`."""
+"""Decode arrays of GGUF bytes, with the arguments of `gguf.dequantize`."""
 
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from functools import lru_cache, partial
 from math import prod
 from operator import index
@@ -31,14 +32,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _PLAIN = ("f32", "f16", "bf16")
-# A number that llama.cpp and its forks use for different types.
+_FLOAT_DTYPES = {DATA_TYPES[name].numpy for name in FLOATS}
+# A type number that llama.cpp and its forks use for different types.
 _TWO_MEANINGS = 42
-# Blocks of a row for which the places of fields are computed; longer rows are cut.
+# The most blocks in a row of the matrix for which the offsets of fields are computed.
 _MAX_BLOCKS = 1024
 
 
 class _Type(NamedTuple):
-    """A type of GGUF: the name of its record or data type, elements and bytes of a block."""
+    """A GGUF type: the name of its record or data type, and the elements and bytes of a block."""
 
     name: str
     block: int
@@ -49,29 +51,30 @@ class _Type(NamedTuple):
 
 
 def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | None = None) -> Any:
-    """Decode an array of GGUF's bytes into floats, as `gguf.dequantize` does.
+    """Decode an array of GGUF bytes into floats, as `gguf.dequantize` does.
 
-    *Law*: the result equals that of `gguf.dequantize`, bit for bit; NaNs are the quiet NaN without
-    sign and payload.
+    *Law*: the result equals that of `gguf.dequantize`, bit for bit, except that a NaN may be
+    another NaN.
 
     Parameters
     ----------
     data : ndarray or torch tensor of uint8
-        Rows of bytes: the last dim has whole blocks. For F32, F16 and BF16 also the floats
-        themselves.
+        Rows of bytes: the last dim has whole blocks. For F32, F16 and BF16 the floats themselves
+        are accepted too.
     qtype : gguf.GGMLQuantizationType, int or str
         A type, its number in a file, or its name: any type that the package gguf 0.19 decodes, and
-        Q1_0; by its name also Q2_0 of llama.cpp, whose number forks use for another type.
+        Q1_0. Q2_0 of llama.cpp is accepted by name only, since forks use its number for another
+        type.
     out : ndarray or torch tensor, optional
-        Where to write, of the result's shape and of any float type and strides.
+        Where to write: of the result's shape, with any float type and strides.
     threads : int, optional
         As for `reorder`.
 
     Returns
     -------
     ndarray or torch tensor
-        `out`, or new f32 of the kind of `data`, with ``block / bytes of a block`` times as many
-        elements along the last dim. F32 without `out` is a view of `data`, as in gguf.
+        `out`, or a new f32 array or tensor, like `data`; each block of bytes along the last dim
+        becomes its elements. F32 without `out` is a view of `data`, as in gguf.
 
     Raises
     ------
@@ -101,12 +104,12 @@ def dequantize_gguf(data: Any, qtype: Any, out: Any = None, *, threads: int | No
 
 
 def _new_floats(dims: tuple[int, ...]) -> NDArray[np.float32]:
-    """Return a new f32 array, all of which will be written."""
+    """Return a new, uninitialized f32 array."""
     return uninitialized_bytes(4 * prod(dims)).view(np.float32).reshape(dims)
 
 
 def _decode(rows: NDArray[np.uint8], kind: _Type, out: NDArray[Any], threads: int | None) -> None:
-    """Decode rows of bytes that are not empty into an array of the result's dims."""
+    """Decode rows of bytes, at least one, into an array of the result's dims."""
     dims, dtype = out.shape, data_type(out.dtype).name
     threads = current_limit() if threads is None else checked_threads(threads)
     if kind.name not in GGUF_TYPES:
@@ -124,18 +127,18 @@ def _decode(rows: NDArray[np.uint8], kind: _Type, out: NDArray[Any], threads: in
 
 @lru_cache(maxsize=64)  # the tensors of a model have few shapes
 def _decoder(name: str, dims: tuple[int, ...]) -> Callable[..., None]:
-    """Return what decodes the blocks of a row-major array into row-major floats."""
-    with importing:
-        from reorder.cpu.runtime.decode import decode  # numba is slow to load
-        from reorder.cpu.schedule.record_pattern import find_access  # likewise
-    access = find_access(record_desc(_even(dims, GGUF_TYPES[name].block), name))
-    assert access is not None  # noqa: S101 - every row of the table has it, by a test
+    """Return a function that decodes the blocks of a row-major array into row-major floats."""
+    with importing:  # both load numba, which is slow
+        from reorder.cpu.runtime.decode import decode
+        from reorder.cpu.schedule.record_pattern import find_access
+    access = find_access(record_desc(_matrix_dims(dims, GGUF_TYPES[name].block), name))
+    assert access is not None  # noqa: S101 - a test checks every row of the table
     return partial(decode, access)
 
 
 @lru_cache(maxsize=256)
 def _known(name: str) -> _Type | None:
-    """Return the type of a name, GGUF's or ours."""
+    """Return the type with a name, GGUF's or ours."""
     for each in (name.lower(), f"gguf_{name.lower()}"):
         if each in GGUF_TYPES:
             row = GGUF_TYPES[each]
@@ -147,23 +150,21 @@ def _known(name: str) -> _Type | None:
 
 def _type_of(qtype: Any) -> _Type:
     """Return a type from its name, its number or the enumeration of gguf."""
-    found, name = None, qtype
+    number, name = -1, qtype
     if not isinstance(qtype, str | bool):
-        try:
-            name = GGUF_NUMBERS.get(index(qtype))
-        except TypeError:
-            name = None
-    if isinstance(name, str):
-        found = _known(name)
+        with suppress(TypeError):
+            number = index(qtype)
+        name = GGUF_NUMBERS.get(number)
+    found = _known(name) if isinstance(name, str) else None
     if found is None:
         names = ", ".join(str(_known(each)) for each in (*_PLAIN, *GGUF_TYPES))
         msg = (
-            f"{short_repr(qtype)} is not a type of GGUF that is decoded; pass the name, the number "
-            f"or gguf's GGMLQuantizationType of one of {names}"
+            f"{short_repr(qtype)} is not a GGUF type that can be decoded; pass the name, the "
+            f"number or the gguf.GGMLQuantizationType of one of {names}"
         )
-        if qtype == _TWO_MEANINGS:
+        if number == _TWO_MEANINGS:
             msg = (
-                f"number {_TWO_MEANINGS} is Q2_0 with blocks of 64 elements in llama.cpp, and of "
+                f"number {_TWO_MEANINGS} is Q2_0 with blocks of 64 elements in llama.cpp, but of "
                 "128 in files of its forks; pass 'Q2_0' for the former"
             )
         raise MemdescError(msg)
@@ -176,7 +177,7 @@ def _rows(data: Any, kind: _Type) -> NDArray[np.uint8]:
     array = data
     if not isinstance(data, np.ndarray):
         if not is_exporter(data):
-            msg = f"data is an ndarray or a torch tensor of uint8, not {short_repr(data)}"
+            msg = f"data must be an ndarray or a torch tensor of uint8, not {short_repr(data)}"
             raise MemdescError(msg)
         array = from_dlpack(data, "data")
     legal = [np.dtype(np.uint8)]
@@ -184,7 +185,7 @@ def _rows(data: Any, kind: _Type) -> NDArray[np.uint8]:
         legal.append(DATA_TYPES[kind.name].numpy)
     if array.dtype not in legal or not array.ndim:
         what = " or ".join(map(str, legal))
-        msg = f"data of {kind} are rows of {what}, not an array {array.shape} of {array.dtype}"
+        msg = f"data of {kind} must be rows of {what}, not an array {array.shape} of {array.dtype}"
         raise MemdescError(msg)
     rows: NDArray[np.uint8] = np.ascontiguousarray(array).view(np.uint8)
     if rows.shape[-1] % kind.nbytes:
@@ -202,10 +203,10 @@ def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray
     array = out
     if not isinstance(out, np.ndarray):
         if not is_exporter(out):
-            msg = f"out is an ndarray or a torch tensor of floats, not {short_repr(out)}"
+            msg = f"out must be an ndarray or a torch tensor of floats, not {short_repr(out)}"
             raise MemdescError(msg)
         array = from_dlpack(out, "out", write=True)
-    if array.shape != dims or data_type(array.dtype).name not in FLOATS:
+    if array.shape != dims or array.dtype not in _FLOAT_DTYPES:
         msg = (
             f"out is an array {array.shape} of {array.dtype}, but the result has dims {dims} and "
             "a float type"
@@ -215,13 +216,13 @@ def _output(out: Any, dims: tuple[int, ...], rows: NDArray[np.uint8]) -> NDArray
         msg = "out is read-only; pass a writable array"
         raise MemdescError(msg)
     if np.may_share_memory(array, rows):
-        msg = "out overlaps data; pass memory of its own"
+        msg = "out overlaps data; pass separate memory"
         raise MemdescError(msg)
     return np.asarray(array)
 
 
-def _even(dims: tuple[int, ...], block: int) -> tuple[int, ...]:
-    """Return a matrix of the same blocks, with few of them in a row."""
+def _matrix_dims(dims: tuple[int, ...], block: int) -> tuple[int, ...]:
+    """Return the dims of a matrix of the same blocks, with few blocks in a row."""
     count, row = prod(dims) // block, dims[-1] // block
     row = next((k for k in range(min(row, _MAX_BLOCKS), 1, -1) if row % k == 0), 1)
     return count // row, row * block
@@ -238,6 +239,6 @@ def _viewed(data: Any, rows: NDArray[np.uint8]) -> Any:
 
 
 def _torch(data: Any) -> Any:
-    """Return the module torch if it made the data."""
+    """Return the module torch if the data is a torch tensor."""
     torch = sys.modules.get("torch")
     return torch if torch is not None and isinstance(data, torch.Tensor) else None

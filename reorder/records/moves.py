@@ -1,4 +1,4 @@
-"""Read and write fields of records by reorders, for fields whose bits a reorder can move."""
+"""Read and write fields of records with reorders, if their elements have a data type."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _BYTE_BITS = 8
 
 
 def stored_integers(field: Field) -> str:
-    """Return the integer type as which codes are moved; floats are moved as unsigned integers."""
+    """Return the integer type that a field is moved as; for floats it is an unsigned integer."""
     is_signed = field.kind in INTEGERS and INTEGERS[field.kind].is_signed
     return f"{'s' if is_signed else 'u'}{field.bits}"
 
@@ -41,14 +41,14 @@ def field_memory(record: Record, field: Field) -> Memory:
 
 
 def packed_field(record: Record, number: Number) -> Field | None:
-    """Return the field of a number that is one field of integers of at most a byte, or None."""
+    """Return the field of a number if it is one field of integers of at most 8 bits, or None."""
     field = record.desc.field(number.parts[0][0])
     is_alone = len(number.parts) == 1 and not number.parts[0][1] and not number.is_looked_up
     is_narrow = field.kind in INTEGERS and field.bits <= _BYTE_BITS
     return field if is_alone and is_narrow else None
 
 
-def unpack(record: Record, field: Field, threads: int | None) -> NDArray[Any]:
+def read_integers(record: Record, field: Field, threads: int | None) -> NDArray[Any]:
     """Return the integers of a field over its dims."""
     wide = memory_desc(field.layout.dims, f"{stored_integers(field)[0]}8")
     return reorder(field_memory(record, field), wide, threads=threads).numpy()
@@ -57,7 +57,7 @@ def unpack(record: Record, field: Field, threads: int | None) -> NDArray[Any]:
 def read_number(
     tensors: dict[str, NDArray[np.uint8]], desc: RecordDesc, number: Number
 ) -> NDArray[Any]:
-    """Return the values of a number as `number_values` does, but floats by a reorder."""
+    """Return the values of a number as `number_values` does, but convert floats with a reorder."""
     field = desc.field(number.parts[0][0])
     if field.kind in BIT_PLANES or field.kind in INTEGERS:
         return number_values(tensors, desc, number)
@@ -77,7 +77,7 @@ def write_packed(record: Record, field: Field, values: NDArray[Any]) -> None:
 def move_field(
     record: Record, out: Record, numbers: tuple[Number, Number], perm: tuple[int, ...]
 ) -> bool:
-    """Move the bits of a number into another record; False if more than bits must change."""
+    """Move the bits of a number into another record; return False if that is not enough."""
     one, other = numbers
     if one[1:] != other[1:] or any(len(n.parts) > 1 or n.parts[0][1] for n in numbers):
         return False

@@ -1,4 +1,4 @@
-"""Record: the tensors of a block-quantised tensor, with their descriptor."""
+"""Record: the buffers of a block-quantised tensor, with their descriptor."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class Record(Checked):
         Raises
         ------
         MemdescError
-            If it has several.
+            If it has several tensors.
         """
         if len(self._tensors) > 1:
             msg = f"{self.desc!r} has several tensors, {', '.join(self._tensors)}; see .tensors"
@@ -115,7 +115,7 @@ class Record(Checked):
         Raises
         ------
         MemdescError
-            If there is no such field.
+            If the record does not have this field.
 
         Examples
         --------
@@ -138,14 +138,14 @@ class Record(Checked):
         name : str
             A field of the descriptor.
         values : array
-            Over the dims of the field: of the type that `field` returns, or for an integer field of
-            any integer type, if the values fit.
+            An array over the dims of the field, of the type that `field` returns; for an integer
+            field, of any integer type if the values fit.
 
         Raises
         ------
         MemdescError
-            If there is no such field, the array has other dims or another type, a value does not
-            fit, or the buffer is read-only.
+            If the record does not have this field, the array has other dims or another type, a
+            value does not fit, or the buffer is read-only.
 
         Examples
         --------
@@ -215,15 +215,15 @@ def _by_name(desc: RecordDesc, buffers: Any) -> Mapping[str, Any]:
         return {next(iter(sizes)): buffers}
     given: Mapping[str, Any] = buffers
     if set(given) != set(sizes):
-        msg = f"{desc!r} has the tensors {', '.join(sizes)}, but {', '.join(map(str, given))} given"
+        msg = f"{desc!r} has the tensors {', '.join(sizes)}, not {', '.join(map(str, given))}"
         raise MemdescError(msg)
     return given
 
 
 def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:
-    """Return an array as flat bytes; other buffers as they are.
+    """Return an array as flat bytes, and other buffers as they are.
 
-    Its elements must be integers (words of any width) or have the type of one of its fields.
+    The elements of an array must be integers (words of any width) or have the type of a field.
     """
     refuse_masked(name, buffer)
     if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
@@ -236,9 +236,9 @@ def _as_bytes(desc: RecordDesc, name: str, buffer: Any) -> Any:
     is_raw = buffer.dtype.kind in "iu" or (buffer.dtype.type is np.void and not buffer.dtype.names)
     if not buffer.dtype.isnative or not (is_raw or buffer.dtype in legal):
         msg = (
-            f"{name} of {desc!r} holds {', '.join(dict.fromkeys(kinds))}, but the array given "
-            f"is of {buffer.dtype} ({buffer.dtype.str}); convert it, or pass its bytes as uint8 "
-            "if they are correct"
+            f"{name} of {desc!r} holds {', '.join(dict.fromkeys(kinds))}, but the array is of "
+            f"{buffer.dtype} ({buffer.dtype.str}); convert it, or pass its bytes as uint8 if they "
+            "are correct"
         )
         raise MemdescError(msg)
     if not buffer.flags.c_contiguous:

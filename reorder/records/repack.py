@@ -1,4 +1,4 @@
-"""Repack a record: the same numbers, exactly, in another format."""
+"""Repack a record: write exactly the same numbers in another format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reorder.values.formats import FLOATS
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# formats whose zero points are usually all the middle code, so targets have none by default
+# formats in which usually all zero points are the middle code; targets then default to none
 _MOSTLY_SYMMETRIC = ("gptq",)
 
 
@@ -30,26 +30,26 @@ def repack(
     """Write the numbers of a record in another format, exactly.
 
     *Law*: ``dequantize(repack(r, t))`` equals ``dequantize(r)``, transposed if the target has its
-    dims in the other order; zeros of either sign are equal.
+    dims in the other order; 0.0 and -0.0 count as equal.
 
-    Codes and scales are moved. The one factor that cannot be moved is the global scale of NVFP4,
-    by which compressed-tensors divides and ModelOpt multiplies: it becomes the nearest reciprocal.
+    Codes and scales are moved. The only factor that cannot be moved is the global scale of NVFP4:
+    compressed-tensors divides by it and ModelOpt multiplies, so it becomes the nearest reciprocal.
 
     Parameters
     ----------
     record : Record
         What to repack.
     target : str or RecordDesc
-        The format, as for `record_desc`. Dims (in, out) become (out, in) if the formats differ in
-        that.
+        The format, as for `record_desc`. If the formats order their dims differently, (in, out)
+        becomes (out, in).
     exact : bool
-        Whether a reciprocal is refused if it changes a product of scales. Otherwise each product
-        may change by at most 2**-23 of itself, in f32.
+        Whether a reciprocal is refused if it changes a product of scales. If not, each product
+        may have a relative error of at most 2**-23, in f32.
     threads : int, optional
         As for `reorder`.
     **options
-        As for `record_desc`. The defaults of width, group and types are those of `record`.
-        ``marlin`` has zero points by default if `record` has some and is not ``gptq``.
+        As for `record_desc`. Width, group and types default to those of `record`. ``marlin`` has
+        zero points by default if `record` has some and is not ``gptq``.
 
     Raises
     ------
@@ -91,13 +91,13 @@ def repack(
 
 
 def target_desc(source: RecordDesc, target: str, options: Mapping[str, Any]) -> RecordDesc:
-    """Return the record of a name that holds the numbers of another one."""
+    """Return the descriptor of the format `target` for the numbers of `source`."""
     name, letters, legal = read_name(target, len(source.dims))
     return record_desc(_dims(source, letters), name, **(_defaults(source, legal) | dict(options)))
 
 
 def dim_order(source: RecordDesc, letters: str) -> tuple[int, ...]:
-    """Return which dim of a target each dim is, by their letters if both have the same."""
+    """Return the target dim of each source dim, matched by letters if both have the same ones."""
     ndims = len(source.dims)
     old, new = source.letters[:ndims], letters[:ndims]
     if sorted(old) != sorted(new):
@@ -106,15 +106,15 @@ def dim_order(source: RecordDesc, letters: str) -> tuple[int, ...]:
 
 
 def _dims(source: RecordDesc, letters: str) -> tuple[int, ...]:
-    """Return the dims of a record in the order of some letters."""
+    """Return the dims of a record in the order of the given letters."""
     order = dim_order(source, letters)
     return tuple(source.dims[order.index(dim)] for dim in range(len(order)))
 
 
 def _defaults(source: RecordDesc, legal: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the target's options that the source decides: width, group, types, zero points.
+    """Return the options that the target takes from the source: width, group, types, zero points.
 
-    They depend on the formats alone, never on the data.
+    They depend only on the formats, never on the data.
     """
     scale = source.field(source.rule.scale[0].parts[0][0])
     found: dict[str, Any] = {}

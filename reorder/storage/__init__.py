@@ -8,9 +8,9 @@ Files and what is in them:
 
 Quantised weights, which are several tensors:
 
-* `siblings`: which tensors belong together, by their names
-* `quantization`: what the config files of the model declare, by the table in `declarations`
-* `groups`: what the tensors are together, once all of these agree
+* `siblings`: which tensors belong together, according to their names
+* `quantization`: what the config files of the model declare, read by the table in `declarations`
+* `groups`: what the tensors are together, once all of these sources agree
 
 Moving data from file to file in bounded memory:
 

@@ -1,4 +1,4 @@
-"""Checkpoints: the tensors of a container by name, mapped when they are used."""
+"""Checkpoints: the tensors of a container by name, mapped into memory when they are used."""
 
 from __future__ import annotations
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
     from numpy.typing import NDArray
 
@@ -40,7 +39,7 @@ _ROWS = 100
 
 
 class StoredTensor(Checked):
-    """A tensor in a checkpoint: what it is, and on request its bytes.
+    """A tensor in a checkpoint: its description and, on request, its bytes.
 
     Made by `Checkpoint`.
 
@@ -49,7 +48,7 @@ class StoredTensor(Checked):
     checkpoint : Checkpoint
         The open checkpoint.
     entry : Entry
-        Where the tensor lies, as the header of its file says.
+        Where the tensor is, according to the header of its file.
 
     Examples
     --------
@@ -65,7 +64,7 @@ class StoredTensor(Checked):
 
     def __init__(self, checkpoint: Checkpoint, entry: Entry) -> None:
         if not (isinstance(checkpoint, Checkpoint) and isinstance(entry, Entry)):
-            msg = "a StoredTensor is made by a Checkpoint: open_checkpoint(path)[name]"  # type: ignore[unreachable] # callers without types
+            msg = "a StoredTensor comes from a Checkpoint: open_checkpoint(path)[name]"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
         self._checkpoint, self._entry = checkpoint, entry
 
@@ -94,7 +93,7 @@ class StoredTensor(Checked):
 
     @property
     def desc(self) -> MemoryDesc | RecordDesc:
-        """What the bytes hold, according to the metadata, else to `dtype` and `shape`.
+        """What the bytes hold, according to the metadata or else to `dtype` and `shape`.
 
         A scalar has the dims (1,).
 
@@ -110,12 +109,12 @@ class StoredTensor(Checked):
 
     @property
     def scaled_by(self) -> tuple[str, ...]:
-        """Names of the tensors that turn its codes into numbers, which `record` joins with it."""
+        """Names of the tensors that turn its codes into numbers; `record` joins them with it."""
         return self._checkpoint.scaled_by(self.name)
 
     @property
     def data(self) -> NDArray[np.uint8]:
-        """The bytes as they lie in the file: read-only and mapped, so only used pages are read.
+        """The bytes as they are in the file: read-only and mapped, so only used pages are read.
 
         Raises
         ------
@@ -132,7 +131,7 @@ class StoredTensor(Checked):
         Raises
         ------
         MemdescError
-            As `desc` and `data`.
+            As for `desc` and `data`.
         """
         desc, data = self.desc, self.data
         if not isinstance(desc, MemoryDesc):
@@ -142,13 +141,13 @@ class StoredTensor(Checked):
     def numpy(self) -> NDArray[Any]:
         """Return an array over the logical dims; a block-quantised tensor is decoded.
 
-        A plain tensor is a read-only view of the file; others are copies. Codes that other tensors
-        scale come as they are stored: see `scaled_by`.
+        A plain tensor is a read-only view of the file; others are copies. Codes that are scaled by
+        other tensors are returned as they are stored: see `scaled_by`.
 
         Raises
         ------
         MemdescError
-            As `desc` and `data`.
+            As for `desc` and `data`.
         """
         held = self.memory()
         if isinstance(held, Record):
@@ -173,7 +172,8 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
     """The tensors of a checkpoint by name. Made by `open_checkpoint`.
 
     Use it as a context manager, or close it; arrays taken from it keep their file mapped. It is
-    pickled as its path, for processes that see the same files and read the headers again.
+    pickled as its path; a process that unpickles it must see the same files, and reads their
+    headers again.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The metadata beside tensors and descriptors, in the form of the format."""
+        """The metadata besides tensors and descriptors, in the format's own form."""
         return dict(self._container.metadata)
 
     @property
@@ -237,18 +237,18 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         Parameters
         ----------
         prefix : str
-            What precedes ``.qweight``, ``.scales`` and ``.qzeros``; or the name of the codes.
+            What precedes ``.qweight``, ``.scales`` and ``.qzeros``, or the name of the codes.
         name : str, optional
             The record, such as ``awq``; by default the one that was saved, or that config.json
             beside the files declares.
         **options
-            Of `record_desc`, such as ``zeros="v2"``.
+            Options of `record_desc`, such as ``zeros="v2"``.
 
         Raises
         ------
         MemdescError
-            If nothing declares the record; if name, config.json, stored descriptors, types and
-            shapes contradict each other; if a tensor is missing or left over; if ``g_idx`` is in
+            If nothing declares the record; if the name, config.json, stored descriptors, types or
+            shapes contradict each other; if a tensor is missing or left over; or if ``g_idx`` is in
             act-order.
 
         Examples
@@ -273,7 +273,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         return Record(group.desc, {each: self.map(entry) for each, entry in group.tensors.items()})
 
     def scaled_by(self, name: str) -> tuple[str, ...]:
-        """Return the names of the tensors that turn the codes of one into numbers."""
+        """Return the names of the tensors that turn the codes of a tensor into numbers."""
         return siblings_of(self._container.entries, name).names[1:]
 
     def map(self, entry: Entry) -> NDArray[np.uint8]:
@@ -295,12 +295,7 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:
@@ -326,7 +321,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
 
     Reads safetensors (one file, an index of shards, or a model's folder), GGUF, npz, npy and ONNX,
     without the packages of these formats. What headers claim is checked before memory is allocated
-    for it. The files must not shrink while arrays of them live, as for ``load(path, mmap=True)``.
+    for it. As for ``load(path, mmap=True)``, the files must not shrink while arrays from them live.
 
     *Law*: the bytes of each tensor are those that the format's own package reads.
 
@@ -343,7 +338,7 @@ def open_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
     Raises
     ------
     MemdescError
-        If it is not a checkpoint, is damaged, or names files outside of its folder.
+        If it is not a checkpoint, is damaged, or names files outside its folder.
 
     Examples
     --------

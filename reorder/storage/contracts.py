@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,11 +24,17 @@ from memdesc import (
     to_notation,
 )
 from memdesc.disk import as_path, read_small
-from memdesc.errors import first_of, short_repr
+from memdesc.errors import first_of, short_repr, starred
 from memdesc.int64 import checked_ints
-from memdesc.names import did_you_mean
 from reorder.records.record import Record
-from reorder.storage.convert.rules import FormatName, Rule, is_record, read_format, stars_of
+from reorder.storage.convert.rules import (
+    FormatName,
+    Rule,
+    is_record,
+    read_format,
+    similar,
+    stars_of,
+)
 from reorder.storage.differences import Model, differences
 from reorder.storage.siblings import siblings_of
 from reorder.storage.stored import ONE, stored_layout
@@ -68,13 +73,13 @@ class Breach(NamedTuple):
     name : str
         A tensor, or the common prefix of a record's tensors.
     key : str
-        What does not hold: a key of the rule, or ``values`` where the reference differs.
+        What does not hold: a key of the rule, or ``values`` if the reference differs.
     problem : str
-        In words.
+        What is wrong, in words.
     rule : str
         The pattern of the rule; empty if there is none.
     causes : tuple of str
-        For ``values``: what explains every byte that differs; several if they predict the same.
+        For ``values``: what explains every byte that differs; several causes may predict the same.
 
     Examples
     --------
@@ -128,7 +133,7 @@ class CheckReport(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Whether there is no breach."""
+        """Whether there are no breaches."""
         return not self.breaches
 
 
@@ -143,16 +148,17 @@ def check(
     A rule is a pattern of names, with ``*``, ``?`` and ``[...]`` as in shells, and what must hold
     for what it matches:
 
-    * ``layout``: any notation that `memdesc.parse_layout` reads; with ``dims`` and ``dtype``.
+    * ``layout``: any notation that `memdesc.parse_layout` reads; with ``dims`` and ``dtype``,
+      unless the file says them.
     * ``record``: a name of `memdesc.known_records`, with options as in ``gptq(group=128)``. The
-      pattern matches what stands before the names of the record's tensors.
+      pattern matches what comes before the names of the record's tensors.
     * ``padding = "zero"``.
     * ``scales``: the names of the tensors that scale the codes, all of them.
     * ``like``: the name of a tensor or a record that has the same dims, type and layout.
     * ``count``: how many tensors or records the pattern matches. Without it, one is enough.
 
     ``others = "refused"``, before the rules, makes a breach of each tensor that no rule applies to.
-    The first ``*`` in these names stands for what the first one of the pattern is, and so on.
+    The first ``*`` in these names stands for what the first one in the pattern matches, and so on.
 
     Where values differ from the reference, each known cause predicts every byte: packed twice, not
     packed, halves swapped, rows interleaved, nibbles or bytes reversed, scales plain instead of
@@ -177,8 +183,8 @@ def check(
     Raises
     ------
     MemdescError
-        If a rule has an unknown key or value, matches nothing, or contradicts another one; if a
-        checkpoint cannot be read.
+        If a rule has an unknown key or value, contradicts another one, or matches nothing and has
+        no count; if a checkpoint cannot be read.
 
     Notes
     -----
@@ -249,7 +255,7 @@ def _checked(
 
 
 class _Rule(NamedTuple):
-    """A rule, or what several say of one tensor: the values by key, and the pattern of each.
+    """A rule, or what several say about one tensor: the values by key, and the pattern of each.
 
     `number` is how many tensors or records the pattern must match; None if any number will do.
     """
@@ -301,7 +307,7 @@ def _read_rule(pattern: object, values: object) -> _Rule:
     for key, value in values.items():
         if key not in _KEYS:
             hint = _QUOTED if isinstance(value, Mapping) else ""
-            rule.fail(f"there is no key {key!r}; the keys are {', '.join(_KEYS)}{hint}")
+            rule.fail(f"{key!r} is not a key; the keys are {', '.join(_KEYS)}{hint}")
         made[key] = value if key == "count" else _read_value(rule, key, value)
     if not made:
         rule.fail(f"it says nothing; the keys are {', '.join(_KEYS)}")
@@ -333,13 +339,13 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
     if key == "record":
         found = read_format(Rule(rule.pattern, rule.pattern), key, value)
         if not is_record(found):
-            rule.fail(f"there is no record {found.name!r}; memdesc.known_records() lists them")
+            rule.fail(f"{found.name!r} is not a record; memdesc.known_records() lists them")
         return found
     return value
 
 
 def _assign(rules: Iterable[_Rule], model: Model) -> tuple[dict[str, _Rule], list[Breach]]:
-    """Return what the rules say of each tensor and record, and which match another number of them.
+    """Return what the rules say about each tensor and record, and the rules whose count is wrong.
 
     Fails if a rule without a count matches nothing, or two contradict each other.
     """
@@ -348,7 +354,9 @@ def _assign(rules: Iterable[_Rule], model: Model) -> tuple[dict[str, _Rule], lis
     for rule in rules:
         names = _matched(rule, model)
         if not names and rule.number is None:
-            _fail_unmatched(rule, model)
+            what = "record" if "record" in rule.values else "tensor"
+            shown = similar(rule.pattern, {*model.groups, *model.entries})
+            rule.fail(f"it matches no {what} of {str(model.path)!r}{shown}")
         if rule.number not in (None, len(names)):
             problem = f"is {len(names)}, not {rule.number}"
             breaches.append(Breach(rule.pattern, "count", problem, rule.pattern))
@@ -394,17 +402,6 @@ def _joined(old: _Rule | None, new: _Rule, name: str) -> _Rule:
     return _Rule(new.pattern, {**old.values, **new.values}, {**old.origin, **new.origin})
 
 
-def _fail_unmatched(rule: _Rule, model: Model) -> NoReturn:
-    import difflib  # only a wrong rule needs it
-
-    what = "record" if "record" in rule.values else "tensor"
-    names = [*dict.fromkeys((*model.groups, *model.entries))]
-    short = [name for name in names if len(name) <= 200]  # noqa: PLR2004 - longer ones take long
-    near = difflib.get_close_matches(rule.pattern[:200], short, 3, 0.3)
-    shown = did_you_mean(tuple(near)) or f"; there are {len(names)}"
-    rule.fail(f"it matches no {what} of {str(model.path)!r}{shown}")
-
-
 # What must hold.
 
 
@@ -414,7 +411,7 @@ def _is_whole(model: Model, name: str, rule: _Rule) -> bool:
 
 
 def _breaches(model: Model, name: str, rule: _Rule) -> tuple[Item, list[Breach]]:
-    """Return what a tensor or a record holds by its rule, and what it breaks of the rule."""
+    """Return what a tensor or a record holds by its rule, and how it breaks the rule."""
     values = rule.values
     found: list[tuple[str, str]] = []
     if _is_whole(model, name, rule):
@@ -446,7 +443,7 @@ def _unlike(item: Item, rule: _Rule) -> str:
     model, name, desc = item.model, item.name, item.desc
     other = _named(rule.origin["like"], name, rule.values["like"])
     if other not in model.entries and other not in model.groups:
-        return f"there is no {other!r} that it could be like"
+        return f"refers to {other!r}, which does not exist"
     is_whole = _is_whole(model, name, rule) or other not in model.entries
     is_record = is_whole and other in model.groups
     theirs = model.groups[other].desc if is_record else model.entries[other].desc
@@ -456,7 +453,7 @@ def _unlike(item: Item, rule: _Rule) -> str:
 
 
 def _padding_problem(item: Item) -> str:
-    """Return where padding is not zero; empty if it is zero, or there is none."""
+    """Return where padding is not zero, or an empty string."""
     desc = item.desc
     try:
         if isinstance(desc, RecordDesc):
@@ -535,7 +532,7 @@ def _contradictions(
         return [(of_dtype, f"is {entry.dtype}, not {wanted.dtype}")]
     shapes = {stored_layout("", wanted, each).shape for each in (None, entry.dtype)}
     is_packed = wanted != memory_desc(wanted.dims, wanted.dtype)
-    # every program has a shape of its own for packed elements
+    # programs give packed elements different shapes
     if is_packed or entry.shape in {*shapes, wanted.dims} or len(entry.shape) == 1:
         return []
     return [(of_dims, f"of {wanted!r} are not those of {held}")]
@@ -547,8 +544,8 @@ def _contradictions(
 def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the contract that a checkpoint holds: a rule for each tensor or record.
 
-    Equal rules of names that differ in numbers alone, such as layers, become one, which says how
-    many there are. Tensors without a rule are refused.
+    Equal rules for names that differ only in numbers, such as those of layers, become one. Each
+    rule has the count of its tensors, and tensors without a rule are refused.
 
     *Law*: the model holds it.
 
@@ -595,6 +592,7 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     if not rules:
         msg = f"{str(held.path)!r} has no tensors, so there is nothing to expect of it"
         raise MemdescError(msg)
+    rules = {name: {**rule, "count": 1} for name, rule in rules.items()}
     exact = {glob.escape(name): rule for name, rule in rules.items()}
     found = _merged(rules, held)
     for each in (found, exact):
@@ -633,8 +631,11 @@ def _rule_of_tensor(model: Model, entry: Entry) -> dict[str, Any]:
 def _spelled(desc: MemoryDesc) -> str:
     """Return a string that `parse_layout` reads as this layout; empty if there is none."""
     is_plain = desc == memory_desc(desc.dims, desc.dtype)
-    names = sorted(desc.tags(), key=lambda name: name.vocabulary != "weights")
-    spellings = ["plain"] if is_plain else [name.text for name in names[:1]]
+    # codes have the name of a packing rather than a tag; floats only where there is no short tag
+    first = ("weights", "onednn") if desc.dtype.bits <= 8 else ("onednn", "weights")  # noqa: PLR2004 - a byte
+    by_vocabulary = {name.vocabulary: name.text for name in reversed(desc.tags())}
+    names = [by_vocabulary[each] for each in (*first, *by_vocabulary) if each in by_vocabulary]
+    spellings = ["plain"] if is_plain else names[:1]
     for system in ("strides", "verbose"):
         with suppress(MemdescError):
             spellings.append(to_notation(desc, system))
@@ -646,29 +647,23 @@ def _spelled(desc: MemoryDesc) -> str:
 
 
 def _merged(rules: Mapping[str, dict[str, Any]], model: Model) -> dict[str, dict[str, Any]]:
-    """Return rules of which those of numbered layers are one."""
-    alike: dict[str, dict[str, dict[str, Any]]] = {}
-    for name, rule in rules.items():
-        if "*" not in name:
-            starred = {**rule}
-            if "scales" in rule:
-                starred["scales"] = [_starred(each) for each in rule["scales"]]
-            alike.setdefault(glob.escape(_starred(name)).replace("[*]", "*"), {})[name] = starred
+    """Return the rules by pattern, with those of numbered layers merged into one."""
+    alike: dict[str, list[str]] = {}
+    for name in rules:
+        alike.setdefault(starred(name), []).append(name)
     merged: dict[str, dict[str, Any]] = {}
-    done: set[str] = set()
-    for pattern, found in alike.items():
-        first = next(iter(found.values()))
-        matched = {*_matched(_Rule(pattern, first, {}), model)}
-        if len(found) > 1 and matched == {*found} and all(r == first for r in found.values()):
-            merged[pattern] = {**first, "count": len(found)}
-            done |= {*found}
-    rest = {glob.escape(name): rule for name, rule in rules.items() if name not in done}
-    return {**merged, **rest}
-
-
-def _starred(name: str) -> str:
-    """Return a name with stars for its numbers between dots."""
-    return re.sub(r"(?<![^.])[0-9]+(?![^.])", "*", name)
+    for like, names in alike.items():
+        pattern = glob.escape(like).replace("[*]", "*")
+        first, *others = (
+            {k: [*map(starred, v)] if k == "scales" else v for k, v in rules[name].items()}
+            for name in names
+        )
+        is_one = others and all(each == first for each in others) and "*" not in "".join(names)
+        if is_one and {*_matched(_Rule(pattern, first, {}), model)} == {*names}:
+            merged[pattern] = {**first, "count": len(names)}
+        else:
+            merged |= {glob.escape(name): rules[name] for name in names}
+    return merged
 
 
 def contract_to_toml(rules: Mapping[str, Mapping[str, Any] | str]) -> str:

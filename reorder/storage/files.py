@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from functools import partial
+from dataclasses import replace
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
@@ -24,10 +25,10 @@ from reorder.memory.memory import Memory
 from reorder.quantize import Quantized
 from reorder.records.record import Record
 from reorder.storage.containers import npz
-from reorder.storage.containers.descriptors import record_fields, record_of
-from reorder.storage.containers.entry import map_file
+from reorder.storage.containers.entry import map_file, record_fields, record_of
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.groups import Group, Said, read_group, said_of
+from reorder.storage.pieces.changes import padded
 from reorder.storage.siblings import find_siblings, note_of, siblings_of
 from reorder.storage.stored import (
     QUANTIZED,
@@ -48,28 +49,11 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry, PlannedFile, Tensor
 
     Savable = Memory | Quantized | Record | NDArray[Any] | Exporter
-    # tensors by name, each with a function that reads its bytes
-    Stored = Mapping[str, tuple[Entry, Callable[[], NDArray[np.uint8]]]]
     Parts = list[tuple[Tensor, NDArray[np.uint8]]]
-
-__all__ = [
-    "DEFAULT_NAME",
-    "desc_of_entry",
-    "load",
-    "load_all",
-    "memory_of",
-    "name_of_only",
-    "other_type",
-    "read_stored",
-    "save",
-    "save_raw",
-    "saving_format",
-    "value_of",
-]
 
 _T = TypeVar("_T", Memory, Record, Quantized)
 
-# the name of a tensor that is saved without one
+# the name of a tensor that is saved without a name
 DEFAULT_NAME = "tensor"
 _FORMATS = ("safetensors", "npz", "npy")
 # names listed in a message
@@ -79,7 +63,7 @@ _SHOWN = 8
 def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable]) -> None:
     """Write one or many tensors into one file, with their descriptors; whole or not at all.
 
-    *Law*: `load` and `load_all` give back what `save` was given, bit for bit.
+    *Law*: `load` and `load_all` return what `save` was given, bit for bit.
 
     Parameters
     ----------
@@ -153,13 +137,13 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
     given = as_path(path)
     if not isinstance(memory, Memory):
         msg = (  # type: ignore[unreachable] # callers without types
-            f"save_raw takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"
+            f"save_raw takes a Memory, not {type(memory).__name__}; reorder(x) makes one"
         )
         raise MemdescError(msg)
     if given.suffix in {row.ending for row in FORMATS.values()}:
         msg = f"{str(given)!r} would hold raw bytes, not a {given.suffix} file; call it a .bin"
         raise MemdescError(msg)
-    data = _whole(memory)
+    data = padded(memory.data, memory.desc.nbytes)
     write_file(given, lambda out: out.write(_buffer(data)))
 
 
@@ -215,18 +199,12 @@ def _part_of(name: str, memory: Memory) -> tuple[Tensor, NDArray[np.uint8]]:
             "reorder it to 'plain'"
         )
         raise MemdescError(msg)
-    return stored_layout(name, desc), _whole(memory)
-
-
-def _whole(memory: Memory) -> NDArray[np.uint8]:
-    """Return all bytes of the descriptor, even if the buffer ends with the last element."""
-    missing = memory.desc.nbytes - memory.data.nbytes
-    return np.concatenate([memory.data, np.zeros(missing, np.uint8)]) if missing else memory.data
+    return stored_layout(name, desc), padded(memory.data, desc.nbytes)
 
 
 def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
     """Return how a tensor of numpy or of another library is stored: row-major."""
-    # a scalar, as a state_dict of torch has them, has dims (1,) here
+    # a scalar, as in a state_dict of torch, has dims (1,) here
     is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
     try:
         memory: object = reorder(array.reshape(1) if is_scalar else array, "plain")
@@ -234,7 +212,7 @@ def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
         msg = f"{short_repr(name)} cannot be saved: {error}"
         raise MemdescError(msg) from None
     if not isinstance(memory, Memory):
-        msg = f"{short_repr(name)} lies on a device; take its .memory(), or reorder it to the CPU"
+        msg = f"{short_repr(name)} is on a device; take its .memory(), or reorder it to the CPU"
         raise MemdescError(msg)
     tensor, data = _part_of(name, memory)
     return tensor._replace(shape=()) if is_scalar else tensor, data
@@ -242,7 +220,7 @@ def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
 
 def _parts_of_quantized(name: str, value: Quantized) -> Parts:
     if not isinstance(value.memory, Memory):
-        msg = f"the codes of {short_repr(name)} lie on a device; reorder them to the CPU first"  # type: ignore[unreachable] # as quantize(queue=...) returns them
+        msg = f"the codes of {short_repr(name)} are on a device; reorder them to the CPU first"  # type: ignore[unreachable] # as quantize(queue=...) returns them
         raise MemdescError(msg)
     parts = {
         role: _parts_of(f"{name}{ending}", getattr(value, role))[0]
@@ -339,10 +317,10 @@ def load(
     """
     given = as_path(path)
     _check_kind(kind)
-    stored = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
+    entries = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
     with naming(given):
-        items = _items(stored, given, kind)
-    value = _made(items[name_of_only(given, items)], stored, dtype, given)
+        items = _items(entries, given, kind)
+    value = _made(items[name_of_only(given, items)], dtype, given)
     if not isinstance(value, kind):
         found = type(value).__name__
         msg = (
@@ -425,10 +403,10 @@ def load_all(
     given = as_path(path)
     if kind is not None:
         _check_kind(kind)
-    stored = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
+    entries = read_stored(given, max_nbytes=max_nbytes, mmap=mmap)
     with naming(given):
-        items = _items(stored, given, kind)
-    values = {name: _made(item, stored, None, given) for name, item in items.items()}
+        items = _items(entries, given, kind)
+    values = {name: _made(item, None, given) for name, item in items.items()}
     if kind is not None:
         return {name: value for name, value in values.items() if isinstance(value, kind)}
     for name, value in values.items():
@@ -445,7 +423,7 @@ def load_all(
 
 def _check_kind(kind: object) -> None:
     if kind not in {Memory, Quantized, Record}:
-        msg = f"kind is reorder.Memory, reorder.Quantized or reorder.Record, not {short_repr(kind)}"
+        msg = f"kind must be reorder.Memory, .Quantized or .Record, not {short_repr(kind)}"
         raise MemdescError(msg)
 
 
@@ -467,30 +445,25 @@ def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
 
 def read_stored(
     path: Path, *, max_nbytes: int | None = None, mmap: bool = False, name: str | None = None
-) -> Stored:
-    """Return the tensors of a file, each with a function that returns its bytes.
+) -> dict[str, Entry]:
+    """Return the entries of a file; their `read` returns the bytes.
 
     The path is whatever `open_checkpoint` takes, `max_nbytes` and `mmap` are those of `load_all`,
-    and `name` is the only tensor whose bytes will be needed. Fails if it cannot be read.
+    and `name` is the only tensor whose bytes will be needed. Fails if the file cannot be read.
     """
     if max_nbytes is not None:
         max_nbytes = checked_int("max_nbytes", max_nbytes)
     if not checked_flag("mmap", mmap) and _is_archive(path):
-        members = npz.read_all(path, max_nbytes, name)
-        return {each: (entry, partial(_as_is, data)) for each, (entry, data) in members.items()}
+        return npz.read_all(path, max_nbytes, name)
     entries = read_container(path).entries
     if not mmap:
-        return {each: (entry, entry.read) for each, entry in entries.items()}
+        return entries
     files = {entry.file: entry.state for entry in entries.values()}
     maps = {file: map_file(file, state) for file, state in files.items()}
     return {
-        each: (entry, partial(_as_is, maps[entry.file][entry.offset :][: entry.nbytes]))
+        each: replace(entry, data=maps[entry.file][entry.offset :][: entry.nbytes])
         for each, entry in entries.items()
     }
-
-
-def _as_is(data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return data
 
 
 def _is_archive(path: Path) -> bool:
@@ -501,9 +474,10 @@ def _is_archive(path: Path) -> bool:
         return FORMATS["npz"].is_start(file.read(len("PK")))
 
 
-def _items(stored: Stored, path: Path, kind: type[Any] | None) -> dict[str, Group | Entry]:
+def _items(
+    entries: Mapping[str, Entry], path: Path, kind: type[Any] | None
+) -> dict[str, Group | Entry]:
     """Return what a file holds, by name, in its order: single tensors, and groups of them."""
-    entries = {name: entry for name, (entry, _) in stored.items()}
     names = {
         name: note_of(entries, name) for name, each in entries.items() if each.note is not None
     }
@@ -541,19 +515,19 @@ def _declared_groups(entries: Mapping[str, Entry], path: Path) -> list[Group]:
     return [read_group(each, said) for each in found] if said.declared else []
 
 
-def _made(item: Group | Entry, stored: Stored, dtype: str | None, path: Path) -> Any:
+def _made(item: Group | Entry, dtype: str | None, path: Path) -> Any:
     """Read an item of a file as a Memory, Quantized or Record."""
     with naming(path):
         if isinstance(item, Group):
-            return value_of(item, lambda entry: stored[entry.name][1]())
-        data = stored[item.name][1]()
+            return value_of(item, methodcaller("read"))
+        data = item.read()
         if isinstance(item.desc, RecordDesc):
             return Record(item.desc, data)
         return memory_of(item, data, dtype)
 
 
 def value_of(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Quantized | Record:
-    """Return what several tensors are together; `read` returns the bytes of one.
+    """Return what the tensors of a group are together; `read` returns the bytes of an entry.
 
     Fails if they are neither a Quantized nor a Record.
     """
@@ -588,8 +562,8 @@ def _array_of(entry: Entry, data: NDArray[np.uint8]) -> NDArray[Any]:
 def memory_of(entry: Entry, data: NDArray[np.uint8], dtype: str | None = None) -> Memory:
     """Return a stored tensor as memory over its bytes, which are copied if they are not aligned.
 
-    Fails if nothing says what it holds, or the file says another type than `dtype`, which is that
-    of `load`.
+    `dtype` is that of `load`. Fails if nothing says what the tensor holds, or the file says that it
+    has another type.
     """
     desc = desc_of_entry(entry, dtype)
     if address_of(data) % desc.dtype.bits_dtype.itemsize:
@@ -618,7 +592,7 @@ def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
 
 
 def _void_desc(entry: Entry, dtype: str | None) -> MemoryDesc:
-    """Return what an array of void elements holds, with the type that the caller gives."""
+    """Return what an array of void elements holds, given its type by the caller."""
     name = short_repr(entry.name)
     held = np.dtype(entry.dtype) if entry.dtype.startswith("|V") else None
     if held is None:
@@ -644,7 +618,7 @@ def other_type(said: str, wanted: DataType, way_out: str | None = None) -> Memde
     """Return the error for a type other than the one that a file gives its elements."""
     kind = wanted.numpy.type
     converted = (
-        f"--to-dtype {wanted} on the command line, or reorder(x, layout, dtype={wanted.name!r}), "
+        f"`memdesc reorder --to-dtype {wanted}` or reorder(x, layout, dtype={wanted.name!r}) "
         "converts its values"
     )
     return MemdescError(

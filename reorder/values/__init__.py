@@ -1,1 +1,1 @@
-"""The meaning of the bits of elements, and of the parameters of a reorder, by definition."""
+"""What the bits of elements mean, and what the parameters of a reorder compute."""

@@ -1,6 +1,6 @@
-"""Attr: scales, zero points and accumulation of a reorder, checked when made.
+"""Attr: the scales, zero points and accumulation of a reorder, checked on construction.
 
-Names and meaning are oneDNN's (3.13, reorder primitive); groups are allowed for dst too.
+Names and meanings are oneDNN's (3.13, reorder primitive); unlike there, dst may have groups too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 # The parameters, in the order of the formula.
 ROLES = ("src_zero_point", "src_scale", "dst_scale", "dst_zero_point")
-# Larger attributes are not kept in caches.
+# Plans with larger attributes are not cached.
 _LARGE_NBYTES = 1 << 16
 F8_ROUNDINGS = ("once", "onednn")
 _NO_NUMBERS = (bool, np.bool_, str, bytes, bytearray)
@@ -32,9 +32,10 @@ _NO_NUMBERS = (bool, np.bool_, str, bytes, bytearray)
 class Attr(Checked):
     """What a reorder computes: scales, zero points, accumulation, and how it converts.
 
-    `d = (src_scale * (x - src_zero_point) + beta * old) / dst_scale + dst_zero_point` in f32, or
-    f64 where a side has 64 bits, each operation rounded (`docs/dtypes.md`); then d is converted
-    to dst's type. Neutral values change nothing. Padding of dst stays 0 (oneDNN 3.13, reorder).
+    `d = (src_scale * (x - src_zero_point) + beta * old) / dst_scale + dst_zero_point` is computed
+    in f32, or in f64 if a side has 64 bits, and each operation is rounded (`docs/dtypes.md`); then
+    d is converted to dst's type. Neutral values are skipped. Padding of dst stays 0 (oneDNN 3.13,
+    reorder).
 
     Parameters
     ----------
@@ -42,25 +43,26 @@ class Attr(Checked):
         One number, or one for each index of the dims of a mask: f32, f64, f16, bf16,
         f8_e4m3 or e8m0. Finite and not 0.
     src_zero_point, dst_zero_point : int or array of int
-        Likewise; for integer types only. s32 whatever the type, so they may exceed its range.
+        One number or several, like the scales; for integer types only. They are s32, so they may
+        exceed the range of the type.
     src_scale_mask, dst_scale_mask, src_zero_point_mask, dst_zero_point_mask : int, optional
-        Bit d is set where the values differ along dim d. Values are row-major over
-        those dims. 0 by default, which is one value.
+        Bit d is set if the values differ along dim d. Values are row-major over
+        those dims. 0 by default, which means one value.
     src_scale_groups, dst_scale_groups, src_zero_point_groups, dst_zero_point_groups : (int, int)
-        How many neighbours along each of the last two dims share a value; the mask
+        How many adjacent elements along each of the last two dims share a value; the mask
         must name both dims, and the groups must divide their sizes.
     beta : float
-        How much of the values that dst holds is added, as they are stored.
+        The factor of the values that dst already holds, as they are stored; 0 ignores them.
     saturate : bool
-        Whether numbers beyond the largest one of a float dst, and infinities, become that
-        number; by default they follow the type's rule (infinite, or NaN in f8_e4m3).
+        Whether a float dst clamps larger numbers and infinities to its largest number; by
+        default they follow the type's rule (infinite, or NaN in f8_e4m3).
     f8_rounding : {"once", "onednn"}
         ``"onednn"`` rounds to f16 on the way to the f8 types, as oneDNN does.
 
     Raises
     ------
     MemdescError
-        If no reorder can use a value; masks, lengths, groups and types are
+        If a value is invalid for every reorder; masks, lengths, groups and types are
         checked against the descriptors when a reorder is planned.
 
     Examples
@@ -117,7 +119,7 @@ class Attr(Checked):
         )
 
     def _keep(self, role: str, checked: Parameter | None) -> None:
-        """Keep what was checked: arrays and lists of callers may change later."""
+        """Keep copies of what was checked, since callers may change their arrays and lists."""
         given, groups = getattr(self, role), f"{role}_groups"
         if not isinstance(given, int | float | np.generic):
             values = frozen(np.array(given)) if checked is None else checked.values
@@ -133,7 +135,7 @@ class Attr(Checked):
 
     @property
     def is_large(self) -> bool:
-        """Whether its arrays are so large that no cache should keep it."""
+        """Whether its arrays are too large to be kept in a cache."""
         return sum(parameter.values.nbytes for parameter in self.parameters) > _LARGE_NBYTES
 
     def __repr__(self) -> str:
@@ -149,13 +151,13 @@ class Attr(Checked):
 def check_beta(attr: object, out: object) -> None:
     """Refuse attributes that add to what `out` holds if there is no `out`."""
     if out is None and isinstance(attr, Attr) and attr.beta:
-        msg = f"beta {attr.beta} adds to what dst holds; give out, the memory that holds it"
+        msg = f"beta {attr.beta} adds to what dst holds; pass out=, the memory that holds it"
         raise MemdescError(msg)
 
 
 def _checked_beta(given: Any) -> float:
     try:
-        # strings and bools become floats, too, and so do arrays of one element in older numpy
+        # float() also accepts strings, bools and, in older numpy, arrays of one element
         is_array = isinstance(given, np.ndarray) and given.ndim
         if isinstance(given, _NO_NUMBERS) or is_array or getattr(given, "dtype", None) == np.bool_:
             raise TypeError  # noqa: TRY301 - refused below

@@ -1,4 +1,4 @@
-"""Attributes bound to two descriptors: which parameter belongs to which element, checked."""
+"""Attributes, checked against two descriptors: which parameter belongs to which element."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.values.parameter import Parameter
 
-# name of the factor of what dst held, among the names of roles
+# the role of beta, the factor of what dst held
 BETA = "beta"
 
 
 class ParameterLayout(NamedTuple):
-    """Where the values of one role lie over the dims of a reorder: what a layout is to a tensor.
+    """Which value of one role belongs to each element: a layout of the values over the dims.
 
     Attributes
     ----------
@@ -33,11 +33,11 @@ class ParameterLayout(NamedTuple):
     dims : tuple of int
         Sizes of the tensor.
     sizes : tuple of int
-        Sizes of the values: 1 along the dims where they do not differ.
+        How many values there are along each dim: 1 where they do not differ.
     groups : tuple of int
-        How many neighbours along each dim share a value.
+        How many adjacent elements along each dim share a value.
     mask : int
-        Bit d says that the values differ along dim d; strides of other dims are 0.
+        Bit d is set if the values differ along dim d; the strides of other dims are 0.
     """
 
     role: str
@@ -57,7 +57,7 @@ class ParameterLayout(NamedTuple):
         return tuple(Axis((dim,), size) for dim, size in enumerate(self.dims))
 
     def axis_blocks(self, axis: int) -> tuple[Block, ...]:
-        """Return the blocks of a dim, the largest step first."""
+        """Return the blocks of a dim, with the largest step first."""
         stride = prod(self.sizes[axis + 1 :]) if self.mask >> axis & 1 else 0
         size, group = self.dims[axis], self.groups[axis]
         if group == 1 or not stride:
@@ -78,11 +78,11 @@ class BoundAttr(NamedTuple):
     operands : tuple of ParameterLayout
         In the order of `attr.ROLES`.
     values : tuple of ndarray
-        The values of each, flat, in f64, where all of them are exact.
+        The values of each operand, flat, in f64, which is exact for all of them.
     beta : float
-        What the old elements of dst are multiplied with.
+        The factor of the old elements of dst.
     saturates, through_f16 : bool
-        How the result is converted; both are false where bits move as they are.
+        How the result is converted; both are false if bits are only moved.
     """
 
     operands: tuple[ParameterLayout, ...]
@@ -103,16 +103,16 @@ class BoundAttr(NamedTuple):
 
     @property
     def by_role(self) -> dict[str, NDArray[np.float64]]:
-        """The values of each role, flat, and that of beta."""
+        """The values of each role, flat; also those of beta, unless it is 0."""
         roles = (operand.role for operand in self.operands)
         found = dict(zip(roles, self.values, strict=True))
         return found | {BETA: np.array([self.beta])} if self.beta else found
 
-    def arrays(self, wide: np.dtype[Any]) -> dict[str, NDArray[Any]]:
-        """Return the values of each role as an array over the dims."""
+    def arrays(self, dtype: np.dtype[Any]) -> dict[str, NDArray[Any]]:
+        """Return the values of each role as an array that can be broadcast over the dims."""
         found = {}
         for operand, values in zip(self.operands, self.values, strict=True):
-            array = values.astype(wide).reshape(operand.sizes)
+            array = values.astype(dtype).reshape(operand.sizes)
             for dim, group in enumerate(operand.groups):
                 if group > 1 and operand.mask >> dim & 1:
                     array = array.repeat(group, dim)
@@ -129,7 +129,7 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
     Raises
     ------
     MemdescError
-        If a mask, a length, a group or a zero point does not fit; with the numbers.
+        If a mask, a length, a group or a zero point does not fit; the message has the numbers.
     """
     if attr is None:
         attr = _NEUTRAL
@@ -153,7 +153,7 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
         _check_in_f32(BETA, np.array([attr.beta]), work)
     adjust = 1.0 if dst.extra is None else dst.extra.scale_adjust
     if adjust != 1:
-        # weights that are quantised for instructions that saturate
+        # weights are scaled down for instructions whose sums saturate
         if "src_scale" not in (operand.role for operand in operands):
             position = sum(operand.role == "src_zero_point" for operand in operands)
             ones = (1,) * dst.ndims
@@ -176,7 +176,7 @@ def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
 
 
 def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
-    """Lay the values of one role out over the dims of a descriptor."""
+    """Return the layout of one role's values over the dims of a descriptor."""
     role, mask, ndims = parameter.role, parameter.mask, desc.ndims
     if mask >> ndims:
         msg = f"{role}_mask {mask} names {dim_name(mask.bit_length() - 1)}, but the dims are "
@@ -208,7 +208,7 @@ def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
         masked = tuple(n for dim, n in enumerate(sizes) if mask >> dim & 1)
         if not given:
             msg = (
-                f"{role}_mask {mask} is given, but {role} is one number; dims {desc.dims} ask for "
+                f"{role}_mask {mask} is given, but {role} is one number; dims {desc.dims} need "
                 f"{prod(sizes)} of shape {masked}"
             )
             raise MemdescError(msg)
@@ -220,7 +220,7 @@ def _layout_of(parameter: Parameter, desc: MemoryDesc) -> ParameterLayout:
         )
         msg = (
             f"{role} of shape {given} has {parameter.values.size} values, but mask {mask} over "
-            f"dims {desc.dims} asks for {prod(sizes)} of shape {masked}{hint}"
+            f"dims {desc.dims} needs {prod(sizes)} of shape {masked}{hint}"
         )
         raise MemdescError(msg)
     return ParameterLayout(role, desc.dims, tuple(sizes), tuple(groups), mask)
@@ -237,5 +237,5 @@ def _check_in_f32(role: str, values: NDArray[np.float64], work: str) -> None:
 
 def _check_integer(role: str, side: str, dtype: str) -> None:
     if dtype not in INTEGERS:
-        msg = f"{role} is for integers, but {side} is {dtype}; give a zero point of 0"
+        msg = f"{role} is for integers, but {side} is {dtype}; pass a zero point of 0"
         raise MemdescError(msg)

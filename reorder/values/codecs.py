@@ -1,7 +1,8 @@
 """The conversion of one element as expressions: its codecs, and the formula of `reorder.Attr`.
 
-They equal `reorder.values.convert` bit for bit, also on devices that flush denormals or change
-NaNs: bits are computed with integers, from a type's row in `reorder.values.formats`.
+A codec decodes an element's bits, its *code*, into a value, and encodes values. Results equal those
+of `reorder.values.convert` bit for bit, even on devices that flush denormals or change NaNs: bits
+are computed with integers, from a type's row in `reorder.values.formats`.
 """
 
 from __future__ import annotations
@@ -34,33 +35,35 @@ if TYPE_CHECKING:
     from reorder.values.formats import Format
 
 _F32 = FLOATS["f32"]
-# the kinds in which integers are computed, the narrowest first
+# the kinds that integers are computed in, the narrowest first
 _NATIVE = ("s32", "u32", "s64", "u64")
-# integers of at most this many bits fit the low bits of a sum with 1.5 * 2^23
+# integers of at most this many bits fit into the low bits of a sum with 1.5 * 2^23
 _NARROW = 16
-# A denormal that is not decoded is read as a number below 2^(1 - bias). With a bias above this one
-# that is less than a quarter, which rounds to 0 as the denormal does.
+# Without a special case, a denormal is read as a number below 2^(1 - bias). If the bias is above
+# this one, that is less than a quarter, which rounds to 0 as the denormal does.
 _SMALL = 2
 
 
 @dataclass(frozen=True)
 class Formula(ABC):
-    """The data types of both sides, and the operations between them, by `reorder.values.convert`.
+    """The data types of both sides, and the operations between them.
 
-    A subclass for each language overrides what that language computes in another form.
+    `reorder.values.convert` defines them. A subclass for each language overrides what that language
+    computes in another form.
 
     Attributes
     ----------
     src, dst : str
         Names of data types.
     scalars : tuple of str
-        Roles whose value is one number; `BETA` among them.
+        Roles whose value is one number, including `BETA`.
     varying : tuple of str
         Roles whose values differ along the dims.
     work : str
-        The working type: ``f32``, ``f64``, ``s64``, ``u64``; the type itself where bits move.
+        The working type: ``f32``, ``f64``, ``s64`` or ``u64``.
     difference : str
-        The type in which zero points are subtracted; f64, if `work` is f32, means exact integers.
+        The type in which zero points are subtracted. If it is f64 and `work` is f32, integers are
+        subtracted exactly.
     saturates, through_f16 : bool
         As in `BoundAttr`.
     """
@@ -92,7 +95,7 @@ class Formula(ABC):
 
     @property
     def is_move(self) -> bool:
-        """Whether bits move as they are."""
+        """Whether bits are only moved."""
         return self.src == self.dst and not self.roles
 
     @property
@@ -101,7 +104,7 @@ class Formula(ABC):
         return DATA_TYPES[self.src].bits, DATA_TYPES[self.dst].bits
 
     def kind_of_role(self, role: str) -> str:
-        """Return the kind of a scale, a zero point or beta: zero points are integers."""
+        """Return the kind of a scale, a zero point or beta; zero points are integers."""
         return "s32" if role.endswith("point") else self.work
 
     def function(
@@ -109,8 +112,8 @@ class Formula(ABC):
     ) -> Function:
         """Return the function that converts an element.
 
-        Its parameters are the element of src, the roles that are not `constants`, and with beta
-        the element that dst holds. `names` are those of these two elements.
+        Its parameters are the element of src, the roles that are not `constants` and, with beta,
+        the element that dst holds. `names` are the names of these two elements.
         """
         code, old = map(name, names, map(self.kind_of, (self.src, self.dst)))
         kinds = {role: self.kind_of_role(role) for role in self.roles}
@@ -144,7 +147,7 @@ class Formula(ABC):
         if self.saturates and limit is not None:
             x = _saturate(x, limit, keeps_nan=not roles and self.src not in INTEGERS)
         if roles and isinstance(dst, FloatFormat):
-            # every NaN becomes the one that comes out of arithmetic
+            # every NaN becomes the quiet NaN without sign and payload
             nan = number(FLOATS[work].nan, f"u{work[1:]}").value_of_bits()
             x = let("quiet", select(_is_nan(x), nan, x))
         if self.through_f16:
@@ -152,7 +155,7 @@ class Formula(ABC):
         return self.encode(x, self.dst)
 
     def _difference(self, code: Expr, operands: Mapping[str, Expr]) -> Expr:
-        """Return the value of src, less its zero point."""
+        """Return the value of src minus its zero point."""
         x, form = self.decode(code, self.src, self.work), FORMATS[self.src]
         if "src_zero_point" not in self.roles or not isinstance(form, IntegerFormat):
             return x
@@ -180,7 +183,7 @@ class Formula(ABC):
         if isinstance(form, ExponentFormat):
             body = _decode_exponent(bits, form, FLOATS[work])
         else:
-            # denormals that round to 0 need not be decoded
+            # denormals need not be decoded if they round to 0
             skips = not self.roles and self.dst in INTEGERS and form.bias > _SMALL
             body = _decode_float(bits, form, FLOATS[work], has_denormals=not skips)
         return Function(f"decode_{dtype}", (bits,), work, body)(code)
@@ -189,7 +192,7 @@ class Formula(ABC):
         """Return the element that is nearest to a value of a working type or of integers."""
         kind, form, given = self.kind_of(dtype), FORMATS[dtype], name("value", value.kind)
         if isinstance(form, BooleanFormat):
-            # bits are compared: a device may take denormals for zeros
+            # bits are compared, since a device may treat denormals as zeros
             tested = value if value.kind in INTEGERS else value.bits() << 1
             return select(tested.differs(0), number(form.true, kind), 0)
         if isinstance(form, FloatFormat):
@@ -218,7 +221,7 @@ def magnitude_of(value: Expr) -> Expr:
 
 
 def _is_nan(value: Expr) -> Expr:
-    """Whether a float is NaN: by its bits, since compilers may assume that none is."""
+    """Whether a float is NaN: tested by its bits, since compilers may assume that none is."""
     return magnitude_of(value) > FLOATS[value.kind].overflow
 
 
@@ -292,7 +295,7 @@ def _encode_exponent(value: Expr, form: ExponentFormat) -> Expr:
 
 
 def _has_integers(form: Format, src: IntegerFormat, work: str) -> TypeGuard[FloatFormat]:
-    """Whether a float narrower than the working type has all numbers of an integer type."""
+    """Whether a float format is narrower than the working type and exact for an integer type."""
     if not isinstance(form, FloatFormat) or form == FLOATS[work]:
         return False
     return max(-src.low, src.high) <= min(form.max, 2 << form.mantissa)
@@ -302,7 +305,7 @@ def _encode_exact(value: Expr, form: FloatFormat, kind: str, *, is_signed: bool)
     """Return the code of a value that is 0 or a normal number of a format."""
     wide = FLOATS[value.kind]
     down, bias = wide.mantissa - form.mantissa, wide.bias - form.bias
-    # the exponent of the product is that of the code
+    # the exponent bits of the product are those of the code
     bits = let("bits", (value * number(2.0**-bias, value.kind) if bias else value).bits())
     if is_signed:
         sign = bits >> wide.bits - 1 << form.bits - 1
@@ -347,7 +350,7 @@ def _round_narrow(value: Expr, form: IntegerFormat) -> Expr:
 
 
 def _low_bits(value: Expr, form: IntegerFormat) -> Expr:
-    """Return the bits of a sum with 1.5 * 2^23, the lowest of which are the nearest integer."""
+    """Return the bits of the sum with 1.5 * 2^23; its lowest bits are the nearest integer."""
     inside = let("inside", value.at_most(number(form.high, "f32")))
     return let("rounded", (inside + 1.5 * 2.0**_F32.mantissa).bits())
 
@@ -372,7 +375,7 @@ def _clamp(value: Expr, form: IntegerFormat) -> Expr:
 
 
 def _masked(value: Expr, form: IntegerFormat, kind: str) -> Expr:
-    """Return an integer as an element: its lowest bits."""
+    """Return the lowest bits of an integer, as an element."""
     has_more = int(kind[1:]) > form.bits
     return (value & (1 << form.bits) - 1 if has_more else value).cast(kind)
 
@@ -386,20 +389,20 @@ def _native_kind(form: IntegerFormat) -> str:
 
 
 def integer_of(code: Expr, form: IntegerFormat) -> Expr:
-    """Return the number of an integer element, in the first native kind that holds its type."""
+    """Return the value of an integer element, in the narrowest native kind that holds its type."""
     native = _native_kind(form)
     if form.is_signed and not INTEGERS[code.kind].is_signed and form.bits < int(native[1:]):
         # the sign is extended
         return (code ^ -form.low).cast(native) - -form.low
-    # the language promotes narrower numbers
+    # languages promote narrower integers themselves
     return code.cast(native) if code.kind in _NATIVE else code
 
 
 def _saturate(x: Expr, limit: float, *, keeps_nan: bool) -> Expr:
-    """Return a float brought to the largest numbers; a NaN stays one.
+    """Return a float clamped to plus and minus the limit; a NaN stays NaN.
 
-    With `keeps_nan` its sign and payload stay too: NVIDIA's compiler turns comparisons of floats
-    into minima and maxima, which lose both.
+    With `keeps_nan`, it also keeps its sign and payload: NVIDIA's compiler turns comparisons of
+    floats into minima and maxima, which lose both.
     """
     high, low = number(limit, x.kind), number(-limit, x.kind)
     if not keeps_nan:

@@ -1,27 +1,27 @@
-"""Conversion and arithmetic by definition, in numpy; all kernels equal it bit for bit.
+"""The definition of conversion and arithmetic, in numpy; all kernels equal it bit for bit.
 
-The rule. A value is decoded into the working type (`working_type`): exactly, but for s32 and
-u32 in f32, s64 and u64 in f64, which round to the nearest, ties to even. The formula is
-computed there, each operation rounded; in f32 the difference x - src_zero_point is that of the
-integers themselves, rounded once::
+A value is decoded into the working type (`working_type`). That is exact, except for s32 and u32 in
+f32, and s64 and u64 in f64, which round to nearest, ties to even. The formula is computed in the
+working type, and each operation is rounded; in f32, the difference x - src_zero_point is computed
+from the integers themselves and rounded once::
 
     d = src_scale * (x - src_zero_point)
-    d = d + beta * old                        (only where beta is not 0)
+    d = d + beta * old                        (only if beta is not 0)
     d = d / dst_scale + dst_zero_point
 
 Neutral parameters are skipped, so -0.0 stays. The result is encoded once:
 
-* to an integer: NaN becomes 0, the rest rounds to the nearest, ties to even, and saturates;
-* to a float: to the nearest, ties to even, denormals included. What rounds beyond the largest
-  number becomes infinite, in f8_e4m3 and the fnuz types NaN, in f4_e2m1 6; with `saturate` the
-  largest number, also for infinities. A NaN keeps its sign and the upper bits of its payload,
-  and is made quiet; one that arithmetic produces is the quiet NaN without sign and payload.
+* to an integer: NaN becomes 0, the rest rounds to nearest, ties to even, and saturates;
+* to a float: to nearest, ties to even, including denormals. What rounds to more than the largest
+  number becomes infinite, NaN in f8_e4m3 and the fnuz types, and 6 in f4_e2m1; with `saturate`,
+  this and infinities become the largest number. A NaN keeps its sign and the upper bits of its
+  payload, and becomes quiet; arithmetic always produces the quiet NaN without sign and payload.
   The fnuz types have one NaN, whose sign bit is set, and 0.0 in place of -0.0;
-* to e8m0: the exponent of the magnitude, rounded down; infinities and NaN are its NaN;
-* to boolean: 1 for all but zeros, so for NaN too. Every byte but 0 is read as 1.
+* to e8m0: the exponent of the magnitude, rounded down; infinities and NaN become its NaN;
+* to boolean: 0 for zeros, 1 for everything else, including NaN. Every byte but 0 is read as 1.
 
-Integers and booleans become such types without passing through floats. Equal types without
-arithmetic move bits.
+Conversions between integers and booleans do not pass through floats. Between equal types, without
+arithmetic, bits are moved.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def convert(
 
     Parameters
     ----------
-    bits : ndarray of unsigned
+    bits : ndarray of unsigned integers
         Elements of src over the dims.
     src, dst : DataType
-        Types of both sides.
+        The types of both sides.
     bound : BoundAttr
         The scales, zero points, beta and roundings, checked.
-    old : ndarray of unsigned, optional
+    old : ndarray of unsigned integers, optional
         What dst holds, for `beta`.
     """
     if src == dst and not bound.is_arithmetic:
@@ -121,7 +121,7 @@ def decode(bits: NDArray[Any], dtype: DataType, work: str) -> NDArray[Any]:
 
 
 def encode(values: NDArray[Any], dtype: DataType) -> NDArray[Any]:
-    """Return the bits of values of a working type as elements."""
+    """Return the elements nearest to values of a working type, as bits."""
     form = FORMATS[dtype.name]
     codes: NDArray[Any]
     with np.errstate(all="ignore"):
@@ -141,7 +141,7 @@ def _decode_integer(bits: NDArray[Any], form: IntegerFormat) -> NDArray[Any]:
     """Return integers of the width of the codes."""
     if not form.is_signed:
         return bits
-    # 4-bit codes lie in a byte: their sign is extended to it
+    # a 4-bit code is held in a byte, so its sign is extended to that width
     sign = bits.dtype.type(1 << (form.bits - 1))
     extended: NDArray[Any] = (bits ^ sign) - sign
     return extended.view(bits.dtype.str.replace("u", "i"))
@@ -152,13 +152,13 @@ def _encode_integer(values: NDArray[Any], form: IntegerFormat) -> NDArray[np.uin
     low, high = form
     if values.dtype.kind == "f":
         rounded = np.rint(np.where(np.isnan(values), 0, values).astype(np.float64))
-        # the largest 64-bit integer is not a float; float(high) is the next larger number
+        # floats do not have the largest 64-bit integer; float(high) is the next larger number
         is_inside = (rounded > low) & (rounded < float(high))
         whole = np.where(is_inside, rounded, 0).astype(np.int64 if form.is_signed else np.uint64)
         ends = np.where(rounded <= low, whole.dtype.type(low), whole.dtype.type(high))
         whole = np.where(is_inside, whole, ends)
     else:
-        # bounds that the working type does not have change nothing
+        # bounds outside the working type have no effect
         limits = np.iinfo(values.dtype)
         whole = np.clip(values, max(low, limits.min), min(high, limits.max))
     return whole.astype(np.uint64) & np.uint64((1 << form.bits) - 1)
@@ -200,7 +200,7 @@ def _encode_float(values: NDArray[Any], form: FloatFormat) -> NDArray[np.uint64]
     wide = values.astype(np.float64)
     bits = wide.view(np.uint64)
     magnitude = np.abs(wide)
-    # the exponent of each value, but at least that of the denormals: it gives the rounding step
+    # the exponent of each value, but at least that of denormals; it determines the rounding step
     finite = np.where(np.isfinite(wide), magnitude, 0)
     exponent = np.maximum(
         np.where(finite > 0, np.frexp(finite)[1].astype(np.int64) - 1, -_WIDE.bias), 1 - form.bias

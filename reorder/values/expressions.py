@@ -1,8 +1,8 @@
 """Expressions over the bits and the value of one element, and their text in languages like C.
 
 Codecs and formulas (`reorder.values.codecs`) are expressions; a `Dialect` prints them in OpenCL C
-or C. The kind of an expression is named like a data type, such as ``u32``, ``s64`` or ``f32``; that
-of a comparison is ``flag``.
+or C. The kind of an expression is its type, named like a data type, such as ``u32``, ``s64`` or
+``f32``; the kind of a comparison is ``flag``.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _SHIFTS = frozenset(("<<", ">>"))
 _CHAINS = frozenset("+|&")
 # operators whose text needs parentheses inside another expression
 _COMPOUND = frozenset((*_COMPARISONS, *_SHIFTS, *"+-*/&|^?", "min", "max"))
-# The text of an operator: {0}, {1} and {2} are its operands, {a} and {b} the first and the last one
-# in parentheses if they need them.
+# The text of an operator: {0}, {1} and {2} are its operands; {a} and {b} are the first and the last
+# operand, in parentheses if needed.
 _INFIX = "{a} {op} {b}"
 _TEXTS = {"?": "{0} ? {1} : {2}", "cast": "({type}){a}"}
-# unsigned numbers of at least this size, and powers of two outside of this range, are hexadecimal
+# unsigned numbers of at least this size, and powers of two outside this range, are hexadecimal
 _FIRST_HEX, _LEAST, _LARGE = 127, 2.0**-10, 2.0**24
 _POWER = 0.5  # what `frexp` returns for powers of two
 
@@ -48,7 +48,7 @@ def _unary(op: str, letter: str) -> Callable[[Expr], Expr]:
 class Expr:
     """An operator, the kind of its result, and its operands.
 
-    `value` is the constant of a number, the text of a name or a let, or the function of a call.
+    `value` is the constant of a number, the text of a name or a let, or the called function.
     """
 
     op: str
@@ -81,7 +81,7 @@ class Expr:
     value_of_bits = _unary("as", "f")
 
     def cast(self, kind: str) -> Expr:
-        """Return the number in another kind; floats lose their fraction."""
+        """Return the number in another kind; conversion to an integer drops the fraction."""
         if self.op == "number":
             return number(self.value, kind)
         return self if kind == self.kind else Expr("cast", kind, (self,))
@@ -105,7 +105,7 @@ class Function(NamedTuple):
 
 
 def name(text: str, kind: str) -> Expr:
-    """Return a parameter, or any text that needs no parentheses as an operand."""
+    """Return a parameter, or any text that is an operand without parentheses."""
     return Expr("name", kind, (), text)
 
 
@@ -115,7 +115,7 @@ def number(value: float, kind: str) -> Expr:
 
 
 def let(text: str, value: Expr) -> Expr:
-    """Name an expression: it becomes a constant of the function, computed once."""
+    """Name an expression, so that the function computes it once, as a constant."""
     return Expr("let", value.kind, (value,), text)
 
 
@@ -132,11 +132,11 @@ class Dialect(NamedTuple):
     Attributes
     ----------
     types, suffixes : mapping of str to str
-        The type of each kind, and the suffix of its constants; none if it is missing.
+        The type of each kind, and the suffix of its constants, if they have one.
     texts : mapping of str to str
         The text of operators that languages write in different ways.
     prefix : str
-        What names of functions start with.
+        The prefix of function names.
     product : str
         Qualifiers of a named product of floats.
     helpers : tuple of Function
@@ -203,18 +203,18 @@ class Dialect(NamedTuple):
         if kind[0] == "u":
             return f"{value:#x}{suffix}" if value >= _FIRST_HEX else f"{value}{suffix}"
         if kind[0] == "s":
-            # the literal of the least integer without its sign is beyond the type
+            # C has no literal for the least integer: without its sign it exceeds the type
             is_least = value == INTEGERS[kind].low
             return f"({value + 1}{suffix} - 1)" if is_least else f"{int(value)}{suffix}"
         if frexp(value)[0] == _POWER and not _LEAST <= value < _LARGE:
             return f"0x1p{frexp(value)[1] - 1}{suffix}"
-        # the shortest that reads back
+        # the shortest text that reads back as this number
         is_whole = value == int(value) and abs(value) < _LARGE
         return f"{float(value) if is_whole else DATA_TYPES[kind].numpy.type(value)!s}{suffix}"
 
 
 def _nodes(root: Expr) -> Iterable[Expr]:
-    """Return each node once, operands first."""
+    """Return each node once, after its operands."""
     found: dict[int, Expr] = {}
 
     def visit(node: Expr) -> None:

@@ -1,7 +1,7 @@
 """What the bits of each data type mean: the table that all conversions use.
 
-The reference decodes and encodes by it, and the kernels are generated from it. The rules of
-rounding are in `reorder/values/convert.py`, and for users in `docs/dtypes.md`. Widths and numpy
+The reference uses it to decode and encode, and the kernels are generated from it. The rounding
+rules are in `reorder/values/convert.py` and, for users, in `docs/dtypes.md`. Widths and numpy
 dtypes are in `memdesc/dtypes.py`.
 """
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class FloatFormat(NamedTuple):
     """A binary floating-point format: a sign, `exponent` bits, `mantissa` bits.
 
-    A code is the bits without the sign. Codes above `largest` are infinities and NaNs. In the fnuz
-    formats the bits of -0.0 are the only NaN, so `nan` is the sign bit.
+    `largest`, `overflow` and `nan` are bits without the sign; bits above `largest` are infinities
+    and NaNs. In the fnuz formats the bits of -0.0 are the only NaN, so `nan` is the sign bit.
     """
 
     exponent: int
     mantissa: int
     bias: int
-    # codes: of the largest finite number, of numbers that overflow, of NaN
+    # the largest finite number, what larger numbers become, NaN
     largest: int
     overflow: int
     nan: int
@@ -47,7 +47,7 @@ class FloatFormat(NamedTuple):
 
     @property
     def has_nan(self) -> bool:
-        """Whether any code is a NaN."""
+        """Whether the format has a NaN."""
         return self.nan > self.largest
 
     @property
@@ -64,12 +64,12 @@ class FloatFormat(NamedTuple):
         )
 
     def holds(self, other: FloatFormat) -> bool:
-        """Whether it has all finite numbers of another format."""
+        """Whether it can represent all finite numbers of another format."""
         return other.max <= self.max and other.mantissa <= self.mantissa
 
 
 class IntegerFormat(NamedTuple):
-    """Two's complement where `low` is negative, else unsigned."""
+    """Two's complement if `low` is negative, otherwise unsigned."""
 
     low: int
     high: int
@@ -98,7 +98,7 @@ class ExponentFormat(NamedTuple):
 
 
 class BooleanFormat(NamedTuple):
-    """A byte: 0 is false, `true` is written for true, and every code but 0 is read as true."""
+    """A byte: true is written as `true`, and every value but 0 is read as true."""
 
     true: int
 
@@ -107,7 +107,7 @@ Format = FloatFormat | IntegerFormat | ExponentFormat | BooleanFormat
 
 
 def ieee(exponent: int, mantissa: int) -> FloatFormat:
-    """Return the format of IEEE 754 with the given bits of exponent and mantissa."""
+    """Return the IEEE 754 format with the given numbers of exponent and mantissa bits."""
     infinity = ((1 << exponent) - 1) << mantissa
     return FloatFormat(
         exponent,
@@ -127,9 +127,9 @@ def _unsigned(bits: int) -> IntegerFormat:
     return IntegerFormat(0, (1 << bits) - 1)
 
 
-# name, format, oneDNN's dnnl_data_type_t (3.13; 0 where it has no such type).
+# name, format, oneDNN's dnnl_data_type_t (3.13; 0 if it has no such type).
 # * f8_e4m3 is float8_e4m3fn: no infinities, one NaN for each sign.
-# * The fnuz formats have one NaN and no -0.0; what overflows is NaN.
+# * The fnuz formats have one NaN and no -0.0; overflow gives NaN.
 # * f4_e2m1 has neither infinities nor NaN: larger numbers and NaN become 6, as in oneDNN 3.13.
 _ROWS: tuple[tuple[str, Format, int], ...] = (
     ("f64", ieee(11, 52), 7),
@@ -158,17 +158,17 @@ _ROWS: tuple[tuple[str, Format, int], ...] = (
 FORMATS: dict[str, Format] = {name: form for name, form, _ in _ROWS}
 FLOATS = {name: form for name, form in FORMATS.items() if isinstance(form, FloatFormat)}
 INTEGERS = {name: form for name, form in FORMATS.items() if isinstance(form, IntegerFormat)}
-# only of the types that oneDNN has
+# oneDNN's numbers, for the types that it has
 ONEDNN_TYPES: dict[str, int] = {name: number for name, _, number in _ROWS if number}
 
 _F32, _S64 = FLOATS["f32"], INTEGERS["s64"]
-# the numbers of a boolean
+# a boolean as an integer
 _BIT = _unsigned(1)
 _WIDE = frozenset(name for name, dtype in DATA_TYPES.items() if dtype.bits > _F32.bits)
 
 
 def largest_number(name: str) -> float | None:
-    """Return the largest finite number, to which `saturate` clamps; None for integers."""
+    """Return the largest finite number, which `saturate` clamps to; None for integers."""
     form = FORMATS.get(name)
     return form.max if isinstance(form, FloatFormat | ExponentFormat) else None
 
@@ -176,8 +176,8 @@ def largest_number(name: str) -> float | None:
 def difference_type(name: str, work: str, points: NDArray[Any] | None = None) -> str:
     """Return the type in which zero points are subtracted: the working type, or f64 for f32.
 
-    Differences of numbers with more bits than the mantissa of f32 (s32, u32, and whatever the type
-    such zero points) are exact in f64 only; they are rounded to f32 afterwards.
+    If elements (s32, u32) or zero points have more bits than the mantissa of f32, differences are
+    exact in f64 only; they are rounded to f32 afterwards.
     """
     is_wide = name in INTEGERS and INTEGERS[name].bits > _F32.mantissa
     if points is not None:
@@ -186,17 +186,17 @@ def difference_type(name: str, work: str, points: NDArray[Any] | None = None) ->
 
 
 def rounds_through_f16(name: str) -> bool:
-    """Whether oneDNN rounds to a type through f16: its floats of 8 bits."""
+    """Whether oneDNN rounds to a type through f16, as it does for its 8-bit floats."""
     return name in ONEDNN_TYPES and name in FLOATS and FLOATS[name].bits == 8  # noqa: PLR2004 - see above
 
 
 def working_type(src: str, dst: str, *, arithmetic: bool) -> str:
-    """Return the type that a conversion computes in: f64 where a side has 64 bits, else f32.
+    """Return the type that a conversion computes in: f64 if a side has 64 bits, otherwise f32.
 
-    Integers and booleans that only become other such types stay integers: s64, and u64 where
-    src may be beyond s64.
+    Conversions between integers and booleans without arithmetic use integers: s64, or u64 if src
+    may exceed s64.
     """
-    # a caller's type without a row only moves
+    # types that callers made have no format: they can only be moved
     forms = FORMATS.get(src), FORMATS.get(dst)
     if not arithmetic and all(isinstance(form, IntegerFormat | BooleanFormat) for form in forms):
         return "u64" if src in INTEGERS and INTEGERS[src].high > _S64.high else "s64"
@@ -204,7 +204,7 @@ def working_type(src: str, dst: str, *, arithmetic: bool) -> str:
 
 
 def narrow_working_type(src: str, dst: str, *, arithmetic: bool) -> str:
-    """Return the working type, or for integers the narrowest whole bytes that hold both types.
+    """Return the working type; for integers, the narrowest type of whole bytes that holds both.
 
     Conversions through either type have the same result.
 

@@ -1,4 +1,4 @@
-"""Masked arrays of numpy are refused: a layout has no place for a mask."""
+"""Refuse numpy's masked arrays: a layout has no place for a mask."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The values of one role of the attributes, a scale or a zero point, checked when made."""
+"""The values of one role of the attributes, a scale or a zero point, checked on construction."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Parameter:
 
     @staticmethod
     def of(role: str, given: Any, mask: object, groups: Any, *, is_scale: bool) -> Parameter | None:
-        """Check what was given; None for a neutral value."""
+        """Check what was given; return None for a neutral value."""
         values = _checked_scales(role, given) if is_scale else _checked_points(role, given)
         sizes = checked_ints(f"{role}_groups", groups)
         bits = 0 if mask is None else checked_int(f"{role}_mask", mask)
@@ -59,7 +59,7 @@ class Parameter:
             raise MemdescError(msg)
         if values.size > 1 and not bits:
             msg = (
-                f"{role} has {values.size} values; say by {role}_mask along which dims they "
+                f"{role} has {values.size} values; say with {role}_mask along which dims they "
                 "differ: bit d for dim d, 1 for dim a, 2 for dim b"
             )
             raise MemdescError(msg)
@@ -68,7 +68,7 @@ class Parameter:
         return Parameter(role, values, bits, sizes)
 
     def key(self) -> tuple[object, ...]:
-        """Return what makes two parameters equal."""
+        """Return a key: parameters with equal keys are equal."""
         return (
             self.role,
             self.mask,
@@ -110,8 +110,8 @@ def _checked_scales(role: str, given: Any) -> NDArray[Any]:
     array = _array(role, given)
     if isinstance(given, np.ndarray | np.generic) and array.dtype not in _SCALE_TYPES:
         msg = (
-            f"{role} is of {array.dtype}; scales are "
-            f"{', '.join(kind.name for kind in _SCALE_TYPES)}; convert it by .astype(np.float32)"
+            f"{role} is of {array.dtype}; scales may be "
+            f"{', '.join(kind.name for kind in _SCALE_TYPES)}; convert it with .astype(np.float32)"
         )
         raise MemdescError(msg)
     try:
@@ -121,9 +121,9 @@ def _checked_scales(role: str, given: Any) -> NDArray[Any]:
     bad = np.flatnonzero(~np.isfinite(values) | (values == 0))
     if bad.size:
         msg = (
-            f"{role} is {short_repr(given)}; scales are finite and not 0"
+            f"{role} is {short_repr(given)}; scales must be finite and not 0"
             if values.size == 1
-            else f"{role} value {bad[0]} is {values[bad[0]]}; scales are finite and not 0"
+            else f"{role} value {bad[0]} is {values[bad[0]]}; scales must be finite and not 0"
         )
         raise MemdescError(msg)
     return array if array.dtype in _SCALE_TYPES else frozen(values.reshape(array.shape))
@@ -139,12 +139,12 @@ def _checked_points(role: str, given: Any) -> NDArray[Any]:
         low, high = INTEGERS["s32"]
         bad = array[(array < low) | (array > high)]
         if bad.size:
-            msg = f"{role} {bad[0]} is beyond s32, {low} to {high}; zero points are s32"
+            msg = f"{role} {bad[0]} does not fit into s32, {low} to {high}; zero points are s32"
             raise MemdescError(msg)
     return frozen(array.astype(np.int64))
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Return a copy that nobody can make writable: its memory is a bytes object."""
+    """Return a copy that cannot be made writable, since its memory is a bytes object."""
     held = np.frombuffer(array.tobytes(), np.uint8)
     return held.view(array.dtype).reshape(array.shape)

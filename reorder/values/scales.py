@@ -1,4 +1,4 @@
-"""Scales of quantised tensors: which elements share one, and which one uses a type's range best."""
+"""Scales of quantised tensors: which elements share one, and which scale uses a range best."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
 
-# of the narrowest float worth quantising, and of the widest one that is a result
-_MIN_BITS, _MAX_BITS = 16, 8
+# bits of the narrowest float that can be quantised, and of the widest float to quantise to
+_MIN_SRC_BITS, _MAX_DST_BITS = 16, 8
 
 
 def check_quantized_types(given: DataType, wanted: DataType) -> None:
-    """Refuse types between which no scales are chosen.
+    """Refuse types that tensors are not quantised from or to.
 
     Raises
     ------
     MemdescError
-        With the type, and those that do.
+        With the type, and the types that are possible.
     """
-    if given.name not in FLOATS or given.bits < _MIN_BITS:
-        msg = f"quantize takes floats of {_MIN_BITS} bits or more, not {given}"
+    if given.name not in FLOATS or given.bits < _MIN_SRC_BITS:
+        msg = f"quantize takes floats of {_MIN_SRC_BITS} bits or more, not {given}"
         raise MemdescError(msg)
-    is_float = wanted.name in FLOATS and wanted.bits <= _MAX_BITS
-    # what is unsigned has zero points, which are s32
+    is_float = wanted.name in FLOATS and wanted.bits <= _MAX_DST_BITS
+    # the zero points of unsigned types must fit into s32
     is_integer = wanted.name in INTEGERS and (
         INTEGERS[wanted.name].is_signed or INTEGERS[wanted.name].high <= INTEGERS["s32"].high
     )
@@ -47,14 +47,14 @@ def check_quantized_types(given: DataType, wanted: DataType) -> None:
 
 
 def axes_of(axis: int | Iterable[int] | None) -> tuple[int, ...]:
-    """Return the dims that a caller named by one number, by several, or not at all."""
+    """Return the dims that a caller named: by one number, by several, or none."""
     return () if axis is None else checked_ints("axis", (axis,) if isinstance(axis, int) else axis)
 
 
 def split_dims(
     dims: tuple[int, ...], axis: int | Iterable[int] | None, groups: tuple[int, ...]
 ) -> tuple[int, list[int], list[int]]:
-    """Return the mask, and for each dim the number of scales and how many neighbours share one."""
+    """Return the mask and, for each dim, the number of scales and how many elements share one."""
     axes, ndims = axes_of(axis), len(dims)
     for dim in axes:
         if not -ndims <= dim < ndims:
@@ -95,10 +95,10 @@ def split_dims(
 
 
 def find_ranges(
-    values: NDArray[Any], counts: list[int], inside: list[int]
+    values: NDArray[Any], counts: list[int], sizes: list[int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the lowest and the highest value for each scale, 0 among them."""
-    shape = [size for pair in zip(counts, inside, strict=True) for size in pair]
+    """Return the lowest and the highest of the values of each scale and 0."""
+    shape = [size for pair in zip(counts, sizes, strict=True) for size in pair]
     if not prod(shape):
         return np.zeros(counts), np.zeros(counts)
     grouped = values.reshape(shape)
@@ -116,11 +116,11 @@ def find_ranges(
 def choose_scales(
     low: NDArray[np.float64], high: NDArray[np.float64], name: str, kind: Any, *, is_symmetric: bool
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """Return scales and zero points that map the ranges onto that of a type."""
+    """Return scales and zero points that map ranges of values onto the range of a type."""
     least, most = INTEGERS[name] if name in INTEGERS else (-FLOATS[name].max, FLOATS[name].max)
     span = np.maximum(high, -low) / most if is_symmetric else (high - low) / (most - least)
     scales = span.astype(kind)
-    # nothing but zeros, or what is too small for a scale: any scale does
+    # any scale will do if all values are 0, or too small for a scale
     scales = np.where((scales == 0) | ~np.isfinite(scales), kind(1), scales)
     points = np.zeros(low.shape, np.int64)
     if not is_symmetric:

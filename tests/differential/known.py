@@ -1,4 +1,4 @@
-"""Where oneDNN and memdesc are known to differ: a name, a reason and a test for each.
+"""Where oneDNN and memdesc are known to differ: a name, a reason and an example for each.
 
 Numbers in brackets are those of the list of defects in the project's notes on oneDNN; "new"
 ones were found by these tests.
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from reorder import ReorderPlan
 
     from .cases import Start, Step
-    from .libdnnl_reorder import Parameters
 
 INT64_MAX: Final = 2**63 - 1
 UINT64_MAX: Final = 2**64 - 1
@@ -83,23 +82,14 @@ class StartAnswer(Answer):
     start: Start
 
 
-def has_no_size_behind_an_offset(answer: Answer) -> bool:
-    """Size 0 of every descriptor whose offset0 is not 0 (12): 3.2 only."""
-    return (
-        answer.only_the_size_is_0()
-        and answer.version < (3, 13)
-        and isinstance(answer.ours, MemoryDesc)
-        and answer.ours.offset0 > 0
-    )
-
-
 def counts_no_bytes_of_what_is_read(answer: Answer) -> bool:
-    """Size 0 although an element is read (13; also of views smaller than every block).
+    """Size 0 although an element is read (12, 13; also of views smaller than every block).
 
     oneDNN multiplies the blocks of each dim by its stride: all strides 0, or no whole block
-    in any dim, make 0. Memdesc counts to the last element.
+    in any dim, make 0. 3.2 also answers 0 wherever offset0 is not 0. Memdesc counts to the last
+    element.
     """
-    return answer.only_the_size_is_0() and not has_no_size_behind_an_offset(answer)
+    return answer.only_the_size_is_0()
 
 
 def drops_a_blocked_unit_dim(answer: StepAnswer) -> bool:
@@ -295,36 +285,11 @@ def lays_sums_out_over_the_padding_of_src(src: MemoryDesc, dst: MemoryDesc) -> b
     )
 
 
-def leaves_dst_as_it_was(src: str, dst: str) -> bool:
-    """3.13 copies between equal layouts by `jit_direct_copy:uni` into types that this lacks (new).
-
-    It reports success, and the values in dst are wrong: those that it held before. f32 and f64
-    take another way, and so does f16 with AVX-512 but without AVX512-FP16: there it refuses.
-    """
-    return dst in {"s4", "u4", "s64", "e8m0", "f4_e2m1"} and src in {
-        *("f16", "bf16", "s32", "s8", "u8"),
-        *("f8_e5m2", "f8_e4m3"),
-    }
-
-
 def is_unimplemented(status: Status) -> bool:
     """oneDNN has no code for this reorder: that depends on the processor."""
     return status is Status.UNIMPLEMENTED
 
 
-def ignores_masks_of_zero_points(side: str, *, by_reference: bool) -> bool:
-    """3.13 applies the first zero point of a mask to all elements (new).
-
-    Those of dst in all implementations, those of src in all but the reference.
-    """
-    return side == "dst" or not by_reference
-
-
-def rounds_zero_points_to_f32(parameters: Parameters) -> bool:
-    """3.13 rounds zero points of src to f32 before it subtracts them (new).
-
-    Memdesc rounds the exact difference. The reference also negates -2^31 in 32 bits, which leaves
-    it as it is.
-    """
-    given = parameters.src_zero_point
-    return given is not None and bool((abs(given[0].astype(np.int64)) > 2**24).any())
+def ignores_masks_of_zero_points(side: str) -> bool:
+    """The reference of 3.13 applies the first zero point of a mask to all elements of dst (new)."""
+    return side == "dst"

@@ -159,16 +159,12 @@ def reorder_with_attributes(
     sides: tuple[tuple[str, str], tuple[str, str]],
     buffers: tuple[npt.NDArray[np.uint8], npt.NDArray[np.uint8]],
     parameters: Parameters,
-    *,
-    by_reference: bool = True,
 ) -> Status:
-    """Fill dst from src; a side is a dtype and a tag. Buffers must hold both."""
+    """Fill dst from src by the reference; a side is a dtype and a tag. Buffers must hold both."""
     src, dst = (_desc(library, dims, *side) for side in sides)
-    planned = (src, dst)
-    if by_reference:
-        # with runtime dims no other implementation is chosen
-        runtime = (RUNTIME,) * len(dims)
-        planned = _desc(library, runtime, *sides[0]), _desc(library, runtime, *sides[1])
+    # with runtime dims no other implementation is chosen
+    runtime = (RUNTIME,) * len(dims)
+    planned = _desc(library, runtime, *sides[0]), _desc(library, runtime, *sides[1])
     try:
         with closing(Primitive(library, (src, dst), buffers, parameters, planned)) as primitive:
             primitive()

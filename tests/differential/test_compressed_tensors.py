@@ -30,17 +30,12 @@ transformers = pytest.importorskip("transformers", reason="transformers is not i
 pytest.importorskip("compressed_tensors", reason="compressed-tensors is not installed")
 
 from compressed_tensors.compressors import BaseCompressor, ModelCompressor  # noqa: E402
-from compressed_tensors.entrypoints.convert import (  # noqa: E402
-    CompressedTensorsDequantizer,
-    convert_checkpoint,
-)
 from compressed_tensors.quantization import (  # noqa: E402
     QuantizationArgs,
     QuantizationConfig,
     QuantizationScheme,
     apply_quantization_config,
 )
-from safetensors.torch import load_file, save_file  # noqa: E402
 
 _KINDS = {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16}
 _STRATEGIES: dict[str, dict[str, Any]] = {
@@ -264,88 +259,3 @@ def test_fp8_written_here_gives_the_logits_of_the_numbers_in_f32(tmp_path: Path,
     assert config["quantization_config"]["format"] == "float-quantized"
     found, wanted = (_logits(tmp_path / each, dtype=torch.float32) for each in ("out", "plain"))
     assert torch.equal(found, wanted)
-
-
-def test_zero_points_are_dequantised_by_the_converter_of_the_producer(tmp_path: Path) -> None:
-    # transformers 5.23 refuses zero points of groups, also those of the producer
-    _saved(tmp_path / "in", "gptq", plain=False, group=8, bits=4, zeros="v2", scales="bf16")
-    rule = "*: gptq(zeros=v2) -> pack_quantized(zeros=true)"
-    reorder.convert(tmp_path / "in", tmp_path / "packed", [rule])
-    packed, made = str(tmp_path / "packed"), str(tmp_path / "theirs")
-    convert_checkpoint(packed, made, CompressedTensorsDequantizer(packed))
-    reorder.convert(packed, tmp_path / "ours", ["*: pack_quantized -> plain, bf16"])
-    with (
-        reorder.open_checkpoint(tmp_path / "theirs") as theirs,
-        reorder.open_checkpoint(tmp_path / "ours") as ours,
-    ):
-        assert {*theirs} == {*ours}
-        assert all(theirs[each].data.tobytes() == ours[each].data.tobytes() for each in ours)
-    assert torch.equal(_logits(tmp_path / "theirs"), _logits(tmp_path / "ours"))
-
-
-def test_a_mixture_of_experts_is_dequantised_as_by_the_producer(tmp_path: Path) -> None:
-    torch.manual_seed(0)
-    config = transformers.Qwen3MoeConfig(
-        hidden_size=64,
-        intermediate_size=96,
-        moe_intermediate_size=48,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        num_experts=4,
-        num_experts_per_tok=2,
-        vocab_size=96,
-        max_position_embeddings=64,
-    )
-    folder = tmp_path / "in"
-    transformers.Qwen3MoeForCausalLM(config).bfloat16().save_pretrained(folder)
-    scheme = _scheme("pack-quantized", 4, "group", zeros=True)
-    compressor = BaseCompressor.get_value_from_registry("pack-quantized")
-    rng, tensors = torch.Generator().manual_seed(1), {}
-    for name, value in load_file(folder / "model.safetensors").items():
-        layer = name.removesuffix(".weight")
-        if not layer.endswith("_proj"):
-            tensors[name] = value
-            continue
-        shape = value.shape[0], value.shape[1] // 8
-        points = torch.randint(-8, 8, shape, generator=rng).to(torch.int8)
-        scales = (torch.rand(shape, generator=rng) / 64 + 1e-3).bfloat16()
-        state = {"weight": value, "weight_scale": scales, "weight_zero_point": points}
-        made = compressor.compress(state, scheme)
-        tensors |= {f"{layer}.{role}": each.contiguous() for role, each in made.items()}
-    assert sum(name.endswith("weight_packed") for name in tensors) == 2 * (4 + 4 * 3)
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
-    text = json.loads((folder / "config.json").read_text())
-    groups = {"g": scheme}
-    section = QuantizationConfig(config_groups=groups, ignore=["lm_head", "re:.*mlp[.]gate$"])
-    text["quantization_config"] = json.loads(section.model_dump_json())
-    (folder / "config.json").write_text(json.dumps(text))
-    convert_checkpoint(
-        str(folder), str(tmp_path / "theirs"), CompressedTensorsDequantizer(str(folder))
-    )
-    reorder.convert(folder, tmp_path / "ours", ["*: pack_quantized -> plain, bf16"])
-    theirs, ours = (load_file(tmp_path / each / "model.safetensors") for each in ("theirs", "ours"))
-    assert theirs.keys() == ours.keys()
-    assert all(torch.equal(_bits(theirs[each]), _bits(ours[each])) for each in ours)
-    assert torch.equal(_logits(tmp_path / "theirs"), _logits(tmp_path / "ours"))
-
-
-def test_a_rule_quantises_floats_to_the_blocks_that_the_producer_chooses(tmp_path: Path) -> None:
-    from compressed_tensors.quantization import quantize
-    from compressed_tensors.quantization.utils import calculate_qparams
-
-    torch.manual_seed(0)
-    weight = torch.randn(256, 384) * torch.rand(256, 1)
-    save_file({"fc.weight": weight}, tmp_path / "in.safetensors")
-    rule = "fc.weight: f8_e4m3, scales=ab, groups=128x128"
-    options = reorder.ConvertOptions(verify=True)
-    reorder.convert(tmp_path / "in.safetensors", tmp_path / "out.safetensors", [rule], options)
-    found = load_file(tmp_path / "out.safetensors")
-    arguments = QuantizationArgs(
-        num_bits=8, type="float", strategy="block", block_structure=[128, 128]
-    )
-    blocks = weight.unflatten(0, (-1, 128)).unflatten(2, (-1, 128))
-    scales, points = calculate_qparams(blocks.amin((1, 3)), blocks.amax((1, 3)), arguments)
-    codes = quantize(weight, scales, points, arguments, dtype=torch.float8_e4m3fn)
-    assert torch.equal(found["fc.weight_scale"], scales)
-    assert torch.equal(found["fc.weight"].view(torch.uint8), codes.view(torch.uint8))

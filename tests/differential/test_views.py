@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from .libdnnl import Fields
     from .libdnnl_reorder import Executor
 
-_SIZES = [known.counts_no_bytes_of_what_is_read, known.has_no_size_behind_an_offset]
+_SIZES = [known.counts_no_bytes_of_what_is_read]
 _STEPS = [*_SIZES, known.drops_a_blocked_unit_dim, known.merges_a_blocked_dim_as_if_it_were_plain]
 
 

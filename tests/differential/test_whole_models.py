@@ -1,9 +1,10 @@
-"""Models that their producer's own library quantised, dense ones and mixtures of experts.
+"""Whole models, dense ones and mixtures of experts, converted and loaded by the target's library.
 
-GPTQModel, ModelOpt, mlx-lm and compressed-tensors make tiny models with random weights. Each is
-converted here and loaded by the library that the target is for. Weights or logits are equal in all
-bits, except where a product is summed in another order (MLX) or the formats differ by the
-reciprocal of a scale (NVFP4).
+GPTQModel, ModelOpt, mlx-lm and compressed-tensors quantise tiny models with random weights; FP8 in
+blocks is made by the formula of DeepSeek-V3. Weights or logits are equal in all bits, except where
+a product is summed in another order (MLX) or the formats differ by the reciprocal of a scale
+(NVFP4). Sources: DeepSeek-V3, `inference/fp8_cast_bf16.py` and `kernel.py`,
+`weight_dequant_kernel`.
 
 GPTQModel changes how transformers loads experts for the rest of the process: its tests are the last
 ones here, and this file comes after the others by its name.
@@ -56,11 +57,17 @@ def _model(kind: str, dtype: Any) -> Any:
         config = transformers.LlamaConfig(intermediate_size=512, **_SIZES)
         model = transformers.LlamaForCausalLM(config)
     else:
-        sizes = {"moe_intermediate_size": 128, "intermediate_size": 512, "head_dim": 64}
-        experts = {"num_experts": _EXPERTS, "num_experts_per_tok": 2}
-        model = transformers.Qwen3MoeForCausalLM(
-            transformers.Qwen3MoeConfig(**_SIZES, **sizes, **experts)
-        )
+        sizes = {"moe_intermediate_size": 128, "intermediate_size": 512, "num_experts_per_tok": 2}
+    if kind == "qwen3_moe":
+        experts = {"num_experts": _EXPERTS, "head_dim": 64}
+        config = transformers.Qwen3MoeConfig(**_SIZES, **sizes, **experts)
+        model = transformers.Qwen3MoeForCausalLM(config)
+    if kind == "deepseek_v3":
+        heads = {"qk_rope_head_dim": 32, "qk_nope_head_dim": 32, "v_head_dim": 32}
+        ranks = {"q_lora_rank": 64, "kv_lora_rank": 64, "num_key_value_heads": 4}
+        groups = {"n_routed_experts": _EXPERTS, "n_group": 2, "topk_group": 1}
+        more = {**sizes, **heads, **ranks, **groups, "first_k_dense_replace": 1}
+        model = transformers.DeepseekV3ForCausalLM(transformers.DeepseekV3Config(**_SIZES | more))
     model.config.architectures = [type(model).__name__]
     return model.to(dtype).eval()
 
@@ -121,16 +128,39 @@ def _decompressed(folder: Path, target: Path, dtype: Any) -> dict[str, Any]:
     return found
 
 
-def _mlx_logits(folder: Path) -> Any:
-    """Return what mlx-lm computes, which reads two keys that transformers 5.23 writes elsewhere."""
-    core = pytest.importorskip("mlx.core", reason="mlx is not installed")
+def _mlx_model(folder: Path) -> tuple[Any, dict[str, Any]]:
+    """Load a model by mlx-lm, which reads two keys that transformers 5.23 writes elsewhere."""
     lm = pytest.importorskip("mlx_lm.utils", reason="mlx-lm is not installed")
     config = json.loads((folder / "config.json").read_text())
     config |= {"num_experts": _EXPERTS, "rope_theta": 10_000.0}
     (folder / "config.json").write_text(json.dumps(config))
-    model, _ = lm.load_model(folder)
+    found: tuple[Any, dict[str, Any]] = lm.load_model(folder)
+    return found
+
+
+def _mlx_logits(model: Any) -> Any:
+    core = pytest.importorskip("mlx.core", reason="mlx is not installed")
     model.set_dtype(core.float32)
     return torch.from_numpy(np.array(model(core.arange(48)[None])))
+
+
+def _mlx_weights(model: Any) -> dict[str, Any]:
+    """Return the affine weights as MLX decodes them, with experts under the names that others use.
+
+    MLX has the embeddings and the head among them if it quantised the model itself.
+    """
+    core = pytest.importorskip("mlx.core", reason="mlx is not installed")
+    found: dict[str, Any] = {}
+    for name, layer in model.named_modules():
+        if not hasattr(layer, "biases"):
+            continue
+        parts = (layer.weight, layer.scales, layer.biases, layer.group_size, layer.bits)
+        made = torch.from_numpy(np.array(core.dequantize(*parts).astype(core.float32)))
+        head, is_stack, tail = name.partition(".switch_mlp.")
+        names = [f"{head}.experts.{k}.{tail}" for k in range(_EXPERTS)] if is_stack else [name]
+        made = made if is_stack else made[None]
+        found |= {f"{each}.weight": one for each, one in zip(names, made, strict=True)}
+    return found
 
 
 _MODELOPT = {
@@ -200,6 +230,35 @@ def test_fp8_of_modelopt_is_decoded_by_transformers(
     assert _same(_logits(tmp_path / "fp8", torch.bfloat16), logits)
 
 
+@pytest.mark.parametrize("kind", [*_MODELS, "deepseek_v3"])
+def test_fp8_becomes_what_deepseek_casts_it_to(tmp_path: Path, kind: str) -> None:
+    source = tmp_path / "in"
+    _model(kind, torch.bfloat16).save_pretrained(source)
+    tensors = _tensors(source)
+    casted = dict(tensors)
+    for name in [each for each in casted if each.endswith(("_proj.weight", "_mqa.weight"))]:
+        rows, columns = casted[name].shape
+        padded = torch.nn.functional.pad(casted[name].float(), (0, -columns % 128, 0, -rows % 128))
+        blocks = padded.unflatten(0, (-1, 128)).unflatten(2, (-1, 128))
+        scales = blocks.abs().amax((1, 3)).clamp(min=1e-12) / 448
+        each = scales.repeat_interleave(128, 0).repeat_interleave(128, 1)[:rows, :columns]
+        codes = (casted[name].float() / each).to(torch.float8_e4m3fn)
+        tensors |= {name: codes, f"{name}_scale_inv": scales}
+        casted[name] = (codes.float() * each).to(torch.bfloat16)
+    safetensors.save_file(tensors, source / "model.safetensors", {"format": "pt"})
+    section = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"}
+    config = json.loads((source / "config.json").read_text())
+    config["quantization_config"] = {**section, "weight_block_size": [128, 128]}
+    (source / "config.json").write_text(json.dumps(config))
+    report = reorder.convert(source, tmp_path / "out", (), _VERIFIED, to="bf16")
+    assert _all_same(_tensors(tmp_path / "out"), casted)
+    assert report.rounding is not None
+    # transformers decodes FP8 itself where there is no GPU
+    logits = _logits(tmp_path / "out", torch.bfloat16)
+    assert _same(logits, _logits(source, torch.bfloat16))
+    assert logits.isfinite().all()
+
+
 @pytest.mark.parametrize("kind", _MODELS)
 def test_floats_become_the_fp8_that_producers_make_and_transformers_loads(
     tmp_path: Path, kind: str
@@ -259,7 +318,7 @@ def test_mlx_computes_with_mx_of_modelopt(
     reorder.convert(source, tmp_path / "mlx", (), _VERIFIED, to="mlx")
     reorder.convert(source, tmp_path / "bf16", (), _VERIFIED, to="bf16")
     wanted = _logits(tmp_path / "bf16", torch.float32)
-    assert torch.allclose(_mlx_logits(tmp_path / "mlx"), wanted, atol=1e-2)
+    assert torch.allclose(_mlx_logits(_mlx_model(tmp_path / "mlx")[0]), wanted, atol=1e-2)
     # and back
     reorder.convert(tmp_path / "mlx", tmp_path / "back", (), _VERIFIED, to="bf16")
     assert _all_same(_tensors(tmp_path / "back"), _tensors(tmp_path / "bf16"))
@@ -268,23 +327,20 @@ def test_mlx_computes_with_mx_of_modelopt(
     assert _all_same(_tensors(tmp_path / "again"), _tensors(tmp_path / "direct"))
 
 
-@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize(("bits", "group"), [(3, 32), (4, 64), (8, 128)])
 @pytest.mark.parametrize("kind", _MODELS)
-def test_models_of_mlx_lm_are_loaded_by_transformers(tmp_path: Path, kind: str, bits: int) -> None:
-    core = pytest.importorskip("mlx.core", reason="mlx is not installed")
+def test_models_of_mlx_lm_are_loaded_by_transformers(
+    tmp_path: Path, kind: str, bits: int, group: int
+) -> None:
     lm = pytest.importorskip("mlx_lm.utils", reason="mlx-lm is not installed")
-    _save(tmp_path / "plain", kind, torch.bfloat16)
-    config = json.loads((tmp_path / "plain/config.json").read_text())
-    config |= {"num_experts": _EXPERTS, "rope_theta": 10_000.0}
-    (tmp_path / "plain/config.json").write_text(json.dumps(config))
-    model, config = lm.load_model(tmp_path / "plain")
+    model, config = _mlx_model(_save(tmp_path / "plain", kind, torch.bfloat16))
 
     def own(name: str, layer: Any) -> Any:  # the down projections have bits of their own
         if "down_proj" in name:
             return {"group_size": 32, "bits": 6}
         return hasattr(layer, "to_quantized") and not name.endswith("mlp.gate")
 
-    model, config = lm.quantize_model(model, config, 64, bits, quant_predicate=own)
+    model, config = lm.quantize_model(model, config, group, bits, quant_predicate=own)
     (tmp_path / "in").mkdir()
     lm.save_model(tmp_path / "in", model)
     lm.save_config(config, tmp_path / "in/config.json")
@@ -292,21 +348,10 @@ def test_models_of_mlx_lm_are_loaded_by_transformers(tmp_path: Path, kind: str, 
     assert report.rounding is None  # MLX computes in the type of its scales
     found = _tensors(tmp_path / "out")
     assert found.keys() == _tensors(tmp_path / "plain").keys()
-    count = 0
-    for name, layer in model.named_modules():
-        if not hasattr(layer, "biases"):
-            continue
-        parts = (layer.weight, layer.scales, layer.biases, layer.group_size, layer.bits)
-        made = np.array(core.dequantize(*parts).astype(core.float32))
-        head, is_stack, tail = name.partition(".switch_mlp.")
-        names = [f"{head}.experts.{k}.{tail}" for k in range(_EXPERTS)] if is_stack else [name]
-        for each, wanted in zip(names, made if is_stack else made[None], strict=True):
-            assert torch.equal(found[f"{each}.weight"].float(), torch.from_numpy(wanted))
-            count += 1
-    assert count == _COUNTS[kind] + 2  # with embeddings and the head
-    plain = lm.dequantize_model(model)
-    plain.set_dtype(core.float32)
-    wanted = torch.from_numpy(np.array(plain(core.arange(48)[None])))
+    weights = _mlx_weights(model)
+    assert len(weights) == _COUNTS[kind] + 2  # with embeddings and the head
+    assert all(torch.equal(found[name].float(), weight) for name, weight in weights.items())
+    wanted = _mlx_logits(lm.dequantize_model(model))
     assert torch.allclose(_logits(tmp_path / "out", torch.float32), wanted, atol=1e-3)
 
 
@@ -399,9 +444,16 @@ def test_models_of_gptqmodel_are_decoded_by_compressed_tensors(
     reorder.convert(source, tmp_path / "f16", (), _VERIFIED, to="f16")
     theirs = _decompressed(tmp_path / "ct", tmp_path / "theirs", torch.float16)
     assert _all_same(theirs, _tensors(tmp_path / "f16"))
-    if method != "gptq_v2":  # symmetric: transformers 5.23 does not load zero points
+    if method != "gptq_v2":
         logits = _logits(tmp_path / "f16", torch.float16)
         assert _same(_logits(tmp_path / "ct", torch.float16), logits)
+        return
+    # transformers 5.23 does not load zero points; compressed-tensors packs those of AWQ likewise
+    from compressed_tensors.entrypoints.convert import AutoAWQConverter, convert_checkpoint
+
+    reorder.convert(source, tmp_path / "awq", (), _VERIFIED, to="awq")
+    convert_checkpoint(tmp_path / "awq", tmp_path / "packed", AutoAWQConverter(4, 64), 1, "cpu")
+    assert _all_same(_tensors(tmp_path / "packed"), _tensors(tmp_path / "ct"))
 
 
 @pytest.mark.parametrize("method", _GPTQMODEL)
@@ -415,7 +467,11 @@ def test_mlx_computes_with_models_of_gptqmodel(
     rule = rule.replace("gptq ->", "gptq(zeros=v2) ->") if method == "gptq_v2" else rule
     reorder.convert(source, tmp_path / "plain", [rule])
     wanted = _logits(tmp_path / "plain", torch.float32)
-    assert torch.allclose(_mlx_logits(tmp_path / "mlx"), wanted, atol=1e-2)
+    model, _ = _mlx_model(tmp_path / "mlx")
+    weights, plain = _mlx_weights(model), _tensors(tmp_path / "plain")
+    assert len(weights) == _COUNTS[kind]
+    assert all(_same(weight, plain[name]) for name, weight in weights.items())
+    assert torch.allclose(_mlx_logits(model), wanted, atol=1e-2)
     # and back to what transformers reads
     for name in ("mlx", "plain"):
         rules, to = ((), "bf16") if name == "mlx" else (["*_proj.weight: bf16"], None)
@@ -478,5 +534,5 @@ def test_experts_of_compressed_tensors_become_other_formats(
     assert _same(logits["gptq"], logits["awq"])
     assert torch.allclose(logits["gptq"], _logits(tmp_path / "f16", torch.float16), atol=1e-2)
     reorder.convert(folder, tmp_path / "mlx", (), _VERIFIED, to="mlx")
-    found = _mlx_logits(tmp_path / "mlx")
+    found = _mlx_logits(_mlx_model(tmp_path / "mlx")[0])
     assert torch.allclose(found, _logits(tmp_path / "f16", torch.float32), atol=1e-2)

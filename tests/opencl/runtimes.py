@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from memdesc import MemdescError
+from memdesc import MemdescError, memory_desc
 from reorder import execute_reference, opencl
 from reorder.opencl.execution import build_transfers, enqueue_transfers
 from reorder.opencl.image_formats import image_format
@@ -19,9 +19,12 @@ from reorder.opencl.kernel.profile import GPU
 from reorder.opencl.kernel.transfers import OperandSpec, plan_transfers
 from reorder.opencl.operands import device_operand
 from reorder.opencl.programs import floats_of
+from tests.property.reorder.test_convert_laws import elements
 from tests.reorders import random_bytes
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from memdesc import ImageDesc, MemoryDesc
@@ -29,7 +32,17 @@ if TYPE_CHECKING:
     from reorder.opencl.kernel.launch import Body
     from reorder.opencl.kernel.profile import Profile
 
-__all__ = ["Runtime", "check_buffers", "enqueue", "refused", "runtimes"]
+    Case = tuple[MemoryDesc, MemoryDesc, Attr | None]
+
+__all__ = [
+    "Runtime",
+    "check_buffers",
+    "check_image",
+    "check_reorder",
+    "enqueue",
+    "refused",
+    "runtimes",
+]
 
 FLAGS = cl.mem_flags.READ_WRITE
 
@@ -123,29 +136,94 @@ def refused(message: str) -> Any:
 BESIDE = 64
 
 
+def _check(
+    runtime: Runtime,
+    case: Case,
+    seed: int,
+    run: Callable[[tuple[cl.Buffer, cl.Buffer]], cl.Event],
+) -> None:
+    """Compare what is run with its definition; bytes beside the tensor must stay."""
+    src, dst, attr = case
+    source = random_bytes(max(src.nbytes, 1), seed)
+    before = random_bytes(dst.nbytes + BESIDE, seed + 1)
+    memory = runtime.buffer(source), runtime.buffer(before)
+    event = run(memory)
+    wanted = before.copy()
+    if dst.nelems:
+        execute_reference(src, dst, source[: src.nbytes], wanted[: dst.nbytes], attr)
+    assert np.array_equal(runtime.read(memory[1], event), wanted), case
+
+
+def check_reorder(runtime: Runtime, case: Case, seed: int) -> None:
+    """Compare a reorder as callers enqueue it with its definition."""
+    src, dst, attr = case
+    queue = runtime.queue
+    _check(
+        runtime,
+        case,
+        seed,
+        lambda memory: opencl.enqueue_reorder(queue, memory[0], src, memory[1], dst, attr),
+    )
+
+
 def check_buffers(
     runtime: Runtime,
-    case: tuple[MemoryDesc, MemoryDesc, Attr | None],
+    case: Case,
     profile: Profile = GPU,
     max_work_items: int = 256,
     *,
     is_aligned: bool = True,
 ) -> list[Body]:
-    """Compare a reorder with its definition; bytes beside the tensor must stay.
-
-    Returns what the kernels do.
-    """
+    """Compare the kernels of a profile with the definition; returns what these do."""
     src, dst, attr = case
     traits = DeviceTraits(max_work_items, floats_of(runtime.device.device), profile)
     one, other = OperandSpec(src), OperandSpec(dst)
     transfers = plan_transfers(one, other, traits, attr, is_aligned=is_aligned)
-    source = random_bytes(max(src.nbytes, 1), 1)
-    before = random_bytes(dst.nbytes + BESIDE, 2)
-    memory = runtime.buffer(source), runtime.buffer(before)
     prepared = build_transfers(runtime.context, runtime.device.device, transfers)
-    event = enqueue_transfers(runtime.queue, prepared, memory, None)
-    wanted = before.copy()
-    if dst.nelems:
-        execute_reference(src, dst, source[: src.nbytes], wanted[: dst.nbytes], attr)
-    assert np.array_equal(runtime.read(memory[1], event), wanted), (src, dst, attr)
+    _check(
+        runtime,
+        case,
+        1,
+        lambda memory: enqueue_transfers(runtime.queue, prepared, memory, None),
+    )
     return [launch.pattern.body for transfer in transfers for launch in transfer.launches]
+
+
+def check_image(
+    runtime: Runtime,
+    case: tuple[MemoryDesc, ImageDesc, MemoryDesc],
+    seed: int,
+    attrs: tuple[Attr | None, Attr | None] = (None, None),
+    profile: Profile | None = None,
+) -> None:
+    """Compare an image, and a buffer made of it, with the definition; NaN in f16 is any NaN.
+
+    The image may have more pixels than it needs, which must stay, and so must bytes beside dst.
+    """
+    src, image, dst = case
+    kind = image.dtype.numpy
+    source = elements(src, seed)
+    shape = image.height + seed % 3, image.width + seed % 3, image.channels
+    before = elements(memory_desc(shape, image.dtype), seed + 1).view(kind).reshape(shape)
+    memory = runtime.image(image, before)
+    event = enqueue(runtime, (runtime.buffer(source), src), (memory, image), attrs[0], profile)
+    pixels = runtime.pixels(memory, kind, event)
+    wanted = np.zeros(image.desc.padded_nelems, kind)
+    execute_reference(src, image.desc, source, wanted.view(np.uint8), attrs[0])
+    inside = np.s_[: image.height, : image.width]
+    after = before.copy()
+    after[inside] = wanted.reshape(image.height, image.width, image.channels)
+    if image.dtype.name == "f16":
+        assert (np.isnan(pixels) == np.isnan(after)).all()
+        after = np.where(np.isnan(after), pixels, after)
+    assert pixels.tobytes() == after.tobytes()
+    if image.dtype.name == "f16":
+        # the next kernel may read another NaN than the host
+        pixels = np.where(np.isnan(pixels), np.float16(-0.0), pixels)
+        memory = runtime.image(image, pixels)
+    wanted = random_bytes(dst.nbytes + BESIDE, seed + 2)
+    place = runtime.buffer(wanted)
+    event = enqueue(runtime, (memory, image), (place, dst), attrs[1], profile)
+    content = np.ascontiguousarray(pixels[inside]).reshape(-1).view(np.uint8)
+    execute_reference(image.desc, dst, content, wanted[: dst.nbytes], attrs[1])
+    assert runtime.read(place, event).tobytes() == wanted.tobytes()

@@ -68,7 +68,7 @@ def test_device_objects_bring_their_queue_or_are_given_one(runtime: Runtime) -> 
     assert host(reorder(m, "nChw8c")).tobytes() == X.tobytes()
     plain = memory_desc(X.shape, "f32")
     buffer = runtime.buffer(X)
-    with pytest.raises(MemdescError, match="has no queue; give queue="):
+    with pytest.raises(MemdescError, match="has no queue; pass queue="):
         reorder(buffer, "nhwc", src=plain)  # type: ignore[call-overload] # the mistake
     assert host(reorder(buffer, "nhwc", src=plain, queue=runtime.queue)).tobytes() == X.tobytes()
 
@@ -117,7 +117,7 @@ def test_out_is_written_and_returned(runtime: Runtime) -> None:
     assert got.data.tobytes() == reorder(X, image).tobytes()
     with pytest.raises(MemdescError, match="out is host memory, but the result stays on a device"):
         reorder(X, out=Memory(desc), queue=runtime.queue)  # type: ignore[call-overload] # the mistake
-    with pytest.raises(MemdescError, match=r"dst and dtype ask for .*'abcd'"):
+    with pytest.raises(MemdescError, match=r"dst and dtype describe .*'abcd'"):
         reorder(X, "nchw", out=m, queue=runtime.queue)
 
 
@@ -151,10 +151,10 @@ def test_out_keeps_its_data_type(runtime: Runtime) -> None:
     array = cl.array.zeros(runtime.queue, X.shape, np.float32)
     for out in (memory, array):
         with pytest.raises(
-            MemdescError, match=r"out is .*'f32'.*, but dst and dtype ask for .*'f16'"
+            MemdescError, match=r"out is .*'f32'.*, but dst and dtype describe .*'f16'"
         ):
             reorder(X * 2, dtype="f16", out=out)
-    with pytest.raises(MemdescError, match="out is an Array of f32, but dtype asks for f16"):
+    with pytest.raises(MemdescError, match="out is an Array of f32, but dtype is f16"):
         reorder(X * 2, "nhwc", dtype="f16", out=array)
     assert host(memory).tobytes() == X.tobytes()
     assert not array.get().any()
@@ -165,7 +165,7 @@ def test_out_keeps_its_data_type(runtime: Runtime) -> None:
         == X.astype(np.float16).tobytes()
     )
     buffer = runtime.buffer(np.zeros(X.nbytes, np.uint8))
-    with pytest.raises(MemdescError, match="out does not say what it holds; give dst"):
+    with pytest.raises(MemdescError, match="the layout of out is not known; pass"):
         reorder(X, dtype="f16", out=buffer, queue=runtime.queue)
 
 
@@ -186,7 +186,7 @@ def test_an_image_on_the_device_is_described_by_src(runtime: Runtime) -> None:
     )
     with pytest.raises(
         MemdescError,
-        match="a pyopencl Image, which does not say what it holds; give src_desc=, an ImageDesc",
+        match="a pyopencl Image, whose layout is not known; pass src_desc=, an ImageDesc",
     ):
         opencl.pack(runtime.queue, packed.data, desc)
 
@@ -228,7 +228,7 @@ def test_a_dtype_and_attributes_convert_as_on_the_cpu(runtime: Runtime) -> None:
     attr = Attr(dst_scale=0.5, dst_zero_point=3)
     found = reorder(X, "nhwc", dtype="s8", attr=attr, queue=runtime.queue)
     assert (host(found) == reorder(X, "nhwc", dtype="s8", attr=attr).numpy()).all()
-    with refused("beta 1.0 adds to what dst holds; give out"):
+    with refused("beta 1.0 adds to what dst holds; pass out="):
         reorder(X, "nhwc", attr=Attr(beta=1.0), queue=runtime.queue)
 
 
@@ -280,6 +280,6 @@ def test_memory_on_a_device_shows_its_layout_and_tells_numpy_where_it_lies(
     ):
         with pytest.raises(
             MemdescError,
-            match=r"lies on a device, which numpy cannot read; \.get\(\) copies it to the host",
+            match=r"is on a device, which numpy cannot read; \.get\(\) copies it to the host",
         ):
             read(memory)

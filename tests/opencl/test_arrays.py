@@ -122,7 +122,7 @@ def test_shared_virtual_memory_is_used_in_place(sharing: Runtime) -> None:
     assert image_memory.get().numpy().tobytes() == x.tobytes()
     with pytest.raises(OverlapError, match="src and dst share device memory"):
         opencl.enqueue_reorder(runtime.queue, src, SHARED, cl.SVM(held[1:]), TURNED)
-    with refused("src is a pyopencl SVM, which does not say what it holds; give src_desc="):
+    with refused("src is a pyopencl SVM, whose layout is not known; pass src_desc="):
         reorder(src, "ba", queue=runtime.queue)
     with refused("dst has 4096 bytes, but memory_desc((33, 32), 'f32', 'ab') touches 4224"):
         reorder(X[:33, :32], "ab", out=dst, queue=runtime.queue)
@@ -150,5 +150,5 @@ def test_arrays_of_numpy_are_shared_where_the_device_shares_all_memory(runtime: 
         m = reorder(cl.SVM(x), TURNED, src=SHARED, queue=runtime.queue)
         assert m.get().numpy().tobytes() == x.tobytes()
         return
-    with refused("src is shared virtual memory, of which device"):
+    with refused("src is shared virtual memory, but device"):
         reorder(cl.SVM(x), TURNED, src=SHARED, queue=runtime.queue)

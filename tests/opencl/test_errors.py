@@ -138,7 +138,7 @@ def test_objects_of_other_kinds_are_refused(runtime: Runtime) -> None:
         opencl.pack(None, X, IMAGE)  # type: ignore[arg-type] # the mistake
     buffer = runtime.buffer(X)
     with refused(
-        "src is a pyopencl Buffer, which does not say what it holds; give src_desc=, a MemoryDesc"
+        "src is a pyopencl Buffer, whose layout is not known; pass src_desc=, a MemoryDesc"
     ):
         opencl.pack(runtime.queue, buffer, IMAGE)
     with refused(
@@ -208,14 +208,14 @@ def test_an_array_of_unpacked_four_bit_elements_is_refused(
 ) -> None:
     x = np.arange(6).astype(getattr(ml_dtypes, dtype))
     array = cl.array.to_device(runtime.queue, x)
-    with refused(f"src is an array of {name}, one element a byte; memory of {name} holds two"):
+    with refused(f"src is an array of {name}, one element per byte; memory of {name} holds two"):
         reorder(array, "a")
     image, _ = opencl.pack(runtime.queue, X, IMAGE)
-    with refused(f"dst is an array of {name}, one element a byte; memory of {name} holds two"):
+    with refused(f"dst is an array of {name}, one element per byte; memory of {name} holds two"):
         reorder(x, out=array)
-    with refused(f"dst is an array of {name}, one element a byte; memory of {name} holds two"):
+    with refused(f"dst is an array of {name}, one element per byte; memory of {name} holds two"):
         reorder(np.zeros(6, np.float32), "a", out=array)
-    with refused(f"dst is an array of {name}, one element a byte; memory of {name} holds two"):
+    with refused(f"dst is an array of {name}, one element per byte; memory of {name} holds two"):
         opencl.enqueue_unpack(runtime.queue, image, IMAGE, array, "nchw")
     # raw bytes that a descriptor describes hold what it says
     packed = cl.array.to_device(runtime.queue, np.array([0x10, 0x32, 0x54], np.uint8))
@@ -322,9 +322,9 @@ def test_dtypes_and_channel_types_without_images_are_refused(runtime: Runtime) -
     desc = image_desc((1, 4, 2, 2), "bf16", "in_out_channel")
     with refused("OpenCL has no image of bf16 lanes; images hold f32, f16, s32, s8, u8"):
         opencl.pack(runtime.queue, reorder(np.zeros((1, 4, 2, 2), np.float32), "nchw"), desc)
-    with refused("channel_type 'SNORM_INT8' (SNORM_INT8) does not hold f32; use FLOAT"):
+    with refused("channel_type 'SNORM_INT8' (SNORM_INT8) cannot hold f32; use FLOAT"):
         opencl.pack(runtime.queue, X, IMAGE, channel_type="SNORM_INT8")
-    with refused("does not hold f32"):
+    with refused("cannot hold f32"):
         opencl.pack(runtime.queue, X, IMAGE, channel_type=cl.channel_type.UNORM_INT8)
     half = cl.create_image(
         runtime.context,

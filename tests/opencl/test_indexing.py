@@ -58,7 +58,7 @@ def test_names_of_images_and_types_alone_say_what_is_made(runtime: Runtime) -> N
     m = reorder(X, "in_out_channel", queue=runtime.queue)
     assert m.desc == image
     assert reorder(X, "in_out_channel", out=m).desc == image
-    with pytest.raises(MemdescError, match=r"dst and dtype ask for .*'in_out_height'"):
+    with pytest.raises(MemdescError, match=r"dst and dtype describe .*'in_out_height'"):
         reorder(X, "in_out_height", out=m)
     half = reorder(m, dtype="f16").desc
     assert half == image_desc(X.shape, "f16", "in_out_channel")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from memdesc import image_desc, memory_desc
-from reorder import Attr, plan_reorder
-from reorder.api import execute
+from reorder import Attr
 from reorder.opencl.kernel.profile import BUFFER, COLUMN, GPU, ROW, ImageGroups, Share
-from tests.opencl.runtimes import enqueue
-from tests.opencl.test_types import bits
+from tests.opencl.runtimes import check_image
 
 if TYPE_CHECKING:
     from reorder.opencl.kernel.profile import Profile
@@ -52,26 +49,7 @@ def check(
     """Pack a buffer of one type into an image of another with `attr`, and unpack it without."""
     buffer, image, dims = case
     desc, pixels = memory_desc(dims, dtypes[0], buffer), image_desc(dims, dtypes[1], image)
-    x = bits((desc.padded_nelems,), dtypes[0], 1)
-    if dtypes[0] != dtypes[1] and x.dtype == np.float32:
-        x = np.random.default_rng(1).normal(0, 40, x.shape).astype(np.float32)
-    wanted = np.zeros(pixels.desc.padded_nelems, pixels.dtype.numpy)
-    execute(plan_reorder(desc, pixels.desc, attr), x, wanted)
-    # the image is larger than it must be, and the rest of it stays
-    before = bits((pixels.height + 1, pixels.width + 2, 4), dtypes[1], 2)
-    memory = runtime.image(pixels, before)
-    event = enqueue(runtime, (runtime.buffer(x), desc), (memory, pixels), attr, profile)
-    after = before.copy()
-    after[: pixels.height, : pixels.width] = wanted.reshape(pixels.height, pixels.width, 4)
-    assert runtime.pixels(memory, wanted.dtype, event).tobytes() == after.tobytes(), case
-    poison = np.full(desc.nbytes + 16, 0xA5, np.uint8)
-    place = runtime.buffer(poison)
-    event = enqueue(runtime, (memory, pixels), (place, desc), profile=profile)
-    found = runtime.read(place, event)
-    back = np.zeros(desc.padded_nelems, x.dtype)
-    execute(plan_reorder(pixels.desc, desc), wanted, back)
-    assert found[: desc.nbytes].tobytes() == back.tobytes()
-    assert (found[desc.nbytes :] == poison[desc.nbytes :]).all()
+    check_image(runtime, (desc, pixels, desc), 1, (attr, None), profile)
 
 
 def test_pixels_through_local_memory_keep_their_bits(runtime: Runtime) -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -102,69 +101,6 @@ def test_shapes_with_tails_of_every_type_are_packed_as_the_mapping_table_says(
         assert found.tobytes() == wanted.tobytes(), (name, dims, dtype)
 
 
-@SHAPES
-@pytest.mark.parametrize("name", TYPES)
-def test_shapes_with_tails_of_every_type_are_unpacked_whatever_their_tails_hold(
-    name: str, count: int, runtime: Runtime
-) -> None:
-    for k, dims in enumerate(shapes(name, count), list(TYPES).index(name)):
-        dtype = DTYPES[k % 5]
-        desc = image_desc(dims, dtype, name)
-        x = bits(dims, dtype, k)
-        pixels = expected_pixels(name, x)
-        is_tail = expected_pixels(name, np.ones(dims, np.uint8)) == 0
-        noise = bits((desc.height + k % 3, desc.width + k % 2, desc.channels), dtype, 9)
-        noise[: desc.height, : desc.width] = np.where(
-            is_tail, noise[: desc.height, : desc.width], pixels
-        )
-        image = runtime.image(desc, noise)
-        target = memory_desc(dims, dtype, HOST[k % 7] if len(dims) == 4 else "A8a")
-        poison = np.full(target.nbytes + 16, 0xA5, np.uint8)
-        buffer = runtime.buffer(poison)
-        event = opencl.enqueue_unpack(runtime.queue, image, desc, buffer, target)
-        found = runtime.read(buffer, event)
-        assert found[: target.nbytes].tobytes() == reorder(x, target).data.tobytes(), (
-            name,
-            dims,
-            dtype,
-        )
-        assert (found[target.nbytes :] == 0xA5).all()
-
-
-# The round trips of MACE's buffer_to_image tests; the largest are for devices, not for CPUs.
-ROUND_TRIPS: dict[str, list[tuple[int, ...]]] = {
-    "argument": [(1,), (11,), (256,)],
-    "in_out_channel": [(1, 1, 2, 3), (1, 3, 2, 3), (3, 3, 2, 3), (3, 128, 13, 17)],
-    "conv2d_filter": [
-        (5, 3, 1, 1),
-        (13, 17, 1, 1),
-        (512, 128, 1, 1),
-        (3, 5, 3, 3),
-        (17, 13, 3, 3),
-        (256, 128, 3, 3),
-    ],
-    "weight_width": [(1, 3, 3, 3), (11, 13, 13, 17), (64, 64, 11, 13)],
-    "weight_height": [(2, 1, 1, 1), (11, 13, 13, 17), (64, 16, 11, 13)],
-}
-
-
-@pytest.mark.parametrize(
-    "dtypes", [("f32", "f16"), pytest.param(("f16", "f32"), marks=pytest.mark.campaign)]
-)
-@pytest.mark.parametrize("name", ROUND_TRIPS)
-def test_the_round_trips_of_mace_restore_every_bit(
-    name: str, dtypes: tuple[str, str], runtime: Runtime
-) -> None:
-    for k, dims in enumerate(ROUND_TRIPS[name]):
-        for dtype in dtypes[k % 2 :: 2]:
-            desc = image_desc(dims, dtype, name)
-            x = bits(dims, dtype, k)
-            image, event = opencl.pack(runtime.queue, x, desc)
-            plain = memory_desc(dims, dtype)
-            buffer, event = opencl.unpack(runtime.queue, image, desc, plain, wait_for=[event])
-            assert runtime.read(buffer, event).tobytes() == x.tobytes()
-
-
 def test_a_host_buffer_in_the_orders_of_2018_gives_the_same_image(runtime: Runtime) -> None:
     x = np.arange(2 * 3 * 2 * 5, dtype=np.float32).reshape(2, 3, 2, 5)
     desc = image_desc(x.shape, "f32", "conv2d_filter")
@@ -202,61 +138,6 @@ def test_eight_bits_lie_in_the_lanes_that_are_asked_for(
         buffer, event = opencl.unpack(runtime.queue, image, desc, tag)
         got = Memory(memory_desc(x.shape, dtype, tag), runtime.read(buffer, event))
         assert got.numpy().tobytes() == x.tobytes()
-
-
-_WIDTHS = [
-    ("in_out_channel", "nhwc", (2, 7, 3, 5)),
-    ("in_out_channel", "aBcd3b", (16, 12, 3, 5)),
-    ("image_2d_weights_c1_b_fyx", "nchw", (16, 12, 3, 5)),
-]
-_ALL_WIDTHS = product(
-    ("in_out_channel", "image_2d_weights_c1_b_fyx"),
-    ("nhwc", "nchw", "aBcd3b"),
-    ((2, 7, 3, 5), (16, 12, 3, 5)),
-)
-
-
-@pytest.mark.parametrize(
-    ("name", "tag", "dims"),
-    [
-        pytest.param(*case, marks=() if case in _WIDTHS else pytest.mark.campaign)
-        for case in _ALL_WIDTHS
-    ],
-)
-def test_floats_of_one_width_become_those_of_the_other_in_images(
-    name: str, tag: str, dims: tuple[int, ...], runtime: Runtime
-) -> None:
-    x = np.random.default_rng(3).normal(size=dims).astype(np.float32)
-    x[0, 0, 0] = 0.0, -0.0, np.inf, 65504.0, 2.0**-24
-    half = image_desc(x.shape, "f16", name)
-    host = reorder(x, tag)
-    image, event = opencl.pack(runtime.queue, host, half)
-    pixels = runtime.pixels(image, np.float16, event)
-    assert pixels.tobytes() == expected_pixels(name, x.astype(np.float16)).tobytes()
-    back = memory_desc(x.shape, "f32", tag)
-    buffer, event = opencl.unpack(runtime.queue, image, half, back)
-    got = Memory(back, runtime.read(buffer, event))
-    exact = reorder(pixels, "nchw", src=half)
-    assert (got.numpy() == exact.numpy().astype(np.float32)).all()
-
-
-def test_a_nan_stays_one_in_an_image_of_halves(runtime: Runtime) -> None:
-    x = np.full((1, 4, 2, 2), np.nan, np.float16)
-    desc = image_desc(x.shape, "f16", "in_out_channel")
-    image, event = opencl.pack(runtime.queue, x, desc)
-    assert np.isnan(runtime.pixels(image, np.float16, event)).all()
-    buffer, event = opencl.unpack(runtime.queue, image, desc, "nhwc")
-    assert np.isnan(runtime.read(buffer, event).view(np.float16)).all()
-
-
-def test_a_half_buffer_is_read_as_halves_also_for_an_image_of_floats(runtime: Runtime) -> None:
-    x = np.random.default_rng(3).normal(size=(2, 7, 3, 5)).astype(np.float16)
-    desc = image_desc(x.shape, "f32", "in_out_channel")
-    image, event = opencl.pack(runtime.queue, x, desc)
-    assert (
-        runtime.pixels(image, np.float32, event)
-        == expected_pixels("in_out_channel", x.astype(np.float32))
-    ).all()
 
 
 def test_an_image_becomes_another_one(runtime: Runtime) -> None:

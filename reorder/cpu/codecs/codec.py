@@ -1,7 +1,7 @@
-"""Elements to values and back, in vectors: the rule of `reorder.values.convert` as LLVM.
+"""Elements to values and back, in vectors: the rules of `reorder.values.convert` in LLVM.
 
 A value is of a working type: f32, f64, s64 or u64. Codes are the bits of elements, as vectors of
-integers of their width; 4-bit ones lie in the low half of a byte here. A type's row in
+integers of their width; here a 4-bit code is the low half of a byte. A type's row in
 `reorder.values.formats` decides which instructions convert it: one pair of functions for each kind.
 """
 
@@ -75,7 +75,7 @@ class Codec(Vectors):
     ) -> Value:
         """Return the codes of values of a working type, in a type.
 
-        With `canonical` every NaN becomes the one that `canonical` returns.
+        With `canonical=True` every NaN becomes the one that the method `canonical` returns.
         """
         has_nan = canonical and name not in INTEGERS and not quietens_rarely(FORMATS[name], work)
         values = self.canonical(values, work) if has_nan else values

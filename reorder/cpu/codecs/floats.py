@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _F32 = FLOATS["f32"]
 _MAGNITUDE = _F32.sign - 1
 _QUIET_BIT = 1 << (_F32.mantissa - 1)
-# formats that instructions convert
+# formats that have conversion instructions
 _HALF, _BFLOAT = FLOATS["f16"], FLOATS["bf16"]
 
 
@@ -69,7 +69,7 @@ def _decode_small(vectors: Vectors, codes: Value, form: FloatFormat) -> Value:
         special = where(magnitude.above(form.overflow), special | _QUIET_BIT, special)
         bits = where(magnitude.above(form.largest), special, bits)
     elif form.has_nan:
-        # without -0.0 its code is the NaN, so the sign is compared too
+        # in formats without -0.0, its bits are the NaN, so the sign is compared too
         tested = magnitude if form.has_negative_zero else codes
         bits = where(tested == form.nan, _F32.nan, bits)
     return bits | codes.lshr(form.bits - 1) << (_F32.bits - 1)

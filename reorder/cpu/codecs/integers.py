@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.emit import Value
     from reorder.values.formats import BooleanFormat
 
-# The type from which saturating instructions narrow registers.
+# The type that saturating instructions narrow registers from.
 _NARROWED = "s32"
 
 

@@ -38,7 +38,7 @@ GROUP = 16
 
 
 class Known(IntEnum):
-    """What is known of floats to encode; each value implies those before it."""
+    """What is known about floats to encode; each value implies those before it."""
 
     NOTHING = 0
     # none is NaN

@@ -1,4 +1,4 @@
-"""The interpreter of boxes: outer loops, and in each step the micro-kernel of the instruction."""
+"""The interpreter of boxes: outer loops that run the instruction's micro-kernel in each step."""
 
 from __future__ import annotations
 

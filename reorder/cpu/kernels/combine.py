@@ -129,7 +129,7 @@ def _emit_rows(stage: _Stage, operation: Operation, *, single: bool) -> None:
 
 
 def _rows_at(stage: _Stage, operation: Operation, row: Value) -> _OperationRows:
-    """Return where a row lies on each side."""
+    """Return where a row starts on each side."""
     types, builder = stage.types, row.builder
     src, dst, operand = (
         start + offsets[row] for start, offsets in zip(stage.starts, stage.tables, strict=True)
@@ -258,7 +258,7 @@ _LEAST = 2.0**-70
 
 
 class _Operands(NamedTuple):
-    """Vectors that an operation takes, or None where it takes no such operand."""
+    """The vectors that an operation takes; None for an operand that it does not have."""
 
     x: Value
     y: Value
@@ -266,7 +266,7 @@ class _Operands(NamedTuple):
 
 
 def _known_results(operation: Operation, types: CombineTypes) -> Known:
-    """Return what is known of results: finite scales and zero points turn no integer into NaN."""
+    """Return what is known about results: finite scales and zero points make no integer a NaN."""
     is_integer = types.src in INTEGERS
     if is_integer and operation is Operation.NARROW_QUOTIENT:
         return Known.NORMAL

@@ -133,7 +133,7 @@ def _each_pair(packed: Row, count: Value, sizes: tuple[int, ...], emit: EmitVect
 
 
 def emit_prefetch(call: InterpreterCall) -> None:
-    """Emit the prefetch of all rows of a `PrefetchTable`, which lie in src."""
+    """Emit the prefetch of all rows of a `PrefetchTable`; they are in src."""
     table, placement = load_stage(call, PrefetchTable)
     (offsets,) = table_addresses(call, PrefetchTable, table.rows, 1)
     with loop(0, table.rows) as row:

@@ -1,6 +1,6 @@
 """Micro-kernels for rows of an offset table: copied as contiguous runs, or element by element.
 
-The length of a run decides how it is copied. The first of these ways that fits is taken:
+The length of a run decides how it is copied, by the first of these ways that fits:
 
 * exactly one vector (`_VECTOR_NBYTES`), which may end in zeros;
 * masked loads and stores, where the processor has them: short runs that end in zeros, runs of less
@@ -62,7 +62,7 @@ class InnerLoop(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows to move from src to dst: `first` to `last`, of which those below `valid` hold data."""
+    """Rows to move from src to dst: `first` to `last`; only those below `valid` hold data."""
 
     elements: Elements
     src: Location

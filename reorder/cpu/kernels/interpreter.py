@@ -67,7 +67,7 @@ def each_task(call: InterpreterCall) -> Iterator[tuple[Task, Value, Value]]:
 class Position(NamedTuple):
     """The position of a step of the outer loops."""
 
-    # offset in each operand, in the unit of the strides
+    # offset in each operand, in bytes or elements, like the strides
     offsets: tuple[Value, ...]
     # number of loops that are at a step without data: src is read only if it is 0
     padded: Value

@@ -111,7 +111,7 @@ def _compile_callback(function: Callable[..., int | None], signature: Any, name:
             compiled._cache = _Cache(function)  # noqa: SLF001 - as enable_caching does
             with _modules_optimized_once():
                 compiled.compile()
-            why = f"{compiled._cache.cache_path} had no code for it"  # noqa: SLF001 - likewise
+            why = f"{compiled._cache.cache_path} had no code for it"  # noqa: SLF001 - numba has no public name for it
         except (RuntimeError, OSError):
             # compile without a cache
             compiled = CFunc(function, (signature.args, signature.return_type), {}, _OPTIONS)
@@ -144,7 +144,7 @@ def _modules_optimized_once() -> Iterator[None]:
     try:
         yield
     finally:
-        del codegen._library_class  # noqa: SLF001 - likewise
+        del codegen._library_class  # noqa: SLF001 - numba has no public name for it
 
 
 def inner(function: Callable[..., Any]) -> Any:

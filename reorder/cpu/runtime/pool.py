@@ -84,7 +84,7 @@ def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
 
 
 def _is_sooner_alone(job: Job) -> bool:
-    """Whether a job is done sooner on this thread than the code of the pool is loaded."""
+    """Whether this thread can finish a job before the code of the pool would be loaded."""
     if _State.alone >= _MAX_ALONE or job.chunks >= MAX_THREAD_CHUNKS * (job.workers + 1):
         return False
     _State.alone += 1

@@ -85,7 +85,7 @@ def _allocate() -> NDArray[np.uint8]:
 
 
 def _free_all() -> None:
-    """Free all of them in a forked child, which lacks the threads that held them."""
+    """Free all scratches in a forked child, which lacks the threads that held them."""
     _BLOCK[_LOCKS_AT:_SLOTS_AT] = 0
 
 

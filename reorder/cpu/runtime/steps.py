@@ -104,7 +104,7 @@ class _Code(NamedTuple):
 
 
 class _StepOperand(NamedTuple):
-    """The third side of a step, which arithmetic has: fields of a `Step`."""
+    """The third side of a step, which only arithmetic has: fields of a `Step`."""
 
     base: int = Base.SRC
     placed_by: int = NO_OPERAND
@@ -144,7 +144,7 @@ class _StepWriter:
         return _TileBuffer(base, dtype, NO_OPERAND, self.dense)
 
     def in_place(self, base: Base, dtype: str) -> _TileBuffer:
-        """Return the tile where it lies in src, or in dst."""
+        """Return the tile in its place in src or dst."""
         return _TileBuffer(base, dtype, int(base), [node.strides[base] for node in self.nodes])
 
     def end_of(self, buffer: _TileBuffer) -> int:

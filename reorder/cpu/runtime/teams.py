@@ -1,8 +1,8 @@
 """The search for teams of OpenMP: threads that other libraries of the process keep.
 
 A team is entered only while it is awake. To learn which threads it has, a search runs one parallel
-region, and only in a runtime that has awake threads which belong to no known team: a region in a
-runtime without threads would make some. Which runtime started a thread is read from the thread's
+region, and only in a runtime with awake threads that do not belong to a known team: a region in a
+runtime without threads would create some. Which runtime started a thread is read from the thread's
 descriptor in the C library.
 
 Searches take a fraction of a millisecond, and are made after 1, 2, 4, ... 1024 calls. A forked
@@ -45,7 +45,7 @@ from reorder.memory.buffers import address_of
 _LIBRARY = re.compile(r"/lib(gomp|iomp5|omp)\b[^/]*\.so[^/]*$")
 _MAPS, _TASKS = Path("/proc/self/maps"), Path("/proc/self/task")
 _MEMORY = Path("/proc/self/mem")
-# The number of the system call `get_robust_list`. Its list lies in the C library's descriptor of a
+# The number of the system call `get_robust_list`. Its list is in the C library's descriptor of a
 # thread, and the function that the thread was started with follows within this many bytes.
 _GET_ROBUST_LIST = {"x86_64": 274, "aarch64": 100}
 _DESCRIPTOR_NBYTES = 2048
@@ -57,7 +57,7 @@ _LOOK_SECONDS = 2e-5
 
 
 class _Runtime(NamedTuple):
-    """An OpenMP runtime of the process: where its code lies, and addresses of its functions."""
+    """An OpenMP runtime of the process: where its code is, and the addresses of its functions."""
 
     path: str
     begin: int
@@ -149,7 +149,7 @@ def _search() -> int:
     if not _State.runtimes:
         return _MAX_CALLS
     if not missing:
-        # a search of another thread may be due
+        # a search for another thread may be due
         return _CALLS
     calls = _State.calls
     _State.calls = min(2 * calls, _MAX_CALLS)
@@ -173,7 +173,7 @@ def _teams() -> list[int]:
 
 
 def _awake_threads() -> list[int]:
-    """Return the threads of no known team that use the processor."""
+    """Return the threads that use the processor and do not belong to a known team."""
     known = {
         member
         for team in _teams()
@@ -265,7 +265,7 @@ def _call(function: int, *arguments: int) -> int:
 
 
 def _forget() -> None:
-    """Make a forked child know no teams."""
+    """Forget all teams in a forked child."""
     _State.is_enabled, _State.runtimes = False, ()
     _State.searching = threading.Lock()
     pool_words()[POOL.first_team] = 0

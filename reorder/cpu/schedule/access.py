@@ -17,7 +17,7 @@ _WHAT = {RUN: "copies runs", STRIDED: "moves single elements"}
 
 
 def describe_access(plan: ReorderPlan, box: Box) -> str:
-    """Return how long the contiguous runs of a box are on both sides, and how far apart.
+    """Describe the contiguous runs of a box on both sides: how long they are, and how far apart.
 
     >>> import memdesc, reorder
     >>> src, dst = (memdesc.memory_desc((64, 16), "f32", tag) for tag in ("ab", "ba"))

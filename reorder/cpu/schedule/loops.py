@@ -1,4 +1,4 @@
-"""Facts about groups of loops: how many steps, which contiguous runs, which table of offsets.
+"""Facts about groups of loops: their number of steps, contiguous runs and offset tables.
 
 A side is 0 for src and 1 for dst. An element stride is the stride between neighbouring elements. It
 is above 1 where elements were packed into wider ones, but strides still count the narrow ones.

@@ -166,7 +166,7 @@ def _cuts(
     sizes = [workload.size for workload in workloads]
     tolerance = sum(sizes) / chunks * _TOLERANCE
     few = sum(size for size, count in zip(sizes, counts, strict=True) if count < chunks)
-    # elements that the chunks before a cut have beyond their share
+    # elements that the chunks before a cut have in excess of their share
     beyond = [0.0] * (chunks + 1)
     cuts = [[0] for _ in workloads]
     # elements of the instructions of few steps that were already cut

@@ -51,7 +51,7 @@ class BoxHead(NamedTuple):
     dst: int
     # number of outer loops
     outer: int
-    # bytes of src from this one on must not be read
+    # src must not be read from this byte on
     src_end: int
 
 

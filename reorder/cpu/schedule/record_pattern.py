@@ -47,12 +47,12 @@ class NumberPattern(NamedTuple):
     divides: bool
     codebook: Codebook | Digits | None
     kind: str
-    # how many neighbouring elements share its code: a power of two that divides the block
+    # how many adjacent elements share its code: a power of two that divides the block
     code_run: int
 
     @property
     def run(self) -> int:
-        """How many neighbouring elements share its value."""
+        """How many adjacent elements share its value."""
         return self.code_run if self.codebook is None else 1
 
 
@@ -197,7 +197,7 @@ def _rows_of(part: Field, dims: tuple[int, ...]) -> NDArray[np.int64]:
 
 
 def _run(offsets: list[tuple[int, ...]], block: int) -> int:
-    """Return how many neighbours share their place in all fields: the largest power of two."""
+    """Return how many adjacent elements have one place in all fields: the largest power of two."""
     run = 1
     while (
         2 * run <= block

@@ -104,7 +104,7 @@ NO_OPERAND = -1
 
 
 class Base(IntEnum):
-    """Where a side starts: src, dst, or a slot of scratch named after what it holds.
+    """Where a side of a step starts: src, dst, or a slot of scratch named after what it holds.
 
     A larger number is an address.
     """

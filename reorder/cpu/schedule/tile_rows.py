@@ -10,10 +10,10 @@ An operation finds it in one of three ways:
 * if that makes rows short, and all tiles have the same operands, such as those of few channels: in
   a table with a value for each element (`spread_operands`);
 * if that makes rows short otherwise: in a slot of scratch, into which they are gathered in the
-  order in which the tile is converted (`gathered_operands`). Scales in groups along dim b of `ab`
-  are an example, where dst is `ba`: neighbours along a row of dst have different scales, which lie
-  apart. Only one value is gathered for each group. Values of short groups along a row are repeated,
-  so that a vector of elements finds its operands in a vector.
+  order in which the tile is converted (`gathered_operands`). An example is scales in groups along
+  dim b of `ab` if dst is `ba`: adjacent elements of a row of dst have different scales, which are
+  far apart. Only one value is gathered for each group. Values of short groups along a row are
+  repeated, so that a vector of elements finds its operands in a vector.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def contiguous_nodes(nodes: tuple[Node, ...], strides: list[int]) -> int:
 
 
 def dense_strides(nodes: tuple[Node, ...]) -> list[int]:
-    """Return the strides of a tile whose data lies without gaps, in the order of the nodes."""
+    """Return the strides of a tile whose data has no gaps, in the order of the nodes."""
     return [prod(node.valid for node in nodes[k + 1 :]) for k in range(len(nodes))]
 
 

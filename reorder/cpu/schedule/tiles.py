@@ -379,7 +379,7 @@ def _cost(bits: int) -> int:
 class _Piece(NamedTuple):
     """Tiles of one shape: a loop nest over them, and the nest inside of each."""
 
-    # where the first tile lies
+    # where the first tile starts
     offsets: tuple[int, ...]
     # the loops over tiles
     outer: tuple[Node, ...]

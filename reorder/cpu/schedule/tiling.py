@@ -3,7 +3,7 @@
 Large transpositions by non-temporal stores are tiled in an order that prefetchers can follow. Lines
 of dst are complete when they are stored and do not stay in the caches, so their order matters
 little. The order of the reads matters: the L2 prefetcher reads ahead in a limited number of pages,
-as long as loads continue in them. So the rows of a tile lie in at most that many pages of src, and
+as long as loads continue in them. So the rows of a tile are in at most that many pages of src, and
 tiles follow the order of src.
 """
 
@@ -28,7 +28,7 @@ _ONE_STEP = Node(1, 1, (1, 1))
 # Bytes of the pieces into which runs of more than twice this length are cut, so that threads get
 # equal parts: each gets at least four. Shorter pieces were no faster on one thread.
 _RUN_NBYTES = 1 << 14
-# Elements of dst that are written in a row when runs are at most a line.
+# Elements of dst that are written in succession when runs are at most a line.
 _SWEEP = 128
 # Pages of src that are read in turn where non-temporal stores write whole lines of dst: reads stay
 # longer in a page when there are fewer, and the order of such stores matters little.
@@ -139,7 +139,7 @@ def _sweep_both_sides(box: Box, src_loop: Node, runs: _Runs) -> Iterator[Schedul
 def _read_in_turn(box: Box, src_loop: Node, runs: _Runs) -> Iterator[ScheduledBox]:
     """Schedule a box of runs of whole lines in pieces of dst, and these in the order of src.
 
-    The rows of a piece lie in a few pages of src, and the next piece reads on in the same pages.
+    The rows of a piece are in a few pages of src, and the next piece reads on in the same pages.
     Yields nothing if the loops have that order.
     """
     outer = box.nodes[-2::-1]

@@ -1,1 +1,1 @@
-"""From boxes to kernels, without a device: how a family lowers a nest, its text and parameters."""
+"""From boxes to kernels, without a device: a file for each family of kernels; what they share."""

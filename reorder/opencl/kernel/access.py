@@ -16,7 +16,7 @@ _BYTE, _WORD = 8, 32
 class ElementType(NamedTuple):
     """The type of an element in a buffer, the type of its value, the suffix of image functions.
 
-    A fraction is a byte whose value is a number of 0 to 1.
+    A fraction is a byte that stands for a number from 0 to 1.
     """
 
     memory: str
@@ -31,7 +31,7 @@ class ElementType(NamedTuple):
 
     @property
     def is_half(self) -> bool:
-        """Whether elements are halves, which have load and store functions of their own."""
+        """Whether elements are halves, which need special load and store functions."""
         return self.memory == "half"
 
     def to_value(self, expression: str, width: str) -> str:

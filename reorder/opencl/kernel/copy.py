@@ -1,10 +1,10 @@
 """A family of kernels in which each work item copies pixels or elements, without local memory.
 
-It lowers every nest, and converts between an image and a buffer, or two images.
+It can lower every nest, and converts between an image and a buffer, or two images.
 
 Adjacent work items access adjacent memory. Devices store images in tiles of a few columns and rows,
 so work items should access a square of pixels; in a buffer they should follow the smallest stride.
-A work-group covers some iterations of several loops, to do both; the profile of a device says how
+To do both, a work-group covers some iterations of several loops; the profile of a device says how
 many.
 """
 

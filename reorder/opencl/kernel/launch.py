@@ -63,7 +63,7 @@ def floor_log2(extent: int) -> int:
 
 
 class DeviceTraits(NamedTuple):
-    """What plans depend on: a device's largest work-group, its arithmetic, sizes that suit it."""
+    """What plans depend on: a device's largest work-group, its arithmetic, and its best sizes."""
 
     max_work_items: int
     floats: Floats = Floats()
@@ -214,8 +214,8 @@ def share_out(
 ) -> tuple[list[int], int]:
     """Give each loop as many of 2^total work items as it has steps, while some are left.
 
-    Returns log2 of the work items along each loop, of which the first may be `given`, and along
-    the first gather.
+    Returns log2 of the work items along each loop (the first may be `given`), and along the first
+    gather.
     """
     shifts = list(given)
     free = total - sum(shifts)

@@ -64,7 +64,7 @@ ImageShapes = tuple[ImageShape | None, ImageShape | None]
 
 
 class Loop(NamedTuple):
-    """A loop of `extent` steps, of which the first `valid` hold data.
+    """A loop of `extent` steps; the first `valid` hold data.
 
     `strides` are those of src and dst, then of the scales and zero points that differ along the
     dims.
@@ -148,7 +148,7 @@ class Nest(NamedTuple):
 
 
 def without(loops: Iterable[Loop], taken: Collection[Loop | None]) -> list[Loop]:
-    """Return loops without some of them; equal loops are told apart."""
+    """Return loops without some of them, compared by identity."""
     return [loop for loop in loops if all(loop is not one for one in taken)]
 
 

@@ -9,7 +9,7 @@ Ranges: the lowest and the highest value of the elements of each scale, and of 0
 some of the elements that share a scale, and writes two numbers. If an element is not finite, the
 highest value is infinite. Parameters, for dim d, axis j and block b: offset, total (elements
 that share a scale), parts (work-groups for these), count{d} (scales along a dim), inside{d}
-(neighbours that share one), size{d}, and of the blocks axis{j}_step{b}, axis{j}_extent{b},
+(adjacent elements that share one), size{d}, and of the blocks axis{j}_step{b}, axis{j}_extent{b},
 axis{j}_stride{b}.
 """
 
@@ -81,7 +81,7 @@ def lower_ranges(
 ) -> tuple[Launch, int]:
     """Return the launch, and the work-groups of each scale; each writes two numbers.
 
-    For each dim there are `counts` scales, and `inside` neighbours share one.
+    For each dim, `counts` has the number of scales, and `inside` how many elements share one.
     """
     layout, groups, total = desc.layout, prod(counts), prod(inside)
     blocks = [layout.axis_blocks(j) for j in range(len(layout.axes))]

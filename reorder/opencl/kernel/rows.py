@@ -1,4 +1,4 @@
-"""A family of kernels that copies rows which start at any byte: vectors that are aligned in dst.
+"""A family of kernels that copies rows which start at any byte, in vectors aligned in dst.
 
 Some loops are contiguous in dst: work items store 16 bytes each, which may hold the end of one row
 of src and the start of the next. Loads are aligned too, and then shifted. Vectors near the end of

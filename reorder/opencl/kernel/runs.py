@@ -347,7 +347,7 @@ def _names(prefix: str, run: Run, suffix: str = "") -> str:
 
 
 def _place_lines(run: Run, pattern: Pattern, s: int, *, reads: bool) -> Iterator[str]:
-    """Return where a run lies, and whether it is inside and holds data."""
+    """Return where a run starts, and whether it is inside and holds data."""
     index = [f"i{k}" for k in range(len(pattern.loops))]
     for k, loop in enumerate(pattern.loops):
         if loop.steps > 1 and s:
@@ -455,7 +455,7 @@ def _row(tile: RunTile, step: str) -> str:
 
 
 def _place_tile_lines(tile: RunTile, pattern: Pattern, t: int) -> Iterator[str]:
-    """Return where a run lies, and whether its first element holds data."""
+    """Return where a run starts, and whether its first element holds data."""
     length = tile.run.length
     chunks = tile.width // length
     yield f"const int n_{t} = (int)get_local_id(0) + {t * pattern.work_items};"

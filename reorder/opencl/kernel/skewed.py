@@ -79,7 +79,7 @@ def _is_aligned(nest: Nest, operand: int, nbytes: int) -> bool:
 
 
 def _tile(shape: SkewedShape, nbytes: int, *, is_skewed: bool) -> Skewed:
-    """Return a tile that lies in local memory so that work items access different banks."""
+    """Return a tile placed in local memory so that work items access different banks."""
     align = 1 << floor_log2(shape.align) if is_skewed else 0
     tile = Skewed(shape.width, shape.height, nbytes, align, 0)
     lanes = _VECTOR // nbytes
@@ -140,7 +140,7 @@ class Skewed(Body):
             yield from transpose_functions(self.packed_rows, "uint")
             yield f"__global const uint4 *aligned(__global const {kind} *from)"
             yield "{ return (__global const uint4 *)((uintptr_t)from & ~(uintptr_t)15); }"
-            # the first `count` elements, and zeros; both vectors lie before the end of the row
+            # the first `count` elements, and zeros; both vectors are before the end of the row
             yield f"uint4 load(__global const {kind} *from, int count) {{"
             yield f"    if (count >= {2 * lanes}) {{"
             yield "        __global const uint4 *pair = aligned(from);"

@@ -646,7 +646,7 @@ def _load(tile: Tile) -> Iterator[str]:
         yield "    }"
     else:
         yield f"    if (count >= {tile.src.lanes}) return *(__global const {vector} *)from;"
-    # elements move in from the end
+    # elements are shifted in, the last one first
     yield f"    {vector} v = ({vector})(0);"
     last = f"min(count, {tile.src.lanes})" if inside else "count"
     yield f"    for (int j = {last} - 1; j >= 0; --j) {{"

@@ -111,7 +111,7 @@ def plan_transfers(
     """
     if dst.image is not None and attr is not None and attr.beta:
         msg = (
-            f"beta {attr.beta} adds to what dst holds, and kernels do not read an image that they "
+            f"beta {attr.beta} adds to what dst holds, but kernels cannot read an image that they "
             "write; accumulate in a buffer, then pack it"
         )
         raise MemdescError(msg)

@@ -1,52 +1,60 @@
-"""What is in files: entries of those that are read, and plans of those that are written.
+"""Entries of files that are read, plans of files that are written, and descriptors in both.
 
-All offsets of a planned file are known from names and sizes before anything is written.
+All offsets of a planned file are known from names and sizes before anything is written. A tensor's
+descriptor in the metadata says what it holds; without one, its dtype and shape do.
 """
 
 from __future__ import annotations
 
+import json
 import mmap
 import os
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from memdesc import (
+    DATA_TYPES,
+    MemdescError,
+    MemoryDesc,
+    RecordDesc,
+    UnknownFormatError,
+    from_json,
+    memory_desc,
+    record_desc,
+    to_json,
+)
+from memdesc.descriptor_json import SCHEMA
 from memdesc.disk import open_file
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
+    from typing import BinaryIO
 
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc, RecordDesc
+    Desc = MemoryDesc | RecordDesc
 
-__all__ = [
-    "Container",
-    "Entry",
-    "FileState",
-    "Place",
-    "PlannedFile",
-    "Span",
-    "Tensor",
-    "check_entries",
-    "check_name",
-    "check_planned",
-    "map_file",
-    "places_of",
-    "safe_path",
-]
-
-# bytes of the longest name of a tensor; real ones have a hundred
+# the most bytes in the name of a tensor; real names have about a hundred
 _MAX_NAME = 2**16 - 1
+# metadata keys: this, then the name of the tensor
+PREFIX = "memdesc."
+# the most characters of a descriptor; the longest one written has a few thousand
+MAX_DESCRIPTOR = 2**20
+_MAX_NDIMS = 64
+# the key of the note about several tensors, in the descriptor of the first of them
+_NOTE = "value"
 
 
 class FileState(NamedTuple):
-    """What changes when a file is written: the same on all machines that share it."""
+    """What changes when a file is written; it is the same on all machines that share the file."""
 
     nbytes: int
     mtime_ns: int
@@ -74,44 +82,28 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A tensor in a container; its bytes are read when they are asked for.
-
-    Parameters
-    ----------
-    name : str
-        Its name in the container.
-    dtype : str
-        Type of the stored words: the name of a `DataType` or a record, such as ``bf16`` or
-        ``q4_0``, or what the container calls it if it is neither.
-    shape : tuple of int
-        As the container says, the outermost dim first.
-    file : Path
-        The file that has the bytes.
-    offset, nbytes : int
-        Where they lie in it.
-    state : FileState
-        State of the file when its header was read.
-    desc : MemoryDesc or RecordDesc, optional
-        What the bytes hold, according to the container's metadata, else to dtype and shape.
-    reason : str
-        Why there is no `desc`.
-    is_described : bool
-        Whether `desc` is from the metadata.
-    note : mapping of str to object, optional
-        What this tensor and others are together, if it is the first of them; from the metadata.
-    """
+    """A tensor in a container; its bytes are read when they are asked for."""
 
     name: str
+    # the type of the stored words: the name of a `DataType` or a record, such as ``bf16`` or
+    # ``q4_0``, or what the container calls it if it is neither
     dtype: str
+    # as stored in the container, the outermost dim first
     shape: tuple[int, ...]
+    # where the bytes are, and the state of that file when its header was read
     file: Path
     offset: int
     nbytes: int
     state: FileState = field(repr=False)
-    desc: MemoryDesc | RecordDesc | None = None
+    # what the bytes hold, according to the metadata if it `is_described`, else to dtype and shape;
+    # or why it is None
+    desc: Desc | None = None
     reason: str = ""
     is_described: bool = False
+    # what this tensor and others are together, from the metadata; only the first of them has it
     note: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
+    # its bytes, if they are in memory: those of a mapped file or a compressed member
+    data: NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
 
     @property
     def place(self) -> Place:
@@ -123,9 +115,10 @@ class Entry:
 
         Fails if the file cannot be read, or has changed since its header was read.
         """
+        if self.data is not None:
+            return self.data
         data = np.empty(self.nbytes, np.uint8)
-        with open_file(self.file) as file:
-            _check_unchanged(self.file, file.fileno(), self.state)
+        with _open_unchanged(self.file, self.state) as file:
             file.seek(self.offset)
             if file.readinto(data) < self.nbytes:  # type: ignore[attr-defined] # binary files have it
                 msg = f"{str(self.file)!r} became shorter while {self.name!r} was read"
@@ -133,9 +126,9 @@ class Entry:
         return data
 
     def check_unchanged(self) -> None:
-        """Raise where the file has changed since its header was read."""
-        with open_file(self.file) as file:
-            _check_unchanged(self.file, file.fileno(), self.state)
+        """Raise if the file has changed since its header was read."""
+        with _open_unchanged(self.file, self.state):
+            pass
 
 
 class Unread(NamedTuple):
@@ -151,22 +144,22 @@ class Container(NamedTuple):
     # the format, by its key in the table
     format: str
     entries: dict[str, Entry]
-    # what belongs to no tensor, in the form of the format, without our descriptors
+    # what does not belong to a tensor, in the format's own form, without our descriptors
     metadata: Mapping[str, Any]
-    # the files with tensors; of several, their names in a folder
+    # the files with tensors; if there are several, their names in a folder
     files: tuple[Path, ...]
-    # tensors without an entry, because the file does not store their elements as bytes
+    # tensors without an entry, since the file does not store their elements as bytes
     left_out: tuple[str, ...] = ()
     # whether the file has a graph, whose nodes may give tensors their scales
     has_nodes: bool = False
-    # shards that were not read: why, and the names of their tensors as far as an index has them
+    # shards that were not read: why, and the names of their tensors if an index lists them
     unread: Mapping[str, Unread] = {}
 
 
 def check_name(name: object) -> str:
     """Return the name of a tensor; refuse one that cannot be printed or stored.
 
-    Fails if it is not a string, is empty, too long, has a zero byte, or half of a character.
+    Fails if it is not a string, is empty or too long, or has a zero byte or half a character.
     """
     if isinstance(name, str) and name and "\0" not in name:
         try:
@@ -191,8 +184,18 @@ def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
         found.add(tensor.name)
 
 
+def check_nbytes(tensor: Tensor, nbytes: float) -> None:
+    """Refuse a planned tensor unless its size is `nbytes`, what its dtype and shape take."""
+    if nbytes != tensor.nbytes:
+        msg = (
+            f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "
+            f"{nbytes:.15g} bytes, not {tensor.nbytes}"
+        )
+        raise MemdescError(msg)
+
+
 def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Return entries of one file by name; refuse equal names, shared bytes, and bytes beyond it."""
+    """Return the entries of a file by name; refuse equal names, shared bytes, and bytes past it."""
     found: dict[str, Entry] = {}
     for entry in entries:
         if check_name(entry.name) in found:
@@ -206,7 +209,10 @@ def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
                 f"{entry.offset + entry.nbytes} of {size}; the file was cut off or is damaged"
             )
             raise MemdescError(msg)
-    by_place = sorted((each for each in found.values() if each.nbytes), key=_place)
+    by_place = sorted(
+        (each for each in found.values() if each.nbytes),
+        key=lambda each: (each.offset, each.nbytes),
+    )
     for one, other in pairwise(by_place):
         if one.offset + one.nbytes > other.offset:
             msg = (
@@ -218,10 +224,6 @@ def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
     return found
 
 
-def _place(entry: Entry) -> tuple[int, int]:
-    return entry.offset, entry.nbytes
-
-
 def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
     """Map a file for reading; it stays mapped as long as the array lives.
 
@@ -229,28 +231,41 @@ def map_file(path: Path, state: FileState) -> NDArray[np.uint8]:
     """
     if not state.nbytes:
         return np.empty(0, np.uint8)  # an empty file cannot be mapped
-    with open_file(path) as file:
-        _check_unchanged(path, file.fileno(), state)
+    with _open_unchanged(path, state) as file:
         return np.frombuffer(mmap.mmap(file.fileno(), state.nbytes, access=mmap.ACCESS_READ), "u1")
 
 
-def _check_unchanged(path: Path, handle: int, state: FileState) -> None:
-    found = FileState.of(handle)
-    if found != state:
-        change = (
-            f"it has {found.nbytes} bytes, and had {state.nbytes}"
-            if found.nbytes != state.nbytes
-            else "it was written"
-        )
-        msg = f"{str(path)!r} has changed since it was opened: {change}; open it again"
-        raise MemdescError(msg)
+@contextmanager
+def _open_unchanged(path: Path, state: FileState) -> Iterator[BinaryIO]:
+    with open_file(path) as file:
+        found = FileState.of(file.fileno())
+        if found != state:
+            change = (
+                f"it has {found.nbytes} bytes, and had {state.nbytes}"
+                if found.nbytes != state.nbytes
+                else "it was written"
+            )
+            msg = f"{str(path)!r} has changed since it was opened: {change}; open it again"
+            raise MemdescError(msg)
+        yield file
+
+
+@contextmanager
+def open_container(path: Path, what: str) -> Iterator[tuple[BinaryIO, FileState]]:
+    """Open a file of a format; errors about what is in it name the file and the format."""
+    with open_file(path) as file:
+        try:
+            yield file, FileState.of(file.fileno())
+        except MemdescError as error:
+            msg = f"{str(path)!r} is not {what}, or a damaged one: {error}"
+            raise MemdescError(msg) from None
 
 
 class Tensor(NamedTuple):
     """A tensor to be written: what a header says about it.
 
     `dtype` and `shape` are those of the stored words, as in an `Entry`; `desc` is what they hold,
-    and is written if dtype and shape do not say it. `origin` is the input tensor that this one
+    and is written unless dtype and shape already say it. `origin` is the input tensor that this one
     copies byte for byte; empty if it is not a copy. `note` says what several tensors are
     together, in values of JSON; only the first of them has it.
     """
@@ -259,13 +274,13 @@ class Tensor(NamedTuple):
     dtype: str
     shape: tuple[int, ...]
     nbytes: int
-    desc: MemoryDesc | RecordDesc | None = None
+    desc: Desc | None = None
     origin: str = ""
     note: Mapping[str, Any] | None = None
 
 
 class Span(NamedTuple):
-    """Where the bytes of a tensor lie in a file."""
+    """Where the bytes of a tensor are in a file."""
 
     offset: int
     nbytes: int
@@ -283,12 +298,12 @@ class PlannedFile(NamedTuple):
     # the bytes that are not those of tensors, each part with its offset
     headers: tuple[tuple[int, bytes], ...]
     spans: Mapping[str, Span]
-    # called with the complete file before it gets its name: writes what depends on the data
+    # called with the complete file before it gets its name, to write what depends on the data
     seal: Callable[[Path], None] | None = None
 
 
 def places_of(files: Iterable[PlannedFile], folder: Path) -> dict[str, Place]:
-    """Return where the tensors of files are if these lie in a folder."""
+    """Return where the tensors of files are, for files in the given folder."""
     return {
         name: Place(folder / file.name, *span)
         for file in files
@@ -297,7 +312,7 @@ def places_of(files: Iterable[PlannedFile], folder: Path) -> dict[str, Place]:
 
 
 def safe_path(folder: Path, name: object, what: str) -> Path:
-    """Return a file that a header names in its folder; refuse those that lie elsewhere.
+    """Return the path of a file that a header names; refuse one outside its folder.
 
     Fails if the name is absolute, has ``..``, or leads out of the folder by a link; links from
     `snapshots/REVISION` into `blobs`, as in the cache of huggingface_hub 0.30, are followed.
@@ -320,3 +335,162 @@ def safe_path(folder: Path, name: object, what: str) -> Path:
         msg = f"{what} {short_repr(name)} is a link out of {str(folder)!r}, which is not followed"
         raise MemdescError(msg)
     return path
+
+
+def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
+    """Write what a tensor holds: a layout as `to_json` does, a record by its name.
+
+    `note` says what several tensors are together, if this is the first of them. Fails for a record
+    without a name, and for one of several tensors.
+    """
+    if isinstance(desc, MemoryDesc):
+        text = to_json(desc)
+    elif not desc.name or len(desc.tensors) > 1:
+        msg = f"{desc!r} is not one tensor of a format with a name; describe each of its tensors"
+        raise MemdescError(msg)
+    else:
+        text = json.dumps({"schema": SCHEMA, **record_fields(desc)})
+    return text if note is None else json.dumps({**json.loads(text), _NOTE: note})
+
+
+def record_fields(desc: RecordDesc) -> dict[str, Any]:
+    """Return what `record_of` needs to make a record again, as JSON values.
+
+    Fails if it has no name.
+    """
+    if not desc.name:
+        msg = f"{desc!r} has no name, and a file names the format of a record"
+        raise MemdescError(msg)
+    return {"record": desc.name, "dims": desc.dims, "options": dict(desc.options)}
+
+
+def record_of(fields: Mapping[str, Any]) -> RecordDesc:
+    """Return the record that a file names. Fails if no record has that name and these options."""
+    name, options = fields.get("record"), fields.get("options", {})
+    if not isinstance(name, str):
+        msg = f"the name of a record must be a string, not {short_repr(name)}"
+        raise MemdescError(msg)
+    if not isinstance(options, dict) or options.keys() & {"dims", "name"}:
+        msg = f"the options of a record are not those of record_desc: {short_repr(options)}"
+        raise MemdescError(msg)
+    return record_desc(fields.get("dims", ()), name, **options)
+
+
+@lru_cache(maxsize=64)
+def desc_from_json(text: str) -> tuple[Desc, Mapping[str, Any] | None]:
+    """Read what `desc_to_json` wrote; many tensors of a model have equal descriptors.
+
+    Fails if it is not a descriptor.
+    """
+    if len(text) > MAX_DESCRIPTOR:
+        msg = f"a descriptor of {len(text)} characters; at most {MAX_DESCRIPTOR} are read"
+        raise MemdescError(msg)
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        msg = f"not a descriptor: {error}"
+        raise MemdescError(msg) from None
+    note = fields.get(_NOTE) if isinstance(fields, dict) else None
+    if not isinstance(note, dict | None):
+        msg = f"{_NOTE!r} in a descriptor is not a JSON object, but {short_repr(note)}"
+        raise MemdescError(msg)
+    if not isinstance(fields, dict) or "record" not in fields:
+        return from_json(text), note
+    if fields.get("schema") != SCHEMA:
+        msg = f"not a descriptor of a record of schema {SCHEMA}: {short_repr(fields)}"
+        raise MemdescError(msg)
+    desc = record_of(fields)
+    if len(desc.tensors) > 1:
+        msg = f"{desc!r} is a record of several tensors, not of one"
+        raise MemdescError(msg)
+    return desc, note
+
+
+def split_metadata(metadata: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return descriptors by the names of tensors, and the metadata without them."""
+    texts = {
+        key.removeprefix(PREFIX): text for key, text in metadata.items() if key.startswith(PREFIX)
+    }
+    rest = {key: text for key, text in metadata.items() if not key.startswith(PREFIX)}
+    return texts, rest
+
+
+def descriptors_of(tensors: Iterable[Tensor]) -> dict[str, str]:
+    """Return the metadata for tensors whose dtype and shape alone do not say what they hold."""
+    found = {}
+    for tensor in tensors:
+        implied, _ = stored_desc(tensor.dtype, tensor.shape)
+        desc = tensor.desc or implied
+        if desc is not None and (desc != implied or tensor.note):
+            found[f"{PREFIX}{tensor.name}"] = desc_to_json(desc, tensor.note)
+    return found
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """Return a shape from the metadata of a file as a tuple of int.
+
+    Fails if it is not a list of at most 64 integers of 0 or more.
+    """
+    if (
+        isinstance(shape, list | tuple)
+        and len(shape) <= _MAX_NDIMS
+        and all(type(size) is int and 0 <= size < 2**63 for size in shape)
+    ):
+        return tuple(shape)
+    msg = f"its shape is not a list of at most {_MAX_NDIMS} sizes, but {short_repr(shape)}"
+    raise MemdescError(msg)
+
+
+def stored_desc(dtype: str, shape: tuple[int, ...]) -> tuple[Desc | None, str]:
+    """Return the descriptor that follows from dtype and shape, or None and the reason.
+
+    A scalar has the dims (1,).
+    """
+    try:
+        if dtype in DATA_TYPES:
+            return memory_desc(shape or (1,), dtype, "plain"), ""
+        return record_desc(shape, dtype), ""
+    except UnknownFormatError:
+        return None, f"memdesc has no data type and no record called {short_repr(dtype)}"
+    except MemdescError as error:
+        return None, str(error)
+
+
+def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]:
+    """Return entries with their `desc`; `texts` has the metadata's descriptors by name.
+
+    Fails where `describe` does, or if a descriptor has no tensor.
+    """
+    found = [describe(each, texts.get(each.name)) for each in entries]
+    if unknown := texts.keys() - {each.name for each in found}:
+        msg = f"a descriptor of {short_repr(min(unknown))}, which it does not have"
+        raise MemdescError(msg)
+    return found
+
+
+def describe(entry: Entry, text: str | None) -> Entry:
+    """Return an entry with its `desc`, from its descriptor if it has one.
+
+    Fails if that is not a descriptor, or takes another number of bytes than the tensor.
+    """
+    if text is None:
+        desc, reason = stored_desc(entry.dtype, entry.shape)
+        return replace(entry, desc=desc, reason=reason)
+    try:
+        found, note = desc_from_json(text)
+    except MemdescError as error:
+        msg = f"the descriptor of {short_repr(entry.name)}: {error}"
+        raise MemdescError(msg) from None
+    if isinstance(found, MemoryDesc) and found.has_broadcast:
+        msg = (
+            f"the descriptor of {short_repr(entry.name)}, {found!r}, repeats elements, which a "
+            "stored tensor does not"
+        )
+        raise MemdescError(msg)
+    if found.nbytes != entry.nbytes:
+        msg = (
+            f"{short_repr(entry.name)} has {entry.nbytes} bytes, but its descriptor {found!r} "
+            f"takes {found.nbytes}"
+        )
+        raise MemdescError(msg)
+    return replace(entry, desc=found, reason="", is_described=True, note=note)

@@ -20,16 +20,8 @@ from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import DATA_TYPES, data_type
-from memdesc.disk import open_file
 from memdesc.errors import MemdescError, short_repr
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
-from reorder.storage.containers.descriptors import (
-    checked_shape,
-    described,
-    descriptors_of,
-    split_metadata,
-    stored_desc,
-)
 from reorder.storage.containers.entry import (
     Container,
     Entry,
@@ -37,7 +29,14 @@ from reorder.storage.containers.entry import (
     PlannedFile,
     Span,
     check_entries,
+    check_nbytes,
     check_planned,
+    checked_shape,
+    described,
+    descriptors_of,
+    open_container,
+    split_metadata,
+    stored_desc,
 )
 
 if TYPE_CHECKING:
@@ -46,8 +45,6 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from reorder.storage.containers.entry import Tensor
-
-__all__ = ["TYPES", "plan", "read"]
 
 
 class GgufType(NamedTuple):
@@ -99,9 +96,9 @@ def type_number(name: str) -> int | None:
     return int(unknown[1]) if unknown else _BY_NAME.get(name)
 
 
-# most bytes in front of the data; tokenizers take some ten million
+# the most bytes before the data; tokenizers take some ten million
 _MAX_HEADER = 2**28
-# most levels of arrays within arrays
+# the most levels of arrays within arrays
 _MAX_DEPTH = 4
 
 
@@ -135,7 +132,7 @@ class Reader:
         return value
 
     def count(self, least: int, what: str) -> int:
-        """Return how many items follow; refuse more than fit, of `least` bytes each."""
+        """Return how many items follow; refuse more than fit if each has `least` bytes."""
         found = self.number("Q", what)
         if found * least > self.left:
             msg = f"{what} are {found}, but only {self.left} bytes follow"
@@ -194,7 +191,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
     if name is None or (int(name[2]), int(name[3])) != (number + 1, count):
         msg = (
             f"{str(path)!r} is part {number + 1} of {count} of a model, so it must be called "
-            f"NAME-{number + 1:05}-of-{count:05}.gguf, and the other parts likewise"
+            f"NAME-{number + 1:05}-of-{count:05}.gguf, and the other parts must have such names too"
         )
         raise MemdescError(msg)
     entries: dict[str, Entry] = {}
@@ -205,7 +202,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
         if not other.exists():
             msg = (
                 f"{str(path)!r} is part {number + 1} of {count} of a model: {str(other)!r} is "
-                "missing, and all parts must lie in one folder"
+                "missing, and all parts must be in one folder"
             )
             raise MemdescError(msg)
         found = part if k == number else read(other)
@@ -213,7 +210,7 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
             msg = f"{str(other)!r} does not say that it is part {k + 1} of {count}"
             raise MemdescError(msg)
         if twice := entries.keys() & found.entries.keys():
-            msg = f"{str(other)!r} has {short_repr(min(twice))}, which a part before it has"
+            msg = f"{str(other)!r} has {short_repr(min(twice))}, which an earlier part has too"
             raise MemdescError(msg)
         entries |= found.entries
         files.append(other)
@@ -228,9 +225,9 @@ def join_parts(path: Path, part: Container, read: Callable[[Path], Container]) -
 
 
 def _part_number(part: Container, key: str) -> int | None:
-    """Return an integer of the metadata; None if there is no such key.
+    """Return an integer of the metadata, or None if it does not have the key.
 
-    Fails if it is something else.
+    Fails if the value is something else.
     """
     value = part.metadata.get(key)
     if value is None:
@@ -245,30 +242,25 @@ _MAGIC = b"GGUF"
 _VERSION, _VERSIONS = 3, (2, 3)
 _ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
 _U32 = 4
-# dims that ggml has
+# the most dims in ggml
 _MAX_NDIMS = 4
 # what messages say about tensors of unknown types
 _WAY = "its bytes can be read and copied into another GGUF, but not decoded"
-# types that replace those that GGUF lacks, by their bits
+# substitutes for integer types that GGUF lacks, by their bits
 _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
 
 
 def read(path: Path) -> Container:
     """Read the header of a file, and those of the other parts of its model.
 
-    Fails if a file is damaged: with the rule, the tensor and the numbers.
+    Fails if a file is damaged; the message has the rule, the tensor and the numbers.
     """
     return join_parts(path, _read_file(path), _read_file)
 
 
 def _read_file(path: Path) -> Container:
-    with open_file(path) as file:
-        state = FileState.of(file.fileno())
-        try:
-            metadata, entries = _read(Reader(file, state.nbytes), path, state)
-        except MemdescError as error:
-            msg = f"{str(path)!r} is not a GGUF file, or a damaged one: {error}"
-            raise MemdescError(msg) from None
+    with open_container(path, "a GGUF file") as (file, state):
+        metadata, entries = _read(Reader(file, state.nbytes), path, state)
     return Container("gguf", check_entries(entries), metadata, (path,))
 
 
@@ -401,14 +393,12 @@ def plan(
 ) -> tuple[PlannedFile, ...]:
     """Plan a file; types that GGUF lacks, such as u8, become signed integers with a descriptor.
 
-    Fails if GGUF has no such type or value of metadata, or two tensors share a name.
+    Fails if GGUF does not have a type or a kind of metadata value, or two tensors share a name.
     """
     check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]
-    descriptors = descriptors_of(
-        (each, stored_desc(type_name(kind), each.shape)[0]) for each, kind in stored
-    )
-    values = {key: _value(key, value) for key, value in {**metadata, **descriptors}.items()}
+    texts = {**metadata, **descriptors_of(tensor for tensor, _ in stored)}
+    values = {key: _value(key, value) for key, value in texts.items()}
     alignment = _alignment(values.get(_ALIGNMENT_KEY))
     head = [_MAGIC, struct.pack("<IQQ", _VERSION, len(tensors), len(values))]
     for key, value in values.items():
@@ -430,7 +420,7 @@ def plan(
 
 
 def _text(text: str) -> bytes:
-    raw = text.encode()
+    raw = text.encode(errors="surrogateescape")  # as `_string` reads it
     return struct.pack("<Q", len(raw)) + raw
 
 
@@ -438,8 +428,7 @@ def _value(key: str, value: object) -> GgufValue:
     if isinstance(value, GgufValue):
         return value
     if isinstance(value, str):
-        raw = value.encode(errors="surrogateescape")
-        return GgufValue(STRING, struct.pack("<Q", len(raw)) + raw)
+        return GgufValue(STRING, _text(value))
     msg = f"metadata {short_repr(key)} is neither a string nor a value of GGUF"
     raise MemdescError(msg)
 
@@ -470,10 +459,6 @@ def _stored(tensor: Tensor) -> tuple[Tensor, int]:
             raise MemdescError(msg)
         # the descriptor keeps the others
         tensor = tensor._replace(desc=desc, shape=(prod(outer), *inner))
-    if row is not None and prod(tensor.shape) * row.nbytes != tensor.nbytes * row.block:
-        msg = (
-            f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "
-            f"{prod(tensor.shape) * row.nbytes / row.block:g} bytes, not {tensor.nbytes}"
-        )
-        raise MemdescError(msg)
-    return tensor, kind
+    if row is not None:
+        check_nbytes(tensor, prod(tensor.shape) * row.nbytes / row.block)
+    return tensor._replace(dtype=type_name(kind)), kind

@@ -18,9 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
-from memdesc.disk import open_file
 from memdesc.errors import short_repr
-from reorder.storage.containers.descriptors import stored_desc
 from reorder.storage.containers.entry import (
     Container,
     Entry,
@@ -28,6 +26,8 @@ from reorder.storage.containers.entry import (
     PlannedFile,
     Span,
     check_entries,
+    open_container,
+    stored_desc,
 )
 
 if TYPE_CHECKING:
@@ -39,23 +39,12 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = [
-    "Header",
-    "NpyError",
-    "entry_of",
-    "header_of",
-    "plan",
-    "read",
-    "read_data",
-    "read_header",
-]
-
 _ENDING = ".npy"
 _MAGIC = b"\x93NUMPY"
-# numpy's limit, too
+# numpy has the same limit
 _MAX_HEADER = 10_000
 _MAX_NDIMS = 64
-# members of archives are copied on their way, so pieces stay cache-resident
+# members of archives are copied as they are read, in pieces that stay cache-resident
 _CHUNK = 2**18
 _ENTRY = re.compile(
     r"""\s*(?P<quote>['"])(?P<key>\w{1,20})(?P=quote)\s*:\s*"""
@@ -72,10 +61,6 @@ _DTYPE = re.compile(
 _EXTENT = re.compile(r"\s*([0-9]{1,40})L?\s*")
 
 
-class NpyError(MemdescError):
-    """Bytes are not a .npy file; the caller adds the file's name to the message."""
-
-
 class Header(NamedTuple):
     """What a .npy says about its array, and the bytes of the header."""
 
@@ -86,7 +71,7 @@ class Header(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Size of the data behind the header, in bytes."""
+        """Size of the data after the header, in bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
 
@@ -101,34 +86,31 @@ def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool 
 def read_header(file: BinaryIO) -> Header:
     """Read a header; the file is then positioned at the data.
 
-    Raises
-    ------
-    NpyError
-        If it is damaged, or describes something other than elements of one type.
+    Fails if it is damaged, or describes something other than elements of one type.
     """
     start = file.read(len(_MAGIC) + 2)
     if start[: len(_MAGIC)] != _MAGIC:
         msg = f"it starts with {start[: len(_MAGIC)]!r}, not with {_MAGIC!r}"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     version = start[len(_MAGIC) :]
     if version not in {b"\1\0", b"\2\0", b"\3\0"}:
         msg = f"it has version {version!r} of the format, not 1, 2 or 3"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     form = "<H" if version == b"\1\0" else "<I"
     length = file.read(struct.calcsize(form))
     nbytes = struct.unpack(form, length)[0] if len(length) == struct.calcsize(form) else 0
     if nbytes > _MAX_HEADER:
         msg = f"its header has {nbytes} bytes, more than the {_MAX_HEADER} allowed"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     raw = file.read(nbytes)
     if len(raw) < nbytes or not raw:
         msg = "it ends within its header"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     try:
         text = raw.decode("utf-8" if version == b"\3\0" else "latin1")
     except UnicodeDecodeError:
         msg = "its header is not UTF-8"
-        raise NpyError(msg) from None
+        raise MemdescError(msg) from None
     return _parse(text, start + length + raw)
 
 
@@ -144,7 +126,7 @@ def _parse(text: str, raw: bytes) -> Header:
         at = entry.end()
     if _STRUCTURED.search(text):
         msg = "it holds records, not elements of one type"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     if (
         not is_legal
         or not _END.fullmatch(text, at)
@@ -154,26 +136,26 @@ def _parse(text: str, raw: bytes) -> Header:
             "its header is not {'descr': ..., 'fortran_order': ..., 'shape': ...}, but "
             f"{short_repr(text.strip())}"
         )
-        raise NpyError(msg)
+        raise MemdescError(msg)
     dtype = _dtype_of(values["descr"]["text"])
     flag = values["fortran_order"]["flag"]
     if flag is None:
         msg = "fortran_order in its header is neither True nor False"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     return Header(dtype, _shape_of(values["shape"]["shape"]), flag == "True", raw)
 
 
 def _dtype_of(text: str | None) -> np.dtype[Any]:
     if text is not None and text.endswith("O"):
         msg = "Object arrays cannot be loaded when allow_pickle=False"
-        raise NpyError(msg)
+        raise MemdescError(msg)
     if text is not None and _DTYPE.fullmatch(text):
         try:
             return np.dtype(text)
         except (TypeError, ValueError):  # an unknown unit of time, or a type this machine lacks
             pass
     msg = f"its header names no data type: {short_repr(text)}"
-    raise NpyError(msg)
+    raise MemdescError(msg)
 
 
 def _shape_of(text: str | None) -> tuple[int, ...]:
@@ -186,11 +168,11 @@ def _shape_of(text: str | None) -> tuple[int, ...]:
         if None not in matches and len(parts) <= _MAX_NDIMS:
             return tuple(int(match[1]) for match in matches if match)
     msg = f"its header gives no shape, but {short_repr(text)}"
-    raise NpyError(msg)
+    raise MemdescError(msg)
 
 
 def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
-    """Read the data behind a header, where the file is positioned, as flat bytes.
+    """Read the data after a header, where the file is positioned, as flat bytes.
 
     `nbytes` is the size of the file: header and data. Fails if there are fewer bytes than the
     header claims, or more than fit into memory.
@@ -201,13 +183,13 @@ def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
         data = np.empty(wanted, np.uint8)
     except (MemoryError, ValueError):
         msg = f"it holds {wanted} bytes, more than the system has memory for"
-        raise NpyError(msg) from None
+        raise MemdescError(msg) from None
     rest = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
     while rest.nbytes:
         count = file.readinto(rest[:_CHUNK])  # type: ignore[attr-defined] # binary files have it
         if not count:
             msg = f"it ended after {wanted - rest.nbytes} of {wanted} bytes"
-            raise NpyError(msg)
+            raise MemdescError(msg)
         rest = rest[count:]
     return data
 
@@ -218,34 +200,29 @@ def _check_size(header: Header, nbytes: int) -> None:
     if header.nbytes > there:
         msg = (
             f"its header means {header.nbytes} bytes, {header.dtype} of shape {header.shape}, but "
-            f"{there} follow; it was cut off, or never was written to its end"
+            f"{there} follow; it was cut off, or never written completely"
         )
-        raise NpyError(msg)
+        raise MemdescError(msg)
 
 
 def _check_end(header: Header, nbytes: int) -> None:
-    """Refuse a file that goes on behind its data, such as one with several arrays."""
+    """Refuse a file that continues after its data, such as one with several arrays."""
     rest = nbytes - len(header.raw) - header.nbytes
     if rest > 0:
         msg = (
             f"{rest} bytes follow its data, {header.dtype} of shape {header.shape}; if they are "
             "further arrays, read them with numpy.load, and save each into a file"
         )
-        raise NpyError(msg)
+        raise MemdescError(msg)
 
 
 def read(path: Path) -> Container:
     """Read the header of a file. Fails if it is damaged."""
-    try:
-        with open_file(path) as file:
-            state = FileState.of(file.fileno())
-            header = read_header(file)
-            _check_size(header, state.nbytes)
-            _check_end(header, state.nbytes)
-    except NpyError as error:
-        msg = f"{str(path)!r} is not a .npy file, or a damaged one: {error}"
-        raise MemdescError(msg) from None
-    # a name of a file may be any bytes, and that of a tensor is text
+    with open_container(path, "a .npy file") as (file, state):
+        header = read_header(file)
+        _check_size(header, state.nbytes)
+        _check_end(header, state.nbytes)
+    # the name of a file may be any bytes, but that of a tensor is text
     name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
     entry = entry_of(name, header, (path, len(header.raw), state))
     return Container("npy", check_entries([entry]), {}, (path,))

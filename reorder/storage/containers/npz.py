@@ -1,4 +1,4 @@
-"""A .npz of numpy, or of `save`: members that are .npy files, each with a `NAME.npy.json`.
+"""A .npz of numpy or of `save`: members that are .npy files. `save` adds a NAME.npy.json to each.
 
 Members stored without compression, as `numpy.savez` writes them, are read in place.
 Source: APPNOTE.TXT 6.3 of .ZIP, with sizes in 64 bits.
@@ -11,6 +11,7 @@ import zipfile
 import zlib
 from collections import Counter
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,13 +22,8 @@ from memdesc import DATA_TYPES, MemdescError, MemoryDesc, data_type
 from memdesc.disk import open_file
 from memdesc.errors import short_repr
 from memdesc.layout import memory_order
-from reorder.storage.containers.descriptors import (
-    MAX_DESCRIPTOR,
-    desc_to_json,
-    describe,
-    stored_desc,
-)
 from reorder.storage.containers.entry import (
+    MAX_DESCRIPTOR,
     Container,
     FileState,
     PlannedFile,
@@ -35,32 +31,25 @@ from reorder.storage.containers.entry import (
     check_entries,
     check_name,
     check_planned,
+    desc_to_json,
+    describe,
+    stored_desc,
 )
-from reorder.storage.containers.npy import (
-    NpyError,
-    entry_of,
-    header_of,
-    read_data,
-    read_header,
-)
+from reorder.storage.containers.npy import entry_of, header_of, read_data, read_header
 
 try:
     import lzma
 except ImportError:
-    lzma = None  # type: ignore[assignment] # such members are refused by zipfile then
+    lzma = None  # type: ignore[assignment] # then zipfile refuses such members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
     from typing import BinaryIO
 
-    from numpy.typing import NDArray
-
     from memdesc import DataType
     from reorder.storage.containers.entry import Entry, Tensor
     from reorder.storage.containers.npy import Header
-
-__all__ = ["DAMAGES", "plan", "read", "read_all"]
 
 _ENDING, _DESCRIPTOR = ".npy", ".npy.json"
 # the longest name of a member, in bytes
@@ -68,7 +57,7 @@ _MAX_NAME = 2**16 - 1
 _MAX_REASON = 200
 # the most that an archive may unpack to: a multiple of its size, or 1 GiB if that is more
 _MAX_RATIO, _MIN_LIMIT = 64, 2**30
-# members up to this many bytes are unpacked into memory at once, in steps of `_STEP`
+# members of up to this many bytes are unpacked into memory as a whole, in steps of `_STEP`
 _SMALL, _STEP = 2**16, 4096
 # bytes added to a checksum at a time
 _PIECE = 2**20
@@ -108,13 +97,13 @@ def read(path: Path) -> Container:
 
 def read_all(
     path: Path, max_nbytes: int | None = None, name: str | None = None
-) -> dict[str, tuple[Entry, NDArray[np.uint8]]]:
-    """Read all members, compressed or not, and check their checksums.
+) -> dict[str, Entry]:
+    """Read all members with their bytes, compressed or not, and check their checksums.
 
     All members together may unpack to `max_nbytes`; by default to 64 times the size of the file,
-    and at least 1 GiB: compressed weights are far below that. With `name` only that tensor's bytes
-    are read; the others come without theirs. Fails if a member is damaged, a descriptor does not
-    fit its array, or they unpack to more than allowed.
+    and at least 1 GiB; compressed weights are far below that. With `name` only that tensor's bytes
+    are read, and the other entries have no data. Fails if a member is damaged, a descriptor does
+    not fit its array, or they unpack to more than allowed.
     """
     found = {}
     with _opened(path) as archive:
@@ -126,7 +115,7 @@ def read_all(
                 with _refusing(member.entry.name):
                     data = read_data(member.file, member.header, member.info.file_size)
                 member.file.read(1)  # zipfile compares the checksum at the end of a member
-            found[member.entry.name] = member.entry, data
+            found[member.entry.name] = replace(member.entry, data=data)
     return found
 
 
@@ -150,7 +139,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 def _refusing(name: str) -> Iterator[None]:
     try:
         yield
-    except NpyError as error:
+    except MemdescError as error:
         msg = f"{short_repr(name)} is not a .npy file, or a damaged one: {error}"
         raise MemdescError(msg) from None
 
@@ -166,7 +155,7 @@ def _check_unpacked(archive: zipfile.ZipFile, limit: int) -> None:
 
 
 class _Opened(NamedTuple):
-    """An array that is being read, positioned behind its header."""
+    """An array that is being read, positioned after its header."""
 
     info: zipfile.ZipInfo
     file: BinaryIO
@@ -187,9 +176,9 @@ def _members(archive: zipfile.ZipFile, path: Path, *, must_be_stored: bool) -> I
         raise MemdescError(msg)
     if members and not any(member.endswith(_ENDING) for member in members):
         msg = (
-            f"none of its {len(members)} members is a .npy; of a file of torch.save, "
-            "reorder.save('x.safetensors', torch.load(path, weights_only=True)) makes one that can "
-            "be read"
+            f"none of its {len(members)} members is a .npy; if torch.save wrote it, "
+            "reorder.save('x.safetensors', torch.load(path, weights_only=True)) makes a file that "
+            "can be read"
         )
         raise MemdescError(msg)
     raw: Any = archive.fp
@@ -224,7 +213,7 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> BinaryIO:
     file = archive.open(info)
     if info.file_size > _SMALL and info.compress_type in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         return file  # type: ignore[return-value] # zipfile's readers are binary files
-    # other decompressors unpack all that they are given, and small members are faster in one go
+    # other decompressors unpack all that they are given, and small members are faster as a whole
     with file:
         return BytesIO(b"".join(iter(lambda: file.read(_STEP), b"")))
 
@@ -246,7 +235,7 @@ def _text_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> str:
 
 
 def _check_form(header: Header, entry: Entry) -> None:
-    """Refuse an array of whole elements that is not what its descriptor means.
+    """Refuse an array of whole elements that does not match its descriptor.
 
     Flat bytes, and integers packed into wider words, may have any shape.
     """
@@ -279,7 +268,7 @@ def _check_form(header: Header, entry: Entry) -> None:
 
 
 def _kind_of(dtype: DataType) -> np.dtype[Any]:
-    """Return the dtype that a .npy has for a type: it knows numpy's, but not those of ml_dtypes."""
+    """Return the dtype in a .npy for a type: numpy's own, or words instead of an ml_dtypes one."""
     return dtype.numpy if dtype.numpy.isbuiltin == 1 else dtype.bits_dtype
 
 
@@ -351,7 +340,7 @@ def plan(
 def _form_of(tensor: Tensor) -> tuple[Header, str]:
     """Return the header of a tensor's array, and its descriptor.
 
-    Types that numpy lacks become words of as many bits; those narrower than a byte, bytes.
+    Types that numpy lacks become words of as many bits; types narrower than a byte become bytes.
     """
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
     if desc is None:
@@ -392,7 +381,7 @@ def _central_header(member: _Member, at: int) -> bytes:
 
 
 def _end(count: int, nbytes: int, at: int) -> bytes:
-    """Return the end of an archive: the 64-bit record, where that is, and the short record."""
+    """Return the end of an archive: the 64-bit record, its locator, and the short record."""
     counts = (_VERSION, _VERSION, 0, 0, count, count, nbytes, at)
     return (
         struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, *counts)

@@ -1,10 +1,12 @@
 """ONNX: the initializers of a graph, in the model or in files of external data.
 
-`read` and `plan` are at the end of this file. Models are read as protobuf messages, since
-`onnx.load` copies the whole file into memory; `onnx` writes them. The rest of a model stays as it
-is, with the initializers of inner graphs (the bodies of `If` and `Loop`). Nodes are written for the
-types and shapes of their inputs, so an initializer that the model refers to is copied or refused.
-Source: `ExternalData.md` and `onnx.proto` of onnx 1.18.
+`read` and `plan` are at the end of this file. Models are read from the file as protobuf messages,
+field by field, since `onnx.load` copies all of it into memory; `onnx` writes them. The rest of a
+model stays as it is, including the initializers of inner graphs (the bodies of `If` and `Loop`).
+Nodes are written for the types and shapes of their inputs, so an initializer that the model refers
+to is copied or refused.
+Source: `ExternalData.md` and `onnx.proto` of onnx 1.18; the encoding of protobuf,
+https://protobuf.dev/programming-guides/encoding.
 """
 
 from __future__ import annotations
@@ -19,14 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc.disk import open_file
 from memdesc.dtypes import DATA_TYPES
 from memdesc.errors import MemdescError, first_of, short_repr
-from reorder.storage.containers.descriptors import (
-    PREFIX,
-    checked_shape,
-    described,
-    descriptors_of,
-    stored_desc,
-)
 from reorder.storage.containers.entry import (
+    PREFIX,
     Container,
     Entry,
     FileState,
@@ -34,10 +30,14 @@ from reorder.storage.containers.entry import (
     Span,
     check_entries,
     check_name,
+    check_nbytes,
     check_planned,
+    checked_shape,
+    described,
+    descriptors_of,
+    open_container,
     safe_path,
 )
-from reorder.storage.containers.protobuf import Part, field_bytes, fields, message_field, varints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,109 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = ["NUMBERS", "plan", "read"]
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+# the most bytes in a number of 64 bits; the numbers of fields have 29 bits
+_MAX_VARINT, _MAX_NUMBER, _MAX_FIELD = 10, 2**64, 2**29
+
+
+class Part(NamedTuple):
+    """A field of a message: its number, and where it is."""
+
+    number: int
+    # offsets of the tag before it, of what it holds, and of the first byte after it
+    start: int
+    content: int
+    end: int
+    is_number: bool
+    # if it is a number
+    value: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what it holds."""
+        return self.end - self.content
+
+
+def fields(file: BinaryIO, start: int, end: int) -> Iterator[Part]:
+    """Yield the fields of a message, given the range of its bytes in a file.
+
+    Fails if a field ends after the message, or is not a field.
+    """
+    at = start
+    while at < end:
+        file.seek(at)
+        tag, content = _varint(file, at, end)
+        number, kind = tag >> 3, tag & 7
+        value = 0
+        if kind == _VARINT:
+            value, stop = _varint(file, content, end)
+        elif kind == _BYTES:
+            nbytes, content = _varint(file, content, end)
+            stop = content + nbytes
+        elif kind in {_FIXED32, _FIXED64}:
+            stop = content + (8 if kind == _FIXED64 else 4)
+        else:
+            msg = f"byte {at} does not start a field of a protobuf message"
+            raise MemdescError(msg)
+        if stop > end or not 0 < number < _MAX_FIELD:
+            msg = (
+                f"field {number} at byte {at} ends at byte {stop} of a message that ends at {end}; "
+                f"fields have numbers from 1 to {_MAX_FIELD - 1}"
+            )
+            raise MemdescError(msg)
+        yield Part(number, at, content, stop, kind == _VARINT, value)
+        at = stop
+
+
+def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
+    value = 0
+    for k in range(min(_MAX_VARINT, end - at)):
+        byte = file.read(1)
+        if not byte:
+            break
+        value |= (byte[0] & 127) << 7 * k
+        if byte[0] < 128 and value < _MAX_NUMBER:  # noqa: PLR2004 - the bit that says that more follow
+            return value, at + k + 1
+    msg = f"a number at byte {at} does not end within {_MAX_VARINT} bytes and 64 bits"
+    raise MemdescError(msg)
+
+
+def field_bytes(file: BinaryIO, part: Part, most: int) -> bytes:
+    """Return what a field holds; refuse more bytes than `most`."""
+    if part.nbytes > most:
+        msg = f"a field at byte {part.start} has {part.nbytes} bytes; at most {most} are read"
+        raise MemdescError(msg)
+    file.seek(part.content)
+    return file.read(part.nbytes)
+
+
+def varints(file: BinaryIO, part: Part) -> Iterator[int]:
+    """Yield the numbers that a field holds: one, or several packed one after another.
+
+    Fails if one does not end.
+    """
+    if part.is_number:
+        yield part.value
+        return
+    at = part.content
+    while at < part.end:
+        file.seek(at)
+        value, at = _varint(file, at, part.end)
+        yield value
+
+
+def message_field(number: int, content: bytes | bytearray) -> bytes:
+    """Write a field that is a message, or bytes."""
+    return _varint_bytes(number << 3 | _BYTES) + _varint_bytes(len(content)) + content
+
+
+def _varint_bytes(value: int) -> bytes:
+    raw = bytearray()
+    while value > 127:  # noqa: PLR2004 - seven bits a byte
+        raw.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*raw, value])
+
 
 # numbers of fields: of ModelProto, GraphProto, TensorProto, StringStringEntryProto
 GRAPH, _METADATA = 7, 14
@@ -87,11 +189,11 @@ _NAMES = _TYPES | {number: name for number, (name, _) in _OTHERS.items()}
 NUMBERS = {name: number for number, name in _NAMES.items()}
 _BITS = {name: DATA_TYPES[name].bits for name in _TYPES.values()} | dict(_OTHERS.values())
 _BYTE_BITS = 8
-# most digits of an offset
+# the most digits in an offset
 _MAX_DIGITS = 19
-# what is read of external data
+# keys of external data that are read
 _EXTERNAL_KEYS = {"location", "offset", "length"}
-# most bytes of a name, of a location, and of a descriptor
+# the most bytes in a name, in a location, and in a descriptor
 _MAX_TEXT = 2**20
 
 
@@ -118,7 +220,7 @@ class Initializer(NamedTuple):
 
     @property
     def part(self) -> Part | None:
-        """The field that has the elements as they lie in memory."""
+        """The field that has the elements as they are in memory."""
         number = _RAW if _RAW in self.data else _TYPED.get(self.kind, _RAW)
         return self.data.get(number)
 
@@ -135,7 +237,7 @@ def nbytes_of(dtype: str, dims: tuple[int, ...]) -> int:
 
 
 class Model(NamedTuple):
-    """What a model has beside its nodes."""
+    """What a model has besides its nodes."""
 
     # descriptors by the names of initializers, and the other properties
     texts: dict[str, str]
@@ -146,7 +248,7 @@ class Model(NamedTuple):
 
 
 def read_model(file: BinaryIO, nbytes: int) -> Model:
-    """Read a model of some bytes. Fails if it is damaged."""
+    """Read a model of `nbytes` bytes. Fails if it is damaged."""
     texts: dict[str, str] = {}
     metadata: dict[str, str] = {}
     found = []
@@ -185,7 +287,7 @@ def _text(file: BinaryIO, part: Part) -> str:
 
 
 def read_initializer(file: BinaryIO, part: Part) -> Initializer:
-    """Read the fields of an initializer; raises as `read_model`."""
+    """Read the fields of an initializer. Fails if it is damaged."""
     name, kind, location = "", 0, 0
     dims: list[int] = []
     data: dict[int, Part] = {}
@@ -214,10 +316,10 @@ def read_initializer(file: BinaryIO, part: Part) -> Initializer:
 def entry_of(
     found: Initializer, path: Path, state: FileState, files: dict[Path, FileState]
 ) -> Entry:
-    """Return where the elements of an initializer, which are stored as bytes, lie.
+    """Return the entry of an initializer whose elements are stored as bytes.
 
-    `files` has the files of external data that are known; a new one is added. Fails if there are
-    more or fewer bytes than type and dims need, or they lie in a file that is missing or out of the
+    `files` has the known files of external data; a new one is added. Fails if there are more or
+    fewer bytes than type and dims need, or they are in a file that is missing or outside the
     folder.
     """
     file, offset, nbytes, part = path, 0, found.nbytes, found.part
@@ -228,8 +330,7 @@ def entry_of(
         )
         file = safe_path(path.parent, found.external.get("location"), "external data")
         if file not in files:
-            with open_file(file) as opened:
-                files[file] = FileState.of(opened.fileno())
+            files[file] = FileState.at(file)
         state = files[file]
     elif part is not None:
         offset = part.content
@@ -250,10 +351,10 @@ def _integer(found: Initializer, key: str, default: int) -> int:
     raise MemdescError(msg)
 
 
-# most bytes of a model without its initializers: protobuf's limit
+# the most bytes of a model without its initializers: protobuf's limit
 _MAX_MODEL = 2**31 - 1
 _IR_VERSION, _OPSET = 10, 21
-# names listed in a message
+# how many names a message lists
 _SHOWN = 3
 
 
@@ -277,7 +378,7 @@ def empty_model() -> Any:
 def model_of(source: Path, name: str, tensors: Sequence[Tensor]) -> Any:
     """Return a model without the initializers that `read` lists, and without its metadata.
 
-    Fails if it refers to one that would change: nodes would compute something else.
+    Fails if it refers to one that would change, since its nodes would compute something else.
     """
     model = _package("onnx").ModelProto()
     with open_file(source) as file:
@@ -340,9 +441,9 @@ def _strings(model: Any) -> set[str]:
 
 
 def _embed_external(model: Any, source: Path) -> None:
-    """Embed the tensors of inner graphs and attributes whose elements lie in other files.
+    """Embed the tensors of inner graphs and attributes whose elements are in other files.
 
-    Fails if such a file is missing, too short, or out of the folder, or a model cannot hold them.
+    Fails if such a file is missing, too short or outside the folder, or a model cannot hold them.
     """
     files: dict[Path, FileState] = {}
     left = _MAX_MODEL
@@ -353,9 +454,7 @@ def _embed_external(model: Any, source: Path) -> None:
         pairs = {each.key: each.value for each in tensor.external_data}
         held = Initializer(name, tensor.data_type, tuple(tensor.dims), {}, pairs, is_external=True)
         if not held.is_bytes:
-            msg = (
-                f"tensor {short_repr(name)} has type {held.kind}, which cannot lie in another file"
-            )
+            msg = f"tensor {short_repr(name)} has type {held.kind}, which cannot be in another file"
             raise MemdescError(msg)
         entry = entry_of(held, source, FileState(0, 0), files)
         check_entries([entry])
@@ -396,8 +495,8 @@ def _whole(file: BinaryIO, part: Part) -> bytes:
     return field_bytes(file, part._replace(content=part.start), _MAX_MODEL)
 
 
-# smaller tensors stay in the model, as with `onnx.save`; others go into the file of external data,
-# aligned to this
+# tensors below this size stay in the model, as with `onnx.save`; others go into the file of
+# external data, aligned to this
 _SMALL, _ALIGNMENT = 1024, 4096
 # metadata key: the model from which a written model takes its graph
 _MODEL = "onnx.model"
@@ -406,21 +505,20 @@ _MODEL = "onnx.model"
 def read(path: Path) -> Container:
     """Read the initializers of a model that are stored as bytes.
 
-    Strings, and numbers in `int64_data` and the like, stay part of the model.
+    Strings, and numbers in fields such as `int64_data`, stay part of the model.
 
-    Fails if the model or a file of external data is damaged, missing, or out of the folder.
+    Fails if the model or a file of external data is damaged, missing or outside the folder.
     """
-    with open_file(path) as file:
-        state = FileState.of(file.fileno())
-        try:
-            model = read_model(file, state.nbytes)
-            files: dict[Path, FileState] = {}
-            found = [each for each in model.initializers if each.is_bytes]
-            entries = described([entry_of(each, path, state, files) for each in found], model.texts)
-            _check_names(model)
-        except MemdescError as error:
-            msg = f"{str(path)!r} is not an ONNX model, or a damaged one: {error}"
-            raise MemdescError(msg) from None
+    files: dict[Path, FileState] = {}
+    with open_container(path, "an ONNX model") as (file, state):
+        model = read_model(file, state.nbytes)
+        found = [each for each in model.initializers if each.is_bytes]
+        entries = described([entry_of(each, path, state, files) for each in found], model.texts)
+        names = Counter(each.name for each in model.initializers)
+        double, count = names.most_common(1)[0] if names else ("", 0)
+        if count > 1:
+            msg = f"{count} initializers are called {short_repr(double)}"
+            raise MemdescError(msg)
     for place in (path, *files):
         check_entries(entry for entry in entries if entry.file == place)
     named = {entry.name: entry for entry in entries}
@@ -429,18 +527,10 @@ def read(path: Path) -> Container:
     return Container("onnx", named, metadata, (path, *files), left_out, model.has_nodes)
 
 
-def _check_names(model: Model) -> None:
-    names = Counter(each.name for each in model.initializers)
-    double, count = names.most_common(1)[0] if names else ("", 0)
-    if count > 1:
-        msg = f"{count} initializers are called {short_repr(double)}"
-        raise MemdescError(msg)
-
-
 def plan(
     name: str, tensors: Sequence[Tensor], metadata: Mapping[str, Any]
 ) -> tuple[PlannedFile, ...]:
-    """Plan a model and its file of external data; small initializers lie in the model.
+    """Plan a model and its file of external data; small initializers stay in the model.
 
     It keeps the graph of the model that the metadata comes from, if any.
 
@@ -448,13 +538,18 @@ def plan(
     would change, or `onnx` is not installed.
     """
     for tensor in tensors:
-        _check(tensor)
+        if tensor.dtype not in NUMBERS:
+            msg = (
+                f"tensor {short_repr(tensor.name)}: ONNX has no type {tensor.dtype!r}; store it as "
+                "u8, with a descriptor"
+            )
+            raise MemdescError(msg)
+        check_nbytes(tensor, nbytes_of(tensor.dtype, tensor.shape))
     check_planned(name, tensors)
     source = metadata.get(_MODEL)
     model = empty_model() if source is None else model_of(source, name, tensors)
-    descriptors = descriptors_of((each, stored_desc(each.dtype, each.shape)[0]) for each in tensors)
     strings = {key: text for key, text in metadata.items() if isinstance(text, str)}
-    for key, text in {**strings, **descriptors}.items():
+    for key, text in {**strings, **descriptors_of(tensors)}.items():
         model.metadata_props.add(key=key, value=text)
     spans, at = {}, 0
     for tensor in tensors:
@@ -489,14 +584,3 @@ def _around(head: bytes, spans: Iterable[Span]) -> tuple[tuple[int, bytes], ...]
         parts.append((at, head[at : span.offset]))
         at = span.offset + span.nbytes
     return (*parts, (at, head[at:]))
-
-
-def _check(tensor: Tensor) -> None:
-    what = f"tensor {short_repr(tensor.name)}"
-    if tensor.dtype not in NUMBERS:
-        msg = f"{what}: ONNX has no type {tensor.dtype!r}; store it as u8, with a descriptor"
-        raise MemdescError(msg)
-    nbytes = nbytes_of(tensor.dtype, tensor.shape)
-    if nbytes != tensor.nbytes:
-        msg = f"{what}: {tensor.dtype} of shape {tensor.shape} takes {nbytes}, not {tensor.nbytes}"
-        raise MemdescError(msg)

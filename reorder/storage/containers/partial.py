@@ -1,8 +1,8 @@
 """The folder in which an output grows: its lock and its files.
 
-It lies beside the target under a name that others can predict, so its content is not trusted: links
+It is beside the target, under a name that others can predict, so its content is not trusted: links
 are not followed, only the names below are removed, and anything else is an error. Nobody else can
-write into it, and it is an error if another folder has taken its name since it was locked.
+write into it. If another folder has taken its name since it was locked, that is an error too.
 """
 
 from __future__ import annotations
@@ -17,9 +17,7 @@ from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
-import numpy as np
-
-from memdesc.disk import reason_of, sync_folder, write_at
+from memdesc.disk import cannot, sync_folder, write_at
 from memdesc.errors import MemdescError
 from reorder.system import system_function
 
@@ -29,28 +27,13 @@ if os.name == "posix":
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = [
-    "FILES",
-    "JOURNAL",
-    "OLD",
-    "InUseError",
-    "Partial",
-    "cannot",
-    "exchange",
-    "is_in_use",
-    "partial_folder",
-    "remove_left",
-    "reserve",
-    "try_lock",
-]
-
 # names in such a folder: the files of the output, the folder that they replace, the journal
 FILES, OLD, JOURNAL = "files", "old", "journal"
-# where folders cannot be locked, the file that the process that has the lock created
+# on systems that cannot lock folders: the file that the process with the lock has created
 _LOCK = "lock"
 _BINARY = getattr(os, "O_BINARY", 0)
 _HAS_LOCKS = os.name == "posix"
-# a file may turn out to be a pipe, and opening one would wait
+# if a file turns out to be a pipe, opening it must not wait
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
 # others, such as workers of other users, may read the folder but not add files
@@ -64,7 +47,7 @@ class InUseError(MemdescError):
 
 
 def partial_folder(target: Path) -> Path:
-    """Return where an output grows until it is whole."""
+    """Return the folder in which an output grows until it is whole."""
     return target.parent / f".{target.name}.memdesc-partial"
 
 
@@ -73,12 +56,8 @@ class Partial:
 
     Files in it are named relative to it, as in ``files/model.safetensors``.
 
-    Raises
-    ------
-    InUseError
-        If another process has the lock.
-    MemdescError
-        If it cannot be made, or something has its name that no conversion of this user made.
+    Fails with an `InUseError` if another process has the lock; also if it cannot be made, or its
+    name belongs to something that was not made by a conversion of this user.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,15 +66,15 @@ class Partial:
         try:
             self._handle = _locked(path)
         except OSError as error:
-            raise cannot(path, error) from None
+            raise cannot(path, "written", error) from None
 
     @property
     def is_ours(self) -> bool:
-        """Whether this process has the lock; a forked child has not."""
+        """Whether this process has the lock; a forked child does not."""
         return self._process == os.getpid()
 
     def close(self) -> None:
-        """Give the lock back, and remove the folder if it is empty."""
+        """Release the lock, and remove the folder if it is empty."""
         if self.is_ours:
             _remove_lock_file(self.path)
             with suppress(OSError):
@@ -104,14 +83,10 @@ class Partial:
         _close(self._handle)
 
     def at(self, name: str, *, is_made: bool = False) -> Path:
-        """Return the path of a file or a folder in it; on request its parents are made.
+        """Return the path of a file or a folder in it; if `is_made`, its parents are created.
 
-        Raises
-        ------
-        OSError
-            If one of its parents is a link or a file.
-        MemdescError
-            If another folder has taken the name of this one.
+        Fails with an `OSError` if one of its parents is a link or a file, and with a MemdescError
+        if another folder has taken the name of this one.
         """
         if self._handle is not None and not _is_same(self._handle, self.path):
             _refuse(self.path, "it is no longer the folder that was locked")
@@ -125,25 +100,33 @@ class Partial:
             _check_folder(path)
         return path / last
 
-    def open(self, name: str, flags: int) -> int:
-        """Open a regular file without following links; `O_CREAT` makes its folders as well."""
-        path = self.at(name, is_made=bool(flags & os.O_CREAT))
-        if os.path.lexists(path):
-            _check_regular(path, path.lstat())
-        return os.open(path, flags | _NO_LINK | _BINARY, 0o666)
+    @contextmanager
+    def open(self, name: str, flags: int) -> Iterator[int]:
+        """Open a regular file without following links; `O_CREAT` makes its folders as well.
 
-    def write_at(self, name: str, offset: int, data: Any) -> None:
+        Errors of the system name the file.
+        """
+        try:
+            path = self.at(name, is_made=bool(flags & os.O_CREAT))
+            if os.path.lexists(path):
+                _check_regular(path, path.lstat())
+            handle = os.open(path, flags | _NO_LINK | _BINARY, 0o666)
+            try:
+                yield handle
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise cannot(self.path / name, "written", error) from None
+
+    def write_at(self, name: str, offset: int, data: bytes | memoryview) -> None:
         """Write bytes into a file that exists; a full disk is an error."""
-        rest = memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8))  # type: ignore[arg-type] # arrays of bytes are buffers
-        with self._opened(name, os.O_WRONLY) as handle:
-            while rest.nbytes:
-                count = write_at(handle, rest, offset)
-                rest, offset = rest[count:], offset + count
+        with self.open(name, os.O_WRONLY) as handle:
+            write_at(handle, memoryview(data), offset)
 
     def sync(self, name: str) -> None:
         """Wait until a file is on disk. Fails if the system could not write it."""
-        # Windows writes to the disk only what was opened for writing
-        with self._opened(name, os.O_WRONLY) as handle:
+        # Windows can only sync files that are open for writing
+        with self.open(name, os.O_WRONLY) as handle:
             os.fsync(handle)
 
     def sync_names(self) -> None:
@@ -152,8 +135,8 @@ class Partial:
             sync_folder(Path(folder))
 
     def nbytes_of(self, name: str) -> int | None:
-        """Return the size of a file; None if there is no such file."""
-        with suppress(MemdescError), self._opened(name, os.O_RDONLY) as handle:
+        """Return the size of a file, or None if it does not exist."""
+        with suppress(MemdescError), self.open(name, os.O_RDONLY) as handle:
             return os.fstat(handle).st_size
         return None
 
@@ -167,7 +150,7 @@ class Partial:
         }
 
     def clear(self) -> None:
-        """Remove all that a conversion left: the journal first, which says what is in the files."""
+        """Remove everything that a conversion left, first the journal, which says what is done."""
         for name in (JOURNAL, FILES, OLD):
             path = self.at(name)
             if not os.path.lexists(path):
@@ -182,18 +165,6 @@ class Partial:
         """Remove what a conversion left, as far as possible; `close` removes the folder."""
         with suppress(OSError, MemdescError):
             self.clear()
-
-    @contextmanager
-    def _opened(self, name: str, flags: int) -> Iterator[int]:
-        """Open a file; errors of the system name it."""
-        try:
-            handle = self.open(name, flags)
-            try:
-                yield handle
-            finally:
-                os.close(handle)
-        except OSError as error:
-            raise cannot(self.path / name, error) from None
 
 
 def is_in_use(path: Path) -> bool:
@@ -212,7 +183,7 @@ def is_in_use(path: Path) -> bool:
 
 
 def remove_left(target: Path) -> None:
-    """Remove what a process left that ended after its output had its name."""
+    """Remove what was left by a process that ended after its output had its name."""
     folder = partial_folder(target)
     if os.path.lexists(folder):
         left = Partial(folder)
@@ -236,7 +207,7 @@ def try_lock(path: Path, handle: int | None) -> bool:
 
 
 def _unlock(handle: int | None) -> None:
-    """Give a lock back: closing alone does not if a forked child has the handle too."""
+    """Release a lock: closing is not enough if a forked child has the handle too."""
     if handle is not None:
         with suppress(OSError):
             fcntl.flock(handle, fcntl.LOCK_UN)
@@ -248,7 +219,7 @@ def _close(handle: int | None) -> None:
 
 
 def _remove_lock_file(path: Path) -> None:
-    """Give a lock back that is a file: the folder could not be removed with it."""
+    """Release a lock that is a file; with it, the folder could not be removed."""
     if not _HAS_LOCKS:
         with suppress(OSError):
             (path / _LOCK).unlink()
@@ -304,12 +275,12 @@ def _check_folder(path: Path) -> None:
 
 
 def _check_content(path: Path, handle: int | None) -> None:
-    """Refuse a folder that others made, or that holds what no conversion puts there."""
+    """Refuse a folder that others made, or that holds something no conversion makes."""
     if handle is not None:
         status = os.fstat(handle)
         if status.st_uid != os.geteuid():
             _refuse(path, f"it belongs to another user, {status.st_uid}")
-        with suppress(OSError):  # some file systems have no such modes
+        with suppress(OSError):  # some file systems do not have modes
             os.fchmod(handle, stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
     known = {FILES, OLD, JOURNAL} if _HAS_LOCKS else {FILES, OLD, JOURNAL, _LOCK}
     for found in path.iterdir():
@@ -349,8 +320,8 @@ def _refuse_in_use(path: Path) -> NoReturn:
 
 def _refuse(path: Path, reason: str) -> NoReturn:
     msg = (
-        f"{str(path)!r} is in the place of what a conversion writes, but {reason}; move it away, "
-        "or write elsewhere"
+        f"{str(path)!r} is where a conversion writes, but {reason}; move it away, or write "
+        "elsewhere"
     )
     raise MemdescError(msg)
 
@@ -385,8 +356,3 @@ def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
         found.argtypes = (*(ctypes.c_int, ctypes.c_char_p) * 2, ctypes.c_uint)
         found.restype = ctypes.c_int
     return cast("Callable[[int, bytes, int, bytes, int], int] | None", found)
-
-
-def cannot(path: Path, error: OSError) -> MemdescError:
-    """Return the error for a file that the system cannot write."""
-    return MemdescError(f"{str(path)!r} cannot be written: {reason_of(error)}")

@@ -1,4 +1,4 @@
-"""The table of formats, and the functions that look one up and use it."""
+"""The table of formats, and functions that look up a format and use it."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Container, PlannedFile, Tensor
 
-__all__ = ["FORMATS", "format_of", "plan_file", "plan_replacement", "read_container"]
-
 _START = 64
 
 
 class _Module(Protocol):
-    """What the module of a format has."""
+    """What the module of a format provides."""
 
     def read(self, path: Path) -> Container: ...
     def plan(
@@ -37,7 +35,7 @@ class Format(NamedTuple):
 
     name: str
     ending: str
-    # a pattern of the first bytes of its files; None if they have no mark
+    # a pattern of the first bytes of its files; None if they have no magic number
     start: bytes | None
     # whether files have room for metadata
     has_metadata: bool = True
@@ -45,7 +43,7 @@ class Format(NamedTuple):
     has_names: bool = True
     # whether tensors may have no dims
     has_scalars: bool = True
-    # whether every reader sees how a permuted tensor's axes lie
+    # whether every reader sees the order of a permuted tensor's axes
     shows_order: bool = False
 
     def is_start(self, data: bytes) -> bool:
@@ -63,7 +61,7 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     row.name: row
     for row in (
-        # the length of the header, about 100 MB at most, and its brace: no other mark is one
+        # the length of the header, about 100 MB at most, and its brace; no other pattern fits that
         Format("safetensors", ".safetensors", rb".{3}[\0-\5]\0{4}\{"),
         Format("gguf", ".gguf", b"GGUF", has_scalars=False),
         Format("npy", ".npy", b"\x93NUMPY", has_metadata=False, has_names=False, shows_order=True),
@@ -88,7 +86,7 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
     """Read the headers of a checkpoint: a file, an index of shards, or a folder of a model.
 
     With `skip_unreadable`, shards that are missing or damaged are listed in `unread`, as long as
-    one can be read. Fails if there is no checkpoint, or it is damaged.
+    one can be read. Fails if there is no checkpoint, or it is damaged otherwise.
     """
     given = as_path(path)
     if os.path.isdir(given):  # noqa: PTH112 - names of any length
@@ -100,7 +98,7 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
     for row in FORMATS.values():
         if row.is_start(start):
             return row.module.read(given)
-    # its module says what is wrong
+    # the module of the format says what is wrong
     return format_of(given).module.read(given)
 
 
@@ -121,9 +119,9 @@ def plan_replacement(
     """Plan the files of a checkpoint that may replace an existing one, which stays if `is_kept`.
 
     Files that the existing one refers to, such as ONNX's external data, stay until the last file is
-    replaced, so that one rename switches to the new checkpoint. New files get other names. Returns
-    the files, and the paths of old ones that nothing refers to once these have their names. Of a
-    checkpoint that is kept, they are the files that it should have.
+    replaced, so that one rename switches to the new checkpoint. New files get other names. Return
+    the files, and the paths of old files that nothing refers to once the new ones have their names.
+    For a checkpoint that is kept, the files are those that it should have.
     """
     used = _files_beside(path)
     names = [path.name, *(f"{path.stem}.{k}{path.suffix}" for k in range(1, len(used) + 1))]

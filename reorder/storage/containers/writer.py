@@ -11,16 +11,13 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from memdesc.disk import check_writable, sync_folder
+from memdesc.disk import cannot, check_writable, sync_folder
 from memdesc.errors import MemdescError, first_of, short_repr
 from reorder.storage.containers.entry import places_of
 from reorder.storage.containers.partial import (
     FILES,
     OLD,
     Partial,
-    cannot,
     exchange,
     partial_folder,
     reserve,
@@ -30,16 +27,13 @@ from reorder.storage.containers.shards import is_shard
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from reorder.storage.containers.entry import Place, PlannedFile
 
-__all__ = ["Writer", "partial_folder"]
-
-# bytes of the longest name, if the system does not say
+# the most bytes in a name, if the system does not report it
 _MAX_NAME = 255
-# files listed in a message
+# how many files a message lists
 _SHOWN = 3
 
 
@@ -52,7 +46,7 @@ def _check_name(target: Path) -> None:
     name, grown = (len(os.fsencode(path.name)) for path in (target, partial_folder(target)))
     if grown > longest:
         msg = (
-            f"{str(target)!r} cannot be written: its name has {name} bytes, and may have "
+            f"{str(target)!r} cannot be written: its name has {name} bytes, and may have at most "
             f"{longest - grown + name}, so that it can grow under a longer one"
         )
         raise MemdescError(msg)
@@ -80,36 +74,23 @@ def _check_replaced(target: Path, written: set[str]) -> None:
         named = first_of(map(short_repr, sorted(lost)), _SHOWN)
         msg = (
             f"{str(target)!r} is not replaced: it holds {named}, which this conversion does "
-            "not write, and which would be lost; move them away, or write elsewhere"
+            "not write and would delete; move them away, or write elsewhere"
         )
         raise MemdescError(msg)
 
 
 class Writer:
-    """Writes planned files; use it as a context, which gives the lock back.
+    """Writes planned files; use it as a context, which releases the lock.
 
-    The target is checked when the writer is made, which writes nothing, and again under the lock,
-    before the work and before the output gets its name: other processes may make files meanwhile.
+    The target is a file, or a folder for all files. If there are several files and it is not a
+    folder, the last one is the target, and the others get their names beside it. With `resume` it
+    continues what an earlier process wrote, which is removed otherwise; with `overwrite` the target
+    may exist. The target is checked when the writer is made, which writes nothing, and again under
+    the lock, before the work and before the output gets its name: other processes may make files in
+    between.
 
-    Parameters
-    ----------
-    target : Path
-        The final name of the output: a file, or a folder for all files.
-    files : sequence of PlannedFile
-        Its files. If there are several and the target is not a folder, the last one is the target,
-        and the others get their names beside it.
-    is_folder : bool
-        Whether the target is a folder.
-    resume : bool
-        Whether to continue what an earlier process wrote, which is removed otherwise.
-    overwrite : bool
-        Whether the target may exist.
-
-    Raises
-    ------
-    MemdescError
-        If the target exists or cannot be written; as it begins, also if another process is writing
-        it, or the disk has not enough room.
+    Fails if the target exists or cannot be written; as it begins, also if another process is
+    writing it, or the disk does not have enough room.
     """
 
     def __init__(
@@ -122,7 +103,7 @@ class Writer:
         overwrite: bool = False,
     ) -> None:
         self.target = target
-        #: whether to continue what was left, which may be decided until the writer begins
+        #: whether to continue what was left; this may change until the writer begins
         self.resume = resume
         #: whether an earlier process left all files, in the sizes of the plan
         self.is_resumed = False
@@ -135,7 +116,7 @@ class Writer:
     def begin(self) -> Self:
         """Take the lock, and create the files, as entering the context does.
 
-        Fails also if the target exists by now.
+        Also fails if the target has come into existence since the writer was made.
         """
         self._partial = Partial(partial_folder(self.target))
         try:
@@ -153,30 +134,25 @@ class Writer:
                 self._create()
             for file in self._files.values():
                 for offset, data in file.headers:
-                    self.open.write_at(f"{FILES}/{file.name}", offset, np.frombuffer(data, "u1"))
+                    self.open.write_at(f"{FILES}/{file.name}", offset, data)
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
-                raise cannot(self.target, error) from None
+                raise cannot(self.target, "written", error) from None
             raise
         return self
 
     def __enter__(self) -> Self:
         return self.begin() if self._partial is None else self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def open(self) -> Partial:
         """The folder in which it grows, until `close`."""
         if self._partial is None:
-            msg = f"{str(self.target)!r} is not being written any more"
+            msg = f"{str(self.target)!r} is no longer being written"
             raise MemdescError(msg)
         return self._partial
 
@@ -194,8 +170,8 @@ class Writer:
 
         If a target that is not a folder has several files, it gets its name last, so that one
         rename switches to the new output. `complete` is called with the folder of the complete
-        files before they get their names. If that fails, or the target exists by now, the output
-        has no name yet.
+        files before they get their names. If that fails, or the target exists by then, the output
+        does not get its name.
         """
         grown = partial_folder(self.target) / FILES
         files = tuple(self._files.values())
@@ -205,8 +181,7 @@ class Writer:
                     file.seal(grown / file.name)
             if complete is not None:
                 complete(grown)
-            for name in self._files:
-                self.open.sync(f"{FILES}/{name}")
+            self.sync()
             self.open.sync_names()
             self._check_target()
             if self._is_folder:
@@ -216,14 +191,14 @@ class Writer:
                     self.open.at(f"{FILES}/{name}").replace(self.target.parent / name)
             sync_folder(self.target.parent)
         except OSError as error:
-            raise cannot(self.target, error) from None
+            raise cannot(self.target, "written", error) from None
         self.discard()
 
     def _publish_folder(self) -> None:
         """Give a folder its name; the folder that had it becomes `old`.
 
-        If the system cannot exchange two names, the name is free for a moment; should the process
-        end then, the next one gives it back.
+        If the system cannot exchange two names, the name is free for a moment; if the process ends
+        in that moment, the next one gives it back.
         """
         files, old = self.open.at(FILES), self.open.at(OLD)
         if not os.path.lexists(self.target):
@@ -247,7 +222,7 @@ class Writer:
         self.close()
 
     def close(self) -> None:
-        """Give the lock back; what has been written stays, to be resumed."""
+        """Release the lock; what has been written stays, so that it can be resumed."""
         if self._partial is not None:
             self._partial.close()
             self._partial = None
@@ -255,8 +230,8 @@ class Writer:
     def _check_target(self) -> None:
         """Refuse a target that exists, unless it may be replaced, or that cannot be written.
 
-        Of a link, the link itself is replaced. A folder is replaced if it holds only shards and
-        files that this output has too.
+        If the target is a link, the link itself is replaced. A folder is replaced if it holds only
+        shards and files that this output has too.
         """
         target = self.target
         if not self._is_folder and target.is_dir():
@@ -271,7 +246,7 @@ class Writer:
                 continue
             if path != target and self.resume and _is_moved(target, path.name):
                 continue
-            msg = f"{str(path)!r} exists; it is replaced with --overwrite only"
+            msg = f"{str(path)!r} exists; it is only replaced with --overwrite"
             raise MemdescError(msg)
         if not target.is_symlink():
             _check_replaced(target, {*self._files})
@@ -283,7 +258,7 @@ class Writer:
             old.replace(self.target)
 
     def _take_back(self) -> None:
-        """Take back files that already have their final names, if the target has not."""
+        """Take back files that already have their final names, if the target does not exist yet."""
         for name in [*self._files][:-1]:
             final = self.target.parent / name
             if _is_moved(self.target, name) and final.is_file():
@@ -302,15 +277,12 @@ class Writer:
                 "was written"
             )
             raise MemdescError(msg)
-        sizes = [(name, file.nbytes) for name, file in self._files.items()]
-        for name, nbytes in sizes:
-            try:
-                handle = self.open.open(f"{FILES}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-                try:
-                    if nbytes:
-                        reserve(handle, nbytes)
-                finally:
-                    os.close(handle)
-            except OSError as error:
-                self.open.clear()
-                raise cannot(partial_folder(self.target) / FILES / name, error) from None
+        try:
+            for name, file in self._files.items():
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                with self.open.open(f"{FILES}/{name}", flags) as handle:
+                    if file.nbytes:
+                        reserve(handle, file.nbytes)
+        except MemdescError:
+            self.open.clear()
+            raise

@@ -39,25 +39,24 @@ __all__ = [
     "TargetRules",
     "Way",
     "checked_target",
-    "container_for",
     "may_round",
     "target_rules",
 ]
 
 
 class Way(NamedTuple):
-    """How some kinds of records become one kind.
+    """How records of some kinds become records of one kind.
 
     Attributes
     ----------
     sources : tuple of str
-        Records whose numbers `record` holds, as far as the formats show.
+        Records whose numbers `record` can hold, as far as the formats show.
     record : str
         What they become.
     options : mapping of str to object
         Options of that record that the target's loader expects.
     kept : tuple of str
-        Options that it takes from the source.
+        Options that it keeps from the source.
     is_symmetric : bool, optional
         Whether the source has neither zero points nor offsets, or config.json says that all its
         zero points are the middle code; None for either.
@@ -80,7 +79,7 @@ class Way(NamedTuple):
     warning: str = ""
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
-        """Whether it is for a record, whose zero points config.json may say to be all alike."""
+        """Whether it is for a record; `said_symmetric`: whether config.json calls it symmetric."""
         fits = self.is_symmetric in (None, desc.rule.is_symmetric or said_symmetric)
         fits &= not self.codes or _codes_of(desc) in self.codes
         return desc.name in self.sources and fits
@@ -109,7 +108,7 @@ class Target(NamedTuple):
     is_stacked : bool
         Whether its loader expects the experts of a layer in one tensor.
     producer : str
-        What chooses codes and scales for floats, if that is not done here.
+        The program that chooses codes and scales for floats, if that is not done here.
     floats : FormatName, optional
         The record that the layers of a model of floats become, with scales chosen from the data.
     """
@@ -131,8 +130,8 @@ _ZERO_POINTS = (
     "not even those that it wrote; vLLM does"
 )
 _VERSION_2 = (
-    "zero points are stored as version 2 of GPTQ has them, which GPTQModel and newer versions of "
-    "vLLM read; vLLM 0.10 takes them for version 1"
+    "zero points are stored as in version 2 of GPTQ, which GPTQModel and newer versions of vLLM "
+    "read; vLLM 0.10 takes them for version 1"
 )
 # f32 holds the products of scales and zero points that MLX has as biases
 _F32 = {"scales": "f32"}
@@ -223,31 +222,27 @@ class TargetRules(NamedTuple):
 
     Attributes
     ----------
+    container : Container
+        The tensors that the output keeps: experts in tensors of their own, if the target does not
+        stack them, and no scales of activations or of the KV cache.
+    target : Target
+        What config.json declares.
     rules : tuple of Rule
         One for each kind of record that changes.
-    dtype, method : str, optional
-        The type of floats that all records become, and the `quant_method`, which config.json
-        declares.
-    is_stacked : bool
-        Whether the experts of a layer are written as one tensor.
     warnings : tuple of str
         What is rounded, and what is left out.
-    left_out : frozenset of str
-        Tensors that the output does not have.
     """
 
+    container: Container
+    target: Target = Target()
     rules: tuple[Rule, ...] = ()
-    dtype: str | None = None
-    method: str | None = None
-    is_stacked: bool = False
     warnings: tuple[str, ...] = ()
-    left_out: frozenset[str] = frozenset()
 
 
 def checked_target(name: object) -> str:
     """Return the name of a target.
 
-    Fails if there is no such target; with the one that may be meant.
+    Fails if there is no such target; the message has the one that may be meant.
     """
     if not isinstance(name, str) or name not in TARGETS:
         meant = _OTHER_NAMES.get(str(name).removeprefix("torch."))
@@ -257,20 +252,13 @@ def checked_target(name: object) -> str:
     return name
 
 
-def container_for(name: str, container: Container) -> Container:
-    """Return what a target reads: experts in tensors of their own, if it does not stack them."""
-    if name not in TARGETS or TARGETS[name].is_stacked:
-        return container
-    return container._replace(entries=split_stacks(container.entries))
-
-
 def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     """Return the rules that turn the quantised weights of a model into a target.
 
     Everything else, such as norms and embeddings, has no rule, so it is copied.
 
     Fails if there is no such target, a weight is not known, or the target does not have its
-    numbers; with the weight and the way out.
+    numbers; the message has the weight and the way out.
     """
     target = TARGETS[checked_target(name)]
     if container.format == _GGUF:
@@ -280,6 +268,8 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
             "decodes them"
         )
         raise MemdescError(msg)
+    if not target.is_stacked:
+        container = container._replace(entries=split_stacks(container.entries))
     groups = find_groups(source, container)
     _check_known(name, container, groups)
     _check_names_of_mlx(name, source, groups)
@@ -326,10 +316,10 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     every = [group for found in moved.values() for group in found]
     left_out = [each for group in every for each in beside(group.prefix, container.entries)]
     left_out += [each for each in container.entries if each.rpartition(".")[2] in CACHE]
+    left = container.entries.keys() - {*left_out}
+    kept = {name: entry for name, entry in container.entries.items() if name in left}
     warnings = (*filter(None, told), *_rounded(target, every), *left_out_warnings(left_out))
-    return TargetRules(
-        rules, target.dtype, target.method, target.is_stacked, warnings, frozenset(left_out)
-    )
+    return TargetRules(container._replace(entries=kept), target, rules, warnings)
 
 
 def _quantising(name: str, target: Target, source: Path, container: Container) -> TargetRules:
@@ -337,8 +327,8 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
 
     As in transformers, matrices that whole blocks do not cover stay floats.
 
-    Fails if there is nothing to quantise, blocks do not cover an expert, which its loader expects,
-    or layers are not those that it quantises.
+    Fails if there is nothing to quantise, if blocks do not cover an expert, since the loader
+    expects all experts to be quantised, or if the loader does not expect a layer to be quantised.
     """
     dst = target.floats
     assert dst is not None  # noqa: S101 - the caller has looked
@@ -384,7 +374,7 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
         f"scale for each block of {rows} x {columns}; the largest error is reported at the end"
     )
     rule = Rule(f"--to {name}: floats -> {dst}", "*", dst=dst, prefixes=names)
-    return TargetRules((rule,), method=target.method, warnings=(rounded, *warnings))
+    return TargetRules(container, target, (rule,), (rounded, *warnings))
 
 
 def _is_layer(entry: Entry) -> bool:
@@ -419,7 +409,7 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
         prefix, _, role = each.rpartition(".")
         if prefix in prefixes and each not in known and role not in _BESIDE:
             msg = (
-                f"--to {name}: {each} stands beside the codes of {prefix}, and may change what "
+                f"--to {name}: {each} is beside the codes of {prefix}, and may change what "
                 "they mean; --map converts the weights that its rules name"
             )
             raise MemdescError(msg)
@@ -500,7 +490,7 @@ def _rounded(target: Target, groups: Sequence[Group]) -> Iterator[str]:
 
 
 def may_round(desc: RecordDesc, dtype: str) -> bool:
-    """Whether a type of floats may not hold all numbers of a record, judging by the formats.
+    """Whether a type of floats may be unable to hold all numbers of a record, given the formats.
 
     A product has as many significant bits as its factors together. The exponents of bf16 are those
     of f32, in which the numbers are computed; other types may not have them.

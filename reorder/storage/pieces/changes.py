@@ -1,7 +1,7 @@
-"""Changes: what becomes of the bytes of a tensor or a record, and of each region of it.
+"""Changes: what the bytes of a tensor or a record, or of a region of it, become.
 
-A region of a change is a change itself, over the bytes of that region alone. Each change is made by
-compiled code, and can be compared with its definition in numpy.
+The part of a change in a region is a change itself, over the bytes of only that region. Each change
+is made by compiled code, and can be compared with its definition in numpy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from reorder.records.fields import dequantize_reference
 from reorder.records.record import Record, fill_constants
 from reorder.records.repack import dim_order
 from reorder.storage.pieces.files import scratch
-from reorder.storage.pieces.runs import FieldLayout
+from reorder.storage.pieces.runs import FieldLayout, Operand
 from reorder.values.attr import Attr
 from reorder.values.formats import INTEGERS
 from reorder.values.parameter import GROUPED_DIMS
@@ -44,20 +44,8 @@ if TYPE_CHECKING:
     Desc = RecordDesc | MemoryDesc
     # of each tensor of one side, by its role
     Bytes = Mapping[str, NDArray[np.uint8]]
-    Fields = Mapping[str, tuple[FieldLayout, ...]]
+    Operands = Mapping[str, Operand]
     Layouts = Mapping[str, tuple[Layout, ...]]
-
-__all__ = [
-    "ONLY",
-    "Change",
-    "Encode",
-    "Quantize",
-    "Reorder",
-    "Repack",
-    "copied",
-    "permutation",
-    "record_of",
-]
 
 # the role of a tensor that is not part of a record
 ONLY = ""
@@ -65,7 +53,7 @@ ONLY = ""
 
 @dataclass(frozen=True)
 class Change(ABC):
-    """What becomes of some tensors: `src` becomes `dst`, whose order of dims all regions have."""
+    """How tensors change: `src` becomes `dst`. Regions have their dims in the order of `dst`."""
 
     src: Desc
     dst: Desc
@@ -87,29 +75,14 @@ class Change(ABC):
         return (1,) * len(self.dims)
 
     @property
-    def reads(self) -> Fields:
-        """The fields of each tensor that is read."""
-        return _fields(self.src, permutation(self.src, self.dst))
+    def reads(self) -> Operands:
+        """The tensors that are read, by their roles."""
+        return _operands(self.src, permutation(self.src, self.dst))
 
     @property
-    def writes(self) -> Fields:
-        """The fields of each tensor that is written."""
-        return _fields(self.dst, permutation(self.dst, self.dst))
-
-    @property
-    def read_sizes(self) -> Mapping[str, int]:
-        """The bytes of each tensor that is read, if it is read as a whole."""
-        return _sizes(self.src)
-
-    @property
-    def write_sizes(self) -> Mapping[str, int]:
-        """The bytes of each tensor that is written, if it is written as a whole."""
-        return _sizes(self.dst)
-
-    @property
-    def constants(self) -> Mapping[str, int]:
-        """The bytes of tensors without fields, which the first region writes as a whole."""
-        return {}
+    def writes(self) -> Operands:
+        """The tensors that are written. The first region writes those without fields."""
+        return _operands(self.dst, permutation(self.dst, self.dst))
 
     @property
     def is_copy(self) -> bool:
@@ -126,7 +99,7 @@ class Change(ABC):
         )
 
     def _others_of(self, region: Region) -> dict[str, Any]:
-        """Return what else a region has of its own."""
+        """Return the other fields that differ in a region."""
         del region
         return {}
 
@@ -134,17 +107,17 @@ class Change(ABC):
     def apply(self, read: Bytes) -> Bytes:
         """Return the bytes that are written; they last until the thread makes others.
 
-        Fails if the target does not have a number.
+        Fails if the target cannot hold a number.
         """
 
     def with_chosen(self, written: Bytes) -> Change:
-        """Return the change by what was chosen from the data and written beside it."""
+        """Return the change with the scales that were chosen from the data and then written."""
         del written
         return self
 
     @abstractmethod
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return what the definition makes of what was read, and the same of what was written."""
+        """Return what the definition makes of the bytes read, and what the bytes written hold."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +134,7 @@ class Reorder(Change):
     def __post_init__(self) -> None:
         beta = plan_reorder(self.src, self.dst, self.attr).bound_attr.beta
         if beta:
-            msg = f"beta {beta} adds to what dst holds; pieces are written, not added"
+            msg = f"beta {beta} adds to what dst holds, but pieces are written, not added"
             raise MemdescError(msg)
         for desc in (self.src, self.dst):
             _refuse_negative_strides(desc)
@@ -193,7 +166,7 @@ class Reorder(Change):
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
         """Reorder by definition."""
-        data, found = _padded(read[ONLY], self.src.min_nbytes), written[ONLY]
+        data, found = padded(read[ONLY], self.src.min_nbytes), written[ONLY]
         wanted = np.zeros(max(len(found), self.dst.min_nbytes), np.uint8)
         execute_reference(self.src, self.dst, data, wanted, self.attr)
         return wanted[: len(found)], found
@@ -262,19 +235,13 @@ class Quantize(Reorder):
         return {role: memory_desc(counts, dtype) for role, dtype in types.items()}
 
     @property
-    def writes(self) -> Fields:
+    def writes(self) -> Operands:
         """Codes, scales and zero points."""
-        scales = self.scales.items()
-        fields = {
-            role: (FieldLayout.of(desc)._replace(groups=self.units),) for role, desc in scales
+        scales = {
+            role: Operand(desc.nbytes, (FieldLayout.of(desc)._replace(groups=self.units),))
+            for role, desc in self.scales.items()
         }
-        return {**super().writes, **fields}
-
-    @property
-    def write_sizes(self) -> Mapping[str, int]:
-        """The bytes of codes, scales and zero points."""
-        scales = self.scales.items()
-        return {**super().write_sizes, **{role: desc.nbytes for role, desc in scales}}
+        return {**super().writes, **scales}
 
     @property
     def is_copy(self) -> bool:
@@ -292,10 +259,10 @@ class Quantize(Reorder):
             threads=1,
         )
         made = {ONLY: codes.data, "scales": _bytes_of(scales), "zero_points": _bytes_of(points)}
-        return {role: made[role] for role in self.write_sizes}
+        return {role: made[role] for role in (ONLY, *self.scales)}
 
     def with_chosen(self, written: Bytes) -> Change:
-        """Return the reorder by the scales that were written."""
+        """Return the reorder with the scales that were written."""
         mask = sum(1 << dim for dim in self.axes)
         given: dict[str, Any] = {"dst_scale": written["scales"].view(np.float32)}
         if "zero_points" in written:
@@ -339,7 +306,7 @@ class Encode(Change):
         return {codes.tensor: made[ONLY], scales.tensor: made["scales"]}
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Convert by the scales that were written."""
+        """Convert with the scales that were written."""
         codes, scales = self.parts
         nbytes = self.dst.tensors[scales.tensor]
         chosen = self.plain.with_chosen({"scales": written[scales.tensor][:nbytes]})
@@ -351,12 +318,6 @@ class Repack(Change):
     """A record without constants that becomes another record, or a tensor of plain numbers."""
 
     src: RecordDesc
-
-    @property
-    def constants(self) -> Mapping[str, int]:
-        """Those of the target."""
-        held = () if isinstance(self.dst, MemoryDesc) else self.dst.constants
-        return {each.tensor: len(each.data) for each in held}
 
     def part(self, region: Region, read: Layouts, written: Layouts) -> Self:
         """Return the change of a region; the first one has the constants."""
@@ -422,14 +383,14 @@ def _bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)
 
 
-def _padded(data: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
-    """Return the bytes, and zeros behind them if their last element is cut off."""
+def padded(data: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
+    """Return the bytes, with zeros after them if their last element is cut off."""
     missing = nbytes - len(data)
     return np.concatenate([data, np.zeros(missing, np.uint8)]) if missing > 0 else data
 
 
 def _rounded_alike(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the numbers found, but those within two roundings to f32 as they are wanted."""
+    """Return the numbers found, with those within two roundings to f32 replaced by the wanted."""
     with np.errstate(all="ignore"):
         wide = wanted.astype(np.float64), found.astype(np.float64)
         is_close = abs(wide[0] - wide[1]) <= 2.0**-22 * abs(wide[0])
@@ -439,7 +400,7 @@ def _rounded_alike(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> N
 def _values(desc: RecordDesc, data: Bytes) -> NDArray[np.float32]:
     sizes = desc.tensors.items()
     return dequantize_reference(
-        Record(desc, {name: _padded(data[name], nbytes)[:nbytes] for name, nbytes in sizes})
+        Record(desc, {name: padded(data[name], nbytes)[:nbytes] for name, nbytes in sizes})
     )
 
 
@@ -448,23 +409,18 @@ def record_of(desc: RecordDesc, data: Bytes) -> Record:
     return Record(desc, {name: data[name][:nbytes] for name, nbytes in desc.tensors.items()})
 
 
-def _sizes(desc: Desc) -> Mapping[str, int]:
-    return desc.tensors if isinstance(desc, RecordDesc) else {ONLY: desc.min_nbytes}
-
-
-def _fields(desc: Desc, perm: tuple[int, ...]) -> Fields:
-    """Return the fields of each tensor; dim k of the descriptor is dim `perm[k]` of the change."""
+def _operands(desc: Desc, perm: tuple[int, ...]) -> Operands:
+    """Return each tensor; dim k of the descriptor is dim `perm[k]` of the change."""
     if isinstance(desc, MemoryDesc):
-        return {ONLY: (FieldLayout.of(desc),)}
-    found: dict[str, tuple[FieldLayout, ...]] = {}
+        return {ONLY: Operand(desc.min_nbytes, (FieldLayout.of(desc),))}
+    found: dict[str, list[FieldLayout]] = {name: [] for name in desc.tensors}
     for field in desc.fields:
         groups, counts = [0] * len(perm), [0] * len(perm)
         for dim, group, count in zip(perm, field.groups, field.counts, strict=True):
             groups[dim], counts[dim] = group, count
         layout = permute_axes(field.layout, perm)
-        made = FieldLayout(layout, field.bits, tuple(groups), tuple(counts))
-        found[field.tensor] = (*found.get(field.tensor, ()), made)
-    return found
+        found[field.tensor].append(FieldLayout(layout, field.bits, tuple(groups), tuple(counts)))
+    return {name: Operand(nbytes, tuple(found[name])) for name, nbytes in desc.tensors.items()}
 
 
 def _desc_of(desc: Desc, perm: tuple[int, ...], region: Region, layouts: Layouts) -> Desc:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from memdesc import MemdescError
-from memdesc.disk import open_file, read_at, reason_of, write_at
+from memdesc.disk import cannot, open_file, read_at, write_at
 from reorder.forks import at_fork
 from reorder.system import system_function
 
@@ -29,12 +29,10 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Place
     from reorder.storage.pieces.runs import Runs
 
-__all__ = ["read_runs", "scratch", "write_runs"]
-
 _PAGE = 4096
-# The most that one call writes. Linux allocates page cache in blocks as long as the call: it finds
-# small ones in memory used before, while large ones may be new even to the host of a virtual
-# machine, where they took 6 times as long.
+# The most bytes that one call writes. Linux allocates page cache in blocks of the length of the
+# call. It finds small blocks in memory that was used before, while large ones may be new even to
+# the host of a virtual machine, where they took 6 times as long.
 _MOST_WRITTEN = 256 << 10
 # a file that grows is neither a link nor a pipe
 _WRITE = os.O_WRONLY | sum(
@@ -44,8 +42,8 @@ _WRITE = os.O_WRONLY | sum(
 _START_WRITING = 2
 # larger buffers are freed after each piece
 _KEPT = 256 << 20
-# Runs shorter than this are read or written by one thread at a time. Each call gives the GIL away
-# and waits for it again: 16 threads that did so at once took twice as long as one after another.
+# Runs shorter than this are read or written by one thread at a time. Each call releases the GIL and
+# waits for it again: 16 threads that did so at once took twice as long as one after another.
 _SHORT = 64 << 10
 _turn = Lock()
 at_fork(_turn.acquire, _turn.release, _turn.release)
@@ -85,12 +83,12 @@ def _open_to_write(path: Path) -> Iterator[int]:
     """Open a file that exists, to write parts of it."""
     try:
         handle = os.open(path, _WRITE)
+        try:
+            yield handle
+        finally:
+            os.close(handle)
     except OSError as error:
-        raise _cannot(path, "written", error) from None
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+        raise cannot(path, "written", error) from None
 
 
 def read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
@@ -98,50 +96,37 @@ def read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
 
     A file that ends before the runs do is an error.
     """
+    view = memoryview(into)  # type: ignore[arg-type] # arrays of bytes are buffers
     with open_file(place.path) as file, _turn_for(runs):
-        _read(file.fileno(), runs, place, memoryview(into))  # type: ignore[arg-type] # arrays of bytes are buffers
-
-
-def _read(handle: int, runs: Runs, place: Place, view: memoryview) -> None:
-    for k, start in enumerate(runs.starts()):
-        # the last run may be counted beyond the last element of the tensor
-        part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
-        at = place.start + start
-        while part:
-            try:
-                count = read_at(handle, part, at)
-            except OSError as error:
-                raise _cannot(place.path, "read", error) from None
-            if not count:
-                msg = (
-                    f"{str(place.path)!r} has {os.fstat(handle).st_size} bytes, but a tensor in it "
-                    f"ends at byte {place.start + place.nbytes}; it was shortened meanwhile"
-                )
-                raise MemdescError(msg)
-            part, at = part[count:], at + count
+        for k, start in enumerate(runs.starts()):
+            # the last run may be counted beyond the last element of the tensor
+            part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
+            at = place.start + start
+            while part:
+                count = read_at(file.fileno(), part, at)
+                if not count:
+                    msg = (
+                        f"{str(place.path)!r} has {os.fstat(file.fileno()).st_size} bytes, but a "
+                        f"tensor in it ends at byte {place.start + place.nbytes}; it was shortened "
+                        "after it was opened"
+                    )
+                    raise MemdescError(msg)
+                part, at = part[count:], at + count
 
 
 def write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
-    """Write bytes that lie back to back to runs of a tensor; its file exists.
+    """Write bytes that are back to back to runs of a tensor; its file exists.
 
-    The system starts to bring long runs to the disk at once, while the caller goes on.
+    The system starts to write long runs to the disk at once, while the caller continues.
     """
+    view = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
     with _open_to_write(place.path) as handle, _turn_for(runs):
-        _write(handle, runs, place, memoryview(data))  # type: ignore[arg-type] # likewise
-
-
-def _write(handle: int, runs: Runs, place: Place, view: memoryview) -> None:
-    for k, start in enumerate(runs.starts()):
-        part = view[k * runs.length :][: runs.length]
-        at = place.start + start
-        try:
-            while part:
-                count = write_at(handle, part[:_MOST_WRITTEN], at)
-                part, at = part[count:], at + count
-        except OSError as error:
-            raise _cannot(place.path, "written", error) from None
-        if runs.length >= _MOST_WRITTEN:
-            _start_writing(handle, at - runs.length, at)
+        for k, start in enumerate(runs.starts()):
+            at, run = place.start + start, view[k * runs.length :][: runs.length]
+            for first in range(0, len(run), _MOST_WRITTEN):
+                write_at(handle, run[first : first + _MOST_WRITTEN], at + first)
+            if runs.length >= _MOST_WRITTEN:
+                _start_writing(handle, at, at + runs.length)
 
 
 def _start_writing(handle: int, start: int, stop: int) -> None:
@@ -160,7 +145,3 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
         found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
         found.restype = ctypes.c_int
     return cast("Callable[[int, int, int, int], int] | None", found)
-
-
-def _cannot(path: Path, what: str, error: OSError) -> MemdescError:
-    return MemdescError(f"{str(path)!r} cannot be {what}: {reason_of(error)}")

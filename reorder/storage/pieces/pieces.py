@@ -1,49 +1,94 @@
-"""Cut a change between files into pieces: values that run alone, in bounded memory.
+"""Cut a change between files into pieces that can run independently, in bounded memory.
 
-A piece says which bytes it reads and writes, and what becomes of them. No two pieces of a change
+A piece says which bytes it reads and writes, and how they change. No two pieces of a change
 write the same bytes, unless they write the same values, so they run in any order, on any machine
 that has the files, and again after a failure. A piece does not say where its tensors are, so layers
 of equal shapes share their pieces.
+
+Pieces are regions of whole blocks of every operand. One dim after another is halved, in whole
+blocks, until a region is small enough: each time the dim whose halves have the longest runs.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import product
+from math import lcm, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
-from reorder.storage.pieces.regions import Cut, Operand, has_long_runs, sizes_within
-from reorder.storage.pieces.runs import Region, Runs, compact
+from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
-    from reorder.storage.pieces.changes import Change, Fields, Layouts
-    from reorder.storage.pieces.regions import Bound, Sizes
+    from memdesc import Layout
+    from reorder.storage.pieces.changes import Change, Layouts
 
-__all__ = ["Piece", "cut"]
-
+# How many bytes a piece reads and writes if memory allows, so that its runs are long.
+_PIECE_NBYTES = 128 << 20
+# Shorter runs are not worth a system call each.
+_LONG = 64 << 10
+_BYTE_BITS = 8
 # Bytes of pieces whose runs are long: most of a piece then stays in the caches of a machine.
 _SMALL = 16 << 20
 
 
-class Piece(NamedTuple):
-    """A region of a change.
+_Sizes = tuple[int, ...]
+# the fields of a tensor, over the dims of the regions, and whether it is written
+_Operand = tuple[tuple[FieldLayout, ...], bool]
 
-    Attributes
-    ----------
-    change : Change
-        What becomes of the bytes that are read.
-    reads, writes : tuple of (str, Runs)
-        Where these lie in each tensor that is read, and where what it makes lies in each one that
-        is written; tensors are called by their roles.
-    offsets : tuple of int
-        Where the region begins, along the dims of the target; empty for the whole.
+
+class Bound(NamedTuple):
+    """How many bytes of all tensors together a region should have, and how many at most.
+
+    It should have up to `wide` bytes where that makes its runs long.
     """
 
+    wanted: int
+    most: int
+    wide: int = 0
+
+    @classmethod
+    def shared(cls, max_bytes: int, threads: int) -> Bound:
+        """Return the bound of pieces that threads of one process run within `max_bytes`.
+
+        Two wide pieces fit at a time, so that one can be written while the other one is read.
+        """
+        share = max(min(_PIECE_NBYTES, max_bytes // threads), 1)
+        return cls(share, max_bytes, min(_PIECE_NBYTES, max_bytes // 2))
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Pieces, one for each region of a grid, made while iterating."""
+
+    # the sizes of what is cut, and of the regions; the last one along a dim may be shorter
+    dims: _Sizes
+    sizes: _Sizes
+    # returns the piece of a region
+    make: Callable[[Region], Piece]
+
+    def __len__(self) -> int:
+        return prod(-(-size // step) for size, step in zip(self.dims, self.sizes, strict=True))
+
+    def __iter__(self) -> Iterator[Piece]:
+        steps = zip(self.dims, self.sizes, strict=True)
+        for at in product(*(range(0, size, step) for size, step in steps)):
+            ends = zip(self.sizes, self.dims, at, strict=True)
+            yield self.make(Region(tuple(min(step, size - i) for step, size, i in ends), at))
+
+
+class Piece(NamedTuple):
+    """A region of a change."""
+
+    # how the bytes that are read change
     change: Change
+    # the runs in each tensor that is read, and in each tensor that is written, by their roles
     reads: tuple[tuple[str, Runs], ...]
     writes: tuple[tuple[str, Runs], ...]
+    # where the region begins, along the dims of the target; empty for the whole
     offsets: tuple[int, ...] = ()
 
     @property
@@ -58,30 +103,19 @@ class Piece(NamedTuple):
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
-def cut(change: Change, bound: Bound) -> Cut[Piece]:
-    """Cut a change along whole blocks of all layouts into pieces of bounded size.
+def cut(change: Change, bound: Bound) -> Cut:
+    """Cut a change of whole tensors along whole blocks of all layouts, into pieces within a bound.
 
     *Law*: the pieces write each byte that the whole change writes, with the same value.
 
-    Parameters
-    ----------
-    change : Change
-        Of whole tensors.
-    bound : Bound
-        The most bytes that a piece may read and write, and how many it should where blocks allow.
-        Blocks that hold nothing but padding belong to the piece before them, and may exceed this.
-
-    Raises
-    ------
-    MemdescError
-        If blocks are too large for any piece to fit.
+    Blocks with only padding belong to the piece before them, and may exceed the bound.
+    Fails if blocks are too large for any piece to fit.
 
     Examples
     --------
     >>> import memdesc
     >>> from reorder.storage.pieces.changes import Reorder, Repack
-    >>> from reorder.storage.pieces.pieces import cut
-    >>> from reorder.storage.pieces.regions import Bound
+    >>> from reorder.storage.pieces.pieces import Bound, cut
     >>> src, dst = (memdesc.memory_desc((64, 6), "f32", tag) for tag in ("ab", "Ab16a"))
     >>> pieces = cut(Reorder(src, dst), Bound(1600, 1600))
     >>> len(pieces)
@@ -100,18 +134,19 @@ def cut(change: Change, bound: Bound) -> Cut[Piece]:
         # scales of no elements are written too
         whole = _whole(change)
         return Cut((int(whole.written > 0),), (1,), lambda _: whole)
-    operands = (
-        *(Operand(fields, is_written=False) for fields in change.reads.values()),
-        *(Operand(fields, is_written=True) for fields in change.writes.values()),
+    operands = tuple(
+        (operand.fields, is_written)
+        for held, is_written in ((change.reads, False), (change.writes, True))
+        for operand in held.values()
+        if operand.fields
     )
 
-    def within(wanted: int) -> Sizes:
-        return sizes_within(
-            dims, operands, change.units, bound._replace(wanted=wanted), str(change)
-        )
+    def within(wanted: int) -> _Sizes:
+        given = bound._replace(wanted=wanted)
+        return _sizes_within(dims, operands, change.units, given, str(change))
 
     found = map(within, _wanted(bound))
-    sizes = next((each for each in found if has_long_runs(operands, each)), None)
+    sizes = next((each for each in found if _has_long_runs(operands, each)), None)
     return Cut(dims, sizes or within(bound.wanted), partial(_piece, change))
 
 
@@ -130,8 +165,8 @@ def _wanted(bound: Bound) -> Iterator[int]:
 def _whole(change: Change) -> Piece:
     """Return the one piece of a change that is not cut."""
     reads, writes = (
-        tuple((role, Runs(0, nbytes)) for role, nbytes in sizes.items())
-        for sizes in (change.read_sizes, change.write_sizes)
+        tuple((role, Runs(0, operand.nbytes)) for role, operand in operands.items())
+        for operands in (change.reads, change.writes)
     )
     return Piece(change, reads, writes)
 
@@ -140,24 +175,166 @@ def _whole(change: Change) -> Piece:
 def _piece(change: Change, region: Region) -> Piece:
     if region.sizes == change.dims == change.units:
         return _whole(change)
-    reads, held = _compacted(change.reads, region, is_written=False)
-    writes, made = _compacted(change.writes, region, is_written=True)
-    if reads is None or writes is None:
-        msg = f"{change}: the region of {region.sizes} at {region.offsets} shares bytes with others"
-        raise MemdescError(msg)
-    part = change.part(region, held, made)
-    constants = tuple((role, Runs(0, nbytes)) for role, nbytes in part.constants.items())
-    return Piece(part, reads, (*writes, *constants), region.offsets)
+    reads, held = _compacted(change, region, is_written=False)
+    writes, made = _compacted(change, region, is_written=True)
+    return Piece(change.part(region, held, made), reads, writes, region.offsets)
 
 
 def _compacted(
-    fields: Fields, region: Region, *, is_written: bool
-) -> tuple[tuple[tuple[str, Runs], ...] | None, Layouts]:
+    change: Change, region: Region, *, is_written: bool
+) -> tuple[tuple[tuple[str, Runs], ...], Layouts]:
     """Return the runs of a region in each tensor, and the layouts of its fields in these bytes."""
-    found = {role: compact(each, region, is_written=is_written) for role, each in fields.items()}
-    known = {role: each for role, each in found.items() if each is not None}
-    runs = tuple((role, each[0]) for role, each in known.items())
-    return (
-        runs if len(known) == len(found) else None,
-        {role: each[1] for role, each in known.items()},
-    )
+    runs: dict[str, Runs] = {}
+    layouts: dict[str, tuple[Layout, ...]] = {}
+    for role, (nbytes, fields) in (change.writes if is_written else change.reads).items():
+        found = compact(fields, region, is_written=is_written) if fields else None
+        if found is not None:
+            runs[role], layouts[role] = found
+        elif fields:
+            msg = (
+                f"{change}: the region of {region.sizes} at {region.offsets} shares bytes with "
+                "others"
+            )
+            raise MemdescError(msg)
+        elif not any(region.offsets):
+            runs[role] = Runs(0, nbytes)
+    return tuple(runs.items()), layouts
+
+
+class _Candidate(NamedTuple):
+    """Regions of one size: the bytes of the largest, and the runs per byte of the first.
+
+    The last regions hold the padding of their tensors, so they may be larger than the first.
+    """
+
+    sizes: _Sizes
+    nbytes: int
+    cost: float
+
+
+@lru_cache(maxsize=256)  # the layers of a model are alike
+def _sizes_within(
+    dims: _Sizes, operands: tuple[_Operand, ...], units: _Sizes, bound: Bound, what: str
+) -> _Sizes:
+    """Return the sizes of regions that cover dims without a 0.
+
+    Sizes and offsets of regions are multiples of `units`, as well as whole blocks of the operands.
+    Fails if no region fits; the message has `what` is cut, and the bytes that the smallest takes.
+    """
+    steps = _units(dims, operands, units)
+    best = _candidate(dims, operands, dims)
+    while best is None or best.nbytes > bound.wanted:
+        sizes = dims if best is None else best.sizes
+        found = [_candidate(dims, operands, halved) for halved in _halved(sizes, steps)]
+        legal = [each for each in found if each is not None]
+        if legal:
+            best = min(legal, key=lambda each: each.cost)
+        elif best is not None and best.nbytes <= bound.most:
+            break
+        else:
+            need = "an unknown number of bytes" if best is None else f"{best.nbytes} bytes"
+            msg = (
+                f"{what}: the smallest piece of whole blocks takes {need}, read and written, and "
+                f"max_bytes is {bound.most}; give more"
+            )
+            raise MemdescError(msg)
+    return _grown(dims, operands, steps, best, bound.wanted).sizes
+
+
+def _has_long_runs(operands: Sequence[_Operand], sizes: _Sizes) -> bool:
+    """Whether the first region of these sizes is read and written in long runs."""
+    first = Region(sizes, (0,) * len(sizes))
+    found = [compact(fields, first, is_written=is_written) for fields, is_written in operands]
+    return all(each is None or each[0].number == 1 or each[0].length >= _LONG for each in found)
+
+
+def _units(dims: _Sizes, operands: Sequence[_Operand], units: _Sizes) -> _Sizes:
+    """Return the step of sizes along each dim: whole blocks, groups and bytes."""
+    steps = list(units)
+    for layout, bits, groups, counts in (field for fields, _ in operands for field in fields):
+        if layout.has_partial_blocks:
+            return dims
+        for k, axis in enumerate(layout.axes):
+            if len(axis.dims) > 1:
+                for dim in axis.dims:
+                    steps[dim] = dims[dim]
+                continue
+            (dim,) = axis.dims
+            outer = layout.outer(k)
+            if groups[dim] >= dims[dim] and layout.dims[dim] == 1:
+                continue  # one element for the whole dim, which all regions share
+            is_odd = outer.extent > 1 and outer.stride * bits % _BYTE_BITS
+            whole = _BYTE_BITS // bits if is_odd else 1
+            step = lcm(outer.step * whole, counts[dim]) // counts[dim]
+            steps[dim] = lcm(steps[dim], groups[dim] * step)
+    return tuple(min(step, size) for step, size in zip(steps, dims, strict=True))
+
+
+def _halved(sizes: _Sizes, units: _Sizes) -> Iterator[_Sizes]:
+    """Return the sizes with one of them halved, for each that consists of several units."""
+    for dim, (size, unit) in enumerate(zip(sizes, units, strict=True)):
+        if size > unit:
+            half = max(-(-size // unit) // 2, 1) * unit
+            yield (*sizes[:dim], half, *sizes[dim + 1 :])
+
+
+def _grown(
+    dims: _Sizes,
+    operands: Sequence[_Operand],
+    units: _Sizes,
+    best: _Candidate,
+    wanted: int,
+) -> _Candidate:
+    """Return regions closer to the wanted size, as halving may have gone too far."""
+    for dim, (size, unit) in enumerate(zip(best.sizes, units, strict=True)):
+        whole = -(-dims[dim] // unit)
+        most = size // unit * wanted // best.nbytes
+        if size >= dims[dim] or most <= size // unit:
+            continue
+        # regions of about one size
+        count = -(-whole // -(-whole // most))
+        grown = min(count * unit, dims[dim])
+        found = _candidate(dims, operands, (*best.sizes[:dim], grown, *best.sizes[dim + 1 :]))
+        if found is not None and best.nbytes < found.nbytes <= wanted:
+            best = found
+    return best
+
+
+def _candidate(dims: _Sizes, operands: Sequence[_Operand], sizes: _Sizes) -> _Candidate | None:
+    """Return the regions of these sizes; None if one of them has no runs."""
+    first = Region(sizes, (0,) * len(sizes))
+    nbytes, cost = 0, 0.0
+    for fields, is_written in operands:
+        found = compact(fields, first, is_written=is_written)
+        if found is None or not all(
+            compact(fields, tail, is_written=is_written) for tail in _tails(dims, fields, sizes)
+        ):
+            return None
+        nbytes += max(_largest(dims, sizes, found[0], field) for field in fields)
+        cost += found[0].number / found[0].nbytes
+    return _Candidate(sizes, nbytes, cost)
+
+
+def _tails(dims: _Sizes, fields: tuple[FieldLayout, ...], sizes: _Sizes) -> list[Region]:
+    """Return the last regions along one or more dims, which may start inside a byte."""
+    if all(field.bits >= _BYTE_BITS for field in fields):
+        return []
+    ends = [
+        ((step, 0),) if size % step == 0 else ((step, 0), (size % step, size - size % step))
+        for size, step in zip(dims, sizes, strict=True)
+    ]
+    # the first of all is not a tail
+    return [Region(*zip(*each, strict=True)) for each in [*product(*ends)][1:]]
+
+
+def _largest(dims: _Sizes, sizes: _Sizes, first: Runs, field: FieldLayout) -> int:
+    """Return the bytes of the largest region of a tensor, from those of the first one."""
+    nbytes = first.nbytes
+    for axis in field.layout.axes:
+        dim, group = axis.dims[0], field.groups[axis.dims[0]]
+        count = field.counts[dim]
+        if len(axis.dims) == 1 and sizes[dim] < dims[dim]:
+            step = -(-sizes[dim] // group) * count
+            last = axis.padded - (dims[dim] - 1) // sizes[dim] * sizes[dim] // group * count
+            nbytes = -(-nbytes * max(last, step) // step)
+    return nbytes

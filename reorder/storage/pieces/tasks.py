@@ -1,4 +1,4 @@
-"""Tasks: pieces with their places in files, small values that run on any machine.
+"""Tasks: pieces with their places in files, small values that run on any machine or thread.
 
 A task reads places in files and writes others. It may run again with the same result, and no two
 tasks of a conversion write the same bytes, unless they write the same values.
@@ -6,8 +6,10 @@ tasks of a conversion write the same bytes, unless they write the same values.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from threading import Condition, Thread, current_thread
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -16,22 +18,30 @@ from memdesc import MemdescError, RecordDesc
 from reorder.storage.containers.entry import Place
 from reorder.storage.pieces.changes import ONLY, permutation
 from reorder.storage.pieces.files import read_runs, scratch, write_runs
-from reorder.storage.pieces.overflow import OverflowedError, check_range, check_scales
-from reorder.storage.pieces.pieces import Piece, cut
-from reorder.storage.pieces.regions import Bound
-from reorder.storage.pieces.rounding import Rounding, rounding_of
+from reorder.storage.pieces.losses import (
+    OverflowedError,
+    Rounding,
+    check_range,
+    check_scales,
+    rounding_of,
+)
+from reorder.storage.pieces.pieces import Bound, Piece, cut
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
     from numpy.typing import NDArray
 
-    from reorder.storage.pieces.changes import Bytes
+    from reorder.storage.pieces.changes import Bytes, Operands
     from reorder.storage.pieces.runs import Runs
 
-__all__ = ["DifferentError", "Outcome", "Places", "Task"]
+    _RunsByRole = tuple[tuple[str, Runs], ...]
 
 Places = tuple[tuple[str, Place], ...]
-# What is compared with the definition of a piece: numpy takes some 10 ms for each MiB.
+# How much of a piece is compared with the definition: numpy takes some 10 ms for each MiB.
 _SAMPLE = Bound(1 << 16, 1 << 62)
+# how often a waiting caller looks for Ctrl-C
+_SECONDS = 0.2
 
 
 class DifferentError(MemdescError):
@@ -39,7 +49,7 @@ class DifferentError(MemdescError):
 
 
 class Outcome(NamedTuple):
-    """What is known of a task that has run: the checksum of what it wrote, and the rounding."""
+    """The result of a task that has run: the checksum of what it wrote, and the rounding."""
 
     checksum: int
     rounding: Rounding | None
@@ -92,14 +102,8 @@ class Task(NamedTuple):
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
 
-        A part of some 64 KiB is compared with the definition too.
-
-        Raises
-        ------
-        DifferentError
-            If a byte differs.
-        MemdescError
-            As for `run`.
+        A part of some 64 KiB is compared with the definition too. Fails where `run` does, and with
+        a `DifferentError` if a byte differs.
         """
         read = self.read()
         made, written = self._apply(read), self._written()
@@ -113,21 +117,11 @@ class Task(NamedTuple):
 
     def read(self) -> Bytes:
         """Return the bytes of each tensor; buffers may be larger than what is read into them."""
-        change, reads = self.piece.change, self.piece.reads
-        places, sizes, found = dict(self.src), change.read_sizes, {}
-        for role, runs in reads:
-            found[role] = scratch.take(f"read {role}", max(runs.nbytes, sizes[role]))
-            read_runs(runs, places[role], found[role])
-        return found
+        return _read("read", self.src, self.piece.reads, self.piece.change.reads)
 
     def _written(self) -> Bytes:
-        """Return the bytes of each tensor in the places that `run` writes, likewise."""
-        change, places, found = self.piece.change, dict(self.dst), {}
-        for role, runs in self.piece.writes:
-            nbytes = max(runs.nbytes, change.write_sizes[role])
-            found[role] = scratch.take(f"written {role}", nbytes)
-            read_runs(runs, places[role], found[role])
-        return found
+        """Return the bytes of each tensor where `run` writes them; buffers may be larger."""
+        return _read("written", self.dst, self.piece.writes, self.piece.change.writes)
 
     def _outcome(self, read: Bytes, written: Bytes) -> Outcome:
         checksum, rounding = 0, None
@@ -138,7 +132,7 @@ class Task(NamedTuple):
         return Outcome(checksum, rounding)
 
     def _made(self, read: Bytes) -> Bytes:
-        """Return what is made of what was read, if the target has all numbers."""
+        """Return the bytes made from those that were read. Fails if the target lacks a number."""
         made = self._apply(read)
         if self.piece.change.is_copy:
             return made
@@ -153,7 +147,7 @@ class Task(NamedTuple):
         return made
 
     def _check_blocks(self, read: Bytes) -> None:
-        """Refuse scales that share a tensor with codes, which nothing has read before."""
+        """Refuse bad scales that share a tensor with codes, since nothing has read these before."""
         src, dst, at = self.piece.change.src, self.piece.change.dst, self.piece.offsets
         if isinstance(src, RecordDesc):
             codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
@@ -183,6 +177,15 @@ class Task(NamedTuple):
         raise DifferentError(msg)
 
 
+def _read(what: str, places: Places, pairs: _RunsByRole, operands: Operands) -> Bytes:
+    """Read runs of each tensor into a buffer that has room for the operand."""
+    held, found = dict(places), {}
+    for role, runs in pairs:
+        found[role] = scratch.take(f"{what} {role}", max(runs.nbytes, operands[role].nbytes))
+        read_runs(runs, held[role], found[role])
+    return found
+
+
 def _checksum(data: NDArray[np.uint8], before: int) -> int:
     return crc32(data, before)  # type: ignore[arg-type] # arrays of bytes are buffers
 
@@ -195,9 +198,109 @@ def _are_equal(one: NDArray[np.generic], other: NDArray[np.generic]) -> bool:
     return np.array_equal(words, others) and np.array_equal(one[whole:], other[whole:])
 
 
-def _taken(each: tuple[tuple[str, Runs], ...], data: Bytes) -> Bytes:
+def _taken(each: _RunsByRole, data: Bytes) -> Bytes:
     """Return runs of bytes of each tensor, back to back."""
     return {
         role: np.concatenate([data[role][at : at + runs.length] for at in runs.starts()])
         for role, runs in each
     }
+
+
+class _Queue:
+    """Tasks that threads take in order as long as their bytes fit."""
+
+    def __init__(self, tasks: Iterable[tuple[int, Task]], max_bytes: int) -> None:
+        self._tasks = iter(tasks)
+        self._next = next(self._tasks, None)
+        self._max_bytes, self._held = max_bytes, 0
+        self._state = Condition()
+        self.error: BaseException | None = None
+        self._is_stopped = False
+        self._left: set[Thread] = set()
+
+    def take(self, done: Task | None = None) -> tuple[int, Task] | None:
+        """Return the next task, once there is room for it; None at the end.
+
+        The bytes of the task that the thread has done are free then. If the next one fits, the same
+        thread goes on with its buffers; a thread that has to wait frees its own.
+        """
+        with self._state:
+            self._held -= 0 if done is None else done.nbytes
+            self._state.notify_all()
+            while (found := None if self._is_stopped else self._next) is not None:
+                nbytes = found[1].nbytes
+                if not self._held or self._held + nbytes <= self._max_bytes:
+                    self._held += nbytes
+                    self._next = next(self._tasks, None)
+                    break
+                scratch.clear()
+                self._state.wait()
+            return found
+
+    def stop(self, error: BaseException | None) -> None:
+        """Make threads take no more tasks."""
+        with self._state:
+            self._is_stopped = True
+            self.error = self.error or error
+            self._state.notify_all()
+
+    def leave(self) -> None:
+        """Note that the calling thread takes no more tasks."""
+        with self._state:
+            self._left.add(current_thread())
+            self._state.notify_all()
+
+    def wait_for(self, threads: Iterable[Thread]) -> None:
+        """Wait until those of the threads that were started have left.
+
+        `Thread.join` does not work here: when Ctrl-C interrupts it, it may take a running thread
+        for a dead one.
+        """
+        with self._state:
+            while not self._left.issuperset(each for each in threads if each.ident is not None):
+                self._state.wait(_SECONDS)
+
+
+def run_tasks(
+    tasks: Iterable[tuple[int, Task]],
+    threads: int,
+    max_bytes: int,
+    finished: Callable[[int, Task, Any], None],
+    work: Callable[[Task], Any],
+) -> None:
+    """Run tasks, each with its number, on several threads; the first error ends all.
+
+    All running tasks together take at most `max_bytes` of memory; a task that needs more runs
+    alone. `finished` is called with each task that has run and what `work` returned, by the thread
+    that ran it.
+    """
+    queue = _Queue(tasks, max_bytes)
+
+    def loop() -> None:
+        try:
+            found = queue.take()
+            while found is not None:
+                number, task = found
+                finished(number, task, work(task))
+                found = queue.take(task)
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            queue.stop(error)
+        finally:
+            queue.leave()
+
+    workers = [Thread(target=loop, name=f"memdesc-convert-{k}") for k in range(threads)]
+    try:
+        for thread in workers:
+            thread.start()
+        queue.wait_for(workers)
+    except BaseException:
+        queue.stop(None)
+        # No task may write after this returns: another conversion may use the same names. So a
+        # second Ctrl-C does not end the wait for the tasks that run.
+        while True:
+            with suppress(KeyboardInterrupt):
+                queue.wait_for(workers)
+                break
+        raise
+    if queue.error is not None:
+        raise queue.error

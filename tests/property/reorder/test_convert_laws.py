@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
 
-def _elements(desc: MemoryDesc, seed: int) -> NDArray[np.uint8]:
+def elements(desc: MemoryDesc, seed: int) -> NDArray[np.uint8]:
     """Return bytes of numbers of middling size and of any bits."""
     name, nbytes = desc.dtype.name, desc.min_nbytes
     if desc.dtype.bits < 32:
@@ -38,7 +38,7 @@ def check(
 ) -> None:
     """Compare a reorder with its definition, gaps and bytes of others included."""
     src, dst, attr = case
-    source, before = _elements(src, seed), _elements(dst, seed + 1)
+    source, before = elements(src, seed), elements(dst, seed + 1)
     wanted = before.copy()
     reorder.execute_reference(src, dst, source, wanted, attr)
     plan = reorder.plan_reorder(src, dst, attr)

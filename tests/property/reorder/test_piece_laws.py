@@ -16,8 +16,7 @@ import reorder
 from memdesc import MemdescError, record_desc
 from reorder.storage.containers.entry import Place
 from reorder.storage.pieces.changes import ONLY, Reorder, Repack
-from reorder.storage.pieces.pieces import cut
-from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.pieces import Bound, cut
 from reorder.storage.pieces.tasks import Task
 from tests.records import plain_scales, random_record
 from tests.reorders import random_bytes

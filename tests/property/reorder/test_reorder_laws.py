@@ -61,6 +61,19 @@ def test_a_reorder_moves_every_element_and_clears_every_padding_and_touches_noth
     check(*pair, seed, at_end=at_end)
 
 
+# With the conversions of `test_convert_laws` a million.
+@pytest.mark.campaign
+@pytest.mark.parametrize("part", range(1, 21))
+@settings(max_examples=40_000)
+@given(_PAIRS, st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2, 5]))
+def test_forty_thousand_reorders_equal_their_definition(
+    part: int, pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int
+) -> None:
+    del part  # each draws other cases
+    with forced_parts(threads):
+        check(*pair, seed, at_end=at_end, threads=threads)
+
+
 @given(_PAIRS, st.integers(0, 2**31), st.booleans(), st.sampled_from([1, 2]))
 def test_a_reorder_through_indirect_loops_does_the_same(
     pair: tuple[MemoryDesc, MemoryDesc], seed: int, at_end: bool, threads: int

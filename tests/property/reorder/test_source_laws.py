@@ -17,7 +17,7 @@ from memdesc import DATA_TYPES, memory_desc
 from tests.attributes import conversions
 from tests.compiled import COMPILERS, address, compile_library, run_python
 from tests.conversions import every_code, random_codes
-from tests.property.reorder.test_convert_laws import _elements
+from tests.property.reorder.test_convert_laws import elements
 from tests.reorders import few_boxes
 from tests.strategies import desc_pairs
 
@@ -42,8 +42,8 @@ def check(cases: list[Case], seed: int, compiler: tuple[str, str], *flags: str) 
         library = compile_library("\n".join(sources), Path(folder), compiler, *flags)
         for k, plan in enumerate(plans):
             name = f"t{k}_reorder" if lang == "c" else f"t{k}"
-            src = _elements(plan.src, seed + k)
-            before = _elements(plan.dst, seed + k + 1)
+            src = elements(plan.src, seed + k)
+            before = elements(plan.dst, seed + k + 1)
             wanted, moved = before.copy(), before.copy()
             reorder.execute_reference(plan.src, plan.dst, src, wanted, plan.attr)
             arrays = [src, moved, *_parameters(plan)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import reorder
 from memdesc import MemoryDesc, memory_desc
-from reorder import Box, Node, plan_reorder
+from reorder import Attr, Box, Node, plan_reorder
 from reorder.cpu.schedule.tiles import SlotLimits, cut_into_tiles
 from tests.property.reorder.test_convert_laws import check
 from tests.reorders import box_map, element_map
@@ -124,3 +124,17 @@ def test_a_broadcast_source_is_read_again_for_each_tile() -> None:
     _check_cut((src, memory_desc((70, 80), "f32", "ba")), (32, 8), 256, in_place=False)
     zeros = Box((0, 0), (Node(4, 0, (0, 1)),))
     assert cut_into_tiles(zeros, (32, 8), SlotLimits(256, 256), in_place=False)[0] == []
+
+
+@pytest.mark.parametrize("pixels", [144, 196, 729])
+@pytest.mark.parametrize(
+    ("types", "tags"), [(("f32", "s8"), ("abc", "acb")), (("u8", "f32"), ("acb", "abc"))]
+)
+def test_conversions_of_rows_with_tails_are_right(
+    types: tuple[str, str], tags: tuple[str, str], pixels: int
+) -> None:
+    src, dst = (
+        memory_desc((2, 130, pixels), dtype, tag) for dtype, tag in zip(types, tags, strict=True)
+    )
+    for attr in (None, Attr(src_scale=0.3), Attr(dst_scale=np.arange(1.0, 131), dst_scale_mask=2)):
+        check((src, dst, attr), 3, at_end=True)

@@ -93,12 +93,6 @@ def test_a_memory_is_quantised_where_it_lies() -> None:
     assert again.desc == memory_desc(w.shape, "bf16", "OIhw16i16o")
 
 
-def test_tensors_without_elements_are_quantised_to_such() -> None:
-    q = reorder.quantize(np.zeros((3, 0), np.float32), "s8", axis=0)
-    assert q.memory.numpy().shape == (3, 0)
-    assert q.scales.tolist() == [1, 1, 1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -141,7 +135,7 @@ def test_groups_that_do_not_fit_are_refused() -> None:
 
 def test_a_type_without_negatives_is_not_made_symmetric_around_them() -> None:
     with pytest.raises(
-        MemdescError, match=r"u8 holds nothing below its zero point, but x goes down to -1\.0"
+        MemdescError, match=r"u8 codes cannot represent negative values, but x goes down to -1\.0"
     ):
         reorder.quantize(np.array([-1, 2], np.float32), "u8", symmetric=True)
     assert reorder.quantize(np.array([0, 2], np.float32), "u8", symmetric=True).zero_points == 0
@@ -159,7 +153,7 @@ def test_what_quantize_returned_is_enough_to_go_back() -> None:
     assert np.array_equal(reorder.dequantize(q, axis=0).numpy(), again)
     assert np.array_equal(reorder.dequantize(q, 2 * q.scales).numpy(), 2 * again)
     assert not np.array_equal(reorder.dequantize(q, zero_points=np.zeros(8, int)).numpy(), again)
-    with pytest.raises(MemdescError, match="give scales"):
+    with pytest.raises(MemdescError, match="pass the scales"):
         reorder.dequantize(q.memory, axis=0)
 
 
@@ -209,7 +203,7 @@ def test_a_quantised_tensor_is_a_tuple_of_three() -> None:
     wanted = reorder.dequantize(q).numpy()
     assert np.array_equal(reorder.dequantize(by_hand, axis=0).numpy(), wanted)
     with pytest.raises(
-        MemdescError, match="src_zero_point has 4 values; say by src_zero_point_mask"
+        MemdescError, match="src_zero_point has 4 values; say with src_zero_point_mask"
     ):
         reorder.dequantize(by_hand)
     by_hand = reorder.Quantized(memory, scales, zero_points, axis=0)

@@ -41,7 +41,7 @@ def test_one_plan_serves_all_sizes() -> None:
         (
             SRC,
             runtime_desc(SRC.dims, "s8", None),
-            r"dst is runtime_desc\(.*, None\), whose order of dims is not known",
+            r"the order of the dims of dst, runtime_desc\(.*, None\), is not known",
         ),
         (SRC, memory_desc((2, 20, 3), "s8", "abc"), "dst must be a RuntimeDesc, not memory_desc"),
     ],

@@ -60,7 +60,7 @@ def test_the_order_of_a_field_is_that_of_its_record() -> None:
     [
         ("q4_0.q", None, (4, 64), "no field"),
         ("q4_0.qs", None, (4, 65), "blocks of 32"),
-        ("q4_0.qs", "u8", (4, 64), "has a type of its own"),
+        ("q4_0.qs", "u8", (4, 64), "already has a type"),
         ("gptq.qweight", None, (4,), "dims"),
         ("q6_k", None, (4, 256), r"q6_k is a record.*q6_k\.ql, q6_k\.qh, q6_k\.sc, q6_k\.d$"),
         (
@@ -80,7 +80,7 @@ def test_fields_that_do_not_fit_are_refused(
 
 
 def test_planes_are_for_arrays_of_integers_that_they_hold() -> None:
-    with pytest.raises(MemdescError, match="holds u2, for an array of integers, not of float32"):
+    with pytest.raises(MemdescError, match="holds u2: the array must be of integers, not float32"):
         create({}, np.zeros((4, 256), np.float32), "q6_k.qh", chunks=(4, 256))
     with pytest.raises(MemdescError, match="holds u2, 0 to 3, but at"):
         create({}, np.full((4, 256), 4, np.uint8), "q6_k.qh", chunks=(4, 256))

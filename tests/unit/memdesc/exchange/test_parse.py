@@ -97,6 +97,7 @@ def test_nothing_follows_the_stride(rest: str) -> None:
         ("nchw", None, "does not contain the sizes; give dims"),
         ("nChw8d", _DIMS, "did you mean 'nChw8c'"),
         ("row_major", _DIMS, "it is 'plain' here"),
+        ("Q4_K", (2, 256), "'Q4_K' is a record, blocks with their own scales"),
         ("(8,4):(1", None, "is not CuTe's notation"),
         ("4x1@a", (3, 4), "are not integers joined by x or commas"),
         ("4x1x1", (3, 4), "must be 2 numbers"),
@@ -122,8 +123,13 @@ def test_the_data_type_is_that_of_the_string_the_given_one_or_the_default() -> N
     assert parse_layout("nchw", _DIMS, "s8").dtype.name == "s8"
     with pytest.raises(UnknownFormatError, match="has data type f16, not the given s8"):
         parse_layout("f16:bfyx:1x2x3x4", dtype="s8")
-    with pytest.raises(UnknownFormatError, match="does not contain the data type; give dtype"):
-        parse_layout("nchw", _DIMS, default=None)
+    for text, dims, reason in (
+        ("nchw", _DIMS, "the data type; give dtype"),
+        ("nchw", None, "the sizes and the data type; give dims and dtype"),
+        ("f32::blocked:abcd::f0", None, "the sizes; give dims"),
+    ):
+        with pytest.raises(UnknownFormatError, match=f"does not contain {reason}$"):
+            parse_layout(text, dims, default=None)
     assert parse_layout("f16:bfyx:1x2x3x4", default=None).dtype.name == "f16"
 
 

@@ -128,7 +128,7 @@ def test_reorder_finds_the_layout_of_a_dump(shell: Shell, dump: str, options: st
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ("--from bfyx", "'bfyx' does not contain the sizes; give --dims"),
+        ("--from bfyx", "does not contain the sizes and the data type; give --dims and --dtype"),
         ("--dims 1x17x5x5", "'aBcd16b'), which contradicts --dims 1x17x5x5"),
         ("--dtype bf16", "'aBcd16b'), which contradicts --dtype bf16; leave that out"),
         (

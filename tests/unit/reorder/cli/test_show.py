@@ -139,9 +139,10 @@ def test_a_byte_may_hold_one_element_of_4_bits(
         ("nChw8c 2x17x5x4 --dtype f31", "unknown data type 'f31'"),
         ("6 3x4", "must be 2 numbers"),
         ("q4_k 2x250", "which do not divide b (dim 1)"),
-        ("q4_k 2x256 --letters oi", "takes neither --letters"),
+        ("q4_k 2x256 --letters oi", "leave --letters out"),
+        ("q4_k 2x256 --dtype f16", "leave --dtype out"),
         ("nchw 1x5x2x3 --svg none/a.svg", "cannot be written"),
-        ("nchw 1x5x2x3 --draw --letters nch", "must name 4 dims"),
+        ("nchw 1x5x2x3 --letters nch", "4 different ones"),
         # decimal digits of ASCII only
         *(
             (f"ab {dims}", "must be integers joined by x or commas")

@@ -274,6 +274,16 @@ def test_fractions_are_not_looked_for_among_integers() -> None:
     assert identify(np.rint(x).astype(np.int32), x).near == ()
 
 
+def test_four_bit_elements_with_the_first_in_the_high_half_are_said_to_be_swapped() -> None:
+    codes = np.random.default_rng(0).integers(0, 16, (16, 32), np.uint8)
+    packed = reorder.reorder(codes, "ba", dtype="u4").data
+    for dtype in (None, "u4"):
+        found = identify(packed >> 4 | packed << 4, codes, dtype=dtype)
+        assert not found.candidates
+        assert "; with the halves of each byte swapped, as u4, ba (" in found.verdict
+    assert "swapped" not in identify(packed[::-1], codes).verdict
+
+
 def test_a_reference_that_was_rounded_to_another_type_is_near() -> None:
     x = floats(2, 17, 5, 4)
     found = identify(reorder.reorder(x, "nhwc", dtype="bf16"), x.astype(np.float16))

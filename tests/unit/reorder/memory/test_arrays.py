@@ -9,16 +9,6 @@ import reorder
 from memdesc import MemdescError, NotBlockedError, memory_desc
 
 
-def test_plain_memory_shows_itself_as_an_array_without_a_copy() -> None:
-    x = np.arange(24, dtype=np.float32).reshape(1, 2, 3, 4)
-    memory = reorder.reorder(x, "nhwc")
-    shown = memory.numpy(copy=False)
-    assert np.array_equal(shown, x)
-    shown[0, 0, 0, 0] = 99
-    assert memory.numpy()[0, 0, 0, 0] == 99
-    assert not np.shares_memory(memory.numpy(copy=True), memory.data)
-
-
 def test_blocked_memory_is_copied_and_never_promised_as_a_view() -> None:
     memory = reorder.reorder(np.ones((1, 3, 2, 2), np.float32), "nChw8c")
     assert not np.shares_memory(memory.numpy(), memory.data)
@@ -45,20 +35,6 @@ def test_blocks_are_the_physical_array() -> None:
     assert np.array_equal(blocks[1, 1, 2, 1, 0], x[1, 16, 2, 1])
     with pytest.raises(NotBlockedError, match="share a byte"):
         reorder.Memory(memory_desc((4,), "s4", "a")).blocks()
-
-
-def test_dims_that_are_cut_as_one_index_are_not_a_plain_array() -> None:
-    x = np.arange(15, dtype=np.float32).reshape(3, 5)
-    memory = reorder.reorder(x, "(AB)4(ab)")
-    assert len(memory.desc.blocks) == memory.desc.ndims
-    assert np.array_equal(memory.numpy(), x)
-
-
-def test_blocks_that_follow_each_other_are_copied_all_the_same_where_a_copy_is_asked_for() -> None:
-    memory = reorder.reorder(np.arange(16, dtype=np.float32).reshape(1, 16), "aB8b")
-    assert not np.shares_memory(memory.numpy(copy=True), memory.data)
-    memory.apply(lambda x: np.negative(x, out=x))
-    assert memory.numpy().tolist() == [[-float(i) for i in range(16)]]
 
 
 def test_strides_that_numpy_cannot_hold_are_those_of_dims_without_a_second_step() -> None:

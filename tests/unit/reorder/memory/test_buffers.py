@@ -84,7 +84,7 @@ def test_arrays_of_another_type_are_refused_and_bits_are_not() -> None:
 
 def test_unpacked_4_bit_arrays_are_never_taken_for_packed_ones() -> None:
     plan = reorder.plan_reorder(memory_desc((4, 2), "s4", "ab"), memory_desc((4, 2), "s4", "ba"))
-    refuse(np.zeros(8, ml_dtypes.int4), np.zeros(4, np.uint8), "one element a byte", plan)
+    refuse(np.zeros(8, ml_dtypes.int4), np.zeros(4, np.uint8), "one element per byte", plan)
 
 
 def test_arrays_that_are_not_contiguous_are_refused_with_the_way_out() -> None:

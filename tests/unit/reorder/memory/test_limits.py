@@ -35,7 +35,10 @@ class Rows:
     [
         (lambda: reorder.Memory(memory_desc((2**60,), "u8", "a")), f"{2**60} bytes are more"),
         (lambda: reorder.Record(record_desc((_ROWS, 2**15), "q4_0")), "bytes are more memory"),
-        (lambda: reorder.reorder(Rows(), "ab"), f"{12 * _ROWS} bytes are more memory than there"),
+        (
+            lambda: reorder.reorder(Rows(), "ab"),
+            f"{12 * _ROWS} bytes are more memory than is",
+        ),
         (lambda: reorder.reorder(Rows.array, "ba", src="ab"), f"{12 * _ROWS} bytes"),
         (lambda: reorder.reorder(_MEMORY, "ab"), f"{12 * _ROWS} bytes"),
         (lambda: _MEMORY.numpy(copy=True), "needs more memory than is available: .*12.0 TiB"),

@@ -52,7 +52,7 @@ def test_blocks_that_do_not_divide_each_other_are_drawn_too() -> None:
     assert plan_reorder(src, dst).boxes[0].indirect
     check(src, dst, plan_reorder(src, dst).show())
     src, dst = (memory_desc((1 << 15, 2), "s8", tag) for tag in ("Ab47a", "Ab31a"))
-    with pytest.raises(MemdescError, match="a picture searches 16384 at most"):
+    with pytest.raises(MemdescError, match="a picture can search at most 16384"):
         plan_reorder(src, dst).show()
 
 

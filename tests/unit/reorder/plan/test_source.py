@@ -65,7 +65,7 @@ def test_a_plan_with_other_boxes_is_refused() -> None:
 @pytest.mark.parametrize("lang", ["opencl", "cuda", "python"])
 def test_conversions_are_refused_where_arithmetic_may_differ(lang: str) -> None:
     plan = reorder.plan_reorder(_SRC, _PLAN.dst.with_dtype("f16"))
-    message = f"source in {lang} moves elements only, and this reorder computes f16 from f32"
+    message = f"source in {lang} only moves elements, and this reorder computes f16 from f32"
     with pytest.raises(MemdescError, match=message):
         plan.source(lang)
 

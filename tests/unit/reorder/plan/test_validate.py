@@ -94,7 +94,7 @@ def test_values_that_are_not_boxes_are_refused(box: Any) -> None:
 
 def test_what_is_not_a_plan_is_refused() -> None:
     for thing in (None, "plan", PLAN.boxes):
-        with pytest.raises(MemdescError, match="a ReorderPlan is needed"):
+        with pytest.raises(MemdescError, match="plan must be a ReorderPlan"):
             reorder.execute(thing, b"", b"")  # type: ignore[arg-type] # what a caller might pass
     with pytest.raises(MemdescError, match="dims"):
         reorder.prepare(ReorderPlan(SRC, memory_desc((5,), "u8"), ()))
@@ -245,7 +245,7 @@ def test_the_fields_of_a_plan_have_types() -> None:
     for *arguments, match in given:
         with pytest.raises(MemdescError, match=match):
             ReorderPlan(*arguments)
-    with pytest.raises(MemdescError, match="a ReorderPlan is needed, not tuple"):
+    with pytest.raises(MemdescError, match="plan must be a ReorderPlan, not tuple"):
         reorder.prepare(())  # type: ignore[arg-type] # what a caller might pass
     with pytest.raises(MemdescError, match="threads must be an integer of 1 or more"):
         reorder.prepare(PLAN, [2])  # type: ignore[arg-type] # likewise

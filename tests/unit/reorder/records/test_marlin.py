@@ -187,7 +187,7 @@ def assert_refused(source: reorder.Record, message: str, **options: Any) -> None
 def test_what_marlin_does_not_hold_is_refused_with_the_way_out() -> None:
     wide = record_of("awq", numbers_of(4, 64, "f32", (0, 16)), group=64, scales="f32")
     assert_refused(wide, "marlin: scales are f16, bf16, not f32; give scales=f16 if it holds them")
-    assert_refused(wide, "scales: f16 of scales of marlin does not hold", scales="f16")
+    assert_refused(wide, "scales: f16 of scales of marlin cannot hold", scales="f16")
     assert_refused(wide, "marlin: zeros must be True or False, not 1", zeros=1, scales="f16")
     wide.set_field("scales", np.full((4, 192), 0.25, np.float32))
     made = reorder.repack(wide, "marlin", scales="f16")

@@ -70,8 +70,8 @@ DATA = np.zeros(34, np.uint8)
             "data of .* is an array with strides .* C-contiguous",
         ),
         ("q8_0", 7, "data: int is not a contiguous buffer"),
-        ("q8_0", np.zeros(34, object), "the array given is of object"),
-        ("q8_0", {"codes": DATA}, "has the tensors data, but codes given"),
+        ("q8_0", np.zeros(34, object), "the array is of object"),
+        ("q8_0", {"codes": DATA}, "has the tensors data, not codes"),
         ("awq", DATA, "has several tensors; pass a dict of qweight, qzeros, scales, not"),
     ],
 )
@@ -115,11 +115,11 @@ def test_padding_of_planes_of_bits_is_checked() -> None:
 @pytest.mark.parametrize(
     ("scales", "message"),
     [
-        (np.zeros(128, np.float32), "scales of .* holds f16, but the array given is of float32"),
-        (np.zeros(128, ">f2"), "the array given is of >f2"),
-        (np.zeros(128, ">i2"), "the array given is of >i2"),
-        (np.zeros(128, complex), "the array given is of complex128"),
-        (np.zeros(128, [("a", "f2")]), "holds f16, but the array given is of .*'a'"),
+        (np.zeros(128, np.float32), "scales of .* holds f16, but the array is of float32"),
+        (np.zeros(128, ">f2"), "the array is of >f2"),
+        (np.zeros(128, ">i2"), "the array is of >i2"),
+        (np.zeros(128, complex), "the array is of complex128"),
+        (np.zeros(128, [("a", "f2")]), "holds f16, but the array is of .*'a'"),
         (np.zeros(256, np.float16)[::2], r"scales of .* is an array with strides \(4,\)"),
         (np.ma.masked_array(np.zeros(128, np.float16), mask=True), "scales is a masked array"),
         (np.zeros(127, np.float16), "scales has 254 bytes"),
@@ -157,9 +157,7 @@ def test_tensors_of_other_libraries_and_void_elements_are_used_without_a_copy() 
 
 def test_elements_of_4_bits_that_take_a_byte_are_refused() -> None:
     desc = record_desc((128, 64), "awq")
-    with pytest.raises(
-        MemdescError, match=r"qweight of .* holds u4, but the array given is of uint4"
-    ):
+    with pytest.raises(MemdescError, match=r"qweight of .* holds u4, but the array is of uint4"):
         reorder.Record(
             desc,
             {name: np.zeros(n, np.uint8) for name, n in desc.tensors.items()}

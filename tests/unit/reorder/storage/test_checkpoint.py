@@ -10,9 +10,7 @@ import pytest
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc
 from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.table import plan_file
-from reorder.storage.containers.writer import Writer
-from tests.writers import write_part
+from tests.writers import write_tensors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,10 +18,7 @@ if TYPE_CHECKING:
 
 
 def _write(path: Path, tensors: Mapping[Tensor, np.ndarray]) -> None:
-    with Writer(path, plan_file(path, [*tensors], {})) as writer:
-        for tensor, data in tensors.items():
-            write_part(writer, tensor.name, 0, data)
-        writer.finish()
+    write_tensors(path, tensors, {tensor.name: data for tensor, data in tensors.items()})
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from reorder import Attr
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"src_scale": 0}, "^src_scale is 0; scales are finite and not 0"),
+        ({"src_scale": 0}, "^src_scale is 0; scales must be finite and not 0"),
         ({"dst_scale": float("nan")}, "dst_scale is nan"),
         ({"dst_scale": np.array([1.0, np.inf]), "dst_scale_mask": 1}, "dst_scale value 1 is inf"),
         ({"dst_scale": "2"}, "dst_scale must be a number or an array of numbers, not '2'"),
@@ -27,11 +27,11 @@ from reorder import Attr
         ({"src_scale": [[1.0], [1.0, 2.0]]}, "must be a number or an array"),
         (
             {"src_scale": np.array([1, 2]), "src_scale_mask": 1},
-            "src_scale is of int64; scales are float32, .*float8_e8m0fnu",
+            "src_scale is of int64; scales may be float32, .*float8_e8m0fnu",
         ),
         (
             {"src_scale": [1.0, 2.0]},
-            "src_scale has 2 values; say by src_scale_mask along which dims they differ",
+            "src_scale has 2 values; say with src_scale_mask along which dims they differ",
         ),
         ({"src_scale": [1.0, 2.0], "src_scale_mask": -1}, "src_scale_mask is -1"),
         ({"src_scale": [1.0, 2.0], "src_scale_mask": 1 << 12}, "src_scale_mask is 4096"),
@@ -48,25 +48,28 @@ from reorder import Attr
             {"dst_scale": [1.0, 2.0]},
             "along which dims they differ: bit d for dim d, 1 for dim a, 2 for dim b",
         ),
-        ({"dst_scale": 0.0}, r"^dst_scale is 0\.0; scales are finite and not 0"),
+        ({"dst_scale": 0.0}, r"^dst_scale is 0\.0; scales must be finite and not 0"),
         (
             {"dst_scale": [1.0, 0.0], "dst_scale_mask": 1},
-            r"^dst_scale value 1 is 0\.0; scales are finite and not 0",
+            r"^dst_scale value 1 is 0\.0; scales must be finite and not 0",
         ),
         (
             {"dst_scale": np.ones(4, np.int64), "dst_scale_mask": 1},
-            r"dst_scale is of int64; .*; convert it by \.astype\(np\.float32\)$",
+            r"dst_scale is of int64; .*; convert it with \.astype\(np\.float32\)$",
         ),
         ({"src_zero_point": 1.5}, "src_zero_point must be integers, not float64: 1.5"),
         ({"src_zero_point": 2**70}, "src_zero_point must be"),
         (
             {"src_zero_point": np.array([2**63], np.uint64)},
-            "src_zero_point 9223372036854775808 is beyond s32, -2147483648 to 2147483647",
+            "src_zero_point 9223372036854775808 does not fit into s32, -2147483648 to 2147483647",
         ),
-        ({"dst_zero_point": 2**31}, "dst_zero_point 2147483648 is beyond s32, -2147483648 to "),
+        (
+            {"dst_zero_point": 2**31},
+            "dst_zero_point 2147483648 does not fit into s32, -2147483648 to ",
+        ),
         (
             {"dst_zero_point": [0, -(2**31) - 1], "dst_zero_point_mask": 1},
-            "dst_zero_point -2147483649 is beyond s32",
+            "dst_zero_point -2147483649 does not fit into s32",
         ),
         ({"beta": float("inf")}, "beta is inf; it must be finite"),
         ({"beta": "1x"}, "beta must be a number"),

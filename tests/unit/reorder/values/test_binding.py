@@ -18,22 +18,22 @@ from reorder import Attr
         (
             ("f32", "s8"),
             {"dst_scale": [1.0, 2.0], "dst_scale_mask": 1},
-            r"has 2 values, but mask 1 over dims \(4, 6\) asks for 4 of shape \(4,\)",
+            r"has 2 values, but mask 1 over dims \(4, 6\) needs 4 of shape \(4,\)",
         ),
         (
             ("f32", "s8"),
             {"dst_scale": [2.0] * 4, "dst_scale_mask": 2},
-            r"asks for 6 of shape \(6,\); a \(dim 0\) has size 4: mask 1$",
+            r"needs 6 of shape \(6,\); a \(dim 0\) has size 4: mask 1$",
         ),
         (
             ("f32", "s8"),
             {"dst_scale_mask": 1},
-            r"^dst_scale_mask 1 is given, but dst_scale is one number; dims \(4, 6\) ask for 4 of",
+            r"^dst_scale_mask 1 is given, but dst_scale is one number; dims \(4, 6\) need 4 of",
         ),
         (
             ("f32", "s8"),
             {"dst_scale": np.ones((6, 4)), "dst_scale_mask": 3},
-            r"dst_scale of shape \(6, 4\) has 24 values, .* asks for 24 of shape \(4, 6\)",
+            r"dst_scale of shape \(6, 4\) has 24 values, .* needs 24 of shape \(4, 6\)",
         ),
         (
             ("f32", "s8"),
@@ -84,5 +84,5 @@ def test_groups_of_one_dim_have_no_last_two() -> None:
 
 
 def test_beta_needs_what_it_adds_to() -> None:
-    with pytest.raises(MemdescError, match=r"beta 0\.5 adds to what dst holds; give out"):
+    with pytest.raises(MemdescError, match=r"beta 0\.5 adds to what dst holds; pass out="):
         reorder.reorder(np.zeros((2, 3), np.float32), "ab", attr=Attr(beta=0.5))

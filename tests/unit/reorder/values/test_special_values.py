@@ -7,8 +7,7 @@ import pytest
 
 import reorder
 from memdesc import DATA_TYPES
-from reorder.values.formats import INTEGERS as FORMATS_OF_INTEGERS
-from tests.conversions import BY, ONLY_NAN, PAIRS, run
+from tests.conversions import BY, ONLY_NAN, run
 
 
 @pytest.mark.parametrize("by", BY)
@@ -79,24 +78,3 @@ def test_all_that_is_not_zero_is_true_and_every_byte_but_0_is_read_so(by: str) -
         1, 1, 0, 1, 1,
     ]  # fmt: skip
     assert run(tiny.view(np.uint32), "f32", "boolean", reorder.Attr(saturate=True), by=by)[2] == 1
-
-
-@pytest.mark.parametrize("by", BY)
-def test_u64_beyond_s64_is_exact_to_integers_and_rounded_once_to_f64(by: str) -> None:
-    numbers = [0, 2**53 + 1, 2**63 - 1, 2**63, 2**63 + 1025, 2**64 - 1024, 2**64 - 1]
-    codes = np.array(numbers, np.uint64)
-    for dst, (low, high) in FORMATS_OF_INTEGERS.items():
-        if by == "kernels" and ("u64", dst) not in PAIRS:
-            continue  # the campaign compiles them for test_convert
-        wanted = [min(max(number, low), high) for number in numbers]
-        got = run(codes, "u64", dst, by=by).view(DATA_TYPES[dst].bits_dtype)
-        assert [int(code) for code in got] == wanted
-    # Python rounds integers to the nearest float, ties to even
-    floats = run(codes, "u64", "f64", by=by).view(np.float64)
-    assert floats.tolist() == [float(number) for number in numbers]
-    # back: rounded, saturated
-    values = [-1.0, -np.inf, 0.5, 1.5, 2.0**63, 2.0**64 - 2048, 2.0**64, np.inf, np.nan]
-    back = run(np.array(values).view(np.uint64), "f64", "u64", by=by).tolist()
-    assert back == [0, 0, 0, 2, 2**63, 2**64 - 2048, 2**64 - 1, 2**64 - 1, 0]
-    signed = np.array([-1, -(2**63), 2**63 - 1], np.int64).view(np.uint64)
-    assert run(signed, "s64", "u64", by=by).tolist() == [0, 0, 2**63 - 1]

@@ -13,7 +13,6 @@ import pytest
 from memdesc import MemoryDesc, memory_desc
 from reorder import plan_reorder, prepare
 from reorder.cpu import PreparedReorder, compiled_kernels
-from reorder.cpu.schedule.select import MICRO_KERNELS
 from reorder.memory.buffers import address_of
 from tests.processors import PROCESSORS, environment_of
 from tests.programs import run_python
@@ -156,31 +155,6 @@ def _check_shared(src: MemoryDesc, dst: MemoryDesc, threads: int) -> None:
     with forced_parts(threads):
         moved = move_guarded(plan_reorder(src, dst), source, before, at_end=True, threads=threads)
     assert np.array_equal(moved, expect(src, dst, source, before))
-
-
-_REACHED = {
-    "run": ((4, 64, 8, 8), "f32", "acdb", "aBcd16b"),
-    "transposed": ((4, 64, 8, 8), "f32", "abcd", "aBcd16b"),
-    "strided": ((6, 4, 3), "f64", "abc", "bca"),
-}
-
-
-@pytest.mark.parametrize("kernel", MICRO_KERNELS.values())
-def test_every_kernel_is_reached(kernel: str) -> None:
-    dims, dtype, a, b = _REACHED[kernel]
-    src = memory_desc(dims, dtype, a)
-    if kernel == "strided":
-        src = memory_desc(dims, dtype, strides=(48, 6, 2))
-    run = PreparedReorder(plan_reorder(src, memory_desc(dims, dtype, b)), 1)
-    assert [name.split()[0] for name in run.kernels] == [kernel]
-
-
-def test_elements_scattered_on_both_sides_are_moved_twice() -> None:
-    src = memory_desc((64, 64), "bf16", "AB8b16a2b")
-    run = prepare(plan_reorder(src, memory_desc((64, 64), "bf16", "AB8a16b2a")))
-    assert run.kernels == ("tiles",)  # type: ignore[attr-defined] # of the callable that it returns
-    run = prepare(plan_reorder(src, memory_desc((64, 64), "bf16", "ab")))
-    assert run.kernels != ("tiles",)  # type: ignore[attr-defined] # likewise
 
 
 @pytest.mark.parametrize(

@@ -43,15 +43,6 @@ def test_tasks_cover_every_step_of_every_box_once_and_chunks_follow_each_other(
         assert (covered == 1).all()
 
 
-def test_chunks_of_a_large_box_are_nearly_equal() -> None:
-    workloads = [
-        Workload(0, 64, 3136, 64, 64 * 3136 * 16),
-        Workload(50, 8, 3136, 64, 8 * 3136 * 16),
-    ]
-    loads = _loads(*partition_chunks(workloads, 4))
-    assert max(loads) < 1.1 * min(loads)
-
-
 def test_records_of_the_same_images_are_cut_at_the_same_images() -> None:
     # most pixels of each of 153 images in ten steps, the others of two images in one
     workloads = [
@@ -65,11 +56,6 @@ def test_records_of_the_same_images_are_cut_at_the_same_images() -> None:
         images = [task for task in rows if task.instruction == 50]
         assert abs(2 * min(task.first for task in pairs) - min(t.first for t in images) // 10) <= 2
         assert abs(2 * max(task.last for task in pairs) - max(t.last for t in images) // 10) <= 2
-
-
-def test_chunks_are_equal_where_records_have_few_whole_steps() -> None:
-    loads = _loads(*partition_chunks([Workload(0, 49, 1024, 16, 802816, 49, 0)], 16))
-    assert max(loads) < 1.05 * min(loads)
 
 
 @given(

@@ -8,32 +8,13 @@ import numpy as np
 import pytest
 
 from reorder.cpu.schedule.post_ops import (
-    has_exact_inverses,
-    has_quotient,
     inverse_parts,
     rounding_bits,
 )
-from reorder.cpu.target import has_fma
 from reorder.values.formats import FORMATS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-
-@pytest.mark.parametrize(
-    ("divisors", "expected"),
-    [
-        ([0.5, 2.0, -4.0, 1.0], True),
-        ([0.5, 3.0], False),
-        ([2.0**-40, 2.0**40], True),
-        ([2.0**-41], False),
-        ([0.0], False),
-        ([np.inf], False),
-        ([np.nan], False),
-    ],
-)
-def test_powers_of_two_have_exact_inverses(divisors: list[float], expected: bool) -> None:
-    assert has_exact_inverses(np.array(divisors)) is expected
 
 
 def _products(x: NDArray[np.float64], y: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -112,23 +93,3 @@ def test_products_are_on_the_right_side_of_numbers_of_few_bits(first: int) -> No
     starts = [first] if first else range(1 << 23, 1 << 24, count)
     for start in starts:
         assert all(_rounds_right(_significands(start, count), bits) for bits in _FEW_BITS)
-
-
-@pytest.mark.parametrize(
-    ("divisor", "dst", "expected"),
-    [
-        (0.3, "s8", True),
-        (0.3, "bf16", True),
-        (0.3 * 2.0**30, "s16", True),
-        (0.3, "f32", True),
-        (-0.3, "s8", True),
-        # a product may be a zero of the wrong sign
-        (-0.3, "bf16", False),
-        (0.3 * 2.0**-24, "s8", False),
-        (0.3 * 2.0**-24, "f32", True),
-        (0.3 * 2.0**27, "f16", False),
-        (0.3 * 2.0**-50, "f32", False),
-    ],
-)
-def test_quotients_depend_on_divisors_and_dst(divisor: float, dst: str, expected: bool) -> None:
-    assert has_quotient(np.array([divisor]), "f32", dst) is (expected and has_fma())

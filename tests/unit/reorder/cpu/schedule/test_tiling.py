@@ -1,4 +1,4 @@
-"""How boxes are cut to what the cache holds."""
+"""How boxes get their micro-kernel, and are cut to what the cache holds."""
 
 from __future__ import annotations
 
@@ -10,14 +10,34 @@ from hypothesis import strategies as st
 
 from memdesc import memory_desc
 from reorder import Box, Node, plan_reorder
-from reorder.cpu.schedule.program import encode
-from reorder.cpu.schedule.select import pack_for_kernels, select
+from reorder.cpu.schedule.loops import contiguous_size
+from reorder.cpu.schedule.select import TRANSPOSED, pack_for_kernels, select
 from reorder.cpu.schedule.tiling import stream_box, tile_boxes
 from tests.reorders import box_map
 from tests.strategies import desc_pairs
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
+
+
+def test_contiguous_pieces_count_the_loops_that_continue_each_other() -> None:
+    nodes = Node(4, 4, (1, 100)), Node(3, 3, (40, 1)), Node(10, 10, (4, 3))
+    assert contiguous_size(nodes, 0, 1) == 120
+    assert contiguous_size(nodes, 1, 1) == 30
+    assert contiguous_size(nodes, 1, 2) == 1
+
+
+@given(desc_pairs())
+def test_a_choice_takes_every_loop_of_a_box_once(pair: tuple[MemoryDesc, MemoryDesc]) -> None:
+    for box in plan_reorder(*pair).boxes:
+        choice = select(box)
+        taken = [node for node in (*choice.outer, *choice.rows, *choice.columns) if node.extent > 1]
+        assert sorted(taken) == sorted(node for node in box.nodes if node.extent > 1)
+        if choice.micro_kernel == TRANSPOSED:
+            assert choice.columns[0].strides[0] == choice.rows[0].strides[1] == 1
+        # only the outermost loop of a group may hold padding
+        inside = (*choice.rows[:-1], *choice.columns[:-1])
+        assert all(node.valid == node.extent for node in inside)
 
 
 @given(desc_pairs())
@@ -50,22 +70,6 @@ def test_a_scheduled_box_has_the_kernel_that_is_selected_for_it(
         assert scheduled == select(scheduled.box)
 
 
-def test_small_groups_are_moved_with_the_loop_around_them() -> None:
-    plan = plan_reorder(
-        memory_desc((64, 64, 3, 3), "f32", "abcd"), memory_desc((64, 64, 3, 3), "f32", "aBcd16b")
-    )
-    _, workloads = encode(tile_boxes(plan.boxes, 32), 32, plan.src.nbytes)
-    assert sum(workload.outer for workload in workloads) * 10 < 64 * 4
-
-
-def test_padding_of_many_short_blocks_is_written_with_their_data() -> None:
-    dims = 20000, 3, 16
-    src = memory_desc(dims, "s8", strides=(72, 24, 1))
-    dst = memory_desc(dims, "s8", strides=(64, 16, 1), padded_dims=(20000, 4, 16))
-    boxes = [tile.box for tile in tile_boxes(plan_reorder(src, dst).boxes, 8)]
-    assert not any(box.is_zero for box in boxes)
-
-
 def _swap(rows: int, steps: int, run: int, gap: int = 0) -> Box:
     """Return the box of a swap of two loops around runs; rows of src have a gap behind them."""
     stride = steps * run + gap
@@ -91,14 +95,6 @@ def test_runs_keep_their_places_in_whatever_order_they_are_moved(
     wanted_to, wanted_fro = box_map((box,))
     assert np.array_equal(fro[np.argsort(to)], wanted_fro[np.argsort(wanted_to)])
     assert np.array_equal(np.sort(to), np.sort(wanted_to))
-
-
-def test_streamed_lines_are_read_from_few_pages_in_turn() -> None:
-    box = _swap(64, 20, 64, gap=5000)  # each row starts in a page of its own
-    (tile,) = tile_boxes((box,), 32, streams=True)
-    assert [node.extent for node in tile.box.nodes] == [8, 20, 8, 64]
-    (tile,) = tile_boxes((box,), 32)
-    assert [node.extent for node in tile.box.nodes[-2:]] == [64, 64]
 
 
 @given(

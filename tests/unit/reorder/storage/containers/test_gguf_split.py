@@ -100,7 +100,7 @@ def _replace(path: Path, text: bytes, byte: bytes, at: int | None = None) -> Non
         (_other, r"m-00002-of-00003\.gguf' does not say that it is part 2 of 3"),
         (_renamed, r"is part 1 of 3 of a model, so it must be called NAME-00001-of-00003\.gguf"),
         (_other_count, "says 6 tensors in 3 parts, which have 5"),
-        (_twice, r"m-00003-of-00003\.gguf' has 'blk\.1', which a part before it has"),
+        (_twice, r"m-00003-of-00003\.gguf' has 'blk\.1', which an earlier part has too"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(

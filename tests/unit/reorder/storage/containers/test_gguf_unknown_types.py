@@ -15,6 +15,7 @@ from reorder.cli import main
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.gguf import TYPES, plan, read, type_name, type_number
 from reorder.storage.convert.conversion import Conversion, ConvertOptions, plan_conversion
+from tests.headers import gguf_info, gguf_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,10 +24,6 @@ if TYPE_CHECKING:
 
 # Q2_0 of llama.cpp, Q4_0_R8 of ik_llama.cpp, and what no version has
 _KINDS = [42, 202, 2**32 - 1]
-
-
-def _text(text: str) -> bytes:
-    return struct.pack("<Q", len(text)) + text.encode()
 
 
 def _model(path: Path, kind: int, *, alignment: int = 32, cut: int = 0) -> NDArray[np.uint8]:
@@ -42,9 +39,9 @@ def _model(path: Path, kind: int, *, alignment: int = 32, cut: int = 0) -> NDArr
         ("d", kind, 9, 5),
     ]
     head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), 1)
-    head += _text("general.alignment") + struct.pack("<II", 4, alignment)
+    head += gguf_text("general.alignment") + struct.pack("<II", 4, alignment)
     for name, number, size, place in infos:
-        head += _text(name) + struct.pack("<IQIQ", 1, size, number, place * alignment)
+        head += gguf_info(name, (size,), number, place * alignment)
     path.write_bytes(head + bytes(-len(head) % alignment) + data[: len(data) - cut].tobytes())
     return data
 
@@ -82,6 +79,28 @@ def test_inspect_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     row = json.loads(capsys.readouterr().out)["tensors"][1]
     assert (row["dtype"], row["layout"], row["bytes"]) == ("ggml_type_42", "unknown", 96)
     assert "type 42" in row["why_unknown"]
+
+
+def test_they_are_compared_by_their_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = tmp_path / "x.gguf", tmp_path / "y.gguf"
+    _model(paths[0], 42)
+    raw = paths[0].read_bytes()
+    last = np.frombuffer(raw[-32:], np.uint8)
+    for data in (raw, raw[:-32] + (last << 4 | last >> 4).tobytes()):
+        paths[1].write_bytes(data)
+        assert main(["compare", *map(str, paths)]) == (data != raw)
+        breaches = reorder.check(paths[1], reference=paths[0]).breaches
+        assert len(breaches) == (data != raw)
+    assert "d: tensor 'd' of ggml_type_42: memdesc does not know" in capsys.readouterr().out
+    assert breaches[0].causes == ("the nibbles of each byte are reversed",)
+    paths[1].write_bytes(raw.replace(struct.pack("<IQI", 1, 9, 42), struct.pack("<IQI", 1, 9, 43)))
+    (breach,) = reorder.check(paths[1], reference=paths[0]).breaches
+    assert (
+        breach.problem
+        == "are ggml_type_43 of (9,), and those of the reference ggml_type_42 of (9,)"
+    )
 
 
 @pytest.mark.parametrize("kind", _KINDS)

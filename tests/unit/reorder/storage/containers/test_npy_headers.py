@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.containers.npy import NpyError, header_of, read_data, read_header
+from reorder.storage.containers.npy import header_of, read_data, read_header
 from reorder.storage.files import load
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def test_a_file_that_ends_while_it_is_read_is_refused() -> None:
     whole = _bytes(_GOOD, bytes(8))
     file = io.BytesIO(whole)
     header = read_header(file)
-    with pytest.raises(NpyError, match="it ended after 8 of 12 bytes"):
+    with pytest.raises(MemdescError, match="it ended after 8 of 12 bytes"):
         read_data(file, header, len(whole) + 4)
 
 

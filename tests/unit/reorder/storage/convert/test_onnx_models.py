@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError, memory_desc
-from reorder.storage.containers.protobuf import message_field
+from reorder.storage.containers.onnx import message_field
 from reorder.storage.containers.table import plan_file, read_container
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.unit.reorder.storage.convert.results import refused

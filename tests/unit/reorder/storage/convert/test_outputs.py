@@ -10,7 +10,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError
-from reorder.storage.containers.protobuf import message_field
+from reorder.storage.containers.onnx import message_field
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder, write_safetensors

@@ -88,7 +88,7 @@ def test_what_others_put_in_the_place_of_an_output_is_refused(tmp_path: Path, in
     link = partial_folder(target) / inside
     link.parent.mkdir(parents=True, exist_ok=True)
     link.symlink_to(precious, target_is_directory=True)
-    with pytest.raises(MemdescError, match="in the place of what a conversion writes"):
+    with pytest.raises(MemdescError, match="is where a conversion writes"):
         one_tensor(target)
     assert (precious / "data").read_text() == "precious"
     assert os.listdir(precious) == ["data"]  # noqa: PTH208 - names alone

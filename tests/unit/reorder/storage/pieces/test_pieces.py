@@ -14,8 +14,7 @@ import reorder
 from memdesc import MemdescError, MemoryDesc, memory_desc
 from reorder.storage.containers.entry import Place
 from reorder.storage.pieces.changes import ONLY, Reorder
-from reorder.storage.pieces.pieces import Piece, cut
-from reorder.storage.pieces.regions import Bound
+from reorder.storage.pieces.pieces import Bound, Piece, cut
 from reorder.storage.pieces.tasks import DifferentError, Task
 
 if TYPE_CHECKING:
@@ -33,11 +32,6 @@ def pieces_of(
 
 def run(piece: Piece, src: Place, dst: Place) -> None:
     Task("x", piece, ((ONLY, src),), ((ONLY, dst),)).run()
-
-
-def test_packed_elements_are_cut_at_whole_bytes() -> None:
-    pieces = pieces_of((10, 5), "u4", ("ab", "ab"), 14)
-    assert [piece.reads[0][1].start for piece in pieces] == [0, 5, 10, 15, 20]
 
 
 def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> None:

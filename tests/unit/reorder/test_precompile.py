@@ -64,7 +64,7 @@ def test_kernels_of_a_type_and_a_record_are_compiled() -> None:
     ("dtypes", "records", "message"),
     [
         (["f33"], [], "f33"),
-        ([], ["q4"], "'q4' is not the name of a record; there are q4_0"),
+        ([], ["q4"], "'q4' is not the name of a record; the names are q4_0"),
         ("f32", [], r"dtypes is 'f32'; give a list of names, such as \['f32'\]"),
         ([], 3, "records is 3; give a list"),
     ],

@@ -1,19 +1,20 @@
-"""Find finite numbers that a narrower type of floats turned into infinities or NaN."""
+"""What a conversion loses: the finite numbers that overflow, and the largest rounding."""
 
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc
 from reorder.api import reorder
 from reorder.memory.memory import Memory
-from reorder.records.decode import dequantize_record
+from reorder.records.decode import dequantize_record, largest_difference
 from reorder.records.encode import is_integer_number
 from reorder.records.moves import read_number
-from reorder.storage.pieces.changes import record_of
+from reorder.storage.pieces.changes import ONLY, padded, record_of
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
@@ -24,9 +25,7 @@ if TYPE_CHECKING:
     from reorder.storage.pieces.changes import Bytes, Change
     from reorder.values.formats import FloatFormat
 
-__all__ = ["OverflowedError", "check_range", "check_scales"]
-
-# what holds larger numbers, the first choice first
+# types that hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
 
 
@@ -68,7 +67,7 @@ def check_scales(
 def check_range(
     change: Change, read: Bytes, made: NDArray[np.uint8], offsets: tuple[int, ...]
 ) -> None:
-    """Refuse what was made of finite numbers if it has infinities or NaN.
+    """Refuse infinities or NaN that were made from finite numbers.
 
     The change is that of a region, which begins at `offsets`; `read` and `made` are the bytes that
     it read, and those of the plain tensor that it made. The error is an `OverflowedError` with the
@@ -136,17 +135,66 @@ def _floats(held: Memory) -> NDArray[np.float64]:
 
 
 def _values(change: Change, read: Bytes) -> NDArray[Any]:
-    """Return the numbers that were read, without what an attribute makes of them."""
+    """Return the numbers that were read, before an attribute is applied."""
     src = change.src
     if isinstance(src, RecordDesc):
         return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
     (data,) = read.values()
-    missing = max(src.nbytes - len(data), 0)  # the last element may be cut off
-    whole = np.concatenate([data, np.zeros(missing, np.uint8)]) if missing else data
-    return _floats(Memory(src, whole[: src.nbytes], zero_pad=False))
+    return _floats(Memory(src, padded(data, src.nbytes)[: src.nbytes], zero_pad=False))
 
 
 def _has_finite_codes(desc: RecordDesc) -> bool:
     """Whether no code of a record is an infinity or NaN."""
     kind = desc.field(desc.rule.code.parts[0][0]).kind
     return bool(desc.rule.code.table) or kind not in FLOATS or not FLOATS[kind].has_nan
+
+
+class Rounding(NamedTuple):
+    """The weight that rounding changed most."""
+
+    # the distance between the weight and the number that was written for it
+    error: float
+    # its value in f32
+    weight: float
+    # the record or tensor that it is in
+    name: str
+
+    def __str__(self) -> str:
+        if not self.error:
+            return "no weight has changed"
+        return f"at most {self.error:.6g}, at a weight of {self.weight:.6g} in {self.name}"
+
+
+class Largest:
+    """The largest of the roundings that threads find."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self.found: Rounding | None = None
+
+    def add(self, found: Rounding | None) -> None:
+        """Keep a rounding if it is larger than all before; None if nothing was rounded."""
+        if found is None:
+            return
+        with self._lock:
+            # ties go to the first by name, so that the order of threads changes nothing
+            key = (-found.error, found.name, found.weight)
+            old = self.found
+            if old is None or key < (-old.error, old.name, old.weight):
+                self.found = found
+
+
+def rounding_of(name: str, change: Change, read: Bytes, written: Bytes) -> Rounding:
+    """Return the largest rounding of a change between a record and floats."""
+    src, dst = change.src, change.dst
+    if isinstance(src, RecordDesc):
+        assert not isinstance(dst, RecordDesc)  # noqa: S101 - what moves codes does not round
+        found = largest_difference(record_of(src, read), _memory(dst, written), 1)
+        return Rounding(found.error, found.number, name)
+    assert isinstance(dst, RecordDesc)  # noqa: S101 - likewise
+    found = largest_difference(record_of(dst, written), _memory(src, read), 1)
+    return Rounding(found.error, found.other, name)
+
+
+def _memory(desc: MemoryDesc, data: Bytes) -> Memory:
+    return Memory(desc, data[ONLY][: desc.nbytes], zero_pad=False)

@@ -30,11 +30,12 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
 
 _BITS = (4, 8, 16, 32, 64)
-# One tensor fits every cache and one exceeds them: their stores differ. No memory is allocated.
+# One tensor is cache-resident and one exceeds the caches, since their stores differ. Neither is
+# allocated.
 _SMALL, _LARGE = (2, 16, 8, 8), (64, 256, 256, 256)
 _LAYOUTS = ("nchw", "nhwc")
 _SCALES = np.arange(1.0, 17.0)
-# The types that arithmetic is done in.
+# The working types with arithmetic.
 _WORK = "f32", "f64"
 # Each operation of the formula, with one number for all elements and with one per channel.
 _FORMULAS: tuple[dict[str, Any], ...] = (
@@ -49,7 +50,7 @@ _FORMULAS: tuple[dict[str, Any], ...] = (
     {"src_scale": 2.0, "dst_scale": 3.0, "beta": 0.5},
     {"saturate": True},
 )
-# Dims whose blocks all records divide.
+# Dims that the blocks of all records divide.
 _RECORD_DIMS = (256, 4096)
 
 
@@ -59,21 +60,21 @@ def compile_kernels(
     *,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Compile the kernels of the CPU into the folder of compiled code, for later processes.
+    """Compile the CPU kernels into the folder of compiled code, for later processes.
 
-    Without this, a kernel is compiled at its first use. Kernels already in the folder are loaded,
-    so a second call is short. The files are for processors like this one: numba stores the name
-    and the features of the processor with them, and compiles again elsewhere.
+    Otherwise, each kernel is compiled at its first use. Kernels already in the folder are loaded,
+    so a second call is quick. The files only work on processors like this one: numba stores the
+    processor's name and features with them, and compiles again elsewhere.
 
     Parameters
     ----------
     dtypes : iterable of DataType, str or numpy dtype, optional
-        The types between which tensors are converted; by default all. Kernels that move elements
-        without conversion are compiled for all widths in any case.
+        The types that tensors are converted between; by default all. Kernels that move elements
+        without conversion are always compiled, for all widths.
     records : iterable of str, optional
         Names of the records to decode, see `memdesc.known_records`; by default all.
     progress : callable, optional
-        Called with the number of steps done and their total.
+        Called before each step with the number of steps done and their total.
 
     Returns
     -------
@@ -84,7 +85,7 @@ def compile_kernels(
     Raises
     ------
     MemdescError
-        If a type or a record is unknown, or there is no writable folder.
+        If a type or a record is unknown, or no writable folder exists.
 
     Examples
     --------
@@ -124,12 +125,15 @@ def _checked_records(records: Iterable[str]) -> list[str]:
     names, known = _listed(records, "records"), known_records()
     for name in names:
         if name not in known:
-            msg = f"{short_repr(name)} is not the name of a record; there are {', '.join(known)}"
+            msg = (
+                f"{short_repr(name)} is not the name of a record; the names are {', '.join(known)}"
+            )
             raise MemdescError(msg)
     return names
 
 
 def _moves() -> Iterator[Callable[[], object]]:
+    """Yield functions that each compile a kernel for moves."""
     yield compile_pool
     yield fast_call
     yield joined_interpreter_at
@@ -141,7 +145,8 @@ def _moves() -> Iterator[Callable[[], object]]:
 
 
 def _conversions(names: list[str]) -> Iterator[Callable[[], object]]:
-    # scales in short groups
+    """Yield functions that each compile the kernels of a conversion."""
+    # these repeat the scales of small groups
     for work in _WORK if names else ():
         yield partial(repeat_stage, work)
     for src in names:
@@ -166,6 +171,7 @@ def _prepare(src: MemoryDesc, dst: MemoryDesc, attr: Attr) -> None:
 
 
 def _decoders(records: Iterable[str]) -> Iterator[Callable[[], object]]:
+    """Yield functions that each compile the decoder of a record into a float type."""
     for name in records:
         desc = record_desc(_RECORD_DIMS, name)
         for dtype in FLOATS:

@@ -1,9 +1,9 @@
-"""Boxes from layouts: the padded space of dst, split so that every operand has strides.
+"""Boxes from layouts: the padded space of dst, split so that every operand has constant strides.
 
 Dims are divided into the smallest groups such that every axis of every operand is within one
-group. Each group is one range of indices (`reorder.plan.ranges`); the boxes are the product of the
-pieces of all groups. If that makes too many boxes, or if the dims of a group are fused in
-different ways, the group becomes an indirect loop.
+group. Each group is one range of indices, which `reorder.plan.ranges` splits into boxes; the boxes
+of a plan are the product of those of all groups. If that makes too many, or if the dims of a group
+are fused in different ways, the group becomes an indirect loop.
 """
 
 from __future__ import annotations
@@ -15,32 +15,35 @@ from typing import TYPE_CHECKING
 
 from reorder.plan.nodes import Box, IndirectLoop
 from reorder.plan.passes import simplify, zeros_beyond
-from reorder.plan.ranges import Piece, blocks_over, join_blocks, split_range
+from reorder.plan.ranges import blocks_over, join_blocks, split_range
 
 if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder.plan.ranges import OperandLayout
 
-# Starting more boxes than this costs more than an indirect loop.
+# A plan with more boxes than this is slower than one with an indirect loop.
 _MAX_BOXES = 64
 
 
 def boxes_of(*operands: OperandLayout) -> tuple[Box, ...]:
     """Return boxes over the padded space of dst, which is the second operand."""
     groups = _groups(operands)
-    pieces = [_pieces(operands, dims) for dims in groups]
-    # boxes are the product over the groups; the group with most pieces becomes an indirect loop
-    while prod(map(len, pieces)) > _MAX_BOXES:
-        k = max(range(len(groups)), key=lambda k: len(pieces[k]))
-        pieces[k] = [_indirect_loop(operands, groups[k])]
-    boxes = []
+    boxes = [_boxes_of_group(operands, dims) for dims in groups]
+    # if there are too many, the group with the most boxes becomes an indirect loop
+    while prod(map(len, boxes)) > _MAX_BOXES:
+        k = max(range(len(groups)), key=lambda k: len(boxes[k]))
+        boxes[k] = [_indirect_loop(operands, groups[k])]
     start = tuple(operand.offset0 for operand in operands)
-    for choice in product(*pieces):
-        offsets = tuple(map(sum, zip(start, *(piece.offsets for piece in choice), strict=True)))
-        nodes = tuple(node for piece in choice for node in piece.nodes)
-        indirect = tuple(loop for piece in choice for loop in piece.indirect)
-        boxes.append(Box(offsets, nodes, indirect))
-    return tuple(boxes)
+    return tuple(_nested(start, choice) for choice in product(*boxes))
+
+
+def _nested(start: tuple[int, ...], boxes: tuple[Box, ...]) -> Box:
+    """Return the loops of boxes over different dims as one nest."""
+    return Box(
+        tuple(map(sum, zip(start, *(box.offsets for box in boxes), strict=True))),
+        tuple(node for box in boxes for node in box.nodes),
+        tuple(loop for box in boxes for loop in box.indirect),
+    )
 
 
 def _groups(operands: tuple[OperandLayout, ...]) -> list[tuple[int, ...]]:
@@ -54,8 +57,8 @@ def _groups(operands: tuple[OperandLayout, ...]) -> list[tuple[int, ...]]:
     return [tuple(sorted(group)) for group in groups]
 
 
-def _pieces(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> list[Piece]:
-    """Split the padded range of a group of dims into loops, or make it an indirect loop."""
+def _boxes_of_group(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> list[Box]:
+    """Split the padded range of a group of dims into boxes, or make it an indirect loop."""
     src, dst, *_ = operands
     # one index for the group, in the order of the axis that covers it
     order = next(
@@ -87,11 +90,11 @@ def _is_padded_at_end(dst: OperandLayout, dims: tuple[int, ...], order: tuple[in
     )
 
 
-def _indirect_loop(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> Piece:
+def _indirect_loop(operands: tuple[OperandLayout, ...], dims: tuple[int, ...]) -> Box:
     """Return a group of dims as one loop over indirection tables."""
     src, dst, *params = (blocks_over(operand, dims) for operand in operands)
     sizes = tuple((dim, operands[1].dims[dim]) for dim in dims)
-    return Piece((0,) * len(operands), (), (IndirectLoop(sizes, src, dst, tuple(params)),))
+    return Box((0,) * len(operands), (), (IndirectLoop(sizes, src, dst, tuple(params)),))
 
 
 @lru_cache(maxsize=4096)
@@ -105,16 +108,15 @@ def padding_boxes(desc: MemoryDesc) -> tuple[Box, ...]:
         return ()
     layout = desc.layout
     blocks = [join_blocks(layout, axis.dims, axis.dims) or () for axis in layout.axes]
-    # the range of each axis without padding: each box below has padding in one axis only
+    # the range of each axis as if all of it held data: a box below has padding in one axis only
     whole = [
         split_range(axis.padded, axis.padded, [axis_blocks])
         for axis, axis_blocks in zip(layout.axes, blocks, strict=True)
     ]
     boxes: list[Box] = []
     for k, axis in enumerate(layout.axes):
-        pieces = split_range(axis.padded, layout.axis_size(k), [blocks[k]])
-        for choice in product(*whole[:k], pieces, *whole[k + 1 :]):
-            offset = layout.offset0 + sum(piece.offsets[0] for piece in choice)
-            nodes = tuple(node for piece in choice for node in piece.nodes)
-            boxes += zeros_beyond(Box((offset,), nodes), [node.valid for node in nodes])
+        padded = split_range(axis.padded, layout.axis_size(k), [blocks[k]])
+        for choice in product(*whole[:k], padded, *whole[k + 1 :]):
+            box = _nested((layout.offset0,), choice)
+            boxes += zeros_beyond(box, [node.valid for node in box.nodes])
     return simplify(tuple(boxes))
