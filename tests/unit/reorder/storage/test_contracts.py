@@ -189,7 +189,7 @@ def test_a_rule_of_a_record_is_about_its_tensors(tmp_path: Path) -> None:
 
 def test_wrong_rules_are_refused_by_name(tmp_path: Path) -> None:
     path = _saved(tmp_path / "x.safetensors", _codes())
-    assert "there is no key 'layuot'" in _refusal(path, {"*": {"layuot": "ab"}})
+    assert "'layuot' is not a key" in _refusal(path, {"*": {"layuot": "ab"}})
     assert "rule '*.down': it matches no tensor" in _refusal(path, {"*.down": {"dtype": "s8"}})
     odd = _saved(tmp_path / "y.npz", _codes(), name="x[0]")
     assert "did you mean 'x[[]0]'?" in _refusal(odd, {"x[0]": {"dtype": "s8"}})
