@@ -68,7 +68,7 @@ _USUAL = _Form()
 # endings of names beside codes whose name is the prefix, such as experts in one tensor:
 # transformers has NAME and NAME_scale_inv; ModelOpt NAME, NAME_weight_scale, NAME_weight_scale_2
 _BARE = {"weight": "", "weight_scale_inv": "_scale_inv"}
-BARE_ROLES = {"": "weight", "scale_inv": "weight_scale_inv"}
+BARE_ROLES = {ending.removeprefix("_"): role for role, ending in _BARE.items()}
 
 
 def has_split_codes(name: str) -> bool:

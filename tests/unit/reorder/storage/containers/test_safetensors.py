@@ -117,7 +117,7 @@ def test_what_was_planned_is_read_back(tmp_path: Path) -> None:
                 ('{"schema": 1, "record": "q4_0", "options": 1}', "options of a record"),
                 ('{"schema": 1, "record": "q4_0"}', "dims"),
                 ('{"schema": 1, "record": "q4_0", "dims": [32], "options": {"a": 1}}', "option"),
-                ('{"schema": 1, "record": 1, "dims": [32]}', "the name of a record must be a string"),
+                ('{"schema": 1, "record": 1, "dims": [32]}', "name of a record must be a string"),
                 ("1" * 2**21, "characters"),
             )
         ),

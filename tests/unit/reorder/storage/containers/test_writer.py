@@ -231,7 +231,9 @@ def test_names_may_have_any_character_and_almost_any_length(tmp_path: Path) -> N
         with one_tensor(tmp_path / name) as writer:
             writer.finish()
         assert (tmp_path / name).is_file()
-    with pytest.raises(MemdescError, match=f"its name has 239 bytes, and may have at most {longest}"):
+    with pytest.raises(
+        MemdescError, match=f"its name has 239 bytes, and may have at most {longest}"
+    ):
         one_tensor(tmp_path / ("x" * (longest - 11) + _NAME[1:]))
 
 
