@@ -469,7 +469,7 @@ def test_the_first_expression_of_dynamic_that_matches_a_layer_has_it(tmp_path: P
     [
         (
             {r"-:.*[.]0[.]mlp": {}},
-            "says in dynamic, by '-:.*[.]0[.]mlp', that it is not quantised",
+            "says in dynamic, by '-:.*[.]0[.]mlp', that it is not quantised, but",
         ),
         ({r"+:.*": {"group_size": 32}}, "declares group_size 32, but the shapes of the tensors"),
         ({r".*[.]1[.]": {"bits": 8}}, "the shapes of the tensors say groups of 32 of 64 inputs"),
