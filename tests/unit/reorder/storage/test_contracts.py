@@ -185,6 +185,10 @@ def test_a_rule_of_a_record_is_about_its_tensors(tmp_path: Path) -> None:
     (breach,) = report.breaches
     assert breach.causes == ("the bytes of each 4 are reversed",)
     assert "in qweight" in breach.problem
+    del tensors["fc.scales"]
+    write_safetensors(tmp_path / "less.safetensors", tensors)
+    found = reorder.check(tmp_path / "less.safetensors", rules, reference=model).breaches
+    assert [(each.key, each.causes) for each in found] == [("record", ()), ("values", ())]
 
 
 def test_wrong_rules_are_refused_by_name(tmp_path: Path) -> None:
