@@ -151,7 +151,7 @@ def check(
     * ``layout``: any notation that `memdesc.parse_layout` reads; with ``dims`` and ``dtype``,
       unless the file says them.
     * ``record``: a name of `memdesc.known_records`, with options as in ``gptq(group=128)``. The
-      pattern matches what stands before the names of the record's tensors.
+      pattern matches what comes before the names of the record's tensors.
     * ``padding = "zero"``.
     * ``scales``: the names of the tensors that scale the codes, all of them.
     * ``like``: the name of a tensor or a record that has the same dims, type and layout.

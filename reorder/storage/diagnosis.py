@@ -1,6 +1,6 @@
 """Explain why the bytes of a tensor are not the expected ones.
 
-Each known cause predicts every byte. One that does not predict all of them is not reported, so
+Each known cause predicts every byte. A cause that does not predict all of them is not reported, so
 nothing is guessed from statistics.
 """
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Part", "find_causes", "is_equal_bytes", "parts_of_record"]
 
-# bytes compared at a time
+# how many bytes are compared at a time
 _PIECE = 1 << 24
-# bytes of the first piece in which a cause is refuted; whole words
+# bytes of the first piece that may refute a cause; whole words
 _FIRST = 4096
 _NIBBLE = 4
 # sizes of the words whose bytes some machine may store in reverse
@@ -318,7 +318,7 @@ def _packed(elements: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
 
 
 def _is_unpacked(part: Part) -> bool:
-    """Whether the elements lie row by row, or codes of 4 bits one in each byte."""
+    """Whether the elements are row by row, or codes of 4 bits one per byte."""
     desc, expected = part.desc, part.expected
     if desc is None or expected is None:
         return False
@@ -335,7 +335,7 @@ def _is_unpacked(part: Part) -> bool:
 
 
 def _is_packed_twice(part: Part) -> bool:
-    """Whether what the packing made was taken for rows, and packed again."""
+    """Whether the packed bytes were taken to be rows and packed again."""
     desc = part.desc
     if desc is None or _is_row_major(desc) or len(part.found) != len(part.wanted):
         return False
@@ -377,6 +377,6 @@ def _like(desc: MemoryDesc, dims: tuple[int, ...], nbytes: int) -> MemoryDesc | 
         for name in desc.tags():
             with suppress(MemdescError):
                 found.add(memory_desc(dims, desc.dtype, name.text))
-    # a dim of 1 has any place in memory: names that differ there say nothing of other dims
+    # a dim of size 1 can be anywhere in memory: names that differ there say nothing about others
     fitting = [each for each in found if each.nbytes == nbytes]
     return fitting[0] if len(fitting) == 1 else None
