@@ -36,15 +36,16 @@ class FileReorder(NamedTuple):
         What they hold, and what is written.
     attr : Attr, optional
         Scales and zero points.
-    is_raw : bool
-        Whether the bytes of dst are written without a header, as `save_raw` does.
+    stored : MemoryDesc, optional
+        What the file says of the bytes of dst, such as dst itself; None writes them without a
+        header, as `save_raw` does.
     """
 
     entry: Entry
     src: MemoryDesc
     dst: MemoryDesc
     attr: Attr | None = None
-    is_raw: bool = False
+    stored: MemoryDesc | None = None
 
     @property
     def nbytes(self) -> int:
@@ -86,11 +87,11 @@ def reorder_file(
     share = max(min(PIECE_NBYTES, max_bytes // threads), 1)
     change = Reorder(given.src, given.dst, given.attr)
     pieces = cut(change, Bound(share, max_bytes))
-    if given.is_raw:
+    if given.stored is None:
         spans = {DEFAULT_NAME: Span(0, given.dst.nbytes)}
         files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)
     else:
-        files = plan_file(target, [stored_layout(DEFAULT_NAME, given.dst)], {})
+        files = plan_file(target, [stored_layout(DEFAULT_NAME, given.stored)], {})
     with Writer(target, files, overwrite=True) as writer:
         src, dst = ((ONLY, each) for each in (given.entry.place, writer.where(DEFAULT_NAME)))
         tasks = enumerate(Task(DEFAULT_NAME, piece, (src,), (dst,)) for piece in pieces)
