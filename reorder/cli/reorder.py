@@ -85,7 +85,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         if not options.raw:  # refuse what a file cannot hold, before the work
             plan_file(options.dst, [stored_layout(DEFAULT_NAME, stored)], {})
         progress.step("reordering", 1)
-        result = _reordered(options, x, target, attr)
+        old = _old(options, buffer_of(target), stored) if options.beta else None
+        result = _reordered(options, x, buffer_of(target), attr, old)
         progress.step(f"writing {options.dst}", 1)
         if options.raw:
             save_raw(options.dst, result)
@@ -164,12 +165,16 @@ def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
     return given.dst
 
 
+def _old(options: argparse.Namespace, dst: MemoryDesc, stored: MemoryDesc) -> Memory:
+    """Return the old content of DST, in the layout in which it is written."""
+    found, _ = read_tensor(options.dst, Reading())
+    return Memory(dst, found.data, zero_pad=False) if found.desc == stored else found
+
+
 def _reordered(
-    options: argparse.Namespace, x: Memory, target: MemoryDesc | ImageDesc, attr: Attr
+    options: argparse.Namespace, x: Memory, dst: MemoryDesc, attr: Attr, out: Memory | None
 ) -> Memory:
-    """Reorder on the CPU or on the device; an image is returned as the memory of its pixels."""
-    dst = buffer_of(target)
-    out = read_tensor(options.dst, Reading())[0] if options.beta else None
+    """Reorder on the CPU or on the device."""
     if options.device is None:
         return reorder(x, dst, attr=attr, out=out, threads=options.threads)
     if options.threads is not None:

@@ -344,7 +344,9 @@ def test_what_a_file_says_of_its_elements_is_neither_converted_nor_reinterpreted
 ) -> None:
     x = np.array([0, 1, 200], np.uint8).astype(held)
     np.save(tmp_path / "x.npy", x)
-    with pytest.raises(MemdescError, match=f"not {dtype}; a file says its own type: --to-dtype"):
+    with pytest.raises(
+        MemdescError, match=f"not {dtype}; a file says its own type: `memdesc reorder"
+    ):
         load(tmp_path / "x.npy", dtype=dtype)
     with pytest.raises(MemdescError, match=rf"save x\.view\({view}\)"):
         load(tmp_path / "x.npy", dtype=dtype)
