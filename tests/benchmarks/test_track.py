@@ -1,0 +1,65 @@
+"""The file of speeds: a line for a commit, and the plot of two or more."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ET
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import memdesc
+from tests.benchmarks import track
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def _line(commit: str, ratio: float, processor: str = "one") -> dict[str, Any]:
+    facts = {
+        "machine": {"processor": processor, "numpy": commit},
+        "cases": [{"name": "f32 2x3", "threads": 1, "seconds": 1e-6}],
+        "summary": [{"beside": "memcpy", "threads": 1, "geomean": ratio, "p50": ratio}],
+    }
+    return track.line_of(facts, commit, "2026-01-01")
+
+
+def test_a_small_case_is_measured_and_appended(tmp_path: Path) -> None:
+    file = tmp_path / "speed.jsonl"
+    given = ["--threads", "1", "--dtag", "aB8b", "--seconds", "0.001", "--peers", "", "200x300"]
+    for _ in range(2):
+        assert track.main([str(file), *given]) == 0
+    first, second = (json.loads(line) for line in file.read_text().splitlines())
+    assert first["commit"] == second["commit"]
+    ((name, seconds),) = first["seconds"].items()
+    assert name.endswith(", 1")
+    assert seconds > 0
+    assert set(first["ratios"]) == {"memcpy, 1"}
+    assert track.main([str(file), "--plot", str(tmp_path / "speed.svg")]) == 0
+    picture = ET.parse(tmp_path / "speed.svg").getroot()
+    assert len(picture.findall("{*}polyline")) == 1
+
+
+def test_the_line_of_an_sdist_has_its_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(track, "_ROOT", tmp_path)
+    assert track.commit() == memdesc.__version__
+
+
+def test_only_lines_of_one_machine_are_plotted() -> None:
+    lines = [_line("aaa", 0.5), _line("bbb", 9.0, "another"), _line("ccc", 1.0)]
+    picture = ET.fromstring(track.plot(lines))
+    (drawn,) = picture.findall("{*}polyline")
+    points = [point.split(",") for point in drawn.attrib["points"].split()]
+    low, high = (float(y) for _, y in points)
+    assert low - high == pytest.approx((300 - 96) / 2)  # half of the height
+    with pytest.raises(ValueError, match="there are 1"):
+        track.plot(lines[:2])
+
+
+def test_one_line_is_not_plotted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "speed.jsonl"
+    file.write_text(json.dumps(_line("aaa", 1.0)) + "\n")
+    assert track.main([str(file), "--plot", str(tmp_path / "speed.svg")]) == 2
+    assert "a plot needs two lines" in capsys.readouterr().err
