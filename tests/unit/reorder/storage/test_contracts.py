@@ -189,7 +189,7 @@ def test_a_rule_of_a_record_is_about_its_tensors(tmp_path: Path) -> None:
 
 def test_wrong_rules_are_refused_by_name(tmp_path: Path) -> None:
     path = _saved(tmp_path / "x.safetensors", _codes())
-    assert "there is no key 'layuot'" in _refusal(path, {"*": {"layuot": "ab"}})
+    assert "'layuot' is not a key" in _refusal(path, {"*": {"layuot": "ab"}})
     assert "rule '*.down': it matches no tensor" in _refusal(path, {"*.down": {"dtype": "s8"}})
     odd = _saved(tmp_path / "y.npz", _codes(), name="x[0]")
     assert "did you mean 'x[[]0]'?" in _refusal(odd, {"x[0]": {"dtype": "s8"}})
@@ -197,7 +197,7 @@ def test_wrong_rules_are_refused_by_name(tmp_path: Path) -> None:
     both = {"*": {"dtype": "s8"}, "layers.*": {"dtype": "u8"}}
     assert "rule 'layers.*': it says dtype = u8, and the rule '*' says" in _refusal(path, both)
     assert "both record and layout" in _refusal(path, {"*": {"record": "awq", "layout": "ab"}})
-    assert "there is no record 'awk'" in _refusal(path, {"*": {"record": "awk"}})
+    assert "'awk' is not a record" in _refusal(path, {"*": {"record": "awk"}})
     assert "dims" in _refusal(path, {"*": {"dims": [1.5]}})
     assert "padding must be" in _refusal(path, {"*": {"padding": "one"}})
     assert "scales must be a list" in _refusal(path, {"*": {"scales": "x"}})
