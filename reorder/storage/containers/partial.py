@@ -15,7 +15,7 @@ import stat
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from memdesc.disk import cannot, sync_folder, write_at
 from memdesc.errors import MemdescError
@@ -25,7 +25,7 @@ if os.name == "posix":
     import fcntl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 # names in such a folder: the files of the output, the folder that they replace, the journal
 FILES, OLD, JOURNAL = "files", "old", "journal"
@@ -345,14 +345,10 @@ def exchange(path: Path, other: Path) -> bool:
     if rename is None:
         return False
     one, two = (os.fsencode(each) for each in (path, other))
-    return rename(_AT_FDCWD, one, _AT_FDCWD, two, _RENAME_EXCHANGE) == 0
+    return bool(rename(_AT_FDCWD, one, _AT_FDCWD, two, _RENAME_EXCHANGE) == 0)
 
 
 @cache
-def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
+def _renameat2() -> Any:
     """Return the function of Linux; None on other systems."""
-    found: Any = system_function("renameat2")
-    if found is not None:
-        found.argtypes = (*(ctypes.c_int, ctypes.c_char_p) * 2, ctypes.c_uint)
-        found.restype = ctypes.c_int
-    return cast("Callable[[int, bytes, int, bytes, int], int] | None", found)
+    return system_function("renameat2", *(ctypes.c_int, ctypes.c_char_p) * 2, ctypes.c_uint)

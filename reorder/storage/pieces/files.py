@@ -10,7 +10,7 @@ import os
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from threading import Lock, local
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from reorder.forks import at_fork
 from reorder.system import system_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -138,10 +138,7 @@ def _start_writing(handle: int, start: int, stop: int) -> None:
 
 
 @cache
-def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+def _sync_file_range() -> Any:
     """Return the function of Linux; None on other systems."""
-    found = system_function("sync_file_range")
-    if found is not None:
-        found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-        found.restype = ctypes.c_int
-    return cast("Callable[[int, int, int, int], int] | None", found)
+    offset = ctypes.c_int64
+    return system_function("sync_file_range", ctypes.c_int, offset, offset, ctypes.c_uint)
