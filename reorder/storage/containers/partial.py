@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from memdesc.disk import cannot, sync_folder, write_at
+from memdesc.disk import NO_LINK, cannot, sync_folder, write_at
 from memdesc.errors import MemdescError
 from reorder.system import system_function
 
@@ -31,11 +31,8 @@ if TYPE_CHECKING:
 FILES, OLD, JOURNAL = "files", "old", "journal"
 # on systems that cannot lock folders: the file that the process with the lock has created
 _LOCK = "lock"
-_BINARY = getattr(os, "O_BINARY", 0)
 _HAS_LOCKS = os.name == "posix"
-# if a file turns out to be a pipe, opening it must not wait
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | NO_LINK
 # others, such as workers of other users, may read the folder but not add files
 _MODE, _OTHERS_WRITE = 0o755, 0o022
 # renameat2: paths relative to the working folder; exchange two names
@@ -110,7 +107,7 @@ class Partial:
             path = self.at(name, is_made=bool(flags & os.O_CREAT))
             if os.path.lexists(path):
                 _check_regular(path, path.lstat())
-            handle = os.open(path, flags | _NO_LINK | _BINARY, 0o666)
+            handle = os.open(path, flags | NO_LINK, 0o666)
             try:
                 yield handle
             finally:
