@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -332,21 +331,6 @@ def test_packing_a_packed_tensor_again_copies_it(tmp_path: Path) -> None:
     report = reorder.convert(path, tmp_path / "again.safetensors", [f"*: {_TAG}"])
     assert (report.converted, report.copied) == (0, 1)
     assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
-
-
-def test_a_saved_record_is_checked_in_its_own_words(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    tensors = {
-        f"layers.{k}.fc.{name}": x for k in range(2) for name, x in awq_layer(k, (128, 16)).items()
-    }
-    write_safetensors(folder / "model.safetensors", tensors)
-    write_config(folder, quant_method="awq", bits=4, group_size=64, version="gemm")
-    rules = reorder.contract_of(folder)
-    assert [*rules] == ["others", "layers.*.fc"]
-    assert rules["layers.*.fc"]["record"].startswith("awq(")
-    assert reorder.check(folder, rules, reference=folder).holds
-    assert json.dumps(rules)
 
 
 def _quantised(folder: Path, layer: Mapping[str, NDArray[Any]], **section: Any) -> Path:

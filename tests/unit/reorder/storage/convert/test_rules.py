@@ -105,22 +105,6 @@ def test_mistakes_in_files_are_told(text: str, problem: str) -> None:
         rules_of_toml(text)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "name", "is_match"),
-    [
-        ("model.*", "model.layers.0.w", True),
-        ("*.q?.weight", "a.b.q1.weight", True),
-        ("layers.[0-3].w", "layers.2.w", True),
-        ("layers.[!0-3].w", "layers.2.w", False),
-        ("w", "ww", False),
-        ("A", "a", False),
-        ("a.b", "aab", False),
-    ],
-)
-def test_patterns_are_those_of_shells(pattern: str, name: str, is_match: bool) -> None:
-    assert Rule("", pattern).matches(name) == is_match
-
-
 def test_stars_of_a_new_name_stand_for_those_of_the_pattern() -> None:
     rule = parse_rule("model.layers.*.w*: rename=blk.*.weight*")
     assert rule.renamed("model.layers.3.mlp.w2") == "blk.3.mlp.weight2"
