@@ -17,7 +17,6 @@ import pyopencl as cl
 import pyopencl.array
 from pyopencl.tools import first_arg_dependent_memoize
 
-from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder.opencl.allocation import AllocatedBuffer, AllocatedImage, allocate_buffer
 from reorder.opencl.kernel.launch import DeviceTraits
 from reorder.opencl.kernel.transfers import Transfer, plan_transfers
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from memdesc import ImageDesc, MemoryDesc
     from reorder.values.attr import Attr
 
     Descs = tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]
@@ -101,7 +101,7 @@ def find_known(
         distance = shared_distance(src_place, src_nbytes, dst_place, dst_nbytes)
         key = (queue.device, *descs, attr, src_facts, dst_facts, distance)
         return _known_in(context).get(key), (src, dst), key
-    except (cl.Error, LookupError, MemdescError, TypeError):
+    except (cl.Error, LookupError, TypeError, ValueError):  # of keys without a hash, too
         return None, memory, None
 
 

@@ -42,37 +42,6 @@ if TYPE_CHECKING:
 
     Desc = MemoryDesc | RecordDesc
 
-__all__ = [
-    "MAX_DESCRIPTOR",
-    "PREFIX",
-    "Container",
-    "Entry",
-    "FileState",
-    "Place",
-    "PlannedFile",
-    "Span",
-    "Tensor",
-    "Unread",
-    "check_entries",
-    "check_name",
-    "check_nbytes",
-    "check_planned",
-    "checked_shape",
-    "desc_from_json",
-    "desc_to_json",
-    "describe",
-    "described",
-    "descriptors_of",
-    "map_file",
-    "open_container",
-    "places_of",
-    "record_fields",
-    "record_of",
-    "safe_path",
-    "split_metadata",
-    "stored_desc",
-]
-
 # the most bytes in the name of a tensor; real names have about a hundred
 _MAX_NAME = 2**16 - 1
 # metadata keys: this, then the name of the tensor
@@ -113,46 +82,27 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A tensor in a container; its bytes are read when they are asked for.
-
-    Parameters
-    ----------
-    name : str
-        Its name in the container.
-    dtype : str
-        Type of the stored words: the name of a `DataType` or a record, such as ``bf16`` or
-        ``q4_0``, or what the container calls it if it is neither.
-    shape : tuple of int
-        As stored in the container, the outermost dim first.
-    file : Path
-        The file that has the bytes.
-    offset, nbytes : int
-        Where they are in it.
-    state : FileState
-        State of the file when its header was read.
-    desc : MemoryDesc or RecordDesc, optional
-        What the bytes hold, according to the container's metadata or else to dtype and shape.
-    reason : str
-        Why `desc` is None.
-    is_described : bool
-        Whether `desc` is from the metadata.
-    note : mapping of str to object, optional
-        What this tensor and others are together, from the metadata; only the first of them has it.
-    data : ndarray of uint8, optional
-        Its bytes, if they are in memory: those of a mapped file or a compressed member.
-    """
+    """A tensor in a container; its bytes are read when they are asked for."""
 
     name: str
+    # the type of the stored words: the name of a `DataType` or a record, such as ``bf16`` or
+    # ``q4_0``, or what the container calls it if it is neither
     dtype: str
+    # as stored in the container, the outermost dim first
     shape: tuple[int, ...]
+    # where the bytes are, and the state of that file when its header was read
     file: Path
     offset: int
     nbytes: int
     state: FileState = field(repr=False)
+    # what the bytes hold, according to the metadata if it `is_described`, else to dtype and shape;
+    # or why it is None
     desc: Desc | None = None
     reason: str = ""
     is_described: bool = False
+    # what this tensor and others are together, from the metadata; only the first of them has it
     note: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
+    # its bytes, if they are in memory: those of a mapped file or a compressed member
     data: NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
 
     @property

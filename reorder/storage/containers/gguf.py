@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = ["TYPES", "plan", "read"]
-
 
 class GgufType(NamedTuple):
     """A type of tensors: its name here, elements of a block, bytes of a block."""
@@ -422,7 +420,7 @@ def plan(
 
 
 def _text(text: str) -> bytes:
-    raw = text.encode()
+    raw = text.encode(errors="surrogateescape")  # as `_string` reads it
     return struct.pack("<Q", len(raw)) + raw
 
 
@@ -430,8 +428,7 @@ def _value(key: str, value: object) -> GgufValue:
     if isinstance(value, GgufValue):
         return value
     if isinstance(value, str):
-        raw = value.encode(errors="surrogateescape")
-        return GgufValue(STRING, struct.pack("<Q", len(raw)) + raw)
+        return GgufValue(STRING, _text(value))
     msg = f"metadata {short_repr(key)} is neither a string nor a value of GGUF"
     raise MemdescError(msg)
 

@@ -39,16 +39,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = [
-    "Header",
-    "entry_of",
-    "header_of",
-    "plan",
-    "read",
-    "read_data",
-    "read_header",
-]
-
 _ENDING = ".npy"
 _MAGIC = b"\x93NUMPY"
 # numpy has the same limit
@@ -96,10 +86,7 @@ def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool 
 def read_header(file: BinaryIO) -> Header:
     """Read a header; the file is then positioned at the data.
 
-    Raises
-    ------
-    MemdescError
-        If it is damaged, or describes something other than elements of one type.
+    Fails if it is damaged, or describes something other than elements of one type.
     """
     start = file.read(len(_MAGIC) + 2)
     if start[: len(_MAGIC)] != _MAGIC:

@@ -35,12 +35,7 @@ from reorder.storage.containers.entry import (
     describe,
     stored_desc,
 )
-from reorder.storage.containers.npy import (
-    entry_of,
-    header_of,
-    read_data,
-    read_header,
-)
+from reorder.storage.containers.npy import entry_of, header_of, read_data, read_header
 
 try:
     import lzma
@@ -55,8 +50,6 @@ if TYPE_CHECKING:
     from memdesc import DataType
     from reorder.storage.containers.entry import Entry, Tensor
     from reorder.storage.containers.npy import Header
-
-__all__ = ["DAMAGES", "plan", "read", "read_all"]
 
 _ENDING, _DESCRIPTOR = ".npy", ".npy.json"
 # the longest name of a member, in bytes

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = ["NUMBERS", "fields", "message_field", "plan", "read", "varints"]
-
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 # the most bytes in a number of 64 bits; the numbers of fields have 29 bits
 _MAX_VARINT, _MAX_NUMBER, _MAX_FIELD = 10, 2**64, 2**29

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Container, PlannedFile, Tensor
 
-__all__ = ["FORMATS", "format_of", "plan_file", "plan_replacement", "read_container"]
-
 _START = 64
 
 

@@ -27,12 +27,9 @@ from reorder.storage.containers.shards import is_shard
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from reorder.storage.containers.entry import Place, PlannedFile
-
-__all__ = ["Writer", "partial_folder"]
 
 # the most bytes in a name, if the system does not report it
 _MAX_NAME = 255
@@ -85,28 +82,15 @@ def _check_replaced(target: Path, written: set[str]) -> None:
 class Writer:
     """Writes planned files; use it as a context, which releases the lock.
 
-    The target is checked when the writer is made, which writes nothing, and again under the lock,
-    before the work and before the output gets its name: other processes may make files in between.
+    The target is a file, or a folder for all files. If there are several files and it is not a
+    folder, the last one is the target, and the others get their names beside it. With `resume` it
+    continues what an earlier process wrote, which is removed otherwise; with `overwrite` the target
+    may exist. The target is checked when the writer is made, which writes nothing, and again under
+    the lock, before the work and before the output gets its name: other processes may make files in
+    between.
 
-    Parameters
-    ----------
-    target : Path
-        The final name of the output: a file, or a folder for all files.
-    files : sequence of PlannedFile
-        Its files. If there are several and the target is not a folder, the last one is the target,
-        and the others get their names beside it.
-    is_folder : bool
-        Whether the target is a folder.
-    resume : bool
-        Whether to continue what an earlier process wrote, which is removed otherwise.
-    overwrite : bool
-        Whether the target may exist.
-
-    Raises
-    ------
-    MemdescError
-        If the target exists or cannot be written; from `begin`, also if another process is writing
-        it, or the disk does not have enough room.
+    Fails if the target exists or cannot be written; as it begins, also if another process is
+    writing it, or the disk does not have enough room.
     """
 
     def __init__(
@@ -161,12 +145,7 @@ class Writer:
     def __enter__(self) -> Self:
         return self.begin() if self._partial is None else self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -298,15 +277,12 @@ class Writer:
                 "was written"
             )
             raise MemdescError(msg)
-        sizes = [(name, file.nbytes) for name, file in self._files.items()]
-        for name, nbytes in sizes:
-            try:
-                handle = self.open.open(f"{FILES}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-                try:
-                    if nbytes:
-                        reserve(handle, nbytes)
-                finally:
-                    os.close(handle)
-            except OSError as error:
-                self.open.clear()
-                raise cannot(partial_folder(self.target) / FILES / name, "written", error) from None
+        try:
+            for name, file in self._files.items():
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                with self.open.open(f"{FILES}/{name}", flags) as handle:
+                    if file.nbytes:
+                        reserve(handle, file.nbytes)
+        except MemdescError:
+            self.open.clear()
+            raise

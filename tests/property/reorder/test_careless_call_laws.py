@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-class _CallersOwnError(Exception):
+class CallersOwnError(Exception):
     """Raised by the caller's own method; it may pass through."""
 
 
@@ -31,7 +31,7 @@ class _Broken:
         raise RuntimeError
 
     def __index__(self) -> int:
-        raise _CallersOwnError
+        raise CallersOwnError
 
     def __iter__(self) -> NoReturn:
         raise RuntimeError
@@ -84,7 +84,7 @@ _VALUES: list[Any] = [
     np.ones((2, 17, 5, 4)).astype(ml_dtypes.int4),
 ]
 # Each makes a new value, as some are used up by a call.
-_WRONG: list[Callable[[], Any]] = [
+WRONG: list[Callable[[], Any]] = [
     *(partial(_same, value) for value in _VALUES),
     *(_Broken, _broken_iterator, _cyclic_list, _nested_tuple, _closed_file, object),
     itertools.count,
@@ -182,13 +182,13 @@ _CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
 def _check(data: st.DataObject) -> None:
     call, right = data.draw(st.sampled_from(_CALLS))
     k = data.draw(st.integers(0, len(right) - 1))
-    wrong = data.draw(st.sampled_from(_WRONG))()
+    wrong = data.draw(st.sampled_from(WRONG))()
     if type(right[k]) is tuple and right[k] and data.draw(st.booleans()):
         j = data.draw(st.integers(0, len(right[k]) - 1))
         wrong = (*right[k][:j], wrong, *right[k][j + 1 :])
     try:
         call(*right[:k], wrong, *right[k + 1 :])
-    except _CallersOwnError:
+    except CallersOwnError:
         pass
     except (MemdescError, TypeError) as error:
         assert len(str(error)) < 4000

@@ -13,30 +13,6 @@ from memdesc import MemdescError, OverlapError, memory_desc
 from tests.unit.reorder.test_api import cube
 
 
-@pytest.mark.parametrize(
-    "view",
-    [
-        np.s_[::-1, :, ::2],
-        np.s_[:, ::-3, ::-1],
-        np.s_[1:, 2:, :-1],
-        np.s_[:0],
-        np.s_[:, :1],
-        np.s_[::-1, ::-1, ::-1],
-    ],
-)
-def test_arrays_of_any_strides_are_sources(view: Any) -> None:
-    x = cube(4, 9, 6)[view]
-    assert np.array_equal(reorder.reorder(x, "cBa4b").numpy(), x)
-    assert np.array_equal(
-        reorder.reorder(x.transpose(2, 0, 1), "abc").numpy(), x.transpose(2, 0, 1)
-    )
-
-
-def test_a_broadcast_array_is_a_source() -> None:
-    x = np.broadcast_to(np.arange(5, dtype=np.int8), (3, 5))
-    assert np.array_equal(reorder.reorder(x, "aB4b").numpy(), x)
-
-
 def test_src_names_the_order_of_the_axes_of_an_array() -> None:
     nhwc = cube(2, 5, 4, 17)
     memory = reorder.reorder(nhwc, "nChw16c", src="nhwc")

@@ -35,25 +35,6 @@ def test_a_block_limits_the_threads_of_its_own_thread_of_calls_that_say_nothing(
     assert [threads_of(), *found] == [free, free]
 
 
-def test_a_plan_is_found_again_for_equal_descriptors() -> None:
-    plans = [
-        reorder.plan_reorder(memory_desc((2, 3), "f32", "ab"), memory_desc((2, 3), "f32", "ba"))
-        for _ in range(2)
-    ]
-    assert plans[0] is plans[1]
-    assert hash(plans[0]) == hash(plans[1])
-
-
-def test_a_prepared_reorder_is_called_with_new_buffers() -> None:
-    src, dst = memory_desc((8, 20), "s8", "ab"), memory_desc((8, 20), "s8", "aB16b")
-    run = reorder.prepare(reorder.plan_reorder(src, dst), threads=1)
-    for seed in range(3):
-        x = np.random.default_rng(seed).integers(-128, 128, (8, 20), np.int8)
-        out = reorder.Memory(dst)
-        run(x, out.data)
-        assert np.array_equal(out.numpy(), x)
-
-
 @pytest.mark.parametrize(
     ("a", "b"),
     [("abcd", "aBcd16b"), ("aBcd48b", "aBcd32b"), ("abdc", "ab(CD)4(cd)"), ("ab(dc)", "ab(cd)")],

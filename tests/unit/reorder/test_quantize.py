@@ -93,12 +93,6 @@ def test_a_memory_is_quantised_where_it_lies() -> None:
     assert again.desc == memory_desc(w.shape, "bf16", "OIhw16i16o")
 
 
-def test_tensors_without_elements_are_quantised_to_such() -> None:
-    q = reorder.quantize(np.zeros((3, 0), np.float32), "s8", axis=0)
-    assert q.memory.numpy().shape == (3, 0)
-    assert q.scales.tolist() == [1, 1, 1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

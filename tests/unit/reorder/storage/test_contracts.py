@@ -196,7 +196,7 @@ def test_wrong_rules_are_refused_by_name(tmp_path: Path) -> None:
     both = {"*": {"dtype": "s8"}, "layers.*": {"dtype": "u8"}}
     assert "rule 'layers.*': it says dtype = u8, and the rule '*' says" in _refusal(path, both)
     assert "both record and layout" in _refusal(path, {"*": {"record": "awq", "layout": "ab"}})
-    assert "there is no record 'awk'" in _refusal(path, {"*": {"record": "awk"}})
+    assert "'awk' is not a record" in _refusal(path, {"*": {"record": "awk"}})
     assert "dims" in _refusal(path, {"*": {"dims": [1.5]}})
     assert "padding must be" in _refusal(path, {"*": {"padding": "one"}})
     assert "scales must be a list" in _refusal(path, {"*": {"scales": "x"}})

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.containers.writer import partial_folder
+from reorder.storage.containers.partial import partial_folder
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder
 from tests.programs import run_python
@@ -79,7 +79,7 @@ def test_a_disk_that_fills_half_way_ends_in_an_error_and_is_resumed(tmp_path: Pa
 def test_a_source_that_shrinks_ends_in_an_error(tmp_path: Path, size: int) -> None:
     made = planned(tmp_path)
     source = tmp_path / "model" / "model.safetensors"
-    with pytest.raises(MemdescError, match="it was shortened meanwhile"):
+    with pytest.raises(MemdescError, match="it was shortened after"):
         made.run(lambda *_: os.truncate(source, size))
     assert not (tmp_path / "out").exists()
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.containers.writer import partial_folder
+from reorder.storage.containers.partial import partial_folder
 from reorder.storage.convert.conversion import Conversion, ConvertOptions, plan_conversion
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.storage.convert.results import contents, ended_after

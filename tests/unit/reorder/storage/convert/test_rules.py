@@ -50,7 +50,7 @@ def test_fused_dims_are_no_options() -> None:
         ("a: ab, zero_point=1.5", "zero_point=1.5 is not an integer"),
         ("a: ab, dims=3by4", "dims=3by4 must be integers joined by x"),
         ("a: ab, scales=xy, s8", "scales=xy must be letters of dims"),
-        ("a: ab, scales=a", "scales= needs the data type that they serve"),
+        ("a: ab, scales=a", "scales= needs the data type of the codes"),
         ("a: s8, scales=a, scale=2", "scales= are chosen from the data, scale= and"),
         ("a: ab, groups=1x32", "groups= goes with scales="),
         ("a: ab, rename=", "rename is empty"),

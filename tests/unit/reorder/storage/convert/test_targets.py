@@ -41,7 +41,7 @@ def _model(
     beside: Tensors = _BESIDE,
     **config: Any,
 ) -> Path:
-    """Write a model of two quantised layers and what stands beside them."""
+    """Write a model of two quantised layers and other tensors beside them."""
     folder.mkdir()
     tensors = {f"model.layers.{k}.mlp.{n}": x for k in range(2) for n, x in layer.items()}
     write_safetensors(folder / "model.safetensors", tensors | beside, {"format": "pt"})
@@ -160,7 +160,7 @@ def test_awq_becomes_gptq_and_awq_again(tmp_path: Path) -> None:
     found, config, report = _made(source, tmp_path / "out", "gptq")
     assert report.rounding is None
     (warning,) = report.warnings
-    assert warning.startswith("zero points are stored as version 2 of GPTQ has them")
+    assert warning.startswith("zero points are stored as in version 2 of GPTQ")
     assert config["quantization_config"] == {
         "quant_method": "gptq",
         "checkpoint_format": "gptq_v2",
@@ -408,7 +408,7 @@ def test_tensors_that_may_change_a_weight_are_not_left_behind(
         assert more.keys() <= _made(source, tmp_path / "out", "f16")[0].keys()
     else:
         said = _refused(source, "f16")
-        assert f"mlp.{beside} stands beside the codes of model.layers.1.mlp, and may" in said
+        assert f"mlp.{beside} is beside the codes of model.layers.1.mlp, and may" in said
 
 
 @pytest.mark.parametrize("to", ["gptq", "compressed-tensors"])
@@ -467,7 +467,10 @@ def test_the_first_expression_of_dynamic_that_matches_a_layer_has_it(tmp_path: P
 @pytest.mark.parametrize(
     ("dynamic", "said"),
     [
-        ({r"-:.*[.]0[.]mlp": {}}, "says by dynamic '-:.*[.]0[.]mlp' that it is not quantised, but"),
+        (
+            {r"-:.*[.]0[.]mlp": {}},
+            "says in dynamic, by '-:.*[.]0[.]mlp' that it is not quantised, but",
+        ),
         ({r"+:.*": {"group_size": 32}}, "declares group_size 32, but the shapes of the tensors"),
         ({r".*[.]1[.]": {"bits": 8}}, "the shapes of the tensors say groups of 32 of 64 inputs"),
         ({"(": {}}, "'(' is not a regular expression"),
@@ -740,7 +743,7 @@ def test_a_rule_does_not_quantise_to_what_its_record_does_not_have(tmp_path: Pat
     for rule, reason in (
         ("fp8_block", "128 does not divide a (dim 0) of size 192"),
         ("fp8_block(block=64)", "64 does not divide b (dim 1) of size 96"),
-        ("fp8_tensor(scales=bf16)", "scales are chosen in f32; leave scales= of fp8_tensor out"),
+        ("fp8_tensor(scales=bf16)", "scales are chosen in f32; leave out scales= of fp8_tensor"),
         ("fp8_tensor, f8_e5m2", "fp8_tensor says which types codes and scales have"),
     ):
         with pytest.raises(MemdescError) as caught:
@@ -812,7 +815,9 @@ def test_keys_that_programs_write_of_their_own_accord_say_nothing(
 ) -> None:
     source = _model(tmp_path / "in", layer, section)
     (warning,) = _made(source, tmp_path / "out", to)[2].warnings
-    assert warning.startswith(("weights of fp8_block are rounded", "zero points are stored as ver"))
+    assert warning.startswith(
+        ("weights of fp8_block are rounded", "zero points are stored as in ver")
+    )
 
 
 @pytest.mark.parametrize("method", ["fp8", "FP8"])

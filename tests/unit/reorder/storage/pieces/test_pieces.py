@@ -34,11 +34,6 @@ def run(piece: Piece, src: Place, dst: Place) -> None:
     Task("x", piece, ((ONLY, src),), ((ONLY, dst),)).run()
 
 
-def test_packed_elements_are_cut_at_whole_bytes() -> None:
-    pieces = pieces_of((10, 5), "u4", ("ab", "ab"), 14)
-    assert [piece.reads[0][1].start for piece in pieces] == [0, 5, 10, 15, 20]
-
-
 def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> None:
     # of three rows of 5 the first two are read with what lies between them, the last one alone
     dims, tags = (5, 17, 3, 5), ("abcd", "AcdB16a4b")
