@@ -16,7 +16,7 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.schedule.loops import contiguous_loops, size_of
+from reorder.cpu.schedule.loops import contiguous_loops
 from reorder.cpu.schedule.select import MAX_INTERLEAVED, select
 from reorder.cpu.schedule.tile_program import ZEROED_LANES
 from reorder.cpu.schedule.tile_rows import contiguous_nodes
@@ -86,7 +86,7 @@ def cut_into_tiles(
             order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
             if _moves_narrow(order, widths) and not _leaves_padding(nodes, counts, order):
                 break
-    if widths[0] == widths[1] and is_scattered(src_and_dst(box), widths[0]):
+    if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
         order = _order_between(nodes, counts)
     if _leaves_padding(nodes, counts, order):
         # a move writes the padding of a tile together with its data, at no extra cost
@@ -136,9 +136,6 @@ def _tiles_of(
 _MAX_SINGLE_MOVES = 64
 # Calling a kernel for fewer elements than this costs more than moving them.
 _MIN_CALL_SIZE = 16
-# Matrices with these numbers of rows and columns are too large to be interleaved and too small for
-# vectors; two moves are faster if elements have at most this many bits.
-_SMALL_SIDES, _MAX_SMALL_BITS = range(5, 8), 16
 
 
 def needs_tiles(plan: ReorderPlan) -> bool:
@@ -159,23 +156,18 @@ def is_tiled(plan: ReorderPlan, box: Box) -> bool:
         return False
     packed, packed_bits = pack_elements(box, bits)
     (packed,) = simplify((packed,))
-    return packed_bits == bits and (
-        is_scattered(packed, bits) or (bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES)
-    )
+    moves_bytes = bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES
+    return packed_bits == bits and (moves_bytes or is_scattered(packed))
 
 
-def is_scattered(box: Box, bits: int) -> bool:
+def is_scattered(box: Box) -> bool:
     """Whether two moves of a box are faster than one, because one call moves few elements.
 
-    Examples are a box between `8b16a2b` and `8a16b2a`, whose innermost pairs belong to two dims,
-    and contiguous matrices of 5 x 5 bytes.
+    An example is a box between `8b16a2b` and `8a16b2a`, whose innermost pairs belong to two dims.
     """
     scheduled = select(box)
-    if not scheduled.is_transposed or box.size <= _MIN_CALL_SIZE or box.indirect:
-        return False
-    sides = size_of(scheduled.rows), size_of(scheduled.columns)
-    is_small = all(side in _SMALL_SIDES for side in sides) and bits <= _MAX_SMALL_BITS
-    return is_small or scheduled.inner_size < _MIN_CALL_SIZE
+    is_small = scheduled.inner_size < _MIN_CALL_SIZE < box.size
+    return is_small and scheduled.is_transposed and not box.indirect
 
 
 # Elements of the chain that is contiguous in src, and of the one in dst, if they differ.
