@@ -14,7 +14,7 @@ from memdesc.checked import Checked
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import MemdescError, OutOfRangeError, short_repr
 from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints, entries_of
-from memdesc.layout import Block, Layout, axis_index, dim_name
+from memdesc.layout import Block, Layout, axis_index, dim_indices, dim_name
 
 if TYPE_CHECKING:
     from typing import Self
@@ -185,9 +185,8 @@ def index_at(layout: Layout, offset: int) -> tuple[int, ...] | None:
         )
         if i >= axis.padded:
             return None
-        for dim in reversed(axis.dims[1:]):
-            i, index[dim] = divmod(i, layout.dims[dim])
-        index[axis.dims[0]] = i
+        for dim, along in dim_indices(axis, layout.dims, i):
+            index[dim] = along
     return tuple(index)
 
 
@@ -219,10 +218,8 @@ def indices_at(
     index = list(along[:1]) * layout.ndims
     for i, axis in zip(along, layout.axes, strict=True):
         found &= i < axis.padded
-        first, *others = axis.dims
-        for dim in reversed(others):
-            i, index[dim] = np.divmod(i, layout.dims[dim])  # noqa: PLW2901 - digit by digit
-        index[first] = i
+        for dim, own in dim_indices(axis, layout.dims, i):
+            index[dim] = own
     return tuple(np.where(found, i, 0) for i in index), found
 
 

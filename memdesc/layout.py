@@ -27,7 +27,7 @@ from memdesc.int64 import INT64_MAX, checked_flag, checked_int, entries_of, exac
 from memdesc.tags import LETTERS, MAX_NDIMS, FormatTag
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -142,6 +142,17 @@ def axis_index(
     for dim in others:
         i = i * sizes[dim] + index[dim]
     return i
+
+
+def dim_indices(
+    axis: Axis, sizes: tuple[int, ...] | Mapping[int, int], i: Int
+) -> Iterator[tuple[int, Int]]:
+    """Yield each dim of an axis with its index: the inverse of `axis_index`."""
+    first, *others = axis.dims
+    for dim in reversed(others):
+        yield dim, i % sizes[dim]
+        i = i // sizes[dim]
+    yield first, i
 
 
 def block_offset(blocks: tuple[Block, ...], i: Int) -> Int:

@@ -8,7 +8,7 @@ from math import prod
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import OverlapError
 from memdesc.int64 import INT64_MAX
-from memdesc.layout import Block, Layout, dim_name
+from memdesc.layout import Block, Layout, dim_indices, dim_name
 
 
 def check_overlap(layout: Layout) -> None:
@@ -69,12 +69,9 @@ def _index_of(layout: Layout, differences: list[tuple[Block, int]], sign: int) -
     """Return the index made of the differences with one sign, and 0 in all other digits."""
     indices = [0] * layout.ndims
     for block, value in differences:
-        rest = max(sign * value, 0) * block.step
-        first, *fused = layout.axes[block.axis].dims
-        for dim in reversed(fused):
-            rest, index = divmod(rest, layout.dims[dim])
+        along = max(sign * value, 0) * block.step
+        for dim, index in dim_indices(layout.axes[block.axis], layout.dims, along):
             indices[dim] += index
-        indices[first] += rest
     return tuple(indices)
 
 

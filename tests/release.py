@@ -36,7 +36,8 @@ def problems(root: Path, tag: str) -> list[str]:
         count = file.read_text(encoding="utf-8").count(_PLACEHOLDER)
         if count:
             where = file.relative_to(root).as_posix()
-            found.append(f"{where} has the placeholder {_PLACEHOLDER} {count} times")
+            times = "once" if count == 1 else f"{count} times"
+            found.append(f"{where} has the placeholder {_PLACEHOLDER} {times}")
     changes = root / "docs" / "changes"
     if not any((changes / version).glob("*.md")):
         found.append(f"docs/changes/{version} has no changelog: rename docs/changes/unreleased")

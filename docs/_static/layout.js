@@ -23,8 +23,7 @@
     return FAMILIES.find((family) => [...family].sort().join("") === used) || "abcdefghijkl";
   }
 
-  const dimsOf = (name, letters) =>
-    [...name.toLowerCase().replace(/[()]/g, "")].map((letter) => letters.indexOf(letter));
+  const dimsOf = (name, letters) => [...name.toLowerCase().replace(/[()]/g, "")].map((letter) => letters.indexOf(letter));
 
   function tokens(text, letters) {
     const found = [...text.matchAll(TOKEN)];
@@ -135,11 +134,10 @@
   }
 
   // One term of the offset for each block: the digit of the axis' index times its stride.
-  const terms = ({ blocks }, at) =>
-    blocks.map((block) => {
-      const digit = Math.floor(at[block.axis] / block.step) % block.extent;
-      return { ...block, digit, product: digit * block.stride };
-    });
+  const terms = ({ blocks }, at) => blocks.map((block) => {
+    const digit = Math.floor(at[block.axis] / block.step) % block.extent;
+    return { ...block, digit, product: digit * block.stride };
+  });
 
   // All indices of an array of these extents, in row-major order.
   const range = (extent) => Array.from({ length: extent }, (_, k) => k);

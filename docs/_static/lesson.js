@@ -51,11 +51,10 @@
         if (event.target === this.form.along) this.along = event.target.value;
         this.draw(({ place }) => String(place) === String(this.marked?.place));
       });
-      const onCell = (type, act) =>
-        this.halves.addEventListener(type, (event) => {
-          const cell = event.target.closest("[data-k]");
-          if (cell) act(this.all[cell.dataset.k]);
-        });
+      const onCell = (type, act) => this.halves.addEventListener(type, (event) => {
+        const cell = event.target.closest("[data-k]");
+        if (cell) act(this.all[cell.dataset.k]);
+      });
       onCell("pointerover", (element) => this.isHeld || this.mark(element));
       onCell("click", (element) => {
         this.isHeld = !(this.isHeld && element === this.marked);

@@ -13,8 +13,8 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from memdesc.desc import MemoryDesc
-from memdesc.errors import UnsupportedFormatError, counted, excerpt, short_repr
-from memdesc.exchange.system import Given, System, cannot, not_understood
+from memdesc.errors import counted, excerpt, short_repr
+from memdesc.exchange.system import Given, System, cannot, indescribable, not_understood
 from memdesc.int64 import INT64_MAX
 from memdesc.layout import Block, Layout, dim_name, single_axes
 
@@ -68,15 +68,13 @@ def _read(given: Given) -> MemoryDesc:
     # a tensor is printed as its pointer, then its layout
     text = re.sub(_POINTER, "", given.text)
     if re.search(r"S[wW]?\s*<|[Ss]wizzle", text):
-        msg = (
-            f"{short_repr(text)} cannot be described: an XOR swizzle mixes the digits of several "
-            "dims, and a layout adds up those of each"
+        reason = (
+            "an XOR swizzle mixes the digits of several dims, and a layout adds up those of each"
         )
-        raise UnsupportedFormatError(msg)
+        raise indescribable(text, reason)
     if "@" in text or "o" in text.split():
         what = "strides E<k> or 1@0 give coordinates" if "@" in text else "a composition is given"
-        msg = f"{short_repr(text)} cannot be described: {what}, not one layout of offsets"
-        raise UnsupportedFormatError(msg)
+        raise indescribable(text, f"{what}, not one layout of offsets")
     shape, colon, stride = text.partition(":")
     if not colon:
         raise not_understood(_NAME, text, "it is shape:stride, such as (2,(16,2)):(32,(1,16))")

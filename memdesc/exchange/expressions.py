@@ -11,8 +11,8 @@ import ast
 from math import prod
 from typing import TYPE_CHECKING
 
-from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
-from memdesc.exchange.system import cannot, not_understood, tag_of
+from memdesc.errors import MemdescError
+from memdesc.exchange.system import cannot, indescribable, not_understood, tag_of
 from memdesc.int64 import INT64_MAX, checked_ints
 from memdesc.layout import dim_name
 from memdesc.tags import Digit, FormatTag
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from memdesc.desc import MemoryDesc
+    from memdesc.errors import UnsupportedFormatError
 
 
 def parse(system: str, text: str, source: str | None = None) -> ast.expr:
@@ -90,11 +91,8 @@ def linear(text: str, node: ast.expr, names: Sequence[str]) -> tuple[tuple[int, 
         elif isinstance(index, ast.Name) and index.id in factors and factor is not None:
             factors[index.id] += factor
         else:
-            msg = (
-                f"{short_repr(text)} cannot be described: {ast.unparse(term)} is not an index "
-                "times a stride, or an offset"
-            )
-            raise UnsupportedFormatError(msg)
+            reason = f"{ast.unparse(term)} is not an index times a stride, or an offset"
+            raise indescribable(text, reason)
     return tuple(factors[name] for name in names), constant
 
 
@@ -164,11 +162,11 @@ def tag_of_outputs(
     try:
         return FormatTag(axes, digits, (1,) * len(axes))
     except MemdescError:
-        msg = (
-            f"{short_repr(text)} cannot be described: its indices must divide each dim into digits "
-            "that occur once, the outermost without a modulo"
+        reason = (
+            "its indices must divide each dim into digits that occur once, the outermost without a "
+            "modulo"
         )
-        raise UnsupportedFormatError(msg) from None
+        raise indescribable(text, reason) from None
 
 
 # the dims of an axis, a step, and an extent (0 if unbounded)
@@ -218,7 +216,5 @@ class _Reader:
         raise self.refused(node)
 
     def refused(self, node: ast.expr) -> UnsupportedFormatError:
-        return UnsupportedFormatError(
-            f"{short_repr(self.text)} cannot be described: {ast.unparse(node)} is not a digit "
-            f"of an index over dims {self.dims}, such as x // 16 or x // 2 % 8"
-        )
+        reason = f"is not a digit of an index over dims {self.dims}, such as x // 16 or x // 2 % 8"
+        return indescribable(self.text, f"{ast.unparse(node)} {reason}")

@@ -15,9 +15,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES, DataType
-from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
+from memdesc.errors import UnsupportedFormatError, excerpt
 from memdesc.exchange.expressions import integers, linear, outputs_of, parse, tag_of_outputs
-from memdesc.exchange.system import Given, System, cannot, not_understood, strides_of
+from memdesc.exchange.system import (
+    Given,
+    System,
+    cannot,
+    indescribable,
+    not_understood,
+    strides_of,
+    type_named,
+)
 from memdesc.layout_names import dense_tag
 from memdesc.tags import Digit, FormatTag
 
@@ -150,33 +158,24 @@ def _type(text: str, part: str) -> _Type:
         raise not_understood(
             _NAME, text, f"{excerpt(part)} is not a shape and type, such as 9x3xf32"
         )
-    return _Type(_sizes(text, match["shape"]), _dtype(text, match["type"]))
+    return _Type(_sizes(text, match["shape"]), type_named(match["type"], _NAMES, text))
 
 
 def _sizes(text: str, shape: str) -> tuple[int, ...]:
     if "?" in shape:
-        msg = f"{short_repr(text)} cannot be described: sizes given as '?' are not known"
-        raise UnsupportedFormatError(msg)
+        raise indescribable(text, "sizes given as '?' are not known")
     return tuple(int(size) for size in shape.split("x")[:-1])
-
-
-def _dtype(text: str, name: str) -> DataType:
-    if name not in _NAMES:
-        msg = f"{short_repr(text)} has the type {name}; the types are {', '.join(_NAMES)}"
-        raise UnsupportedFormatError(msg)
-    return _NAMES[name]
 
 
 def _read_memref(given: Given, match: re.Match[str]) -> MemoryDesc:
     text = given.text
-    kind = given.type(_dtype(text, match["type"]))
+    kind = given.type(type_named(match["type"], _NAMES, text))
     dims = given.sizes(_known_sizes(given, match["shape"]))
     if match["outputs"] is not None:
         return memory_desc(dims, kind, **_mapped(given, match, dims))
     strides, offset = match["strides"], match["offset"] or "0"
     if "?" in f"{strides}{offset}":
-        msg = f"{short_repr(text)} cannot be described: numbers given as '?' are not known"
-        raise UnsupportedFormatError(msg)
+        raise indescribable(text, "numbers given as '?' are not known")
     if not re.fullmatch(r"-?[0-9]{1,18}", offset):
         raise not_understood(_NAME, text, f"the offset {offset!r} is not an integer")
     return memory_desc(

@@ -106,9 +106,21 @@ def _read(given: Given) -> MemoryDesc | ImageDesc:
     if not _is_name(given._replace(text=name)):
         if found := _readings(given):
             return found
+        _refuse_record(name)
         # it looks like no notation, so the error is that of a name, with similar ones
         resolve(name, given.dims or (), _bits(given))
     return memory_desc(given.sizes(), given.type(), name)
+
+
+def _refuse_record(name: str) -> None:
+    from memdesc.record import known_records  # only an unknown name needs it
+
+    if name.lower() in known_records():
+        msg = (
+            f"{name!r} is a record, blocks with their own scales, and has no layout of elements; "
+            f"record_desc(dims, {name!r}) describes it, and `memdesc show {name} DIMS` shows it"
+        )
+        raise UnsupportedFormatError(msg)
 
 
 def _is_name(given: Given) -> bool:

@@ -18,7 +18,7 @@ from memdesc.errors import (
     UnsupportedFormatError,
     short_repr,
 )
-from memdesc.exchange.system import Given, System, cannot
+from memdesc.exchange.system import Given, System, cannot, indescribable
 from memdesc.tags import LETTERS
 from memdesc.verbose import from_verbose, to_verbose
 
@@ -85,8 +85,7 @@ def _read_log(given: Given) -> MemoryDesc:
     except MemdescError as error:
         raise UnknownFormatError(str(error)) from None
     if not isinstance(desc, MemoryDesc):
-        msg = f"{short_repr(given.text)} cannot be described: it is known only at execution"
-        raise UnsupportedFormatError(msg)
+        raise indescribable(given.text, "it is known only at execution")
     given.type(desc.dtype)
     return desc
 

@@ -12,9 +12,16 @@ from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES
-from memdesc.errors import UnsupportedFormatError, short_repr
 from memdesc.exchange.expressions import arguments, integer, integers, keywords, parse
-from memdesc.exchange.system import Given, System, cannot, not_understood, strides_of
+from memdesc.exchange.system import (
+    Given,
+    System,
+    cannot,
+    indescribable,
+    not_understood,
+    strides_of,
+    type_named,
+)
 from memdesc.layout_names import is_laid_out_by
 from memdesc.notation import parse_tag
 from memdesc.tags import LETTERS
@@ -76,10 +83,7 @@ def _read(given: Given) -> MemoryDesc:
             raise not_understood(_NAME, text, f"it is for {counts} dims, not {len(dims)}")
         return memory_desc(dims, given.type(), _FORMATS[name][len(dims)])
     if text == "torch.preserve_format":
-        msg = (
-            f"{short_repr(text)} cannot be described: it stands for the layout of some other tensor"
-        )
-        raise UnsupportedFormatError(msg)
+        raise indescribable(text, "it stands for the layout of some other tensor")
     return _fixed(given) if re.fullmatch(_FIXED, text) else _strided(given)
 
 
@@ -125,13 +129,10 @@ def _fixed(given: Given) -> MemoryDesc:
     ):
         reason = "a layout with known strides is FixedLayout(device, dtype, size=[..], stride=[..])"
         raise not_understood(_NAME, text, reason)
-    kind = ast.unparse(call.args[1])
-    if kind not in _TYPES:
-        msg = f"{short_repr(text)} has the type {kind}; the types are {', '.join(_TYPES)}"
-        raise UnsupportedFormatError(msg)
+    kind = type_named(ast.unparse(call.args[1]), _TYPES, text)
     return memory_desc(
         given.sizes(integers(_NAME, text, found["size"])),
-        given.type(_TYPES[kind]),
+        given.type(kind),
         strides=integers(_NAME, text, found["stride"]),
         offset0=integer(_NAME, text, found["offset"]) if "offset" in found else 0,
     )

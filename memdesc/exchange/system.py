@@ -12,7 +12,7 @@ from memdesc.layout import check_dims, dim_name
 from memdesc.layout_names import dense_tag, is_laid_out_by
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from memdesc.desc import MemoryDesc
     from memdesc.tags import FormatTag
@@ -142,6 +142,22 @@ def cannot(system: str, desc: MemoryDesc, reason: str) -> UnsupportedFormatError
 def not_understood(system: str, text: str, reason: str) -> UnknownFormatError:
     """Return the error for a string that is not in the notation of a system."""
     return UnknownFormatError(f"{short_repr(text)} is not {system}'s notation: {reason}")
+
+
+def indescribable(text: str, reason: str) -> UnsupportedFormatError:
+    """Return the error for a string whose layout no descriptor can describe."""
+    return UnsupportedFormatError(f"{short_repr(text)} cannot be described: {reason}")
+
+
+def type_named(name: str, types: Mapping[str, DataType], text: str) -> DataType:
+    """Return the data type that a system gives a name; refuse names in a string that it lacks."""
+    if name not in types:
+        msg = (
+            f"{short_repr(text)} has the type {short_repr(name)}; the types that can be described "
+            f"are {', '.join(types)}"
+        )
+        raise UnsupportedFormatError(msg)
+    return types[name]
 
 
 def tag_of(system: str, desc: MemoryDesc) -> FormatTag:

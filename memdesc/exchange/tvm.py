@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 
 from memdesc.create import memory_desc
 from memdesc.desc import MemoryDesc
-from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
+from memdesc.errors import excerpt, short_repr
 from memdesc.exchange.expressions import integer, outputs_of, parse, tag_of_outputs
-from memdesc.exchange.system import Given, System, not_understood
+from memdesc.exchange.system import Given, System, indescribable, not_understood
 from memdesc.layout import Block, Layout, single_axes
 from memdesc.layout_names import dense_tag
 from memdesc.names import onednn
@@ -114,8 +114,7 @@ def _read_map(given: Given) -> MemoryDesc:
         raise not_understood(_NAME, text, reason)
     outputs = node.body.elts
     if any("axis_separator" in ast.unparse(output).lower() for output in outputs):
-        msg = f"{short_repr(text)} cannot be described: an axis separator makes the buffer 2-D"
-        raise UnsupportedFormatError(msg)
+        raise indescribable(text, "an axis separator makes the buffer 2-D")
     names = [argument.arg for argument in node.args.args]
     dims = given.sizes()
     return memory_desc(dims, given.type(), tag_of_outputs(_NAME, text, outputs, names, dims))
@@ -134,12 +133,12 @@ def _read_tiles(given: Given) -> MemoryDesc:
     offset0 = 0
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         if re.match(r"(T\.)?R\[", ast.unparse(node.right)):
-            raise _not_one_memory(text, f"{ast.unparse(node.right)} are copies of each element")
+            raise indescribable(text, f"{ast.unparse(node.right)} are copies of each element")
         offset0 += integer(_NAME, text, node.right)
         node = node.left
     if not isinstance(node, ast.Subscript) or ast.unparse(node.value) not in {"S", "T.S"}:
         if "Compose" in text:
-            raise _not_one_memory(text, "a swizzle mixes the digits of several dims by XOR")
+            raise indescribable(text, "a swizzle mixes the digits of several dims by XOR")
         reason = "a tile layout is T.TileLayout(T.S[(8, 4):(1, 8)])"
         raise not_understood(_NAME, text, reason)
     tiles, steps = node.slice, None
@@ -190,13 +189,9 @@ def _stride(text: str, node: ast.expr) -> int:
     """Return a stride in memory, `8` or `8 @ Axis.m`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
         if ast.unparse(node.right) not in _MEMORY:
-            raise _not_one_memory(text, f"{ast.unparse(node)} is not a stride in memory")
+            raise indescribable(text, f"{ast.unparse(node)} is not a stride in memory")
         node = node.left
     return integer(_NAME, text, node)
-
-
-def _not_one_memory(text: str, reason: str) -> UnsupportedFormatError:
-    return UnsupportedFormatError(f"{short_repr(text)} cannot be described: {reason}")
 
 
 _SPELLING = (

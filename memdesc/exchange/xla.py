@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.create import memory_desc
 from memdesc.dtypes import DATA_TYPES, DataType
-from memdesc.errors import UnsupportedFormatError, excerpt, short_repr
-from memdesc.exchange.system import Given, System, cannot, not_understood, tag_of
+from memdesc.errors import excerpt
+from memdesc.exchange.system import (
+    Given,
+    System,
+    cannot,
+    indescribable,
+    not_understood,
+    tag_of,
+    type_named,
+)
 from memdesc.layout import dim_name
 from memdesc.tags import Digit, FormatTag
 
@@ -151,11 +159,11 @@ def _tiled(text: str, dims: list[_PhysicalDim], tile: list[str]) -> list[_Physic
         reason = f"a tile is sizes of 1 or more, or * before another one, not ({','.join(tile)})"
         raise not_understood(_NAME, text, reason)
     if len(sizes) > len(dims):
-        msg = (
-            f"{short_repr(text)} cannot be described: the tile ({','.join(sizes)}) pads dims that "
-            f"the array does not have; add dims of size 1 in front until it has {len(sizes)}"
+        reason = (
+            f"the tile ({','.join(sizes)}) pads dims that the array does not have; add dims of "
+            f"size 1 in front until it has {len(sizes)}"
         )
-        raise UnsupportedFormatError(msg)
+        raise indescribable(text, reason)
     front, rest = dims[: -len(sizes)], dims[-len(sizes) :]
     outer, inner, joined = [], [], []
     for dim, size in zip(rest, sizes, strict=True):
@@ -173,8 +181,7 @@ def _joined(text: str, dims: list[_PhysicalDim]) -> _PhysicalDim:
     if len(dims) == 1:
         return dims[0]
     if not all(dim.is_outer and dim.step == 1 and len(dim.dims) == 1 for dim in dims):
-        msg = f"{short_repr(text)} cannot be described: * joins dims that are already tiled"
-        raise UnsupportedFormatError(msg)
+        raise indescribable(text, "* joins dims that are already tiled")
     logical = tuple(dim.dims[0] for dim in dims)
     return _PhysicalDim(logical, 1, prod(dim.extent for dim in dims), is_outer=True)
 
@@ -182,11 +189,8 @@ def _joined(text: str, dims: list[_PhysicalDim]) -> _PhysicalDim:
 def _divided(text: str, dim: _PhysicalDim, size: int) -> tuple[_PhysicalDim, _PhysicalDim]:
     """Divide a physical dim by one of a tile's sizes."""
     if not dim.is_outer and dim.extent % size:
-        msg = (
-            f"{short_repr(text)} cannot be described: a tile of {size} pads the inside of another, "
-            f"of extent {dim.extent} in {dim_name(dim.dims[0])}"
-        )
-        raise UnsupportedFormatError(msg)
+        where = f"of extent {dim.extent} in {dim_name(dim.dims[0])}"
+        raise indescribable(text, f"a tile of {size} pads the inside of another, {where}")
     whole = _PhysicalDim(dim.dims, dim.step * size, -(-dim.extent // size), dim.is_outer)
     return whole, _PhysicalDim(dim.dims, dim.step, size, is_outer=False)
 
@@ -247,7 +251,7 @@ def _read(given: Given) -> MemoryDesc:
     if match is None:
         example = "f32[2,17,5,4]{3,2,1,0:T(16,1,1)}"
         raise not_understood(_NAME, text, f"it is one array shape, such as {example}")
-    dtype = _type(text, match["type"])
+    dtype = type_named(match["type"], _XLA_TYPES, text)
     dims = given.sizes(_sizes(text, match["dims"]))
     order, _, suffixes = (match["layout"] or "").partition(":")
     physical = list(range(len(dims)))
@@ -272,31 +276,16 @@ def _read(given: Given) -> MemoryDesc:
     _check_bits(text, dtype, bits)
     desc = memory_desc(dims, given.type(dtype), _tag_of_dims(found))
     if tail > 1 and desc.padded_nelems % tail:
-        msg = (
-            f"{short_repr(text)} cannot be described: L({tail}) pads the whole buffer of "
-            f"{desc.padded_nelems} elements at its end"
-        )
-        raise UnsupportedFormatError(msg)
+        whole = f"the whole buffer of {desc.padded_nelems} elements"
+        raise indescribable(text, f"L({tail}) pads {whole} at its end")
     return desc
-
-
-def _type(text: str, name: str) -> DataType:
-    if name not in _XLA_TYPES:
-        msg = (
-            f"{short_repr(text)} has the type {short_repr(name)}; the types that can be described "
-            f"are {', '.join(_XLA_TYPES)}"
-        )
-        raise UnsupportedFormatError(msg)
-    return _XLA_TYPES[name]
 
 
 def _sizes(text: str, part: str) -> tuple[int, ...]:
     if "<=" in part or "?" in part:
-        msg = f"{short_repr(text)} cannot be described: the sizes of dynamic dims are not known"
-        raise UnsupportedFormatError(msg)
+        raise indescribable(text, "the sizes of dynamic dims are not known")
     if not part.strip():
-        msg = f"{short_repr(text)} cannot be described: a scalar has no dims, a descriptor 1 to 12"
-        raise UnsupportedFormatError(msg)
+        raise indescribable(text, "a scalar has no dims, a descriptor 1 to 12")
     return _ints(text, part)
 
 
@@ -337,16 +326,11 @@ def _check_suffix(text: str, kind: str, groups: list[str]) -> None:
     if kind in {"S", "M"}:
         value = _one(text, groups)
         if kind == "M" and value:
-            msg = (
-                f"{short_repr(text)} cannot be described: {value} bytes of metadata (M) "
-                "precede the elements"
-            )
-            raise UnsupportedFormatError(msg)
+            raise indescribable(text, f"{value} bytes of metadata (M) precede the elements")
         return
     if kind == "D" and set(groups[0].replace(" ", "").split(",")) == {"D"}:
         return
-    msg = f"{short_repr(text)} cannot be described: {_REFUSED[kind]}"
-    raise UnsupportedFormatError(msg)
+    raise indescribable(text, _REFUSED[kind])
 
 
 def _check_bits(text: str, dtype: DataType, bits: int) -> None:
@@ -354,11 +338,8 @@ def _check_bits(text: str, dtype: DataType, bits: int) -> None:
     stored = bits or max(dtype.bits, 8)
     if stored != dtype.bits:
         hint = "; packed ones have E(4)" if dtype.is_packed else ""
-        msg = (
-            f"{short_repr(text)} cannot be described: its elements of {dtype.bits} bits are stored "
-            f"in {stored} bits each{hint}"
-        )
-        raise UnsupportedFormatError(msg)
+        reason = f"its elements of {dtype.bits} bits are stored in {stored} bits each{hint}"
+        raise indescribable(text, reason)
 
 
 SYSTEM = System("xla", "XLA's shapes with layouts", _write, _read, r"\s*[a-z]\w*\[.*")

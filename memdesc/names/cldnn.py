@@ -13,7 +13,7 @@ from functools import partial
 from typing import NamedTuple
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.names.vocabulary import Vocabulary, read_names
+from memdesc.names.vocabulary import Vocabulary, read_names, refuse
 from memdesc.notation import parse_tag
 from memdesc.tags import LETTERS, FormatTag
 
@@ -73,7 +73,7 @@ _ONE_BIT = (
 )
 _IMAGE = "it is an image, not a linear buffer; use memdesc.image_desc(dims, dtype, name)"
 # Names that are not layouts of elements -> the reason.
-_REFUSED = {
+REFUSED = {
     "winograd_2x3_s1_data": (
         f"it holds transformed input tiles, {_NO_REORDER} tensor, such as 'bfyx'"
     ),
@@ -112,19 +112,12 @@ def letters(name: str) -> str:
 
 def parse(name: str) -> FormatTag:
     """Read a name, for elements of whole bytes."""
-    refuse(name)
+    refuse(name, REFUSED)
     canonical = _IRREGULAR.get(name) or _translate(_RENAMED.get(name, name))
     try:
         return parse_tag(canonical)
     except UnknownFormatError as error:
         raise _error(name, f"which reads as {error}") from None
-
-
-def refuse(name: str) -> None:
-    """Refuse names that are not layouts of elements."""
-    if name in _REFUSED:
-        msg = f"{name!r} cannot be described: {_REFUSED[name]}"
-        raise UnsupportedFormatError(msg)
 
 
 def check_dims(name: str, dims: tuple[int, ...], _tag: FormatTag) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc.errors import MemdescError, UnknownFormatError, UnsupportedFormatError, short_repr
+from memdesc.errors import MemdescError, UnknownFormatError, short_repr
+from memdesc.names.vocabulary import refuse
 from memdesc.notation import count_digits, parse_tag
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ IMAGES = {
 }
 
 
+# MACE's name that is neither a buffer nor an image of elements -> the reason
+REFUSED = {
+    "winograd_filter": "it holds G g G^T of each 3x3 filter, which a reorder cannot make",
+}
+
+
 class ParsedImage(NamedTuple):
     """The digits of rows, columns and lane in this order, and how many the first two have."""
 
@@ -54,7 +61,7 @@ def is_image(name: str) -> bool:
 
 def parse_image(name: str) -> ParsedImage:
     """Read an image type, or `rows|columns|lane`."""
-    refuse_winograd(name)
+    refuse(name, REFUSED)
     written = IMAGES[name].parts if name in IMAGES else name
     if written.count("|") != 2:  # noqa: PLR2004 - two bars between three parts
         known = ", ".join(IMAGES)
@@ -101,13 +108,3 @@ def check_image_dims(name: str, dims: tuple[int, ...]) -> None:
             "the image holds a batch of 1 with 3 or 4 features"
         )
         raise MemdescError(msg)
-
-
-def refuse_winograd(name: str) -> None:
-    """Refuse MACE's `winograd_filter`, as a buffer and as an image."""
-    if name == "winograd_filter":
-        msg = (
-            "'winograd_filter' cannot be described: it holds G g G^T of each 3x3 filter, "
-            "which a reorder cannot make"
-        )
-        raise UnsupportedFormatError(msg)

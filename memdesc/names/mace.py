@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
-from memdesc.names.images import is_image, refuse_winograd
-from memdesc.names.vocabulary import ANY_WIDTH, Row, Table
+from memdesc.names.images import REFUSED, is_image
+from memdesc.names.vocabulary import ANY_WIDTH, Row, Table, refuse
 
 if TYPE_CHECKING:
     from memdesc.tags import FormatTag
@@ -33,7 +33,7 @@ _TABLE = Table(
 
 def parse(name: str) -> FormatTag:
     """Read the name of a host buffer."""
-    refuse_winograd(name)
+    refuse(name, REFUSED)
     if is_image(name):
         msg = (
             f"{short_repr(name)} is an image type, not a linear buffer; "

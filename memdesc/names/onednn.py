@@ -11,8 +11,7 @@ import itertools
 from functools import partial
 from typing import TYPE_CHECKING
 
-from memdesc.errors import UnsupportedFormatError
-from memdesc.names.vocabulary import Vocabulary, read_names
+from memdesc.names.vocabulary import Vocabulary, read_names, refuse
 from memdesc.notation import parse_tag
 
 if TYPE_CHECKING:
@@ -74,9 +73,7 @@ def letters(name: str) -> str:
 
 def parse(name: str) -> FormatTag:
     """Read a canonical tag or an alias."""
-    if name in _REFUSED:
-        msg = f"{name!r} cannot be described: {_REFUSED[name]}"
-        raise UnsupportedFormatError(msg)
+    refuse(name, _REFUSED)
     notation = _IRREGULAR.get(name, name)
     family = _family(notation)
     return parse_tag(notation, family[1]) if family else parse_tag(notation)

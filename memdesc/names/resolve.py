@@ -9,6 +9,7 @@ from memdesc.names import cldnn
 from memdesc.names.images import IMAGES, ParsedImage, check_image_dims, parse_image
 from memdesc.names.registry import dim_letters, parse_name
 from memdesc.names.suggest import did_you_mean, meanings, nearest, suggest
+from memdesc.names.vocabulary import refuse
 from memdesc.tags import LETTERS, FormatTag
 
 _PLAIN = "plain"
@@ -79,7 +80,7 @@ def resolve_image(name: str, dims: tuple[int, ...]) -> ParsedImage:
     try:
         image = parse_image(name)
     except UnknownFormatError as error:
-        cldnn.refuse(name)  # it has the reason for images that cannot be described
+        refuse(name, cldnn.REFUSED)  # it has the reason for images that cannot be described
         msg = f"{error}{did_you_mean(nearest(name, IMAGES, len(dims)))}"
         raise UnknownFormatError(msg) from None
     if len(dims) == image.tag.ndims:

@@ -47,6 +47,13 @@ def read_names(file: str) -> tuple[str, ...]:
     return tuple(json.loads(get_data(__name__, file) or b"[]"))
 
 
+def refuse(name: str, reasons: Mapping[str, str]) -> None:
+    """Refuse a name that is known, but not a layout of elements, with the reason."""
+    if name in reasons:
+        msg = f"{name!r} cannot be described: {reasons[name]}"
+        raise UnsupportedFormatError(msg)
+
+
 # The key of a tag that holds for elements of any width.
 ANY_WIDTH = 0
 
@@ -119,9 +126,7 @@ class Table:
 
     def parse(self, name: str) -> FormatTag:
         """Read a name for elements of any width."""
-        if name in self.refused:
-            msg = f"{name!r} cannot be described: {self.refused[name]}"
-            raise UnsupportedFormatError(msg)
+        refuse(name, self.refused)
         row = self.row(name)
         if row is None:
             msg = f"{short_repr(name)}: no {self.noun} has this name"

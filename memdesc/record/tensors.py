@@ -20,7 +20,7 @@ from math import gcd, prod
 from typing import Any, NamedTuple
 
 from memdesc.create import memory_desc
-from memdesc.dtypes import DATA_TYPES, data_type
+from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, short_repr
 from memdesc.int64 import checked_int
 from memdesc.layout import Block, Layout, dim_name, layout_by_strides, single_axes
@@ -203,8 +203,10 @@ def _fp8(
     groups = tuple(min(group, max(size, 1)) for group, size in zip(wanted, dims, strict=True))
     # both names hold the factor that codes are multiplied by
     scale = "weight_scale_inv" if _flag(name, "scale_inv", scale_inv) else "weight_scale"
+    hint = "give codes= if the words hold one of these"
+    kind = _checked_type(f"{name}: codes", codes, _CODES_OF_FP8, hint)
     fields = (
-        _by_tag("weight", _codes(name, codes), "plain", dims, (*lead, 1, 1)),
+        _by_tag("weight", kind, "plain", dims, (*lead, 1, 1)),
         _by_tag(scale, _float_scales(name, scales, _SCALES_OF_FP8), "plain", dims, groups),
     )
     return fields, Rule(_number("weight"), (_number(scale),))
@@ -212,15 +214,11 @@ def _fp8(
 
 def _mlx(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
     """Return codes packed along each row, with a scale and an offset for each group."""
-    if bits not in _MLX_BITS or type(bits) is not int:
-        listed = ", ".join(map(str, _MLX_BITS))
-        msg = f"mlx: bits must be one of {listed}, not {short_repr(bits)}"
-        raise MemdescError(msg)
+    _check_choice("mlx: bits", bits, _MLX_BITS)
     lead = (1,) * (len(dims) - 2)
     groups, kind = (*lead, *_groups("mlx", dims[-2:], 1, group)), _float_scales("mlx", scales)
-    if groups[-1] not in _MLX_GROUPS and dims[-1]:
-        msg = f"mlx: group must be 32, 64 or 128, not {groups[-1]}"
-        raise MemdescError(msg)
+    if dims[-1]:
+        _check_choice("mlx: group", groups[-1], _MLX_GROUPS)
     # codes of 3, 5 and 6 bits cross bytes: they are planes of 1 or 2 bits
     width = gcd(bits, 8)
     count = bits // width
@@ -251,9 +249,7 @@ def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -
             "counts blocks over the whole matrix, so some would cross rows"
         )
         raise MemdescError(msg)
-    if dtype not in _BNB_TYPES:
-        msg = f"{name}: dtype must be {', '.join(_BNB_TYPES)}, not {short_repr(dtype)}"
-        raise MemdescError(msg)
+    _check_choice(f"{name}: dtype", dtype, _BNB_TYPES)
     kind, scales = name.removeprefix("bnb_"), _by_tag("absmax", "f32", "ab", dims, (1, step))
     pairs = (Block(0, 1, dims[0], dims[1]), Block(1, 2, dims[1] // 2, 2), Block(1, 1, 2, -1))
     fields = (
@@ -271,9 +267,7 @@ def _bitsandbytes(dims: tuple[int, ...], *, name: str, block: Any, dtype: Any) -
 
 def _hqq(dims: tuple[int, ...], *, group: Any, bits: Any, scales: Any) -> _Made:
     """Return bytes whose bits, highest first, hold codes of successive parts of the rows."""
-    if bits not in _HQQ_BITS or type(bits) is not int:
-        msg = f"hqq: bits must be 1, 2, 4 or 8, not {short_repr(bits)}"
-        raise MemdescError(msg)
+    _check_choice("hqq: bits", bits, _HQQ_BITS)
     parts = 8 // bits
     _check_multiples("hqq", dims, (parts, 1))
     groups, kind = _groups("hqq", dims, 1, group), _float_scales("hqq", scales)
@@ -520,30 +514,27 @@ def _check_multiples(name: str, dims: tuple[int, ...], steps: tuple[int, ...]) -
 
 
 def _integers(name: str, bits: Any) -> str:
-    if bits not in (4, 8) or isinstance(bits, float):
-        msg = f"{name}: bits must be 4 or 8, not {short_repr(bits)}"
-        raise MemdescError(msg)
+    _check_choice(f"{name}: bits", bits, (4, 8))
     return f"u{bits}"
 
 
-def _codes(name: str, kind: Any) -> str:
-    found = data_type(kind).name
-    if found not in _CODES_OF_FP8:
-        msg = (
-            f"{name}: codes are {', '.join(_CODES_OF_FP8)}, not {DATA_TYPES[found]}; give codes= "
-            "if the words hold one of these"
-        )
+def _check_choice(what: str, given: Any, legal: tuple[Any, ...]) -> None:
+    """Refuse a value that is none of the legal ones, or equals one of another type, as 4.0 does."""
+    if given not in legal or type(given) is not type(legal[0]):
+        *most, last = map(str, legal)
+        msg = f"{what} must be {', '.join(most)} or {last}, not {short_repr(given)}"
         raise MemdescError(msg)
-    return found
 
 
 def _float_scales(name: str, kind: Any, legal: tuple[str, ...] = _FLOAT_SCALES) -> str:
+    hint = f"give scales={legal[0]} if it holds them exactly"
+    return _checked_type(f"{name}: scales", kind, legal, hint)
+
+
+def _checked_type(what: str, kind: Any, legal: tuple[str, ...], hint: str) -> str:
     found = data_type(kind).name
     if found not in legal:
-        msg = (
-            f"{name}: scales are {', '.join(legal)}, not {DATA_TYPES[found]}; give "
-            f"scales={legal[0]} if it holds them exactly"
-        )
+        msg = f"{what} are {', '.join(legal)}, not {found}; {hint}"
         raise MemdescError(msg)
     return found
 

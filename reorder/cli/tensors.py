@@ -24,6 +24,7 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.disk import as_path, open_file
+from memdesc.errors import counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
@@ -330,8 +331,8 @@ def _too_long(found: int, needed: int) -> str:
     """Return what may be wrong with raw bytes that are more than a layout takes."""
     rest = found - needed
     header = (
-        f"pass --offset {rest} if the first {rest} bytes are a header, or --ignore-rest if "
-        "something follows the tensor"
+        f"pass --offset {rest} if a header of {counted(rest, 'byte')} comes first, or "
+        "--ignore-rest if something follows the tensor"
     )
     if not needed or found % needed:
         return header

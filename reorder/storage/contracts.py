@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,7 +24,7 @@ from memdesc import (
     to_notation,
 )
 from memdesc.disk import as_path, read_small
-from memdesc.errors import first_of, short_repr
+from memdesc.errors import first_of, short_repr, starred
 from memdesc.int64 import checked_ints
 from reorder.records.record import Record
 from reorder.storage.convert.rules import (
@@ -149,9 +148,10 @@ def check(
     A rule is a pattern of names, with ``*``, ``?`` and ``[...]`` as in shells, and what must hold
     for what it matches:
 
-    * ``layout``: any notation that `memdesc.parse_layout` reads; with ``dims`` and ``dtype``.
+    * ``layout``: any notation that `memdesc.parse_layout` reads; with ``dims`` and ``dtype``,
+      unless the file says them.
     * ``record``: a name of `memdesc.known_records`, with options as in ``gptq(group=128)``. The
-      pattern matches what stands before the names of the record's tensors.
+      pattern matches what comes before the names of the record's tensors.
     * ``padding = "zero"``.
     * ``scales``: the names of the tensors that scale the codes, all of them.
     * ``like``: the name of a tensor or a record that has the same dims, type and layout.
@@ -183,8 +183,8 @@ def check(
     Raises
     ------
     MemdescError
-        If a rule has an unknown key or value, matches nothing, or contradicts another one; if a
-        checkpoint cannot be read.
+        If a rule has an unknown key or value, contradicts another one, or matches nothing and has
+        no count; if a checkpoint cannot be read.
 
     Notes
     -----
@@ -307,7 +307,7 @@ def _read_rule(pattern: object, values: object) -> _Rule:
     for key, value in values.items():
         if key not in _KEYS:
             hint = _QUOTED if isinstance(value, Mapping) else ""
-            rule.fail(f"there is no key {key!r}; the keys are {', '.join(_KEYS)}{hint}")
+            rule.fail(f"{key!r} is not a key; the keys are {', '.join(_KEYS)}{hint}")
         made[key] = value if key == "count" else _read_value(rule, key, value)
     if not made:
         rule.fail(f"it says nothing; the keys are {', '.join(_KEYS)}")
@@ -339,7 +339,7 @@ def _read_value(rule: _Rule, key: str, value: Any) -> Any:
     if key == "record":
         found = read_format(Rule(rule.pattern, rule.pattern), key, value)
         if not is_record(found):
-            rule.fail(f"there is no record {found.name!r}; memdesc.known_records() lists them")
+            rule.fail(f"{found.name!r} is not a record; memdesc.known_records() lists them")
         return found
     return value
 
@@ -544,8 +544,8 @@ def _contradictions(
 def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     """Return the contract that a checkpoint holds: a rule for each tensor or record.
 
-    Equal rules for names that differ only in numbers, such as those of layers, become one with
-    their count. Tensors without a rule are refused.
+    Equal rules for names that differ only in numbers, such as those of layers, become one. Each
+    rule has the count of its tensors, and tensors without a rule are refused.
 
     *Law*: the model holds it.
 
@@ -592,6 +592,7 @@ def contract_of(model: str | os.PathLike[str]) -> dict[str, Any]:
     if not rules:
         msg = f"{str(held.path)!r} has no tensors, so there is nothing to expect of it"
         raise MemdescError(msg)
+    rules = {name: {**rule, "count": 1} for name, rule in rules.items()}
     exact = {glob.escape(name): rule for name, rule in rules.items()}
     found = _merged(rules, held)
     for each in (found, exact):
@@ -630,8 +631,11 @@ def _rule_of_tensor(model: Model, entry: Entry) -> dict[str, Any]:
 def _spelled(desc: MemoryDesc) -> str:
     """Return a string that `parse_layout` reads as this layout; empty if there is none."""
     is_plain = desc == memory_desc(desc.dims, desc.dtype)
-    names = sorted(desc.tags(), key=lambda name: name.vocabulary != "weights")
-    spellings = ["plain"] if is_plain else [name.text for name in names[:1]]
+    # codes have the name of a packing rather than a tag; floats only where there is no short tag
+    first = ("weights", "onednn") if desc.dtype.bits <= 8 else ("onednn", "weights")  # noqa: PLR2004 - a byte
+    by_vocabulary = {name.vocabulary: name.text for name in reversed(desc.tags())}
+    names = [by_vocabulary[each] for each in (*first, *by_vocabulary) if each in by_vocabulary]
+    spellings = ["plain"] if is_plain else names[:1]
     for system in ("strides", "verbose"):
         with suppress(MemdescError):
             spellings.append(to_notation(desc, system))
@@ -643,29 +647,23 @@ def _spelled(desc: MemoryDesc) -> str:
 
 
 def _merged(rules: Mapping[str, dict[str, Any]], model: Model) -> dict[str, dict[str, Any]]:
-    """Return the rules, with those of numbered layers merged into one."""
-    alike: dict[str, dict[str, dict[str, Any]]] = {}
-    for name, rule in rules.items():
-        if "*" not in name:
-            starred = {**rule}
-            if "scales" in rule:
-                starred["scales"] = [_starred(each) for each in rule["scales"]]
-            alike.setdefault(glob.escape(_starred(name)).replace("[*]", "*"), {})[name] = starred
+    """Return the rules by pattern, with those of numbered layers merged into one."""
+    alike: dict[str, list[str]] = {}
+    for name in rules:
+        alike.setdefault(starred(name), []).append(name)
     merged: dict[str, dict[str, Any]] = {}
-    done: set[str] = set()
-    for pattern, found in alike.items():
-        first = next(iter(found.values()))
-        matched = {*_matched(_Rule(pattern, first, {}), model)}
-        if len(found) > 1 and matched == {*found} and all(r == first for r in found.values()):
-            merged[pattern] = {**first, "count": len(found)}
-            done |= {*found}
-    rest = {glob.escape(name): rule for name, rule in rules.items() if name not in done}
-    return {**merged, **rest}
-
-
-def _starred(name: str) -> str:
-    """Return a name with stars for its numbers between dots."""
-    return re.sub(r"(?<![^.])[0-9]+(?![^.])", "*", name)
+    for like, names in alike.items():
+        pattern = glob.escape(like).replace("[*]", "*")
+        first, *others = (
+            {k: [*map(starred, v)] if k == "scales" else v for k, v in rules[name].items()}
+            for name in names
+        )
+        is_one = others and all(each == first for each in others) and "*" not in "".join(names)
+        if is_one and {*_matched(_Rule(pattern, first, {}), model)} == {*names}:
+            merged[pattern] = {**first, "count": len(names)}
+        else:
+            merged |= {glob.escape(name): rules[name] for name in names}
+    return merged
 
 
 def contract_to_toml(rules: Mapping[str, Mapping[str, Any] | str]) -> str:

@@ -1,4 +1,4 @@
-"""Reorder from one file into another in pieces, with bounded memory whatever the tensors' size."""
+"""Reorder from one file into another in pieces, with bounded memory for tensors of any size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reorder.storage.containers.table import plan_file
 from reorder.storage.containers.writer import Writer
 from reorder.storage.files import DEFAULT_NAME
 from reorder.storage.pieces.changes import ONLY, Reorder
-from reorder.storage.pieces.pieces import PIECE_NBYTES, Bound, cut
+from reorder.storage.pieces.pieces import Bound, cut
 from reorder.storage.pieces.tasks import Task, run_tasks
 from reorder.storage.stored import stored_layout
 
@@ -22,28 +22,16 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Entry
     from reorder.values.attr import Attr
 
-__all__ = ["FileReorder", "reorder_file"]
-
 
 class FileReorder(NamedTuple):
-    """A reorder between files.
+    """A reorder between files."""
 
-    Attributes
-    ----------
-    entry : Entry
-        The bytes that are read.
-    src, dst : MemoryDesc
-        What they hold, and what is written.
-    attr : Attr, optional
-        Scales and zero points.
-    is_raw : bool
-        Whether the bytes of dst are written without a header, as `save_raw` does.
-    """
-
+    # the bytes that are read, what they hold, and what is written
     entry: Entry
     src: MemoryDesc
     dst: MemoryDesc
     attr: Attr | None = None
+    # whether the bytes of dst are written without a header, as `save_raw` does
     is_raw: bool = False
 
     @property
@@ -64,28 +52,13 @@ def reorder_file(
 
     *Law*: the file is the one that `save` or `save_raw` writes for the reordered tensor.
 
-    Parameters
-    ----------
-    given : FileReorder
-        What is read and written.
-    target : Path
-        The file to write; an existing one is replaced, even if it is the source.
-    max_bytes : int
-        What pieces may hold in memory, all together.
-    threads : int
-        How many pieces run at a time.
-    step : callable, optional
-        Called with the bytes that have been written since.
-
-    Raises
-    ------
-    MemdescError
-        If there is no such reorder, no piece fits, or a file cannot be read or written; nothing is
-        left behind then.
+    An existing target is replaced, even if it is the source. All pieces together take `max_bytes`
+    of memory; `threads` of them run at a time. `step` is called with the number of bytes written
+    since its last call. Fails if there is no such reorder, no piece fits, or a file cannot be read
+    or written; then no files are left.
     """
-    share = max(min(PIECE_NBYTES, max_bytes // threads), 1)
     change = Reorder(given.src, given.dst, given.attr)
-    pieces = cut(change, Bound(share, max_bytes))
+    pieces = cut(change, Bound.shared(max_bytes, threads))
     if given.is_raw:
         spans = {DEFAULT_NAME: Span(0, given.dst.nbytes)}
         files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)

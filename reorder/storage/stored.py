@@ -1,4 +1,4 @@
-"""How containers store layouts and records: type and shape of the words, and the descriptor.
+"""How containers store layouts and records: the type and shape of the words, and the descriptor.
 
 Whole elements are stored in their physical shape, with an axis for each block in memory order.
 Elements narrower than a byte, or packed into wider words, have as many axes as dims: the outermost
@@ -25,23 +25,6 @@ if TYPE_CHECKING:
 
     from memdesc import Constant, Field
 
-__all__ = [
-    "BARE_ROLES",
-    "ONE",
-    "QUANTIZED",
-    "WEIGHT",
-    "has_split_codes",
-    "in_order_of",
-    "is_in_shape",
-    "is_order_hidden",
-    "joined_tensors",
-    "model_axes",
-    "stem_of",
-    "stored_layout",
-    "stored_record",
-    "written_tensors",
-]
-
 # the role of a record's only tensor
 ONE = "data"
 # roles of a Quantized's tensors -> the endings of their names
@@ -50,11 +33,11 @@ WEIGHT = ".weight"
 
 
 class _Form(NamedTuple):
-    """How the tensors of a record are called and stored."""
+    """How the tensors of a record are named and stored."""
 
     # words of packed codes; None for bytes
     words: str | None = None
-    # what stands between the prefix and the role
+    # what is between the prefix and the role
     joint: str = "."
     # how many codes have an axis of their own; 0 for none
     split: int = 0
@@ -62,7 +45,7 @@ class _Form(NamedTuple):
     stored: tuple[tuple[str, str], ...] = ()
     # tensors without a descriptor, whatever they hold -> their words, and the shape of these
     raw: tuple[tuple[str, tuple[str, str]], ...] = ()
-    # letters of its dims -> the order in which models have them as floats, if it is another one
+    # letters of its dims -> the order in which models have them as floats, if it differs
     axes: tuple[tuple[str, str], ...] = (("io", "oi"),)
 
 
@@ -85,7 +68,7 @@ _USUAL = _Form()
 # endings of names beside codes whose name is the prefix, such as experts in one tensor:
 # transformers has NAME and NAME_scale_inv; ModelOpt NAME, NAME_weight_scale, NAME_weight_scale_2
 _BARE = {"weight": "", "weight_scale_inv": "_scale_inv"}
-BARE_ROLES = {"": "weight", "scale_inv": "weight_scale_inv"}
+BARE_ROLES = {ending.removeprefix("_"): role for role, ending in _BARE.items()}
 
 
 def has_split_codes(name: str) -> bool:
@@ -104,10 +87,11 @@ def in_order_of(
     other: Memory,
     wanted: MemoryDesc | RecordDesc | None,
 ) -> list[Memory]:
-    """Return numbers with their dims in the order of others, given what each pair was stored as.
+    """Return `memory` with its dims in the order of `other`.
 
-    There are several if either order is possible: floats may have the order of models or that of
-    the record, and a square matrix does not show which.
+    `held` and `wanted` are the descriptors that the two were stored with. There are several results
+    if either order is possible: floats may have the order of models or that of the record, and a
+    square matrix does not show which.
     """
     same = tuple(range(memory.desc.ndims))
     orders = [same]
@@ -127,20 +111,15 @@ def in_order_of(
 
 def stem_of(name: str, role: str, record: str) -> str:
     """Return what precedes the role in the name of a record's tensor."""
-    return name.removesuffix(_FORMS.get(record, _USUAL).joint + role)
+    ending = _FORMS.get(record, _USUAL).joint + role
+    return name.removesuffix(ending if name.endswith(ending) else _BARE.get(role, f"_{role}"))
 
 
 def stored_layout(name: str, desc: MemoryDesc, words: str | None = None) -> Tensor:
     """Return how a layout is stored.
 
-    Parameters
-    ----------
-    name : str
-        Of the tensor.
-    desc : MemoryDesc
-        What it holds.
-    words : str, optional
-        The type of the words that narrower elements are packed into, as in the source; else bytes.
+    Elements narrower than `words`, the type of the words in the source, are packed into these; else
+    into bytes.
     """
     dtype = desc.dtype
     for word in (words, "u8"):
@@ -170,7 +149,7 @@ def is_order_hidden(tensor: Tensor) -> bool:
 
 
 def is_in_shape(name: str) -> bool:
-    """Whether the words of a packing have the shape of the tensor, but for its last dim."""
+    """Whether the words of a packing have the shape of the tensor, except for its last dim."""
     return name in PACKINGS and PACKINGS[name].is_in_shape
 
 
@@ -207,7 +186,7 @@ def written_tensors(
 ) -> dict[str, Tensor]:
     """Return how a record is stored, by the roles of its tensors.
 
-    With `is_bare`, names are those that stand beside codes whose name is the prefix.
+    With `is_bare`, names are those used beside codes whose name is the prefix.
     """
     names = list(desc.tensors)
     if names == [ONE]:
@@ -240,15 +219,8 @@ def joined_tensors(
 ) -> dict[str, Tensor]:
     """Return tensors by role; if they are several, the first has the note that joins them.
 
-    Parameters
-    ----------
-    name : str
-        Name of the whole.
-    facts : mapping of str to object
-        What `record_fields` returns for a record; ``quantized`` with axis and groups for a
-        Quantized.
-    tensors : mapping of str to Tensor
-        How each is stored. The descriptor of a single one says what it is.
+    `name` is that of the whole, and `facts` are what `record_fields` returns for a record, or
+    ``quantized`` with axis and groups. The descriptor of a single tensor says what it is.
     """
     if len(tensors) == 1:
         return dict(tensors)
@@ -264,7 +236,7 @@ def _constant(name: str, constant: Constant) -> Tensor:
 
 
 def _is_scalar(desc: RecordDesc, part: Field) -> bool:
-    """Whether a field has one element whatever the dims, rather than one group as it happens."""
+    """Whether a field has one element whatever the dims are, and not just one group here."""
     is_one = prod(part.layout.dims) == 1
     if not is_one or not desc.name:
         return is_one

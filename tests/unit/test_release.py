@@ -45,7 +45,7 @@ def test_a_tree_without_placeholders_can_be_released(tree: Path) -> None:
 def test_a_placeholder_is_in_the_way(tree: Path, name: str) -> None:
     file = tree / name
     file.write_text(file.read_text().replace("someone", "OWNER"))
-    assert problems(tree, "v1.2.3") == [f"{name} has the placeholder github.com/OWNER 1 times"]
+    assert problems(tree, "v1.2.3") == [f"{name} has the placeholder github.com/OWNER once"]
 
 
 def test_a_tag_of_another_version_is_in_the_way(tree: Path) -> None:

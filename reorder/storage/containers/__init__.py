@@ -2,5 +2,5 @@
 
 Each has `read`, which returns the entries of a file, and `plan`, which lays out a new one. They
 share `entry` (what both return, and how a file says what a tensor holds), `shards` (several files),
-and `writer` (whole files or nothing, by a `partial` folder).
+and `writer` (whole files or nothing, with the help of a `partial` folder).
 """

@@ -1,7 +1,7 @@
-"""What is in files: entries of those that are read, plans of those that are written, descriptors.
+"""Entries of files that are read, plans of files that are written, and descriptors in both.
 
-All offsets of a planned file are known from names and sizes before anything is written. What a
-tensor holds, its descriptor in the metadata says, or else its dtype and shape.
+All offsets of a planned file are known from names and sizes before anything is written. A tensor's
+descriptor in the metadata says what it holds; without one, its dtype and shape do.
 """
 
 from __future__ import annotations
@@ -42,42 +42,11 @@ if TYPE_CHECKING:
 
     Desc = MemoryDesc | RecordDesc
 
-__all__ = [
-    "MAX_DESCRIPTOR",
-    "PREFIX",
-    "Container",
-    "Entry",
-    "FileState",
-    "Place",
-    "PlannedFile",
-    "Span",
-    "Tensor",
-    "Unread",
-    "check_entries",
-    "check_name",
-    "check_nbytes",
-    "check_planned",
-    "checked_shape",
-    "desc_from_json",
-    "desc_to_json",
-    "describe",
-    "described",
-    "descriptors_of",
-    "map_file",
-    "open_container",
-    "places_of",
-    "record_fields",
-    "record_of",
-    "safe_path",
-    "split_metadata",
-    "stored_desc",
-]
-
-# bytes of the longest name of a tensor; real ones have a hundred
+# the most bytes in the name of a tensor; real names have about a hundred
 _MAX_NAME = 2**16 - 1
 # metadata keys: this, then the name of the tensor
 PREFIX = "memdesc."
-# most bytes of a descriptor; the longest one written has a few thousand
+# the most characters of a descriptor; the longest one written has a few thousand
 MAX_DESCRIPTOR = 2**20
 _MAX_NDIMS = 64
 # the key of the note about several tensors, in the descriptor of the first of them
@@ -85,7 +54,7 @@ _NOTE = "value"
 
 
 class FileState(NamedTuple):
-    """What changes when a file is written: the same on all machines that share it."""
+    """What changes when a file is written; it is the same on all machines that share the file."""
 
     nbytes: int
     mtime_ns: int
@@ -113,46 +82,27 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A tensor in a container; its bytes are read when they are asked for.
-
-    Parameters
-    ----------
-    name : str
-        Its name in the container.
-    dtype : str
-        Type of the stored words: the name of a `DataType` or a record, such as ``bf16`` or
-        ``q4_0``, or what the container calls it if it is neither.
-    shape : tuple of int
-        As the container says, the outermost dim first.
-    file : Path
-        The file that has the bytes.
-    offset, nbytes : int
-        Where they lie in it.
-    state : FileState
-        State of the file when its header was read.
-    desc : MemoryDesc or RecordDesc, optional
-        What the bytes hold, according to the container's metadata, else to dtype and shape.
-    reason : str
-        Why there is no `desc`.
-    is_described : bool
-        Whether `desc` is from the metadata.
-    note : mapping of str to object, optional
-        What this tensor and others are together, if it is the first of them; from the metadata.
-    data : ndarray of uint8, optional
-        Its bytes, if they are in memory: those of a mapped file or a compressed member.
-    """
+    """A tensor in a container; its bytes are read when they are asked for."""
 
     name: str
+    # the type of the stored words: the name of a `DataType` or a record, such as ``bf16`` or
+    # ``q4_0``, or what the container calls it if it is neither
     dtype: str
+    # as stored in the container, the outermost dim first
     shape: tuple[int, ...]
+    # where the bytes are, and the state of that file when its header was read
     file: Path
     offset: int
     nbytes: int
     state: FileState = field(repr=False)
+    # what the bytes hold, according to the metadata if it `is_described`, else to dtype and shape;
+    # or why it is None
     desc: Desc | None = None
     reason: str = ""
     is_described: bool = False
+    # what this tensor and others are together, from the metadata; only the first of them has it
     note: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
+    # its bytes, if they are in memory: those of a mapped file or a compressed member
     data: NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -176,7 +126,7 @@ class Entry:
         return data
 
     def check_unchanged(self) -> None:
-        """Raise where the file has changed since its header was read."""
+        """Raise if the file has changed since its header was read."""
         with _open_unchanged(self.file, self.state):
             pass
 
@@ -194,22 +144,22 @@ class Container(NamedTuple):
     # the format, by its key in the table
     format: str
     entries: dict[str, Entry]
-    # what belongs to no tensor, in the form of the format, without our descriptors
+    # what does not belong to a tensor, in the format's own form, without our descriptors
     metadata: Mapping[str, Any]
-    # the files with tensors; of several, their names in a folder
+    # the files with tensors; if there are several, their names in a folder
     files: tuple[Path, ...]
-    # tensors without an entry, because the file does not store their elements as bytes
+    # tensors without an entry, since the file does not store their elements as bytes
     left_out: tuple[str, ...] = ()
     # whether the file has a graph, whose nodes may give tensors their scales
     has_nodes: bool = False
-    # shards that were not read: why, and the names of their tensors as far as an index has them
+    # shards that were not read: why, and the names of their tensors if an index lists them
     unread: Mapping[str, Unread] = {}
 
 
 def check_name(name: object) -> str:
     """Return the name of a tensor; refuse one that cannot be printed or stored.
 
-    Fails if it is not a string, is empty, too long, has a zero byte, or half of a character.
+    Fails if it is not a string, is empty or too long, or has a zero byte or half a character.
     """
     if isinstance(name, str) and name and "\0" not in name:
         try:
@@ -235,7 +185,7 @@ def check_planned(file: str, tensors: Iterable[Tensor]) -> None:
 
 
 def check_nbytes(tensor: Tensor, nbytes: float) -> None:
-    """Refuse a planned tensor whose dtype and shape take another number of bytes than it has."""
+    """Refuse a planned tensor unless its size is `nbytes`, what its dtype and shape take."""
     if nbytes != tensor.nbytes:
         msg = (
             f"tensor {short_repr(tensor.name)}: {tensor.dtype} of shape {tensor.shape} takes "
@@ -245,7 +195,7 @@ def check_nbytes(tensor: Tensor, nbytes: float) -> None:
 
 
 def check_entries(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Return entries of one file by name; refuse equal names, shared bytes, and bytes beyond it."""
+    """Return the entries of a file by name; refuse equal names, shared bytes, and bytes past it."""
     found: dict[str, Entry] = {}
     for entry in entries:
         if check_name(entry.name) in found:
@@ -315,7 +265,7 @@ class Tensor(NamedTuple):
     """A tensor to be written: what a header says about it.
 
     `dtype` and `shape` are those of the stored words, as in an `Entry`; `desc` is what they hold,
-    and is written if dtype and shape do not say it. `origin` is the input tensor that this one
+    and is written unless dtype and shape already say it. `origin` is the input tensor that this one
     copies byte for byte; empty if it is not a copy. `note` says what several tensors are
     together, in values of JSON; only the first of them has it.
     """
@@ -330,7 +280,7 @@ class Tensor(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Where the bytes of a tensor lie in a file."""
+    """Where the bytes of a tensor are in a file."""
 
     offset: int
     nbytes: int
@@ -348,12 +298,12 @@ class PlannedFile(NamedTuple):
     # the bytes that are not those of tensors, each part with its offset
     headers: tuple[tuple[int, bytes], ...]
     spans: Mapping[str, Span]
-    # called with the complete file before it gets its name: writes what depends on the data
+    # called with the complete file before it gets its name, to write what depends on the data
     seal: Callable[[Path], None] | None = None
 
 
 def places_of(files: Iterable[PlannedFile], folder: Path) -> dict[str, Place]:
-    """Return where the tensors of files are if these lie in a folder."""
+    """Return where the tensors of files are, for files in the given folder."""
     return {
         name: Place(folder / file.name, *span)
         for file in files
@@ -362,7 +312,7 @@ def places_of(files: Iterable[PlannedFile], folder: Path) -> dict[str, Place]:
 
 
 def safe_path(folder: Path, name: object, what: str) -> Path:
-    """Return a file that a header names in its folder; refuse those that lie elsewhere.
+    """Return the path of a file that a header names; refuse one outside its folder.
 
     Fails if the name is absolute, has ``..``, or leads out of the folder by a link; links from
     `snapshots/REVISION` into `blobs`, as in the cache of huggingface_hub 0.30, are followed.
@@ -391,7 +341,7 @@ def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
     """Write what a tensor holds: a layout as `to_json` does, a record by its name.
 
     `note` says what several tensors are together, if this is the first of them. Fails for a record
-    without a name, or of several tensors.
+    without a name, and for one of several tensors.
     """
     if isinstance(desc, MemoryDesc):
         text = to_json(desc)
@@ -404,7 +354,7 @@ def desc_to_json(desc: Desc, note: Mapping[str, Any] | None = None) -> str:
 
 
 def record_fields(desc: RecordDesc) -> dict[str, Any]:
-    """Return what `record_of` needs to make a record again, in the values of JSON.
+    """Return what `record_of` needs to make a record again, as JSON values.
 
     Fails if it has no name.
     """
@@ -415,10 +365,10 @@ def record_fields(desc: RecordDesc) -> dict[str, Any]:
 
 
 def record_of(fields: Mapping[str, Any]) -> RecordDesc:
-    """Return the record that a file names. Fails if there is no such record."""
+    """Return the record that a file names. Fails if no record has that name and these options."""
     name, options = fields.get("record"), fields.get("options", {})
     if not isinstance(name, str):
-        msg = f"a record is called by a string, not {short_repr(name)}"
+        msg = f"the name of a record must be a string, not {short_repr(name)}"
         raise MemdescError(msg)
     if not isinstance(options, dict) or options.keys() & {"dims", "name"}:
         msg = f"the options of a record are not those of record_desc: {short_repr(options)}"
@@ -477,7 +427,7 @@ def descriptors_of(tensors: Iterable[Tensor]) -> dict[str, str]:
 
 
 def checked_shape(shape: Any) -> tuple[int, ...]:
-    """Return a shape that a file gives, as a tuple of int.
+    """Return a shape from the metadata of a file as a tuple of int.
 
     Fails if it is not a list of at most 64 integers of 0 or more.
     """
@@ -492,7 +442,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 
 
 def stored_desc(dtype: str, shape: tuple[int, ...]) -> tuple[Desc | None, str]:
-    """Return what dtype and shape say, or None and the reason.
+    """Return the descriptor that follows from dtype and shape, or None and the reason.
 
     A scalar has the dims (1,).
     """
@@ -507,7 +457,7 @@ def stored_desc(dtype: str, shape: tuple[int, ...]) -> tuple[Desc | None, str]:
 
 
 def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]:
-    """Return entries with what they hold; `texts` has the metadata's descriptors by name.
+    """Return entries with their `desc`; `texts` has the metadata's descriptors by name.
 
     Fails where `describe` does, or if a descriptor has no tensor.
     """
@@ -519,7 +469,7 @@ def described(entries: Iterable[Entry], texts: Mapping[str, str]) -> list[Entry]
 
 
 def describe(entry: Entry, text: str | None) -> Entry:
-    """Return an entry with what it holds, according to its descriptor if it has one.
+    """Return an entry with its `desc`, from its descriptor if it has one.
 
     Fails if that is not a descriptor, or takes another number of bytes than the tensor.
     """

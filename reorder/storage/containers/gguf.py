@@ -46,8 +46,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = ["TYPES", "plan", "read"]
-
 
 class GgufType(NamedTuple):
     """A type of tensors: its name here, elements of a block, bytes of a block."""
@@ -244,7 +242,7 @@ _MAGIC = b"GGUF"
 _VERSION, _VERSIONS = 3, (2, 3)
 _ALIGNMENT_KEY, _ALIGNMENT = "general.alignment", 32
 _U32 = 4
-# dims that ggml has
+# the most dims in ggml
 _MAX_NDIMS = 4
 # what messages say about tensors of unknown types
 _WAY = "its bytes can be read and copied into another GGUF, but not decoded"
@@ -255,7 +253,7 @@ _WORDS = {8: "s8", 16: "s16", 32: "s32", 64: "s64"}
 def read(path: Path) -> Container:
     """Read the header of a file, and those of the other parts of its model.
 
-    Fails if a file is damaged: with the rule, the tensor and the numbers.
+    Fails if a file is damaged; the message has the rule, the tensor and the numbers.
     """
     return join_parts(path, _read_file(path), _read_file)
 
@@ -395,7 +393,7 @@ def plan(
 ) -> tuple[PlannedFile, ...]:
     """Plan a file; types that GGUF lacks, such as u8, become signed integers with a descriptor.
 
-    Fails if GGUF has no such type or value of metadata, or two tensors share a name.
+    Fails if GGUF does not have a type or a kind of metadata value, or two tensors share a name.
     """
     check_planned(name, tensors)
     stored = [_stored(tensor) for tensor in tensors]
@@ -422,7 +420,7 @@ def plan(
 
 
 def _text(text: str) -> bytes:
-    raw = text.encode()
+    raw = text.encode(errors="surrogateescape")  # as `_string` reads it
     return struct.pack("<Q", len(raw)) + raw
 
 
@@ -430,8 +428,7 @@ def _value(key: str, value: object) -> GgufValue:
     if isinstance(value, GgufValue):
         return value
     if isinstance(value, str):
-        raw = value.encode(errors="surrogateescape")
-        return GgufValue(STRING, struct.pack("<Q", len(raw)) + raw)
+        return GgufValue(STRING, _text(value))
     msg = f"metadata {short_repr(key)} is neither a string nor a value of GGUF"
     raise MemdescError(msg)
 

@@ -39,22 +39,12 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = [
-    "Header",
-    "entry_of",
-    "header_of",
-    "plan",
-    "read",
-    "read_data",
-    "read_header",
-]
-
 _ENDING = ".npy"
 _MAGIC = b"\x93NUMPY"
-# numpy's limit, too
+# numpy has the same limit
 _MAX_HEADER = 10_000
 _MAX_NDIMS = 64
-# members of archives are copied on their way, so pieces stay cache-resident
+# members of archives are copied as they are read, in pieces that stay cache-resident
 _CHUNK = 2**18
 _ENTRY = re.compile(
     r"""\s*(?P<quote>['"])(?P<key>\w{1,20})(?P=quote)\s*:\s*"""
@@ -81,7 +71,7 @@ class Header(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Size of the data behind the header, in bytes."""
+        """Size of the data after the header, in bytes."""
         return prod(self.shape) * self.dtype.itemsize
 
 
@@ -96,10 +86,7 @@ def header_of(dtype: np.dtype[Any], shape: tuple[int, ...], *, is_fortran: bool 
 def read_header(file: BinaryIO) -> Header:
     """Read a header; the file is then positioned at the data.
 
-    Raises
-    ------
-    MemdescError
-        If it is damaged, or describes something other than elements of one type.
+    Fails if it is damaged, or describes something other than elements of one type.
     """
     start = file.read(len(_MAGIC) + 2)
     if start[: len(_MAGIC)] != _MAGIC:
@@ -185,7 +172,7 @@ def _shape_of(text: str | None) -> tuple[int, ...]:
 
 
 def read_data(file: BinaryIO, header: Header, nbytes: int) -> NDArray[np.uint8]:
-    """Read the data behind a header, where the file is positioned, as flat bytes.
+    """Read the data after a header, where the file is positioned, as flat bytes.
 
     `nbytes` is the size of the file: header and data. Fails if there are fewer bytes than the
     header claims, or more than fit into memory.
@@ -213,13 +200,13 @@ def _check_size(header: Header, nbytes: int) -> None:
     if header.nbytes > there:
         msg = (
             f"its header means {header.nbytes} bytes, {header.dtype} of shape {header.shape}, but "
-            f"{there} follow; it was cut off, or never was written to its end"
+            f"{there} follow; it was cut off, or never written completely"
         )
         raise MemdescError(msg)
 
 
 def _check_end(header: Header, nbytes: int) -> None:
-    """Refuse a file that goes on behind its data, such as one with several arrays."""
+    """Refuse a file that continues after its data, such as one with several arrays."""
     rest = nbytes - len(header.raw) - header.nbytes
     if rest > 0:
         msg = (
@@ -235,7 +222,7 @@ def read(path: Path) -> Container:
         header = read_header(file)
         _check_size(header, state.nbytes)
         _check_end(header, state.nbytes)
-    # a name of a file may be any bytes, and that of a tensor is text
+    # the name of a file may be any bytes, but that of a tensor is text
     name = path.name.removesuffix(_ENDING).encode(errors="backslashreplace").decode()
     entry = entry_of(name, header, (path, len(header.raw), state))
     return Container("npy", check_entries([entry]), {}, (path,))

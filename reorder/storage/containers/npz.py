@@ -35,17 +35,12 @@ from reorder.storage.containers.entry import (
     describe,
     stored_desc,
 )
-from reorder.storage.containers.npy import (
-    entry_of,
-    header_of,
-    read_data,
-    read_header,
-)
+from reorder.storage.containers.npy import entry_of, header_of, read_data, read_header
 
 try:
     import lzma
 except ImportError:
-    lzma = None  # type: ignore[assignment] # such members are refused by zipfile then
+    lzma = None  # type: ignore[assignment] # then zipfile refuses such members
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -55,8 +50,6 @@ if TYPE_CHECKING:
     from memdesc import DataType
     from reorder.storage.containers.entry import Entry, Tensor
     from reorder.storage.containers.npy import Header
-
-__all__ = ["DAMAGES", "plan", "read", "read_all"]
 
 _ENDING, _DESCRIPTOR = ".npy", ".npy.json"
 # the longest name of a member, in bytes
@@ -108,9 +101,9 @@ def read_all(
     """Read all members with their bytes, compressed or not, and check their checksums.
 
     All members together may unpack to `max_nbytes`; by default to 64 times the size of the file,
-    and at least 1 GiB: compressed weights are far below that. With `name` only that tensor's bytes
-    are read; the others come without theirs. Fails if a member is damaged, a descriptor does not
-    fit its array, or they unpack to more than allowed.
+    and at least 1 GiB; compressed weights are far below that. With `name` only that tensor's bytes
+    are read, and the other entries have no data. Fails if a member is damaged, a descriptor does
+    not fit its array, or they unpack to more than allowed.
     """
     found = {}
     with _opened(path) as archive:
@@ -242,7 +235,7 @@ def _text_of(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> str:
 
 
 def _check_form(header: Header, entry: Entry) -> None:
-    """Refuse an array of whole elements that is not what its descriptor means.
+    """Refuse an array of whole elements that does not match its descriptor.
 
     Flat bytes, and integers packed into wider words, may have any shape.
     """
@@ -275,7 +268,7 @@ def _check_form(header: Header, entry: Entry) -> None:
 
 
 def _kind_of(dtype: DataType) -> np.dtype[Any]:
-    """Return the dtype that a .npy has for a type: it knows numpy's, but not those of ml_dtypes."""
+    """Return the dtype in a .npy for a type: numpy's own, or words instead of an ml_dtypes one."""
     return dtype.numpy if dtype.numpy.isbuiltin == 1 else dtype.bits_dtype
 
 
@@ -347,7 +340,7 @@ def plan(
 def _form_of(tensor: Tensor) -> tuple[Header, str]:
     """Return the header of a tensor's array, and its descriptor.
 
-    Types that numpy lacks become words of as many bits; those narrower than a byte, bytes.
+    Types that numpy lacks become words of as many bits; types narrower than a byte become bytes.
     """
     desc = tensor.desc or stored_desc(tensor.dtype, tensor.shape)[0]
     if desc is None:
@@ -388,7 +381,7 @@ def _central_header(member: _Member, at: int) -> bytes:
 
 
 def _end(count: int, nbytes: int, at: int) -> bytes:
-    """Return the end of an archive: the 64-bit record, where that is, and the short record."""
+    """Return the end of an archive: the 64-bit record, its locator, and the short record."""
     counts = (_VERSION, _VERSION, 0, 0, count, count, nbytes, at)
     return (
         struct.pack("<4sQ2H2L4Q", b"PK\6\6", 44, *counts)

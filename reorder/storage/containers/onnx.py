@@ -1,10 +1,10 @@
 """ONNX: the initializers of a graph, in the model or in files of external data.
 
-`read` and `plan` are at the end of this file. Models are read as protobuf messages, field by field
-where they lie in the file, since `onnx.load` copies all of it into memory; `onnx` writes them. The
-rest of a model stays as it is, with the initializers of inner graphs (the bodies of `If` and
-`Loop`). Nodes are written for the types and shapes of their inputs, so an initializer that the
-model refers to is copied or refused.
+`read` and `plan` are at the end of this file. Models are read from the file as protobuf messages,
+field by field, since `onnx.load` copies all of it into memory; `onnx` writes them. The rest of a
+model stays as it is, including the initializers of inner graphs (the bodies of `If` and `Loop`).
+Nodes are written for the types and shapes of their inputs, so an initializer that the model refers
+to is copied or refused.
 Source: `ExternalData.md` and `onnx.proto` of onnx 1.18; the encoding of protobuf,
 https://protobuf.dev/programming-guides/encoding.
 """
@@ -46,23 +46,21 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = ["NUMBERS", "fields", "message_field", "plan", "read", "varints"]
-
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-# a number has 64 bits, in at most ten bytes; a field has a number of 29
+# the most bytes in a number of 64 bits; the numbers of fields have 29 bits
 _MAX_VARINT, _MAX_NUMBER, _MAX_FIELD = 10, 2**64, 2**29
 
 
 class Part(NamedTuple):
-    """A field of a message: its number, and where it lies."""
+    """A field of a message: its number, and where it is."""
 
     number: int
-    # of the tag in front of it, of what it holds, and behind it
+    # offsets of the tag before it, of what it holds, and of the first byte after it
     start: int
     content: int
     end: int
     is_number: bool
-    # of a number
+    # if it is a number
     value: int
 
     @property
@@ -72,9 +70,9 @@ class Part(NamedTuple):
 
 
 def fields(file: BinaryIO, start: int, end: int) -> Iterator[Part]:
-    """Return the fields of a message that lies at some bytes of a file.
+    """Yield the fields of a message, given the range of its bytes in a file.
 
-    Fails if one ends behind the message, or is not a field.
+    Fails if a field ends after the message, or is not a field.
     """
     at = start
     while at < end:
@@ -116,7 +114,7 @@ def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
 
 
 def field_bytes(file: BinaryIO, part: Part, most: int) -> bytes:
-    """Return what a field holds; refuse more than some bytes."""
+    """Return what a field holds; refuse more bytes than `most`."""
     if part.nbytes > most:
         msg = f"a field at byte {part.start} has {part.nbytes} bytes; at most {most} are read"
         raise MemdescError(msg)
@@ -125,7 +123,7 @@ def field_bytes(file: BinaryIO, part: Part, most: int) -> bytes:
 
 
 def varints(file: BinaryIO, part: Part) -> Iterator[int]:
-    """Return the numbers that a field holds: one, or several packed one behind the other.
+    """Yield the numbers that a field holds: one, or several packed one after another.
 
     Fails if one does not end.
     """
@@ -191,11 +189,11 @@ _NAMES = _TYPES | {number: name for number, (name, _) in _OTHERS.items()}
 NUMBERS = {name: number for number, name in _NAMES.items()}
 _BITS = {name: DATA_TYPES[name].bits for name in _TYPES.values()} | dict(_OTHERS.values())
 _BYTE_BITS = 8
-# most digits of an offset
+# the most digits in an offset
 _MAX_DIGITS = 19
-# what is read of external data
+# keys of external data that are read
 _EXTERNAL_KEYS = {"location", "offset", "length"}
-# most bytes of a name, of a location, and of a descriptor
+# the most bytes in a name, in a location, and in a descriptor
 _MAX_TEXT = 2**20
 
 
@@ -250,7 +248,7 @@ class Model(NamedTuple):
 
 
 def read_model(file: BinaryIO, nbytes: int) -> Model:
-    """Read a model of some bytes. Fails if it is damaged."""
+    """Read a model of `nbytes` bytes. Fails if it is damaged."""
     texts: dict[str, str] = {}
     metadata: dict[str, str] = {}
     found = []
@@ -289,7 +287,7 @@ def _text(file: BinaryIO, part: Part) -> str:
 
 
 def read_initializer(file: BinaryIO, part: Part) -> Initializer:
-    """Read the fields of an initializer; raises as `read_model`."""
+    """Read the fields of an initializer. Fails if it is damaged."""
     name, kind, location = "", 0, 0
     dims: list[int] = []
     data: dict[int, Part] = {}
@@ -353,10 +351,10 @@ def _integer(found: Initializer, key: str, default: int) -> int:
     raise MemdescError(msg)
 
 
-# most bytes of a model without its initializers: protobuf's limit
+# the most bytes of a model without its initializers: protobuf's limit
 _MAX_MODEL = 2**31 - 1
 _IR_VERSION, _OPSET = 10, 21
-# names listed in a message
+# how many names a message lists
 _SHOWN = 3
 
 
@@ -380,7 +378,7 @@ def empty_model() -> Any:
 def model_of(source: Path, name: str, tensors: Sequence[Tensor]) -> Any:
     """Return a model without the initializers that `read` lists, and without its metadata.
 
-    Fails if it refers to one that would change: nodes would compute something else.
+    Fails if it refers to one that would change, since its nodes would compute something else.
     """
     model = _package("onnx").ModelProto()
     with open_file(source) as file:
@@ -497,8 +495,8 @@ def _whole(file: BinaryIO, part: Part) -> bytes:
     return field_bytes(file, part._replace(content=part.start), _MAX_MODEL)
 
 
-# smaller tensors stay in the model, as with `onnx.save`; others go into the file of external data,
-# aligned to this
+# tensors below this size stay in the model, as with `onnx.save`; others go into the file of
+# external data, aligned to this
 _SMALL, _ALIGNMENT = 1024, 4096
 # metadata key: the model from which a written model takes its graph
 _MODEL = "onnx.model"
@@ -507,7 +505,7 @@ _MODEL = "onnx.model"
 def read(path: Path) -> Container:
     """Read the initializers of a model that are stored as bytes.
 
-    Strings, and numbers in `int64_data` and the like, stay part of the model.
+    Strings, and numbers in fields such as `int64_data`, stay part of the model.
 
     Fails if the model or a file of external data is damaged, missing or outside the folder.
     """

@@ -2,7 +2,7 @@
 
 It is beside the target, under a name that others can predict, so its content is not trusted: links
 are not followed, only the names below are removed, and anything else is an error. Nobody else can
-write into it, and it is an error if another folder has taken its name since it was locked.
+write into it. If another folder has taken its name since it was locked, that is an error too.
 """
 
 from __future__ import annotations
@@ -27,20 +27,6 @@ if os.name == "posix":
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-__all__ = [
-    "FILES",
-    "JOURNAL",
-    "OLD",
-    "InUseError",
-    "Partial",
-    "exchange",
-    "is_in_use",
-    "partial_folder",
-    "remove_left",
-    "reserve",
-    "try_lock",
-]
-
 # names in such a folder: the files of the output, the folder that they replace, the journal
 FILES, OLD, JOURNAL = "files", "old", "journal"
 # on systems that cannot lock folders: the file that the process with the lock has created
@@ -61,7 +47,7 @@ class InUseError(MemdescError):
 
 
 def partial_folder(target: Path) -> Path:
-    """Return where an output grows until it is whole."""
+    """Return the folder in which an output grows until it is whole."""
     return target.parent / f".{target.name}.memdesc-partial"
 
 
@@ -70,13 +56,8 @@ class Partial:
 
     Files in it are named relative to it, as in ``files/model.safetensors``.
 
-    Raises
-    ------
-    InUseError
-        If another process has the lock.
-    MemdescError
-        If it cannot be made, or something that was not made by a conversion of this user has its
-        name.
+    Fails with an `InUseError` if another process has the lock; also if it cannot be made, or its
+    name belongs to something that was not made by a conversion of this user.
     """
 
     def __init__(self, path: Path) -> None:
@@ -104,12 +85,8 @@ class Partial:
     def at(self, name: str, *, is_made: bool = False) -> Path:
         """Return the path of a file or a folder in it; if `is_made`, its parents are created.
 
-        Raises
-        ------
-        OSError
-            If one of its parents is a link or a file.
-        MemdescError
-            If another folder has taken the name of this one.
+        Fails with an `OSError` if one of its parents is a link or a file, and with a MemdescError
+        if another folder has taken the name of this one.
         """
         if self._handle is not None and not _is_same(self._handle, self.path):
             _refuse(self.path, "it is no longer the folder that was locked")
@@ -123,22 +100,33 @@ class Partial:
             _check_folder(path)
         return path / last
 
-    def open(self, name: str, flags: int) -> int:
-        """Open a regular file without following links; `O_CREAT` makes its folders as well."""
-        path = self.at(name, is_made=bool(flags & os.O_CREAT))
-        if os.path.lexists(path):
-            _check_regular(path, path.lstat())
-        return os.open(path, flags | _NO_LINK | _BINARY, 0o666)
+    @contextmanager
+    def open(self, name: str, flags: int) -> Iterator[int]:
+        """Open a regular file without following links; `O_CREAT` makes its folders as well.
+
+        Errors of the system name the file.
+        """
+        try:
+            path = self.at(name, is_made=bool(flags & os.O_CREAT))
+            if os.path.lexists(path):
+                _check_regular(path, path.lstat())
+            handle = os.open(path, flags | _NO_LINK | _BINARY, 0o666)
+            try:
+                yield handle
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise cannot(self.path / name, "written", error) from None
 
     def write_at(self, name: str, offset: int, data: bytes | memoryview) -> None:
         """Write bytes into a file that exists; a full disk is an error."""
-        with self._opened(name, os.O_WRONLY) as handle:
+        with self.open(name, os.O_WRONLY) as handle:
             write_at(handle, memoryview(data), offset)
 
     def sync(self, name: str) -> None:
         """Wait until a file is on disk. Fails if the system could not write it."""
         # Windows can only sync files that are open for writing
-        with self._opened(name, os.O_WRONLY) as handle:
+        with self.open(name, os.O_WRONLY) as handle:
             os.fsync(handle)
 
     def sync_names(self) -> None:
@@ -148,7 +136,7 @@ class Partial:
 
     def nbytes_of(self, name: str) -> int | None:
         """Return the size of a file, or None if it does not exist."""
-        with suppress(MemdescError), self._opened(name, os.O_RDONLY) as handle:
+        with suppress(MemdescError), self.open(name, os.O_RDONLY) as handle:
             return os.fstat(handle).st_size
         return None
 
@@ -177,18 +165,6 @@ class Partial:
         """Remove what a conversion left, as far as possible; `close` removes the folder."""
         with suppress(OSError, MemdescError):
             self.clear()
-
-    @contextmanager
-    def _opened(self, name: str, flags: int) -> Iterator[int]:
-        """Open a file; errors of the system name it."""
-        try:
-            handle = self.open(name, flags)
-            try:
-                yield handle
-            finally:
-                os.close(handle)
-        except OSError as error:
-            raise cannot(self.path / name, "written", error) from None
 
 
 def is_in_use(path: Path) -> bool:
@@ -299,12 +275,12 @@ def _check_folder(path: Path) -> None:
 
 
 def _check_content(path: Path, handle: int | None) -> None:
-    """Refuse a folder that others made, or that holds what no conversion puts there."""
+    """Refuse a folder that others made, or that holds something no conversion makes."""
     if handle is not None:
         status = os.fstat(handle)
         if status.st_uid != os.geteuid():
             _refuse(path, f"it belongs to another user, {status.st_uid}")
-        with suppress(OSError):  # some file systems have no such modes
+        with suppress(OSError):  # some file systems do not have modes
             os.fchmod(handle, stat.S_IMODE(status.st_mode) & ~_OTHERS_WRITE)
     known = {FILES, OLD, JOURNAL} if _HAS_LOCKS else {FILES, OLD, JOURNAL, _LOCK}
     for found in path.iterdir():

@@ -36,13 +36,11 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Tensor
 
-__all__ = ["plan", "read"]
-
 _LENGTH = 8
 # the limit of the package
 _MAX_HEADER = 100_000_000
 _METADATA = "__metadata__"
-# name: bits, and the name of the data type here
+# by the name in the format: bits, and the name of the data type here
 _TYPES = {
     "BOOL": (8, "boolean"),
     "F4": (4, "f4_e2m1"),
@@ -68,7 +66,7 @@ _TYPES = {
     "U64": (64, "u64"),
 }
 _NAMES = {ours: theirs for theirs, (_, ours) in _TYPES.items() if ours}
-# data start at a multiple of this, so that mapped tensors are aligned for any element
+# data starts at a multiple of this, so that mapped tensors are aligned for any element
 _ALIGNMENT = 64
 _ENTRY_KEYS = {"dtype", "shape", "data_offsets"}
 # The JSON of a header: an object of flat objects, of at most 4096 bytes each, and of the metadata,
@@ -80,14 +78,14 @@ _OPEN, _OPEN_OR_NULL = (
     re.compile(_WHITE + rb"(\{(?:" + _WHITE + rb"\})?" + more + b")") for more in (b"", b"|null")
 )
 _NEXT, _END = re.compile(_WHITE + b"([,}])"), re.compile(_WHITE + b"()$")
-# bytes of the header that a message quotes
+# how many bytes of the header a message quotes
 _SHOWN = 40
 
 
 def read(path: Path) -> Container:
     """Read the header of a file.
 
-    Fails if the file is damaged: with the rule, the tensor and the numbers.
+    Fails if the file is damaged; the message has the rule, the tensor and the numbers.
     """
     with open_file(path) as file:
         state = FileState.of(file.fileno())
@@ -139,7 +137,7 @@ class _Header:
         found = pattern.match(self._text, self._at)
         if found is None:
             rest = self._text[self._at : self._at + _SHOWN]
-            msg = f"its header is not JSON of safetensors at byte {self._at}: {rest!r}"
+            msg = f"its header is not the JSON of safetensors at byte {self._at}: {rest!r}"
             raise MemdescError(msg)
         self._at = found.end()
         return found[1]
@@ -209,7 +207,7 @@ def _entry(name: str, fields: Any, where: tuple[Path, int, FileState]) -> Entry:
     if bits * prod(shape) != 8 * nbytes:
         msg = (
             f"tensor {short_repr(name)}: {kind} of shape {short_repr(shape)} takes "
-            f"{short_repr(bits * prod(shape))} bits, but its data_offsets hold {nbytes} bytes"
+            f"{short_repr(bits * prod(shape))} bits, but its data_offsets span {nbytes} bytes"
         )
         raise MemdescError(msg)
     return Entry(name, dtype or kind, shape, path, start + offsets[0], nbytes, state)
@@ -255,19 +253,11 @@ def plan(
 
 
 def _place(tensor: Tensor) -> tuple[bool, int]:
-    """Return the sort key: multiples of the alignment first, then wider elements first."""
-    _check(tensor)
-    width = tensor.desc.dtype.bits if isinstance(tensor.desc, MemoryDesc) else _bits_of(tensor)
-    return tensor.nbytes % _ALIGNMENT != 0, -width
+    """Return the sort key: multiples of the alignment first, then wider elements first.
 
-
-def _bits_of(tensor: Tensor) -> int:
-    return _TYPES.get(_NAMES.get(tensor.dtype, tensor.dtype), (0, None))[0]
-
-
-def _check(tensor: Tensor) -> None:
-    """Refuse a type that safetensors lacks, and a size that does not fit the shape."""
-    bits = _bits_of(tensor)
+    Fails for a type that safetensors lacks, and for a size that does not fit the shape.
+    """
+    bits, _ = _TYPES.get(_NAMES.get(tensor.dtype, tensor.dtype), (0, None))
     if not bits:
         msg = (
             f"tensor {short_repr(tensor.name)}: safetensors has no type {tensor.dtype!r}; store it "
@@ -275,3 +265,5 @@ def _check(tensor: Tensor) -> None:
         )
         raise MemdescError(msg)
     check_nbytes(tensor, bits * prod(tensor.shape) / 8)
+    width = tensor.desc.dtype.bits if isinstance(tensor.desc, MemoryDesc) else bits
+    return tensor.nbytes % _ALIGNMENT != 0, -width

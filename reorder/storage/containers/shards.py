@@ -20,27 +20,18 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Entry, Tensor
 
-__all__ = [
-    "INDEX_ENDING",
-    "find_indices",
-    "is_shard",
-    "names_beside",
-    "plan_shards",
-    "read_folder",
-    "read_index",
-]
-
 INDEX_ENDING = ".safetensors.index.json"
 _ENDING = ".safetensors"
 _MAX_INDEX = 100_000_000
-# names listed in a message
+# how many names a message lists
 _SHOWN = 4
-# as `save_pretrained` numbers shards; more are not looked for
-_NUMBERED = re.compile(rf"(.*)-[0-9]{{5,}}-of-([0-9]{{5,}}){re.escape(_ENDING)}")
+# as `save_pretrained` numbers shards, with five digits
+_NUMBERED = re.compile(rf"(?s)(.*)-[0-9]{{5,}}-of-([0-9]{{5,}}){re.escape(_ENDING)}")
+# the most shards that are looked for
 _MAX_SHARDS = 10_000
-# a model in one file, and its shards
-_WHOLE = f"model{_ENDING}"
-_SHARD = re.compile(rf"model-[0-9]{{5,}}-of-[0-9]{{5,}}{re.escape(_ENDING)}")
+# a model in one file, and the index of one in several
+_STEM = "model"
+_WHOLE, _INDEX = f"{_STEM}{_ENDING}", f"{_STEM}{INDEX_ENDING}"
 # endings of checkpoints that are opened as a file
 _FILES = (".gguf", ".onnx", ".npz")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
@@ -78,15 +69,15 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
                 "bytes, which do not say what they hold"
             )
         raise MemdescError(msg)
-    if _WHOLE in shards and not any(map(_SHARD.fullmatch, shards)):
+    if _WHOLE in shards and not any(map(is_shard, {*shards} - {_WHOLE})):
         shards = [_WHOLE]
     absent = _absent(shards)
     if absent and not skip_unreadable:
         is_are = "is" if len(absent) == 1 else "are"
         msg = (
-            f"{str(folder)!r} has {len(shards)} files {_ENDING}, and by the numbers in their names "
-            f"{first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or name one file "
-            f"to read that alone: {str(folder / shards[0])!r}"
+            f"{str(folder)!r} has {len(shards)} files {_ENDING}, and the numbers in their names "
+            f"show that {first_of(absent, _SHOWN)} {is_are} missing; fetch what is missing, or "
+            f"name one file to read only that one: {str(folder / shards[0])!r}"
         )
         raise MemdescError(msg)
     found, unread = _read_shards(folder, [*shards, *absent], skip_unreadable=skip_unreadable)
@@ -94,18 +85,17 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
 
 
 def find_indices(names: Sequence[str]) -> list[str]:
-    """Return which files of a folder are indices of its model.
+    """Return the names of the files that are indices of the model in a folder.
 
-    If it has the files of transformers, others such as Mistral's are not.
+    If it has an index of transformers, others such as Mistral's do not count.
     """
-    own = f"model{INDEX_ENDING}"
-    if own in names:
-        return [own]
+    if _INDEX in names:
+        return [_INDEX]
     return [name for name in names if name.endswith(INDEX_ENDING) and _WHOLE not in names]
 
 
 def _absent(shards: Sequence[str]) -> list[str]:
-    """Return the names of shards that are missing, by the numbers in those of the others."""
+    """Return the names of shards that are missing according to the numbers in other names."""
     found = []
     for stem, count in {(m[1], m[2]) for m in map(_NUMBERED.fullmatch, shards) if m}:
         numbers = range(1, min(int(count), _MAX_SHARDS) + 1)
@@ -203,17 +193,16 @@ def _joined(path: Path, parts: list[Container]) -> Container:
     return Container("safetensors", entries, metadata, files)
 
 
-def is_shard(name: str, stem: str = "model") -> bool:
-    """Whether a file has a name as `plan_shards` gives."""
-    ending = rf"(-[0-9]{{5,}}-of-[0-9]{{5,}})?{re.escape(_ENDING)}|{re.escape(INDEX_ENDING)}"
-    return re.fullmatch(f"{re.escape(stem)}({ending})", name) is not None
+def is_shard(name: str) -> bool:
+    """Whether a file's name is one that `plan_shards` gives."""
+    numbered = _NUMBERED.fullmatch(name)
+    return numbered[1] == _STEM if numbered else name in {_WHOLE, _INDEX}
 
 
 def plan_shards(
     tensors: Sequence[Tensor],
     metadata: Mapping[str, Any],
     max_nbytes: int,
-    stem: str = "model",
     *,
     is_indexed: bool = False,
 ) -> tuple[PlannedFile, ...]:
@@ -233,11 +222,11 @@ def plan_shards(
         shards[-1].append(tensor)
         filled += tensor.nbytes
     count = len(shards)
-    names = [f"{stem}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
+    if count == 1 and not is_indexed:
+        return safetensors.plan(_WHOLE, tensors, metadata)
+    names = [f"{_STEM}-{k:05}-of-{count:05}{_ENDING}" for k in range(1, count + 1)]
     if count == 1:
-        names = [f"{stem}{_ENDING}"]
-        if not is_indexed:
-            return safetensors.plan(names[0], tensors, metadata)
+        names = [_WHOLE]
     files = [
         file
         for name, part in zip(names, shards, strict=True)
@@ -249,4 +238,4 @@ def plan_shards(
         raise MemdescError(msg)
     total = {"total_size": sum(tensor.nbytes for tensor in tensors)}
     text = json.dumps({"metadata": total, "weight_map": homes}, indent=2).encode() + b"\n"
-    return (*files, PlannedFile(f"{stem}{INDEX_ENDING}", len(text), ((0, text),), {}))
+    return (*files, PlannedFile(_INDEX, len(text), ((0, text),), {}))

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Container, PlannedFile, Tensor
 
-__all__ = ["FORMATS", "format_of", "plan_file", "plan_replacement", "read_container"]
-
 _START = 64
 
 
@@ -63,7 +61,7 @@ class Format(NamedTuple):
 FORMATS: dict[str, Format] = {
     row.name: row
     for row in (
-        # the length of the header, about 100 MB at most, and its brace: no other mark is one
+        # the length of the header, about 100 MB at most, and its brace; no other pattern fits that
         Format("safetensors", ".safetensors", rb".{3}[\0-\5]\0{4}\{"),
         Format("gguf", ".gguf", b"GGUF", has_scalars=False),
         Format("npy", ".npy", b"\x93NUMPY", has_metadata=False, has_names=False, shows_order=True),
@@ -100,7 +98,7 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
     for row in FORMATS.values():
         if row.is_start(start):
             return row.module.read(given)
-    # its module says what is wrong
+    # the module of the format says what is wrong
     return format_of(given).module.read(given)
 
 

@@ -27,16 +27,13 @@ from reorder.storage.containers.shards import is_shard
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from reorder.storage.containers.entry import Place, PlannedFile
 
-__all__ = ["Writer", "partial_folder"]
-
-# bytes of the longest name, if the system does not report it
+# the most bytes in a name, if the system does not report it
 _MAX_NAME = 255
-# files listed in a message
+# how many files a message lists
 _SHOWN = 3
 
 
@@ -49,7 +46,7 @@ def _check_name(target: Path) -> None:
     name, grown = (len(os.fsencode(path.name)) for path in (target, partial_folder(target)))
     if grown > longest:
         msg = (
-            f"{str(target)!r} cannot be written: its name has {name} bytes, and may have "
+            f"{str(target)!r} cannot be written: its name has {name} bytes, and may have at most "
             f"{longest - grown + name}, so that it can grow under a longer one"
         )
         raise MemdescError(msg)
@@ -85,28 +82,15 @@ def _check_replaced(target: Path, written: set[str]) -> None:
 class Writer:
     """Writes planned files; use it as a context, which releases the lock.
 
-    The target is checked when the writer is made, which writes nothing, and again under the lock,
-    before the work and before the output gets its name: other processes may make files meanwhile.
+    The target is a file, or a folder for all files. If there are several files and it is not a
+    folder, the last one is the target, and the others get their names beside it. With `resume` it
+    continues what an earlier process wrote, which is removed otherwise; with `overwrite` the target
+    may exist. The target is checked when the writer is made, which writes nothing, and again under
+    the lock, before the work and before the output gets its name: other processes may make files in
+    between.
 
-    Parameters
-    ----------
-    target : Path
-        The final name of the output: a file, or a folder for all files.
-    files : sequence of PlannedFile
-        Its files. If there are several and the target is not a folder, the last one is the target,
-        and the others get their names beside it.
-    is_folder : bool
-        Whether the target is a folder.
-    resume : bool
-        Whether to continue what an earlier process wrote, which is removed otherwise.
-    overwrite : bool
-        Whether the target may exist.
-
-    Raises
-    ------
-    MemdescError
-        If the target exists or cannot be written; as it begins, also if another process is writing
-        it, or the disk has not enough room.
+    Fails if the target exists or cannot be written; as it begins, also if another process is
+    writing it, or the disk does not have enough room.
     """
 
     def __init__(
@@ -132,7 +116,7 @@ class Writer:
     def begin(self) -> Self:
         """Take the lock, and create the files, as entering the context does.
 
-        Also fails if the target exists by now.
+        Also fails if the target has come into existence since the writer was made.
         """
         self._partial = Partial(partial_folder(self.target))
         try:
@@ -161,19 +145,14 @@ class Writer:
     def __enter__(self) -> Self:
         return self.begin() if self._partial is None else self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def open(self) -> Partial:
         """The folder in which it grows, until `close`."""
         if self._partial is None:
-            msg = f"{str(self.target)!r} is not being written any more"
+            msg = f"{str(self.target)!r} is no longer being written"
             raise MemdescError(msg)
         return self._partial
 
@@ -191,8 +170,8 @@ class Writer:
 
         If a target that is not a folder has several files, it gets its name last, so that one
         rename switches to the new output. `complete` is called with the folder of the complete
-        files before they get their names. If that fails, or the target exists by now, the output
-        has no name yet.
+        files before they get their names. If that fails, or the target exists by then, the output
+        does not get its name.
         """
         grown = partial_folder(self.target) / FILES
         files = tuple(self._files.values())
@@ -218,8 +197,8 @@ class Writer:
     def _publish_folder(self) -> None:
         """Give a folder its name; the folder that had it becomes `old`.
 
-        If the system cannot exchange two names, the name is free for a moment; should the process
-        end then, the next one gives it back.
+        If the system cannot exchange two names, the name is free for a moment; if the process ends
+        in that moment, the next one gives it back.
         """
         files, old = self.open.at(FILES), self.open.at(OLD)
         if not os.path.lexists(self.target):
@@ -298,15 +277,12 @@ class Writer:
                 "was written"
             )
             raise MemdescError(msg)
-        sizes = [(name, file.nbytes) for name, file in self._files.items()]
-        for name, nbytes in sizes:
-            try:
-                handle = self.open.open(f"{FILES}/{name}", os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-                try:
-                    if nbytes:
-                        reserve(handle, nbytes)
-                finally:
-                    os.close(handle)
-            except OSError as error:
-                self.open.clear()
-                raise cannot(partial_folder(self.target) / FILES / name, "written", error) from None
+        try:
+            for name, file in self._files.items():
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+                with self.open.open(f"{FILES}/{name}", flags) as handle:
+                    if file.nbytes:
+                        reserve(handle, file.nbytes)
+        except MemdescError:
+            self.open.clear()
+            raise

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from reorder.storage.convert.outputs import Output
     from reorder.storage.convert.rules import Rule
     from reorder.storage.convert.steps import Step
+    from reorder.storage.pieces.pieces import Bound
     from reorder.storage.pieces.tasks import Outcome, Task
 
     Numbered = Iterator[tuple[int, Task]]
@@ -65,7 +66,7 @@ __all__ = [
 
 
 class Conversion(NamedTuple):
-    """A conversion that is ready to run: everything a rule can get wrong has been checked."""
+    """A conversion that is ready to run: everything that a rule can get wrong has been checked."""
 
     source: Path
     target: Path
@@ -75,6 +76,8 @@ class Conversion(NamedTuple):
     output: Output
     warnings: tuple[str, ...]
     options: ConvertOptions
+    # what a piece may hold
+    bound: Bound
     # all files that are read, as they were when their headers were read
     states: Mapping[Path, FileState]
     # what writes the output; None if the one that is to be resumed is complete already
@@ -87,7 +90,7 @@ class Conversion(NamedTuple):
 
     @property
     def finished(self) -> Finished:
-        """The complete output. Pieces are left out of its facts: any size writes the same bytes."""
+        """The complete output. Its facts do not include pieces: any size writes the same bytes."""
         facts = {key: value for key, value in self.facts.items() if key != "pieces"}
         return Finished(self.target, self.output, json.dumps(facts))
 
@@ -119,7 +122,7 @@ class Conversion(NamedTuple):
 
     @property
     def all_steps(self) -> tuple[Step, ...]:
-        """All steps, and those that copy the files beside the tensors."""
+        """All steps, including those that copy the files beside the tensors."""
         return *self.steps, *self.output.copied
 
     @property
@@ -135,19 +138,19 @@ class Conversion(NamedTuple):
     @property
     def task_count(self) -> int:
         """How many tasks there are."""
-        return sum(len(step.pieces(self.options.bound)) for step in self.all_steps)
+        return sum(len(step.pieces(self.bound)) for step in self.all_steps)
 
     def tasks(self, where: Callable[[str], Place]) -> Iterator[Task]:
-        """Return all tasks, always in the same order; `where` finds what is written by name."""
+        """Return all tasks, always in the same order; `where` gives the place of a tensor."""
         for step in self.all_steps:
-            yield from step.tasks(self.options.bound, where)
+            yield from step.tasks(self.bound, where)
 
     @property
     def facts(self) -> dict[str, Any]:
         """What differs between conversions that write different bytes, or cut different pieces.
 
-        A file that is read is known by its size and modification time, as in `Entry.state`, but not
-        by its folder: the input may be moved, or copied with its times.
+        A file that is read is identified by its size and modification time, as in `Entry.state`,
+        but not by its folder: the input may be moved, or copied with its times.
         """
         home = self.source if self.source.is_dir() else self.source.parent
         rules = [
@@ -167,7 +170,7 @@ class Conversion(NamedTuple):
             "source": {relpath(path, home): [*state] for path, state in self.states.items()},
             "rules": _digest(rules),
             "files": _digest(files),
-            "pieces": [*self.options.bound],
+            "pieces": [*self.bound],
         }
 
     def run(
@@ -194,7 +197,7 @@ class Conversion(NamedTuple):
 
     def _measure(self, counter: _Counter, execute: Execute, largest: Largest) -> None:
         """Find the largest rounding in an output that an earlier call has written."""
-        bound, places = self.options.bound, self.finished.places()
+        bound, places = self.bound, self.finished.places()
 
         def finish(_: int, task: Task, outcome: Outcome) -> None:
             largest.add(outcome.rounding)
@@ -225,9 +228,9 @@ class Conversion(NamedTuple):
     def _write(self, writer: Writer, counter: _Counter, execute: Execute, largest: Largest) -> int:
         """Write the output; return how many tasks an earlier process had done."""
         options, facts = self.options, self.facts
-        # another conversion may have left bytes where this one writes none
+        # another conversion may have left bytes where this one does not write any
         writer.resume = options.resume and facts_left(self.target) == facts
-        with self._no_rest_of_overflow(), writer:
+        with self._discarding_overflow(), writer:
             with Journal(writer.open, facts, writer.sync) as journal:
                 done = self._unchanged(journal.done, writer.where, largest)
 
@@ -268,8 +271,8 @@ class Conversion(NamedTuple):
         return frozenset(found)
 
     @contextmanager
-    def _no_rest_of_overflow(self) -> Iterator[None]:
-        """Remove what was written of a conversion that overflows: it would overflow again."""
+    def _discarding_overflow(self) -> Iterator[None]:
+        """Remove what a conversion that overflows has written, as it would overflow again."""
         try:
             yield
         except OverflowedError:
@@ -364,9 +367,9 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     Raises
     ------
     MemdescError
-        If a path, a rule or a tensor does not fit: before anything is written, and with the rule,
-        the tensor and the way out. Or if a file cannot be read or written. A flag of the command
-        in a message, such as ``--overwrite``, is an option here.
+        If a path, a rule or a tensor does not fit; this is checked before anything is written, and
+        the message has the rule, the tensor and the way out. Or if a file cannot be read or
+        written. A flag of the command in a message, such as ``--overwrite``, is an option here.
 
     Examples
     --------
@@ -403,7 +406,7 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
             )
             raise MemdescError(msg)
         options = options._replace(threads=worker_threads(client))
-        made = plan_conversion(source, target, rules, options, to)
+        made = plan_conversion(source, target, rules, options, to, on_workers=True)
         execute = on_cluster(client, made)
     _Counter(progress, made).add("planned", 0)
     return made.report if options.dry_run else made.run(progress, execute)
@@ -415,12 +418,16 @@ def plan_conversion(
     rules: Collection[str | os.PathLike[str]],
     options: ConvertOptions = ConvertOptions(),  # noqa: B008 - it never changes
     to: str | None = None,
+    *,
+    on_workers: bool = False,
 ) -> Conversion:
     """Decide and check everything that a conversion does; nothing is written.
 
-    The parameters are those of `convert`, which has checked the options.
+    The parameters are those of `convert`, which has checked the options. With `on_workers`, pieces
+    run on workers whose threads do not wait until there is memory for a wide one.
 
-    Fails if a path, a rule or a tensor does not fit; with the rule, the tensor and the way out.
+    Fails if a path, a rule or a tensor does not fit; the message has the rule, the tensor and the
+    way out.
     """
     found = read_rules(rules)
     with _system_errors_named():
@@ -457,11 +464,12 @@ def plan_conversion(
                 overwrite=options.overwrite,
                 resume=options.resume,
             )
+        bound = options.bound._replace(wide=0) if on_workers else options.bound
         made = Conversion(
-            given, wanted, container, plan.steps, output, warnings, options, states, writer
+            given, wanted, container, plan.steps, output, warnings, options, bound, states, writer
         )
         for step in made.all_steps:
-            step.pieces(options.bound)
+            step.pieces(bound)
         if is_kept:
             made.finished.check(output.tensors)
         warnings += tuple(check_left(made))
@@ -480,7 +488,7 @@ def _is_rounded(step: Step, rules: Sequence[Rule]) -> bool:
 
 @contextmanager
 def _system_errors_named() -> Iterator[None]:
-    """Raise what the system says of a path as a `MemdescError`."""
+    """Raise what the system says about a path as a `MemdescError`."""
     try:
         yield
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Cut a change between files into pieces: values that run alone, in bounded memory.
+"""Cut a change between files into pieces that can run independently, in bounded memory.
 
-A piece says which bytes it reads and writes, and what becomes of them. No two pieces of a change
+A piece says which bytes it reads and writes, and how they change. No two pieces of a change
 write the same bytes, unless they write the same values, so they run in any order, on any machine
 that has the files, and again after a failure. A piece does not say where its tensors are, so layers
 of equal shapes share their pieces.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import product
 from math import lcm, prod
-from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc import MemdescError
 from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact
@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from memdesc import Layout
     from reorder.storage.pieces.changes import Change, Layouts
 
-__all__ = ["PIECE_NBYTES", "Bound", "Cut", "Piece", "cut"]
-
-# Bytes that a piece reads and writes where memory allows, so that its runs are long.
-PIECE_NBYTES = 128 << 20
+# How many bytes a piece reads and writes if memory allows, so that its runs are long.
+_PIECE_NBYTES = 128 << 20
 # Shorter runs are not worth a system call each.
 _LONG = 64 << 10
 _BYTE_BITS = 8
@@ -40,38 +38,42 @@ _SMALL = 16 << 20
 _Sizes = tuple[int, ...]
 # the fields of a tensor, over the dims of the regions, and whether it is written
 _Operand = tuple[tuple[FieldLayout, ...], bool]
-_PieceT_co = TypeVar("_PieceT_co", covariant=True)
 
 
 class Bound(NamedTuple):
-    """How many bytes of all tensors together a region should have, and how many at most."""
+    """How many bytes of all tensors together a region should have, and how many at most.
+
+    It should have up to `wide` bytes where that makes its runs long.
+    """
 
     wanted: int
     most: int
+    wide: int = 0
+
+    @classmethod
+    def shared(cls, max_bytes: int, threads: int) -> Bound:
+        """Return the bound of pieces that threads of one process run within `max_bytes`.
+
+        Two wide pieces fit at a time, so that one can be written while the other one is read.
+        """
+        share = max(min(_PIECE_NBYTES, max_bytes // threads), 1)
+        return cls(share, max_bytes, min(_PIECE_NBYTES, max_bytes // 2))
 
 
 @dataclass(frozen=True)
-class Cut(Generic[_PieceT_co]):
-    """Pieces, one for each region of a grid, made while iterating.
+class Cut:
+    """Pieces, one for each region of a grid, made while iterating."""
 
-    Attributes
-    ----------
-    dims : tuple of int
-        The sizes of what is cut.
-    sizes : tuple of int
-        The sizes of the regions; the last one along a dim may be shorter.
-    make : callable
-        Returns the piece of a region.
-    """
-
+    # the sizes of what is cut, and of the regions; the last one along a dim may be shorter
     dims: _Sizes
     sizes: _Sizes
-    make: Callable[[Region], _PieceT_co]
+    # returns the piece of a region
+    make: Callable[[Region], Piece]
 
     def __len__(self) -> int:
         return prod(-(-size // step) for size, step in zip(self.dims, self.sizes, strict=True))
 
-    def __iter__(self) -> Iterator[_PieceT_co]:
+    def __iter__(self) -> Iterator[Piece]:
         steps = zip(self.dims, self.sizes, strict=True)
         for at in product(*(range(0, size, step) for size, step in steps)):
             ends = zip(self.sizes, self.dims, at, strict=True)
@@ -79,22 +81,14 @@ class Cut(Generic[_PieceT_co]):
 
 
 class Piece(NamedTuple):
-    """A region of a change.
+    """A region of a change."""
 
-    Attributes
-    ----------
-    change : Change
-        What becomes of the bytes that are read.
-    reads, writes : tuple of (str, Runs)
-        Where these lie in each tensor that is read, and where what it makes lies in each one that
-        is written; tensors are called by their roles.
-    offsets : tuple of int
-        Where the region begins, along the dims of the target; empty for the whole.
-    """
-
+    # how the bytes that are read change
     change: Change
+    # the runs in each tensor that is read, and in each tensor that is written, by their roles
     reads: tuple[tuple[str, Runs], ...]
     writes: tuple[tuple[str, Runs], ...]
+    # where the region begins, along the dims of the target; empty for the whole
     offsets: tuple[int, ...] = ()
 
     @property
@@ -109,23 +103,13 @@ class Piece(NamedTuple):
 
 
 @lru_cache(maxsize=1024)  # the layers of a model are alike
-def cut(change: Change, bound: Bound) -> Cut[Piece]:
-    """Cut a change along whole blocks of all layouts into pieces of bounded size.
+def cut(change: Change, bound: Bound) -> Cut:
+    """Cut a change of whole tensors along whole blocks of all layouts, into pieces within a bound.
 
     *Law*: the pieces write each byte that the whole change writes, with the same value.
 
-    Parameters
-    ----------
-    change : Change
-        Of whole tensors.
-    bound : Bound
-        The most bytes that a piece may read and write, and how many it should where blocks allow.
-        Blocks that hold nothing but padding belong to the piece before them, and may exceed this.
-
-    Raises
-    ------
-    MemdescError
-        If blocks are too large for any piece to fit.
+    Blocks with only padding belong to the piece before them, and may exceed the bound.
+    Fails if blocks are too large for any piece to fit.
 
     Examples
     --------
@@ -156,11 +140,26 @@ def cut(change: Change, bound: Bound) -> Cut[Piece]:
         for operand in held.values()
         if operand.fields
     )
-    small = bound._replace(wanted=min(bound.wanted, _SMALL))
-    sizes = _sizes_within(dims, operands, change.units, small, str(change))
-    if small != bound and not _has_long_runs(operands, sizes):
-        sizes = _sizes_within(dims, operands, change.units, bound, str(change))
-    return Cut(dims, sizes, partial(_piece, change))
+
+    def within(wanted: int) -> _Sizes:
+        given = bound._replace(wanted=wanted)
+        return _sizes_within(dims, operands, change.units, given, str(change))
+
+    found = map(within, _wanted(bound))
+    sizes = next((each for each in found if _has_long_runs(operands, each)), None)
+    return Cut(dims, sizes or within(bound.wanted), partial(_piece, change))
+
+
+def _wanted(bound: Bound) -> Iterator[int]:
+    """Return how many bytes pieces should have, if their runs are long: the fewest first."""
+    wanted = bound.wanted
+    if wanted > _SMALL:
+        yield _SMALL
+    while True:
+        yield wanted
+        wanted *= 2
+        if wanted > bound.wide:
+            return
 
 
 def _whole(change: Change) -> Piece:
@@ -220,7 +219,7 @@ def _sizes_within(
     """Return the sizes of regions that cover dims without a 0.
 
     Sizes and offsets of regions are multiples of `units`, as well as whole blocks of the operands.
-    Fails if no region fits; with `what` is cut, and the bytes that the smallest one takes.
+    Fails if no region fits; the message has `what` is cut, and the bytes that the smallest takes.
     """
     steps = _units(dims, operands, units)
     best = _candidate(dims, operands, dims)
@@ -243,7 +242,7 @@ def _sizes_within(
 
 
 def _has_long_runs(operands: Sequence[_Operand], sizes: _Sizes) -> bool:
-    """Whether the first region of some sizes is read and written in long runs."""
+    """Whether the first region of these sizes is read and written in long runs."""
     first = Region(sizes, (0,) * len(sizes))
     found = [compact(fields, first, is_written=is_written) for fields, is_written in operands]
     return all(each is None or each[0].number == 1 or each[0].length >= _LONG for each in found)
@@ -302,7 +301,7 @@ def _grown(
 
 
 def _candidate(dims: _Sizes, operands: Sequence[_Operand], sizes: _Sizes) -> _Candidate | None:
-    """Return the regions of some sizes; None if one of them has no runs."""
+    """Return the regions of these sizes; None if one of them has no runs."""
     first = Region(sizes, (0,) * len(sizes))
     nbytes, cost = 0, 0.0
     for fields, is_written in operands:

@@ -1,7 +1,7 @@
-"""Runs: the bytes of a tensor that a region touches, and layouts over these bytes alone.
+"""Runs: the bytes of a tensor that a region touches, and layouts over only these bytes.
 
 The innermost blocks of a region form one contiguous run of bytes; the blocks around them are loops
-over such runs. Once runs lie back to back in a buffer, the layout there has smaller strides.
+over such runs. Once runs are back to back in a buffer, the layout there has smaller strides.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from memdesc import Block, MemoryDesc
 
-__all__ = ["FieldLayout", "Operand", "Region", "Runs", "compact"]
-
 _BYTE_BITS = 8
 # A gap is read along with the elements around it unless it is longer than they are.
 _MAX_GAP = 2
@@ -33,20 +31,13 @@ class Region(NamedTuple):
 
 
 class Runs(NamedTuple):
-    """Runs of bytes of one length, in loops.
+    """Runs of bytes of one length, in loops."""
 
-    Attributes
-    ----------
-    start : int
-        First byte of the first run, from the start of the tensor.
-    length : int
-        Bytes of each run.
-    loops : tuple of (int, int)
-        The number of runs and the bytes from one to the next, outermost loop first.
-    """
-
+    # the first byte of the first run, from the start of the tensor
     start: int
+    # bytes of each run
     length: int
+    # the number of runs and the bytes from one to the next, outermost loop first
     loops: tuple[tuple[int, int], ...] = ()
 
     @property
@@ -112,9 +103,9 @@ def compact(
 ) -> tuple[Runs, tuple[Layout, ...]] | None:
     """Return the runs of a region of a tensor, and the layouts of its fields in these bytes.
 
-    Runs that are written hold bytes of the region alone; runs that are read may include gaps no
+    Runs that are written hold only bytes of the region; runs that are read may include gaps no
     longer than the data between them. None if there are no such runs: they would not be whole
-    bytes, the order of runs is reversed, or other elements lie between.
+    bytes, the order of runs is reversed, or other elements are in between.
     """
     views = [field.view(region) for field in fields]
     if len(fields) > 1:

@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 
     _RunsByRole = tuple[tuple[str, Runs], ...]
 
-__all__ = ["DifferentError", "Outcome", "Places", "Task", "run_tasks"]
-
 Places = tuple[tuple[str, Place], ...]
-# What is compared with the definition of a piece: numpy takes some 10 ms for each MiB.
+# How much of a piece is compared with the definition: numpy takes some 10 ms for each MiB.
 _SAMPLE = Bound(1 << 16, 1 << 62)
 # how often a waiting caller looks for Ctrl-C
 _SECONDS = 0.2
@@ -51,7 +49,7 @@ class DifferentError(MemdescError):
 
 
 class Outcome(NamedTuple):
-    """What is known of a task that has run: the checksum of what it wrote, and the rounding."""
+    """The result of a task that has run: the checksum of what it wrote, and the rounding."""
 
     checksum: int
     rounding: Rounding | None
@@ -104,14 +102,8 @@ class Task(NamedTuple):
     def check(self) -> None:
         """Read back what `run` wrote, and compare all of it with what the task makes now.
 
-        A part of some 64 KiB is compared with the definition too.
-
-        Raises
-        ------
-        DifferentError
-            If a byte differs.
-        MemdescError
-            As for `run`.
+        A part of some 64 KiB is compared with the definition too. Fails where `run` does, and with
+        a `DifferentError` if a byte differs.
         """
         read = self.read()
         made, written = self._apply(read), self._written()
@@ -128,7 +120,7 @@ class Task(NamedTuple):
         return _read("read", self.src, self.piece.reads, self.piece.change.reads)
 
     def _written(self) -> Bytes:
-        """Return the bytes of each tensor in the places that `run` writes, likewise."""
+        """Return the bytes of each tensor where `run` writes them; buffers may be larger."""
         return _read("written", self.dst, self.piece.writes, self.piece.change.writes)
 
     def _outcome(self, read: Bytes, written: Bytes) -> Outcome:
@@ -140,7 +132,7 @@ class Task(NamedTuple):
         return Outcome(checksum, rounding)
 
     def _made(self, read: Bytes) -> Bytes:
-        """Return what is made of what was read, if the target has all numbers."""
+        """Return the bytes made from those that were read. Fails if the target lacks a number."""
         made = self._apply(read)
         if self.piece.change.is_copy:
             return made
@@ -155,7 +147,7 @@ class Task(NamedTuple):
         return made
 
     def _check_blocks(self, read: Bytes) -> None:
-        """Refuse scales that share a tensor with codes, which nothing has read before."""
+        """Refuse bad scales that share a tensor with codes, since nothing has read these before."""
         src, dst, at = self.piece.change.src, self.piece.change.dst, self.piece.offsets
         if isinstance(src, RecordDesc):
             codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
@@ -219,35 +211,34 @@ class _Queue:
 
     def __init__(self, tasks: Iterable[tuple[int, Task]], max_bytes: int) -> None:
         self._tasks = iter(tasks)
+        self._next = next(self._tasks, None)
         self._max_bytes, self._held = max_bytes, 0
         self._state = Condition()
         self.error: BaseException | None = None
         self._is_stopped = False
         self._left: set[Thread] = set()
 
-    def take(self) -> tuple[int, Task] | None:
-        """Return the next task, once there is room for it; None at the end."""
+    def take(self, done: Task | None = None) -> tuple[int, Task] | None:
+        """Return the next task, once there is room for it; None at the end.
+
+        The bytes of the task that the thread has done are free then. If the next one fits, the same
+        thread goes on with its buffers; a thread that has to wait frees its own.
+        """
         with self._state:
-            found = None if self._is_stopped else next(self._tasks, None)
-            if found is None:
-                return None
-            nbytes = found[1].nbytes
-            self._state.wait_for(
-                lambda: self._is_stopped or not self._held or self._held + nbytes <= self._max_bytes
-            )
-            if self._is_stopped:
-                return None
-            self._held += nbytes
+            self._held -= 0 if done is None else done.nbytes
+            self._state.notify_all()
+            while (found := None if self._is_stopped else self._next) is not None:
+                nbytes = found[1].nbytes
+                if not self._held or self._held + nbytes <= self._max_bytes:
+                    self._held += nbytes
+                    self._next = next(self._tasks, None)
+                    break
+                scratch.clear()
+                self._state.wait()
             return found
 
-    def give_back(self, task: Task) -> None:
-        """Count the bytes of a task as free."""
-        with self._state:
-            self._held -= task.nbytes
-            self._state.notify_all()
-
     def stop(self, error: BaseException | None) -> None:
-        """Let no thread take another task."""
+        """Make threads take no more tasks."""
         with self._state:
             self._is_stopped = True
             self.error = self.error or error
@@ -262,8 +253,8 @@ class _Queue:
     def wait_for(self, threads: Iterable[Thread]) -> None:
         """Wait until those of the threads that were started have left.
 
-        `Thread.join` will not do: interrupted by Ctrl-C, it may take a running thread for a dead
-        one.
+        `Thread.join` does not work here: when Ctrl-C interrupts it, it may take a running thread
+        for a dead one.
         """
         with self._state:
             while not self._left.issuperset(each for each in threads if each.ident is not None):
@@ -277,7 +268,7 @@ def run_tasks(
     finished: Callable[[int, Task, Any], None],
     work: Callable[[Task], Any],
 ) -> None:
-    """Run tasks, each with its number, on some threads; the first error ends all.
+    """Run tasks, each with its number, on several threads; the first error ends all.
 
     All running tasks together take at most `max_bytes` of memory; a task that needs more runs
     alone. `finished` is called with each task that has run and what `work` returned, by the thread
@@ -287,13 +278,11 @@ def run_tasks(
 
     def loop() -> None:
         try:
-            while (found := queue.take()) is not None:
+            found = queue.take()
+            while found is not None:
                 number, task = found
-                try:
-                    result = work(task)
-                finally:
-                    queue.give_back(task)
-                finished(number, task, result)
+                finished(number, task, work(task))
+                found = queue.take(task)
         except BaseException as error:  # noqa: BLE001 - the caller raises it
             queue.stop(error)
         finally:

@@ -55,24 +55,6 @@ def test_hostile_patterns_end(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "matched", "other"),
-    [
-        (".*self_attn.*", "model.layers.0.self_attn.q_proj", "model.layers.0.mlp.up_proj"),
-        (r"model\.layers\.\d+\.mlp\.(gate|up)_proj", "model.layers.27.mlp.up_proj", "lm_head"),
-        (".*lm_head", "lm_head", "model.lm"),
-        ("visual.*", "visual.blocks.0", "model.visual"),
-        (r".*mlp\.gate$", "a.mlp.gate", "a.mlp.gate_proj"),
-        (r".*layers\.([0-9]|1[0-5])\.mlp.*", "layers.15.mlp.up", "layers.16.mlp.up"),
-        ("^(?!.*(?:mtp|vision)).*proj$", "a.q_proj", "mtp.q_proj"),
-        ("", "anything", ""),
-    ],
-)
-def test_patterns_of_models_are_read(text: str, matched: str, other: str) -> None:
-    assert Pattern(text).matches(matched)
-    assert not other or not Pattern(text).matches(other)
-
-
-@pytest.mark.parametrize(
     ("text", "problem"),
     [
         ("(", "'(' is not a regular expression: missing )"),

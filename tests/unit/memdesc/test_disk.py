@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -189,27 +188,6 @@ def test_a_file_larger_than_allowed_names_the_reason_and_leaves_nothing(tmp_path
     run = run_python("-c", _TOO_LARGE, tmp_path)
     assert run.stdout.count("' cannot be written: File too large") == 3
     assert not list(tmp_path.iterdir())
-
-
-def test_a_full_disk_is_named_and_keeps_the_older_tensor(tmp_path: Path) -> None:
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(tmp_path)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
-        pytest.skip("only root mounts file systems")
-    try:
-        older = reorder.reorder(np.ones((16, 16), np.float32), "ba")
-        larger = reorder.Memory(memory_desc((512, 512), "f32", "ba"))
-        for name in ("x.npz", "x.safetensors"):
-            reorder.save(tmp_path / name, older)
-            with pytest.raises(MemdescError, match="cannot be written: No space left on device"):
-                reorder.save(tmp_path / name, larger)
-            assert np.array_equal(reorder.load(tmp_path / name).numpy(), older.numpy())
-        assert len(list(tmp_path.iterdir())) == 2
-    finally:
-        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
 
 
 def test_a_path_that_leads_through_a_file_is_refused(tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ _INDESCRIBABLE: dict[str, list[tuple[str, str]]] = {
     ],
     "mlir": [
         ("memref<2x3xf32, strided<[?, 1]>>", "numbers given as '\\?' are not known"),
-        ("memref<2x3xi1>", "has the type i1"),
+        ("memref<2x3xi1>", "has the type 'i1'"),
         ("affine_map<(d0, d1) -> ((d0, d1))>", "is not a digit"),
         ("affine_map<(d0, d1) -> (d0] + [d1)>", "must divide each dim"),
         ("affine_map<(d0, d1) -> (d0 + d1)>", "d0 \\+ d1 is not a digit"),
@@ -152,7 +152,10 @@ _INDESCRIBABLE: dict[str, list[tuple[str, str]]] = {
     ],
     "pytorch": [
         ("torch.preserve_format", "the layout of some other tensor"),
-        ("FixedLayout('cpu', torch.complex64, size=[2], stride=[1])", r"the type torch\.complex64"),
+        (
+            "FixedLayout('cpu', torch.complex64, size=[2], stride=[1])",
+            r"the type 'torch\.complex64'",
+        ),
     ],
     "openvino": [
         ("f16:bfyx:1x3x4x4:pad", "says that dims are padded"),

@@ -40,7 +40,7 @@ def test_times_and_what_could_be_saved(shell: Shell) -> None:
     )
     assert "other reorders: another layout, such as channels-last, may avoid them (8" in lines[-2]
     # the page is in no wheel
-    assert "https://github.com/OWNER/memdesc/blob/main/docs/onednn_logs.md; --b" in lines[-1]
+    assert "/memdesc/blob/main/docs/onednn_logs.md; --b" in lines[-1]
     facts = shell.facts(f"log {_TORCH}")
     assert facts["runs"] == {"start": 0, "length": 4, "runs": 4}
     assert [row["executions"] for row in facts["reorders"]] == [4, 4, 4]

@@ -263,21 +263,23 @@ def hqq(bits: int = 4, group: int = 64, kind: str = "bf16") -> Weight:
     return {f".{end}": array for end, array in tensors.items()}, numbers
 
 
-# tensors of integers as their producers store them; no shape for those with a column per group
-_STORED: dict[str, tuple[type, tuple[int, ...]]] = {
-    "pack_quantized weight_packed": (np.int32, (30, -1)),
-    "pack_quantized weight_zero_point": (np.int32, ()),
-    "int_quantized weight": (np.int8, (30, 48)),
-    "int_quantized weight_zero_point": (np.int8, ()),
-    "weight_scale": (np.float16, ()),
-    "weight_shape": (np.int64, (2,)),
-    "awq qweight": (np.int32, (128, -1)),
-    "awq qzeros": (np.int32, (2, -1)),
-    "gptq qweight": (np.int32, (-1, 256)),
-    "gptq qzeros": (np.int32, (2, -1)),
-    "marlin qweight": (np.int32, (8, -1)),
-    "scales": (np.float16, (2, 256)),
-}
+def _stored(
+    name: str, role: str, dims: tuple[int, int], scales: tuple[int, ...]
+) -> tuple[type, tuple[int, ...]]:
+    """Return how producers store a tensor of integers, whose scales have a shape, or its scales."""
+    match role:
+        case "weight":
+            return np.int8, dims
+        case "weight_shape":
+            return np.int64, (2,)
+        case "weight_zero_point":
+            return np.int8 if name == "int_quantized" else np.int32, (-1, scales[1])
+        case "qzeros":
+            return np.int32, (scales[0], -1)
+        case "weight_packed" | "qweight":
+            shapes = {"gptq": (-1, dims[1]), "marlin": (dims[0] // 16, -1)}
+            return np.int32, shapes.get(name, (dims[0], -1))
+    return np.float16, scales
 
 
 def recorded(name: str, dims: tuple[int, int] = (30, 48), **options: Any) -> Weight:
@@ -289,8 +291,8 @@ def recorded(name: str, dims: tuple[int, int] = (30, 48), **options: Any) -> Wei
     record.set_field(scale.name, scales)
     layer: Layer = {}
     for role, data in record.tensors.items():
-        kind, shape = _STORED.get(f"{name} {role}") or _STORED[role]
-        layer[f".{role}"] = data.view(kind).reshape(shape or (-1, scales.shape[1]))
+        kind, shape = _stored(name, role, dims, scales.shape)
+        layer[f".{role}"] = data.view(kind).reshape(shape)
     return layer, reorder.dequantize(record).numpy()
 
 
@@ -329,7 +331,8 @@ def _integers(form: str, bits: int, strategy: str, *, zeros: bool) -> Scheme:
     options = options | {"zeros": zeros} | ({"bits": bits} if form == "pack" else {})
     name = f"{form}_quantized"
     config = compressed(f"{form}-quantized", **weights)
-    return Scheme(name, config, partial(recorded, name, **options), {"scales": "f16", **options})
+    make = partial(recorded, name, (40, 96), **options)
+    return Scheme(name, config, make, {"scales": "f16", **options})
 
 
 def _words(name: str, config: dict[str, Any], **options: Any) -> Scheme:
@@ -355,6 +358,12 @@ _ALL = (
         "fp8_block",
         compressed("float-quantized", **_BYTES, strategy="block", block_structure=[128, 128]),
         partial(fp8, "weight_scale", (3, 2)),
+    ),
+    Scheme(
+        "fp8_block",
+        compressed("float-quantized", **_BYTES, strategy="block", block_structure=[64, 64]),
+        partial(fp8, "weight_scale", (5, 3), block=(64, 64)),
+        {"block": 64},
     ),
     *(
         Scheme(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import tracemalloc
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -13,28 +12,12 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import DATA_TYPES, MemdescError, data_type, memory_desc, to_json
-from reorder import Memory, load_all, save
+from memdesc import MemdescError, data_type, memory_desc, to_json
+from reorder import load_all, save
 from reorder.memory.dlpack import TensorView
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-def test_tensors_of_all_types_and_layouts_are_read_back_bit_for_bit(tmp_path: Path) -> None:
-    tensors = {}
-    for k, name in enumerate(DATA_TYPES):
-        desc = memory_desc(
-            (2, 11, 3, 2), name, ("abcd", "acdb", "aBcd8b", "ABcd4a/1.8b8a/4.4b")[k % 4]
-        )
-        bits = np.random.default_rng(k).integers(0, 256, desc.nbytes, np.uint8)
-        tensors[f"layer.{k}"] = Memory(desc, bits)
-    save(tmp_path / "x.npz", tensors)
-    again = load_all(tmp_path / "x.npz")
-    assert list(again) == list(tensors)
-    for name, memory in tensors.items():
-        assert again[name].desc == memory.desc
-        assert again[name].data.tobytes() == memory.data.tobytes()
 
 
 def test_the_same_tensors_make_the_same_bytes(tmp_path: Path) -> None:
@@ -63,19 +46,6 @@ def test_long_names_and_names_of_any_script_are_read_back(tmp_path: Path) -> Non
     assert list(load_all(tmp_path / "x.npz")) == list(tensors)
 
 
-def test_a_value_that_is_none_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(MemdescError, match=r"'x' cannot be saved: x must be .* not list"):
-        save(tmp_path / "x.npz", {"x": [1, 2]})  # type: ignore[dict-item] # that is refused
-    with pytest.raises(MemdescError, match="unknown data type"):
-        save(tmp_path / "x.npz", {"x": np.ones(3, np.complex64)})
-    assert not list(tmp_path.iterdir())
-    (tmp_path / "x.npz").mkdir()
-    for path in (tmp_path / "none" / "x.npz", tmp_path / "x.npz"):
-        with pytest.raises(MemdescError, match="cannot be written"):
-            save(path, {"x": np.ones(3, np.float32)})
-    assert list(tmp_path.iterdir()) == [tmp_path / "x.npz"]
-
-
 def test_tensors_of_other_libraries_are_stored(tmp_path: Path) -> None:
     x = np.arange(6, dtype=np.float32).reshape(2, 3)
     bits = x.astype(ml_dtypes.bfloat16)
@@ -86,33 +56,6 @@ def test_tensors_of_other_libraries_are_stored(tmp_path: Path) -> None:
     assert np.array_equal(found["view"].numpy(), x.T)
     assert found["foreign"].dtype == data_type("bf16")
     assert found["foreign"].numpy().tobytes() == bits.tobytes()
-
-
-def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    with pytest.raises(MemdescError, match="cannot be read: No such file"):
-        load_all(path)
-    save(path, {"x": np.arange(1000, dtype=np.float32)})
-    whole = path.read_bytes()
-    for damaged in (b"", b"PK", whole[:100], whole[:-20], whole[:200] + b"\xff" + whole[201:]):
-        path.write_bytes(damaged)
-        with pytest.raises(MemdescError, match="damaged one"):
-            load_all(path)
-
-
-def test_a_descriptor_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    for text, reason in (
-        (json.dumps({"schema": 1}), "key 'dims' is missing"),
-        ("{", "not a descriptor"),
-        ("\xff", "not a descriptor"),
-    ):
-        with zipfile.ZipFile(path, "w") as archive:
-            with archive.open("x.npy", "w") as file:
-                np.lib.format.write_array(file, np.ones(3, np.float32))
-            archive.writestr("x.npy.json", text)
-        with pytest.raises(MemdescError, match=reason):
-            load_all(path)
 
 
 def test_an_archive_that_unpacks_to_more_than_allowed_is_refused(tmp_path: Path) -> None:
@@ -205,16 +148,6 @@ def test_a_member_that_unpacks_to_more_than_it_claims_takes_no_memory_for_it(
         assert tracemalloc.get_traced_memory()[1] < 2**22
     finally:
         tracemalloc.stop()
-
-
-def test_a_large_descriptor_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    save(path, {"x": np.ones(3, np.float32)})
-    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("y.npy", archive.read("x.npy"))
-        archive.writestr("y.npy.json", "[" * 2**21)
-    with pytest.raises(MemdescError, match=r"'y\.npy\.json' has more than 1048576 bytes"):
-        load_all(path)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +10,7 @@ import pytest
 
 import reorder
 from memdesc import MemdescError, memory_desc, record_desc
+from memdesc.record.gguf import GGUF_TYPES
 from tests.checkpoints import awq_layer, fp8_layer, gptq_layer, write_config, write_safetensors
 from tests.records import plain_scales, random_record
 
@@ -28,12 +28,14 @@ def _codes(seed: int = 0) -> NDArray[np.int8]:
     return np.random.default_rng(seed).integers(-128, 128, _DIMS, np.int8)
 
 
-def _saved(path: Path, x: Any, layout: str = _TAG, *, data: Any = None) -> Path:
+def _saved(
+    path: Path, x: Any, layout: str = _TAG, *, data: Any = None, name: str = "layers.0.up.weight"
+) -> Path:
     """Save a tensor; `data` are other bytes under the same descriptor."""
     memory = reorder.reorder(x, layout)
     if data is not None:
         memory = reorder.Memory(memory.desc, np.ascontiguousarray(data).view(np.uint8).reshape(-1))
-    reorder.save(path, {"layers.0.up.weight": memory})
+    reorder.save(path, {name: memory})
     return path
 
 
@@ -59,6 +61,8 @@ def test_a_model_holds_the_contract_written_from_it(tmp_path: Path) -> None:
             **tensors,
             'odd"name': reorder.Memory(odd),
             "padded[0]": padded,
+            "turned": reorder.reorder(np.ones((8, 3), np.float32), "ba"),
+            "scales": reorder.reorder(np.ones((2, 64), np.float16), "marlin_scales"),
             "scalar": np.array(3.0),
             "q": reorder.quantize(np.ones((4, 8), np.float32), "s8", axis=0),
         },
@@ -71,6 +75,9 @@ def test_a_model_holds_the_contract_written_from_it(tmp_path: Path) -> None:
         "count": 3,
     }
     assert rules["padded[[]0]"]["padding"] == "zero"
+    # floats have a packing's name only if oneDNN has none
+    assert rules["turned"]["layout"] == "ba"
+    assert rules["scales"]["layout"] == "marlin_scales"
     assert rules["q"]["scales"] == ["q_scale", "q_zero_point"]
     assert tomllib.loads(reorder.contract_to_toml(rules)) == rules
     report = reorder.check(path, rules, reference=path)
@@ -79,13 +86,16 @@ def test_a_model_holds_the_contract_written_from_it(tmp_path: Path) -> None:
     assert len(report.compared) == len(reorder.open_checkpoint(path))
 
 
-def test_a_contract_notices_that_a_layer_is_missing(tmp_path: Path) -> None:
+def test_a_contract_notices_that_tensors_are_missing(tmp_path: Path) -> None:
     path = tmp_path / "model.npz"
-    reorder.save(path, {f"layers.{k}.w": np.zeros((2, 3)) for k in range(3)})
+    tensors = {f"layers.{k}.w": np.zeros((2, 3)) for k in range(3)} | {"embed": np.zeros(3)}
+    reorder.save(path, tensors)
     rules = reorder.contract_of(path)
-    reorder.save(path, {f"layers.{k}.w": np.zeros((2, 3)) for k in (0, 2)})
-    (breach,) = reorder.check(path, rules).breaches
-    assert breach[:4] == ("layers.*.w", "count", "is 2, not 3", "layers.*.w")
+    reorder.save(path, {name: tensors[name] for name in ("layers.0.w", "layers.2.w")})
+    assert [each[:4] for each in reorder.check(path, rules).breaches] == [
+        ("layers.*.w", "count", "is 2, not 3", "layers.*.w"),
+        ("embed", "count", "is 0, not 1", "embed"),
+    ]
 
 
 def test_a_contract_notices_that_the_scales_of_a_layer_are_missing(tmp_path: Path) -> None:
@@ -178,13 +188,15 @@ def test_a_rule_of_a_record_is_about_its_tensors(tmp_path: Path) -> None:
 
 def test_wrong_rules_are_refused_by_name(tmp_path: Path) -> None:
     path = _saved(tmp_path / "x.safetensors", _codes())
-    assert "there is no key 'layuot'" in _refusal(path, {"*": {"layuot": "ab"}})
+    assert "'layuot' is not a key" in _refusal(path, {"*": {"layuot": "ab"}})
     assert "rule '*.down': it matches no tensor" in _refusal(path, {"*.down": {"dtype": "s8"}})
+    odd = _saved(tmp_path / "y.npz", _codes(), name="x[0]")
+    assert "did you mean 'x[[]0]'?" in _refusal(odd, {"x[0]": {"dtype": "s8"}})
     assert "it matches no record" in _refusal(path, {"layers.1": {"record": "awq"}})
     both = {"*": {"dtype": "s8"}, "layers.*": {"dtype": "u8"}}
     assert "rule 'layers.*': it says dtype = u8, and the rule '*' says" in _refusal(path, both)
     assert "both record and layout" in _refusal(path, {"*": {"record": "awq", "layout": "ab"}})
-    assert "there is no record 'awk'" in _refusal(path, {"*": {"record": "awk"}})
+    assert "'awk' is not a record" in _refusal(path, {"*": {"record": "awk"}})
     assert "dims" in _refusal(path, {"*": {"dims": [1.5]}})
     assert "padding must be" in _refusal(path, {"*": {"padding": "one"}})
     assert "scales must be a list" in _refusal(path, {"*": {"scales": "x"}})
@@ -321,21 +333,6 @@ def test_packing_a_packed_tensor_again_copies_it(tmp_path: Path) -> None:
     assert (tmp_path / "again.safetensors").read_bytes() == path.read_bytes()
 
 
-def test_a_saved_record_is_checked_in_its_own_words(tmp_path: Path) -> None:
-    folder = tmp_path / "model"
-    folder.mkdir()
-    tensors = {
-        f"layers.{k}.fc.{name}": x for k in range(2) for name, x in awq_layer(k, (128, 16)).items()
-    }
-    write_safetensors(folder / "model.safetensors", tensors)
-    write_config(folder, quant_method="awq", bits=4, group_size=64, version="gemm")
-    rules = reorder.contract_of(folder)
-    assert [*rules] == ["others", "layers.*.fc"]
-    assert rules["layers.*.fc"]["record"].startswith("awq(")
-    assert reorder.check(folder, rules, reference=folder).holds
-    assert json.dumps(rules)
-
-
 def _quantised(folder: Path, layer: Mapping[str, NDArray[Any]], **section: Any) -> Path:
     folder.mkdir()
     write_safetensors(folder / "model.safetensors", layer)
@@ -401,9 +398,34 @@ def test_blocks_of_gguf_and_the_floats_that_they_become_are_equal(tmp_path: Path
             assert breach.problem.startswith("differ in ")
 
 
+@pytest.mark.parametrize("name", GGUF_TYPES)
+def test_rows_of_blocks_that_were_swapped_are_named(tmp_path: Path, name: str) -> None:
+    desc = record_desc((4, 256), name)
+    blocks = random_record(desc, np.random.default_rng(0))
+    good = _saved_blocks(tmp_path / "good.npz", blocks)
+    (data,) = blocks.tensors.values()
+    data[:] = np.roll(data.reshape(4, -1), 2, 0).reshape(-1)
+    bad = _saved_blocks(tmp_path / "bad.npz", blocks)
+    (breach,) = reorder.check(bad, reference=good).breaches
+    assert breach.causes == ("the halves of dim 0 are swapped",)
+
+
 def _saved_blocks(path: Path, blocks: reorder.Record) -> Path:
     reorder.save(path, {"w": blocks})
     return path
+
+
+def test_padding_of_codes_is_not_a_value(tmp_path: Path) -> None:
+    good = reorder.Record(record_desc((4, 36), "pack_quantized", group=36))
+    codes = good.tensors["weight_packed"].reshape(4, 20)
+    _saved_blocks(tmp_path / "good.npz", good)
+    codes[:, 18:] = 0x88  # what compressed-tensors may write behind 36 codes
+    _saved_blocks(tmp_path / "same.npz", good)
+    codes[1, :3] = 1
+    _saved_blocks(tmp_path / "bad.npz", good)
+    assert reorder.check(tmp_path / "same.npz", reference=tmp_path / "good.npz").holds
+    (breach,) = reorder.check(tmp_path / "bad.npz", reference=tmp_path / "good.npz").breaches
+    assert breach.problem == "differ in 3 of 144 elements, in weight_packed"
 
 
 def test_tensors_that_were_swapped_as_a_whole_are_told(tmp_path: Path) -> None:

@@ -156,15 +156,6 @@ def test_raw_bytes_are_those_of_the_buffer(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["x.bin"]
 
 
-def test_other_libraries_read_the_plain_tensors(tmp_path: Path) -> None:
-    x = np.arange(6, dtype=np.float32).reshape(2, 3)
-    save(tmp_path / "x.npz", {"x": x, "scalar": np.array(2.0), "t": reorder.reorder(x, "ba")})
-    with np.load(tmp_path / "x.npz") as found:
-        assert np.array_equal(found["x"], x)
-        assert found["scalar"].shape == ()
-        assert np.array_equal(found["t"], x.T)
-
-
 # What is read back
 
 
@@ -243,7 +234,7 @@ def test_load_reads_the_one_tensor_and_names_several(tmp_path: Path, name: str) 
         load(path)
     with pytest.raises(MemdescError, match="holds a Quantized, not a Record"):
         load(path, Record)
-    with pytest.raises(MemdescError, match=r"kind is reorder\.Memory, reorder\.Quantized or"):
+    with pytest.raises(MemdescError, match=r"kind must be reorder\.Memory, \.Quantized or"):
         load(path, dict)  # type: ignore[type-var] # what a caller might pass
 
 
@@ -273,7 +264,7 @@ _VALUE = {"name": "w", "quantized": {"axis": [], "groups": []}}
         (_VALUE | {"tensors": {"memory": "w"}}, "does not say what scales"),
         (_VALUE | {"tensors": {"memory": "w", "scales": "w"}}, "does not say which tensors belong"),
         (_VALUE | {"quantized": 1, "tensors": {"memory": "w"}}, "does not say what scales"),
-        ({"name": "w", "tensors": {"data": "w"}}, "a record is called by a string"),
+        ({"name": "w", "tensors": {"data": "w"}}, "name of a record must be a string"),
         ({"name": "w", "record": "none", "tensors": {"a": "w"}}, "dims"),
         ({"name": "w", "record": "awq", "dims": [8, 8], "tensors": {"a": "w"}}, "tensors"),
         ({"name": "b", "record": "q4_0", "dims": [32], "tensors": {"a": "w"}}, "are called 'b'"),
@@ -344,7 +335,7 @@ def test_what_a_file_says_of_its_elements_is_neither_converted_nor_reinterpreted
 ) -> None:
     x = np.array([0, 1, 200], np.uint8).astype(held)
     np.save(tmp_path / "x.npy", x)
-    with pytest.raises(MemdescError, match=f"not {dtype}; a file says its own type: --to-dtype"):
+    with pytest.raises(MemdescError, match=f"not {dtype}; a file says its own type: `memdesc "):
         load(tmp_path / "x.npy", dtype=dtype)
     with pytest.raises(MemdescError, match=rf"save x\.view\({view}\)"):
         load(tmp_path / "x.npy", dtype=dtype)
@@ -357,18 +348,6 @@ def test_a_dtype_that_contradicts_the_descriptor_is_refused(tmp_path: Path, name
     with pytest.raises(MemdescError, match="the descriptor of 'tensor' says f32, not s8"):
         load(tmp_path / name, dtype="s8")
     assert load(tmp_path / name, dtype="f32").desc == _blocked().desc
-
-
-def test_a_missing_a_truncated_and_a_foreign_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(MemdescError, match=r"none.npy' cannot be read: No such file"):
-        load(tmp_path / "none.npy")
-    np.save(tmp_path / "x.npy", np.arange(100))
-    (tmp_path / "cut.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:-8])
-    with pytest.raises(MemdescError, match=r"cut.npy' is not a .npy file"):
-        load(tmp_path / "cut.npy")
-    (tmp_path / "text.npy").write_text("hello")
-    with pytest.raises(MemdescError, match=r"text.npy' is not a .npy file"):
-        load(tmp_path / "text.npy")
 
 
 @pytest.mark.parametrize("kind", [np.complex64, "S3", ">f4", "M8[s]"])

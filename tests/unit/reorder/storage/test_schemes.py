@@ -12,8 +12,9 @@ import pytest
 import reorder
 from memdesc import DATA_TYPES, MemdescError, record_desc
 from reorder.cli import main
+from reorder.storage.convert.targets import TARGETS
 from reorder.storage.quantization import declared_record
-from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
+from tests.unit.reorder.storage.convert.results import SMALL, converted, refused, words_of
 from tests.unit.reorder.storage.schemes import (
     BESIDE,
     SCHEMES,
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _KINDS = {DATA_TYPES[kind].numpy: kind for kind in ("f32", "bf16", "f16")}
-# options that no shape shows
-_SAID = ("bits", "zeros")
+# options that shapes may not show
+_SAID = ("bits", "zeros", "block")
 _each = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 
 
@@ -111,6 +112,49 @@ def test_a_weight_is_written_and_declared_as_it_was(tmp_path: Path, scheme: Sche
     assert one.options.items() <= other.options.items()
     reorder.save(tmp_path / "x.safetensors", {scheme.prefix: record_in(folder, scheme.prefix)})
     assert reorder.load(tmp_path / "x.safetensors", reorder.Record).desc == desc
+
+
+@_each
+def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
+    tmp_path: Path, scheme: Scheme
+) -> None:
+    """*Law*: what a target does not hold is refused with the weight's name; all else is exact."""
+    layer, wanted = scheme.make()
+    folder = write_model(tmp_path / "in", {scheme.prefix: layer}, scheme.config)
+    wanted, letters = wanted.astype(np.float32), record_in(folder, scheme.prefix).desc.letters
+    # models have floats in (out, in), but those of gpt-oss in (in, out)
+    is_turned = letters == "io" or scheme.record == "gpt_oss_mxfp4"
+    method = scheme.config.get("quantization_config", {}).get("quant_method")
+    settings = SMALL._replace(max_bytes=max(1 << 14, wanted.nbytes // 3))
+    for to, target in TARGETS.items():
+        out = tmp_path / to
+        try:
+            reorder.convert(folder, out, (), settings, to=to)
+        except MemdescError as error:
+            said = str(error)
+            taken = {each for way in target.ways for each in (*way.sources, way.record)}
+            assert f"--to {to}" in said
+            if said.endswith(f"they are {to} already; copy it"):
+                assert target.method in (None, method)
+            else:
+                assert scheme.prefix in said
+            assert ("and --to " in said) == (scheme.record not in taken)
+            assert target.dtype is None
+            assert not out.exists()
+            continue
+        if target.dtype is not None:
+            name = scheme.prefix if "experts" in scheme.prefix else f"{scheme.prefix}.weight"
+            floats = wanted.astype(DATA_TYPES[target.dtype].numpy)
+            assert np.array_equal(
+                words_of(out)[name], floats.swapaxes(-1, -2) if is_turned else floats
+            )
+            continue
+        record = record_in(out, scheme.prefix)
+        found = reorder.dequantize(record).numpy()
+        found = found if record.desc.letters == letters else found.swapaxes(-1, -2)
+        # of NVFP4, the reciprocal of a scale is rounded
+        near = 2.0**-21 if "nvfp4" in scheme.record else 0
+        assert np.allclose(found, wanted, rtol=near, atol=0)
 
 
 def _damaged(layer: dict[str, NDArray[Any]]) -> list[tuple[str, dict[str, NDArray[Any]]]]:

@@ -10,7 +10,7 @@ import pytest
 import reorder
 from memdesc import DATA_TYPES, MemdescError, RecordDesc, known_records, memory_desc, record_desc
 from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.gguf import SCALARS, TYPES, GgufValue, plan, read
+from reorder.storage.containers.gguf import SCALARS, TYPES, GgufValue, read
 from reorder.storage.containers.table import read_container
 from tests.gguf_files import gguf_file
 from tests.headers import gguf_bytes as _file
@@ -157,19 +157,6 @@ def test_damaged_files_are_refused(tmp_path: Path, data: bytes, reason: str) -> 
     path.write_bytes(data)
     with pytest.raises(MemdescError, match=reason):
         read(path)
-
-
-def test_what_gguf_cannot_hold_is_refused() -> None:
-    wrong = [
-        ([Tensor("a", "f4_e2m1", (4,), 2)], {}, "no type 'f4_e2m1'"),
-        ([Tensor("a", "q4_0", (1, 1, 1, 1, 32), 18)], {}, "GGUF has 4 dims"),
-        ([Tensor("a", "q4_0", (32,), 19)], {}, "takes 18 bytes, not 19"),
-        ([Tensor("a", "f32", (2,), 8)] * 2, {}, "two tensors"),
-        ([], {"a": 1}, "neither a string"),
-    ]
-    for tensors, metadata, reason in wrong:
-        with pytest.raises(MemdescError, match=reason):
-            plan("x", tensors, metadata)
 
 
 def test_the_types_that_are_no_records_are_listed_by_their_names(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +10,6 @@ import pytest
 import reorder
 from memdesc import known_records
 from memdesc.record.gguf import GGUF_NUMBERS
-from reorder.cli import main
 from tests.gguf_files import gguf_file
 
 if TYPE_CHECKING:
@@ -66,16 +64,6 @@ def test_a_checkpoint_decodes_the_tensors_of_every_type(
             assert np.array_equal(found, by_gguf(data, name), equal_nan=True), name
 
 
-def test_inspect_names_every_type(
-    model: tuple[Path, dict[str, NDArray[np.uint8]]], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["inspect", str(model[0]), "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    text = json.dumps(facts)
-    assert all(f'"{name}"' in text for name in NAMES)
-    assert "cannot be described" not in text
-
-
 def test_every_type_is_converted_to_bf16(tmp_path: Path) -> None:
     # without this bit, the scales of all types are finite
     path, tensors = _written(tmp_path / "model.gguf", ~0x40 & 0xFF)
@@ -87,14 +75,3 @@ def test_every_type_is_converted_to_bf16(tmp_path: Path) -> None:
             assert np.array_equal(
                 found.astype(np.float32), wanted.astype(np.float32), equal_nan=True
             ), name
-
-
-def test_every_type_is_copied_byte_for_byte(
-    model: tuple[Path, dict[str, NDArray[np.uint8]]], tmp_path: Path
-) -> None:
-    path, tensors = model
-    reorder.convert(path, tmp_path / "copy.gguf")
-    fields = {each.name: each for each in gguf.GGUFReader(tmp_path / "copy.gguf").tensors}
-    for name, data in tensors.items():
-        assert int(fields[name].tensor_type) == kind_of(name)
-        assert np.array_equal(fields[name].data, data)

@@ -81,15 +81,26 @@ def test_inspect_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "type 42" in row["why_unknown"]
 
 
-def test_equal_bytes_of_them_do_not_differ(
+def test_they_are_compared_by_their_bytes(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    _model(tmp_path / "x.gguf", 42)
-    raw = (tmp_path / "x.gguf").read_bytes()
-    for code, data in (0, raw), (1, raw[:-1] + bytes([raw[-1] ^ 1])):
-        (tmp_path / "y.gguf").write_bytes(data)
-        assert main(["compare", *(str(tmp_path / x) for x in ("x.gguf", "y.gguf"))]) == code
+    paths = tmp_path / "x.gguf", tmp_path / "y.gguf"
+    _model(paths[0], 42)
+    raw = paths[0].read_bytes()
+    last = np.frombuffer(raw[-32:], np.uint8)
+    for data in (raw, raw[:-32] + (last << 4 | last >> 4).tobytes()):
+        paths[1].write_bytes(data)
+        assert main(["compare", *map(str, paths)]) == (data != raw)
+        breaches = reorder.check(paths[1], reference=paths[0]).breaches
+        assert len(breaches) == (data != raw)
     assert "d: tensor 'd' of ggml_type_42: memdesc does not know" in capsys.readouterr().out
+    assert breaches[0].causes == ("the nibbles of each byte are reversed",)
+    paths[1].write_bytes(raw.replace(struct.pack("<IQI", 1, 9, 42), struct.pack("<IQI", 1, 9, 43)))
+    (breach,) = reorder.check(paths[1], reference=paths[0]).breaches
+    assert (
+        breach.problem
+        == "are ggml_type_43 of (9,), and those of the reference ggml_type_42 of (9,)"
+    )
 
 
 @pytest.mark.parametrize("kind", _KINDS)

@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
+from reorder.storage.containers.npy import header_of
 from reorder.storage.containers.onnx import fields, message_field, varints
 from reorder.storage.containers.table import FORMATS, read_container
 from tests.headers import gguf_bytes as _gguf
+from tests.headers import gguf_info, initializer
 from tests.headers import gguf_text as _text
-from tests.headers import initializer
 from tests.headers import number_field as _number
 from tests.headers import safetensors_bytes as _safetensors
 
@@ -196,21 +197,44 @@ def test_ten_times_as_much_takes_about_ten_times_the_calls(tmp_path: Path, case:
     assert many <= 500 + 11 * few
 
 
-@pytest.mark.parametrize("ending", ["onnx", "safetensors", "gguf", "npz", "npy"])
+_HUGE = 2**42
+_CLAIM = b"\x80\x80\x80\x80\x80\x80\x01"
+# headers that claim 4 TiB, or as many items
+_CLAIMS = {
+    "onnx": [
+        _onnx(initializer("a", 1, (_HUGE,), message_field(9, b"a"))),
+        _onnx(message_field(5, _number(2, 2) + message_field(8, b"a") + b"\x4a" + _CLAIM)),
+        b"\x3a" + _CLAIM,
+    ],
+    "safetensors": [
+        bytes([255, 255, 255, 5, 0, 0, 0, 0]) + b"{",
+        _HUGE.to_bytes(8, "little") + b"{}",
+        _safetensors({"a": {"dtype": "U8", "shape": [_HUGE], "data_offsets": [0, _HUGE]}}),
+    ],
+    "gguf": [
+        b"GGUF" + struct.pack("<IQQ", 3, _HUGE, 0) + bytes(64),
+        b"GGUF" + struct.pack("<IQQ", 3, 0, _HUGE) + bytes(64),
+        _gguf([], [gguf_info("a", (_HUGE, 1))]) + bytes(64),
+        _gguf([_array(0, _HUGE, b"")], []) + bytes(64),
+        _gguf([_array(8, _HUGE, b"")], []),
+        _gguf([_text("a") + struct.pack("<IQ", 8, _HUGE)], []),
+    ],
+    "npz": [_npz(1).replace(b"(0,)", b"(9,)"), _npz(1)[:-12] + b"\xff" * 8 + bytes(4)],
+    "npy": [
+        b"\x93NUMPY\2\0\xff\xff\xff\x7f{",
+        b"\x93NUMPY\1\0\x0a\0",
+        header_of(np.dtype("u1"), (_HUGE,)).raw,
+    ],
+}
+
+
+@pytest.mark.parametrize("ending", _CLAIMS)
 def test_large_numbers_in_small_files_take_no_memory(tmp_path: Path, ending: str) -> None:
-    makers = {
-        "onnx": [_onnx(_initializer("a", _number(1, 2**60))), b"\x3a\xff\xff\xff\xff\x7f"],
-        "safetensors": [bytes([255, 255, 255, 5, 0, 0, 0, 0]) + b"{"],
-        "gguf": [
-            b"GGUF" + struct.pack("<IQQ", 3, 2**40, 0),
-            _gguf([_array(8, 2**40, b"")], []),
-            _gguf([_text("a") + struct.pack("<IQ", 8, 2**40)], []),
-        ],
-        "npz": [_npz(1).replace(b"(0,)", b"(9,)"), _npz(1)[:-12] + b"\xff" * 8 + bytes(4)],
-        "npy": [b"\x93NUMPY\2\0\xff\xff\xff\x7f{", b"\x93NUMPY\1\0\x0a\0"],
-    }
-    for data in makers[ending]:
-        assert _peak(tmp_path / f"x.{ending}", data) <= 4 * _ALWAYS
+    for data in _CLAIMS[ending]:
+        path = tmp_path / f"x.{ending}"
+        assert _peak(path, data) <= 4 * _ALWAYS
+        with pytest.raises(MemdescError):
+            read_container(path)
 
 
 def test_numbers_of_protobuf_have_ten_bytes_and_64_bits() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from memdesc import DATA_TYPES, MemdescError, memory_desc, to_json
 from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.onnx import NUMBERS, message_field, plan, read
+from reorder.storage.containers.onnx import NUMBERS, message_field, read
 from reorder.storage.containers.table import read_container
 from tests.headers import initializer as _initializer
 from tests.headers import number_field as _number
@@ -136,17 +136,6 @@ def test_damaged_models_are_refused(tmp_path: Path, data: bytes, reason: str) ->
         read(tmp_path / "x.onnx")
 
 
-def test_what_onnx_cannot_hold_is_refused() -> None:
-    wrong = [
-        ([Tensor("a", "q4_0", (32,), 18)], "no type 'q4_0'"),
-        ([Tensor("a", "f32", (2,), 9)], "takes 8 bytes, not 9"),
-        ([Tensor("a", "f32", (2,), 8)] * 2, "two tensors would be called 'a'"),
-    ]
-    for tensors, reason in wrong:
-        with pytest.raises(MemdescError, match=reason):
-            plan("x.onnx", tensors, {})
-
-
 @pytest.mark.peers
 def test_the_types_are_those_of_the_package() -> None:
     import onnx  # a peer
@@ -160,52 +149,6 @@ def test_the_types_are_those_of_the_package() -> None:
         dtype = onnx.helper.tensor_dtype_to_np_dtype(number)
         assert dtype == memory_desc((1,), name).dtype.numpy, (name, kinds.Name(number))
         assert name not in ours or kinds.Name(number) == ours[name]
-
-
-@pytest.mark.peers
-@pytest.mark.parametrize("is_external", [False, True])
-def test_models_of_the_package_compute_the_same_when_copied(
-    tmp_path: Path, *, is_external: bool
-) -> None:
-    import onnx  # a peer
-    import onnxruntime  # a peer
-    from onnx import TensorProto, helper, numpy_helper  # a peer
-
-    rng = np.random.default_rng(0)
-    w, b = rng.random((64, 32), np.float32), rng.random(32, np.float32)
-    graph = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["x", "w"], ["y"]),
-            helper.make_node("Add", ["y", "b"], ["z"]),
-            helper.make_node("Reshape", ["z", "shape"], ["out"]),
-        ],
-        "g",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, (2, 64))],
-        [helper.make_tensor_value_info("out", TensorProto.FLOAT, (4, 16))],
-        initializer=[
-            numpy_helper.from_array(w, "w"),
-            helper.make_tensor("b", TensorProto.FLOAT, (32,), b.tolist()),
-            helper.make_tensor("shape", TensorProto.INT64, (2,), [4, 16]),
-        ],
-    )
-    model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 21)])
-    path = tmp_path / "in" / "x.onnx"
-    path.parent.mkdir()
-    onnx.save(model, path, save_as_external_data=is_external, size_threshold=0)
-    found = read_container(path)
-    assert (found.entries["w"].read().view(np.float32) == w.reshape(-1)).all()
-    assert (found.entries["b"].read().view(np.float32) == b).all()
-    out = tmp_path / "y.onnx"
-    tensors = [
-        Tensor(e.name, e.dtype, e.shape, e.nbytes, origin=e.name) for e in found.entries.values()
-    ]
-    data = {name: entry.read() for name, entry in found.entries.items()}
-    write_tensors(out, tensors, data, found.metadata)
-    onnx.checker.check_model(onnx.load(out), full_check=True)
-    assert (tmp_path / "y.onnx.data").stat().st_size == w.nbytes
-    x = rng.random((2, 64), np.float32)
-    one, other = (onnxruntime.InferenceSession(file).run(None, {"x": x})[0] for file in (path, out))
-    assert (one == other).all()
 
 
 @pytest.mark.peers

@@ -107,7 +107,7 @@ def test_what_no_conversion_made_is_neither_removed_nor_published(
     target = tmp_path / _NAME
     path = begun(target) / "notes"
     path.mkdir() if kind == "folder" else path.write_text("mine")
-    with pytest.raises(MemdescError, match=r"notes' is in the place of .*no conversion made it"):
+    with pytest.raises(MemdescError, match=r"notes' is where .*no conversion made it"):
         write(target)
     assert path.exists()
 
@@ -334,8 +334,8 @@ def test_no_file_stays_open(tmp_path: Path) -> None:
         write(tmp_path / _NAME, resume=True)
         folder = Partial(partial_folder(tmp_path / "z"))
         (folder.path / "x").hardlink_to(tmp_path / _NAME)
-        with pytest.raises(MemdescError, match="another name"):
-            folder.open("x", os.O_RDONLY)
+        with pytest.raises(MemdescError, match="another name"), folder.open("x", os.O_RDONLY):
+            pass
         with pytest.raises(InUseError):
             Partial(folder.path)
         (folder.path / "x").unlink()

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-import reorder
 from memdesc import MemdescError, memory_desc, record_desc
 from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.safetensors import plan, read
-from reorder.storage.containers.writer import Writer
+from reorder.storage.containers.safetensors import read
 from tests.headers import safetensors_bytes
-from tests.writers import write_part, write_tensors
+from tests.writers import write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -67,34 +65,23 @@ def test_what_was_planned_is_read_back(tmp_path: Path) -> None:
     assert found.entries["blocked"].offset % 64 == 0
 
 
-def test_pieces_are_written_in_any_order(tmp_path: Path) -> None:
-    x = reorder.reorder(np.arange(20.0, dtype=np.float32), "a")
-    files = plan("x.safetensors", [Tensor("x", "f32", (20,), 80)], {})
-    with Writer(tmp_path / "x.safetensors", files) as writer:
-        for start in (40, 0):
-            write_part(writer, "x", start, x.data[start : start + 40])
-        writer.finish()
-    entry = read(tmp_path / "x.safetensors").entries["x"]
-    assert (entry.read() == x.data).all()
-
-
 @pytest.mark.parametrize(
     ("header", "data", "reason"),
     [
-        (b"[]", b"", "not JSON of safetensors at byte 0"),
-        (b"{", b"", "not JSON of safetensors"),
-        (b"[" * 100_000, b"", "not JSON of safetensors"),
-        (b'{"a": 1' + b"0" * 5000 + b"}", b"", "not JSON of safetensors"),
+        (b"[]", b"", "not the JSON of safetensors at byte 0"),
+        (b"{", b"", "not the JSON of safetensors"),
+        (b"[" * 100_000, b"", "not the JSON of safetensors"),
+        (b'{"a": 1' + b"0" * 5000 + b"}", b"", "not the JSON of safetensors"),
         (b'{"a": {}, "a": {}}', b"", "the key 'a' twice"),
-        ({"__metadata__": {"a": 1}}, b"", "not JSON of safetensors"),
-        ({"a": 1}, b"", "not JSON of safetensors at byte 5: b' 1}'"),
-        ({"a": {"dtype": {}}}, b"", "not JSON of safetensors"),
-        ({"a": {"dtype": [[]] * 2000}}, b"", "not JSON of safetensors"),
-        ({"__metadata__": []}, b"", "not JSON of safetensors"),
-        (b'{"a": {}} {}', b"", "not JSON of safetensors at byte 9"),
-        (b'{"a": {},}', b"", "not JSON of safetensors at byte 9"),
-        (b'{"a": {} "b": {}}', b"", "not JSON of safetensors at byte 8"),
-        (b'{"a" {}}', b"", "not JSON of safetensors at byte 1"),
+        ({"__metadata__": {"a": 1}}, b"", "not the JSON of safetensors"),
+        ({"a": 1}, b"", "not the JSON of safetensors at byte 5: b' 1}'"),
+        ({"a": {"dtype": {}}}, b"", "not the JSON of safetensors"),
+        ({"a": {"dtype": [[]] * 2000}}, b"", "not the JSON of safetensors"),
+        ({"__metadata__": []}, b"", "not the JSON of safetensors"),
+        (b'{"a": {}} {}', b"", "not the JSON of safetensors at byte 9"),
+        (b'{"a": {},}', b"", "not the JSON of safetensors at byte 9"),
+        (b'{"a": {} "b": {}}', b"", "not the JSON of safetensors at byte 8"),
+        (b'{"a" {}}', b"", "not the JSON of safetensors at byte 1"),
         (b'{"a": {"x": 1, "x": 1}}', b"", "the key 'x' twice"),
         (b'{"\\x": {}}', b"", "not JSON"),
         (b'{"\xff": {}}', b"", "not JSON"),
@@ -103,12 +90,12 @@ def test_pieces_are_written_in_any_order(tmp_path: Path) -> None:
         (b'{"__metadata__": {"a": "", "a": ""}}', b"", "the key 'a' twice"),
         ({"a": {}}, b"", "other keys"),
         ({"a": _tensor() | {"more": 1}}, b"", "other keys"),
-        ({"a": _tensor(dtype="F99")}, bytes(8), "no data type of safetensors, but 'F99'"),
-        ({"a": _tensor(dtype=[])}, bytes(8), "no data type of safetensors"),
+        ({"a": _tensor(dtype="F99")}, bytes(8), "'F99' is not a data type of safetensors"),
+        ({"a": _tensor(dtype=[])}, bytes(8), "is not a data type of safetensors"),
         ({"a": _tensor((-2,))}, bytes(8), "not a list of at most 64 sizes"),
         ({"a": _tensor((True, 2))}, bytes(8), "not a list"),
         ({"a": _tensor((1.0,))}, bytes(8), "not a list"),
-        ({"a": _tensor((2**62, 2**62, 4))}, bytes(8), "bits, but its data_offsets hold 8"),
+        ({"a": _tensor((2**62, 2**62, 4))}, bytes(8), "bits, but its data_offsets span 8"),
         ({"a": _tensor((2**40,), (0, 2**42))}, bytes(8), "takes bytes"),
         ({"a": _tensor(offsets=(8, 0))}, bytes(8), "not a range"),
         ({"a": _tensor(offsets=(-8, 0))}, bytes(8), "not a range"),
@@ -130,7 +117,7 @@ def test_pieces_are_written_in_any_order(tmp_path: Path) -> None:
                 ('{"schema": 1, "record": "q4_0", "options": 1}', "options of a record"),
                 ('{"schema": 1, "record": "q4_0"}', "dims"),
                 ('{"schema": 1, "record": "q4_0", "dims": [32], "options": {"a": 1}}', "option"),
-                ('{"schema": 1, "record": 1, "dims": [32]}', "called by a string"),
+                ('{"schema": 1, "record": 1, "dims": [32]}', "name of a record must be a string"),
                 ("1" * 2**21, "characters"),
             )
         ),
@@ -170,17 +157,6 @@ def test_headers_longer_than_the_file_are_refused(tmp_path: Path, length: int) -
     (tmp_path / "y.safetensors").write_bytes(b"\x02")
     with pytest.raises(MemdescError, match="a damaged one"):
         read(tmp_path / "y.safetensors")
-
-
-def test_types_of_other_formats_and_wrong_sizes_are_refused() -> None:
-    with pytest.raises(MemdescError, match="no type 'q4_0'"):
-        plan("x", [Tensor("a", "q4_0", (32,), 18)], {})
-    with pytest.raises(MemdescError, match="takes 8 bytes, not 9"):
-        plan("x", [Tensor("a", "f32", (2,), 9)], {})
-    with pytest.raises(MemdescError, match="two tensors"):
-        plan("x", [Tensor("a", "f32", (2,), 8)] * 2, {})
-    with pytest.raises(MemdescError, match="describe each of its tensors"):
-        plan("x", [Tensor("a", "u8", (64,), 64, record_desc((128, 8), "awq"))], {})
 
 
 def test_a_file_that_changes_is_an_error_and_no_signal(tmp_path: Path) -> None:

@@ -10,9 +10,7 @@ import pytest
 import reorder
 from memdesc import memory_desc
 from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.shards import plan_shards
-from reorder.storage.containers.writer import Writer
-from tests.writers import write_part, write_tensors
+from tests.writers import write_tensors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,26 +61,6 @@ def test_every_type_of_the_package_is_read_and_written(tmp_path: Path) -> None:
     for kind, tensor in tensors.items():
         assert again[kind].dtype == tensor.dtype
         assert torch.equal(again[kind].view(torch.uint8), tensor.view(torch.uint8))
-
-
-def test_shards_and_descriptors_are_read_by_the_package(tmp_path: Path) -> None:
-    from safetensors import safe_open  # a peer
-
-    m = reorder.reorder(np.arange(540, dtype=np.float32).reshape(20, 27), "Ab16a")
-    tensors = [Tensor(name, "u8", (m.nbytes,), m.nbytes, m.desc) for name in "abc"]
-    files = plan_shards(tensors, {"format": "pt"}, 2 * m.nbytes)
-    with Writer(tmp_path / "model", files, is_folder=True) as writer:
-        for name in "abc":
-            write_part(writer, name, 0, m.data)
-        writer.finish()
-    with safe_open(tmp_path / "model" / "model-00001-of-00002.safetensors", "np") as file:
-        assert sorted(file.keys()) == ["a", "b"]
-        assert (file.get_tensor("a") == m.data).all()
-        assert file.metadata()["memdesc.a"].startswith('{"schema": 1')
-    with reorder.open_checkpoint(tmp_path / "model") as checkpoint:
-        memory = checkpoint["c"].memory()
-        assert isinstance(memory, reorder.Memory)
-        assert memory.desc == m.desc
 
 
 def test_elements_of_four_bits_are_those_of_the_package(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from memdesc import MemdescError
@@ -74,15 +73,6 @@ def test_shards_elsewhere_are_refused(tmp_path: Path, name: str) -> None:
         read_container(folder)
 
 
-def test_links_into_the_blobs_of_a_cache_are_followed(tmp_path: Path) -> None:
-    blobs, snapshot = tmp_path / "blobs", tmp_path / "snapshots" / "0123"
-    blobs.mkdir()
-    snapshot.mkdir(parents=True)
-    _file(blobs / "abc.safetensors", "a").rename(blobs / "abc")
-    (snapshot / "model.safetensors").symlink_to("../../blobs/abc")
-    assert [*read_container(snapshot).entries] == ["a"]
-
-
 def test_an_index_says_what_its_shards_hold(tmp_path: Path) -> None:
     _file(tmp_path / "s.safetensors", "a", "b")
     path = _index(tmp_path, {"a": "s.safetensors", "b": "s.safetensors"})
@@ -126,11 +116,3 @@ def test_one_shard_has_no_index() -> None:
     assert [file.name for file in plan_shards(tensors, {}, 10)] == ["model.safetensors"]
     with pytest.raises(MemdescError, match="the same name"):
         plan_shards(tensors * 2, {}, 10)
-
-
-def test_a_npy_is_a_container_of_one_tensor(tmp_path: Path) -> None:
-    x = np.asfortranarray(np.arange(12, dtype=np.int16).reshape(3, 4))
-    np.save(tmp_path / "x.npy", x)
-    entry = read_container(tmp_path / "x.npy").entries["x"]
-    assert (entry.read().view(np.int16) == x.T.reshape(-1)).all()
-    assert str(entry.desc) == "memory_desc((3, 4), 's16', 'ba')"

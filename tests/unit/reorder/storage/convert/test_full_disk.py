@@ -12,7 +12,7 @@ import pytest
 
 from memdesc import MemdescError
 from reorder.cli.main import main
-from reorder.storage.containers.writer import partial_folder
+from reorder.storage.containers.partial import partial_folder
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder
 from tests.unit.reorder.storage.convert.results import contents, ended_after

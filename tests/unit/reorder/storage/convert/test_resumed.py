@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from memdesc import MemdescError
-from reorder.storage.containers.writer import partial_folder
+from reorder.storage.containers.partial import partial_folder
 from reorder.storage.convert.conversion import Conversion, ConvertOptions, plan_conversion
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.storage.convert.results import contents, ended_after
@@ -68,14 +68,6 @@ def test_an_output_of_a_source_that_has_changed_since_is_refused(
     assert compares(made)
     with pytest.raises(MemdescError, match="comes from another conversion: b: what was writ"):
         made.run()
-
-
-def test_an_output_of_rules_whose_headers_are_the_same_is_refused(
-    source: Path, tmp_path: Path
-) -> None:
-    planned(source, tmp_path / "out", rule="*: ba, scale=2.0").run()
-    with pytest.raises(MemdescError, match="comes from another conversion: a: what was writ"):
-        planned(source, tmp_path / "out", rule="*: ba, scale=4.0").run()
 
 
 def test_an_output_whose_files_beside_the_tensors_differ_is_refused(

@@ -34,11 +34,6 @@ def run(piece: Piece, src: Place, dst: Place) -> None:
     Task("x", piece, ((ONLY, src),), ((ONLY, dst),)).run()
 
 
-def test_packed_elements_are_cut_at_whole_bytes() -> None:
-    pieces = pieces_of((10, 5), "u4", ("ab", "ab"), 14)
-    assert [piece.reads[0][1].start for piece in pieces] == [0, 5, 10, 15, 20]
-
-
 def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> None:
     # of three rows of 5 the first two are read with what lies between them, the last one alone
     dims, tags = (5, 17, 3, 5), ("abcd", "AcdB16a4b")
@@ -48,6 +43,14 @@ def test_the_last_pieces_of_packed_elements_start_at_whole_bytes_as_well() -> No
         sum(prod(piece.change.dims) for piece in pieces_of(dims, "u4", tags, 3038))
         == 5 * 17 * 3 * 5
     )
+
+
+@pytest.mark.parametrize(("wide", "count"), [(0, 16), (1 << 22, 16), (1 << 23, 1)])
+def test_pieces_are_wide_if_that_makes_their_runs_long(wide: int, count: int) -> None:
+    src, dst = (memory_desc((1024, 1024), "f32", tag) for tag in ("ab", "ba"))
+    change = Reorder(src, dst)
+    pieces = list(cut(change, Bound(1 << 19, 1 << 30, wide)))
+    assert (len(pieces), max(piece.nbytes for piece in pieces)) == (count, (1 << 23) // count)
 
 
 def test_pieces_share_their_plan_and_travel() -> None:
