@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import glob
 import json
-import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,7 +24,7 @@ from memdesc import (
     to_notation,
 )
 from memdesc.disk import as_path, read_small
-from memdesc.errors import first_of, short_repr
+from memdesc.errors import first_of, short_repr, starred
 from memdesc.int64 import checked_ints
 from reorder.records.record import Record
 from reorder.storage.convert.rules import (
@@ -152,7 +151,7 @@ def check(
     * ``layout``: any notation that `memdesc.parse_layout` reads; with ``dims`` and ``dtype``,
       unless the file says them.
     * ``record``: a name of `memdesc.known_records`, with options as in ``gptq(group=128)``. The
-      pattern matches what stands before the names of the record's tensors.
+      pattern matches what comes before the names of the record's tensors.
     * ``padding = "zero"``.
     * ``scales``: the names of the tensors that scale the codes, all of them.
     * ``like``: the name of a tensor or a record that has the same dims, type and layout.
@@ -648,29 +647,23 @@ def _spelled(desc: MemoryDesc) -> str:
 
 
 def _merged(rules: Mapping[str, dict[str, Any]], model: Model) -> dict[str, dict[str, Any]]:
-    """Return the rules, with those of numbered layers merged into one."""
-    alike: dict[str, dict[str, dict[str, Any]]] = {}
-    for name, rule in rules.items():
-        if "*" not in name:
-            starred = {**rule}
-            if "scales" in rule:
-                starred["scales"] = [_starred(each) for each in rule["scales"]]
-            alike.setdefault(glob.escape(_starred(name)).replace("[*]", "*"), {})[name] = starred
+    """Return the rules by pattern, with those of numbered layers merged into one."""
+    alike: dict[str, list[str]] = {}
+    for name in rules:
+        alike.setdefault(starred(name), []).append(name)
     merged: dict[str, dict[str, Any]] = {}
-    done: set[str] = set()
-    for pattern, found in alike.items():
-        first = next(iter(found.values()))
-        matched = {*_matched(_Rule(pattern, first, {}), model)}
-        if len(found) > 1 and matched == {*found} and all(r == first for r in found.values()):
-            merged[pattern] = {**first, "count": len(found)}
-            done |= {*found}
-    rest = {glob.escape(name): rule for name, rule in rules.items() if name not in done}
-    return {**merged, **rest}
-
-
-def _starred(name: str) -> str:
-    """Return a name with stars for its numbers between dots."""
-    return re.sub(r"(?<![^.])[0-9]+(?![^.])", "*", name)
+    for like, names in alike.items():
+        pattern = glob.escape(like).replace("[*]", "*")
+        first, *others = (
+            {k: [*map(starred, v)] if k == "scales" else v for k, v in rules[name].items()}
+            for name in names
+        )
+        is_one = others and all(each == first for each in others) and "*" not in "".join(names)
+        if is_one and {*_matched(_Rule(pattern, first, {}), model)} == {*names}:
+            merged[pattern] = {**first, "count": len(names)}
+        else:
+            merged |= {glob.escape(name): rules[name] for name in names}
+    return merged
 
 
 def contract_to_toml(rules: Mapping[str, Mapping[str, Any] | str]) -> str:

@@ -1,9 +1,9 @@
-"""How files of models declare quantised weights of formats with scales beside each weight.
+"""How the config files of models declare quantised weights that have their scales beside them.
 
 A section that declares several groups of layers is first split into one for each group.
 
-Each row is read and written: a section of JSON that matches it declares its record, and a record
-that was made is declared by its first row. A record without rows is declared by its name.
+Each row serves for reading and writing: a section of JSON that matches it declares its record, and
+a converted record is declared by its first row. A record without rows is declared by its name.
 
 Sources: AutoAWQ 0.2, AutoGPTQ 0.7 and GPTQModel 2 (`checkpoint_format`), vLLM 0.10
 (`gptq_marlin.py`, `marlin.py`), transformers 5.23 (`FineGrainedFP8Config`,
@@ -26,7 +26,7 @@ from reorder.storage.experts import stacked_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    # a key, what was said before, the layers that are not quantised -> what is said of these
+    # a key, the section so far, the layers that are not quantised -> the keys that list these
     Listing = Callable[[str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
     # a section, and the names of its layers
     _Part = tuple[Mapping[str, Any], Sequence[str]]
@@ -56,19 +56,19 @@ __all__ = [
 _IGNORED = ("modules_to_not_convert",)
 # what models call their output layer
 OUTPUT = "lm_head"
-# what declares inputs that belong to groups in an arbitrary order; not an option of a record
+# whether inputs belong to groups in an arbitrary order; not an option of a record
 ACT_ORDER = "act_order"
-# whether all stored zero points are the middle code; likewise not an option
+# whether all stored zero points are the middle code; not an option either
 IS_SYMMETRIC = "is_symmetric"
 
 
 class _Option(NamedTuple):
-    """Where JSON has the value of an option; a file may leave it out."""
+    """A place in JSON that has the value of an option; a file may leave it out."""
 
     option: str
-    # values of JSON and what the option calls them; empty for integers as they are
+    # values in JSON and the same values of the option; empty if they are the same integers
     values: tuple[tuple[Any, Any], ...] = ()
-    # what the file means where it leaves the value out; None if the tensors show it
+    # what a file without the value means; None if the tensors show it
     usual: Any = None
 
 
@@ -88,7 +88,7 @@ def _list_none(*_: object) -> Mapping[str, Any]:
 
 
 def _list_inner(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
-    """List layers for the loader of AWQ, which replaces all layers but the last one."""
+    """List layers for the loader of AWQ, which replaces all layers except the last one."""
     listed = _list_all(key, held, plain)
     return {**(listed if any(map(is_inner, listed[key])) else {}), **_output(held, plain)}
 
@@ -100,19 +100,19 @@ def _output(held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
 
 
 def _exclude_inner(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
-    """Exclude layers for the loader of GPTQ, which replaces all within the repeated blocks."""
+    """Exclude layers for the loader of GPTQ, which replaces all layers in the repeated blocks."""
     rules: dict[str, Any] = {f"-:^{re.escape(name)}$": {} for name in plain if is_inner(name)}
     dynamic = {"dynamic": rules | (held.get("dynamic") or {})} if rules else {}
     return {**dynamic, **_output(held, plain)}
 
 
 def _exclude_named(_: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
-    """Exclude layers for the loader of MLX, which asks for those by name, then for tensors."""
+    """Exclude layers for the loader of MLX, which looks up names first, and then tensors."""
     return {name: False for name in plain if name in held}
 
 
 def _list_unnamed(key: str, held: Mapping[str, Any], plain: Sequence[str]) -> Mapping[str, Any]:
-    """List layers for the loaders of ModelOpt's models, which may have the others by name too."""
+    """List layers for the loaders of ModelOpt, and remove them from `quantized_layers`."""
     named = held.get("quantized_layers")
     rest = {name: own for name, own in (named or {}).items() if name not in plain}
     return {**_list_all(key, held, plain), **({"quantized_layers": rest} if named else {})}
@@ -129,31 +129,30 @@ class Declaration(NamedTuple):
     Attributes
     ----------
     record, method : str
-        The record, and the `quant_method` that says it.
+        The record, and the `quant_method` that declares it.
     form : mapping of str to object
         What the section must say: values, tuples of values that mean the same, places of options,
         or objects of them.
     fixed : mapping of str to object
         Options that the method implies.
     written : mapping of str to object
-        What readers need beside `form`, likewise.
+        What readers need besides `form`, in the same form.
     ignored : tuple of str
-        The keys of the layers that are not quantised: all that a section has are written, or the
-        first one.
+        The keys that may list the layers that are not quantised. Those that a section has are
+        written, or else the first one.
     kept : tuple of str
-        Keys that say nothing of weights, which stay in a section of the same method.
+        Keys that say nothing about weights, which stay in a section of the same method.
     carried : tuple of str
-        Keys that stay in a section that is written anew, whatever its method was.
+        Keys that stay in a new section, whatever the method of the old one was.
     kept_of_each : tuple of str
-        Likewise, of each group of layers, if the record stays the same.
+        Keys of each group of layers that stay if the record stays the same.
     keys : tuple of str
-        The keys of config.json under which the section stands; several only where it does not name
-        the method.
+        The keys of config.json that have the section; several only if it does not name the method.
     group : str
-        The key of how many inputs share a scale, where that is not an option: the number may exceed
+        The key of how many inputs share a scale, if that is not an option: the number may exceed
         the inputs of a layer. Empty if there is none.
     listing : callable
-        The function that returns what a section says of the layers that are not quantised.
+        Returns the keys of a section that list the layers that are not quantised.
     is_written : bool
         Whether sections are written in this form; otherwise they are only read.
     unloaded : str, optional
@@ -240,7 +239,7 @@ _IN_16 = {
     "scale_dtype": ("torch.float8_e4m3fn", None),
 }
 _IN_32 = {"strategy": "group", "group_size": 32, "scale_dtype": ("torch.uint8", None)}
-# of ModelOpt; what is quantised beside the weights is not read
+# of ModelOpt; what is quantised besides the weights is not read
 _NVFP4 = ("NVFP4", "W4A16_NVFP4", "W4A8_NVFP4_FP8")
 _MXFP4 = ("W4A8_MXFP4_FP8", "mxfp4")
 
@@ -336,7 +335,7 @@ DECLARATIONS = (
         _compressed(record, forms, fixed, num_bits=bits, **_INTEGERS, **more)
         for record, forms, bits in (
             ("pack_quantized", ("pack-quantized",), _Option("bits", usual=8)),
-            # fewer bits are stored in bytes too
+            # codes of fewer bits are stored in bytes too
             ("int_quantized", ("int-quantized", "naive-quantized"), (8, 7, 6, 5, 4, 3, 2)),
         )
         for more, fixed in _STRATEGIES
@@ -394,14 +393,15 @@ def own_declaration(record: str) -> Declaration:
 def split_section(method: str, section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
     """Return the groups of layers that a section declares, and the layers that it ignores.
 
-    A section that declares all layers alike gives no groups. Those without weights are left out.
+    A section that declares the same for all layers has no groups. Groups without weights are left
+    out.
     """
     split = _SPLITS.get(method)
     return ([], ()) if split is None else split(section)
 
 
 def plain_layers(method: str, section: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the layers that a section says are not quantised, where it declares no groups.
+    """Return the layers that are not quantised according to a section without groups.
 
     ModelOpt names them by patterns as in shells.
     """
@@ -427,14 +427,14 @@ def _split_compressed(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[s
         if own.get("weights", own) is None:
             continue
         form = {"format": own["format"]} if own.get("format") is not None else {}
-        # the name of a preset has the targets alone, and `read_section` says that it is not read
+        # the name of a preset has only the targets, and `read_section` says that it is not read
         targets = _names(own.get("targets") if own else group)
         found.append(Layers(targets, {**section, **form, "config_groups": {name: group}}))
     return found, _names(ignored)
 
 
 def _split_mlx(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str, ...]]:
-    """Split the layers that MLX declares by name, as options of their own or as not quantised."""
+    """Split the layers that MLX declares by name, with their own options or as not quantised."""
     own = {name: value for name, value in section.items() if isinstance(value, dict)}
     ignored = tuple(name for name, value in section.items() if value is False)
     rest = {key: section[key] for key in section.keys() - own.keys() - {*ignored}}
@@ -456,7 +456,7 @@ def _split_modelopt(section: Mapping[str, Any]) -> tuple[list[Layers], tuple[str
     return [Layers(tuple(names), own) for names, own in found.values() if isinstance(own, dict)], ()
 
 
-# hf_quant_config.json has in this object what config.json has itself
+# the object of hf_quant_config.json that has what config.json has at its top
 _INSIDE = {"modelopt": "quantization"}
 
 
@@ -478,12 +478,12 @@ def read_section(
 ) -> tuple[Declaration, dict[str, Any]] | str:
     """Return the row that a section matches and its options, or why it matches none.
 
-    Without `is_whole`, a key that the section leaves out says nothing, whatever its usual value.
+    Without `is_whole`, a key that the section leaves out has no value, not its usual one.
     """
     rows = [row for row in DECLARATIONS if row.method == method]
     if not rows and method in known_records():
         rows = [own_declaration(method)]
-    # what the section says -> what rows want instead
+    # what the section has -> what rows want instead
     problems: dict[str, list[str]] = {}
     for row in rows:
         options = dict(row.fixed)
@@ -522,7 +522,7 @@ def _read(form: Any, value: Any, path: str, options: dict[str, Any], *, is_whole
 
 
 def _is_same(form: Any, value: Any) -> bool:
-    """Whether two values of JSON are equal; programs write words in either case, such as GEMM."""
+    """Whether two JSON values are equal; programs write words such as GEMM in either case."""
     if isinstance(form, str) and isinstance(value, str):
         return form.casefold() == value.casefold()
     return type(value) is type(form) and bool(value == form)
@@ -546,7 +546,7 @@ def _problem(path: str, value: Any, wanted: str) -> str:
 
 
 def _bind(form: _Option, value: Any, path: str, options: dict[str, Any]) -> str:
-    """Note the value of an option; return what is wrong with it, which may be nothing."""
+    """Add the value of an option; return what is wrong with it, which may be nothing."""
     legal = [option for given, option in form.values if _is_same(given, value)]
     if form.values and not legal:
         return _problem(path, value, _told(tuple(given for given, _ in form.values)))
@@ -560,7 +560,7 @@ def _bind(form: _Option, value: Any, path: str, options: dict[str, Any]) -> str:
 def with_plain(
     row: Declaration, section: Mapping[str, Any], plain: Sequence[str]
 ) -> dict[str, Any]:
-    """Return a section that says of more layers that they are not quantised."""
+    """Return a section that lists more layers as not quantised."""
     found = dict(section)
     for key in [key for key in row.ignored if key in section] or [*row.ignored[:1]] or [""]:
         found |= row.listing(key, section, plain)
@@ -582,7 +582,7 @@ def declaration_of(
 def section_of(
     row: Declaration, options: Mapping[str, Any], kept: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return the section that declares a record with such options, and keeps what it is given."""
+    """Return the section that declares a record with such options, with the keys in `kept`."""
     known = {
         key: form
         for key, form in row.written.items()
@@ -597,7 +597,7 @@ def section_of(
 
 
 def kept_of(row: Declaration, before: Mapping[str, Any], *, is_same: bool) -> dict[str, Any]:
-    """Return what a section of the same method says of other things than weights.
+    """Return what a section of the same method says about things other than weights.
 
     What its groups of layers say is kept for the same record, if all say the same.
     """
@@ -613,7 +613,7 @@ def kept_of(row: Declaration, before: Mapping[str, Any], *, is_same: bool) -> di
 
 
 def said_beside(section: Any) -> set[str]:
-    """Return the keys that a section, or one of its groups of layers, gives a value."""
+    """Return the keys that have a value in a section or in one of its groups of layers."""
     held = section if isinstance(section, dict) else {}
     forms = {key for row in DECLARATIONS for key, form in row.form.items() if type(form) is _Each}
     parts = [held[key] for key in forms if isinstance(held.get(key), dict)]
@@ -624,10 +624,10 @@ def said_beside(section: Any) -> set[str]:
 def join_sections(
     found: Sequence[tuple[Mapping[str, Any], Sequence[str]]],
 ) -> dict[str, dict[str, Any]]:
-    """Return what declares several groups of layers, given by their sections and their names.
+    """Return the sections that declare several groups of layers, by their keys.
 
-    Sections, by their keys, are joined if their method declares groups of layers; else there are
-    none.
+    `found` has the section and the names of each group. There are no sections if their method
+    cannot declare groups of layers.
     """
     ordered = sorted(found, key=lambda each: -len(each[1]))
     keys = [*ordered[0][0]]
@@ -693,7 +693,7 @@ def _written(form: Any, options: Mapping[str, Any]) -> Any:
 
 
 def _joined(one: Any, other: Any) -> Any:
-    """Return two objects as one, and so the objects in them."""
+    """Merge two objects, and the objects in them."""
     if not (isinstance(one, dict) and isinstance(other, dict)):
         return other
     both = {key: _joined(one[key], other[key]) for key in one.keys() & other.keys()}

@@ -1,6 +1,6 @@
 """Explain why the bytes of a tensor are not the expected ones.
 
-Each known cause predicts every byte. One that does not predict all of them is not reported, so
+Each known cause predicts every byte. A cause that does not predict all of them is not reported, so
 nothing is guessed from statistics.
 """
 
@@ -18,8 +18,7 @@ from memdesc import MemdescError, MemoryDesc, RecordDesc, memory_desc, record_de
 from memdesc.record import BIT_PLANES
 from memdesc.record.gguf import GGUF_TYPES
 from reorder.api import reorder
-from reorder.memory.arrays import bits_of, logical_array, write_back
-from reorder.memory.memory import Memory
+from reorder.memory.arrays import bits_of, logical_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -30,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Part", "find_causes", "is_equal_bytes", "parts_of_record"]
 
-# bytes compared at a time
+# how many bytes are compared at a time
 _PIECE = 1 << 24
-# bytes of the first piece in which a cause is refuted; whole words
+# bytes of the first piece that may refute a cause; whole words
 _FIRST = 4096
 _NIBBLE = 4
 # sizes of the words whose bytes some machine may store in reverse
@@ -275,26 +274,24 @@ def _mapped(change: _Change, word: int) -> Callable[[Part], bool]:
     def explains(part: Part) -> bool:
         if len(part.found) != len(part.wanted):
             return False
-        # the width of a block of bytes, those that are changed in it, and the others
-        blocks: list[tuple[int, Any, Any]] = [(word, slice(None), slice(0))]
+        # which bytes of each word, or of each block, are changed
+        masks = [np.ones(word, np.bool_)]
         if part.codes is not None and not np.count_nonzero(part.codes) % word:
-            blocks.append((len(part.codes), part.codes, ~part.codes))
+            masks.append(part.codes)
         return any(
-            not len(part.found) % width and _is_mapped(part, change, width, changed, rest)
-            for width, changed, rest in blocks
+            not len(part.found) % len(mask) and _is_mapped(part, change, mask) for mask in masks
         )
 
     return explains
 
 
-def _is_mapped(part: Part, change: _Change, width: int, changed: Any, rest: Any) -> bool:
+def _is_mapped(part: Part, change: _Change, mask: NDArray[np.bool_]) -> bool:
     """Whether these bytes of each block are changed, and the rest are not."""
+    width = len(mask)
     found, wanted = (data.reshape(-1, width) for data in (part.found, part.wanted))
     return all(
-        np.array_equal(found[k:end, rest], wanted[k:end, rest])
-        and np.array_equal(
-            found[k:end, changed].reshape(-1), change(wanted[k:end, changed].reshape(-1))
-        )
+        np.array_equal(found[k:end, ~mask], wanted[k:end, ~mask])
+        and np.array_equal(found[k:end, mask].reshape(-1), change(wanted[k:end, mask].reshape(-1)))
         for k, end in _pieces(len(found), max(1, _FIRST // width), max(1, _PIECE // width))
     )
 
@@ -317,22 +314,11 @@ def _is_row_major(desc: MemoryDesc) -> bool:
 def _packed(elements: NDArray[Any], desc: MemoryDesc) -> NDArray[np.uint8]:
     """Return the bytes of elements, given as bits over the dims, in a layout."""
     kind = "u4" if desc.dtype.is_packed else f"u{desc.dtype.bits}"
-    plain = memory_desc(desc.dims, kind)
-    data = np.zeros(plain.nbytes, np.uint8)
-    if plain.dtype.is_packed:
-        flat = np.zeros(2 * len(data), np.uint8)
-        flat[: elements.size] = elements.reshape(-1)
-        write_back(flat, data, plain)
-    else:
-        data = np.ascontiguousarray(elements).reshape(-1).view(np.uint8)
-    if _is_row_major(desc):
-        return data
-    moved: Memory = reorder(Memory(plain, data), desc.with_extra(None).with_dtype(kind))
-    return moved.data
+    return reorder(elements, desc.with_extra(None).with_dtype(kind)).data
 
 
 def _is_unpacked(part: Part) -> bool:
-    """Whether the elements lie row by row, or codes of 4 bits one in each byte."""
+    """Whether the elements are row by row, or codes of 4 bits one per byte."""
     desc, expected = part.desc, part.expected
     if desc is None or expected is None:
         return False
@@ -349,7 +335,7 @@ def _is_unpacked(part: Part) -> bool:
 
 
 def _is_packed_twice(part: Part) -> bool:
-    """Whether what the packing made was taken for rows, and packed again."""
+    """Whether the packed bytes were taken to be rows and packed again."""
     desc = part.desc
     if desc is None or _is_row_major(desc) or len(part.found) != len(part.wanted):
         return False
@@ -391,6 +377,6 @@ def _like(desc: MemoryDesc, dims: tuple[int, ...], nbytes: int) -> MemoryDesc | 
         for name in desc.tags():
             with suppress(MemdescError):
                 found.add(memory_desc(dims, desc.dtype, name.text))
-    # a dim of 1 has any place in memory: names that differ there say nothing of other dims
+    # a dim of size 1 can be anywhere in memory: names that differ there say nothing about others
     fitting = [each for each in found if each.nbytes == nbytes]
     return fitting[0] if len(fitting) == 1 else None

@@ -1,7 +1,7 @@
 """Where the values of two checkpoints differ, whatever their layouts and packings, and why.
 
 Records are compared tensor by tensor in the format of the model, plain tensors in its layout, and
-a record with floats by the numbers that it decodes to.
+a record is compared with floats by the numbers that it decodes to.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Difference", "Item", "Model", "differences"]
 
-# bytes of a tensor by which another one with the same bytes is found
+# how many bytes of a tensor are used to find another one with the same bytes
 _START = 4096
 
 
@@ -204,7 +204,7 @@ def _by_names_of(theirs: Item, model: Model) -> Item | None:
 
 
 class _Places:
-    """Where the bytes of tensors are in the reference, whatever they are called there."""
+    """Where the bytes of tensors are in the reference, whatever their names there are."""
 
     def __init__(self, items: list[Item]) -> None:
         self._items = items
@@ -236,7 +236,7 @@ class _Places:
 
 
 def _key(item: Item, role: str, data: NDArray[np.uint8]) -> object:
-    """Return what a tensor has in common with all equal ones, and with few others."""
+    """Return a key that a tensor shares with all equal ones, and with few others."""
     return item.desc, role, len(data), data[:_START].tobytes()
 
 
@@ -303,7 +303,7 @@ def _explained(parts: list[Part], said: str = "") -> Difference | None:
     problem = said or "differ in bytes"
     if not said and len(known) == len(wrong):
         differing = sum(int((x != y).sum()) for x, y in known)
-        # bytes may differ in padding alone, which holds no values
+        # bytes may differ only in padding, which does not hold values
         if not differing and all(len(part.found) >= len(part.wanted) for part in wrong):
             return None
         problem = f"differ in {differing} of {sum(y.size for _, y in known)} elements"

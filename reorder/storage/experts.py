@@ -1,7 +1,7 @@
-"""Experts of a layer: MLX has the weights of all in one tensor, others each in tensors of its own.
+"""Experts of a layer: MLX has the weights of all in one tensor, others in a tensor for each expert.
 
-A stacked tensor is those of its experts one behind the other, so a stack needs no bytes to move: it
-is read as parts of a file, and written by the names of its parts. Source: mlx-lm 0.32, `sanitize`
+A stacked tensor is the concatenation of its experts' tensors, so no bytes need to move: a stack is
+read as parts of a file, and written under the names of its parts. Source: mlx-lm 0.32, `sanitize`
 of `models/qwen3_moe.py`, `mixtral.py` and others.
 """
 
@@ -32,7 +32,7 @@ __all__ = [
 
 _EXPERT = re.compile(r"(.*)\.experts\.([0-9]{1,9})\.(\w+)(\..*)?")
 _STACK = re.compile(r"(.*)\.switch_mlp\.(\w+)(\..*)?")
-# blocks of Mixtral, whose layers have names of their own
+# blocks of Mixtral, whose layers have other names
 _MIXTRAL = ".block_sparse_moe"
 _LAYERS = {"w1": "gate_proj", "w2": "down_proj", "w3": "up_proj"}
 
@@ -45,7 +45,7 @@ class Stack(NamedTuple):
 
 
 def stacked_name(name: str) -> str:
-    """Return what MLX calls the stack that the layer of an expert, or a tensor of it, is in."""
+    """Return MLX's name for the stack that has an expert's layer, or a tensor of it."""
     found = _EXPERT.fullmatch(name)
     if found is None:
         return name
@@ -54,7 +54,7 @@ def stacked_name(name: str) -> str:
 
 
 def block_of(name: str) -> str:
-    """Return the block that the layer of an expert, or a tensor of it, is in; empty for others."""
+    """Return the block that has an expert's layer, or a tensor of it; empty for other names."""
     found = _EXPERT.fullmatch(name)
     return "" if found is None else found[1]
 
@@ -94,7 +94,7 @@ def split_stacks(entries: Mapping[str, Entry]) -> dict[str, Entry]:
 
 
 def stack_experts(tensors: Iterable[Tensor]) -> list[Stack]:
-    """Return tensors with those of experts as stacks; others are stacks of one part, themselves.
+    """Return tensors as stacks: those of experts together, each other one as the only part.
 
     Fails if an expert is missing, or has another type or shape than the others.
     """

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T", Memory, Record, Quantized)
 
-# the name of a tensor that is saved without one
+# the name of a tensor that is saved without a name
 DEFAULT_NAME = "tensor"
 _FORMATS = ("safetensors", "npz", "npy")
 # names listed in a message
@@ -63,7 +63,7 @@ _SHOWN = 8
 def save(path: str | os.PathLike[str], tensors: Savable | Mapping[str, Savable]) -> None:
     """Write one or many tensors into one file, with their descriptors; whole or not at all.
 
-    *Law*: `load` and `load_all` give back what `save` was given, bit for bit.
+    *Law*: `load` and `load_all` return what `save` was given, bit for bit.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ def save_raw(path: str | os.PathLike[str], memory: Memory) -> None:
     given = as_path(path)
     if not isinstance(memory, Memory):
         msg = (  # type: ignore[unreachable] # callers without types
-            f"save_raw takes a Memory, not {type(memory).__name__}; reorder() makes one of an array"
+            f"save_raw takes a Memory, not {type(memory).__name__}; reorder(x) makes one"
         )
         raise MemdescError(msg)
     if given.suffix in {row.ending for row in FORMATS.values()}:
@@ -204,7 +204,7 @@ def _part_of(name: str, memory: Memory) -> tuple[Tensor, NDArray[np.uint8]]:
 
 def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
     """Return how a tensor of numpy or of another library is stored: row-major."""
-    # a scalar, as a state_dict of torch has them, has dims (1,) here
+    # a scalar, as in a state_dict of torch, has dims (1,) here
     is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
     try:
         memory: object = reorder(array.reshape(1) if is_scalar else array, "plain")
@@ -212,7 +212,7 @@ def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
         msg = f"{short_repr(name)} cannot be saved: {error}"
         raise MemdescError(msg) from None
     if not isinstance(memory, Memory):
-        msg = f"{short_repr(name)} lies on a device; take its .memory(), or reorder it to the CPU"
+        msg = f"{short_repr(name)} is on a device; take its .memory(), or reorder it to the CPU"
         raise MemdescError(msg)
     tensor, data = _part_of(name, memory)
     return tensor._replace(shape=()) if is_scalar else tensor, data
@@ -220,7 +220,7 @@ def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
 
 def _parts_of_quantized(name: str, value: Quantized) -> Parts:
     if not isinstance(value.memory, Memory):
-        msg = f"the codes of {short_repr(name)} lie on a device; reorder them to the CPU first"  # type: ignore[unreachable] # as quantize(queue=...) returns them
+        msg = f"the codes of {short_repr(name)} are on a device; reorder them to the CPU first"  # type: ignore[unreachable] # as quantize(queue=...) returns them
         raise MemdescError(msg)
     parts = {
         role: _parts_of(f"{name}{ending}", getattr(value, role))[0]
@@ -423,7 +423,7 @@ def load_all(
 
 def _check_kind(kind: object) -> None:
     if kind not in {Memory, Quantized, Record}:
-        msg = f"kind is reorder.Memory, reorder.Quantized or reorder.Record, not {short_repr(kind)}"
+        msg = f"kind must be reorder.Memory, .Quantized or .Record, not {short_repr(kind)}"
         raise MemdescError(msg)
 
 
@@ -446,10 +446,10 @@ def name_of_only(path: Path, names: Mapping[str, Any]) -> str:
 def read_stored(
     path: Path, *, max_nbytes: int | None = None, mmap: bool = False, name: str | None = None
 ) -> dict[str, Entry]:
-    """Return the tensors of a file, whose bytes their `read` returns.
+    """Return the entries of a file; their `read` returns the bytes.
 
     The path is whatever `open_checkpoint` takes, `max_nbytes` and `mmap` are those of `load_all`,
-    and `name` is the only tensor whose bytes will be needed. Fails if it cannot be read.
+    and `name` is the only tensor whose bytes will be needed. Fails if the file cannot be read.
     """
     if max_nbytes is not None:
         max_nbytes = checked_int("max_nbytes", max_nbytes)
@@ -527,7 +527,7 @@ def _made(item: Group | Entry, dtype: str | None, path: Path) -> Any:
 
 
 def value_of(group: Group, read: Callable[[Entry], NDArray[np.uint8]]) -> Quantized | Record:
-    """Return what several tensors are together; `read` returns the bytes of one.
+    """Return what the tensors of a group are together; `read` returns the bytes of an entry.
 
     Fails if they are neither a Quantized nor a Record.
     """
@@ -562,8 +562,8 @@ def _array_of(entry: Entry, data: NDArray[np.uint8]) -> NDArray[Any]:
 def memory_of(entry: Entry, data: NDArray[np.uint8], dtype: str | None = None) -> Memory:
     """Return a stored tensor as memory over its bytes, which are copied if they are not aligned.
 
-    Fails if nothing says what it holds, or the file says another type than `dtype`, which is that
-    of `load`.
+    `dtype` is that of `load`. Fails if nothing says what the tensor holds, or the file says that it
+    has another type.
     """
     desc = desc_of_entry(entry, dtype)
     if address_of(data) % desc.dtype.bits_dtype.itemsize:
@@ -592,7 +592,7 @@ def desc_of_entry(entry: Entry, dtype: str | None) -> MemoryDesc:
 
 
 def _void_desc(entry: Entry, dtype: str | None) -> MemoryDesc:
-    """Return what an array of void elements holds, with the type that the caller gives."""
+    """Return what an array of void elements holds, given its type by the caller."""
     name = short_repr(entry.name)
     held = np.dtype(entry.dtype) if entry.dtype.startswith("|V") else None
     if held is None:

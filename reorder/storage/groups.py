@@ -1,7 +1,7 @@
 """Decide what the tensors of a quantised weight are together: a record, a Quantized, or neither.
 
 All sources must agree: the types and shapes of the words, the descriptors and the note stored with
-them, the tensors beside them, `g_idx`, the model's config files, and the name that a caller gives.
+them, the tensors beside them, `g_idx`, the model's config files, and a name given by the caller.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ __all__ = [
 PARTIAL = "memdesc_partial"
 # the codes of AutoGPTQ, AutoAWQ and vLLM
 _USUAL = "qweight"
-# the targets of a declaration that holds for every layer, whatever its name
+# the targets of a declaration that applies to every layer, whatever its name
 _REST = ("re:",)
-# prefixes listed in a message
+# how many prefixes a message lists
 _SHOWN = 4
 
 
 class Said(NamedTuple):
-    """What is said about the quantised weights of a checkpoint, apart from the tensors themselves.
+    """Facts about the quantised weights of a checkpoint that do not come from the tensors.
 
     Attributes
     ----------
@@ -86,7 +86,7 @@ class Said(NamedTuple):
     name, options : str and mapping of str to object, optional
         The record that the caller names.
     allow_partial : bool
-        Whether tensors that the record does not use may stay behind.
+        Whether tensors that the record does not use may be left as they are.
     has_nodes : bool
         Whether there is a graph, whose nodes may give tensors their scales.
     """
@@ -181,7 +181,7 @@ def find_groups(path: Path, container: Container) -> list[Group]:
 def find_plain(path: Path, container: Container, layers: Iterable[str]) -> dict[str, str]:
     """Return the layers that a config file declares quantised, but whose weights are plain floats.
 
-    Each comes with the reason.
+    The values are the reasons.
     """
     found = {}
     with suppress(MemdescError):  # `find_groups` says that a file is damaged
@@ -196,7 +196,7 @@ def find_plain(path: Path, container: Container, layers: Iterable[str]) -> dict[
 def find_unscaled(path: Path, container: Container, groups: Iterable[Group]) -> dict[str, str]:
     """Return the layers that a config file declares quantised, and that have codes but no scales.
 
-    Each comes with the reason.
+    The values are the reasons.
     """
     found = {}
     taken = {name for group in groups for name in group.found.names}
@@ -216,7 +216,7 @@ def find_unscaled(path: Path, container: Container, groups: Iterable[Group]) -> 
 
 
 def find_orphans(container: Container, groups: Iterable[Group]) -> dict[str, str]:
-    """Return the tensors that scale a weight in other layers, each with the weight that is missing.
+    """Return tensors that scale a weight in other layers, but not here: that weight is the value.
 
     Only known groups show which tensors scale weights.
     """
@@ -247,15 +247,15 @@ def partial_of(container: Container) -> dict[str, str]:
 
 
 def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
-    """Return the quantised weight with a prefix; the record it should be tells its codes' name.
+    """Return the quantised weight with a prefix; the expected record gives the name of its codes.
 
-    The name of the codes will do as well.
+    The prefix may also be the name of the codes.
 
     Fails if there are no such codes.
     """
     declared = said.declared.at(prefix)[0].name if said.declared else None
     name = said.name if said.name is not None else declared
-    # the most common name, where nothing says which record it is
+    # the most common name, if nothing says which record it is
     names = (_USUAL,) if name is None else tensors_of(read_name(name)[0])
     is_single = names == (ONE,)
     full = prefix if is_single else f"{prefix}.{names[0]}".removeprefix(".")
@@ -291,7 +291,7 @@ def single(found: Siblings) -> Siblings:
 def read_group(found: Siblings, said: Said) -> Group:
     """Decide what the tensors of a quantised weight are together.
 
-    Of the tensors' data, only `g_idx` and what the record decides are read.
+    The only data that is read is `g_idx`, and the tensors that have options of the record.
     """
     try:
         noted = _noted(found)
@@ -314,7 +314,7 @@ def read_group(found: Siblings, said: Said) -> Group:
 
 
 def _read(found: Siblings, said: Said, noted: RecordDesc | None) -> Group:
-    """Decide what tensors are, for what is declared of this layer."""
+    """Decide what tensors are, given what is declared about this layer."""
     try:
         name, options = _named(said, found, noted)
     except MemdescError as error:
@@ -334,9 +334,9 @@ def _read(found: Siblings, said: Said, noted: RecordDesc | None) -> Group:
 
 
 def _noted(found: Siblings) -> RecordDesc | dict[str, Any] | None:
-    """Return the record, or the facts of the Quantized, that a saved file says; else None.
+    """Return the record, or the facts of the Quantized, that a saved file has; else None.
 
-    Fails if what it says is damaged.
+    Fails if they are damaged.
     """
     if found.codes.note is None:
         return None
@@ -393,7 +393,7 @@ def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, 
 
 
 def _check_unlisted(declared: Declared, found: Siblings, name: str) -> None:
-    """Refuse a format that no record has where the descriptors in a file say one."""
+    """Refuse a declared format without a record if the descriptors in a file name a record."""
     if not declared.is_unlisted:
         msg = (
             f"the descriptors of {found.prefix!r} say {name}, but {declared.reason}; correct "
@@ -415,7 +415,7 @@ def _fitting(found: Siblings) -> list[str]:
 
 
 def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
-    """Refuse options of a record that the files of the model contradict."""
+    """Refuse options of a record that contradict the files of the model."""
     declared = said.declared
     if declared is None or declared.name != desc.name:
         return
@@ -445,7 +445,7 @@ def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
 
 
 def _contradiction(declared: Declared, name: str, key: str, held: Any) -> str:
-    """Return the message that a file declares another value of an option."""
+    """Return the message for a file that declares another value of an option."""
     value = declared.options[key]
     return (
         f"{declared.file} declares {key}={value}, and {name} has {key}={held}; say "
@@ -454,7 +454,7 @@ def _contradiction(declared: Declared, name: str, key: str, held: Any) -> str:
 
 
 def _check_bits(said: Said, name: str, options: Mapping[str, Any]) -> None:
-    """Refuse bits that the files of the model contradict: shapes are read with them."""
+    """Refuse bits that contradict the files of the model, because shapes are read with them."""
     declared, usual = said.declared, read_name(name)[2].get("bits")
     if declared is None or declared.name != name or "bits" in said.options:
         return
@@ -466,7 +466,7 @@ def _check_bits(said: Said, name: str, options: Mapping[str, Any]) -> None:
 
 
 def _with_option(desc: RecordDesc, option: str, value: Any) -> RecordDesc | None:
-    """Return a record with another value of an option; None if it cannot have that."""
+    """Return a record with another value of an option; None if it cannot have that value."""
     try:
         return record_desc(desc.dims, desc.name, **dict(desc.options) | {option: value})
     except MemdescError:
@@ -504,7 +504,7 @@ def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
 
 
 def _check_noted(found: Siblings, desc: RecordDesc, noted: RecordDesc | None) -> None:
-    """Refuse another record than the one in the note."""
+    """Refuse a record other than the one in the note."""
     if noted not in (None, desc):
         msg = (
             f"{found.codes.name!r} is stored as part of {noted!r}, as its descriptor says, not of "
@@ -514,7 +514,7 @@ def _check_noted(found: Siblings, desc: RecordDesc, noted: RecordDesc | None) ->
 
 
 def _check_order(entry: Entry, desc: RecordDesc) -> None:
-    """Refuse an arbitrary order of inputs: it is a gather."""
+    """Refuse an arbitrary order of inputs, which is a gather."""
     group = dict(desc.options).get("group")
     inputs = desc.dims[desc.letters.index("i")]
     wanted = np.arange(inputs) // (inputs if group in (-1, None) else int(str(group)))
@@ -536,22 +536,22 @@ def _check_order(entry: Entry, desc: RecordDesc) -> None:
 
 # tensors that hold an option of their record
 _NUMBERS = {"group_size": "group", "nbits": "bits"}
-# tensors of formats that no rule decodes -> the name that says why
+# tensors of formats that are not decoded -> the name whose error says why
 _REFUSED = {"weight.nested_absmax": "bnb_nested", "SCB": "bnb_int8"}
 # dims of records whose scales are (groups, out)
 _MATRIX = "io"
 # dims that show which axes of a tensor follow which; the last two are those of a matrix
 _SAMPLE = (4096, 4096)
-# what codes may have whose dims another tensor says
+# bits of codes whose dims another tensor has
 _WIDTHS = (4, 8)
 _STACKED = (64, 4096, 4096)
-# options that say how many neighbours along a dim share a scale
+# options that say how many adjacent elements along a dim share a scale
 _STEPS = {"rows": -2, "group": -1}
 _BYTE_BITS = 8
 
 
 def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> RecordDesc:
-    """Return the named record, with dims, group and type of scales as the tensors have them."""
+    """Return the named record, with dims, group and type of scales from the tensors."""
     # an order of inputs in wider integers is checked, but not a tensor of the record
     roles = {
         role for role, each in found.entries.items() if role not in ORDERS or _kind(each) == "s32"
@@ -596,7 +596,7 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
 
 
 def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[int, ...], int]:
-    """Return (in, out) and the number of groups, from scales (groups, out) and the codes' size."""
+    """Return (in, out) and the number of groups, from scales (groups, out) and the codes' bytes."""
     shape = scales.desc.dims if isinstance(scales.desc, MemoryDesc) else scales.shape
     if len(shape) != len(_MATRIX):
         msg = f"{scales.name!r} has the shape {scales.shape}; scales of records have 2 dims"
@@ -636,7 +636,7 @@ def _dims_by_codes(found: Siblings, name: str, bits: Any) -> tuple[int, ...]:
 
 @lru_cache(maxsize=64)
 def _packed(name: str, ndims: int) -> int:
-    """Return the dim along which words hold several codes of a record."""
+    """Return the dim along which several codes of a record share a word."""
     desc = record_desc(_STACKED[-ndims:], name)
     codes = desc.field(desc.rule.code.parts[0][0]).tensor
     sizes = zip(desc.dims, written_tensors("", desc, "")[codes].shape, strict=False)
@@ -699,7 +699,7 @@ def _number(entry: Entry) -> int:
 
 
 def _step(scales: Entry, dims: tuple[int, ...], name: str, option: str) -> int:
-    """Return how many neighbours along a dim share a scale, -1 for all: from the scales' shape."""
+    """Return how many elements along a dim share a scale, from the shape of the scales; -1: all."""
     size, axis = dims[_STEPS[option]], _axis(name, option) + len(dims) - len(_SAMPLE)
     count = scales.shape[axis] if axis < len(scales.shape) else 1
     if count == size and option == "rows":
@@ -713,7 +713,7 @@ def _step(scales: Entry, dims: tuple[int, ...], name: str, option: str) -> int:
 
 @lru_cache(maxsize=64)
 def _axis(name: str, option: str) -> int:
-    """Return which axis of the scales of a record has a size that follows an option."""
+    """Return the axis of a record's scales whose size depends on an option."""
     shapes = []
     for step in (64, 128):
         desc = record_desc(_SAMPLE, name, **{option: step})
@@ -758,7 +758,7 @@ def check_tensors(found: Siblings, desc: RecordDesc) -> None:
             raise MemdescError(msg)
     for constant in desc.constants:
         entry = found.entries[constant.tensor]
-        is_checked = constant.tensor in ORDERS  # with a message of its own
+        is_checked = constant.tensor in ORDERS  # with its own message
         if not is_checked and entry.read().tobytes() != constant.data:
             msg = f"{entry.name!r} does not hold what {desc!r} has in {constant.tensor}"
             raise MemdescError(msg)
@@ -793,7 +793,7 @@ def _misfit(entry: Entry, tensor: Tensor) -> str:
 
 
 def _trimmed(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return a shape without the ones at its end: a scalar is also written as (1,) or (1, 1)."""
+    """Return a shape without the 1s at its end: a scalar is also written as (1,) or (1, 1)."""
     count = next((k for k in range(len(shape), 0, -1) if shape[k - 1] != 1), 0)
     return shape[:count]
 

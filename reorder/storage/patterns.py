@@ -1,4 +1,4 @@
-"""Regular expressions from files of others, matched in polynomial time.
+"""Regular expressions from untrusted files, matched in polynomial time.
 
 `re` backtracks: an expression of a few letters can take it years. Here the places that an
 expression can reach in a text are one integer, with a bit for each place, and each part of the
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 _tree: Any = import_module("re._parser")
 _op: Any = import_module("re._constants")
 
-# letters of an expression, and of a name
+# the most letters in an expression, and in a name
 _MAX_LETTERS, _MAX_NAME = 1000, 300
-# repeats and lookaheads within each other: each level multiplies the steps
+# the most levels of repeats and lookaheads; each level multiplies the steps
 _MAX_DEPTH = 2
 _CLASSES = {
     _op.CATEGORY_DIGIT: re.compile(r"\d"),
@@ -41,9 +41,9 @@ _Node = tuple[Any, Any]
 
 
 class Pattern:
-    """A regular expression that matches as `re.match` does, whoever wrote it.
+    """A regular expression that matches as `re.match` does, and is safe even if it is hostile.
 
-    Fails if it is not a regular expression, or one of a kind that is not read.
+    Fails if it is not a regular expression, or has a part of a kind that is not read.
     """
 
     def __init__(self, text: str) -> None:
@@ -73,7 +73,7 @@ class Pattern:
 
 
 def _problem(nodes: Iterable[_Node], depth: int) -> str:
-    """Return what an expression has that is not read; empty if it has nothing of that kind."""
+    """Return the part of an expression that is not read; empty if there is none."""
     for op, value in nodes:
         if op in _REPEATS:
             found = _problem(value[2], depth + 1)
@@ -96,7 +96,7 @@ def _problem(nodes: Iterable[_Node], depth: int) -> str:
 
 
 class _Text(NamedTuple):
-    """A name: how long it is, and a bit for each place where a letter stands."""
+    """A name: its length, and for each letter an integer with a bit for each of its places."""
 
     size: int
     letters: Mapping[str, int]
@@ -117,7 +117,7 @@ def _text(name: str) -> _Text:
 
 
 def _ends(nodes: Iterable[_Node], places: int, text: _Text) -> int:
-    """Return the places at which a sequence can end that starts at one of some places."""
+    """Return the places at which a sequence that starts at one of `places` can end."""
     for op, value in nodes:
         if not places:
             break
@@ -166,7 +166,7 @@ def _bits(places: int) -> Iterator[int]:
 
 
 def _is_in(node: _Node, letter: str) -> bool:
-    """Whether a letter is one of those that a part of an expression stands for."""
+    """Whether a letter matches a part of an expression."""
     op, value = node
     if op is _op.ANY:
         return letter != "\n"

@@ -39,14 +39,14 @@ KEY = "quantization_config"
 # the section that MLX writes beside it, with the same content; neither names a method
 _MLX_KEY, _MLX = "quantization", "mlx"
 _MLX_OPTIONS = ("group_size", "bits")
-# files of earlier versions and other programs -> the method meant where they name none
+# files of earlier versions and other programs -> the method that they mean if they name none
 OLD_CONFIGS = {
     "quantize_config.json": "gptq",
     "quant_config.json": "awq",
     "hf_quant_config.json": "modelopt",
 }
 MAX_CONFIG = 2**24
-# what starts regular expressions of names
+# the prefix of regular expressions for names
 _PATTERN = "re:"
 # method -> other names of its keys: of AutoAWQ's own file, and of GPTQModel
 _ALIASES = {
@@ -74,8 +74,8 @@ class Declared(NamedTuple):
     group : int, optional
         How many inputs share a scale, -1 for all of them.
     is_ordered : bool, optional
-        Whether inputs belong to groups in an arbitrary order (``desc_act``); None if it is not
-        said.
+        Whether inputs belong to groups in an arbitrary order (``desc_act``); None if the file does
+        not say so.
     reason : str
         Why there is no record.
     targets : tuple of str
@@ -83,18 +83,18 @@ class Declared(NamedTuple):
     parts : tuple of Declared
         What groups of layers have, if the file declares them by their names or classes.
     ignored : tuple of str
-        Layers that belong to no group, whatever their class; named like `targets`.
+        Layers that are not in any group, whatever their class; named like `targets`.
     in_order : bool
-        Whether the first of `parts` that matches a layer has it, whatever kind of target that is.
+        Whether a layer is in the first of `parts` that matches it, whatever kind of target that is.
     plain : tuple of str
         Layers that are not quantised: the first or the last parts of their names, where ``*``
         stands for one part; or regular expressions.
     is_ignored : bool
-        Whether this is what the file says of a layer that it ignores.
+        Whether this is what the file says about a layer that it ignores.
     is_unlisted : bool
-        Whether this is what it says of a layer that none of its groups has.
+        Whether this is what it says about a layer that is not in any of its groups.
     others : tuple of Declared
-        What other files declare, which agree on the record.
+        What other files declare; they agree on the record.
     """
 
     file: str
@@ -113,11 +113,12 @@ class Declared(NamedTuple):
     others: tuple[Declared, ...] = ()
 
     def at(self, layer: str) -> tuple[Declared, ...]:
-        """Return what is declared of a layer.
+        """Return what is declared about a layer.
 
         That is one declaration; or several, if the class of the layer decides between them, because
-        a checkpoint does not say which class a layer has. Names go before regular expressions, and
-        these before classes. Source: compressed-tensors 0.20, `utils/match.py`, `match_targets`.
+        a checkpoint does not say which class a layer has. Names take precedence over regular
+        expressions, and these over classes. Source: compressed-tensors 0.20, `utils/match.py`,
+        `match_targets`.
 
         Fails if a target is not a regular expression, or one that `Pattern` refuses.
         """
@@ -137,7 +138,7 @@ class Declared(NamedTuple):
         return tuple(classes) or (Declared(self.file, None, reason=reason, is_unlisted=True),)
 
     def named(self, layer: str) -> Declared | None:
-        """Return the part that has a layer by its name; None if none has.
+        """Return the part that names a layer; None if no part does.
 
         Fails where `at` does.
         """
@@ -149,7 +150,7 @@ class Declared(NamedTuple):
 
 
 def _listed(declared: Declared, layer: str) -> str | None:
-    """Return what a file says of a layer that is not quantised; None if it says nothing."""
+    """Return the entry of a file that says that a layer is not quantised; None if there is none."""
     patterns = tuple(text for text in declared.plain if text.startswith(_PATTERN))
     by = _targets((declared.ignored, patterns), declared.file).find(layer)
     if by is not None:
@@ -158,7 +159,7 @@ def _listed(declared: Declared, layer: str) -> str | None:
 
 
 class _Target(NamedTuple):
-    """A target, and which of several parts has it."""
+    """A target, and the part that has it."""
 
     text: str
     part: int
@@ -185,9 +186,9 @@ class _Targets(NamedTuple):
 def _targets(
     targets: tuple[tuple[str, ...], ...], file: str, *, in_order: bool = False
 ) -> _Targets:
-    """Return targets by part for `find`; of equal ones the last counts.
+    """Return the targets of all parts for `find`; the last one of equal targets counts.
 
-    Without `in_order`, expressions are sorted, as compressed-tensors does it.
+    Without `in_order`, expressions are sorted, as in compressed-tensors.
 
     Fails if one is not a regular expression, or one that `Pattern` refuses.
     """
@@ -246,13 +247,13 @@ def declared_record(folder: Path) -> Declared | None:
 
 
 def _facts(declared: Declared) -> dict[str, Any]:
-    """Return what a file says of weights; older files leave out what came later."""
+    """Return what a file says about weights, without keys that older files do not have."""
     facts = {"group_size": declared.group, "desc_act": declared.is_ordered}
     return {**declared.options, **{k: v for k, v in facts.items() if v is not None}}
 
 
 def _parts_of(declared: Declared) -> tuple[Any, ...]:
-    """Return what a file declares of groups of layers."""
+    """Return what a file declares about groups of layers."""
     parts = [(part.targets, part.name, part.options) for part in declared.parts]
     return (*parts, declared.ignored)  # not `plain`, which older files leave out
 
@@ -305,7 +306,7 @@ def _declared(file: str, section: Mapping[str, Any]) -> Declared:
 
 
 def _declared_whole(file: str, section: Mapping[str, Any]) -> tuple[str, Declared]:
-    """Return the method of a section, and what it declares of all layers that it does not list."""
+    """Return the method of a section, and its declaration for layers that it does not list."""
     named = section.get("quant_method")
     method = named.lower() if isinstance(named, str) else _usual_method(file, section)
     config = _with_usual_keys(file, method, section)
@@ -341,7 +342,7 @@ def _with_usual_keys(file: str, method: str, section: Mapping[str, Any]) -> dict
 
 
 def _split_dynamic(file: str, section: Mapping[str, Any], dynamic: dict[str, Any]) -> Declared:
-    """Return what GPTQModel says of layers by regular expressions, of which the first applies.
+    """Return what GPTQModel says about layers by regular expressions; the first match applies.
 
     Source: GPTQModel 7.7, `quantization/config.py`, `_resolve_dynamic_override`.
     """
@@ -350,7 +351,7 @@ def _split_dynamic(file: str, section: Mapping[str, Any], dynamic: dict[str, Any
     parts = []
     for key, own in dynamic.items():
         if key.startswith("-:"):
-            reason = f"{file} says by dynamic {short_repr(key)} that it is not quantised"
+            reason = f"{file} says in dynamic, by {short_repr(key)}, that it is not quantised"
             part = Declared(file, None, reason=reason, is_ignored=True)
         else:
             options = own if isinstance(own, dict) else {}
@@ -362,13 +363,13 @@ def _split_dynamic(file: str, section: Mapping[str, Any], dynamic: dict[str, Any
 
 
 def _usual_method(file: str, config: Mapping[str, Any]) -> str:
-    """Return the method that a section means where it names none."""
+    """Return the method of a section that does not name it."""
     is_mlx = file == CONFIG and {*_MLX_OPTIONS} <= config.keys()
     return _MLX if is_mlx else OLD_CONFIGS.get(file, "")
 
 
 def _read_section(file: str, method: str, section: Mapping[str, Any]) -> Declared:
-    """Return what a section declares that is a row of a table, or several."""
+    """Return what a section declares, for one kind of layers or for several."""
     groups, ignored = split_section(method, section)
     if not groups:
         return _read_layers(file, method, section)
@@ -383,7 +384,7 @@ def _read_section(file: str, method: str, section: Mapping[str, Any]) -> Declare
 
 def _read_layers(file: str, method: str, section: Mapping[str, Any]) -> Declared:
     """Return what a section with one kind of layers declares."""
-    # older files say nothing of what came later
+    # older files do not have later keys
     declared = read_section(method, section, is_whole=file not in OLD_CONFIGS)
     if isinstance(declared, str):
         reason = f"there is no record for quant_method {short_repr(method)}"

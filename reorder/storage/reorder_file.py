@@ -1,4 +1,4 @@
-"""Reorder from one file into another in pieces, with bounded memory whatever the tensors' size."""
+"""Reorder from one file into another in pieces, with bounded memory for tensors of any size."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ def reorder_file(
 
     *Law*: the file is the one that `save` or `save_raw` writes for the reordered tensor.
 
-    An existing target is replaced, even if it is the source. All pieces together hold `max_bytes`
-    in memory; `threads` of them run at a time. `step` is called with the bytes that have been
-    written since. Fails if there is no such reorder, no piece fits, or a file cannot be read or
-    written; nothing is left behind then.
+    An existing target is replaced, even if it is the source. All pieces together take `max_bytes`
+    of memory; `threads` of them run at a time. `step` is called with the number of bytes written
+    since its last call. Fails if there is no such reorder, no piece fits, or a file cannot be read
+    or written; then no files are left.
     """
     change = Reorder(given.src, given.dst, given.attr)
     pieces = cut(change, Bound.shared(max_bytes, threads))

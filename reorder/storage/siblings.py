@@ -1,4 +1,4 @@
-"""Find the tensors that form one quantised weight: codes, and what turns them into numbers.
+"""Find the tensors that form one quantised weight: codes, and those that turn them into numbers.
 
 The first tensor of a saved Quantized or Record has a note that lists them. Others are recognised by
 name, as AutoGPTQ, AutoAWQ, GPTQModel, compressed-tensors, DeepSeek, ModelOpt,
@@ -38,7 +38,7 @@ __all__ = [
     "tensors_of",
 ]
 
-# tensors of the group that each input belongs to, of GPTQ and of compressed-tensors before 0.20
+# names of the tensor that has each input's group, in GPTQ and in compressed-tensors before 0.20
 ORDERS = ("g_idx", "weight_g_idx")
 _DOT = "."
 _CODE_BITS = 8
@@ -130,7 +130,7 @@ _ROWS = (
         ".scale .scales .biases .zero .zeros .zero_point .qzeros .g_idx .scale_inv .scale_weight "
         ".qscale_weight .global_scale .dequant_scale .SCB .weight_format .per_channel_scale "
         ".weights_scaling_factor .weights_scaling_factor_2 "
-        # they change the input of the layer or its output, and belong to the codes
+        # these change the layer's input or its output, and belong to the codes
         ".pre_quant_scale .svdquant_lora_a .svdquant_lora_b",
     ),
     _row(".B", ".s"),
@@ -176,9 +176,9 @@ def find_siblings(entries: Mapping[str, Entry]) -> list[Siblings]:
 
 
 def note_of(entries: Mapping[str, Entry], first: str) -> Note:
-    """Return what is stored with the first tensor of several.
+    """Return the note that is stored with the first tensor of several.
 
-    Fails if it has no note, or one that lists tensors which are not there.
+    Fails if there is no note, or it lists tensors that do not exist.
     """
     value = entries[first].note or {}
     name, tensors = value.get("name"), value.get("tensors")
@@ -213,7 +213,7 @@ def siblings_of(entries: Mapping[str, Entry], name: str) -> Siblings:
 
 
 def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
-    """Return what turns the codes of a tensor into numbers; nothing if it holds no codes."""
+    """Return the tensors that turn the codes of a tensor into numbers; none if it has no codes."""
     dotted, codes = f"{_DOT}{name}", entries[name]
     found: dict[str, Entry] = {}
     for row in _rows() if holds_codes(codes) else _CERTAIN:
@@ -230,12 +230,12 @@ def _others(entries: Mapping[str, Entry], name: str) -> dict[str, Entry]:
 def _may_scale(other: Entry, codes: Entry) -> bool:
     """Whether a tensor has few enough elements to scale these codes, of a bit or more each."""
     if codes.dtype not in DATA_TYPES:
-        return True  # the size of a tensor in another file is not known
+        return True  # the size of a tensor in an unread file is not known
     return prod(other.shape) <= max(8 * codes.nbytes, _MIN_SCALES)
 
 
 def order_of(found: Siblings) -> Entry | None:
-    """Return the tensor of the group of each input, if there is one."""
+    """Return the tensor that has each input's group, if there is one."""
     return next((found.entries[name] for name in ORDERS if name in found.entries), None)
 
 

@@ -1,4 +1,4 @@
-"""How containers store layouts and records: type and shape of the words, and the descriptor.
+"""How containers store layouts and records: the type and shape of the words, and the descriptor.
 
 Whole elements are stored in their physical shape, with an axis for each block in memory order.
 Elements narrower than a byte, or packed into wider words, have as many axes as dims: the outermost
@@ -33,11 +33,11 @@ WEIGHT = ".weight"
 
 
 class _Form(NamedTuple):
-    """How the tensors of a record are called and stored."""
+    """How the tensors of a record are named and stored."""
 
     # words of packed codes; None for bytes
     words: str | None = None
-    # what stands between the prefix and the role
+    # what is between the prefix and the role
     joint: str = "."
     # how many codes have an axis of their own; 0 for none
     split: int = 0
@@ -45,7 +45,7 @@ class _Form(NamedTuple):
     stored: tuple[tuple[str, str], ...] = ()
     # tensors without a descriptor, whatever they hold -> their words, and the shape of these
     raw: tuple[tuple[str, tuple[str, str]], ...] = ()
-    # letters of its dims -> the order in which models have them as floats, if it is another one
+    # letters of its dims -> the order in which models have them as floats, if it differs
     axes: tuple[tuple[str, str], ...] = (("io", "oi"),)
 
 
@@ -68,7 +68,7 @@ _USUAL = _Form()
 # endings of names beside codes whose name is the prefix, such as experts in one tensor:
 # transformers has NAME and NAME_scale_inv; ModelOpt NAME, NAME_weight_scale, NAME_weight_scale_2
 _BARE = {"weight": "", "weight_scale_inv": "_scale_inv"}
-BARE_ROLES = {"": "weight", "scale_inv": "weight_scale_inv"}
+BARE_ROLES = {ending.removeprefix("_"): role for role, ending in _BARE.items()}
 
 
 def has_split_codes(name: str) -> bool:
@@ -87,10 +87,11 @@ def in_order_of(
     other: Memory,
     wanted: MemoryDesc | RecordDesc | None,
 ) -> list[Memory]:
-    """Return numbers with their dims in the order of others, given what each pair was stored as.
+    """Return `memory` with its dims in the order of `other`.
 
-    There are several if either order is possible: floats may have the order of models or that of
-    the record, and a square matrix does not show which.
+    `held` and `wanted` are the descriptors that the two were stored with. There are several results
+    if either order is possible: floats may have the order of models or that of the record, and a
+    square matrix does not show which.
     """
     same = tuple(range(memory.desc.ndims))
     orders = [same]
@@ -148,7 +149,7 @@ def is_order_hidden(tensor: Tensor) -> bool:
 
 
 def is_in_shape(name: str) -> bool:
-    """Whether the words of a packing have the shape of the tensor, but for its last dim."""
+    """Whether the words of a packing have the shape of the tensor, except for its last dim."""
     return name in PACKINGS and PACKINGS[name].is_in_shape
 
 
@@ -185,7 +186,7 @@ def written_tensors(
 ) -> dict[str, Tensor]:
     """Return how a record is stored, by the roles of its tensors.
 
-    With `is_bare`, names are those that stand beside codes whose name is the prefix.
+    With `is_bare`, names are those used beside codes whose name is the prefix.
     """
     names = list(desc.tensors)
     if names == [ONE]:
@@ -235,7 +236,7 @@ def _constant(name: str, constant: Constant) -> Tensor:
 
 
 def _is_scalar(desc: RecordDesc, part: Field) -> bool:
-    """Whether a field has one element whatever the dims, rather than one group as it happens."""
+    """Whether a field has one element whatever the dims are, and not just one group here."""
     is_one = prod(part.layout.dims) == 1
     if not is_one or not desc.name:
         return is_one

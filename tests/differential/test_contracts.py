@@ -55,12 +55,18 @@ def _transposed(x: NDArray[Any]) -> NDArray[Any]:
     return np.ascontiguousarray(x.T)
 
 
-_ROWS: dict[str, tuple[str, Damage]] = {
-    "halves swapped": ("the halves of dim 0 are swapped", _halves),
-    "rows interleaved": ("the rows of the halves of dim 0 are interleaved", _interleave),
-    "nibbles reversed": ("the nibbles of each byte are reversed", _nibbles),
-    "bytes reversed": ("the bytes of each", _bytes),
-}
+_SWAPPED = "the halves of dim 0 are swapped"
+_INTERLEAVED = "the rows of the halves of dim 0 are interleaved"
+_REVERSED = "the nibbles of each byte are reversed"
+_TURNED = "dims 0 and 1 are transposed"
+_UNPACKED = "it is not packed"
+_DAMAGES: list[tuple[str, str, Damage]] = [
+    ("halves swapped", _SWAPPED, _halves),
+    ("rows interleaved", _INTERLEAVED, _interleave),
+    ("nibbles reversed", _REVERSED, _nibbles),
+    ("bytes reversed", "the bytes of each", _bytes),
+    ("transposed", _TURNED, _transposed),
+]
 
 
 class _Case(NamedTuple):
@@ -116,9 +122,7 @@ def _tally(
 
 
 def _each(name: str, x: NDArray[Any]) -> list[_Case]:
-    return [
-        _Case(damage, cause, {name: change(x)}) for damage, (cause, change) in _ROWS.items()
-    ] + [_Case("transposed", "dims 0 and 1 are transposed", {name: _transposed(x)})]
+    return [_Case(damage, cause, {name: change(x)}) for damage, cause, change in _DAMAGES]
 
 
 def _safetensors(path: Path, tensors: Tensors) -> Path:
@@ -171,27 +175,18 @@ def test_damaged_weights_of_torchao_are_explained(tmp_path: Path) -> None:
         }
         rows = np.stack([q[:, 0::2] | q[:, 1::2] << 4], -1)[..., 0].astype(np.uint8)
         scales = f8(plain.scale).reshape(swizzled.scale.shape)
+        packed = [
+            ("packed twice", "it is packed twice", words(nibbles(words(q)))),
+            ("not packed", _UNPACKED, rows),
+            ("not packed, a byte each", _UNPACKED, q.astype("u1")),
+            ("halves swapped, then packed", _SWAPPED, words(_halves(q))),
+            ("rows interleaved, then packed", _INTERLEAVED, words(_interleave(q))),
+            ("transposed, then packed", _TURNED, words(_transposed(q)).reshape(_OUT, -1)),
+        ]
         cases = [
             *_each("int8.weight_qdata", sound["int8.weight_qdata"]),
             *_each("fp4.weight_qdata", sound["fp4.weight_qdata"])[:4],
-            _Case("packed twice", "it is packed twice", {"int4.weight": words(nibbles(words(q)))}),
-            _Case("not packed", "it is not packed", {"int4.weight": rows}),
-            _Case("not packed, a byte each", "it is not packed", {"int4.weight": q.astype("u1")}),
-            _Case(
-                "halves swapped, then packed",
-                _ROWS["halves swapped"][0],
-                {"int4.weight": words(_halves(q))},
-            ),
-            _Case(
-                "rows interleaved, then packed",
-                _ROWS["rows interleaved"][0],
-                {"int4.weight": words(_interleave(q))},
-            ),
-            _Case(
-                "transposed, then packed",
-                "dims 0 and 1 are transposed",
-                {"int4.weight": words(_transposed(q)).reshape(_OUT, -1)},
-            ),
+            *(_Case(damage, cause, {"int4.weight": data}) for damage, cause, data in packed),
             _Case(
                 "scales plain instead of swizzled",
                 "the scales are plain instead of swizzled",
@@ -265,22 +260,14 @@ def test_damaged_weights_of_compressed_tensors_are_explained(tmp_path: Path) -> 
         cases = [
             *_each("fc.weight_packed", words)[:4],
             *_each("fc.weight_scale", scales),
-            _Case("not packed, a byte each", "it is not packed", {"fc.weight_packed": codes}),
+            _Case("not packed, a byte each", _UNPACKED, {"fc.weight_packed": codes}),
         ]
-        both = {"fc.weight_packed": words, "fc.weight_scale": scales}
-        for damage in ("halves swapped", "rows interleaved"):
-            cause, change = _ROWS[damage]
-            moved = {name: change(x) for name, x in both.items()}
-            cases.append(_Case(f"{damage}, codes and scales", cause, moved))
-        unsigned = (codes.T + 8).astype(np.uint8).reshape(_OUT, _IN)
-        packed = (unsigned[:, 0::2] | unsigned[:, 1::2] << 4).view(np.int32)
-        cases.append(
-            _Case(
-                "transposed, then packed",
-                "dims 0 and 1 are transposed",
-                {"fc.weight_packed": packed},
-            )
-        )
+        for damage, cause, change in _DAMAGES[:2]:
+            both = {name: change(sound[name]) for name in ("fc.weight_packed", "fc.weight_scale")}
+            cases.append(_Case(f"{damage}, codes and scales", cause, both))
+        turned = (codes.T + 8).astype(np.uint8).reshape(_OUT, _IN)
+        packed = (turned[:, 0::2] | turned[:, 1::2] << 4).view(np.int32)
+        cases.append(_Case("transposed, then packed", _TURNED, {"fc.weight_packed": packed}))
         return sound, cases
 
     _tally(tmp_path, "compressed-tensors", produce, write, None)
@@ -308,32 +295,17 @@ def test_damaged_weights_of_gguf_are_explained(tmp_path: Path, kind: str) -> Non
             data = gguf.quants.quantize(x, form)
         name = "blk.0.attn_q.weight"
         heads = data.reshape(4, 2, _OUT // 8, -1).swapaxes(1, 2).reshape(data.shape)
-        cases = [
-            *_each(name, data)[:4],
-            _Case(
-                "rows of each head interleaved",
-                "the rows of the halves of each 32",
-                {name: np.ascontiguousarray(heads)},
-            ),
+        blocks = data.view(np.uint8).reshape(_OUT, -1, nbytes).swapaxes(0, 1).reshape(-1)
+        changed = [
+            ("rows of each head interleaved", "the rows of the halves of each 32", heads),
+            ("blocks transposed", _TURNED, blocks.view(data.dtype).reshape(data.shape)),
         ]
-        if kind == "F16":
-            cases.append(
-                _Case("transposed", "dims 0 and 1", {name: _transposed(data).reshape(data.shape)})
-            )
-        else:
-            blocks = data.reshape(_OUT, -1, nbytes).swapaxes(0, 1)
-            swapped = np.ascontiguousarray(blocks).reshape(data.shape)
-            cases.append(_Case("blocks transposed", "dims 0 and 1", {name: swapped}))
         if kind == "Q4_0":
             codes = data.reshape(-1, nbytes).copy()
             codes[:, 2:] = _nibbles(codes[:, 2:])
-            cases.append(
-                _Case(
-                    "nibbles of codes reversed",
-                    _ROWS["nibbles reversed"][0],
-                    {name: codes.reshape(data.shape)},
-                )
-            )
+            changed.append(("nibbles of codes reversed", _REVERSED, codes.reshape(data.shape)))
+        cases = [_Case(damage, cause, {name: x}) for damage, cause, x in changed]
+        cases += _each(name, data)[:4]
         return {name: data}, cases
 
     _tally(tmp_path, f"gguf {kind}", produce, write, None)

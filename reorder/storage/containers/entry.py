@@ -88,19 +88,19 @@ class Entry:
     # the type of the stored words: the name of a `DataType` or a record, such as ``bf16`` or
     # ``q4_0``, or what the container calls it if it is neither
     dtype: str
-    # as the container says, the outermost dim first
+    # as stored in the container, the outermost dim first
     shape: tuple[int, ...]
-    # where the bytes lie, and the state of that file when its header was read
+    # where the bytes are, and the state of that file when its header was read
     file: Path
     offset: int
     nbytes: int
     state: FileState = field(repr=False)
     # what the bytes hold, according to the metadata if it `is_described`, else to dtype and shape;
-    # or why there is none
+    # or why it is None
     desc: Desc | None = None
     reason: str = ""
     is_described: bool = False
-    # what this tensor and others are together, if it is the first of them; from the metadata
+    # what this tensor and others are together, from the metadata; only the first of them has it
     note: Mapping[str, Any] | None = field(default=None, repr=False, hash=False)
     # its bytes, if they are in memory: those of a mapped file or a compressed member
     data: NDArray[np.uint8] | None = field(default=None, repr=False, compare=False)

@@ -253,19 +253,11 @@ def plan(
 
 
 def _place(tensor: Tensor) -> tuple[bool, int]:
-    """Return the sort key: multiples of the alignment first, then wider elements first."""
-    _check(tensor)
-    width = tensor.desc.dtype.bits if isinstance(tensor.desc, MemoryDesc) else _bits_of(tensor)
-    return tensor.nbytes % _ALIGNMENT != 0, -width
+    """Return the sort key: multiples of the alignment first, then wider elements first.
 
-
-def _bits_of(tensor: Tensor) -> int:
-    return _TYPES.get(_NAMES.get(tensor.dtype, tensor.dtype), (0, None))[0]
-
-
-def _check(tensor: Tensor) -> None:
-    """Refuse a type that safetensors lacks, and a size that does not fit the shape."""
-    bits = _bits_of(tensor)
+    Fails for a type that safetensors lacks, and for a size that does not fit the shape.
+    """
+    bits, _ = _TYPES.get(_NAMES.get(tensor.dtype, tensor.dtype), (0, None))
     if not bits:
         msg = (
             f"tensor {short_repr(tensor.name)}: safetensors has no type {tensor.dtype!r}; store it "
@@ -273,3 +265,5 @@ def _check(tensor: Tensor) -> None:
         )
         raise MemdescError(msg)
     check_nbytes(tensor, bits * prod(tensor.shape) / 8)
+    width = tensor.desc.dtype.bits if isinstance(tensor.desc, MemoryDesc) else bits
+    return tensor.nbytes % _ALIGNMENT != 0, -width

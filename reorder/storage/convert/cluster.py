@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 __all__ = ["check_workers", "connected", "on_cluster", "run_on_cluster", "worker_threads"]
 
 _INSTALL = "distributed is not installed: pip install distributed, or memdesc[dask]"
-# how long to wait for a scheduler or its first worker, and for new workers after all have gone
+# how long to wait for a scheduler or its first worker, and for new workers after all have left
 _CONNECT_SECONDS, _NO_WORKER_SECONDS = 10, 60
 _POLL_SECONDS = 1
 # batches of tasks for each thread of the workers, so that no thread waits for its next one
 _AHEAD = 2
-# bytes and tasks of a batch: Dask takes some milliseconds for each
+# the most bytes and tasks in a batch; Dask takes some milliseconds for each batch
 _BATCH, _MAX_BATCH = 64 << 20, 256
 # the most bytes of the file that a scheduler writes
 _MAX_FILE = 1 << 24
@@ -65,7 +65,7 @@ def connected(address: str) -> Iterator[Client]:
     except (OSError, ValueError, TypeError) as error:
         reason = type(error).__name__
     if client is None:
-        # the client that failed closes when it is collected, and blocks one that starts meanwhile
+        # the client that failed closes when it is collected, and blocks one that starts before then
         gc.collect()
         msg = (
             f"there is no Dask scheduler at {short_repr(address)} ({reason}); start one with `dask "
@@ -136,8 +136,8 @@ def on_cluster(client: Client, conversion: Conversion) -> Execute:
 
     *Law*: the bytes are those that a conversion on this machine writes.
 
-    Fails if a worker does not see the files that are read; when the tasks run, also if a worker
-    does not see those that are written, or if all workers end.
+    Fails if a worker does not see the files that are read; while tasks run, also if a worker does
+    not see the files that are written, or all workers end.
     """
     check_workers(client, list(conversion.container.files))
     # the files of a whole output have their final names
@@ -182,7 +182,7 @@ def check_workers(client: Client, paths: Sequence[Path]) -> None:
 
 def _look(paths: tuple[str, ...]) -> tuple[str, tuple[int | None, ...]]:
     """Return a worker's version of memdesc, and the sizes of the files that it sees."""
-    import os  # it runs elsewhere
+    import os  # this function runs on another machine
 
     def size_of(path: str) -> int | None:
         try:
@@ -207,7 +207,7 @@ def run_on_cluster(
     client : distributed.Client
         From `connected`.
     tasks : iterator of (int, task)
-        With their numbers; about `_AHEAD` batches for each thread of the workers are in memory.
+        Tasks with their numbers; about `_AHEAD` batches per thread of the workers are in memory.
     finished : callable
         Called with each task that has run, and what `work` returned.
     work : callable
@@ -311,7 +311,7 @@ def _drain(workers: _Workers, futures: list[Future]) -> None:
 
 
 def _results(future: Future) -> list[Any] | None:
-    """Return the results of a batch; None if its worker ended, and another one runs it again."""
+    """Return the results of a batch, or None if its worker ended and another one runs it again."""
     with suppress(TimeoutError):
         _check(future)
         found: list[Any] = future.result(timeout=_NO_WORKER_SECONDS)
@@ -329,7 +329,7 @@ def _check(future: Future) -> None:
     if type(error).__name__ == "KilledWorker":
         msg = (
             f"a task ended several workers, the last one {error.last_worker.address}; they may "
-            "have too little memory: give less max_bytes, or workers fewer threads"
+            "have too little memory: pass a smaller max_bytes, or give workers fewer threads"
         )
         raise MemdescError(msg)
     msg = f"a worker failed: {short_repr(error)}"

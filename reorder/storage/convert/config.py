@@ -1,4 +1,4 @@
-"""config.json of a model: what it says of quantised weights once they have changed."""
+"""What the config.json of a model says about quantised weights once they have changed."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
 def _redeclared(plan: Plan, config: dict[str, Any]) -> list[Step]:
     """Return the steps whose records a config.json must declare, or declare anew.
 
-    Descriptors and types say what records of one tensor are. What is declared as before stays so,
-    if others do.
+    Records of one tensor need no declaration, since descriptors and types describe them. A record
+    that is declared as before is redeclared only if another one is.
     """
     is_said = any(sections_of(config))
     if not is_said and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
@@ -117,7 +117,7 @@ def _read(text: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
 def _replace_sections(holder: dict[str, Any], sections: dict[str, Any]) -> list[str]:
     """Replace the sections of an object.
 
-    Returns the keys of old ones that say nothing of weights and are not in the new ones.
+    Returns the keys of the old ones that say nothing about weights and are not in the new ones.
     """
     held = {key for each in sections_of(holder).values() for key in said_beside(each)}
     for key in sections_of(holder):
@@ -167,7 +167,7 @@ def undeclared(plan: Plan) -> list[str]:
 
 
 class _Kind(NamedTuple):
-    """Records that a section declares alike: one of them, its options, and all their layers."""
+    """Records that one section can declare: one of them, its options, and the layers of all."""
 
     step: Step
     options: dict[str, Any]
@@ -206,7 +206,7 @@ def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
     if dtype is None:
         return []
     name = _DTYPES[dtype]
-    # lists, because a part may have an object for each of its own parts there
+    # lists, because a part may have an object there for each of its own parts
     old = [config[key] for key in _DTYPE_KEYS if config.get(key) in _DTYPES.values()]
     if not old:
         config[_DTYPE_KEYS[0]] = name
@@ -229,8 +229,8 @@ def _set_dtype(config: dict[str, Any], plan: Plan) -> list[str]:
 def _plain_layers(plan: Plan) -> list[str]:
     """Return the names of the layers whose weights are matrices that stay floats.
 
-    Experts in one tensor are a layer. So is the output layer, even if it has no tensor because the
-    embeddings are its weight.
+    Experts in one tensor count as a layer. So does the output layer, even if it has no tensor
+    because the embeddings are its weight.
     """
     names = dict[str, None]()
     for step in plan.steps:
@@ -274,7 +274,7 @@ def _layer(step: Step) -> str:
 def _rest_of(before: dict[str, Any], plan: Plan) -> dict[str, Any]:
     """Return the sections of the weights that are left, where all others became floats.
 
-    Fails if the sections do not declare records, and so no layers without them.
+    Fails if the sections cannot except layers, since they do not declare records.
     """
     method, plain = _method(before), _plain_layers(plan)
     descs = [step.src for step in plan.moved if isinstance(step.src, RecordDesc)]
@@ -285,12 +285,12 @@ def _rest_of(before: dict[str, Any], plan: Plan) -> dict[str, Any]:
 
 
 def _row_of(name: str, options: Mapping[str, Any], method: str | None = None) -> Declaration:
-    """Return how a record is declared, by a method if that can be."""
+    """Return how a record is declared, with the given method if it can declare it."""
     return declaration_of(name, options, method) or own_declaration(name)
 
 
 def check_said(text: bytes | None, file: str, plan: Plan) -> None:
-    """Refuse to leave out a file that alone declares the weights that are left as they are."""
+    """Refuse to leave out a file if only that file declares the weights that are not converted."""
     if plan.left and not any(sections_of(_read(text or b"{}")[1][0])):
         msg = (
             f"{file} would be left out, because it describes the input, but {CONFIG} does not "
@@ -323,7 +323,7 @@ def _method(sections: Mapping[str, Any]) -> str | None:
 def _section(kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str | None) -> str:
     """Return the sections that declare a kind of records, as JSON.
 
-    `wanted` is the `quant_method` to declare, where several have a record.
+    `wanted` is the `quant_method` to declare, if several can declare the record.
     """
     src, desc, options = kind.step.src, kind.step.dst, kind.options
     assert isinstance(desc, RecordDesc)  # noqa: S101 - the caller has looked
@@ -358,7 +358,8 @@ def _section(kind: _Kind, config: dict[str, Any], plain: list[str], wanted: str 
 def says_symmetric(section: Mapping[str, Any]) -> bool:
     """Whether a section of GPTQ or AWQ says that all zero points are the middle code.
 
-    Both store them nevertheless. For AWQ, transformers 5 writes `sym` too, whatever they are.
+    Both store them nevertheless. For AWQ, transformers 5 writes `sym` too, whatever the zero points
+    are.
     """
     has_zeros = section.get("zero_point")
     return has_zeros is False or (has_zeros is None and section.get("sym") is True)

@@ -66,7 +66,7 @@ __all__ = [
 
 
 class Conversion(NamedTuple):
-    """A conversion that is ready to run: everything a rule can get wrong has been checked."""
+    """A conversion that is ready to run: everything that a rule can get wrong has been checked."""
 
     source: Path
     target: Path
@@ -90,7 +90,7 @@ class Conversion(NamedTuple):
 
     @property
     def finished(self) -> Finished:
-        """The complete output. Pieces are left out of its facts: any size writes the same bytes."""
+        """The complete output. Its facts do not include pieces: any size writes the same bytes."""
         facts = {key: value for key, value in self.facts.items() if key != "pieces"}
         return Finished(self.target, self.output, json.dumps(facts))
 
@@ -122,7 +122,7 @@ class Conversion(NamedTuple):
 
     @property
     def all_steps(self) -> tuple[Step, ...]:
-        """All steps, and those that copy the files beside the tensors."""
+        """All steps, including those that copy the files beside the tensors."""
         return *self.steps, *self.output.copied
 
     @property
@@ -141,7 +141,7 @@ class Conversion(NamedTuple):
         return sum(len(step.pieces(self.bound)) for step in self.all_steps)
 
     def tasks(self, where: Callable[[str], Place]) -> Iterator[Task]:
-        """Return all tasks, always in the same order; `where` finds what is written by name."""
+        """Return all tasks, always in the same order; `where` gives the place of a tensor."""
         for step in self.all_steps:
             yield from step.tasks(self.bound, where)
 
@@ -149,8 +149,8 @@ class Conversion(NamedTuple):
     def facts(self) -> dict[str, Any]:
         """What differs between conversions that write different bytes, or cut different pieces.
 
-        A file that is read is known by its size and modification time, as in `Entry.state`, but not
-        by its folder: the input may be moved, or copied with its times.
+        A file that is read is identified by its size and modification time, as in `Entry.state`,
+        but not by its folder: the input may be moved, or copied with its times.
         """
         home = self.source if self.source.is_dir() else self.source.parent
         rules = [
@@ -228,9 +228,9 @@ class Conversion(NamedTuple):
     def _write(self, writer: Writer, counter: _Counter, execute: Execute, largest: Largest) -> int:
         """Write the output; return how many tasks an earlier process had done."""
         options, facts = self.options, self.facts
-        # another conversion may have left bytes where this one writes none
+        # another conversion may have left bytes where this one does not write any
         writer.resume = options.resume and facts_left(self.target) == facts
-        with self._no_rest_of_overflow(), writer:
+        with self._discarding_overflow(), writer:
             with Journal(writer.open, facts, writer.sync) as journal:
                 done = self._unchanged(journal.done, writer.where, largest)
 
@@ -271,8 +271,8 @@ class Conversion(NamedTuple):
         return frozenset(found)
 
     @contextmanager
-    def _no_rest_of_overflow(self) -> Iterator[None]:
-        """Remove what was written of a conversion that overflows: it would overflow again."""
+    def _discarding_overflow(self) -> Iterator[None]:
+        """Remove what a conversion that overflows has written, as it would overflow again."""
         try:
             yield
         except OverflowedError:
@@ -367,9 +367,9 @@ def convert(  # noqa: PLR0913 - public: what is read, what is written, and how
     Raises
     ------
     MemdescError
-        If a path, a rule or a tensor does not fit: before anything is written, and with the rule,
-        the tensor and the way out. Or if a file cannot be read or written. A flag of the command
-        in a message, such as ``--overwrite``, is an option here.
+        If a path, a rule or a tensor does not fit; this is checked before anything is written, and
+        the message has the rule, the tensor and the way out. Or if a file cannot be read or
+        written. A flag of the command in a message, such as ``--overwrite``, is an option here.
 
     Examples
     --------
@@ -426,7 +426,8 @@ def plan_conversion(
     The parameters are those of `convert`, which has checked the options. With `on_workers`, pieces
     run on workers whose threads do not wait until there is memory for a wide one.
 
-    Fails if a path, a rule or a tensor does not fit; with the rule, the tensor and the way out.
+    Fails if a path, a rule or a tensor does not fit; the message has the rule, the tensor and the
+    way out.
     """
     found = read_rules(rules)
     with _system_errors_named():
@@ -487,7 +488,7 @@ def _is_rounded(step: Step, rules: Sequence[Rule]) -> bool:
 
 @contextmanager
 def _system_errors_named() -> Iterator[None]:
-    """Raise what the system says of a path as a `MemdescError`."""
+    """Raise what the system says about a path as a `MemdescError`."""
     try:
         yield
     except OSError as error:

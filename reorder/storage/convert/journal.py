@@ -1,9 +1,9 @@
 """The journal of a conversion: which tasks are on disk, so that a later process can continue.
 
 The first line says which conversion it is; every other line has finished tasks and the checksums of
-what they wrote: a task whose bytes have changed since then runs again. A task is listed once its
-bytes are on disk, so a conversion resumes even after a power failure. A journal that cannot grow,
-on a full disk, stops nothing: room for the output is reserved.
+what they wrote; a task whose bytes have changed since then runs again. A task is listed once its
+bytes are on disk, so a conversion resumes even after a power failure. A journal that cannot grow on
+a full disk does not stop the conversion, since room for the output is reserved.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Journal", "facts_left"]
 # written since the last line. Waiting for the disk takes only some 10 ms, because the system starts
 # to write long runs at once.
 SECONDS, NBYTES = 0.5, 256 << 20
-# the most bytes of a first line; a thousand shards take some 100 KB
+# the most bytes in a first line; a thousand shards take some 100 KB
 _MAX_FACTS = 1 << 26
 
 
@@ -41,11 +41,11 @@ class Journal:
     Parameters
     ----------
     folder : Partial
-        Where it lies.
+        The folder that has it.
     facts : object
-        Which conversion it is, as values of JSON; the journal of another conversion is replaced.
+        Which conversion it is, as JSON values; the journal of another conversion is replaced.
     sync : callable
-        Waits until all that was written is on disk.
+        Waits until everything that was written is on disk.
 
     Raises
     ------
@@ -74,7 +74,7 @@ class Journal:
             raise self._error
 
     def add(self, task: int, nbytes: int, checksum: int) -> None:
-        """List a task that has written all its bytes, how many these are, and their checksum."""
+        """List a task that has written all its bytes, with their number and their checksum."""
         with self._lock:
             self._pending.append((task, checksum))
             self._nbytes += nbytes
@@ -84,7 +84,7 @@ class Journal:
     def _begin(self, facts: str) -> dict[int, int]:
         """Return the tasks that are listed, with their checksums.
 
-        The journal of another conversion is started afresh.
+        The journal of another conversion is replaced by a new one.
         """
         with self._folder.open(JOURNAL, os.O_RDWR | os.O_CREAT) as handle:
             with os.fdopen(handle, "r+b", buffering=0, closefd=False) as file:
@@ -119,7 +119,7 @@ class Journal:
                 self._pending = tasks + self._pending
 
     def _append(self, line: bytes) -> bool:
-        """Append a line and wait until it is on disk; False, and no part of it, without room."""
+        """Append a line, and wait until it is on disk; if there is no room, append none: False."""
         with suppress(MemdescError), self._folder.open(JOURNAL, os.O_WRONLY) as handle:
             nbytes = os.lseek(handle, 0, os.SEEK_END)
             if os.write(handle, line) == len(line):
@@ -141,8 +141,8 @@ def facts_left(target: Path) -> Any:
 def _trusted(text: bytes, facts: bytes) -> tuple[dict[int, int], int]:
     """Return the tasks that a journal lists, with their checksums, and how many bytes to trust.
 
-    There are none if it is another conversion's. Nothing from a damaged line on is trusted; those
-    tasks run again.
+    It lists none of ours if it is another conversion's. Nothing from a damaged line on is trusted;
+    those tasks run again.
     """
     first, *lines = text.split(b"\n")
     done: dict[int, int] = {}

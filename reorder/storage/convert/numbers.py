@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_numbers", "rounding_warnings"]
 
-# bytes of memory for each byte of scales and zero points that are checked: numpy widens them
+# bytes of memory for each byte of scales and zero points that are checked, as numpy widens them
 _WORKING = 32
 
 
@@ -55,16 +55,16 @@ def rounding_warnings(checked: Iterable[_Rounded | None]) -> tuple[str, ...]:
 
 
 def _factors(desc: MemoryDesc | RecordDesc | None) -> str:
-    """Return the scale of a record as its rule spells it."""
+    """Return the factors of a record's codes as its rule writes them."""
     return str(desc.rule).rpartition(" * ")[0] if isinstance(desc, RecordDesc) else ""
 
 
 def check_numbers(steps: Sequence[Step], options: ConvertOptions) -> list[_Rounded | None]:
     """Check the numbers of all steps, on as many threads as memory allows.
 
-    Returns what `_check_step` does.
+    Returns what `_check_step` returns for each.
 
-    Fails if a step does not have its numbers: of several, the first.
+    Fails if the new format of a step cannot hold its numbers; the first such step is reported.
     """
     most = max((_needed(step, options) for step in steps), default=0)
     threads = max(min(options.thread_count, options.max_bytes // max(most, 1)), 1)
@@ -89,8 +89,8 @@ def _code_tensors(desc: RecordDesc) -> set[str]:
 def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
     """Refuse scales that are not finite, and numbers that the new format cannot hold.
 
-    A zero point of 0 is such a number in GPTQ v1. Returns what is rounded, if a factor becomes its
-    reciprocal.
+    A zero point of 0 is such a number in version 1 of GPTQ. Returns what is rounded, if a factor
+    becomes its reciprocal.
 
     Codes, which are most of the bytes, are read only if they change (a zero point per group becomes
     one for all, or they get fewer bits), or if they share a tensor with their scales. In blocks of
@@ -143,7 +143,7 @@ def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
 def _check_pieces(
     step: Step, descs: tuple[RecordDesc, RecordDesc], options: ConvertOptions
 ) -> None:
-    """Convert all pieces without writing them; the first one alone if all others must fit too."""
+    """Convert all pieces without writing them; only the first if all others must fit then too."""
     for task in step.tasks(options.bound):
         task.compute()
         if _fits_any(*descs):

@@ -1,4 +1,4 @@
-"""What a caller gives `convert`, and what it gets back."""
+"""The options and the report of `convert`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ConvertOptions(NamedTuple):
     Attributes
     ----------
     max_bytes : int
-        What all pieces together may hold in memory; on a cluster, on each worker.
+        The most memory that all pieces together take; on a cluster, that is per worker.
     threads : int
         How many pieces run at a time; None means one per core of the process. The workers of a
         cluster have their own threads.
@@ -67,13 +67,13 @@ class ConvertOptions(NamedTuple):
 
     @property
     def bound(self) -> Bound:
-        """What a piece may hold."""
+        """How much memory a piece may take."""
         return Bound.shared(self.max_bytes, self.thread_count)
 
     def checked(self) -> ConvertOptions:
         """Return the options with plain integers in range.
 
-        Fails if an option has the wrong type or is out of range; with its name.
+        Fails if an option has the wrong type or is out of range; the message has its name.
         """
         flags = ("verify", "resume", "overwrite", "allow_partial", "dry_run")
         shards = self.shard_bytes
@@ -106,7 +106,7 @@ class ConvertReport(NamedTuple):
         In a dry run, what each tensor or record that a rule changes would become.
     rounding : object, or None
         With `to`, the weight that rounding changed most: its `error`, `weight` and `name`. None if
-        the formats show that none is changed.
+        the formats show that no weight changes.
 
     Examples
     --------

@@ -47,7 +47,7 @@ _HIDDEN = "."
 _GGUF, _ARCHITECTURE = "gguf", "general.architecture"
 # the same weights as pickles, which are not read
 _PICKLES = re.compile(r"(pytorch_model.*\.bin|pytorch_model\.bin\.index\.json|.*\.pth)")
-# how files of tensors end that are not written here
+# endings of files of tensors that are not written here
 _OTHER_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".ggml")
 # how many files or tensors a warning names
 _NAMED = 3
@@ -59,8 +59,8 @@ class Output(NamedTuple):
     Attributes
     ----------
     files : tuple of PlannedFile
-        All files. The span of a copied file is called by its name after a zero byte, which no
-        tensor's name has.
+        All files. The span of a copied file has as its name a zero byte, which no tensor's name
+        has, and the name of the file.
     copied : tuple of Step
         The files that are copied, as tensors of bytes with such names.
     is_folder : bool
@@ -91,9 +91,9 @@ def output_format(
 ) -> str:
     """Return the key of the format of an output; folders hold safetensors.
 
-    Names of models have dots, as in ``Llama-3.1-8B``: with `may_be_folder`, an ending that is not
-    like that of a file of tensors belongs to the name of a folder; with `is_named_folder`, as with
-    a slash at the end, any ending does that no format has.
+    Names of models have dots, as in ``Llama-3.1-8B``: with `may_be_folder`, an ending that does not
+    look like that of a file of tensors belongs to the name of a folder; with `is_named_folder`,
+    such as for a path with a slash at the end, any ending does unless a format has it.
 
     Fails if no container has the ending, and there is no folder of that name.
     """
@@ -103,7 +103,7 @@ def output_format(
         is_file = ending in _OTHER_ENDINGS or get_close_matches(ending, endings)
         is_new = ending and not target.is_dir() and not is_named_folder
         if is_new and (is_file or not may_be_folder):
-            format_of(target)  # says which endings there are
+            format_of(target)  # its error lists the endings
         return _SHARDS
     return format_of(target).name
 
@@ -113,13 +113,13 @@ def _real(path: Path) -> Path:
 
 
 def check_paths(source: Path, container: Container, target: Path) -> None:
-    """Refuse an output that is, holds, or lies in what is read."""
+    """Refuse an output that is the input, contains it, or is inside it."""
     real, read = _real(target), _real(source)
     inputs = {read, *map(_real, container.files)}
     within = source.is_dir() and real.is_relative_to(read)
     if real in inputs or within or any(path.is_relative_to(real) for path in inputs):
         msg = (
-            f"{str(target)!r} is, holds or lies in the input {str(source)!r}, which is never "
+            f"{str(target)!r} is, contains or is inside the input {str(source)!r}, which is never "
             "changed; write elsewhere"
         )
         raise MemdescError(msg)
@@ -179,13 +179,13 @@ def _plan_folder(
     metadata: dict[str, Any],
     shard_bytes: int | None,
 ) -> Output:
-    """Plan the shards of a folder, and what the other files of a model become."""
+    """Plan the shards in a folder, and what the other files of a model become."""
     if shard_bytes is None:
         sizes = [FileState.at(path).nbytes for path in container.files]
         shard_bytes = max(sizes) if len(sizes) > 1 else _UNBOUNDED
     found = _others(source, container)
     others = [_kept(source, path) for path in found if not path.is_dir()]
-    # an index keeps weights that are not tensors of this checkpoint out of it
+    # weights that are not tensors of this checkpoint stay out of it, thanks to an index
     is_indexed = any(path.parent == source and path.name.endswith(_WEIGHTS) for path in others)
     files = list(plan_shards(tensors, metadata, shard_bytes, is_indexed=is_indexed))
     written = {file.name for file in files}
@@ -243,7 +243,7 @@ def _kept(source: Path, path: Path) -> Path:
 
 
 def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str) -> list[str]:
-    """Note in the metadata which tensors were changed alone; return a warning if it has no place.
+    """Note which tensors were changed alone in the metadata; return a warning if there is none.
 
     Notes of an earlier conversion are kept for the tensors that are copied.
     """
@@ -262,7 +262,7 @@ def _noted(metadata: dict[str, Any], container: Container, plan: Plan, name: str
 
 
 def _hidden_orders(steps: Sequence[Step], format_name: str) -> Iterator[str]:
-    """Warn about permuted tensors that other readers take for row-major."""
+    """Warn about permuted tensors that other readers would take to be row-major."""
     moved = [tensor for step in steps if not step.is_copy for tensor in step.targets.values()]
     names = [tensor.name for tensor in moved if is_order_hidden(tensor)]
     if names and not FORMATS[format_name].shows_order:
@@ -273,7 +273,7 @@ def _hidden_orders(steps: Sequence[Step], format_name: str) -> Iterator[str]:
 
 
 def _left_out(container: Container) -> Iterator[str]:
-    """Warn about tensors that another format loses."""
+    """Warn about tensors that an output in another format does not have."""
     if container.left_out:
         yield (
             f"{_first(container.left_out)} are not written: the input does not store them as bytes "
@@ -282,18 +282,18 @@ def _left_out(container: Container) -> Iterator[str]:
 
 
 def _other_metadata(container: Container, format_name: str) -> Iterator[str]:
-    """Warn about the metadata by which llama.cpp knows a model, if it has no place."""
+    """Warn about metadata that llama.cpp needs for a model, if the output has no place for it."""
     keys = sorted(container.metadata, key=lambda key: (key != _ARCHITECTURE, key))
     if (container.format, format_name) == (_SHARDS, _GGUF):
         yield (
             f"a .gguf without {_ARCHITECTURE} is a container of tensors: llama.cpp does not load "
-            "it; its convert_hf_to_gguf.py writes the names and the metadata that it reads"
+            "it; its convert_hf_to_gguf.py writes the names and the metadata that it needs"
         )
     elif container.format == _GGUF != format_name and keys:
         yield (
             f"the metadata of the .gguf, {first_of(keys, _NAMED)}, are left out: a "
             f"{FORMATS[format_name].ending} has no place for them, and no config.json or tokenizer "
-            "is made of them"
+            "is made from them"
         )
 
 
@@ -332,9 +332,9 @@ def _check_beside(target: Path, files: Sequence[PlannedFile], container: Contain
 
 
 def _others(source: Path, container: Container) -> list[Path]:
-    """Return the files of a model that hold no tensors, and its links, except hidden ones.
+    """Return the files of a model that do not hold tensors, and its links, except hidden ones.
 
-    There are none beside a file.
+    If the source is a file, there are none.
 
     Fails if the folder cannot be read.
     """

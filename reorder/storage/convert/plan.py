@@ -1,4 +1,4 @@
-"""Apply rules to the tensors of a checkpoint, which makes steps; nothing is written.
+"""Make steps by applying rules to the tensors of a checkpoint; nothing is written.
 
 A rule between two records, whose pattern matches the common prefix of a record's tensors, moves
 whole records; every other rule is about single tensors. Quantised weights stay whole: codes change
@@ -57,7 +57,8 @@ class Plan(NamedTuple):
     warnings : tuple of str
         What the user may not have meant.
     partial : mapping of str to list of str
-        For each rule that changes codes or scales alone: the tensors of the output that it changes.
+        The tensors of the output that each rule changes, for rules that change codes or scales
+        alone.
     left : str
         Codes of a quantised weight that are copied; empty if there are none.
     target : Target
@@ -91,10 +92,10 @@ def plan_steps(
     applies; tensors without one are copied. `format_name` is the container that is written, by its
     key in the table of formats. With `allow_partial`, codes may change without the scales that turn
     them into numbers. Fails if a rule matches nothing, or a tensor cannot become what its rule
-    says; with the rule, the tensor and the way out.
+    says; the message has the rule, the tensor and the way out.
     """
     entries = container.entries
-    # a weight may have tensors in another shard of its model
+    # a weight may also have tensors in another shard of its model
     beside = {name: elsewhere(name, source) for name in names_beside(source)}
     weights = [
         each
@@ -121,7 +122,7 @@ def plan_steps(
             step = records[name]
         elif name in done:
             continue
-        elif rule is None or name in groups:  # a record may leave tensors behind
+        elif rule is None or name in groups:  # a record may not take all tensors of its weight
             step = copy_step(entry, name, format_name)
         elif _is_single_record(rule, entry):
             found = single(siblings_of(entries, name))
@@ -235,7 +236,7 @@ def _is_single_record(rule: Rule, entry: Entry) -> bool:
 
 
 def _check_names(names: Iterable[tuple[str, Step]]) -> None:
-    """Refuse a name that is given twice."""
+    """Refuse names that two steps write."""
     homes: dict[str, Step] = {}
     for name, step in names:
         if name in homes:
@@ -267,7 +268,8 @@ def _check_whole(
 ) -> dict[str, list[tuple[Step, Siblings]]]:
     """Return the parts of quantised weights that change alone, by the text of their rule.
 
-    Fails if there are any, unless that is allowed; with the rule, the tensors and the way out.
+    Fails if there are any, unless that is allowed; the message has the rule, the tensors and the
+    way out.
     """
     homes = {
         entry.name: step for step in steps for entry in (*step.sources.values(), *step.dropped)
@@ -285,7 +287,7 @@ def _check_whole(
 
 
 def _with_notes(steps: Sequence[Step], weights: Sequence[Siblings]) -> list[Step]:
-    """Return the steps with notes: in the output, what is left of a Quantized or Record says so."""
+    """Return the steps with notes, which say in the output what is a Quantized or a Record."""
     homes = {entry.name: step for step in steps for entry in step.sources.values()}
     noted = {each.codes.name: each for each in weights if each.note is not None}
     found = []
@@ -331,9 +333,9 @@ def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
 def _without_scales(
     found: Sequence[Siblings], steps: Sequence[Step], said: Said
 ) -> Iterator[Siblings]:
-    """Return the narrow tensors of a quantised model whose scales are not known by name.
+    """Return the narrow tensors of a quantised model whose scales cannot be found by name.
 
-    In a graph these may have any name, and weights may be unsigned bytes.
+    In a graph, scales may have any name, and weights may be unsigned bytes.
     """
     if said.declared is None and not said.has_nodes:
         return
@@ -379,9 +381,9 @@ class _Renamed(NamedTuple):
         return cls(found, {entry.name: name for name, entry in found.items()})
 
     def keeps(self, weight: Siblings) -> bool:
-        """Whether a weight's tensors still show by their new names that they belong together.
+        """Whether the new names of a weight's tensors still show that they belong together.
 
-        A note with them shows it whatever they are called.
+        A note with them shows it whatever their names are.
         """
         if weight.note is not None:
             return True

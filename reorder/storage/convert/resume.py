@@ -1,8 +1,8 @@
 """What an earlier run left: a complete output, or part of one.
 
-The mark that says which conversion wrote a complete output is an extended attribute: it changes no
-byte, and disappears with the output. Without the mark, as in a copy or on a file system without
-attributes, all bytes of the output are compared.
+The mark that says which conversion wrote a complete output is an extended attribute. It does not
+change a byte, and disappears with the output. Without the mark, as in a copy or on a file system
+without attributes, all bytes of the output are compared.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["Finished", "check_left", "has_grown"]
 
 _ATTRIBUTE = "user.memdesc.conversion"
-# what has changed, by the fact that differs between two conversions
+# for each fact that may differ between two conversions, what has changed
 _CHANGES = {
     "version": "it ran with another version of memdesc",
     "source": "the input has changed since: {}",
@@ -41,7 +41,7 @@ _CHANGES = {
     "files": "its files differ (--shard-size, or files beside the tensors)",
     "pieces": "its --max-bytes or --threads differ{}",
 }
-# files that a message names
+# how many files a message names
 _SHOWN = 3
 
 
@@ -55,7 +55,7 @@ class Finished(NamedTuple):
     output : Output
         What is planned.
     facts : str
-        What distinguishes conversions that write other bytes.
+        What distinguishes conversions that write different bytes.
     """
 
     target: Path
@@ -113,7 +113,7 @@ class Finished(NamedTuple):
                 self._refuse(f"{tensor.name} is {entry.desc!r}, and this one writes {wanted!r}")
 
     def check_headers(self) -> None:
-        """Compare everything but the tensors, such as headers and config.json.
+        """Compare everything except the tensors, such as headers and config.json.
 
         Fails if the bytes of a file differ.
         """
@@ -147,7 +147,7 @@ def has_grown(target: Path) -> bool:
     files = folder / FILES
     if folder.is_symlink() or files.is_symlink():  # not ours, and never followed
         return False
-    with suppress(OSError):  # another user's may not be readable
+    with suppress(OSError):  # a folder of another user may not be readable
         return files.is_dir() and any(files.iterdir())
     return False
 
@@ -160,7 +160,7 @@ def check_left(made: Conversion) -> list[str]:
             return []
         msg = (
             f"nothing shows that {str(target)!r}, which is complete, was written by this "
-            "conversion of the input as it is now: all of it is compared"
+            "conversion of the input as it is now, so all of it is compared"
         )
         return [msg]
     if not has_grown(target) or is_in_use(partial_folder(target)):

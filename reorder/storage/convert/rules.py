@@ -3,8 +3,8 @@
 Of the rules whose pattern matches the name of a tensor, the last one applies.
 
 A line is ``PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]``; the pattern ends at the first colon
-that a space follows. SRC and DST are names of layouts or of records; options of a record are in
-parentheses, as in ``gptq(zeros=v2)``. DST may be left out where the layout stays.
+that is followed by a space. SRC and DST are names of layouts or of records; options of a record are
+in parentheses, as in ``gptq(zeros=v2)``. DST may be left out if the layout stays.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _ARROW = "->"
 _SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
 _OPTIONS = re.compile(r"([^()]+)\(([^()=]*=[^()]*)\)")
 _COUNT = re.compile("[0-9]{1,18}")
-# characters of a rule, or of a line of a file of rules
+# the most characters in a rule, or in a line of a file of rules
 _MAX_TEXT = 4096
-# bytes of a file of rules
+# the most bytes in a file of rules
 _MAX_FILE = 1 << 20
-# longer names are not compared, nor what of a pattern is beyond, because that takes long
+# names and patterns are compared only up to this many characters, because more takes long
 _MAX_COMPARED = 200
 # a token of a pattern: a set of letters, a run of stars, or one letter
 _TOKEN = re.compile(r"\[!?\]?[^\]]*\]|\*+|.", re.DOTALL)
@@ -87,11 +87,12 @@ class Rule:
     dtype : str, optional
         The data type that they become.
     rename : str, optional
-        The new name; the first ``*`` in it stands for what the first one of the pattern was.
+        The new name; the first ``*`` in it stands for what the first ``*`` of the pattern matched,
+        and so on.
     holds : str, optional
-        The type of the elements in the container's words, where the name does not say it.
+        The type of the elements in the container's words, if the name does not say it.
     dims : tuple of int, optional
-        The logical sizes, where the shape does not say them.
+        The logical sizes, if the shape does not say them.
     scale, zero_point, src_scale, src_zero_point : number, optional
         As for `reorder.Attr`.
     scales : str, optional
@@ -166,7 +167,7 @@ def _parts(pattern: str) -> tuple[re.Pattern[str], ...]:
     parts = [""]
     for token in _TOKEN.findall(pattern):
         parts[-1:] = [parts[-1], ""] if token.startswith("*") else [parts[-1] + token]
-    # what they end with, \Z or from Python 3.14 on \z, stands for the end of the name
+    # they end with \Z, or from Python 3.14 on with \z, which stands for the end of the name
     return tuple(re.compile(translate(part)[: -len(r"\z")]) for part in parts)
 
 
@@ -193,7 +194,7 @@ def stars_of(pattern: str, name: str) -> tuple[str, ...] | None:
 
 
 def is_record(given: FormatName | None) -> bool:
-    """Whether a name in a rule is a record's; a few of these names are layouts too."""
+    """Whether a name in a rule is that of a record; a few of these are names of layouts too."""
     return given is not None and given.name.lower() in known_records()
 
 
@@ -276,7 +277,7 @@ def parse_rule(text: str) -> Rule:
         else:
             msg = (
                 f"rule {text!r}: {word!r} is neither a data type nor KEY=VALUE; a layout comes "
-                "first, behind the colon"
+                "first, after the colon"
             )
             raise MemdescError(msg)
         if name in fields:
@@ -342,7 +343,7 @@ def _is_dtype(word: str) -> bool:
 
 
 def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
-    """Return a rule from strings, each read by the reader of its key."""
+    """Return a rule from strings; each is read by the function for its key."""
     rule = Rule(text, pattern)
     for key, value in fields.items():
         if key not in _READERS:
@@ -358,7 +359,7 @@ def _made(text: str, pattern: str, fields: Mapping[str, str]) -> Rule:
     if "scales" in made and ("scale" in made or "zero_point" in made):
         rule.fail("scales= are chosen from the data, scale= and zero_point= are given")
     if "scales" in made and "dtype" not in made:
-        rule.fail("scales= needs the data type that they serve, such as s8")
+        rule.fail("scales= needs the data type of the codes, such as s8")
     if "rename" in made and made["rename"].count("*") > pattern.count("*"):
         rule.fail(f"rename={made['rename']} has more * than the pattern {pattern}")
     return Rule(text, pattern, **made)

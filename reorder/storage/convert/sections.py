@@ -1,7 +1,7 @@
 """Keys of a `quantization_config` that change what a model computes, and that no output keeps.
 
-A key that decides nothing of the numbers is in a table of harmless ones, by the method of the
-section; one that is in neither table is named in a warning, if the method is in the table. Sources:
+Keys that do not affect the numbers are in a table of harmless ones, by the method of the section; a
+key in neither table is named in a warning, if the method is in the table. Sources:
 compressed-tensors 0.20 (`QuantizationConfig`), GPTQModel 7.7 (`quantization/config.py`),
 AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23 (`utils/quantization_config.py`).
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["section_warnings", "sections_in"]
 
-# keys whose values, unless they are empty or as listed, make the stored weights mean other numbers
+# keys that make the stored weights mean other numbers, unless their values are empty or as listed
 _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "transform_config": ("rotates weights or activations", ()),
     "sparsity_config": ("stores sparse weights", ("dense",)),
@@ -38,7 +38,7 @@ _GPTQ = (
     "module_name_preceding_first_block modules_in_block_to_quantize act_group_aware mse gptaq "
     "hyb_act v2 v2_alpha foem hessian"
 )
-# what is read, and what says only how weights were found or which kernels to use
+# keys that are read, and keys that only say how weights were found or which kernels to use
 _HARMLESS = {
     # transformers 5 has the keys of GPTQ in both
     "awq": (
@@ -58,8 +58,8 @@ _HARMLESS = {
         "dequantize modules_to_convert"
     ),
 }
-# what groups of layers have in compressed-tensors and ModelOpt, and what weights, inputs and
-# outputs have in them
+# keys of groups of layers in compressed-tensors and ModelOpt, and keys of weights, inputs and
+# outputs in these groups
 _ARGUED = ("weights", "input_activations", "output_activations")
 _GROUP = ("targets", "format", *_ARGUED)
 _ARGS = (
@@ -88,7 +88,7 @@ def sections_in(source: Path) -> list[tuple[str, dict[str, Any]]]:
 def section_warnings(sections: Sequence[tuple[str, dict[str, Any]]]) -> Iterator[str]:
     """Return a warning for each file with keys that are not known to be harmless.
 
-    Fails if a key says that the stored weights mean other numbers; with its value.
+    Fails if a key says that the stored weights mean other numbers; the message has its value.
     """
     unknown: dict[str, list[str]] = {}
     for file, section in sections:
@@ -115,7 +115,7 @@ def section_warnings(sections: Sequence[tuple[str, dict[str, Any]]]) -> Iterator
 
 
 def _unknown_parts(section: dict[str, Any]) -> Iterator[str]:
-    """Return the unknown keys of groups of layers, and of what these have."""
+    """Return the unknown keys of groups of layers, and of their weights, inputs and outputs."""
     groups = section.get("config_groups")
     for name, group in groups.items() if isinstance(groups, dict) else ():
         parts: dict[str, tuple[Any, Collection[str]]] = {f"config_groups.{name}": (group, _GROUP)}
@@ -126,13 +126,13 @@ def _unknown_parts(section: dict[str, Any]) -> Iterator[str]:
 
 
 def _unknown(part: Any, known: Collection[str]) -> list[str]:
-    """Return the keys of an object that are not known, and whose values say anything."""
+    """Return the keys of an object that are not known and whose values say something."""
     held = part if isinstance(part, dict) else {}
     return [key for key, value in held.items() if key not in known and _is_set(value, ())]
 
 
 def _is_set(value: Any, plain: tuple[Any, ...]) -> bool:
-    """Whether a value says anything: not null, false, empty, or of a form that changes nothing."""
+    """Whether a value says something: not null, false, empty, or one that changes nothing."""
     if isinstance(value, dict):
         rest = {key: each for key, each in value.items() if _is_set(each, ())}
         return bool(rest) and rest.get("format") not in plain

@@ -51,7 +51,7 @@ __all__ = ["Step", "copy_step", "layout_step", "record_step"]
 
 # scales are chosen and stored in f32
 _MAX_BITS = 32
-# records that floats become: codes are 8-bit floats
+# records that floats can become; their codes are 8-bit floats
 _ENCODED = ("fp8_tensor", "fp8_channel", "fp8_block")
 
 
@@ -66,10 +66,10 @@ class Step:
     sources : mapping of str to Entry
         What is read: the tensors of a record by their names in it, or one tensor called ``""``.
     targets : mapping of str to Tensor
-        What is written, named likewise; beside codes also ``scales`` and ``zero_points`` that are
-        chosen from the data.
+        What is written, with the same names; besides codes also ``scales`` and ``zero_points`` that
+        are chosen from the data.
     change : Change, optional
-        What becomes of the bytes; None if they are copied.
+        How the bytes change; None if they are copied.
     rule : Rule, optional
         The rule that asks for it.
     dropped : tuple of Entry
@@ -117,7 +117,7 @@ class Step:
     def pieces(self, bound: Bound) -> Cut:
         """Cut it into pieces.
 
-        Fails if the blocks are too large for any piece to fit; with the tensor.
+        Fails if the blocks are too large for any piece to fit; the message has the tensor.
         """
         try:
             return cut(self.change or copied(self.nbytes), bound)
@@ -126,7 +126,7 @@ class Step:
             raise MemdescError(msg) from None
 
     def tasks(self, bound: Bound, where: Callable[[str], Place] | None = None) -> Iterator[Task]:
-        """Return its pieces with their places; without those of the targets, they only read."""
+        """Return its pieces with their places; without `where` the tasks do not write."""
         sources = tuple((role, entry.place) for role, entry in self.sources.items())
         targets = tuple((role, where(each.name)) for role, each in self.targets.items() if where)
         return (
@@ -138,7 +138,7 @@ class Step:
 def copy_step(entry: Entry, name: str, format_name: str, rule: Rule | None = None) -> Step:
     """Return the step of a tensor that no rule changes.
 
-    numpy's arrays in Fortran order become row-major, because other containers have no such order.
+    Numpy arrays in Fortran order become row-major, because other containers do not have that order.
     """
     if isinstance(entry.desc, MemoryDesc) and not entry.is_described:
         plain = memory_desc(entry.desc.dims, entry.desc.dtype)
@@ -165,7 +165,7 @@ def _copied(entry: Entry, target: Tensor, rule: Rule | None) -> Step:
 def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
     """Return the step of a tensor whose layout or type a rule changes.
 
-    Fails if that is not possible; with the rule and the tensor.
+    Fails if that is not possible; the message has the rule and the tensor.
     """
     name = rule.renamed(entry.name)
     if rule.is_renaming:
@@ -182,7 +182,7 @@ def layout_step(entry: Entry, rule: Rule, format_name: str) -> Step:
         hint = ""
         if is_record(rule.dst) and not _is_encoded(rule):
             hint = (
-                "; to move a record, match what stands before the names of its tensors"
+                "; to move a record, match what comes before the names of its tensors"
                 if is_record(rule.src)
                 else f"; plain numbers do not become {rule.dst}: give a data type and scales=, "
                 "such as 'u4, scales=ab, groups=1x32'"
@@ -226,7 +226,7 @@ def _quantize_step(entry: Entry, rule: Rule, src: MemoryDesc, dst: MemoryDesc) -
     letters = "" if rule.scales in (None, WHOLE) else str(rule.scales)
     axes = tuple(sorted({LETTERS.index(letter) for letter in letters}))
     if any(dim >= src.ndims for dim in axes):
-        msg = f"scales={letters} name a dim that {src.dims} do not have"
+        msg = f"scales={letters} names a dim that {src.dims} do not have"
         raise MemdescError(msg)
     groups = rule.groups or ()
     _check_quantized(src, dst, axes, groups)
@@ -262,11 +262,11 @@ def _target_of_floats(src: MemoryDesc, rule: Rule) -> RecordDesc:
     """Return the record that floats become; its scales are f32."""
     assert rule.dst is not None  # noqa: S101 - the caller has looked
     if rule.dtype is not None or rule.scales is not None:
-        msg = f"{rule.dst.name} says which types codes and scales have; leave other keys out"
+        msg = f"{rule.dst.name} says which types codes and scales have; leave out other keys"
         raise MemdescError(msg)
     dst = record_desc(src.dims, rule.dst.name, **dict(rule.dst.options))
     if dst.field(dst.rule.scale[0].parts[0][0]).kind != "f32":
-        msg = f"scales are chosen in f32; leave scales= of {rule.dst.name} out"
+        msg = f"scales are chosen in f32; leave out scales= of {rule.dst.name}"
         raise MemdescError(msg)
     return dst
 
@@ -285,7 +285,7 @@ def _check_quantized(
 def record_step(group: Group, rule: Rule, format_name: str) -> Step:
     """Return the step of a record: another record, or plain numbers.
 
-    Fails if it cannot become that: with the rule and the prefix.
+    Fails if it cannot become that; the message has the rule and the prefix.
     """
     src = group.desc
     if src is None:
@@ -309,7 +309,7 @@ def record_step(group: Group, rule: Rule, format_name: str) -> Step:
 
 
 def _decoded(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
-    """Return the layout that a record is decoded to, and the same bytes as they are stored.
+    """Return the layout that a record is decoded to, and the layout that is stored for it.
 
     `plain(axes=oi)` is row-major over the dims in another order, by the letters of the record.
     """
@@ -320,7 +320,7 @@ def _decoded(src: RecordDesc, rule: Rule) -> tuple[MemoryDesc, MemoryDesc]:
         return found, found
     axes = str(options["axes"])
     if rule.dst.name != "plain" or sorted(axes) != sorted(src.letters):
-        msg = f"axes= goes with plain, and are {src.letters} in some order, not {axes}"
+        msg = f"axes= goes with plain and must be {src.letters} in some order, not {axes}"
         raise MemdescError(msg)
     order = [src.letters.index(letter) for letter in axes]
     tag = "".join(LETTERS[dim] for dim in order)
@@ -362,7 +362,7 @@ def _held_layout(entry: Entry, rule: Rule) -> MemoryDesc:
     if entry.is_described and found != entry.desc:
         rule.fail(
             f"{entry.name} holds {entry.desc!r}, as its descriptor says, not {name}; leave "
-            f"'{name} ->' out"
+            f"out '{name} ->'"
         )
     return found
 
@@ -381,7 +381,7 @@ def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
     tag = resolve(expand_meta_tag(name, ndims), (), bits)
     if bits < words.bits:
         if words.name not in INTEGERS:
-            msg = f"{name} lies in words of integers, not of {words}"
+            msg = f"{name} is stored in words of integers, not of {words}"
             raise MemdescError(msg)
         dims = _dims_of_words(entry.shape, tag, words.bits // bits, name)
     else:
@@ -390,12 +390,12 @@ def _by_rule(entry: Entry, rule: Rule, name: str) -> MemoryDesc:
 
 
 def _ndims(name: str, shape: tuple[int, ...]) -> int:
-    """Return how many dims a shape has under a name for any number: a block adds an axis to it."""
+    """Return how many dims a shape has for a name of any rank; each block adds an axis to it."""
     return len(shape) - len(re.findall("[0-9]+[a-z]", name))
 
 
 def _element(name: str, dtype: str, bits: int) -> str:
-    """Return the type of the elements under a name: the given one, or one that the packing has."""
+    """Return the type of the elements for a name: the given one, or the one that it packs."""
     try:
         resolve(name, (), bits)
     except UnsupportedFormatError:

@@ -43,18 +43,18 @@ __all__ = [
 
 
 class Way(NamedTuple):
-    """How some kinds of records become one kind.
+    """How records of some kinds become records of one kind.
 
     Attributes
     ----------
     sources : tuple of str
-        Records whose numbers `record` holds, as far as the formats show.
+        Records whose numbers `record` can hold, as far as the formats show.
     record : str
         What they become.
     options : mapping of str to object
         Options of that record that the target's loader expects.
     kept : tuple of str
-        Options that it takes from the source.
+        Options that it keeps from the source.
     is_symmetric : bool, optional
         Whether the source has neither zero points nor offsets, or config.json says that all its
         zero points are the middle code; None for either.
@@ -74,7 +74,7 @@ class Way(NamedTuple):
     warning: str = ""
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
-        """Whether it is for a record, whose zero points config.json may say to be all alike."""
+        """Whether it is for a record; `said_symmetric`: whether config.json calls it symmetric."""
         fits = self.is_symmetric in (None, desc.rule.is_symmetric or said_symmetric)
         return desc.name in self.sources and fits
 
@@ -102,7 +102,7 @@ class Target(NamedTuple):
     is_stacked : bool
         Whether its loader expects the experts of a layer in one tensor.
     producer : str
-        What chooses codes and scales for floats, if that is not done here.
+        The program that chooses codes and scales for floats, if that is not done here.
     floats : FormatName, optional
         The record that the layers of a model of floats become, with scales chosen from the data.
     """
@@ -124,8 +124,8 @@ _ZERO_POINTS = (
     "not even those that it wrote; vLLM does"
 )
 _VERSION_2 = (
-    "zero points are stored as version 2 of GPTQ has them, which GPTQModel and newer versions of "
-    "vLLM read; vLLM 0.10 takes them for version 1"
+    "zero points are stored as in version 2 of GPTQ, which GPTQModel and newer versions of vLLM "
+    "read; vLLM 0.10 takes them for version 1"
 )
 # f32 holds the products of scales and zero points that MLX has as biases
 _MLX = {"scales": "f32"}
@@ -190,9 +190,9 @@ _ACTIVATIONS = (
     *("input_scale", "input_scale_ub", "input_global_scale", "input_zero_point"),
     *("activation_scale", "output_scale"),
 )
-# tensors that scale the KV cache, likewise, of compressed-tensors, vLLM and ModelOpt
+# tensors that scale the KV cache, with no section either: of compressed-tensors, vLLM and ModelOpt
 _CACHE = ("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point")
-# what else stands beside codes without changing what they mean
+# other tensors beside codes that do not change what they mean
 _BESIDE = ("bias", "workspace", *_ACTIVATIONS, *_CACHE)
 # what other programs call types of floats
 _OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
@@ -232,7 +232,7 @@ class TargetRules(NamedTuple):
 def checked_target(name: object) -> str:
     """Return the name of a target.
 
-    Fails if there is no such target; with the one that may be meant.
+    Fails if there is no such target; the message has the one that may be meant.
     """
     if not isinstance(name, str) or name not in TARGETS:
         meant = _OTHER_NAMES.get(str(name).removeprefix("torch."))
@@ -248,7 +248,7 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
     Everything else, such as norms and embeddings, has no rule, so it is copied.
 
     Fails if there is no such target, a weight is not known, or the target does not have its
-    numbers; with the weight and the way out.
+    numbers; the message has the weight and the way out.
     """
     target = TARGETS[checked_target(name)]
     if container.format == _GGUF:
@@ -322,8 +322,8 @@ def _quantising(name: str, target: Target, source: Path, container: Container) -
 
     As in transformers, matrices that whole blocks do not cover stay floats.
 
-    Fails if there is nothing to quantise, blocks do not cover an expert, which its loader expects,
-    or layers are not those that it quantises.
+    Fails if there is nothing to quantise, if blocks do not cover an expert, since the loader
+    expects all experts to be quantised, or if the loader does not expect a layer to be quantised.
     """
     dst = target.floats
     assert dst is not None  # noqa: S101 - the caller has looked
@@ -404,7 +404,7 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
         prefix, _, role = each.rpartition(".")
         if prefix in prefixes and each not in known and role not in _BESIDE:
             msg = (
-                f"--to {name}: {each} stands beside the codes of {prefix}, and may change what "
+                f"--to {name}: {each} is beside the codes of {prefix}, and may change what "
                 "they mean; --map converts the weights that its rules name"
             )
             raise MemdescError(msg)
@@ -466,7 +466,7 @@ def _left_out(names: Sequence[str], what: str) -> Iterator[str]:
 
 
 def may_round(desc: RecordDesc, dtype: str) -> bool:
-    """Whether a type of floats may not hold all numbers of a record, judging by the formats.
+    """Whether a type of floats may be unable to hold all numbers of a record, given the formats.
 
     A product has as many significant bits as its factors together. The exponents of bf16 are those
     of f32, in which the numbers are computed; other types may not have them.

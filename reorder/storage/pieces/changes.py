@@ -1,7 +1,7 @@
-"""Changes: what becomes of the bytes of a tensor or a record, and of each region of it.
+"""Changes: what the bytes of a tensor or a record, or of a region of it, become.
 
-A region of a change is a change itself, over the bytes of that region alone. Each change is made by
-compiled code, and can be compared with its definition in numpy.
+The part of a change in a region is a change itself, over the bytes of only that region. Each change
+is made by compiled code, and can be compared with its definition in numpy.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ONLY = ""
 
 @dataclass(frozen=True)
 class Change(ABC):
-    """What becomes of some tensors: `src` becomes `dst`, whose order of dims all regions have."""
+    """How tensors change: `src` becomes `dst`. Regions have their dims in the order of `dst`."""
 
     src: Desc
     dst: Desc
@@ -99,7 +99,7 @@ class Change(ABC):
         )
 
     def _others_of(self, region: Region) -> dict[str, Any]:
-        """Return what else a region has of its own."""
+        """Return the other fields that differ in a region."""
         del region
         return {}
 
@@ -107,17 +107,17 @@ class Change(ABC):
     def apply(self, read: Bytes) -> Bytes:
         """Return the bytes that are written; they last until the thread makes others.
 
-        Fails if the target does not have a number.
+        Fails if the target cannot hold a number.
         """
 
     def with_chosen(self, written: Bytes) -> Change:
-        """Return the change by what was chosen from the data and written beside it."""
+        """Return the change with the scales that were chosen from the data and then written."""
         del written
         return self
 
     @abstractmethod
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Return what the definition makes of what was read, and the same of what was written."""
+        """Return what the definition makes of the bytes read, and what the bytes written hold."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Reorder(Change):
     def __post_init__(self) -> None:
         beta = plan_reorder(self.src, self.dst, self.attr).bound_attr.beta
         if beta:
-            msg = f"beta {beta} adds to what dst holds; pieces are written, not added"
+            msg = f"beta {beta} adds to what dst holds, but pieces are written, not added"
             raise MemdescError(msg)
         for desc in (self.src, self.dst):
             _refuse_negative_strides(desc)
@@ -262,7 +262,7 @@ class Quantize(Reorder):
         return {role: made[role] for role in (ONLY, *self.scales)}
 
     def with_chosen(self, written: Bytes) -> Change:
-        """Return the reorder by the scales that were written."""
+        """Return the reorder with the scales that were written."""
         mask = sum(1 << dim for dim in self.axes)
         given: dict[str, Any] = {"dst_scale": written["scales"].view(np.float32)}
         if "zero_points" in written:
@@ -306,7 +306,7 @@ class Encode(Change):
         return {codes.tensor: made[ONLY], scales.tensor: made["scales"]}
 
     def definition(self, read: Bytes, written: Bytes) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Convert by the scales that were written."""
+        """Convert with the scales that were written."""
         codes, scales = self.parts
         nbytes = self.dst.tensors[scales.tensor]
         chosen = self.plain.with_chosen({"scales": written[scales.tensor][:nbytes]})
@@ -384,13 +384,13 @@ def _bytes_of(values: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def padded(data: NDArray[np.uint8], nbytes: int) -> NDArray[np.uint8]:
-    """Return the bytes, and zeros behind them if their last element is cut off."""
+    """Return the bytes, with zeros after them if their last element is cut off."""
     missing = nbytes - len(data)
     return np.concatenate([data, np.zeros(missing, np.uint8)]) if missing > 0 else data
 
 
 def _rounded_alike(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the numbers found, but those within two roundings to f32 as they are wanted."""
+    """Return the numbers found, with those within two roundings to f32 replaced by the wanted."""
     with np.errstate(all="ignore"):
         wide = wanted.astype(np.float64), found.astype(np.float64)
         is_close = abs(wide[0] - wide[1]) <= 2.0**-22 * abs(wide[0])

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from reorder.storage.pieces.runs import Runs
 
 _PAGE = 4096
-# The most that one call writes. Linux allocates page cache in blocks as long as the call: it finds
-# small ones in memory used before, while large ones may be new even to the host of a virtual
-# machine, where they took 6 times as long.
+# The most bytes that one call writes. Linux allocates page cache in blocks of the length of the
+# call. It finds small blocks in memory that was used before, while large ones may be new even to
+# the host of a virtual machine, where they took 6 times as long.
 _MOST_WRITTEN = 256 << 10
 # a file that grows is neither a link nor a pipe
 _WRITE = os.O_WRONLY | sum(
@@ -42,8 +42,8 @@ _WRITE = os.O_WRONLY | sum(
 _START_WRITING = 2
 # larger buffers are freed after each piece
 _KEPT = 256 << 20
-# Runs shorter than this are read or written by one thread at a time. Each call gives the GIL away
-# and waits for it again: 16 threads that did so at once took twice as long as one after another.
+# Runs shorter than this are read or written by one thread at a time. Each call releases the GIL and
+# waits for it again: 16 threads that did so at once took twice as long as one after another.
 _SHORT = 64 << 10
 _turn = Lock()
 at_fork(_turn.acquire, _turn.release, _turn.release)
@@ -108,18 +108,18 @@ def read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
                     msg = (
                         f"{str(place.path)!r} has {os.fstat(file.fileno()).st_size} bytes, but a "
                         f"tensor in it ends at byte {place.start + place.nbytes}; it was shortened "
-                        "meanwhile"
+                        "after it was opened"
                     )
                     raise MemdescError(msg)
                 part, at = part[count:], at + count
 
 
 def write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
-    """Write bytes that lie back to back to runs of a tensor; its file exists.
+    """Write bytes that are back to back to runs of a tensor; its file exists.
 
-    The system starts to bring long runs to the disk at once, while the caller goes on.
+    The system starts to write long runs to the disk at once, while the caller continues.
     """
-    view = memoryview(data)  # type: ignore[arg-type] # likewise
+    view = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
     with _open_to_write(place.path) as handle, _turn_for(runs):
         for k, start in enumerate(runs.starts()):
             at, run = place.start + start, view[k * runs.length :][: runs.length]

@@ -1,4 +1,4 @@
-"""What numbers lose in a conversion: the finite ones that overflow, and the largest rounding."""
+"""What a conversion loses: the finite numbers that overflow, and the largest rounding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from reorder.storage.pieces.changes import Bytes, Change
     from reorder.values.formats import FloatFormat
 
-# what holds larger numbers, the first choice first
+# types that hold larger numbers, the best choice first
 _WIDER = ("bf16", "f32")
 
 
@@ -67,7 +67,7 @@ def check_scales(
 def check_range(
     change: Change, read: Bytes, made: NDArray[np.uint8], offsets: tuple[int, ...]
 ) -> None:
-    """Refuse what was made of finite numbers if it has infinities or NaN.
+    """Refuse infinities or NaN that were made from finite numbers.
 
     The change is that of a region, which begins at `offsets`; `read` and `made` are the bytes that
     it read, and those of the plain tensor that it made. The error is an `OverflowedError` with the
@@ -135,7 +135,7 @@ def _floats(held: Memory) -> NDArray[np.float64]:
 
 
 def _values(change: Change, read: Bytes) -> NDArray[Any]:
-    """Return the numbers that were read, without what an attribute makes of them."""
+    """Return the numbers that were read, before an attribute is applied."""
     src = change.src
     if isinstance(src, RecordDesc):
         return dequantize_record(record_of(src, read), "f32", None, 1).numpy()
@@ -152,7 +152,7 @@ def _has_finite_codes(desc: RecordDesc) -> bool:
 class Rounding(NamedTuple):
     """The weight that rounding changed most."""
 
-    # how far what was written is from it
+    # the distance between the weight and the number that was written for it
     error: float
     # its value in f32
     weight: float

@@ -1,6 +1,6 @@
-"""Cut a change between files into pieces: values that run alone, in bounded memory.
+"""Cut a change between files into pieces that can run independently, in bounded memory.
 
-A piece says which bytes it reads and writes, and what becomes of them. No two pieces of a change
+A piece says which bytes it reads and writes, and how they change. No two pieces of a change
 write the same bytes, unless they write the same values, so they run in any order, on any machine
 that has the files, and again after a failure. A piece does not say where its tensors are, so layers
 of equal shapes share their pieces.
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from memdesc import Layout
     from reorder.storage.pieces.changes import Change, Layouts
 
-# Bytes that a piece reads and writes where memory allows, so that its runs are long.
+# How many bytes a piece reads and writes if memory allows, so that its runs are long.
 _PIECE_NBYTES = 128 << 20
 # Shorter runs are not worth a system call each.
 _LONG = 64 << 10
@@ -83,10 +83,9 @@ class Cut:
 class Piece(NamedTuple):
     """A region of a change."""
 
-    # what becomes of the bytes that are read
+    # how the bytes that are read change
     change: Change
-    # where these lie in each tensor that is read, and where what it makes lies in each one that is
-    # written, by the roles of tensors
+    # the runs in each tensor that is read, and in each tensor that is written, by their roles
     reads: tuple[tuple[str, Runs], ...]
     writes: tuple[tuple[str, Runs], ...]
     # where the region begins, along the dims of the target; empty for the whole
@@ -109,7 +108,7 @@ def cut(change: Change, bound: Bound) -> Cut:
 
     *Law*: the pieces write each byte that the whole change writes, with the same value.
 
-    Blocks that hold nothing but padding belong to the piece before them, and may exceed the bound.
+    Blocks with only padding belong to the piece before them, and may exceed the bound.
     Fails if blocks are too large for any piece to fit.
 
     Examples
@@ -220,7 +219,7 @@ def _sizes_within(
     """Return the sizes of regions that cover dims without a 0.
 
     Sizes and offsets of regions are multiples of `units`, as well as whole blocks of the operands.
-    Fails if no region fits; with `what` is cut, and the bytes that the smallest one takes.
+    Fails if no region fits; the message has `what` is cut, and the bytes that the smallest takes.
     """
     steps = _units(dims, operands, units)
     best = _candidate(dims, operands, dims)
@@ -243,7 +242,7 @@ def _sizes_within(
 
 
 def _has_long_runs(operands: Sequence[_Operand], sizes: _Sizes) -> bool:
-    """Whether the first region of some sizes is read and written in long runs."""
+    """Whether the first region of these sizes is read and written in long runs."""
     first = Region(sizes, (0,) * len(sizes))
     found = [compact(fields, first, is_written=is_written) for fields, is_written in operands]
     return all(each is None or each[0].number == 1 or each[0].length >= _LONG for each in found)
@@ -302,7 +301,7 @@ def _grown(
 
 
 def _candidate(dims: _Sizes, operands: Sequence[_Operand], sizes: _Sizes) -> _Candidate | None:
-    """Return the regions of some sizes; None if one of them has no runs."""
+    """Return the regions of these sizes; None if one of them has no runs."""
     first = Region(sizes, (0,) * len(sizes))
     nbytes, cost = 0, 0.0
     for fields, is_written in operands:

@@ -1,7 +1,7 @@
-"""Runs: the bytes of a tensor that a region touches, and layouts over these bytes alone.
+"""Runs: the bytes of a tensor that a region touches, and layouts over only these bytes.
 
 The innermost blocks of a region form one contiguous run of bytes; the blocks around them are loops
-over such runs. Once runs lie back to back in a buffer, the layout there has smaller strides.
+over such runs. Once runs are back to back in a buffer, the layout there has smaller strides.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ def compact(
 ) -> tuple[Runs, tuple[Layout, ...]] | None:
     """Return the runs of a region of a tensor, and the layouts of its fields in these bytes.
 
-    Runs that are written hold bytes of the region alone; runs that are read may include gaps no
+    Runs that are written hold only bytes of the region; runs that are read may include gaps no
     longer than the data between them. None if there are no such runs: they would not be whole
-    bytes, the order of runs is reversed, or other elements lie between.
+    bytes, the order of runs is reversed, or other elements are in between.
     """
     views = [field.view(region) for field in fields]
     if len(fields) > 1:

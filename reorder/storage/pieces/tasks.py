@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     _RunsByRole = tuple[tuple[str, Runs], ...]
 
 Places = tuple[tuple[str, Place], ...]
-# What is compared with the definition of a piece: numpy takes some 10 ms for each MiB.
+# How much of a piece is compared with the definition: numpy takes some 10 ms for each MiB.
 _SAMPLE = Bound(1 << 16, 1 << 62)
 # how often a waiting caller looks for Ctrl-C
 _SECONDS = 0.2
@@ -49,7 +49,7 @@ class DifferentError(MemdescError):
 
 
 class Outcome(NamedTuple):
-    """What is known of a task that has run: the checksum of what it wrote, and the rounding."""
+    """The result of a task that has run: the checksum of what it wrote, and the rounding."""
 
     checksum: int
     rounding: Rounding | None
@@ -120,7 +120,7 @@ class Task(NamedTuple):
         return _read("read", self.src, self.piece.reads, self.piece.change.reads)
 
     def _written(self) -> Bytes:
-        """Return the bytes of each tensor in the places that `run` writes, likewise."""
+        """Return the bytes of each tensor where `run` writes them; buffers may be larger."""
         return _read("written", self.dst, self.piece.writes, self.piece.change.writes)
 
     def _outcome(self, read: Bytes, written: Bytes) -> Outcome:
@@ -132,7 +132,7 @@ class Task(NamedTuple):
         return Outcome(checksum, rounding)
 
     def _made(self, read: Bytes) -> Bytes:
-        """Return what is made of what was read, if the target has all numbers."""
+        """Return the bytes made from those that were read. Fails if the target lacks a number."""
         made = self._apply(read)
         if self.piece.change.is_copy:
             return made
@@ -147,7 +147,7 @@ class Task(NamedTuple):
         return made
 
     def _check_blocks(self, read: Bytes) -> None:
-        """Refuse scales that share a tensor with codes, which nothing has read before."""
+        """Refuse bad scales that share a tensor with codes, since nothing has read these before."""
         src, dst, at = self.piece.change.src, self.piece.change.dst, self.piece.offsets
         if isinstance(src, RecordDesc):
             codes = {src.field(name).tensor for name, _ in src.rule.code.parts}
@@ -238,7 +238,7 @@ class _Queue:
             return found
 
     def stop(self, error: BaseException | None) -> None:
-        """Let no thread take another task."""
+        """Make threads take no more tasks."""
         with self._state:
             self._is_stopped = True
             self.error = self.error or error
@@ -253,8 +253,8 @@ class _Queue:
     def wait_for(self, threads: Iterable[Thread]) -> None:
         """Wait until those of the threads that were started have left.
 
-        `Thread.join` will not do: interrupted by Ctrl-C, it may take a running thread for a dead
-        one.
+        `Thread.join` does not work here: when Ctrl-C interrupts it, it may take a running thread
+        for a dead one.
         """
         with self._state:
             while not self._left.issuperset(each for each in threads if each.ident is not None):
@@ -268,7 +268,7 @@ def run_tasks(
     finished: Callable[[int, Task, Any], None],
     work: Callable[[Task], Any],
 ) -> None:
-    """Run tasks, each with its number, on some threads; the first error ends all.
+    """Run tasks, each with its number, on several threads; the first error ends all.
 
     All running tasks together take at most `max_bytes` of memory; a task that needs more runs
     alone. `finished` is called with each task that has run and what `work` returned, by the thread

@@ -19,32 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import reorder
-from memdesc import MemdescError, record_desc
+from memdesc import MemdescError
 from reorder.records.fields import dequantize_reference
 from tests.checkpoints import write_safetensors
 from tests.files import json_mutations
-from tests.records import bits_of, plain_scales, random_record
+from tests.records import bits_of
+from tests.unit.reorder.storage.schemes import SCHEMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-_DIMS = (30, 48)
 _MAX_MESSAGE = 1000
-_STRATEGIES: dict[str, dict[str, Any]] = {
-    "group": {"strategy": "group", "group_size": 16},
-    "channel": {"strategy": "channel"},
-    "block": {"strategy": "block", "block_structure": [10, 16]},
-}
-_STEPS = {"group": {"group": 16}, "channel": {"group": -1}, "block": {"rows": 10, "group": 16}}
-_KINDS = [
-    (form, strategy, bits, zeros)
-    for form, bits in (("pack", 4), ("pack", 8), ("int", 8))
-    for strategy in _STRATEGIES
-    for zeros in (False, True)
-    if form == "int" or strategy != "block" or not zeros
-]
+_SCHEMES = [each for each in SCHEMES.values() if each.record in {"pack_quantized", "int_quantized"}]
 
 
 @pytest.fixture(scope="module")
@@ -54,36 +42,11 @@ def folder() -> Iterator[Path]:
 
 
 @lru_cache(maxsize=32)
-def _whole(
-    kind: tuple[str, str, int, bool],
-) -> tuple[dict[str, NDArray[Any]], str, NDArray[np.float32]]:
-    """Return the tensors of a group, the section that declares it, and its numbers."""
-    form, strategy, bits, zeros = kind
-    options: dict[str, Any] = {"zeros": zeros, "scales": "f32", **_STEPS[strategy]}
-    options |= {"bits": bits} if form == "pack" else {}
-    desc = record_desc(_DIMS, f"{form}_quantized", **options)
-    record = plain_scales(random_record(desc, np.random.default_rng(0)), np.random.default_rng(1))
-    scales = desc.field("weight_scale").layout.dims
-    words = np.int32 if form == "pack" else np.int8
-    forms: dict[str, tuple[Any, tuple[int, ...]]] = {
-        "weight_packed": (np.int32, (_DIMS[0], -1)),
-        "weight": (np.int8, _DIMS),
-        "weight_scale": (np.float32, scales),
-        "weight_zero_point": (words, (-1, scales[1])),
-        "weight_shape": (np.int64, (2,)),
-    }
-    tensors = {
-        f"fc.{role}": data.view(forms[role][0]).reshape(forms[role][1])
-        for role, data in record.tensors.items()
-    }
-    weights = {"type": "int", "num_bits": bits, "symmetric": not zeros, **_STRATEGIES[strategy]}
-    section = {
-        "quant_method": "compressed-tensors",
-        "format": f"{form}-quantized",
-        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
-        "ignore": ["lm_head"],
-    }
-    return tensors, json.dumps(section), dequantize_reference(record)
+def _whole(number: int) -> tuple[dict[str, NDArray[Any]], str, NDArray[Any]]:
+    """Return the tensors of a group, the config.json that declares it, and its numbers."""
+    scheme = _SCHEMES[number]
+    layer, numbers = scheme.make()
+    return {f"fc{end}": each for end, each in layer.items()}, json.dumps(scheme.config), numbers
 
 
 def _damaged(tensors: dict[str, NDArray[Any]], data: st.DataObject) -> dict[str, NDArray[Any]]:
@@ -123,10 +86,10 @@ def _damaged(tensors: dict[str, NDArray[Any]], data: st.DataObject) -> dict[str,
 
 def _check(folder: Path, data: st.DataObject) -> str:
     """Damage one source of a group; return whether it is read, with the numbers it had."""
-    tensors, section, numbers = _whole(data.draw(st.sampled_from(_KINDS)))
-    text = b'{"quantization_config": ' + section.encode() + b"}"
+    tensors, config, numbers = _whole(data.draw(st.integers(0, len(_SCHEMES) - 1)))
+    text = config.encode()
     if data.draw(st.booleans()):
-        text = data.draw(json_mutations(json.loads(text)))
+        text = data.draw(json_mutations(json.loads(config)))
         what = "config"
     else:
         tensors, what = _damaged(tensors, data), "tensors"
@@ -138,7 +101,7 @@ def _check(folder: Path, data: st.DataObject) -> str:
         except MemdescError as error:
             assert len(str(error)) < _MAX_MESSAGE
             return f"{what} refused"
-        if record.desc.dims != _DIMS:
+        if record.desc.dims != numbers.shape:
             # a scale for a row or a block does not say how long its rows are
             assert record.desc.name == "int_quantized"
             return f"{what} read"

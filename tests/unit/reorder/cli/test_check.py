@@ -79,7 +79,7 @@ def test_breaches_of_equal_layers_share_a_line(shell: Shell) -> None:
     [
         (".", "'.' is a folder: --expect and --reference check one"),
         ("raw.bin", "`memdesc reorder` makes one of raw bytes, and checks their padding"),
-        ("x.npz --expect rules.toml", "rule 'w': there is no key 'layuot'"),
+        ("x.npz --expect rules.toml", "rule 'w': 'layuot' is not a key"),
         ("x.npz --write r --expect rules.toml", "run them apart"),
         ("x.npz --write rules.toml", "'rules.toml' exists; --overwrite replaces it"),
         ("x.npz --expect missing.toml", "cannot be read"),

@@ -359,6 +359,12 @@ _ALL = (
         compressed("float-quantized", **_BYTES, strategy="block", block_structure=[128, 128]),
         partial(fp8, "weight_scale", (3, 2)),
     ),
+    Scheme(
+        "fp8_block",
+        compressed("float-quantized", **_BYTES, strategy="block", block_structure=[64, 64]),
+        partial(fp8, "weight_scale", (5, 3), block=(64, 64)),
+        {"block": 64},
+    ),
     *(
         Scheme(
             "fp8_channel",

@@ -14,7 +14,6 @@ from reorder.cli import main
 from reorder.storage.convert.conversion import plan_conversion
 from reorder.storage.stored import written_tensors
 from tests.checkpoints import write_config, write_safetensors
-from tests.records import random_record
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 from tests.unit.reorder.storage.schemes import STRATEGIES, record_in, recorded, refusal, write_model
 
@@ -130,13 +129,6 @@ def test_activations_of_the_same_record_stay_declared(tmp_path: Path, *, is_alik
         assert written["kv_cache_scheme"] == scheme
         (group,) = written["config_groups"].values()
         assert group["input_activations"] == wanted
-
-
-def test_what_a_new_section_cannot_say_is_told(tmp_path: Path) -> None:
-    section = _section("pack-quantized", _W4, kv_cache_scheme={"num_bits": 8, "type": "float"})
-    folder = _folder(tmp_path / "in", _layer("pack_quantized", group=16), section)
-    made = plan_conversion(folder, tmp_path / "out", ["*: pack_quantized -> ab, f16"], SMALL)
-    assert "config.json has no place for kv_cache_scheme of the input" in made.warnings
 
 
 def test_classes_of_layers_are_decided_by_their_tensors(tmp_path: Path) -> None:
@@ -263,35 +255,6 @@ def test_an_order_of_inputs_that_changes_nothing_is_left_out(tmp_path: Path) -> 
     assert record_in(folder, "fc").desc.name == "pack_quantized"
     made = converted(folder, tmp_path / "out", "*: pack_quantized -> int_quantized")
     assert {*made} == {"fc.weight", "fc.weight_scale"}
-
-
-def test_a_part_of_a_weight_does_not_change_alone(tmp_path: Path) -> None:
-    layer = _layer("pack_quantized", group=16)
-    folder = _folder(tmp_path / "in", layer, _section("pack-quantized", _W4))
-    for role in ("weight_packed", "weight_scale"):
-        said = refused(folder, tmp_path / "out", f"fc.{role}: ba")
-        assert f"fc.{role} would change without" in said
-
-
-@pytest.mark.parametrize(
-    "target", ["gptq", "int_quantized", "pack_quantized(scales=f32)", "ab, f32"]
-)
-def test_pieces_write_what_the_whole_is(tmp_path: Path, target: str) -> None:
-    desc = record_desc((704, 1024), "pack_quantized", group=128, scales="f16")
-    record = random_record(desc, np.random.default_rng(0))
-    scale = desc.field("weight_scale").layout.dims
-    record.set_field("weight_scale", np.random.default_rng(1).random(scale).astype(np.float16))
-    reorder.save(tmp_path / "x.safetensors", {"fc": record})
-    rule = f"fc: pack_quantized -> {target}"
-    settings = SMALL._replace(max_bytes=1 << 18)
-    converted(tmp_path / "x.safetensors", tmp_path / "y.safetensors", rule, settings=settings)
-    with reorder.open_checkpoint(tmp_path / "y.safetensors") as checkpoint:
-        if target == "ab, f32":
-            found = checkpoint["fc.weight"].numpy()
-        else:
-            found = reorder.dequantize(checkpoint.record("fc", target.partition("(")[0])).numpy()
-    wanted = reorder.dequantize(record).numpy()
-    assert np.array_equal(found.T if target == "gptq" else found, wanted)
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ def test_load_reads_the_one_tensor_and_names_several(tmp_path: Path, name: str) 
         load(path)
     with pytest.raises(MemdescError, match="holds a Quantized, not a Record"):
         load(path, Record)
-    with pytest.raises(MemdescError, match=r"kind is reorder\.Memory, reorder\.Quantized or"):
+    with pytest.raises(MemdescError, match=r"kind must be reorder\.Memory, \.Quantized or"):
         load(path, dict)  # type: ignore[type-var] # what a caller might pass
 
 
@@ -264,7 +264,7 @@ _VALUE = {"name": "w", "quantized": {"axis": [], "groups": []}}
         (_VALUE | {"tensors": {"memory": "w"}}, "does not say what scales"),
         (_VALUE | {"tensors": {"memory": "w", "scales": "w"}}, "does not say which tensors belong"),
         (_VALUE | {"quantized": 1, "tensors": {"memory": "w"}}, "does not say what scales"),
-        ({"name": "w", "tensors": {"data": "w"}}, "a record is called by a string"),
+        ({"name": "w", "tensors": {"data": "w"}}, "name of a record must be a string"),
         ({"name": "w", "record": "none", "tensors": {"a": "w"}}, "dims"),
         ({"name": "w", "record": "awq", "dims": [8, 8], "tensors": {"a": "w"}}, "tensors"),
         ({"name": "b", "record": "q4_0", "dims": [32], "tensors": {"a": "w"}}, "are called 'b'"),
@@ -335,7 +335,7 @@ def test_what_a_file_says_of_its_elements_is_neither_converted_nor_reinterpreted
 ) -> None:
     x = np.array([0, 1, 200], np.uint8).astype(held)
     np.save(tmp_path / "x.npy", x)
-    with pytest.raises(MemdescError, match=f"not {dtype}; a file says its own type: --to-dtype"):
+    with pytest.raises(MemdescError, match=f"not {dtype}; a file says its own type: `memdesc "):
         load(tmp_path / "x.npy", dtype=dtype)
     with pytest.raises(MemdescError, match=rf"save x\.view\({view}\)"):
         load(tmp_path / "x.npy", dtype=dtype)

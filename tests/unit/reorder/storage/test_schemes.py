@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _KINDS = {DATA_TYPES[kind].numpy: kind for kind in ("f32", "bf16", "f16")}
-# options that no shape shows
-_SAID = ("bits", "zeros")
+# options that shapes may not show
+_SAID = ("bits", "zeros", "block")
 _each = pytest.mark.parametrize("scheme", SCHEMES.values(), ids=SCHEMES)
 
 
@@ -124,6 +124,7 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
     wanted, letters = wanted.astype(np.float32), record_in(folder, scheme.prefix).desc.letters
     # models have floats in (out, in), but those of gpt-oss in (in, out)
     is_turned = letters == "io" or scheme.record == "gpt_oss_mxfp4"
+    method = scheme.config.get("quantization_config", {}).get("quant_method")
     settings = SMALL._replace(max_bytes=max(1 << 14, wanted.nbytes // 3))
     for to, target in TARGETS.items():
         out = tmp_path / to
@@ -133,7 +134,10 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
             said = str(error)
             taken = {each for way in target.ways for each in (*way.sources, way.record)}
             assert f"--to {to}" in said
-            assert scheme.prefix in said or said.endswith(f"they are {to} already; copy it")
+            if said.endswith(f"they are {to} already; copy it"):
+                assert target.method in (None, method)
+            else:
+                assert scheme.prefix in said
             assert ("and --to " in said) == (scheme.record not in taken)
             assert target.dtype is None
             assert not out.exists()

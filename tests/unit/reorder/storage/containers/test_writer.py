@@ -231,7 +231,9 @@ def test_names_may_have_any_character_and_almost_any_length(tmp_path: Path) -> N
         with one_tensor(tmp_path / name) as writer:
             writer.finish()
         assert (tmp_path / name).is_file()
-    with pytest.raises(MemdescError, match=f"its name has 239 bytes, and may have {longest}"):
+    with pytest.raises(
+        MemdescError, match=f"its name has 239 bytes, and may have at most {longest}"
+    ):
         one_tensor(tmp_path / ("x" * (longest - 11) + _NAME[1:]))
 
 
@@ -346,7 +348,7 @@ def test_a_mount_point_is_not_replaced() -> None:
 def test_nothing_is_written_after_the_end(tmp_path: Path) -> None:
     with one_tensor(tmp_path / _NAME) as writer:
         writer.finish()
-    with pytest.raises(MemdescError, match=f"{_NAME}' is not being written any more"):
+    with pytest.raises(MemdescError, match=f"{_NAME}' is no longer being written"):
         write_part(writer, "a", 0, np.ones(100, np.uint8))
 
 
@@ -385,7 +387,7 @@ def test_names_are_bounded_where_the_system_does_not_say(
     monkeypatch.delattr(os, "pathconf")
     names = ["x" * (nbytes - len("..memdesc-partial")) for nbytes in (255, 256)]
     Writer(tmp_path / names[0], [], is_folder=True)
-    with pytest.raises(MemdescError, match="its name has 239 bytes, and may have 238"):
+    with pytest.raises(MemdescError, match="its name has 239 bytes, and may have at most 238"):
         Writer(tmp_path / names[1], [], is_folder=True)
 
 

@@ -38,12 +38,6 @@ def test_a_section_moves_where_it_is(tmp_path: Path) -> None:
     assert section["modules_to_not_convert"] == ["lm_head"]
 
 
-def test_a_config_without_a_section_gets_one(tmp_path: Path) -> None:
-    found = moved(tmp_path, {"a": 1, "text_config": {}})
-    assert found["text_config"] == {}
-    assert found["quantization_config"]["quant_method"] == "gptq"
-
-
 def test_files_of_old_programs_do_not_stay_where_they_are_wrong(tmp_path: Path) -> None:
     model_folder(tmp_path / "model")
     (tmp_path / "model" / "quant_config.json").write_text('{"w_bit": 4, "q_group_size": 64}')

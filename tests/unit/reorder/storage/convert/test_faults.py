@@ -79,7 +79,7 @@ def test_a_disk_that_fills_half_way_ends_in_an_error_and_is_resumed(tmp_path: Pa
 def test_a_source_that_shrinks_ends_in_an_error(tmp_path: Path, size: int) -> None:
     made = planned(tmp_path)
     source = tmp_path / "model" / "model.safetensors"
-    with pytest.raises(MemdescError, match="it was shortened meanwhile"):
+    with pytest.raises(MemdescError, match="it was shortened after"):
         made.run(lambda *_: os.truncate(source, size))
     assert not (tmp_path / "out").exists()
 
@@ -105,21 +105,6 @@ def test_memory_stays_within_the_bound_however_large_tensors_are(tmp_path: Path)
     peak = int(run_python("-c", code, *arguments).stdout.split()[-1]) << 10
     assert target.stat().st_size > 100_000_000
     assert peak < (8 << 20) + 300_000_000
-
-
-def test_two_conversions_into_one_output_do_not_meet(tmp_path: Path) -> None:
-    made = planned(tmp_path)
-    refusals: list[object] = []
-
-    def again(*_: object) -> None:
-        if not refusals:
-            with pytest.raises(MemdescError, match="another process is writing into") as caught:
-                planned(tmp_path).run()
-            refusals.append(caught)
-
-    made.run(again)
-    assert refusals
-    assert contents(tmp_path / "out")
 
 
 def test_bytes_that_are_damaged_on_their_way_are_found_when_they_are_read_back(
@@ -168,9 +153,3 @@ def test_an_output_that_is_whole_is_verified_as_well(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(MemdescError, match="what was written differs from the definition"):
         planned(tmp_path, checked).run()
-
-
-def test_a_plan_says_that_the_output_exists(tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    with pytest.raises(MemdescError, match="exists; it is only replaced with --overwrite"):
-        planned(tmp_path)

@@ -87,7 +87,7 @@ def test_a_journal_that_cannot_grow_ends_nothing_and_lists_its_tasks_later(folde
 
 def test_a_journal_that_cannot_be_begun_is_an_error(folder: Partial) -> None:
     (folder.path / "journal").mkdir()
-    with pytest.raises(MemdescError, match=r"journal' is in the place .* it is not a regular"):
+    with pytest.raises(MemdescError, match="journal' is where a conversion writes, but it is not"):
         begun(folder)
 
 

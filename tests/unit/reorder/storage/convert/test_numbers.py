@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import reorder
-from memdesc import record_desc
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import write_safetensors
@@ -18,17 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from numpy.typing import NDArray
-
-
-def test_scales_are_chosen_from_the_data(model: Path, tmp_path: Path) -> None:
-    # pieces of some rows each
-    small = SMALL._replace(max_bytes=4000)
-    out = tmp_path / "out.safetensors"
-    found = converted(model, out, "lm_head.weight: ab, s8, scales=a", settings=small)
-    x = reorder.open_checkpoint(model)["lm_head.weight"].numpy()
-    wanted = reorder.quantize(x, "s8", axis=0)
-    assert np.array_equal(found["lm_head.weight"], wanted.memory.numpy())
-    assert np.array_equal(found["lm_head.weight_scale"], wanted.scales)
 
 
 def test_scales_of_no_elements_are_1(tmp_path: Path) -> None:
@@ -85,28 +73,6 @@ def test_scales_of_marlin_have_the_shape_and_the_order_that_loaders_expect(
     write_safetensors(plain, found)
     back = converted(plain, tmp_path / "back.safetensors", "a: marlin -> gptq")
     assert all(np.array_equal(back[name], array) for name, array in layer.items())
-
-
-def test_gguf_blocks_become_layers_of_other_systems(tmp_path: Path) -> None:
-    desc = record_desc((64, 256), "q4_0")
-    rng = np.random.default_rng(0)
-    blocks = rng.integers(0, 256, (64, 8, 18)).astype(np.uint8)
-    blocks[:, :, :2] = rng.random((64, 8)).astype(np.float16)[..., None].view(np.uint8)
-    record = reorder.Record(desc, blocks)
-    source = tmp_path / "in.safetensors"
-    write_safetensors(source, {"blk.0.ffn.weight": blocks.reshape(64, 144)})
-    found = converted(source, tmp_path / "out.safetensors", "blk.*: q4_0 -> awq")
-    assert sorted(found) == [f"blk.0.ffn.{name}" for name in ("qweight", "qzeros", "scales")]
-    assert found["blk.0.ffn.qweight"].shape == (256, 8)
-    held = {name.rpartition(".")[2]: array for name, array in found.items()}
-    made = reorder.Record(record_desc((256, 64), "awq", group=32), held)
-    wanted = reorder.dequantize(record).numpy()
-    assert np.array_equal(reorder.dequantize(made).numpy().T, wanted)
-    rule = "*.ffn: awq -> q4_0"
-    plan_conversion(tmp_path / "out.safetensors", tmp_path / "x.gguf", [rule], SMALL).run()
-    entry = read_container(tmp_path / "x.gguf").entries["blk.0.ffn.weight"]
-    assert (entry.dtype, entry.shape) == ("q4_0", (64, 256))
-    assert np.array_equal(entry.read(), blocks.reshape(-1))
 
 
 def test_records_of_an_archive_have_the_types_of_their_descriptors(tmp_path: Path) -> None:

@@ -70,14 +70,6 @@ def test_an_output_of_a_source_that_has_changed_since_is_refused(
         made.run()
 
 
-def test_an_output_of_rules_whose_headers_are_the_same_is_refused(
-    source: Path, tmp_path: Path
-) -> None:
-    planned(source, tmp_path / "out", rule="*: ba, scale=2.0").run()
-    with pytest.raises(MemdescError, match="comes from another conversion: a: what was writ"):
-        planned(source, tmp_path / "out", rule="*: ba, scale=4.0").run()
-
-
 def test_an_output_whose_files_beside_the_tensors_differ_is_refused(
     source: Path, tmp_path: Path
 ) -> None:

@@ -195,26 +195,6 @@ def test_experts_keep_their_names(
     assert np.array_equal(again[_STACKED], wanted)
 
 
-@pytest.mark.parametrize(
-    ("name", "target"),
-    [
-        ("gpt_oss_mxfp4", "compressed_mxfp4"),
-        ("fp8_block(scale_inv=true)", "cab, f16"),
-        ("modelopt_nvfp4", "compressed_nvfp4"),
-    ],
-)
-def test_experts_are_moved_in_pieces_as_a_whole(tmp_path: Path, name: str, target: str) -> None:
-    layer, _ = _EXPERTS[name.partition("(")[0]]()
-    # many experts, one like the other
-    tall = {end: np.concatenate([x] * 8) if x.ndim > 1 else x for end, x in layer.items()}
-    folder = write_model(tmp_path / "in", {_STACKED: tall}, {})
-    rule = f"mlp*: {name} -> {target}"
-    small = SMALL._replace(max_bytes=1 << 16)
-    made = converted(folder, tmp_path / "a", rule, settings=small)
-    for each, array in converted(folder, tmp_path / "b", rule).items():
-        assert made[each].tobytes() == array.tobytes()
-
-
 def test_an_exponent_that_is_not_a_number_is_refused(tmp_path: Path) -> None:
     layer, _ = _EXPERTS["gpt_oss_mxfp4"]()
     layer["_scales"][1, 2, 1] = 255
@@ -415,15 +395,6 @@ def test_bits_that_a_rule_leaves_out_are_told(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "in", {"fc": mlx(8)[0]}, {"quantization": _mlx(8)})
     said = refused(folder, tmp_path / "out", "*: mlx -> plain, bf16")
     assert "config.json declares bits=8, and mlx has bits=4; say mlx(bits=8)" in said
-
-
-@pytest.mark.parametrize("missing", ["scales", "biases"])
-def test_a_part_that_is_missing_is_told(tmp_path: Path, missing: str) -> None:
-    layers = {"b": mlx()[0], "fc": mlx()[0]}
-    del layers["fc"][f".{missing}"]
-    folder = write_model(tmp_path / "in", layers, {"quantization": _mlx()})
-    said = refused(folder, tmp_path / "out", "*: mlx -> plain, bf16")
-    assert f"fc has weight, but no {missing}: a record of mlx has weight, scales, biases" in said
 
 
 def test_a_scale_of_all_experts_is_refused(tmp_path: Path) -> None:
