@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
 from memdesc.index import index_at
-from memdesc.int64 import checked_ints, entries_of
+from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, dim_name
 from memdesc.picture.cells import Cell, Cells, cells_of, digits
 from memdesc.picture.grid import FULL, Limits, Panels, arrange
@@ -142,9 +142,7 @@ def _checked_indices(
         )
         raise MemdescError(msg) from None
     for index in indices:
-        if len(index) != len(cells.extents):
-            msg = f"highlight {index} must be {len(cells.extents)} numbers, one for each dim"
-            raise MemdescError(msg)
+        check_length("highlight", index, len(cells.extents))
         for dim, (i, extent) in enumerate(zip(index, cells.extents, strict=True)):
             if not 0 <= i < extent:
                 msg = (
