@@ -171,7 +171,7 @@ def _whole(change: Change) -> Piece:
     return Piece(change, reads, writes)
 
 
-@lru_cache(maxsize=1024)  # likewise
+@lru_cache(maxsize=1024)  # the layers of a model are alike
 def _piece(change: Change, region: Region) -> Piece:
     if region.sizes == change.dims == change.units:
         return _whole(change)
