@@ -777,6 +777,9 @@ def _misfit(entry: Entry, tensor: Tensor) -> str:
         return f"holds {_shown_desc(entry.desc)}{says}, not {wanted!r}"
     if entry.dtype == "u8" and len(entry.shape) == 1 and entry.nbytes == tensor.nbytes:
         return ""  # flat bytes
+    is_flat = all(len(_trimmed(each.shape)) == 1 for each in (entry, tensor))
+    if is_flat and tensor.dtype == "u8" and entry.nbytes == tensor.nbytes:
+        return ""  # bytes in wider words, which bitsandbytes calls quant_storage
     is_same = kind == tensor.dtype
     # the same words as integers of another width, or the bits of a type that the container lacks
     is_alike = {kind, tensor.dtype} <= INTEGERS.keys() or (

@@ -408,7 +408,8 @@ def test_layers_of_more_bits_keep_them(tmp_path: Path, to: str, key: str, own: A
     wide = {f"model.layers.2.mlp.{name}": x for name, x in _wide().items()}
     dynamic = {"dynamic": {"+:.*2.*": {"bits": 8}}}
     source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ | dynamic, _BESIDE | wide)
-    _, config, _ = _made(source, tmp_path / "out", to)
+    _, config, report = _made(source, tmp_path / "out", to)
+    assert any("refuses to load them" in each for each in report.warnings) is (to == "gptq")
     section = config["quantization_config"]
     assert section["bits"] == 4
     assert {**section[key], **own} == section[key]
@@ -421,8 +422,9 @@ def test_layers_of_more_bits_keep_them(tmp_path: Path, to: str, key: str, own: A
 def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
     head = {f"lm_head.{name}": x for name, x in awq_layer(zeros=(1, 9)).items()}
     source = _model(tmp_path / "in", awq_layer(zeros=(1, 9)), _AWQ, head)
-    _, config, _ = _made(source, tmp_path / "out", "gptq")
+    _, config, report = _made(source, tmp_path / "out", "gptq")
     assert config["quantization_config"]["lm_head"] is True
+    assert any("transformers 5.23 gives it random weights" in each for each in report.warnings)
     _made(tmp_path / "out", tmp_path / "back", "awq")
     _, config, _ = _made(source, tmp_path / "other", "gptq", "lm_head: awq -> plain(axes=oi), f16")
     assert "lm_head" not in config["quantization_config"]
