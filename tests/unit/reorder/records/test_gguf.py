@@ -17,8 +17,8 @@ gguf = pytest.importorskip("gguf")
 KIND = gguf.GGMLQuantizationType
 RNG = np.random.default_rng(0)
 FLOATS = ("F32", "F16", "BF16")
-# Each kind of code once: plain, joined, of a table, of codebooks, with digits.
-QUICK = ("F32", "F16", "BF16", "Q8_0", "Q4_K", "IQ4_NL", "IQ2_XXS", "IQ3_S", "IQ1_M", "TQ1_0")
+# Each kind of code once: plain, joined, of a table, of codebooks, with digits; scales of a table.
+QUICK = (*FLOATS, "Q8_0", "Q4_K", "IQ4_NL", "IQ2_XXS", "IQ3_S", "IQ1_M", "TQ1_0", "NVFP4")
 DECODED = [
     *FLOATS,
     *(n.removeprefix("gguf_").upper() for n in GGUF_TYPES if n not in {"q1_0", "q2_0"}),
