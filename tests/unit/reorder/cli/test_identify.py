@@ -110,8 +110,10 @@ def test_each_tensor_of_a_set_is_plain_or_packed(shell: Shell) -> None:
     assert re.fullmatch(r"a   one layout gives these bytes: .* \(marlin\)", lines[0])
     assert lines[1:] == [
         "bb  plain",
-        "f   2 layouts give these bytes, since the values do not tell them apart: "
-        "ab (nc, oi, tn); ba (cn, io, nt)",
+        (
+            "f   2 layouts give these bytes, since the values do not tell them apart: "
+            "ab (nc, oi, tn); ba (cn, io, nt)"
+        ),
         "c   no known layout of (64, 128) elements of u8 or u4 gives these bytes",
         "d   not in both files",
         "e   not in both files",
