@@ -43,6 +43,7 @@ __all__ = [
     "is_inner",
     "join_sections",
     "kept_of",
+    "known_keys",
     "own_declaration",
     "plain_layers",
     "read_section",
@@ -398,6 +399,13 @@ def split_section(method: str, section: Mapping[str, Any]) -> tuple[list[Layers]
     """
     split = _SPLITS.get(method)
     return ([], ()) if split is None else split(section)
+
+
+def known_keys(method: str) -> set[str]:
+    """Return the keys that the rows of a method read, write or keep in a section."""
+    rows = [row for row in DECLARATIONS if row.method == method]
+    keys = ((*row.form, *row.written, *row.ignored, *row.kept, *row.carried) for row in rows)
+    return {key for each in keys for key in each}
 
 
 def plain_layers(method: str, section: Mapping[str, Any]) -> tuple[str, ...]:
