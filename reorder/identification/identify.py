@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, image_desc, memory_desc
-from memdesc.errors import allocates, first_of, short_repr
-from memdesc.int64 import checked_ints
+from memdesc.errors import allocates, first_of
+from memdesc.int64 import check_amount, checked_ints
 from memdesc.layout import check_dims
 from memdesc.names import known_images
 from memdesc.tags import LETTERS
@@ -212,10 +212,8 @@ def identify(
     (1, 0)
     """
     found = _bytes_of(data)
-    for name, value in (("tolerance", tolerance), ("relative", relative)):
-        if not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
-            msg = f"{name} must be a finite number of 0 or more, not {short_repr(value)}"
-            raise MemdescError(msg)
+    check_amount("tolerance", tolerance)
+    check_amount("relative", relative)
     if (like is None) == (dims is None):
         msg = "give like=, a tensor of the same values, or dims=, the logical sizes"
         raise MemdescError(msg)
