@@ -219,7 +219,7 @@ class _Places:
         return found
 
     def find(self, ours: Item, theirs: Item) -> str:
-        """Return which tensors have the bytes of those that differ; empty if some have none."""
+        """Return which tensors have the bytes of those that differ; empty if not of all."""
         names, others = [], 0
         wanted = theirs.data
         for role, data in ours.data.items():
@@ -232,7 +232,7 @@ class _Places:
             names.append(equal[0])
             others += len(equal) - 1
         more = f" (others with the same bytes: {others})" if others else ""
-        return f"{', '.join(names)} of the reference{more}"
+        return f"{', '.join(names)} of the reference{more}" if names else ""
 
 
 def _key(item: Item, role: str, data: NDArray[np.uint8]) -> object:

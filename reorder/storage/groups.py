@@ -380,13 +380,14 @@ def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, 
         return name, {**options, **said.options}
     if declared is None or declared.name is None:
         why = declared.reason if declared else f"no {CONFIG} has a {KEY}"
-        names = " or ".join(_fitting(found))
-        hint = (
-            f"its tensors fit {names}: give the name, in a rule such as --map '{found.prefix}: "
-            f"{names.partition(' or ')[0]} -> plain, bf16'"
-            if names
-            else "no known record fits it"
-        )
+        names = _fitting(found)
+        hint = "no known record fits it"
+        if names:
+            axes = "(axes=oi)" if read_name(names[0])[1] == _MATRIX else ""
+            hint = (
+                f"its tensors fit {' or '.join(names)}: give the name, in a rule such as --map "
+                f"'{found.prefix}: {names[0]} -> plain{axes}, bf16'"
+            )
         msg = f"nothing declares what {found.prefix!r} holds: {why}; {hint}"
         raise MemdescError(msg)
     return declared.name, {**declared.options, **said.options}

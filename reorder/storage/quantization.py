@@ -7,6 +7,7 @@ their earlier versions, and `hf_quant_config.json` of ModelOpt 0.47.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -29,6 +30,7 @@ __all__ = [
     "Declared",
     "declared_record",
     "holders",
+    "model_type",
     "read_sections",
     "sections_of",
 ]
@@ -297,6 +299,15 @@ def read_sections(folder: Path, file: str) -> list[dict[str, Any]]:
             msg = f"{str(folder / file)!r}: {what} is not a JSON object, but {short_repr(found)}"
             raise MemdescError(msg)
     return sections
+
+
+def model_type(source: Path) -> str | None:
+    """Return what the config.json of a model calls its architecture; None if it does not say."""
+    text = read_if_exists((source if source.is_dir() else source.parent) / CONFIG, MAX_CONFIG)
+    found = None
+    with suppress(ValueError, RecursionError, AttributeError):  # `read_sections` says what is wrong
+        found = json.loads(text or b"{}").get("model_type")
+    return found if isinstance(found, str) else None
 
 
 def _declared(file: str, section: Mapping[str, Any]) -> Declared:

@@ -40,8 +40,7 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
     """Read the checkpoint in a folder: the shards of its index, or else all its files.
 
-    If the model is in one file, other files such as adapters are not part of it, as in
-    transformers.
+    Beside a model in one file or in numbered ones, others such as adapters are not part of it.
     With `skip_unreadable`, shards that cannot be read are listed in `unread` instead of refused.
 
     Fails if there is none, or more than one index, or a shard is missing.
@@ -69,8 +68,11 @@ def read_folder(folder: Path, *, skip_unreadable: bool = False) -> Container:
                 "bytes, which do not say what they hold"
             )
         raise MemdescError(msg)
+    numbered = [name for name in shards if _NUMBERED.fullmatch(name)]
     if _WHOLE in shards and not any(map(is_shard, {*shards} - {_WHOLE})):
         shards = [_WHOLE]
+    elif numbered:
+        shards = numbered
     absent = _absent(shards)
     if absent and not skip_unreadable:
         is_are = "is" if len(absent) == 1 else "are"

@@ -45,8 +45,11 @@ _WEIGHTS = ".safetensors"
 _UNBOUNDED = 1 << 62
 _HIDDEN = "."
 _GGUF, _ARCHITECTURE = "gguf", "general.architecture"
-# the same weights as pickles, which are not read
-_PICKLES = re.compile(r"(pytorch_model.*\.bin|pytorch_model\.bin\.index\.json|.*\.pth)")
+# the same weights as pickles, or as Mistral has them, which are not read
+_SAME = re.compile(
+    r"(pytorch_model.*\.bin|pytorch_model\.bin\.index\.json|.*\.pth"
+    r"|consolidated.*\.safetensors(\.index\.json)?)"
+)
 # endings of files of tensors that are not written here
 _OTHER_ENDINGS = (".bin", ".pt", ".pth", ".ckpt", ".h5", ".ggml")
 # how many files or tensors a warning names
@@ -195,10 +198,10 @@ def _plan_folder(
         for path in found
         if path.is_dir()
     ]
-    pickles = [path for path in others if _PICKLES.fullmatch(path.name)]
-    if pickles and not all(step.is_copy for step in plan.steps):
-        others = [path for path in others if path not in pickles]
-        names = first_of((path.relative_to(source).as_posix() for path in pickles), _NAMED)
+    same = [path for path in others if _SAME.fullmatch(path.name)]
+    if same and not all(step.is_copy for step in plan.steps):
+        others = [path for path in others if path not in same]
+        names = first_of((path.relative_to(source).as_posix() for path in same), _NAMED)
         warnings.append(f"left out, because their weights are not converted: {names}")
     for path in others:
         name = path.relative_to(source).as_posix()

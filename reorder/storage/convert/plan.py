@@ -14,6 +14,7 @@ from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_des
 from memdesc.record.names import read_name
 from reorder.storage.containers.entry import Tensor, record_fields, stored_desc
 from reorder.storage.containers.shards import names_beside
+from reorder.storage.convert.beside import beside, left_out_warnings
 from reorder.storage.convert.rules import is_record
 from reorder.storage.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.storage.convert.targets import Target
@@ -113,6 +114,8 @@ def plan_steps(
         name: record_step(_named_group(found, rule, said), rule, format_name)
         for name, (found, rule) in moves.items()
     }
+    free = {name: entry for name, entry in entries.items() if name not in chosen}
+    records = {name: _alone(step, free) for name, step in records.items()}
     done = {
         each.name for step in records.values() for each in (*step.sources.values(), *step.dropped)
     }
@@ -142,7 +145,21 @@ def plan_steps(
     codes = {each.codes.name for each in whole}
     copied = [entry for step in steps if step.is_copy for entry in step.sources.values()]
     left = next((e.name for e in copied if e.name in codes or isinstance(e.desc, RecordDesc)), "")
-    return Plan(tuple(steps), _partial_warnings(partial), new, left)
+    dropped = [entry.name for step in steps for entry in step.dropped if entry.name in free]
+    warnings = (*_partial_warnings(partial), *left_out_warnings(dropped))
+    return Plan(tuple(steps), warnings, new, left)
+
+
+def _alone(step: Step, free: Mapping[str, Entry]) -> Step:
+    """Return the step of a record without what stood beside it, if it becomes something else.
+
+    What rules are given for tensors themselves is done.
+    """
+    names = [each.name for each in (step.src, step.dst) if isinstance(each, RecordDesc)]
+    if len(names) == len({*names}) + 1:  # the same record
+        return step
+    found = (free[name] for name in beside(step.name, free))
+    return replace(step, dropped=(*step.dropped, *found))
 
 
 def _named_group(found: Siblings, rule: Rule, said: Said) -> Group:

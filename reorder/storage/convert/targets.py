@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError, RecordDesc, record_desc
 from memdesc.errors import first_of, short_repr
 from reorder.records.encode import is_integer_number, number_bits
+from reorder.storage.convert.beside import CACHE, LEFT_OUT, beside, left_out_warnings
 from reorder.storage.convert.config import says_symmetric
 from reorder.storage.convert.rules import FormatName, Rule
 from reorder.storage.convert.sections import sections_in
 from reorder.storage.declarations import is_inner
 from reorder.storage.experts import holds_experts, split_stacks, stacked_name
 from reorder.storage.groups import find_groups, find_orphans
+from reorder.storage.quantization import CONFIG, model_type
 from reorder.storage.siblings import holds_codes
 from reorder.storage.stored import WEIGHT, model_axes
 from reorder.values.formats import FLOATS
@@ -61,6 +63,8 @@ class Way(NamedTuple):
     groups : tuple of int
         How many inputs may share a scale, the most first; empty for any number. Scales of larger
         groups are repeated.
+    codes : tuple of str
+        The types of codes that the loader reads; empty for all that the record has.
     warning : str
         Which loader does not read the result.
     """
@@ -71,11 +75,13 @@ class Way(NamedTuple):
     kept: tuple[str, ...] = ()
     is_symmetric: bool | None = None
     groups: tuple[int, ...] = ()
+    codes: tuple[str, ...] = ()
     warning: str = ""
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
         """Whether it is for a record; `said_symmetric`: whether config.json calls it symmetric."""
         fits = self.is_symmetric in (None, desc.rule.is_symmetric or said_symmetric)
+        fits &= not self.codes or _codes_of(desc) in self.codes
         return desc.name in self.sources and fits
 
     def made(self, desc: RecordDesc) -> FormatName:
@@ -118,7 +124,7 @@ class Target(NamedTuple):
 # integers with a scale for each group of inputs
 _INTEGERS = ("gptq", "awq", "marlin", "pack_quantized")
 _BYTES = ("int_quantized",)
-_E4M3 = {"codes": "f8_e4m3"}
+_E4M3 = ("f8_e4m3",)
 _ZERO_POINTS = (
     "transformers 5.23 with compressed-tensors 0.20 does not load zero points of pack-quantized, "
     "not even those that it wrote; vLLM does"
@@ -128,15 +134,15 @@ _VERSION_2 = (
     "read; vLLM 0.10 takes them for version 1"
 )
 # f32 holds the products of scales and zero points that MLX has as biases
-_MLX = {"scales": "f32"}
+_F32 = {"scales": "f32"}
 _MLX_GROUPS = (128, 64, 32)
 TARGETS = {
     "bf16": Target(dtype="bf16"),
     "f16": Target(dtype="f16"),
     "fp8-block": Target(
         (
-            Way(("fp8_block",), "fp8_block", {"scale_inv": True}, ("block",)),
-            Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}),
+            Way(("fp8_block",), "fp8_block", {"scale_inv": True}, ("block",), codes=_E4M3),
+            Way(("fp8_tensor",), "fp8_block", {"scale_inv": True}, codes=_E4M3),
         ),
         method="fp8",
         floats=FormatName("fp8_block", (("scale_inv", True),)),
@@ -153,7 +159,7 @@ TARGETS = {
         ),
         producer="GPTQModel",
     ),
-    "awq": Target((Way(_INTEGERS, "awq"),), producer="GPTQModel"),
+    "awq": Target((Way(_INTEGERS, "awq", codes=("u4",)),), producer="GPTQModel"),
     "compressed-tensors": Target(
         (
             Way(_BYTES, "int_quantized", {}, ("zeros",)),
@@ -163,7 +169,7 @@ TARGETS = {
             Way(("modelopt_mxfp4", "compressed_mxfp4", "mlx_mxfp4"), "compressed_mxfp4"),
             Way(("mxfp8", "mlx_mxfp8"), "mxfp8"),
             *(
-                Way((name,), name, {"scale_inv": False, **_E4M3}, kept)
+                Way((name,), name, {"scale_inv": False}, kept, codes=_E4M3)
                 for name, kept in (
                     ("fp8_tensor", ()),
                     ("fp8_channel", ()),
@@ -176,8 +182,8 @@ TARGETS = {
     ),
     "mlx": Target(
         (
-            Way(_INTEGERS, "mlx", _MLX, groups=_MLX_GROUPS),
-            Way(_BYTES, "mlx", {**_MLX, "bits": 8}, groups=_MLX_GROUPS),
+            Way(_INTEGERS, "mlx", _F32, groups=_MLX_GROUPS),
+            Way(_BYTES, "mlx", {**_F32, "bits": 8}, groups=_MLX_GROUPS),
             Way(("modelopt_mxfp4", "compressed_mxfp4"), "mlx_mxfp4"),
             Way(("mxfp8",), "mlx_mxfp8"),
         ),
@@ -185,15 +191,19 @@ TARGETS = {
         producer="mlx_lm.convert",
     ),
 }
-# tensors beside a weight that scale activations, for which the outputs have no section
-_ACTIVATIONS = (
-    *("input_scale", "input_scale_ub", "input_global_scale", "input_zero_point"),
-    *("activation_scale", "output_scale"),
+# The `model_type` of models whose tensors are the same in MLX and in transformers, except that MLX
+# stacks experts and leaves some tensors out; mlx-lm changes those of others as it loads them.
+# Source: mlx-lm 0.32, `sanitize` of each model.
+_MLX_ALIKE = (
+    "cohere cohere2 deepseek_v2 ernie4_5 exaone4 gemma gemma2 gemma3_text glm glm4 glm4_moe "
+    "granite helium hunyuan_v1_dense llama minicpm mistral mixtral nemotron olmo olmo2 olmo3 olmoe "
+    "phi phi3 phimoe qwen2 qwen2_moe qwen3 qwen3_moe seed_oss smollm3 stablelm starcoder2"
 )
-# tensors that scale the KV cache, with no section either: of compressed-tensors, vLLM and ModelOpt
-_CACHE = ("k_scale", "v_scale", "q_scale", "kv_scale", "k_zero_point", "v_zero_point")
-# other tensors beside codes that do not change what they mean
-_BESIDE = ("bias", "workspace", *_ACTIVATIONS, *_CACHE)
+# those that it also changes after experts have been stacked
+_MLX_LOADS = f"{_MLX_ALIKE} deepseek_v3 kimi_k2"
+_MLX = "mlx"
+# what else stands beside codes without changing what they mean
+_BESIDE = ("bias", *LEFT_OUT)
 # what other programs call types of floats
 _OTHER_NAMES = {"bfloat16": "bf16", "float16": "f16", "fp16": "f16", "half": "f16"}
 # how many tensors a message names
@@ -262,6 +272,7 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         container = container._replace(entries=split_stacks(container.entries))
     groups = find_groups(source, container)
     _check_known(name, container, groups)
+    _check_names_of_mlx(name, source, groups)
     sections = [section for _, section in sections_in(source)] if groups else []
     is_declared = target.method in (None, *(each.get("quant_method") for each in sections))
     said_symmetric = any(map(says_symmetric, sections))
@@ -303,17 +314,11 @@ def target_rules(name: str, source: Path, container: Container) -> TargetRules:
         for (src, dst), found in moved.items()
     )
     every = [group for found in moved.values() for group in found]
-    beside = {f"{group.prefix}.{each}": None for group in every for each in _ACTIVATIONS}
-    names = [name for name in beside if name in container.entries]
-    cached = [e for e in container.entries if e.rpartition(".")[2] in _CACHE]
-    warnings = (
-        *filter(None, told),
-        *_rounded(target, every),
-        *_left_out(names, "activations, which the config.json of the output does not quantise"),
-        *_left_out(cached, "the KV cache, which the config.json of the output does not quantise"),
-    )
-    left = container.entries.keys() - {*names, *cached}
+    left_out = [each for group in every for each in beside(group.prefix, container.entries)]
+    left_out += [each for each in container.entries if each.rpartition(".")[2] in CACHE]
+    left = container.entries.keys() - {*left_out}
     kept = {name: entry for name, entry in container.entries.items() if name in left}
+    warnings = (*filter(None, told), *_rounded(target, every), *left_out_warnings(left_out))
     return TargetRules(container._replace(entries=kept), target, rules, warnings)
 
 
@@ -416,6 +421,24 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
             raise MemdescError(msg)
 
 
+def _check_names_of_mlx(name: str, source: Path, groups: Sequence[Group]) -> None:
+    """Refuse models whose tensors MLX has under other names, or with other values.
+
+    Fails if a model is or becomes one of MLX, and its type is not known to be alike there.
+    """
+    becomes = TARGETS[name].is_stacked
+    was = any(group.desc is not None and group.desc.name.startswith(_MLX) for group in groups)
+    kind = model_type(source) if becomes != was else None
+    if kind is not None and kind not in (_MLX_LOADS if becomes else _MLX_ALIKE).split():
+        msg = (
+            f"--to {name}: {CONFIG} says model_type {short_repr(kind)}, and mlx-lm may give such a "
+            "model tensors of other names, shapes or values than transformers does, such as norms "
+            "plus 1 or parts of a matrix; --map converts the weights that its rules name, under "
+            "the names that they have"
+        )
+        raise MemdescError(msg)
+
+
 def _made(
     name: str, prefix: str, desc: RecordDesc, *, said_symmetric: bool
 ) -> tuple[FormatName, str]:
@@ -427,9 +450,11 @@ def _made(
     for way in target.ways:
         if way.takes(desc, said_symmetric=said_symmetric):
             return way.made(desc), way.warning
-    if any(desc.name == way.record for way in target.ways):
+    read = {kind: None for way in target.ways if desc.name in way.sources for kind in way.codes}
+    if not read and any(desc.name == way.record for way in target.ways):
         return FormatName(desc.name, desc.options), ""
     taken = ", ".join(dict.fromkeys(each for way in target.ways for each in way.sources))
+    taken += f" with codes of {', '.join(read)}, not {_codes_of(desc)}" if read else ""
     decoded = ", ".join(f"--to {each}" for each, other in TARGETS.items() if other.dtype)
     by = f"--to {name} then rounds them again" if target.floats else ""
     msg = (
@@ -439,6 +464,11 @@ def _made(
         f"{by or f'{target.producer} quantises floats'}"
     )
     raise MemdescError(msg)
+
+
+def _codes_of(desc: RecordDesc) -> str:
+    """Return the type of a record's codes; of the first plane if there are several."""
+    return desc.field(desc.rule.code.parts[0][0]).kind
 
 
 def _is_same(src: FormatName, dst: FormatName) -> bool:
@@ -457,12 +487,6 @@ def _rounded(target: Target, groups: Sequence[Group]) -> Iterator[str]:
             f"weights of {', '.join(names)} are rounded to {target.dtype}, which does not hold all "
             "their numbers; the largest error is reported at the end"
         )
-
-
-def _left_out(names: Sequence[str], what: str) -> Iterator[str]:
-    """Return a warning about tensors that the output does not have."""
-    if names:
-        yield f"{first_of(names, _SHOWN)} are left out: they scale {what} in advance"
 
 
 def may_round(desc: RecordDesc, dtype: str) -> bool:

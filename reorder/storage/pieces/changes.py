@@ -409,6 +409,11 @@ def record_of(desc: RecordDesc, data: Bytes) -> Record:
     return Record(desc, {name: data[name][:nbytes] for name, nbytes in desc.tensors.items()})
 
 
+def sizes_of(desc: Desc) -> Mapping[str, int]:
+    """Return the bytes of each tensor, by its role."""
+    return desc.tensors if isinstance(desc, RecordDesc) else {ONLY: desc.min_nbytes}
+
+
 def _operands(desc: Desc, perm: tuple[int, ...]) -> Operands:
     """Return each tensor; dim k of the descriptor is dim `perm[k]` of the change."""
     if isinstance(desc, MemoryDesc):

@@ -76,6 +76,9 @@ def test_values_are_quantised_and_back(shell: Shell) -> None:
     assert (abs(once - X) <= np.load("s.npy")[:, None, None] * 0.501).all()
     shell.facts("reorder back.npy back.npy --to nchw --beta 1 --saturate")
     assert np.array_equal(np.load("back.npy"), 2 * once)
+    for beta in ("", "--beta 1"):
+        shell.facts(f"reorder x.npy old.npy --to nhwc {beta}")
+    assert np.array_equal(np.load("old.npy"), 2 * X.transpose(0, 2, 3, 1))
 
 
 def test_the_bytes_of_an_array_are_read_as_any_layout_with_sizes(shell: Shell) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -136,9 +137,13 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
             assert f"--to {to}" in said
             if said.endswith(f"they are {to} already; copy it"):
                 assert target.method in (None, method)
+            elif scheme.record in taken:
+                reason = (
+                    rf"{scheme.prefix}: (zero points: .* cannot hold|mlx: group must be .* not 16)"
+                )
+                assert re.search(reason, said)
             else:
-                assert scheme.prefix in said
-            assert ("and --to " in said) == (scheme.record not in taken)
+                assert f"{scheme.prefix} is {scheme.record}, and --to {to} takes only " in said
             assert target.dtype is None
             assert not out.exists()
             continue

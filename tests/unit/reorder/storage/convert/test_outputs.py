@@ -23,8 +23,11 @@ if TYPE_CHECKING:
 _X = np.arange(4096, dtype=np.float32).reshape(64, 64)
 
 
-def test_an_adapter_beside_a_model_is_another_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["model", "model-00001-of-00001", "x-00001-of-00001"])
+def test_an_adapter_beside_a_model_is_another_file(tmp_path: Path, name: str) -> None:
     model_folder(tmp_path / "model")
+    own = tmp_path / "model" / "model.safetensors"
+    own.rename(own.with_name(f"{name}.safetensors"))
     adapter = tmp_path / "model" / "adapter_model.safetensors"
     write_safetensors(adapter, {"lora_A.weight": _X})
     assert "lora_A.weight" not in read_container(tmp_path / "model").entries
@@ -37,7 +40,7 @@ def test_an_adapter_beside_a_model_is_another_file(tmp_path: Path) -> None:
 def test_the_index_of_other_weights_beside_a_model_is_another_file(
     tmp_path: Path, *, is_sharded: bool
 ) -> None:
-    source, own, name = tmp_path / "in", "model.safetensors", "consolidated.safetensors"
+    source, own, name = tmp_path / "in", "model.safetensors", "other.safetensors"
     if is_sharded:
         indexed_model(source, name)
     else:
@@ -71,11 +74,11 @@ def test_weights_outside_of_the_index_do_not_replace_what_is_written(tmp_path: P
 
 
 def test_weights_outside_of_the_index_are_copied_and_stay_outside(tmp_path: Path) -> None:
-    indexed_model(tmp_path / "model", "consolidated.safetensors")
+    indexed_model(tmp_path / "model", "other.safetensors")
     out = tmp_path / "out"
     plan_conversion(tmp_path / "model", out, ["a: ba"], ConvertOptions(shard_bytes=1 << 30)).run()
-    stray = (tmp_path / "model" / "consolidated.safetensors").read_bytes()
-    assert (out / "consolidated.safetensors").read_bytes() == stray
+    stray = (tmp_path / "model" / "other.safetensors").read_bytes()
+    assert (out / "other.safetensors").read_bytes() == stray
     with reorder.open_checkpoint(out) as found:
         assert sorted(found) == ["a", "b"]
         assert np.array_equal(found["a"].numpy(), _X)
@@ -144,17 +147,16 @@ def test_a_gguf_without_an_architecture_is_told_to_be_a_container(tmp_path: Path
     assert warning.startswith("a .gguf without general.architecture is a container of tensors: ")
 
 
-def test_pickles_of_weights_that_are_converted_are_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("same", ["pytorch_model.bin", "consolidated.00.safetensors"])
+def test_other_files_of_weights_that_are_converted_are_left_out(tmp_path: Path, same: str) -> None:
     write_safetensors(tmp_path / "model.safetensors", {"a": _X})
-    source, names = tmp_path / "model", ["pytorch_model.bin", "training_args.bin"]
+    source, names = tmp_path / "model", [same, "training_args.bin"]
     source.mkdir()
     (tmp_path / "model.safetensors").rename(source / "model.safetensors")
     for name in names:
         (source / name).write_bytes(b"x")
     made = plan_conversion(source, tmp_path / "out", ["a: f16"])
-    assert made.warnings == (
-        "left out, because their weights are not converted: pytorch_model.bin",
-    )
+    assert made.warnings == (f"left out, because their weights are not converted: {same}",)
     made.run()
     assert not (tmp_path / "out" / names[0]).exists()
     assert (tmp_path / "out" / names[1]).exists()
@@ -164,7 +166,7 @@ def test_pickles_of_weights_that_are_converted_are_left_out(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("name", ["Llama-3.1-8B-bf16", "Qwen2.5", "Some.Instruct", "x.tensors/"])
 def test_names_of_models_may_have_dots(tmp_path: Path, name: str) -> None:
-    indexed_model(tmp_path / "model", "consolidated.safetensors")
+    indexed_model(tmp_path / "model", "other.safetensors")
     reorder.convert(tmp_path / "model", f"{tmp_path}/{name}", ["a: f16"])
     with reorder.open_checkpoint(tmp_path / name) as found:
         assert sorted(found) == ["a", "b"]
@@ -172,6 +174,6 @@ def test_names_of_models_may_have_dots(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["x.safetensor", "x.safetensors2", "x.bin", "x.GGUF", "x.pt"])
 def test_endings_like_those_of_files_are_refused(tmp_path: Path, name: str) -> None:
-    indexed_model(tmp_path / "model", "consolidated.safetensors")
+    indexed_model(tmp_path / "model", "other.safetensors")
     with pytest.raises(MemdescError, match="names no format of checkpoints"):
         plan_conversion(tmp_path / "model", tmp_path / name, [])

@@ -235,9 +235,28 @@ def test_other_scales_of_activations_are_left_out_too(tmp_path: Path, name: str)
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
     layer[name] = np.full(1, 1200, np.float32)
     source = _model(tmp_path / "in", layer, {"quant_method": "fbgemm_fp8"})
-    found, _, report = _made(source, tmp_path / "out", "bf16")
-    assert not any(each.endswith(name) for each in found)
-    assert f"model.layers.1.mlp.{name} are left out: they scale activations" in report.warnings[-1]
+    wanted = f"model.layers.1.mlp.{name} are left out: they scale activations"
+    for target, to, rule in (("to", "bf16", []), ("map", None, ["*: fp8_channel -> plain, bf16"])):
+        found, _, report = _made(source, tmp_path / target, to, *rule)
+        assert not any(each.endswith(name) for each in found)
+        assert any(wanted in warning for warning in report.warnings)
+    kept, *_ = _made(
+        source, tmp_path / "kept", None, "*: fp8_channel -> fp8_channel(scale_inv=true)"
+    )
+    named, *_ = _made(source, tmp_path / "own", None, "*: fp8_channel -> ab, f32", f"*.{name}: f16")
+    assert kept[f"model.layers.1.mlp.{name}"] == named[f"model.layers.1.mlp.{name}"] == 1200
+
+
+@pytest.mark.parametrize(("to", "rule"), [("f16", []), (None, ["*: marlin -> awq"])])
+def test_memory_for_kernels_is_left_out(tmp_path: Path, to: str | None, rule: list[str]) -> None:
+    source = _model(tmp_path / "in", awq_layer(zeros=(8, 9)), _AWQ)
+    _made(source, tmp_path / "marlin", None, "*: awq -> marlin")
+    path = tmp_path / "marlin/model.safetensors"
+    work = {"model.layers.0.mlp.workspace": np.zeros(32, np.int32)}
+    write_safetensors(path, {**words_of(path), **work})
+    found, _, report = _made(tmp_path / "marlin", tmp_path / "out", to, *rule)
+    assert not found.keys() & work.keys()
+    assert any("workspace are left out: they are memory" in each for each in report.warnings)
 
 
 _CACHE = {
@@ -327,6 +346,23 @@ def test_experts_are_one_tensor_in_mlx_and_several_in_other_formats(
     for k in (0, 1, 10):
         prefix = f"model.layers.0.{block}.experts.{k}.{layer}"
         assert np.array_equal(whole[k], _numbers(source, prefix).T)
+
+
+@pytest.mark.parametrize(("kind", "to_mlx"), [("qwen3_next", False), ("deepseek_v3", True)])
+def test_models_that_mlx_stores_otherwise_are_refused(
+    tmp_path: Path, kind: str, *, to_mlx: bool
+) -> None:
+    source = _model(tmp_path / "in", awq_layer(), _AWQ, model_type="llama")
+    _made(source, tmp_path / "mlx", "mlx")
+    for folder in ("in", "mlx"):
+        path = tmp_path / folder / "config.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"model_type": kind}))
+    assert f"says model_type '{kind}', and mlx-lm may give" in _refused(tmp_path / "mlx", "bf16")
+    if to_mlx:
+        _made(source, tmp_path / "again", "mlx")
+    else:
+        assert "or parts of a matrix; --map" in _refused(source, "mlx")
+    _made(source, tmp_path / "bf16", "bf16")
 
 
 def test_a_whole_output_with_stacks_is_left_alone(tmp_path: Path) -> None:
@@ -469,7 +505,7 @@ def test_the_first_expression_of_dynamic_that_matches_a_layer_has_it(tmp_path: P
     [
         (
             {r"-:.*[.]0[.]mlp": {}},
-            "says in dynamic, by '-:.*[.]0[.]mlp' that it is not quantised, but",
+            "says in dynamic, by '-:.*[.]0[.]mlp', that it is not quantised, but",
         ),
         ({r"+:.*": {"group_size": 32}}, "declares group_size 32, but the shapes of the tensors"),
         ({r".*[.]1[.]": {"bits": 8}}, "the shapes of the tensors say groups of 32 of 64 inputs"),
@@ -764,6 +800,13 @@ def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
     assert "--to bf16, --to f16 decode any, and --to fp8-" in said
     assert "is fp8_block, and --to gptq takes only gptq" in _refused(fp8, "gptq")
     assert "are fp8-block already; copy it" in _refused(fp8, "fp8-block")
+    layer = {
+        "weight": np.ones((256, 128), np.float32).astype(ml_dtypes.float8_e5m2),
+        "weight_scale": np.ones(1, np.float32),
+    }
+    wide = _model(tmp_path / "wide", layer, {"quant_method": "fp8", "fmt": "e5m2"})
+    for to in ("fp8-block", "compressed-tensors"):
+        assert "with codes of f8_e4m3, not f8_e5m2, because" in _refused(wide, to)
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
     channel = _model(tmp_path / "channel", layer, _compressed("channel"))
     assert "is fp8_channel, and --to fp8-block takes only" in _refused(channel, "fp8-block")
@@ -773,7 +816,7 @@ def test_what_a_target_does_not_hold_is_refused(tmp_path: Path) -> None:
         "qzeros": np.zeros((2, 64), np.int32),
     }
     gptq = _model(tmp_path / "gptq8", words, eight)
-    assert "--to awq: gptq -> awq" in _refused(gptq, "awq")
+    assert "with codes of u4, not u8, because awq" in _refused(gptq, "awq")
 
 
 @pytest.mark.parametrize(
