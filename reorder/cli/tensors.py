@@ -59,7 +59,8 @@ SOURCE = (
     "several tensors"
 )
 _ENDINGS = (".npy", ".npz", ".safetensors")
-# a word without numbers that would be sizes or strides
+# a word without numbers that would be sizes or strides, and the size of all dims that it is read
+# for, since a notation needs some: no dim of 1, which may lie anywhere, and whole blocks
 _SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
 _ANY_SIZE = 64
 _NAMED = re.compile(r"(.*?\.(?:npz|safetensors)):(.*)", re.DOTALL)

@@ -31,11 +31,6 @@ def test_no_op_view_or_copy(shell: Shell) -> None:
     assert "first moved  (0, 0, 0, 1) from offset 1 to 16" in shown
 
 
-def test_layouts_are_named_like_the_operands_of_a_reorder(shell: Shell) -> None:
-    said = [line.split()[0] for line in shell.lines("explain ab ba 2x3")]
-    assert said[:2] == ["src", "dst"]
-
-
 def test_bytes_are_those_of_a_copy_where_nothing_has_to_move(shell: Shell) -> None:
     shown = shell.lines("explain nchw nhwc 8x1x5x4")
     assert "bytes    0 if src is used as dst; if copied, 640 read, 640 written" in shown

@@ -120,14 +120,6 @@ def test_each_tensor_of_a_set_is_plain_or_packed(shell: Shell) -> None:
     ]
 
 
-def test_a_saved_tensor_is_identified_by_its_bytes(shell: Shell) -> None:
-    x = np.random.default_rng(0).random((2, 17, 5, 4), np.float32)
-    np.save("x.npy", x)
-    reorder.save("packed.safetensors", reorder.reorder(x, "nChw8c"))
-    found = shell.facts("identify packed.safetensors --like x.npy")
-    assert "nChw8c" in {name["text"] for name in found["layouts"][0]["names"]}
-
-
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
