@@ -11,7 +11,7 @@ import numpy as np
 from memdesc.desc import MemoryDesc
 from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import INT64_MAX, checked_flag, checked_int, checked_ints
+from memdesc.int64 import INT64_MAX, check_length, checked_flag, checked_int, checked_ints
 from memdesc.layout import Layout, dim_name, layout_by_strides, layout_by_tag
 from memdesc.names import did_you_mean, dim_letters, expand_meta_tag, resolve, siblings
 from memdesc.notation import parse_tag
@@ -203,9 +203,8 @@ def _layout_by_strides(
     steps = checked_ints("strides", strides)
     padded = None if padded_dims is None else checked_ints("padded_dims", padded_dims)
     for name, values in (("strides", steps), ("padded_dims", padded)):
-        if values is not None and len(values) != len(dims):
-            msg = f"{name} {short_repr(values)} must be {len(dims)} numbers, one for each dim"
-            raise MemdescError(msg)
+        if values is not None:
+            check_length(name, values, len(dims))
     return layout_by_strides(dims, steps, inner, padded, checked_int("offset0", offset0))
 
 

@@ -14,7 +14,7 @@ from memdesc.dtypes import DataType, data_type
 from memdesc.errors import MemdescError, UnsupportedFormatError, short_repr
 from memdesc.extra import Extra, check_extra
 from memdesc.index import Index, checked_index, checked_integers, first_where, indices_at
-from memdesc.int64 import INT64_MAX, checked_ints, exact_ints
+from memdesc.int64 import INT64_MAX, check_length, checked_ints, exact_ints
 from memdesc.layout import Axis, Block, Layout
 from memdesc.layout_names import dense_tag, is_laid_out_by, names_of
 from memdesc.overlap import check_overlap
@@ -87,12 +87,7 @@ class MemoryDesc(Checked):
         else:
             offsets = exact_ints("padded_offsets", self.padded_offsets)
             object.__setattr__(self, "padded_offsets", offsets)
-        if len(self.padded_offsets) != self.layout.ndims:
-            msg = (
-                f"padded_offsets {short_repr(self.padded_offsets)} must be "
-                f"{self.layout.ndims} numbers, one for each dim"
-            )
-            raise MemdescError(msg)
+        check_length("padded_offsets", self.padded_offsets, self.layout.ndims)
         if any(self.padded_offsets):
             msg = f"padded_offsets {self.padded_offsets} are not supported; only 0 is"
             raise UnsupportedFormatError(msg)

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import BinaryIO
 
-# not every system has these two flags
+# A regular file may turn out to be a pipe, whose opening would wait. Not every system has these.
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+NO_LINK = _FLAGS | getattr(os, "O_NOFOLLOW", 0)
 _PERMISSIONS = 0o777
 # Whether one call reads or writes at an offset, and whether folders can be opened. Windows has
 # neither.

@@ -1,7 +1,8 @@
-"""Check integers and flags from callers, and convert them to Python ints within int64 and bools."""
+"""Check numbers and flags of callers; integers become Python ints within int64, flags bools."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from itertools import islice
@@ -114,6 +115,13 @@ def exact_ints(name: str, values: object) -> tuple[int, ...]:
     return checked_ints(name, values)
 
 
+def check_length(name: str, values: tuple[Any, ...], ndims: int) -> None:
+    """Refuse values that are not one for each dim."""
+    if len(values) != ndims:
+        msg = f"{name} {short_repr(values)} must be {ndims} numbers, one for each dim"
+        raise MemdescError(msg)
+
+
 def checked_count(name: str, value: Any) -> int:
     """Return an integer of 1 or more as a Python int; refuse anything else."""
     count = 0
@@ -123,6 +131,13 @@ def checked_count(name: str, value: Any) -> int:
         msg = f"{name} must be an integer of 1 or more, not {short_repr(value)}"
         raise MemdescError(msg)
     return count
+
+
+def check_amount(name: str, value: object) -> None:
+    """Refuse anything but a finite number of 0 or more."""
+    if not isinstance(value, int | float | np.number) or not 0 <= value <= sys.float_info.max:
+        msg = f"{name} must be a finite number of 0 or more, not {short_repr(value)}"
+        raise MemdescError(msg)
 
 
 def checked_flag(name: str, value: object) -> bool:

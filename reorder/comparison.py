@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import sys
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -11,8 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from memdesc import MemdescError, memory_desc
-from memdesc.errors import short_repr
-from memdesc.int64 import checked_int
+from memdesc.int64 import check_amount, checked_int
 from reorder.api import reorder
 from reorder.memory.inputs import as_memory
 from reorder.memory.padding import find_nonzero
@@ -186,10 +184,8 @@ def compare_values(
     >>> found
     <ValueComparison of (1, 17, 5, 4): 1 of 340 differ, worst (0, 16, 2, 1): 329.0 and 329.5>
     """
-    for name, value in (("tolerance", tolerance), ("relative", relative)):
-        if not isinstance(value, int | float | np.number) or not 0 <= value <= sys.float_info.max:
-            msg = f"{name} must be a finite number of 0 or more, not {short_repr(value)}"
-            raise MemdescError(msg)
+    check_amount("tolerance", tolerance)
+    check_amount("relative", relative)
     if checked_int("limit", limit) < 0:
         msg = f"limit must be 0 or more, not {limit}"
         raise MemdescError(msg)

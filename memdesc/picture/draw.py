@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.errors import MemdescError, short_repr
 from memdesc.index import index_at
-from memdesc.int64 import checked_ints, entries_of
+from memdesc.int64 import check_length, checked_ints, entries_of
 from memdesc.layout import Layout, dim_name
 from memdesc.picture.cells import Cell, Cells, cells_of, digits
 from memdesc.picture.grid import FULL, Limits, Panels, arrange
 from memdesc.picture.memory import CACHE_LINE, Lines, Strip, lines_of, pixel_lines
 from memdesc.picture.sheet import Half, Sheet, right_of, top_under
-from memdesc.picture.svg import text_width
+from memdesc.picture.svg import cell_width
 from memdesc.picture.text import grid_text, memory_text
 from memdesc.tags import LETTERS, check_letters
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from memdesc.dtypes import DataType
     from memdesc.picture.picture import Picture
-
-# pixels around the number in a cell, and of the narrowest cell
-_AROUND, _NARROWEST = 8, 26
 
 
 class Look(NamedTuple):
@@ -98,19 +95,28 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Lim
     text = "\n".join([*head, "", logical, *grid_text(grid), "", memory, *memory_text(cells, lines)])
 
     top, left = top_under(head), right_of(None)
-    width = max(_NARROWEST, text_width(str(cells.layout.last)) + _AROUND)
-    panels = Panels(grid, left, top, width)
+    panels = Panels(grid, left, top, cell_width(str(cells.layout.last)))
     grid_half = Half(logical, left, top, panels.right, panels.bottom, panels.paint())
     left = right_of(grid_half)
     strip = Strip(lines, cells.at_offset, cells.dtype.bits, left, top)
     memory_half = Half(memory, left, top, strip.right, strip.bottom, strip.paint())
-    symbols = ["run"]
-    symbols += ["padding"] if cells.layout.has_padding else []
-    symbols += ["pixel" if lines.lanes else "block"] if cells.tiles else []
-    symbols += ["gap"] if any(cell.run is None for row in strip.cells for cell in row) else []
-    symbols += ["highlight"] if cells.highlighted else []
-    symbols += ["line"] if strip.marks else []
+    tile = ("pixel" if lines.lanes else "block") if cells.tiles else ""
+    symbols = _symbols([strip], tile, has_padding=cells.layout.has_padding)
     return Sheet(head, [grid_half, memory_half], symbols, text).picture()
+
+
+def _symbols(strips: list[Strip], tile: str, *, has_padding: bool = False) -> list[str]:
+    """Return the symbols of the legend; `tile` is that of blocks, `has_padding` of a grid."""
+    shown = [cell for strip in strips for row in strip.cells for cell in row]
+    is_shown = {
+        "run": True,
+        "padding": has_padding or any(cell.is_padding for cell in shown),
+        tile: bool(tile),
+        "gap": any(cell.run is None for cell in shown),
+        "highlight": any(cell.is_highlighted for cell in shown),
+        "line": any(strip.marks for strip in strips),
+    }
+    return [symbol for symbol, is_here in is_shown.items() if is_here]
 
 
 def _count(layout: Layout) -> str:
@@ -132,9 +138,7 @@ def _checked_indices(
         )
         raise MemdescError(msg) from None
     for index in indices:
-        if len(index) != len(cells.extents):
-            msg = f"highlight {index} must be {len(cells.extents)} numbers, one for each dim"
-            raise MemdescError(msg)
+        check_length("highlight", index, len(cells.extents))
         for dim, (i, extent) in enumerate(zip(index, cells.extents, strict=True)):
             if not 0 <= i < extent:
                 msg = (
@@ -185,14 +189,8 @@ def draw_sides(
         strip = Strip(lines_of(cells, limits), side.at_offset, cells.dtype.bits, start, top)
         strips.append(strip)
         halves.append(Half(side.caption, start, top, strip.right, strip.bottom, strip.paint()))
-    shown = [cell for strip in strips for row in strip.cells for cell in row]
-    symbols = ["run"]
-    symbols += ["padding"] if any(cell.is_padding for cell in shown) else []
-    symbols += ["block"] if any(side.cells.tiles for side in (left, right)) else []
-    symbols += ["gap"] if any(cell.run is None for cell in shown) else []
-    symbols += ["highlight"] if any(cell.is_highlighted for cell in shown) else []
-    symbols += ["line"] if any(strip.marks for strip in strips) else []
-    return Sheet(head, halves, symbols, text).picture()
+    tile = "block" if left.cells.tiles or right.cells.tiles else ""
+    return Sheet(head, halves, _symbols(strips, tile), text).picture()
 
 
 def coloured_as(cells: Cells, other: Cells, offset: int) -> Cell:

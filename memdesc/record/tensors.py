@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from memdesc.create import memory_desc
 from memdesc.dtypes import data_type
 from memdesc.errors import MemdescError, short_repr
-from memdesc.int64 import checked_int
+from memdesc.int64 import checked_flag, checked_int
 from memdesc.layout import Block, Layout, dim_name, layout_by_strides, single_axes
 from memdesc.record.desc import Constant, Field, Number, Rule
 from memdesc.record.gguf import GGUF_TYPES
@@ -103,7 +103,7 @@ def _gptq(dims: tuple[int, ...], *, zeros: Any, bits: Any, g_idx: Any, **options
     )
     zero = _number("qzeros", minus=-1 if zeros == "v1" else 0)
     rule = Rule(_number("qweight"), (_number("scales"),), zero)
-    if not _flag("gptq", "g_idx", g_idx):
+    if not checked_flag("gptq: g_idx", g_idx):
         return fields, rule
     # the group of each input, with which readers of AutoGPTQ's format index scales
     order = tuple(k // groups[0] for k in range(dims[0]))
@@ -129,7 +129,7 @@ def _marlin(dims: tuple[int, ...], *, group: Any, zeros: Any, bits: Any, scales:
         _by_tag("scales", _float_scales("marlin", scales, _HALVES), order, dims, groups),
     )
     scale = (_number("scales"),)
-    if not _flag("marlin", "zeros", zeros):
+    if not checked_flag("marlin: zeros", zeros):
         return fields, Rule(_number("qweight", minus=1 << bits - 1), scale)
     points = _by_tag("qzeros", kind, "marlin_zeros", dims, groups)
     return (*fields, points), Rule(_number("qweight"), scale, _number("qzeros"))
@@ -174,7 +174,7 @@ def _block_scaled(
     is_turned = blocks.is_turned and bool(lead)
     groups = (*lead, blocks.group, 1) if is_turned else (*lead, 1, blocks.group)
     _check_multiples(name, dims, groups)
-    is_swizzled = _flag(name, "swizzled", swizzled)
+    is_swizzled = checked_flag(f"{name}: swizzled", swizzled)
     order = "nvfp4_scales" + "_experts" * len(lead) if is_swizzled else "plain"
     codes, scales, *whole = blocks.names
     fields = [
@@ -202,7 +202,7 @@ def _fp8(
     wanted = (*lead, *_FP8_GROUPS.get(name, (step, step)))
     groups = tuple(min(group, max(size, 1)) for group, size in zip(wanted, dims, strict=True))
     # both names hold the factor that codes are multiplied by
-    scale = "weight_scale_inv" if _flag(name, "scale_inv", scale_inv) else "weight_scale"
+    scale = "weight_scale_inv" if checked_flag(f"{name}: scale_inv", scale_inv) else "weight_scale"
     hint = "give codes= if the words hold one of these"
     kind = _checked_type(f"{name}: codes", codes, _CODES_OF_FP8, hint)
     fields = (
@@ -307,7 +307,7 @@ def _pack_quantized(dims: tuple[int, ...], *, bits: Any, zeros: Any, **options: 
     codes = _by_tag("weight_packed", kind, f"aB{word}b", dims, (1, 1))
     shape = Constant("weight_shape", "s64", dims)
     scale = (_number("weight_scale"),)
-    if not _flag(name, "zeros", zeros):
+    if not checked_flag(f"{name}: zeros", zeros):
         return (codes, scales), Rule(_number(codes.name, minus=1 << bits - 1), scale), (shape,)
     if scales.groups[0] > 1:
         rows = options["rows"]
@@ -323,7 +323,7 @@ def _int_quantized(dims: tuple[int, ...], *, zeros: Any, **options: Any) -> _Mad
     scales = _by_rows("int_quantized", dims, **options)
     codes = _by_tag("weight", "s8", "ab", dims, (1, 1))
     scale = (_number("weight_scale"),)
-    if not _flag("int_quantized", "zeros", zeros):
+    if not checked_flag("int_quantized: zeros", zeros):
         return (codes, scales), Rule(_number("weight"), scale)
     points = _by_tag("weight_zero_point", "s8", "ab", dims, scales.groups)
     return (codes, scales, points), Rule(_number("weight"), scale, _number(points.name))
@@ -537,10 +537,3 @@ def _checked_type(what: str, kind: Any, legal: tuple[str, ...], hint: str) -> st
         msg = f"{what} are {', '.join(legal)}, not {found}; {hint}"
         raise MemdescError(msg)
     return found
-
-
-def _flag(name: str, option: str, given: Any) -> bool:
-    if not isinstance(given, bool):
-        msg = f"{name}: {option} must be True or False, not {short_repr(given)}"
-        raise MemdescError(msg)
-    return given

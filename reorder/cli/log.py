@@ -214,16 +214,15 @@ def _share(found: LogReport, milliseconds: float) -> float:
 def _lay_out(facts: Facts) -> list[str]:
     """Return the report as lines: tables, then what could be saved."""
     lines = [*_head(facts), *_unread(facts), "", *_primitives(facts)]
-    if facts["reorders"]:
-        lines += ["", *_reorders(facts)]
-    if facts["round_trips"]:
-        lines += ["", *_round_trips(facts)]
-    if facts["reorders"]:
-        lines += ["", *_savings(facts)]
-    if facts["passed_over"]:
-        lines += ["", *_passed_over(facts)]
-    if facts["layers"]:
-        lines += ["", *_layers(facts)]
+    for key, section in (
+        ("reorders", _reorders),
+        ("round_trips", _round_trips),
+        ("reorders", _savings),
+        ("passed_over", _passed_over),
+        ("layers", _layers),
+    ):
+        if facts[key]:
+            lines += ["", *section(facts)]
     return folded(lines)
 
 
@@ -347,43 +346,39 @@ def _reorders(facts: Facts) -> list[str]:
 
 
 def _round_trips(facts: Facts) -> list[str]:
-    rows = [
-        [
-            *_cells(row),
-            f"{row['problem']} {_short(row['src'])} -> {_short(row['dst'])} -> back"
-            + (f" after {', '.join(row['between'])}" if row["between"] else "")
-            + _around(row),
-        ]
-        for row in facts["round_trips"][: facts["top"]]
-    ]
-    lines = table([[*_TIMES, "round trip"], *rows], range(len(_TIMES)))
-    return lines + _hidden(facts, "round_trips")
+    def cells(row: Facts) -> list[str]:
+        after = f" after {', '.join(row['between'])}" if row["between"] else ""
+        trip = f"{row['problem']} {_short(row['src'])} -> {_short(row['dst'])} -> back"
+        return [*_cells(row), trip + after + _around(row)]
+
+    return _top(facts, "round_trips", [*_TIMES, "round trip"], len(_TIMES), cells)
 
 
 def _passed_over(facts: Facts) -> list[str]:
-    rows = [
-        (
-            str(row["primitives"]),
-            str(row["by_reference"] or ""),
-            row["kind"],
-            row["implementation"],
-            row["reason"],
-        )
-        for row in facts["passed_over"][: facts["top"]]
-    ]
-    head = ("primitives", "by reference", "kind", "passed over", "reason")
-    lines = _filled([head, *rows], (0, 1))
-    return lines + _hidden(facts, "passed_over")
+    def cells(row: Facts) -> list[str]:
+        counts = [str(row["primitives"]), str(row["by_reference"] or "")]
+        return [*counts, row["kind"], row["implementation"], row["reason"]]
+
+    head = ["primitives", "by reference", "kind", "passed over", "reason"]
+    return _top(facts, "passed_over", head, 2, cells)
 
 
 def _layers(facts: Facts) -> list[str]:
-    rows = []
-    for row in facts["layers"][: facts["top"]]:
+    def cells(row: Facts) -> list[str]:
         layer, own = row["layer"], row["layer"]["milliseconds"]
-        cells = [_ms(row["milliseconds"]), "" if own is None else _ms(own)]
-        rows.append([*cells, layer["kind"], layer["layout"], layer["name"]])
-    lines = _filled([("oneDNN, ms", "in all, ms", "kind", "layout", "layer"), *rows], (0, 1))
-    return lines + _hidden(facts, "layers")
+        times = [_ms(row["milliseconds"]), "" if own is None else _ms(own)]
+        return [*times, layer["kind"], layer["layout"], layer["name"]]
+
+    head = ["oneDNN, ms", "in all, ms", "kind", "layout", "layer"]
+    return _top(facts, "layers", head, 2, cells)
+
+
+def _top(
+    facts: Facts, key: str, head: list[str], numbers: int, cells: Callable[[Facts], list[str]]
+) -> list[str]:
+    """Return the first rows of a table, whose first columns are numbers, and how many are left."""
+    rows = [cells(row) for row in facts[key][: facts["top"]]]
+    return _filled([head, *rows], range(numbers)) + _hidden(facts, key)
 
 
 def _filled(rows: Sequence[Sequence[str]], right: Collection[int]) -> list[str]:

@@ -41,7 +41,6 @@ from reorder.cli.tensors import (
     padding_facts,
     read_tensor,
 )
-from reorder.memory.inputs import to_pixels
 from reorder.memory.memory import Memory
 from reorder.storage.containers.table import plan_file
 from reorder.storage.files import DEFAULT_NAME, save, save_raw
@@ -82,20 +81,18 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         x, only_caller_knows = read_tensor(options.src, how)
         padding = padding_facts(x, options.limit, "padding_zero") if only_caller_knows else {}
         target = _target(options, x.desc)
-        if not options.raw:
-            _check_savable(options, target)
+        stored = _stored(options, target)
+        if not options.raw:  # refuse what a file cannot hold, before the work
+            plan_file(options.dst, [stored_layout(DEFAULT_NAME, stored)], {})
         progress.step("reordering", 1)
-        result = _reordered(options, x, target, attr)
+        old = _old(options, buffer_of(target), stored) if options.beta else None
+        result = _reordered(options, x, buffer_of(target), attr, old)
         progress.step(f"writing {options.dst}", 1)
-        facts = _facts(target, options) | padding
         if options.raw:
             save_raw(options.dst, result)
-        elif _is_in_memory_order(options, target):
-            array = to_pixels(result, target) if isinstance(target, ImageDesc) else result.blocks()
-            save(options.dst, array)
-            facts["shape"] = array.shape
         else:
-            save(options.dst, result)
+            save(options.dst, Memory(stored, result.data, zero_pad=False))
+    facts = _facts(target, options) | padding
     packings = [name.text for name in x.desc.tags() if name.vocabulary == "weights"]
     if only_caller_knows and packings and x.desc.dtype.bits <= _CODE_BITS:
         facts["note"] = (
@@ -106,37 +103,36 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
 
 
 def _facts(target: MemoryDesc | ImageDesc, options: argparse.Namespace) -> Facts:
+    facts = {"wrote": options.dst, **layout_facts(target)}
+    stored = _stored(options, target)
+    if stored != buffer_of(target):
+        facts["shape"] = stored.dims
     note = codes_note(options.src)
-    return {"wrote": options.dst, **layout_facts(target), **({"note": note} if note else {})}
+    return {**facts, **({"note": note} if note else {})}
 
 
 def _target(options: argparse.Namespace, src: MemoryDesc) -> MemoryDesc | ImageDesc:
     return parse_layout(options.to, src.dims, options.to_dtype, default=src.dtype)
 
 
-def _check_savable(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> None:
-    """Refuse a file that cannot hold the result, before the work."""
-    desc = buffer_of(target)
-    if _is_in_memory_order(options, target):
-        desc = memory_desc(desc.dims, desc.dtype)
-    plan_file(options.dst, [stored_layout(DEFAULT_NAME, desc)], {})
+def _stored(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> MemoryDesc:
+    """Return what the file says of the bytes of the result.
 
-
-def _is_in_memory_order(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> bool:
-    """Whether a .npy gets an array whose axes lie in memory order, as --from reads them.
-
-    So do an image and a permutation of the dims, such as nhwc. A .npy has no place for a
-    descriptor: the axes of row-major and column-major arrays are the dims, and `save` refuses all
-    other layouts.
+    A .npy has no place for a descriptor. An image, or a permutation of the dims such as nhwc,
+    becomes an array whose axes lie in memory order, as --from reads them; `save` refuses all other
+    layouts.
     """
-    if not options.dst.endswith(".npy") or isinstance(target, ImageDesc):
-        return str(options.dst).endswith(".npy")
+    desc = buffer_of(target)
+    if options.raw or not options.dst.endswith(".npy"):
+        return desc
+    if isinstance(target, ImageDesc):
+        return memory_desc((target.height, target.width, target.channels), target.dtype)
     # dims of 1 may have any stride, so the order of the axes is compared too
-    order = "".join(LETTERS[block.axis] for block in sorted(target.blocks, key=memory_order))
-    letters = LETTERS[: target.ndims]
-    is_permuted = sorted(order) == list(letters) and order not in {letters, letters[::-1]}
-    is_numpy = target.dtype.numpy.isbuiltin == 1
-    return is_numpy and is_permuted and target == memory_desc(target.dims, target.dtype, order)
+    order = [block.axis for block in sorted(desc.blocks, key=memory_order)]
+    if sorted(order) != [*range(desc.ndims)]:
+        return desc
+    is_permuted = desc == memory_desc(desc.dims, desc.dtype, "".join(LETTERS[k] for k in order))
+    return memory_desc([desc.dims[k] for k in order], desc.dtype) if is_permuted else desc
 
 
 def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder | None:
@@ -150,9 +146,10 @@ def _large(options: argparse.Namespace, how: Reading, attr: Attr) -> FileReorder
         return None
     src, entry = found
     target = _target(options, src)
-    if isinstance(target, ImageDesc) or _is_in_memory_order(options, target):
+    if isinstance(target, ImageDesc):
         return None
-    given = FileReorder(entry, src, target, attr, is_raw=options.raw)
+    stored = None if options.raw else _stored(options, target)
+    given = FileReorder(entry, src, target, attr, stored)
     return given if given.nbytes > min(most, _AT_ONCE) else None
 
 
@@ -168,12 +165,16 @@ def _in_pieces(options: argparse.Namespace, given: FileReorder) -> MemoryDesc:
     return given.dst
 
 
+def _old(options: argparse.Namespace, dst: MemoryDesc, stored: MemoryDesc) -> Memory:
+    """Return the old content of DST, in the layout in which it is written."""
+    found, _ = read_tensor(options.dst, Reading())
+    return Memory(dst, found.data, zero_pad=False) if found.desc == stored else found
+
+
 def _reordered(
-    options: argparse.Namespace, x: Memory, target: MemoryDesc | ImageDesc, attr: Attr
+    options: argparse.Namespace, x: Memory, dst: MemoryDesc, attr: Attr, out: Memory | None
 ) -> Memory:
-    """Reorder on the CPU or on the device; an image is returned as the memory of its pixels."""
-    dst = buffer_of(target)
-    out = read_tensor(options.dst, Reading())[0] if options.beta else None
+    """Reorder on the CPU or on the device."""
     if options.device is None:
         return reorder(x, dst, attr=attr, out=out, threads=options.threads)
     if options.threads is not None:
@@ -181,7 +182,7 @@ def _reordered(
         raise MemdescError(msg)
     import pyopencl as cl  # pyopencl is slow to load
 
-    from reorder.opencl import find_device  # likewise
+    from reorder.opencl import find_device  # pyopencl is slow to load
 
     # not every runtime keeps the context of a queue alive
     context = cl.Context([find_device(options.device).device])
@@ -232,7 +233,7 @@ COMMAND = Command(
         value(
             "dst DST",
             "the file to write: a .safetensors or .npz with the descriptor in it; or a .npy, whose "
-            "axes are the dims, or lie in memory order, as with --to nhwc",
+            "axes lie in memory order, such as n, h, w, c with --to nhwc",
         ),
         flag(
             "--raw",

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from memdesc import DATA_TYPES, MemdescError, PaddingError, data_type, image_desc, memory_desc
-from memdesc.errors import allocates, first_of, short_repr
-from memdesc.int64 import checked_ints
+from memdesc.errors import allocates, first_of
+from memdesc.int64 import check_amount, checked_ints
 from memdesc.layout import check_dims
 from memdesc.names import known_images
 from memdesc.tags import LETTERS
@@ -19,7 +19,7 @@ from reorder.api import reorder
 from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
 from reorder.identification.readings import TypeReading, number_types, readings
 from reorder.memory.arrays import bits_of
-from reorder.memory.buffers import address_of
+from reorder.memory.buffers import address_of, bytes_over
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
@@ -51,7 +51,6 @@ _MAX_NEAR = 3
 _ORDINARY = 0.9
 # How far elements may be apart, relative to the reference, for a hint that values were rounded.
 _LOOSE = 1e-3
-_NOTHING = np.empty(0, np.uint8)
 # Integer types that a reference may be stored as, the narrowest first.
 _NARROWER = ("u4", "s4", "u8", "s8")
 # The widest codes that packings of weights pack.
@@ -212,10 +211,8 @@ def identify(
     (1, 0)
     """
     found = _bytes_of(data)
-    for name, value in (("tolerance", tolerance), ("relative", relative)):
-        if not isinstance(value, int | float | np.number) or not 0 <= value < np.inf:
-            msg = f"{name} must be a finite number of 0 or more, not {short_repr(value)}"
-            raise MemdescError(msg)
+    check_amount("tolerance", tolerance)
+    check_amount("relative", relative)
     if (like is None) == (dims is None):
         msg = "give like=, a tensor of the same values, or dims=, the logical sizes"
         raise MemdescError(msg)
@@ -255,11 +252,7 @@ def _bytes_of(data: Any) -> NDArray[np.uint8]:
     if not isinstance(data, np.ndarray) and is_exporter(data):
         data = as_memory(data, None).numpy(copy=None)
     if not isinstance(data, np.ndarray):
-        try:
-            data = np.frombuffer(data, np.uint8) if memoryview(data).nbytes else _NOTHING
-        except (TypeError, ValueError, BufferError) as error:
-            msg = f"data: {type(data).__name__} is not a contiguous buffer ({error}); pass bytes"
-            raise MemdescError(msg) from None
+        data = bytes_over("data", data, "pass bytes")
     if data.dtype.hasobject:
         msg = f"data is an array of {data.dtype}, which holds references; pass bytes"
         raise MemdescError(msg)

@@ -31,8 +31,9 @@ class FileReorder(NamedTuple):
     src: MemoryDesc
     dst: MemoryDesc
     attr: Attr | None = None
-    # whether the bytes of dst are written without a header, as `save_raw` does
-    is_raw: bool = False
+    # what the file says of the bytes of dst, such as dst itself; None writes them without a header,
+    # as `save_raw` does
+    stored: MemoryDesc | None = None
 
     @property
     def nbytes(self) -> int:
@@ -59,11 +60,11 @@ def reorder_file(
     """
     change = Reorder(given.src, given.dst, given.attr)
     pieces = cut(change, Bound.shared(max_bytes, threads))
-    if given.is_raw:
+    if given.stored is None:
         spans = {DEFAULT_NAME: Span(0, given.dst.nbytes)}
         files: tuple[PlannedFile, ...] = (PlannedFile(target.name, given.dst.nbytes, (), spans),)
     else:
-        files = plan_file(target, [stored_layout(DEFAULT_NAME, given.dst)], {})
+        files = plan_file(target, [stored_layout(DEFAULT_NAME, given.stored)], {})
     with Writer(target, files, overwrite=True) as writer:
         src, dst = ((ONLY, each) for each in (given.entry.place, writer.where(DEFAULT_NAME)))
         tasks = enumerate(Task(DEFAULT_NAME, piece, (src,), (dst,)) for piece in pieces)

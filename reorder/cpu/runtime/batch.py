@@ -12,7 +12,7 @@ import numpy as np
 from reorder.cpu.kernels.emit import load_fields, loop, maximum, minimum, when
 from reorder.cpu.kernels.interpreter import InterpreterCall, emit_call
 from reorder.cpu.runtime.interpreters import compiled_interpreter, interpreter_at
-from reorder.cpu.runtime.job import Job, make_job
+from reorder.cpu.runtime.job import Job, make_job, repeated_at
 from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.schedule.partition import partition
 from reorder.cpu.schedule.program import Point, each_points, encode, points_in_bytes
@@ -70,8 +70,8 @@ class Batch:
         for offsets in each_points(self.indirect):
             points = self.place(offsets)
             if len(points):
-                at, count = address_of(points), len(points)
-                run_job(src_at, dst_at, job._replace(points=at, point_count=count))
+                repeated, _bounds = repeated_at(job, points)
+                run_job(src_at, dst_at, repeated)
 
     def _job(self, *, is_aligned: bool) -> Job:
         """Return the job at the origin; this batch must outlive it."""

@@ -13,7 +13,7 @@ from reorder.cpu.kernels.decode import DecodeHead, DecodeKernel, FieldHead, emit
 from reorder.cpu.machine import this_machine
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
-from reorder.cpu.runtime.pool import run_on_pool
+from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.schedule.partition import Workload, partition
 from reorder.cpu.target import BYTE_BITS
 from reorder.memory.buffers import address_of
@@ -83,7 +83,7 @@ def _run(
     work = Workload(instruction=0, outer=segments, inner=1, grain=1, size=nbytes)
     shares = partition([work], nbytes, limit, machine)
     job = make_job(interpreter, address_of(words), shares)
-    run_on_pool(*addresses, job)
+    run_job(*addresses, job)
 
 
 @cache

@@ -49,10 +49,7 @@ def make_job(
     partition: Partition,
     points: NDArray[np.int64] = _NO_POINTS,
 ) -> Job:
-    """Return the job of a partition at one point; its arrays must outlive it.
-
-    A caller may then replace `points` and `point_count`: `pool.run_job` adapts the rest.
-    """
+    """Return the job of a partition at one point; its arrays must outlive it."""
     return Job(
         interpreter=interpreter,
         program=program,
@@ -64,3 +61,21 @@ def make_job(
         chunks=partition.chunks,
         workers=min(partition.chunks, partition.threads, MAX_WORKERS + 1) - 1,
     )
+
+
+def repeated_at(job: Job, points: NDArray[np.int64]) -> tuple[Job, NDArray[np.int64]]:
+    """Return the job that runs all tasks at each of some points, and the bounds of its chunks.
+
+    It has the addresses of both arrays, which must outlive it. Chunks are equal parts of all steps.
+    """
+    steps = job.steps * len(points)
+    chunks = min(job.chunks, steps)
+    bounds = np.arange(chunks + 1) * steps // chunks
+    return job._replace(
+        steps=steps,
+        points=address_of(points),
+        point_count=len(points),
+        bounds=address_of(bounds),
+        chunks=chunks,
+        workers=min(job.workers, chunks - 1),
+    ), bounds

@@ -14,8 +14,6 @@ from contextlib import suppress
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from reorder.cpu.runtime.jit import c_function
 from reorder.cpu.runtime.pool_block import (
     ADDRESS,
@@ -32,7 +30,6 @@ from reorder.cpu.runtime.teams import compile_region, refresh_teams
 from reorder.cpu.runtime.worker import serve, share_job
 from reorder.cpu.schedule.partition import MAX_THREAD_CHUNKS
 from reorder.forks import at_fork
-from reorder.memory.buffers import address_of
 
 if TYPE_CHECKING:
     from reorder.cpu.runtime.job import Job
@@ -53,21 +50,7 @@ class _State:
 
 
 def run_job(src_at: int, dst_at: int, job: Job) -> None:
-    """Run a job on src and dst at two addresses: on this thread and the pool.
-
-    With several points, all tasks run at each point, and chunks are equal parts of all these steps.
-    """
-    if job.point_count > 1:
-        steps = job.steps * job.point_count
-        chunks = min(job.chunks, steps)
-        bounds = np.arange(chunks + 1) * steps // chunks
-        workers = min(job.workers, chunks - 1)
-        job = job._replace(steps=steps, bounds=address_of(bounds), chunks=chunks, workers=workers)
-    run_on_pool(src_at, dst_at, job)
-
-
-def run_on_pool(src_at: int, dst_at: int, job: Job) -> None:
-    """Run a job whose bounds count steps at all points; missing workers are started."""
+    """Run a job on src and dst at two addresses; missing workers are started."""
     if not job.workers or _is_sooner_alone(job):
         run = _INTERPRETER(job.interpreter)
         run(src_at, dst_at, job.program, job.tasks, 0, job.steps, job.points, job.point_count)

@@ -9,7 +9,7 @@ import numpy as np
 from reorder.cpu.kernels.reduce import emit_reduction
 from reorder.cpu.runtime.interpreters import compiled_interpreter
 from reorder.cpu.runtime.job import make_job
-from reorder.cpu.runtime.pool import run_on_pool
+from reorder.cpu.runtime.pool import run_job
 from reorder.cpu.schedule.reduction import reduce_dims
 from reorder.memory.buffers import address_of
 
@@ -34,5 +34,5 @@ class Sums:
     def __call__(self, address: int) -> NDArray[np.int32]:
         """Return the sums of a buffer, over padded indices of the dims that are kept."""
         sums = np.zeros(self._reduction.shape, np.int32)
-        run_on_pool(address + self._offset, address_of(sums), self._job)
+        run_job(address + self._offset, address_of(sums), self._job)
         return sums

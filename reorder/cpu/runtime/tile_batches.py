@@ -82,7 +82,7 @@ def _tiles_of(
     # beyond the caches of a core, wide rows of src and their prefetched lines fill half of L1
     is_wide = config.prefetches and widths[0] > widths[1]
     grown = GROWN // 2 if is_wide else GROWN
-    limits = SlotLimits(limit, 2 * limit if config.is_single else limit, grown)
+    limits = SlotLimits(limit, grown)
     return cut_into_tiles(
         box, widths, limits, in_place=in_place, streams=config.streams, masks=masks
     )

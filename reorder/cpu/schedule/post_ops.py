@@ -255,13 +255,6 @@ class KernelConfig:
         """Whether one stage converts src to dst, without values between them."""
         return self.has_stage(self.src, self.dst) and not self.post_ops
 
-    @property
-    def is_single(self) -> bool:
-        """Whether one stage computes dst from src, with at most one operation."""
-        has_old_or_wide = bool(self.bound.beta) or self.subtracts_wide
-        is_short = len(self.post_ops) <= 1 and not has_old_or_wide
-        return is_short and self.has_stage(self.src, self.dst)
-
     def has_stage(self, src: str, dst: str) -> bool:
         """Whether a stage may load elements of one type and store elements of the other."""
         return self.work in {src, dst} or {src, dst} in _DIRECT

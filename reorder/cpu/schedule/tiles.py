@@ -16,8 +16,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from reorder.cpu.schedule.loops import contiguous_loops, size_of
-from reorder.cpu.schedule.select import MAX_INTERLEAVED, select
+from reorder.cpu.schedule.loops import contiguous_loops
+from reorder.cpu.schedule.select import select
 from reorder.cpu.schedule.tile_program import ZEROED_LANES
 from reorder.cpu.schedule.tile_rows import contiguous_nodes
 from reorder.cpu.target import BYTE_BITS
@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 
     from reorder.plan.nodes import Box
     from reorder.plan.plan import ReorderPlan
-
-# Elements are narrow if those of the other side are at least this many times as wide.
-_NARROW = 2
 
 
 class Tile(NamedTuple):
@@ -81,12 +78,9 @@ def cut_into_tiles(
     is_padded = _has_padding(nodes, counts) and not order.zeroes
     if in_place and not (order.reads and order.writes and not is_padded):
         # the tile needs the scratch, so it must fit there
-        for whole in (limits.narrow, limits.elements):
-            counts = _tile_counts(nodes, limits, in_place=False, whole=whole)
-            order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
-            if _moves_narrow(order, widths) and not _leaves_padding(nodes, counts, order):
-                break
-    if widths[0] == widths[1] and is_scattered(src_and_dst(box), widths[0]):
+        counts = _tile_counts(nodes, limits, in_place=False)
+        order = _order_by_cost(nodes, counts, widths, streams=streams, masks=masks)
+    if widths[0] == widths[1] and is_scattered(src_and_dst(box)):
         order = _order_between(nodes, counts)
     if _leaves_padding(nodes, counts, order):
         # a move writes the padding of a tile together with its data, at no extra cost
@@ -104,14 +98,6 @@ def _has_padding(nodes: tuple[Node, ...], counts: dict[int, int]) -> bool:
 def _leaves_padding(nodes: tuple[Node, ...], counts: dict[int, int], order: _TileOrder) -> bool:
     """Whether a conversion would write the data of dst in place, but not the padding."""
     return order.writes and _has_padding(nodes, counts) and not order.zeroes
-
-
-def _moves_narrow(order: _TileOrder, widths: tuple[int, int]) -> bool:
-    """Whether only the elements of the narrow side of a tile go through the scratch."""
-    src, dst = widths
-    if min(widths) < BYTE_BITS or order.reads == order.writes:
-        return False
-    return _NARROW * dst <= src if order.reads else _NARROW * src <= dst
 
 
 def _tiles_of(
@@ -136,9 +122,6 @@ def _tiles_of(
 _MAX_SINGLE_MOVES = 64
 # Calling a kernel for fewer elements than this costs more than moving them.
 _MIN_CALL_SIZE = 16
-# Matrices with these numbers of rows and columns are too large to be interleaved and too small for
-# vectors; two moves are faster if elements have at most this many bits.
-_SMALL_SIDES, _MAX_SMALL_BITS = range(5, 8), 16
 
 
 def needs_tiles(plan: ReorderPlan) -> bool:
@@ -159,23 +142,18 @@ def is_tiled(plan: ReorderPlan, box: Box) -> bool:
         return False
     packed, packed_bits = pack_elements(box, bits)
     (packed,) = simplify((packed,))
-    return packed_bits == bits and (
-        is_scattered(packed, bits) or (bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES)
-    )
+    moves_bytes = bits < BYTE_BITS and box.size > _MAX_SINGLE_MOVES
+    return packed_bits == bits and (moves_bytes or is_scattered(packed))
 
 
-def is_scattered(box: Box, bits: int) -> bool:
+def is_scattered(box: Box) -> bool:
     """Whether two moves of a box are faster than one, because one call moves few elements.
 
-    Examples are a box between `8b16a2b` and `8a16b2a`, whose innermost pairs belong to two dims,
-    and contiguous matrices of 5 x 5 bytes.
+    An example is a box between `8b16a2b` and `8a16b2a`, whose innermost pairs belong to two dims.
     """
     scheduled = select(box)
-    if not scheduled.is_transposed or box.size <= _MIN_CALL_SIZE or box.indirect:
-        return False
-    sides = size_of(scheduled.rows), size_of(scheduled.columns)
-    is_small = all(side in _SMALL_SIDES for side in sides) and bits <= _MAX_SMALL_BITS
-    return is_small or scheduled.inner_size < _MIN_CALL_SIZE
+    is_small = scheduled.inner_size < _MIN_CALL_SIZE < box.size
+    return is_small and scheduled.is_transposed and not box.indirect
 
 
 # Elements of the chain that is contiguous in src, and of the one in dst, if they differ.
@@ -196,8 +174,6 @@ class SlotLimits(NamedTuple):
 
     # limit for any tile
     elements: int
-    # limit for a tile of whole rows whose narrow side alone is in the scratch
-    narrow: int
     # size that tiles grow to, for enough work, or half of `elements` if that is more
     grown: int = GROWN
 
@@ -208,12 +184,10 @@ def _tile_counts(
     *,
     in_place: bool,
     padded: bool = False,
-    whole: int = 0,
 ) -> dict[int, int]:
     """Return how many steps of each node a tile takes, by the index of the node.
 
-    With `padded` padding counts too, because the scratch holds it with the data. A node that would
-    leave a tail is taken whole if the tile then has at most `whole` elements.
+    With `padded` padding counts too, because the scratch holds it with the data.
     """
     limit = limits.elements
     first = [next(iter(_chain(nodes, side, 2)), None) for side in (0, 1)]
@@ -239,8 +213,7 @@ def _tile_counts(
     for k in sorted(counts, reverse=True):
         # a whole node, where it fits, leaves no tail
         grown = counts | {k: nodes[k].extent}
-        most = max(limit, whole) if nodes[k].extent % counts[k] else limit
-        counts = grown if count_elements(grown) <= most else counts
+        counts = grown if count_elements(grown) <= limit else counts
     for k in range(len(nodes) - 1, -1, -1):
         factor = min(limit, max(limits.grown, limit // 2)) // count_elements(counts)
         if factor > 1 and counts.get(k, 1) < nodes[k].extent:
@@ -351,20 +324,14 @@ def _runs(
 def _order_between(nodes: tuple[Node, ...], counts: dict[int, int]) -> _TileOrder:
     """Return an order in which vectors move both sides, for boxes scattered on both.
 
-    One of the two moves swaps the innermost nodes of src and of dst, and the other one moves runs.
-    If the second move swaps them, the order from outermost to innermost is: nodes in the order of
-    dst; the innermost node of dst; as many of the next inner nodes of dst as make `_MIN_RUN`
-    elements; the innermost node of src. If the first one does: the innermost node of src; nodes in
-    the order of dst.
+    The first move moves runs, and the second one swaps the innermost nodes of src and of dst. The
+    order from outermost to innermost is: nodes in the order of dst; the innermost node of dst; as
+    many of the next inner nodes of dst as make `_MIN_RUN` elements; the innermost node of src.
     """
     *rest, innermost = _order_of_side(nodes, counts, 1)
     src_innermost = min(rest, key=lambda k: abs(nodes[k].strides[0]))
     rest.remove(src_innermost)
-    size, dst_size = counts[src_innermost], counts[innermost]
-    # few elements are interleaved; runs of three do not fill a wider element
-    if size <= MAX_INTERLEAVED and (dst_size > MAX_INTERLEAVED or size & (size - 1)):
-        return _TileOrder([src_innermost, *rest, innermost], reads=False, writes=False)
-    inside = [src_innermost]
+    size, inside = counts[src_innermost], [src_innermost]
     while rest and size < _MIN_RUN:
         inside.insert(0, rest.pop())
         size *= counts[inside[0]]

@@ -13,7 +13,7 @@ from math import gcd, inf, prod
 from typing import TYPE_CHECKING, NamedTuple
 
 from reorder.cpu.machine import PAGE_NBYTES, PREFETCHED_PAGES
-from reorder.cpu.schedule.loops import contiguous_loops, size_of
+from reorder.cpu.schedule.loops import size_of
 from reorder.cpu.schedule.select import MAX_CALL_SIZE, TILE, TRANSPOSED, ScheduledBox, select
 from reorder.cpu.target import BYTE_BITS, LINE_BITS, LINE_NBYTES
 from reorder.plan.nodes import Node
@@ -176,9 +176,7 @@ def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledB
     if bits < BYTE_BITS or has_padding or not scheduled.is_transposed:
         return ()
     if not scheduled.fills_lines(bits):
-        scheduled = _with_longer_rows(scheduled)
-        if not scheduled.fills_lines(bits):
-            return ()
+        return ()
     size = bits // BYTE_BITS
     rows_limit = _rows_at_once(scheduled.rows, LINE_BITS // bits, size // element_stride)
     return tuple(
@@ -186,18 +184,6 @@ def stream_box(box: Box, bits: int, element_stride: int = 1) -> tuple[ScheduledB
         for part, rows in _cut_group(box, scheduled.rows, rows_limit)
         for tile, columns in _cut_group(part, scheduled.columns, _most_steps(scheduled.columns))
     )
-
-
-def _with_longer_rows(scheduled: ScheduledBox) -> ScheduledBox:
-    """Return a transposition whose rows include the loop that continues them in dst, if any.
-
-    Rows of 36 elements, 3 x 3 pixels of 4 channels, end within lines; twelve together do not.
-    """
-    outer, rows = scheduled.outer, scheduled.rows
-    k = next(contiguous_loops(outer, 1, size_of(rows) * scheduled.element_stride), None)
-    if k is None:
-        return scheduled
-    return scheduled._replace(outer=outer[:k] + outer[k + 1 :], rows=(*rows, outer[k]))
 
 
 def _rows_at_once(

@@ -15,9 +15,9 @@ import stat
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path, PurePath, PurePosixPath
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from memdesc.disk import cannot, sync_folder, write_at
+from memdesc.disk import NO_LINK, cannot, sync_folder, write_at
 from memdesc.errors import MemdescError
 from reorder.system import system_function
 
@@ -25,17 +25,14 @@ if os.name == "posix":
     import fcntl
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 # names in such a folder: the files of the output, the folder that they replace, the journal
 FILES, OLD, JOURNAL = "files", "old", "journal"
 # on systems that cannot lock folders: the file that the process with the lock has created
 _LOCK = "lock"
-_BINARY = getattr(os, "O_BINARY", 0)
 _HAS_LOCKS = os.name == "posix"
-# if a file turns out to be a pipe, opening it must not wait
-_NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _NO_LINK
+_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | NO_LINK
 # others, such as workers of other users, may read the folder but not add files
 _MODE, _OTHERS_WRITE = 0o755, 0o022
 # renameat2: paths relative to the working folder; exchange two names
@@ -110,7 +107,7 @@ class Partial:
             path = self.at(name, is_made=bool(flags & os.O_CREAT))
             if os.path.lexists(path):
                 _check_regular(path, path.lstat())
-            handle = os.open(path, flags | _NO_LINK | _BINARY, 0o666)
+            handle = os.open(path, flags | NO_LINK, 0o666)
             try:
                 yield handle
             finally:
@@ -345,14 +342,10 @@ def exchange(path: Path, other: Path) -> bool:
     if rename is None:
         return False
     one, two = (os.fsencode(each) for each in (path, other))
-    return rename(_AT_FDCWD, one, _AT_FDCWD, two, _RENAME_EXCHANGE) == 0
+    return bool(rename(_AT_FDCWD, one, _AT_FDCWD, two, _RENAME_EXCHANGE) == 0)
 
 
 @cache
-def _renameat2() -> Callable[[int, bytes, int, bytes, int], int] | None:
+def _renameat2() -> Any:
     """Return the function of Linux; None on other systems."""
-    found: Any = system_function("renameat2")
-    if found is not None:
-        found.argtypes = (*(ctypes.c_int, ctypes.c_char_p) * 2, ctypes.c_uint)
-        found.restype = ctypes.c_int
-    return cast("Callable[[int, bytes, int, bytes, int], int] | None", found)
+    return system_function("renameat2", *(ctypes.c_int, ctypes.c_char_p) * 2, ctypes.c_uint)

@@ -10,17 +10,17 @@ import os
 from contextlib import contextmanager, nullcontext
 from functools import cache
 from threading import Lock, local
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from memdesc import MemdescError
-from memdesc.disk import cannot, open_file, read_at, write_at
+from memdesc.disk import NO_LINK, cannot, open_file, read_at, write_at
 from reorder.forks import at_fork
 from reorder.system import system_function
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -34,10 +34,6 @@ _PAGE = 4096
 # call. It finds small blocks in memory that was used before, while large ones may be new even to
 # the host of a virtual machine, where they took 6 times as long.
 _MOST_WRITTEN = 256 << 10
-# a file that grows is neither a link nor a pipe
-_WRITE = os.O_WRONLY | sum(
-    getattr(os, f"O_{flag}", 0) for flag in ("BINARY", "NOFOLLOW", "NONBLOCK")
-)
 # what Linux calls SYNC_FILE_RANGE_WRITE
 _START_WRITING = 2
 # larger buffers are freed after each piece
@@ -82,7 +78,7 @@ scratch = _Scratch()
 def _open_to_write(path: Path) -> Iterator[int]:
     """Open a file that exists, to write parts of it."""
     try:
-        handle = os.open(path, _WRITE)
+        handle = os.open(path, os.O_WRONLY | NO_LINK)
         try:
             yield handle
         finally:
@@ -138,10 +134,7 @@ def _start_writing(handle: int, start: int, stop: int) -> None:
 
 
 @cache
-def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+def _sync_file_range() -> Any:
     """Return the function of Linux; None on other systems."""
-    found = system_function("sync_file_range")
-    if found is not None:
-        found.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-        found.restype = ctypes.c_int
-    return cast("Callable[[int, int, int, int], int] | None", found)
+    offset = ctypes.c_int64
+    return system_function("sync_file_range", ctypes.c_int, offset, offset, ctypes.c_uint)

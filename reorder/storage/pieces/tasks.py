@@ -16,7 +16,7 @@ import numpy as np
 
 from memdesc import MemdescError, RecordDesc
 from reorder.storage.containers.entry import Place
-from reorder.storage.pieces.changes import ONLY, permutation
+from reorder.storage.pieces.changes import ONLY, permutation, sizes_of
 from reorder.storage.pieces.files import read_runs, scratch, write_runs
 from reorder.storage.pieces.losses import (
     OverflowedError,
@@ -28,11 +28,11 @@ from reorder.storage.pieces.losses import (
 from reorder.storage.pieces.pieces import Bound, Piece, cut
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from numpy.typing import NDArray
 
-    from reorder.storage.pieces.changes import Bytes, Operands
+    from reorder.storage.pieces.changes import Bytes
     from reorder.storage.pieces.runs import Runs
 
     _RunsByRole = tuple[tuple[str, Runs], ...]
@@ -117,11 +117,11 @@ class Task(NamedTuple):
 
     def read(self) -> Bytes:
         """Return the bytes of each tensor; buffers may be larger than what is read into them."""
-        return _read("read", self.src, self.piece.reads, self.piece.change.reads)
+        return _read("read", self.src, self.piece.reads, sizes_of(self.piece.change.src))
 
     def _written(self) -> Bytes:
         """Return the bytes of each tensor where `run` writes them; buffers may be larger."""
-        return _read("written", self.dst, self.piece.writes, self.piece.change.writes)
+        return _read("written", self.dst, self.piece.writes, sizes_of(self.piece.change.dst))
 
     def _outcome(self, read: Bytes, written: Bytes) -> Outcome:
         checksum, rounding = 0, None
@@ -177,11 +177,11 @@ class Task(NamedTuple):
         raise DifferentError(msg)
 
 
-def _read(what: str, places: Places, pairs: _RunsByRole, operands: Operands) -> Bytes:
-    """Read runs of each tensor into a buffer that has room for the operand."""
+def _read(what: str, places: Places, pairs: _RunsByRole, sizes: Mapping[str, int]) -> Bytes:
+    """Read runs of each tensor into a buffer that has room for all that its descriptor takes."""
     held, found = dict(places), {}
     for role, runs in pairs:
-        found[role] = scratch.take(f"{what} {role}", max(runs.nbytes, operands[role].nbytes))
+        found[role] = scratch.take(f"{what} {role}", max(runs.nbytes, sizes.get(role, 0)))
         read_runs(runs, held[role], found[role])
     return found
 

@@ -31,7 +31,7 @@ def _check_cut(
     for box in plan_reorder(*pair).boxes:
         if box.indirect:
             return
-        limits = SlotLimits(limit, 2 * limit if in_place else limit)
+        limits = SlotLimits(limit)
         tiles, zeros = cut_into_tiles(
             box, widths, limits, in_place=in_place, streams=streams, masks=masks
         )
@@ -123,7 +123,7 @@ def test_a_broadcast_source_is_read_again_for_each_tile() -> None:
     src = memory_desc((70, 80), "f32", strides=(0, 1))
     _check_cut((src, memory_desc((70, 80), "f32", "ba")), (32, 8), 256, in_place=False)
     zeros = Box((0, 0), (Node(4, 0, (0, 1)),))
-    assert cut_into_tiles(zeros, (32, 8), SlotLimits(256, 256), in_place=False)[0] == []
+    assert cut_into_tiles(zeros, (32, 8), SlotLimits(256), in_place=False)[0] == []
 
 
 @pytest.mark.parametrize("pixels", [144, 196, 729])

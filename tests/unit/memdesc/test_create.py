@@ -7,16 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memdesc import MemdescError, NotBlockedError, OverlapError, memory_desc, parse_tag
+from memdesc import MemdescError, NotBlockedError, OverlapError, memory_desc
 from memdesc.errors import short_repr
 
 
 def test_without_tag_and_strides_the_layout_is_row_major() -> None:
     assert memory_desc((2, 3, 4), "f32") == memory_desc((2, 3, 4), "f32", "abc")
-
-
-def test_a_tag_may_be_given_as_a_value() -> None:
-    assert memory_desc((2, 17), "f32", parse_tag("aB8b")) == memory_desc((2, 17), "f32", "aB8b")
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 import pytest
 
@@ -15,10 +13,6 @@ from memdesc import (
     UnsupportedFormatError,
     memory_desc,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 # The asserts at the end of the seed page of oneDNN.
 
@@ -38,29 +32,7 @@ def test_the_seed_pages_17_channels_in_blocks_of_8_have_the_fields_it_asserts() 
     )
 
 
-def test_the_seed_pages_offset_functions_are_those_of_its_formats() -> None:
-    n_, c_, h_, w_ = 2, 16, 5, 4
-    formulas: dict[str, Callable[[int, int, int, int], int]] = {
-        "nchw": lambda n, c, h, w: n * c_ * h_ * w_ + c * h_ * w_ + h * w_ + w,
-        "nhwc": lambda n, c, h, w: n * h_ * w_ * c_ + h * w_ * c_ + w * c_ + c,
-        "chwn": lambda n, c, h, w: c * h_ * w_ * n_ + h * w_ * n_ + w * n_ + n,
-        "nChw8c": lambda n, c, h, w: (
-            n * c_ * h_ * w_ + c // 8 * h_ * w_ * 8 + h * w_ * 8 + w * 8 + c % 8
-        ),
-    }
-    for name, formula in formulas.items():
-        desc = memory_desc((n_, c_, h_, w_), "f32", name)
-        assert all(desc.offset(index) == formula(*index) for index in np.ndindex(n_, c_, h_, w_))
-
-
 # Examples that the specification marks as run on the real library.
-
-
-def test_several_blocks_of_a_dim_multiply_for_padding_and_strides() -> None:
-    desc = memory_desc((2, 9, 3, 2), "f32", "ABcd4b16a4b")
-    assert (desc.padded_dims, desc.strides) == ((16, 16, 3, 2), (1536, 1536, 512, 256))
-    assert (desc.inner_blks, desc.inner_idxs) == ((4, 16, 4), (1, 0, 1))
-    assert (desc.offset0, desc.nbytes, desc.min_nbytes) == (0, 6144, 6144)
 
 
 def test_a_dim_of_zero_gives_size_zero_and_strides_that_it_does_not_multiply() -> None:

@@ -23,17 +23,6 @@ def plain(*strides: int, dims: tuple[int, ...], offset0: int = 0) -> Layout:
     return layout_by_strides(dims, strides, offset0=offset0)
 
 
-def test_a_tag_pads_to_whole_blocks_and_alignments() -> None:
-    layout = by_tag((2, 9, 3), "aBc4b__b6__c2")
-    assert layout.axes == (Axis((0,), 2), Axis((1,), 12), Axis((2,), 4))
-    assert layout.blocks == (
-        Block(0, 1, 2, 48),
-        Block(1, 4, 3, 16),
-        Block(1, 1, 4, 1),
-        Block(2, 1, 4, 4),
-    )
-
-
 def test_fused_dims_are_padded_together_and_have_no_strides() -> None:
     layout = by_tag((2, 3, 5, 7), "aB(CD)8b16(cd)")
     assert layout.padded_dims() == (2, 8, 5, 7)

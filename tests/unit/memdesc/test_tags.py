@@ -2,12 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from memdesc import Digit, FormatTag, MemdescError, parse_tag
-
-
-def test_block_sizes_multiply_the_blocks_of_each_axis() -> None:
-    assert parse_tag("ABcd4b16a4b").block_sizes == (16, 16, 1, 1)
-    assert parse_tag("ABcd4b16a4b").ndims == 4
+from memdesc import Digit, FormatTag, MemdescError
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def read_text(path, *given, **named):
 pathlib.Path.read_text = read_text
 sys.platform = "elsewhere"
 import reorder.system
-reorder.system.system_function = lambda name: None
+reorder.system.system_function = lambda *_: None
 import memdesc.disk
 import reorder.storage.containers.partial as partial
 memdesc.disk._HAS_OFFSETS = memdesc.disk._OPENS_FOLDERS = False

@@ -59,15 +59,6 @@ def test_every_file_with_a_vocabulary_is_registered() -> None:
     assert found == {vocabulary.name for vocabulary in VOCABULARIES}
 
 
-def test_a_name_is_searched_in_all_vocabularies() -> None:
-    described = {
-        memory_desc((2, 17, 5, 4), "f32", name)
-        for name in ("aBcd16b", "nChw16c", "b_fs_yx_fsv16", "gOiw16o", "bfyx_f16")
-    }
-    assert len(described) == 1
-    assert memory_desc((2, 17, 5, 4), "f32", "NHWC") == memory_desc((2, 17, 5, 4), "f32", "byxf")
-
-
 @pytest.mark.parametrize(
     ("text", "reason"),
     [

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import MemdescError, data_type, known_names, memory_desc
+from memdesc import MemdescError, data_type, memory_desc
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -228,30 +228,6 @@ def test_a_name_is_the_formula_of_its_source(
         assert desc.offset(index) == formula(index, dims)
     assert name in [found.text for found in desc.tags()]
     assert len(desc.letters or "") == desc.ndims
-
-
-_SYSTEMS = {"tensorrt", "acl", "ascend", "ncnn", "mnn", "tflite_gpu"}
-_CUSTOM = {"C1HWNCoC0", "kOICustomSpatialI4O4", "kOICustomSpatialO4I4"}
-
-
-def test_every_name_is_a_layout_that_tags_find_or_refused_with_a_reason() -> None:
-    names = [name for name in known_names() if name.vocabulary in _SYSTEMS]
-    assert {name.vocabulary for name in names} == _SYSTEMS
-    for name in names:
-        found = [
-            _layout(name.text, n, dtype) for n in range(2, 6) for dtype in ("s8", "f16", "f32")
-        ]
-        layouts = [desc for desc in found if desc is not None]
-        assert bool(layouts) == (name.text not in _CUSTOM)
-        assert all(name in desc.tags() for desc in layouts)
-
-
-def _layout(name: str, ndims: int, dtype: str) -> MemoryDesc | None:
-    dims = (16,) * ndims if name != "kDLA_HWC4" else (1, 3, 16, 16)
-    try:
-        return memory_desc(dims, dtype, name)
-    except MemdescError:
-        return None
 
 
 @pytest.mark.parametrize(

@@ -24,25 +24,6 @@ def test_strides_have_all_names_of_the_layout(shell: Shell) -> None:
     assert {"nchw", "nhwc"} <= {*_texts(shell, "20x20x4x1 8x1x5x4")}
 
 
-@pytest.mark.parametrize(
-    ("vocabulary", "name", "layout"),
-    [
-        ("tensorrt", "kCHW32", "1280x640x128x32:32b 2x64x5x4 --dtype s8"),
-        ("acl", "OHWIo4", "240x4x48x12:4a 8x3x5x4"),
-        ("ascend", "NC1HWC0", "640x320x64x16:16b 2x32x5x4 --dtype f16"),
-        ("ncnn", "elempack4", "80x16x4:4a 8x5x4"),
-        ("mnn", "NC4HW4", "160x80x16x4:4b 2x8x5x4"),
-        ("tflite_gpu", "TensorStorageType::BUFFER", "160x16x4x80:4d 1x5x4x8"),
-    ],
-)
-def test_names_of_other_systems_are_listed_and_found(
-    shell: Shell, vocabulary: str, name: str, layout: str
-) -> None:
-    for command in (name.partition(":")[0], layout):
-        found = shell.facts(f"names {command}")["names"]
-        assert (vocabulary, name) in [(row["vocabulary"], row["text"]) for row in found]
-
-
 def test_a_layout_without_a_name_says_why_and_ends_with_1(shell: Shell) -> None:
     assert "leave gaps" in shell.facts("names 6x1 3x4", 1)["why"]
     moved = shell.facts("names 4x1@2 3x4", 1)

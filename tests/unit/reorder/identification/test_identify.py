@@ -357,6 +357,8 @@ def test_values_of_another_kernel_are_found_within_a_tolerance() -> None:
     assert not reorder.identify(dump, rng.permutation(x), relative=1e-3).candidates
     with pytest.raises(MemdescError, match="relative must be a finite number of 0 or more"):
         reorder.identify(dump, x, relative=-1)
+    with pytest.raises(MemdescError, match="tolerance must be a finite number of 0 or more"):
+        reorder.identify(dump, x, tolerance=10**400)
 
 
 def test_infinities_and_nans_are_equal_within_a_tolerance_only_to_themselves() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -136,10 +137,12 @@ def test_a_weight_becomes_each_target_with_its_numbers_or_is_refused(
             assert f"--to {to}" in said
             if said.endswith(f"they are {to} already; copy it"):
                 assert target.method in (None, method)
-            else:
+            elif scheme.record in taken:
+                reasons = "zero points: .* cannot hold|group must be .* not 16|codes of u4, not u8"
+                assert re.search(reasons, said)
                 assert scheme.prefix in said
-            is_taken = scheme.record in taken and " with codes of " not in said
-            assert ("and --to " in said) != is_taken
+            else:
+                assert f"{scheme.prefix} is {scheme.record}, and --to {to} takes only " in said
             assert target.dtype is None
             assert not out.exists()
             continue

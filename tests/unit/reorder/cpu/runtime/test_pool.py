@@ -17,7 +17,7 @@ from reorder.cpu.kernels.emit import Number, int64_pointer
 from reorder.cpu.runtime.intrinsics import INTERPRETER
 from reorder.cpu.runtime.jit import compile_callback
 from reorder.cpu.runtime.job import Job
-from reorder.cpu.runtime.pool import load_pool, run_on_pool
+from reorder.cpu.runtime.pool import load_pool, run_job
 from reorder.cpu.runtime.pool_block import MAX_WORKERS
 from reorder.cpu.runtime.worker import share_job
 from reorder.memory.buffers import address_of
@@ -93,7 +93,7 @@ class Counted:
 
     def run(self) -> None:
         """Run it once."""
-        run_on_pool(0, address_of(self.counts), self._job)
+        run_job(0, address_of(self.counts), self._job)
 
 
 @pytest.mark.parametrize("workers", [0, 1, 2, 7, 40])
@@ -145,7 +145,7 @@ def test_chunks_run_on_the_caller_and_on_a_worker() -> None:
     callback = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(INTERPRETER.args))(walk)
     bounds = np.arange(21, dtype=np.int64)
     address = ctypes.cast(callback, ctypes.c_void_p).value or 0
-    run_on_pool(0, 0, job_of(address, bounds, 1))
+    run_job(0, 0, job_of(address, bounds, 1))
     assert sorted(begin for _, begin in seen) == list(range(20))
     assert len({who for who, _ in seen}) == 2
 
@@ -165,7 +165,7 @@ def test_a_million_jobs_lose_no_chunk(interpreter: Any) -> None:
     job = job_of(interpreter.address, bounds, 3)
     load_pool()
     # the first ones start the workers
-    run_on_pool(0, address_of(counts), job)
+    run_job(0, address_of(counts), job)
     signature = numba.int64(*[numba.int64] * 3)
     share = compile_callback(share_often, signature, "jobs, one after the other")
     call = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 3)(share.address)
