@@ -428,7 +428,7 @@ def _check_names_of_mlx(name: str, source: Path, groups: Sequence[Group]) -> Non
     """
     becomes = TARGETS[name].is_stacked
     was = any(group.desc is not None and group.desc.name.startswith(_MLX) for group in groups)
-    kind = model_type(source) if becomes != was else None
+    kind = model_type(source) if groups and becomes != was else None
     if kind is not None and kind not in (_MLX_LOADS if becomes else _MLX_ALIKE).split():
         msg = (
             f"--to {name}: {CONFIG} says model_type {short_repr(kind)}, and mlx-lm may give such a "
