@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
-from memdesc.disk import as_path, naming, open_file, write_file
+from memdesc.disk import as_path, naming, write_file
 from memdesc.errors import allocates, first_of, short_repr
 from memdesc.int64 import checked_flag, checked_int
 from reorder.api import reorder
@@ -26,8 +26,8 @@ from reorder.quantize import Quantized
 from reorder.records.record import Record
 from reorder.storage.containers import npz
 from reorder.storage.containers.entry import map_file, record_fields, record_of
-from reorder.storage.containers.table import FORMATS, read_container
-from reorder.storage.groups import Group, Said, read_group, said_of
+from reorder.storage.containers.table import FORMATS, format_in, read_container
+from reorder.storage.groups import Claims, Group, claims_of, read_group
 from reorder.storage.pieces.changes import padded
 from reorder.storage.siblings import find_siblings, note_of, siblings_of
 from reorder.storage.stored import (
@@ -453,7 +453,9 @@ def read_stored(
     """
     if max_nbytes is not None:
         max_nbytes = checked_int("max_nbytes", max_nbytes)
-    if not checked_flag("mmap", mmap) and _is_archive(path):
+    # the members of a .npz may be compressed
+    is_file = not os.path.isdir(path)  # noqa: PTH112 - names of any length
+    if not checked_flag("mmap", mmap) and is_file and format_in(path) is FORMATS["npz"]:
         return npz.read_all(path, max_nbytes, name)
     entries = read_container(path).entries
     if not mmap:
@@ -466,14 +468,6 @@ def read_stored(
     }
 
 
-def _is_archive(path: Path) -> bool:
-    """Whether a file is a .npz, whose members may be compressed."""
-    if os.path.isdir(path):  # noqa: PTH112 - names of any length
-        return False
-    with open_file(path) as file:
-        return FORMATS["npz"].is_start(file.read(len("PK")))
-
-
 def _items(
     entries: Mapping[str, Entry], path: Path, kind: type[Any] | None
 ) -> dict[str, Group | Entry]:
@@ -482,7 +476,7 @@ def _items(
         name: note_of(entries, name) for name, each in entries.items() if each.note is not None
     }
     groups = {
-        name: (note.name, read_group(siblings_of(entries, name), Said()))
+        name: (note.name, read_group(siblings_of(entries, name), Claims()))
         for name, note in names.items()
     }
     members = {each for note in names.values() for each in note.tensors.values()}
@@ -511,8 +505,8 @@ def _items(
 def _declared_groups(entries: Mapping[str, Entry], path: Path) -> list[Group]:
     """Return the quantised weights without a note, if config.json declares what they are."""
     found = [each for each in find_siblings(entries) if each.codes.note is None]
-    said = said_of(path, read_container(path)) if found else Said()
-    return [read_group(each, said) for each in found] if said.declared else []
+    claims = claims_of(path, read_container(path)) if found else Claims()
+    return [read_group(each, claims) for each in found] if claims.declared else []
 
 
 def _made(item: Group | Entry, dtype: str | None, path: Path) -> Any:

@@ -82,6 +82,13 @@ def format_of(path: str | os.PathLike[str]) -> Format:
     raise MemdescError(msg)
 
 
+def format_in(path: Path) -> Format | None:
+    """Return the format that the first bytes of a file show; None if they show none."""
+    with open_file(path) as file:
+        start = file.read(_START)
+    return next((row for row in FORMATS.values() if row.is_start(start)), None)
+
+
 def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = False) -> Container:
     """Read the headers of a checkpoint: a file, an index of shards, or a folder of a model.
 
@@ -93,13 +100,8 @@ def read_container(path: str | os.PathLike[str], *, skip_unreadable: bool = Fals
         return read_folder(given, skip_unreadable=skip_unreadable)
     if given.name.endswith(INDEX_ENDING):
         return read_index(given, skip_unreadable=skip_unreadable)
-    with open_file(given) as file:
-        start = file.read(_START)
-    for row in FORMATS.values():
-        if row.is_start(start):
-            return row.module.read(given)
-    # the module of the format says what is wrong
-    return format_of(given).module.read(given)
+    # without a known start, the module of the ending says what is wrong
+    return (format_in(given) or format_of(given)).module.read(given)
 
 
 def plan_file(

@@ -36,8 +36,8 @@ _SMALL = 16 << 20
 
 
 _Sizes = tuple[int, ...]
-# the fields of a tensor, over the dims of the regions, and whether it is written
-_Operand = tuple[tuple[FieldLayout, ...], bool]
+# the fields of an operand, over the dims of the regions, and whether it is written
+_Access = tuple[tuple[FieldLayout, ...], bool]
 
 
 class Bound(NamedTuple):
@@ -134,7 +134,7 @@ def cut(change: Change, bound: Bound) -> Cut:
         # scales of no elements are written too
         whole = _whole(change)
         return Cut((int(whole.written > 0),), (1,), lambda _: whole)
-    operands = tuple(
+    accesses = tuple(
         (operand.fields, is_written)
         for held, is_written in ((change.reads, False), (change.writes, True))
         for operand in held.values()
@@ -143,10 +143,10 @@ def cut(change: Change, bound: Bound) -> Cut:
 
     def within(wanted: int) -> _Sizes:
         given = bound._replace(wanted=wanted)
-        return _sizes_within(dims, operands, change.units, given, str(change))
+        return _sizes_within(dims, accesses, change.alignment, given, str(change))
 
     found = map(within, _wanted(bound))
-    sizes = next((each for each in found if _has_long_runs(operands, each)), None)
+    sizes = next((each for each in found if _has_long_runs(accesses, each)), None)
     return Cut(dims, sizes or within(bound.wanted), partial(_piece, change))
 
 
@@ -171,9 +171,9 @@ def _whole(change: Change) -> Piece:
     return Piece(change, reads, writes)
 
 
-@lru_cache(maxsize=1024)  # likewise
+@lru_cache(maxsize=1024)  # the layers of a model are alike
 def _piece(change: Change, region: Region) -> Piece:
-    if region.sizes == change.dims == change.units:
+    if region.sizes == change.dims == change.alignment:
         return _whole(change)
     reads, held = _compacted(change, region, is_written=False)
     writes, made = _compacted(change, region, is_written=True)
@@ -214,18 +214,18 @@ class _Candidate(NamedTuple):
 
 @lru_cache(maxsize=256)  # the layers of a model are alike
 def _sizes_within(
-    dims: _Sizes, operands: tuple[_Operand, ...], units: _Sizes, bound: Bound, what: str
+    dims: _Sizes, accesses: tuple[_Access, ...], alignment: _Sizes, bound: Bound, what: str
 ) -> _Sizes:
     """Return the sizes of regions that cover dims without a 0.
 
-    Sizes and offsets of regions are multiples of `units`, as well as whole blocks of the operands.
+    Sizes and offsets of regions are multiples of `alignment`, and whole blocks of all layouts.
     Fails if no region fits; the message has `what` is cut, and the bytes that the smallest takes.
     """
-    steps = _units(dims, operands, units)
-    best = _candidate(dims, operands, dims)
+    steps = _steps(dims, accesses, alignment)
+    best = _candidate(dims, accesses, dims)
     while best is None or best.nbytes > bound.wanted:
         sizes = dims if best is None else best.sizes
-        found = [_candidate(dims, operands, halved) for halved in _halved(sizes, steps)]
+        found = [_candidate(dims, accesses, halved) for halved in _halved(sizes, steps)]
         legal = [each for each in found if each is not None]
         if legal:
             best = min(legal, key=lambda each: each.cost)
@@ -238,20 +238,20 @@ def _sizes_within(
                 f"max_bytes is {bound.most}; give more"
             )
             raise MemdescError(msg)
-    return _grown(dims, operands, steps, best, bound.wanted).sizes
+    return _grown(dims, accesses, steps, best, bound.wanted).sizes
 
 
-def _has_long_runs(operands: Sequence[_Operand], sizes: _Sizes) -> bool:
+def _has_long_runs(accesses: Sequence[_Access], sizes: _Sizes) -> bool:
     """Whether the first region of these sizes is read and written in long runs."""
     first = Region(sizes, (0,) * len(sizes))
-    found = [compact(fields, first, is_written=is_written) for fields, is_written in operands]
+    found = [compact(fields, first, is_written=is_written) for fields, is_written in accesses]
     return all(each is None or each[0].number == 1 or each[0].length >= _LONG for each in found)
 
 
-def _units(dims: _Sizes, operands: Sequence[_Operand], units: _Sizes) -> _Sizes:
+def _steps(dims: _Sizes, accesses: Sequence[_Access], alignment: _Sizes) -> _Sizes:
     """Return the step of sizes along each dim: whole blocks, groups and bytes."""
-    steps = list(units)
-    for layout, bits, groups, counts in (field for fields, _ in operands for field in fields):
+    steps = list(alignment)
+    for layout, bits, groups, counts in (field for fields, _ in accesses for field in fields):
         if layout.has_partial_blocks:
             return dims
         for k, axis in enumerate(layout.axes):
@@ -270,41 +270,41 @@ def _units(dims: _Sizes, operands: Sequence[_Operand], units: _Sizes) -> _Sizes:
     return tuple(min(step, size) for step, size in zip(steps, dims, strict=True))
 
 
-def _halved(sizes: _Sizes, units: _Sizes) -> Iterator[_Sizes]:
-    """Return the sizes with one of them halved, for each that consists of several units."""
-    for dim, (size, unit) in enumerate(zip(sizes, units, strict=True)):
-        if size > unit:
-            half = max(-(-size // unit) // 2, 1) * unit
+def _halved(sizes: _Sizes, steps: _Sizes) -> Iterator[_Sizes]:
+    """Return the sizes with one of them halved, for each that consists of several steps."""
+    for dim, (size, step) in enumerate(zip(sizes, steps, strict=True)):
+        if size > step:
+            half = max(-(-size // step) // 2, 1) * step
             yield (*sizes[:dim], half, *sizes[dim + 1 :])
 
 
 def _grown(
     dims: _Sizes,
-    operands: Sequence[_Operand],
-    units: _Sizes,
+    accesses: Sequence[_Access],
+    steps: _Sizes,
     best: _Candidate,
     wanted: int,
 ) -> _Candidate:
     """Return regions closer to the wanted size, as halving may have gone too far."""
-    for dim, (size, unit) in enumerate(zip(best.sizes, units, strict=True)):
-        whole = -(-dims[dim] // unit)
-        most = size // unit * wanted // best.nbytes
-        if size >= dims[dim] or most <= size // unit:
+    for dim, (size, step) in enumerate(zip(best.sizes, steps, strict=True)):
+        whole = -(-dims[dim] // step)
+        most = size // step * wanted // best.nbytes
+        if size >= dims[dim] or most <= size // step:
             continue
         # regions of about one size
         count = -(-whole // -(-whole // most))
-        grown = min(count * unit, dims[dim])
-        found = _candidate(dims, operands, (*best.sizes[:dim], grown, *best.sizes[dim + 1 :]))
+        grown = min(count * step, dims[dim])
+        found = _candidate(dims, accesses, (*best.sizes[:dim], grown, *best.sizes[dim + 1 :]))
         if found is not None and best.nbytes < found.nbytes <= wanted:
             best = found
     return best
 
 
-def _candidate(dims: _Sizes, operands: Sequence[_Operand], sizes: _Sizes) -> _Candidate | None:
+def _candidate(dims: _Sizes, accesses: Sequence[_Access], sizes: _Sizes) -> _Candidate | None:
     """Return the regions of these sizes; None if one of them has no runs."""
     first = Region(sizes, (0,) * len(sizes))
     nbytes, cost = 0, 0.0
-    for fields, is_written in operands:
+    for fields, is_written in accesses:
         found = compact(fields, first, is_written=is_written)
         if found is None or not all(
             compact(fields, tail, is_written=is_written) for tail in _tails(dims, fields, sizes)

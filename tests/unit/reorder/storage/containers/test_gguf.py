@@ -1,5 +1,9 @@
+"""Files of GGUF: those of the package gguf, damaged ones, unknown types, and models in parts."""
+
 from __future__ import annotations
 
+import json
+import shutil
 import struct
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +13,20 @@ import pytest
 
 import reorder
 from memdesc import DATA_TYPES, MemdescError, RecordDesc, known_records, memory_desc, record_desc
+from memdesc.record.gguf import GGUF_NUMBERS
+from reorder.cli.main import main
 from reorder.storage.containers.entry import Tensor
-from reorder.storage.containers.gguf import SCALARS, TYPES, GgufValue, read
+from reorder.storage.containers.gguf import (
+    SCALARS,
+    TYPES,
+    GgufValue,
+    plan,
+    read,
+    type_name,
+    type_number,
+)
 from reorder.storage.containers.table import read_container
+from reorder.storage.convert.conversion import Conversion, ConvertOptions, plan_conversion
 from tests.gguf_files import gguf_file
 from tests.headers import gguf_bytes as _file
 from tests.headers import gguf_info as _info
@@ -19,7 +34,10 @@ from tests.headers import gguf_text as _text
 from tests.writers import write_tensors
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from numpy.typing import NDArray
 
 _KINDS = gguf.GGMLQuantizationType
 
@@ -195,3 +213,277 @@ def test_more_dims_than_gguf_has_are_in_the_descriptor(tmp_path: Path) -> None:
 def test_a_scalar_has_a_dim_because_readers_expect_one(tmp_path: Path) -> None:
     path = write_tensors(tmp_path / "x.gguf", [Tensor("a", "f32", (), 4)])
     assert read(path).entries["a"].shape == (1,)
+
+
+# A tensor of every type that the package decodes
+
+
+_NAMES = [name for name in GGUF_NUMBERS.values() if name in known_records() and name != "q1_0"]
+_SHAPE = (3, 512)
+
+
+def _kind_of(name: str) -> int:
+    return int(_KINDS[name.removeprefix("gguf_").upper()])
+
+
+def _written(path: Path, mask: int = 0xFF) -> dict[str, NDArray[np.uint8]]:
+    """Write a model with the package; returns the bytes of its tensors."""
+    rng = np.random.default_rng(0)
+    with gguf_file(path) as writer:
+        tensors = {}
+        for name in _NAMES:
+            block, nbytes = gguf.GGML_QUANT_SIZES[_KINDS(_kind_of(name))]
+            shape = (_SHAPE[0], _SHAPE[1] // block * nbytes)
+            tensors[name] = rng.integers(0, 256, shape, np.uint8) & np.uint8(mask)
+            writer.add_tensor(name, tensors[name], raw_dtype=_KINDS(_kind_of(name)))
+    return tensors
+
+
+def _by_gguf(data: NDArray[np.uint8], name: str) -> NDArray[np.float32]:
+    with np.errstate(all="ignore"):
+        found: NDArray[np.float32] = gguf.dequantize(data, _KINDS(_kind_of(name)))
+    return found
+
+
+def test_a_checkpoint_decodes_the_tensors_of_every_type(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    tensors = _written(path)
+    with reorder.open_checkpoint(path) as checkpoint:
+        assert [*checkpoint] == _NAMES
+        for name, data in tensors.items():
+            assert checkpoint[name].shape == _SHAPE
+            found = checkpoint[name].numpy()
+            assert np.array_equal(found, _by_gguf(data, name), equal_nan=True), name
+
+
+def test_every_type_is_converted_to_bf16(tmp_path: Path) -> None:
+    # without this bit, the scales of all types are finite
+    path = tmp_path / "model.gguf"
+    tensors = _written(path, ~0x40 & 0xFF)
+    reorder.convert(path, tmp_path / "out.safetensors", ["*: ab, bf16"])
+    with reorder.open_checkpoint(tmp_path / "out.safetensors") as made:
+        for name, data in tensors.items():
+            wanted = reorder.reorder(_by_gguf(data, name), dtype="bf16").numpy()
+            found = made[name].numpy()
+            assert np.array_equal(
+                found.astype(np.float32), wanted.astype(np.float32), equal_nan=True
+            ), name
+
+
+# Tensors of types that are not in our table, as of newer and other versions of ggml
+
+
+# Q2_0 of llama.cpp, Q4_0_R8 of ik_llama.cpp, and what no version has
+_UNKNOWN = [42, 202, 2**32 - 1]
+
+
+def _unknown(path: Path, kind: int, *, alignment: int = 32, cut: int = 0) -> NDArray[np.uint8]:
+    """Write a file of known tensors with unknown ones between and behind them; returns its data."""
+    data = np.random.default_rng(kind).integers(0, 255, 6 * alignment, np.uint8)
+    data[: 4 * 4] = np.arange(4, dtype=np.float32).view(np.uint8)
+    data[4 * alignment :][: 4 * 4] = data[:16]
+    infos = [
+        ("a", 0, 4, 0),
+        ("b", kind, 7, 1),
+        ("none", kind, 0, 4),
+        ("c", 0, 4, 4),
+        ("d", kind, 9, 5),
+    ]
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(infos), 1)
+    head += _text("general.alignment") + struct.pack("<II", 4, alignment)
+    for name, number, size, place in infos:
+        head += _info(name, (size,), number, place * alignment)
+    path.write_bytes(head + bytes(-len(head) % alignment) + data[: len(data) - cut].tobytes())
+    return data
+
+
+@pytest.mark.parametrize("kind", _UNKNOWN)
+@pytest.mark.parametrize("alignment", [32, 16, 1024])
+def test_they_are_listed_by_number_and_end_where_the_next_tensor_starts(
+    tmp_path: Path, kind: int, alignment: int
+) -> None:
+    data = _unknown(tmp_path / "x.gguf", kind, alignment=alignment)
+    with reorder.open_checkpoint(tmp_path / "x.gguf") as found:
+        assert [tensor.dtype for tensor in found.values()] == [
+            "f32", f"ggml_type_{kind}", f"ggml_type_{kind}", "f32", f"ggml_type_{kind}"
+        ]  # fmt: skip
+        assert found["a"].numpy().tolist() == found["c"].numpy().tolist() == [0, 1, 2, 3]
+        assert found["b"].shape == (7,)
+        assert np.array_equal(found["b"].data, data[alignment : 4 * alignment])
+        assert np.array_equal(found["d"].data, data[5 * alignment :])
+        assert found["none"].nbytes == 0
+        for decode in (found["b"].memory, found["b"].numpy):
+            with pytest.raises(MemdescError, match=f"does not know type {kind} of GGUF; its bytes"):
+                decode()
+
+
+@pytest.mark.parametrize("cut", [1, 8, 31])
+def test_the_last_one_may_end_without_padding(tmp_path: Path, cut: int) -> None:
+    data = _unknown(tmp_path / "x.gguf", 42, cut=cut)
+    last = read(tmp_path / "x.gguf").entries["d"]
+    assert np.array_equal(last.read(), data[5 * 32 : 6 * 32 - cut])
+
+
+def test_inspect_lists_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _unknown(tmp_path / "x.gguf", 42)
+    assert main(["inspect", str(tmp_path / "x.gguf"), "--json"]) == 0
+    row = json.loads(capsys.readouterr().out)["tensors"][1]
+    assert (row["dtype"], row["layout"], row["bytes"]) == ("ggml_type_42", "unknown", 96)
+    assert "type 42" in row["why_unknown"]
+
+
+def test_they_are_compared_by_their_bytes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = tmp_path / "x.gguf", tmp_path / "y.gguf"
+    _unknown(paths[0], 42)
+    raw = paths[0].read_bytes()
+    last = np.frombuffer(raw[-32:], np.uint8)
+    for data in (raw, raw[:-32] + (last << 4 | last >> 4).tobytes()):
+        paths[1].write_bytes(data)
+        assert main(["compare", *map(str, paths)]) == (data != raw)
+        breaches = reorder.check(paths[1], reference=paths[0]).breaches
+        assert len(breaches) == (data != raw)
+    assert "d: tensor 'd' of ggml_type_42: memdesc does not know" in capsys.readouterr().out
+    assert breaches[0].causes == ("the nibbles of each byte are reversed",)
+    paths[1].write_bytes(raw.replace(struct.pack("<IQI", 1, 9, 42), struct.pack("<IQI", 1, 9, 43)))
+    (breach,) = reorder.check(paths[1], reference=paths[0]).breaches
+    assert (
+        breach.problem
+        == "are ggml_type_43 of (9,), and those of the reference ggml_type_42 of (9,)"
+    )
+
+
+@pytest.mark.parametrize("kind", _UNKNOWN)
+def test_a_conversion_into_gguf_copies_them_byte_for_byte(tmp_path: Path, kind: int) -> None:
+    data = _unknown(tmp_path / "x.gguf", kind)
+    made = _planned(tmp_path, "y.gguf", "a: f16", "b: rename=e")
+    made.run()
+    found = read(tmp_path / "y.gguf").entries
+    assert found["a"].dtype == "f16"
+    assert np.array_equal(found["e"].read(), data[32 : 4 * 32])
+    assert (found["e"].dtype, found["e"].shape) == (f"ggml_type_{kind}", (7,))
+    assert np.array_equal(found["d"].read(), data[5 * 32 :])
+    raw = (tmp_path / "y.gguf").read_bytes()
+    assert raw.count(struct.pack("<IQI", 1, 9, kind)) == 1
+
+
+def test_what_would_decode_or_store_them_otherwise_is_refused(tmp_path: Path) -> None:
+    _unknown(tmp_path / "x.gguf", 42)
+    for output, *rules in (
+        ("y.gguf", "b: f16"),
+        ("y.gguf", "b: ba"),
+        ("y.gguf", "b: a -> a, f16"),
+        ("y.safetensors",),
+        ("y.npz",),
+        ("y",),
+    ):
+        with pytest.raises(MemdescError, match=r"type.42"):
+            _planned(tmp_path, output, *rules)
+    assert [path.name for path in tmp_path.iterdir()] == ["x.gguf"]
+    with pytest.raises(MemdescError, match="GGUF has 4 dims"):
+        plan("x", [Tensor("a", "ggml_type_42", (1, 1, 1, 1, 32), 18)], {})
+
+
+def _planned(folder: Path, output: str, *rules: str) -> Conversion:
+    return plan_conversion(folder / "x.gguf", folder / output, rules, ConvertOptions(verify=True))
+
+
+def test_names_and_numbers_of_types_are_inverse() -> None:
+    for number in (*TYPES, *_UNKNOWN):
+        assert type_number(type_name(number)) == number
+    for name in ("ggml_type_", "ggml_type_x", "ggml_type_-1", "q4_9"):
+        assert type_number(name) is None
+
+
+# Models in several files, as the package writes them
+
+
+def _write_parts(folder: Path) -> dict[str, NDArray[Any]]:
+    """Write five tensors into three parts; returns them."""
+    rng = np.random.default_rng(0)
+    tensors = {f"blk.{k}": rng.random((4, 32)).astype(np.float32) for k in range(5)}
+    with gguf_file(folder / "m.gguf", split_max_tensors=2) as writer:
+        writer.add_uint32("llama.block_count", 5)
+        for name, array in tensors.items():
+            writer.add_tensor(name, array)
+    return tensors
+
+
+def _part(folder: Path, number: int) -> Path:
+    return folder / f"m-{number:05}-of-00003.gguf"
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_any_part_is_read_as_the_whole_model(tmp_path: Path, number: int) -> None:
+    tensors = _write_parts(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        _part(tmp_path, k).name for k in (1, 2, 3)
+    ]
+    found = read_container(_part(tmp_path, number))
+    assert found.files == tuple(_part(tmp_path, k) for k in (1, 2, 3))
+    assert set(found.metadata) == {"general.architecture", "llama.block_count"}
+    with reorder.open_checkpoint(_part(tmp_path, number)) as checkpoint:
+        assert list(checkpoint) == list(tensors)
+        assert all((checkpoint[name].numpy() == tensors[name]).all() for name in tensors)
+
+
+def test_parts_are_converted_into_one_file(tmp_path: Path) -> None:
+    tensors = _write_parts(tmp_path)
+    made = tmp_path / "made.gguf"
+    rule = "blk.1: ba, f16"
+    assert main(["convert", str(_part(tmp_path, 1)), str(made), "--map", rule, "--verify"]) == 0
+    reader = gguf.GGUFReader(made)
+    assert [each.name for each in reader.tensors] == list(tensors)
+    assert not any(key.startswith("split.") for key in reader.fields)
+    assert (reader.tensors[4].data == tensors["blk.4"]).all()
+
+
+def _missing(folder: Path) -> None:
+    _part(folder, 2).unlink()
+
+
+def _other(folder: Path) -> None:
+    shutil.copy(_part(folder, 1), _part(folder, 2))
+
+
+def _renamed(folder: Path) -> None:
+    _part(folder, 1).rename(folder / "m.gguf")
+    (folder / "m.gguf").rename(_part(folder, 1).with_name("m-00001-of-00004.gguf"))
+
+
+def _other_count(folder: Path) -> None:
+    _replace(_part(folder, 1), b"split.tensors.count" + b"\5\0\0\0" + b"\5", b"\6")
+
+
+def _twice(folder: Path) -> None:
+    _replace(_part(folder, 3), b"blk.4", b"1", at=4)
+
+
+def _replace(path: Path, text: bytes, byte: bytes, at: int | None = None) -> None:
+    """Replace a byte of a text in a file, by default the last one."""
+    data = path.read_bytes()
+    place = data.index(text) + (len(text) - 1 if at is None else at)
+    path.write_bytes(data[:place] + byte + data[place + 1 :])
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (
+            _missing,
+            r"m-00001-of-00003\.gguf' is part 1 of 3 .*m-00002-of-00003\.gguf' is missing",
+        ),
+        (_other, r"m-00002-of-00003\.gguf' does not say that it is part 2 of 3"),
+        (_renamed, r"is part 1 of 3 of a model, so it must be called NAME-00001-of-00003\.gguf"),
+        (_other_count, "says 6 tensors in 3 parts, which have 5"),
+        (_twice, r"m-00003-of-00003\.gguf' has 'blk\.1', which an earlier part has too"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(
+    tmp_path: Path, damage: Callable[[Path], None], told: str
+) -> None:
+    _write_parts(tmp_path)
+    damage(tmp_path)
+    with pytest.raises(MemdescError, match=told):
+        read_container(min(tmp_path.iterdir()))

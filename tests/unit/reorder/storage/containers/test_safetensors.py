@@ -1,3 +1,5 @@
+"""Files of safetensors: ours, damaged ones, and those of the package."""
+
 from __future__ import annotations
 
 import json
@@ -6,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+import reorder
 from memdesc import MemdescError, memory_desc, record_desc
 from reorder.storage.containers.entry import Tensor
 from reorder.storage.containers.safetensors import read
@@ -178,3 +181,66 @@ def test_headers_are_read_whatever_white_space_and_braces_are_in_them(tmp_path: 
         assert found.entries[name].shape == (2,)
     for raw in (b"{}", b" { } ", b'{"__metadata__":null}', b'{"__metadata__":{}}'):
         assert not read(_file(tmp_path / "x.safetensors", raw)).entries
+
+
+# The package
+
+
+# types of torch, and their names here
+_KINDS = {
+    "bool": "boolean",
+    "uint8": "u8",
+    "int8": "s8",
+    "int16": "s16",
+    "uint16": "u16",
+    "int32": "s32",
+    "uint32": "u32",
+    "int64": "s64",
+    "uint64": "u64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "float8_e4m3fn": "f8_e4m3",
+    "float8_e5m2": "f8_e5m2",
+    "float8_e8m0fnu": "e8m0",
+}
+
+
+@pytest.mark.peers
+def test_every_type_of_the_package_is_read_and_written(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file, save_file  # a peer
+
+    raw = torch.arange(48, dtype=torch.uint8)
+    tensors = {kind: raw.clone().view(getattr(torch, kind)).reshape(2, -1) for kind in _KINDS}
+    tensors["bool"] = (raw % 2).bool().reshape(2, -1)
+    save_file({**tensors, "scalar": torch.tensor(2.0)}, tmp_path / "x.safetensors", {"a": "b"})
+    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
+        assert checkpoint.metadata == {"a": "b"}
+        assert checkpoint["scalar"].numpy() == 2
+        planned = []
+        for kind, tensor in tensors.items():
+            found = checkpoint[kind]
+            assert found.desc == memory_desc(tensor.shape, _KINDS[kind])
+            assert found.data.tobytes() == tensor.contiguous().view(torch.uint8).numpy().tobytes()
+            planned.append(Tensor(kind, found.dtype, found.shape, found.nbytes, found.desc))
+        data = {kind: checkpoint[kind].data for kind in tensors}
+        target = write_tensors(tmp_path / "y.safetensors", planned, data, checkpoint.metadata)
+    again = load_file(target)
+    for kind, tensor in tensors.items():
+        assert again[kind].dtype == tensor.dtype
+        assert torch.equal(again[kind].view(torch.uint8), tensor.view(torch.uint8))
+
+
+@pytest.mark.peers
+def test_elements_of_four_bits_are_those_of_the_package(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import save_file  # a peer
+
+    raw = torch.tensor([[0x21, 0x43], [0x65, 0x07]], dtype=torch.uint8)
+    save_file({"a": raw.view(torch.float4_e2m1fn_x2)}, tmp_path / "x.safetensors")
+    with reorder.open_checkpoint(tmp_path / "x.safetensors") as checkpoint:
+        found = checkpoint["a"]
+        assert found.desc == memory_desc((2, 4), "f4_e2m1")
+        assert np.asarray(found, np.float32).tolist() == [[0.5, 1, 1.5, 2], [3, 4, 6, 0]]
