@@ -20,4 +20,3 @@ ONEDNN_ALIASES: dict[str, str] = _load("onednn_tags.json")["aliases"]
 # rows with the digits, outermost in memory first, as [letters, step, extent or None]; None for
 # names without digits
 CLDNN: dict[str, dict[str, Any]] = {row["name"]: row for row in _load("cldnn_formats.json")}
-CLDNN_TO_ONEDNN: dict[str, dict[str, Any]] = _load("cldnn_to_onednn.json")

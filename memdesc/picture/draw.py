@@ -13,7 +13,7 @@ from memdesc.picture.cells import Cell, Cells, cells_of, digits
 from memdesc.picture.grid import FULL, Limits, Panels, arrange
 from memdesc.picture.memory import CACHE_LINE, Lines, Strip, lines_of, pixel_lines
 from memdesc.picture.sheet import Half, Sheet, right_of, top_under
-from memdesc.picture.svg import text_width
+from memdesc.picture.svg import cell_width
 from memdesc.picture.text import grid_text, memory_text
 from memdesc.tags import LETTERS, check_letters
 
@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from memdesc.dtypes import DataType
     from memdesc.picture.picture import Picture
-
-# pixels around the number in a cell, and of the narrowest cell
-_AROUND, _NARROWEST = 8, 26
 
 
 class Look(NamedTuple):
@@ -98,8 +95,7 @@ def _picture(cells: Cells, lines: Lines, head: list[str], what: str, limits: Lim
     text = "\n".join([*head, "", logical, *grid_text(grid), "", memory, *memory_text(cells, lines)])
 
     top, left = top_under(head), right_of(None)
-    width = max(_NARROWEST, text_width(str(cells.layout.last)) + _AROUND)
-    panels = Panels(grid, left, top, width)
+    panels = Panels(grid, left, top, cell_width(str(cells.layout.last)))
     grid_half = Half(logical, left, top, panels.right, panels.bottom, panels.paint())
     left = right_of(grid_half)
     strip = Strip(lines, cells.at_offset, cells.dtype.bits, left, top)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memdesc.picture.cells import LANES, Cell, Cells, visible_indices
 from memdesc.picture.grid import FULL, Limits, place
-from memdesc.picture.svg import ACCENT, element, label, outline, paint_cell, text_width
+from memdesc.picture.svg import ACCENT, cell_width, element, label, outline, paint_cell, text_width
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,8 +19,8 @@ CACHE_LINE = 64
 _MAX_PIXELS, _MAX_LENGTH, _LENGTH = 6, 16, 8
 # A buffer with at most this many lines of the usual length gets such lines.
 _FEW_LINES = 10
-# Pixels: height of a cell, of the headings above the cells, of a gap.
-_HEIGHT, _ABOVE, _GAP = 30, 32, 16
+# Pixels: height of a cell, of the headings above the cells, of a gap; around a note in a cell.
+_HEIGHT, _ABOVE, _GAP, _AROUND_NOTE = 30, 32, 16, 6
 # How many lines each loop is followed for, to find lines with elements.
 _FOLLOWED = 16
 
@@ -132,9 +132,9 @@ class Strip:
         self.heads = lines.heads(bits)
         shown = [cell for row in self.cells for cell in row]
         self.cell_width = max(
-            26,
-            *(text_width(cell.number) + 8 for cell in shown),
-            *(text_width(cell.note) + 6 for cell in shown),
+            cell_width(""),
+            *(cell_width(cell.number) for cell in shown),
+            *(text_width(cell.note) + _AROUND_NOTE for cell in shown),
         )
         self.start, self.top = (
             left + max(text_width(head) for head in self.heads) + 8,

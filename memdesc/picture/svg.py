@@ -119,8 +119,14 @@ def document(corner: tuple[int, int], size: tuple[int, int], title: str, *childr
     )
 
 
-# pixels of a cell without a note
+# pixels of a cell without a note, around the number in it, and of the narrowest one
 CELL_HEIGHT = 22
+_AROUND, _NARROWEST = 8, 26
+
+
+def cell_width(number: str) -> int:
+    """Return the width of a cell with this number."""
+    return max(_NARROWEST, text_width(number) + _AROUND)
 
 
 def paint_cell(cell: Cell, x: int, y: int, size: tuple[int, int]) -> str:

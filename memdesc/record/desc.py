@@ -213,7 +213,7 @@ class Constant(NamedTuple):
 # f32 holds the integers from -2**24 to 2**24 exactly, and 32 bits hold their sums.
 _MAX_MINUS = 1 << 24
 _MAX_SHIFT = 24
-_LARGEST = 3.4028234663852886e38
+_LARGEST = float(np.finfo(np.float32).max)
 # a code of digits is a fraction of this; how many digits 32 bits compute exactly, by base
 _FRACTION = 256
 _MAX_DIGITS = {3: 5, 5: 3, 6: 3, 7: 2}

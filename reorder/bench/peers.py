@@ -79,7 +79,7 @@ def memcpy(buffers: Buffers, threads: int) -> Peer:
     if threads == 1:
         return Peer("memcpy", lambda: ctypes.memmove(dst.ctypes.data, src.ctypes.data, nbytes))
     from reorder.cpu.runtime.job import Job  # numba is slow to load
-    from reorder.cpu.runtime.pool import run_job  # likewise
+    from reorder.cpu.runtime.pool import run_job  # numba is slow to load
 
     pages = -(-nbytes // _PAGE)
     bounds = np.array([pages * chunk // threads for chunk in range(threads + 1)], np.int64)

@@ -134,8 +134,8 @@ def _on_device(options: argparse.Namespace) -> Facts:
         msg = f"--device measures a fixed list of reorders, so leave out {', '.join(given)}"
         raise MemdescError(msg)
     from reorder.bench.device import DeviceBench  # pyopencl is slow to load
-    from reorder.bench.device_cases import ALL, SMALL, resized  # likewise
-    from reorder.opencl import find_device  # likewise
+    from reorder.bench.device_cases import ALL, SMALL, resized  # pyopencl is slow to load
+    from reorder.opencl import find_device  # pyopencl is slow to load
 
     device = find_device(options.device)
     default = _CPU_NBYTES if device.is_processor else _GPU_NBYTES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import sys
@@ -18,6 +19,7 @@ from memdesc import (
     MemoryDesc,
     Name,
     NotBlockedError,
+    UnknownFormatError,
     UnsupportedFormatError,
 )
 from memdesc.errors import short_repr
@@ -314,9 +316,18 @@ def check_threads(counts: Iterable[int], given: str) -> None:
 def layout_of(options: argparse.Namespace) -> MemoryDesc | ImageDesc:
     """Return the layout that LAYOUT, DIMS, --dtype and --letters, if a command has it, describe."""
     letters = getattr(options, "letters", None)
-    return memdesc.parse_layout(
-        options.layout, dims_of(options.dims), options.dtype, letters=letters
-    )
+    return _parse(options.layout, dims_of(options.dims), options.dtype, letters=letters)
+
+
+def _parse(text: str, *given: Any, **more: Any) -> MemoryDesc | ImageDesc:
+    """Read a layout; say so if it is the name of a file."""
+    try:
+        return memdesc.parse_layout(text, *given, **more)
+    except UnknownFormatError:
+        if not os.path.isfile(text):  # noqa: PTH113 - of any length
+            raise
+    msg = f"{short_repr(text)} is a file, not a layout; `memdesc inspect` lists what is in it"
+    raise MemdescError(msg)
 
 
 def normal_form(layout: MemoryDesc | ImageDesc) -> MemoryDesc | ImageDesc:
@@ -345,7 +356,7 @@ def pair_of(
 ) -> tuple[MemoryDesc | ImageDesc, MemoryDesc | ImageDesc]:
     """Return the layouts of LAYOUT and of another one of the same dims, in --to-dtype."""
     src = layout_of(options)
-    return src, memdesc.parse_layout(to, src.dims, options.to_dtype, default=src.dtype)
+    return src, _parse(to, src.dims, options.to_dtype, default=src.dtype)
 
 
 def buffer_of(layout: MemoryDesc | ImageDesc) -> MemoryDesc:

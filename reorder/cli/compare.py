@@ -21,7 +21,7 @@ from reorder.cli.command import (
     option,
     value,
 )
-from reorder.cli.tensors import SOURCE, Reading, codes_note, read_tensor
+from reorder.cli.tensors import SOURCE, Reading, codes_note, is_raw, read_tensor
 from reorder.comparison import compare_values
 from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
@@ -60,8 +60,9 @@ _FROM = (
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     paths = options.a, options.b
     layouts = (options.from_a, options.from_b, options.dims)
+    is_for_raw = any(map(is_raw, paths))
     hows = [
-        Reading(layout, dims_of(options.dims), options.dtype, flag)
+        Reading(layout, dims_of(options.dims), options.dtype, flag, is_for_raw=is_for_raw)
         for layout, flag in ((options.from_a, "--from-a"), (options.from_b, "--from-b"))
     ]
     has_folder = any(as_path(path).is_dir() for path in paths)
@@ -359,7 +360,7 @@ COMMAND = Command(
         value("--from-a LAYOUT", _FROM % "A"),
         value("--from-b LAYOUT", _FROM % "B"),
         FILE_DIMS,
-        option("--dtype", ", if no file has it"),
+        option("--dtype", ", if a file does not say"),
         option("--tolerance", " (default 0)", default=0.0),
         option("--relative", default=0.0),
         flag("--resolution", "additional tolerance: a step (ULP) of the coarser type at the value"),

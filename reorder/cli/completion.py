@@ -6,7 +6,9 @@ import argparse
 from typing import TYPE_CHECKING
 
 from memdesc import DATA_TYPES, known_names
+from memdesc.exchange import SYSTEMS
 from memdesc.names import images
+from memdesc.source import LANGUAGES
 from reorder.cli.command import SEVERAL, Command, Facts, flags_of, value
 from reorder.cli.main import NAMES, command_parser
 
@@ -51,6 +53,8 @@ def _layouts() -> list[str]:
 _VALUES: dict[str, Callable[[], list[str]]] = {
     **dict.fromkeys(("LAYOUT", "TEXT", "layout", "other"), _layouts),
     "DTYPE": lambda: [*DATA_TYPES],
+    "LANG": lambda: [*LANGUAGES],
+    "SYSTEM": lambda: [*SYSTEMS],
 }
 
 

@@ -89,6 +89,10 @@ def _facts(data: Memory | np.ndarray[Any, Any], found: Identification) -> Facts:
     }
 
 
+def _is_plain(facts: Facts) -> bool:
+    return facts["row_major"] and len(facts["layouts"]) == 1
+
+
 def _is_row_major(found: Candidate) -> bool:
     return found.desc == memory_desc(found.desc.dims, found.desc.dtype)
 
@@ -117,7 +121,7 @@ def _lay_out(facts: Facts) -> list[str]:
     """Return the verdict and the layouts; for a set, a line for each tensor."""
     if "tensors" in facts:
         tensors = [
-            (each["tensor"], "plain" if each["row_major"] else each["verdict"])
+            (each["tensor"], "plain" if _is_plain(each) else each["verdict"])
             for each in facts["tensors"]
         ]
         return table([*tensors, *((name, "not in both files") for name in facts["not_compared"])])

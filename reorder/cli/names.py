@@ -12,7 +12,6 @@ from memdesc import (
     MemoryDesc,
     UnsupportedFormatError,
     known_names,
-    parse_layout,
     parse_tag,
 )
 from memdesc.errors import counted
@@ -25,8 +24,8 @@ from reorder.cli.command import (
     Command,
     Facts,
     buffer_of,
-    dims_of,
     is_wanted,
+    layout_of,
     lines,
     normal_form,
     table,
@@ -46,20 +45,20 @@ _FILTER = re.compile(r"[\w*?!\[\]-]*")
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     given = (options.dims, options.dtype, options.system, options.letters)
-    if any(given) and not options.text:
+    if any(given) and not options.layout:
         msg = "--dtype, --system and --letters are about one layout; name it, with its dims"
         raise MemdescError(msg)
-    if any(given) or not _FILTER.fullmatch(options.text):
+    if any(given) or not _FILTER.fullmatch(options.layout):
         return _of_layout(options)
-    meant = meanings(options.text)
+    meant = meanings(options.layout)
     names = [
         row
         for row in _rows()
-        if (row["text"] in meant or is_wanted(row["text"], options.text))
+        if (row["text"] in meant or is_wanted(row["text"], options.layout))
         and (options.ndims is None or row["ndims"] == options.ndims)
     ]
     facts = {"count": len(names), "names": names}
-    return facts | ({} if names else _note(options.text)), 0 if names else 1
+    return facts | ({} if names else _note(options.layout)), 0 if names else 1
 
 
 def _note(text: str) -> Facts:
@@ -102,9 +101,7 @@ def _of_layout(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.ndims is not None:
         msg = "--ndims is for a list of names, not for one layout; leave it out"
         raise MemdescError(msg)
-    layout = normal_form(
-        parse_layout(options.text, dims_of(options.dims), options.dtype, letters=options.letters)
-    )
+    layout = normal_form(layout_of(options))
     desc = buffer_of(layout)
     # layouts with the same offsets: a system may write only the one with fewer blocks
     whole = with_merged_blocks(desc)
@@ -188,7 +185,7 @@ COMMAND = Command(
     "names nChw16c 2x17x5x4",
     (
         value(
-            "text TEXT",
+            "layout TEXT",
             "part of a name or a pattern such as 'nChw*c', in any case (default: all names); or, "
             "with DIMS or sizes in it, a layout in any notation",
             nargs="?",

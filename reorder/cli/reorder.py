@@ -182,7 +182,7 @@ def _reordered(
         raise MemdescError(msg)
     import pyopencl as cl  # pyopencl is slow to load
 
-    from reorder.opencl import find_device  # likewise
+    from reorder.opencl import find_device  # pyopencl is slow to load
 
     # not every runtime keeps the context of a queue alive
     context = cl.Context([find_device(options.device).device])

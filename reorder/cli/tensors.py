@@ -59,7 +59,8 @@ SOURCE = (
     "several tensors"
 )
 _ENDINGS = (".npy", ".npz", ".safetensors")
-# a word without numbers that would be sizes or strides
+# a word without numbers that would be sizes or strides, and the size of all dims that it is read
+# for, since a notation needs some: no dim of 1, which may lie anywhere, and whole blocks
 _SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
 _ANY_SIZE = 64
 _NAMED = re.compile(r"(.*?\.(?:npz|safetensors)):(.*)", re.DOTALL)
@@ -150,7 +151,9 @@ def _refusal(path: str, kind: Kind) -> MemdescError:
 class Reading(NamedTuple):
     """What options say about a file: its layout, which type it holds, and where its bytes are.
 
-    `flag` is the option that gives the layout. If `may_be_longer`, bytes may follow the tensor.
+    `flag` is the option that gives the layout. If `may_be_longer`, bytes may follow the tensor. If
+    `is_for_raw`, the type is that of another file, which is raw: an array that states its own keeps
+    that.
     """
 
     layout: str | None = None
@@ -160,6 +163,7 @@ class Reading(NamedTuple):
     offset: int | None = None
     row_pitch: int | None = None
     may_be_longer: bool = False
+    is_for_raw: bool = False
 
 
 def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
@@ -175,6 +179,8 @@ def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
         msg = f"--row-pitch is for raw pixels; {path!r} gives the shape of its rows"
         raise MemdescError(msg)
     entry = _entry(path)
+    if how.is_for_raw and how.layout is None and entry.dtype in DATA_TYPES:
+        how = how._replace(dtype=None)
     if how.layout is None or entry.is_described:
         memory = _memory(path, entry, how.dtype)
         _check_described(path, memory.desc, how)

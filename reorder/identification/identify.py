@@ -19,7 +19,7 @@ from reorder.api import reorder
 from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
 from reorder.identification.readings import TypeReading, number_types, readings
 from reorder.memory.arrays import bits_of
-from reorder.memory.buffers import address_of
+from reorder.memory.buffers import address_of, bytes_over
 from reorder.memory.dlpack import is_exporter
 from reorder.memory.inputs import as_memory
 from reorder.memory.memory import Memory
@@ -51,7 +51,6 @@ _MAX_NEAR = 3
 _ORDINARY = 0.9
 # How far elements may be apart, relative to the reference, for a hint that values were rounded.
 _LOOSE = 1e-3
-_NOTHING = np.empty(0, np.uint8)
 # Integer types that a reference may be stored as, the narrowest first.
 _NARROWER = ("u4", "s4", "u8", "s8")
 # The widest codes that packings of weights pack.
@@ -253,11 +252,7 @@ def _bytes_of(data: Any) -> NDArray[np.uint8]:
     if not isinstance(data, np.ndarray) and is_exporter(data):
         data = as_memory(data, None).numpy(copy=None)
     if not isinstance(data, np.ndarray):
-        try:
-            data = np.frombuffer(data, np.uint8) if memoryview(data).nbytes else _NOTHING
-        except (TypeError, ValueError, BufferError) as error:
-            msg = f"data: {type(data).__name__} is not a contiguous buffer ({error}); pass bytes"
-            raise MemdescError(msg) from None
+        data = bytes_over("data", data, "pass bytes")
     if data.dtype.hasobject:
         msg = f"data is an array of {data.dtype}, which holds references; pass bytes"
         raise MemdescError(msg)

@@ -35,6 +35,16 @@ _MOST_REUSED = 32 << 20
 _HUGE_PAGE_NBYTES = 2 << 20
 
 
+def bytes_over(name: str, buffer: Any, way_out: str) -> NDArray[np.uint8]:
+    """Return the bytes of an object with the buffer protocol; refuse others with the way out."""
+    try:
+        has_bytes = memoryview(buffer).nbytes
+        return np.frombuffer(buffer, np.uint8) if has_bytes else np.empty(0, np.uint8)
+    except (TypeError, ValueError, BufferError) as error:
+        msg = f"{name}: {type(buffer).__name__} is not a contiguous buffer ({error}); {way_out}"
+        raise MemdescError(msg) from None
+
+
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
     """Return a caller's buffer as flat bytes without copying.
 
@@ -63,18 +73,7 @@ def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDAr
     if not isinstance(buffer, np.ndarray) and is_exporter(buffer):
         buffer = from_dlpack(buffer, side, write=write)
     if not isinstance(buffer, np.ndarray):
-        try:
-            buffer = (
-                np.frombuffer(buffer, np.uint8)
-                if memoryview(buffer).nbytes
-                else np.empty(0, np.uint8)
-            )
-        except (TypeError, ValueError, BufferError) as error:
-            msg = (
-                f"{side}: {type(buffer).__name__} is not a contiguous buffer ({error}); pass a "
-                "numpy array or bytes"
-            )
-            raise MemdescError(msg) from None
+        buffer = bytes_over(side, buffer, "pass a numpy array or bytes")
     buffer = np.asarray(buffer)  # a numpy.matrix always has two axes
     legal = (desc.dtype.numpy, desc.dtype.bits_dtype, np.dtype(np.uint8))
     if buffer.dtype not in (legal[1:] if desc.dtype.is_packed else legal):

@@ -18,7 +18,7 @@ from reorder.records.record import Record
 from reorder.storage.containers.entry import Entry, map_file
 from reorder.storage.containers.table import read_container
 from reorder.storage.files import memory_of
-from reorder.storage.groups import group_at, said_of
+from reorder.storage.groups import claims_of, group_at
 from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
@@ -266,8 +266,8 @@ class Checkpoint(Checked, Mapping[str, StoredTensor]):
         if not isinstance(prefix, str):
             msg = f"prefix must be a string, not {short_repr(prefix)}"  # type: ignore[unreachable] # callers without types
             raise MemdescError(msg)
-        said = said_of(self._path, self._container)._replace(name=name, options=options)
-        group = group_at(self._container.entries, prefix, said)
+        claims = claims_of(self._path, self._container)._replace(name=name, options=options)
+        group = group_at(self._container.entries, prefix, claims)
         if group.desc is None:
             raise MemdescError(group.reason)
         return Record(group.desc, {each: self.map(entry) for each, entry in group.tensors.items()})

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     # a key, the section so far, the layers that are not quantised -> the keys that list these
     Listing = Callable[[str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
-    # a section, and the names of its layers
-    _Part = tuple[Mapping[str, Any], Sequence[str]]
 
 __all__ = [
     "ACT_ORDER",
@@ -43,6 +41,7 @@ __all__ = [
     "is_inner",
     "join_sections",
     "kept_of",
+    "known_keys",
     "own_declaration",
     "plain_layers",
     "read_section",
@@ -400,6 +399,13 @@ def split_section(method: str, section: Mapping[str, Any]) -> tuple[list[Layers]
     return ([], ()) if split is None else split(section)
 
 
+def known_keys(method: str) -> set[str]:
+    """Return the keys that the rows of a method read, write or keep in a section."""
+    rows = [row for row in DECLARATIONS if row.method == method]
+    keys = ((*row.form, *row.written, *row.ignored, *row.kept, *row.carried) for row in rows)
+    return {key for each in keys for key in each}
+
+
 def plain_layers(method: str, section: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the layers that are not quantised according to a section without groups.
 
@@ -631,36 +637,36 @@ def join_sections(
     """
     ordered = sorted(found, key=lambda each: -len(each[1]))
     keys = [*ordered[0][0]]
-    parts = [(dict(each[keys[0]]), layers) for each, layers in ordered if [*each] == keys]
-    methods = {section.get("quant_method", "mlx") for section, _ in parts}
+    parts = [Layers((*names,), each[keys[0]]) for each, names in ordered if [*each] == keys]
+    methods = {part.section.get("quant_method", "mlx") for part in parts}
     join = _JOINS.get(methods.pop()) if len(methods) == 1 and len(parts) == len(found) else None
     joined = None if join is None else join(parts)
     return {} if joined is None else dict.fromkeys(keys, joined)
 
 
-def _join_groups(parts: Sequence[_Part]) -> dict[str, Any]:
+def _join_groups(parts: Sequence[Layers]) -> dict[str, Any]:
     """Join sections of compressed-tensors, whose groups name their layers."""
     groups = {}
-    for k, (section, layers) in enumerate(parts):
+    for k, (layers, section) in enumerate(parts):
         (group,) = section["config_groups"].values()
         groups[f"group_{k}"] = {**group, "targets": [*layers]}
-    forms = {section["format"] for section, _ in parts}
+    forms = {part.section["format"] for part in parts}
     form = forms.pop() if len(forms) == 1 else "mixed-precision"
-    return {**parts[0][0], "format": form, "config_groups": groups}
+    return {**parts[0].section, "format": form, "config_groups": groups}
 
 
-def _join_named(parts: Sequence[_Part]) -> dict[str, Any]:
+def _join_named(parts: Sequence[Layers]) -> dict[str, Any]:
     """Join sections of MLX: a layer with options of its own has them under its name."""
-    (usual, _), *others = parts
-    own = {stacked_name(layer): section for section, layers in others for layer in layers}
+    (_, usual), *others = parts
+    own = {stacked_name(layer): section for layers, section in others for layer in layers}
     return {**usual, **own}
 
 
-def _join_dynamic(parts: Sequence[_Part]) -> dict[str, Any] | None:
+def _join_dynamic(parts: Sequence[Layers]) -> dict[str, Any] | None:
     """Join sections of GPTQ: a layer with other bits or groups is an expression in `dynamic`."""
-    (usual, _), *others = parts
+    (_, usual), *others = parts
     rules = dict(usual.get("dynamic") or {})
-    for section, layers in others:
+    for layers, section in others:
         own = {key: value for key, value in section.items() if value != usual.get(key)}
         if not own.keys() <= {"bits", "group_size", "sym"}:
             return None
@@ -668,7 +674,7 @@ def _join_dynamic(parts: Sequence[_Part]) -> dict[str, Any] | None:
     return {**usual, "dynamic": rules}
 
 
-_JOINS: Mapping[str, Callable[[Sequence[_Part]], dict[str, Any] | None]] = {
+_JOINS: Mapping[str, Callable[[Sequence[Layers]], dict[str, Any] | None]] = {
     "compressed-tensors": _join_groups,
     "gptq": _join_dynamic,
     "mlx": _join_named,

@@ -22,7 +22,7 @@ from reorder.storage.checkpoint import Checkpoint, container_of
 from reorder.storage.convert.rules import FormatName
 from reorder.storage.diagnosis import Part, find_causes, is_equal_bytes, parts_of_record
 from reorder.storage.files import memory_of, value_of
-from reorder.storage.groups import Group, find_groups, read_group, said_of, single
+from reorder.storage.groups import Group, claims_of, find_groups, read_group, single
 from reorder.storage.siblings import Siblings, siblings_of
 from reorder.storage.stored import ONE, in_order_of
 
@@ -117,19 +117,22 @@ class Model:
         if wanted is None and name in self.groups:
             group = self.groups[name]
         else:
-            said = said_of(self.path, self.container)
+            claims = claims_of(self.path, self.container)
             if name in self.groups:
                 found = self.groups[name].found
             else:
-                found, said = single(siblings_of(self.entries, name)), said._replace(declared=None)
+                found, claims = (
+                    single(siblings_of(self.entries, name)),
+                    claims._replace(declared=None),
+                )
             if wanted is not None:
-                said = said._replace(name=wanted.name, options=dict(wanted.options))
-            group = read_group(found, said)
+                claims = claims._replace(name=wanted.name, options=dict(wanted.options))
+            group = read_group(found, claims)
         return Item(name, self, group, group.desc)
 
 
 def differences(
-    model: Model, reference: Model, said: Mapping[str, FormatName | MemoryDesc]
+    model: Model, reference: Model, given: Mapping[str, FormatName | MemoryDesc]
 ) -> Iterator[tuple[str, Difference | None]]:
     """Yield what was compared, and how it differs from the reference if it does.
 
@@ -137,16 +140,17 @@ def differences(
     ----------
     model, reference : Model
         The checkpoints.
-    said : mapping of str to FormatName or MemoryDesc
-        What tensors and records hold, by name; of the reference, where its files do not say it.
+    given : mapping of str to FormatName or MemoryDesc
+        What tensors and records of the model hold, by name; and those of the reference, if its
+        files do not say it.
     """
     unknown = {name for name, group in reference.groups.items() if group.desc is None}
     records = {
         name: each
-        for name, each in said.items()
+        for name, each in given.items()
         if name in unknown and isinstance(each, FormatName)
     }
-    items, others = _items(model, said), _items(reference, records)
+    items, others = _items(model, given), _items(reference, records)
     places = _Places([*others.values()])
     done: set[str] = set()
     for name, theirs in others.items():
@@ -168,12 +172,12 @@ def differences(
             yield item.name, Difference("are not in the reference")
 
 
-def _items(model: Model, said: Mapping[str, FormatName | MemoryDesc]) -> dict[str, Item]:
+def _items(model: Model, given: Mapping[str, FormatName | MemoryDesc]) -> dict[str, Item]:
     """Return what a checkpoint holds: a record has the name of the tensor that it decodes to."""
     found: dict[str, Item] = {}
     taken: set[str] = set()
     for prefix in model.groups:
-        wanted = said.get(prefix)
+        wanted = given.get(prefix)
         item = model.record(prefix, wanted if isinstance(wanted, FormatName) else None)
         if item.desc is None and not isinstance(wanted, FormatName):
             continue
@@ -186,7 +190,7 @@ def _items(model: Model, said: Mapping[str, FormatName | MemoryDesc]) -> dict[st
     for name in model.entries:
         if name in taken:
             continue
-        wanted = said.get(name)
+        wanted = given.get(name)
         desc = model.record(name, wanted).desc if isinstance(wanted, FormatName) else wanted
         found[name] = model.tensor(name, desc)
     return found

@@ -27,7 +27,7 @@ from reorder.records.record import Record
 from reorder.storage.containers import npz
 from reorder.storage.containers.entry import map_file, record_fields, record_of
 from reorder.storage.containers.table import FORMATS, format_in, read_container
-from reorder.storage.groups import Group, Said, read_group, said_of
+from reorder.storage.groups import Claims, Group, claims_of, read_group
 from reorder.storage.pieces.changes import padded
 from reorder.storage.siblings import find_siblings, note_of, siblings_of
 from reorder.storage.stored import (
@@ -476,7 +476,7 @@ def _items(
         name: note_of(entries, name) for name, each in entries.items() if each.note is not None
     }
     groups = {
-        name: (note.name, read_group(siblings_of(entries, name), Said()))
+        name: (note.name, read_group(siblings_of(entries, name), Claims()))
         for name, note in names.items()
     }
     members = {each for note in names.values() for each in note.tensors.values()}
@@ -505,8 +505,8 @@ def _items(
 def _declared_groups(entries: Mapping[str, Entry], path: Path) -> list[Group]:
     """Return the quantised weights without a note, if config.json declares what they are."""
     found = [each for each in find_siblings(entries) if each.codes.note is None]
-    said = said_of(path, read_container(path)) if found else Said()
-    return [read_group(each, said) for each in found] if said.declared else []
+    claims = claims_of(path, read_container(path)) if found else Claims()
+    return [read_group(each, claims) for each in found] if claims.declared else []
 
 
 def _made(item: Group | Entry, dtype: str | None, path: Path) -> Any:

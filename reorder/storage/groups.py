@@ -50,8 +50,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PARTIAL",
+    "Claims",
     "Group",
-    "Said",
+    "claims_of",
     "elsewhere",
     "find_groups",
     "find_orphans",
@@ -60,7 +61,6 @@ __all__ = [
     "group_at",
     "partial_of",
     "read_group",
-    "said_of",
     "single",
 ]
 
@@ -74,8 +74,8 @@ _REST = ("re:",)
 _SHOWN = 4
 
 
-class Said(NamedTuple):
-    """Facts about the quantised weights of a checkpoint that do not come from the tensors.
+class Claims(NamedTuple):
+    """What files, earlier conversions and the caller claim about the weights of a checkpoint.
 
     Attributes
     ----------
@@ -146,13 +146,13 @@ class Group(NamedTuple):
         return f"{prefix}.weight".removeprefix(".") if has_ending else prefix
 
 
-def said_of(path: Path, container: Container) -> Said:
-    """Return what a checkpoint's metadata and the files beside it say.
+def claims_of(path: Path, container: Container) -> Claims:
+    """Return what a checkpoint's metadata and the files beside it claim.
 
     Fails where `declared_record` does.
     """
     folder = path if path.is_dir() else path.parent
-    return Said(declared_record(folder), partial_of(container))
+    return Claims(declared_record(folder), partial_of(container))
 
 
 def find_groups(path: Path, container: Container) -> list[Group]:
@@ -168,13 +168,13 @@ def find_groups(path: Path, container: Container) -> list[Group]:
         if not container.entries.keys().isdisjoint(each.names)
     ]
     try:
-        said = said_of(path, container) if found else Said()
+        claims = claims_of(path, container) if found else Claims()
     except MemdescError as error:
         return [Group(each, None, str(error)) for each in found]
     groups = []
     for each in found:
         away = [f"{name} is in {homes[name]}, unread" for name in each.names if name in homes]
-        groups.append(Group(each, None, ", ".join(away)) if away else read_group(each, said))
+        groups.append(Group(each, None, ", ".join(away)) if away else read_group(each, claims))
     return groups
 
 
@@ -185,7 +185,7 @@ def find_plain(path: Path, container: Container, layers: Iterable[str]) -> dict[
     """
     found = {}
     with suppress(MemdescError):  # `find_groups` says that a file is damaged
-        declared = said_of(path, container).declared or Declared("", None)
+        declared = claims_of(path, container).declared or Declared("", None)
         for layer in layers:
             part = declared.named(layer)
             if part is not None and part.name is not None and part.targets != _REST:
@@ -201,7 +201,7 @@ def find_unscaled(path: Path, container: Container, groups: Iterable[Group]) -> 
     found = {}
     taken = {name for group in groups for name in group.found.names}
     with suppress(MemdescError):  # `find_groups` says that a file is damaged
-        declared = said_of(path, container).declared or Declared("", None)
+        declared = claims_of(path, container).declared or Declared("", None)
         for name, entry in container.entries.items():
             layer, _, role = name.rpartition(".")
             if name in taken or len(entry.shape) < len(_MATRIX) or not holds_codes(entry):
@@ -246,15 +246,15 @@ def partial_of(container: Container) -> dict[str, str]:
         return {}  # not a note of this program
 
 
-def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
+def group_at(entries: Mapping[str, Entry], prefix: str, claims: Claims) -> Group:
     """Return the quantised weight with a prefix; the expected record gives the name of its codes.
 
     The prefix may also be the name of the codes.
 
     Fails if there are no such codes.
     """
-    declared = said.declared.at(prefix)[0].name if said.declared else None
-    name = said.name if said.name is not None else declared
+    declared = claims.declared.at(prefix)[0].name if claims.declared else None
+    name = claims.name if claims.name is not None else declared
     # the most common name, if nothing says which record it is
     names = (_USUAL,) if name is None else tensors_of(read_name(name)[0])
     is_single = names == (ONE,)
@@ -263,9 +263,9 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
         weights = {each.prefix: each for each in find_siblings(entries)}
         of_codes = {each.codes.name: each.prefix for each in weights.values()}
         if of_codes.get(prefix, prefix) != prefix:
-            return group_at(entries, of_codes[prefix], said)
-        if prefix in weights and (said.name is None or names[0] in weights[prefix].entries):
-            return read_group(weights[prefix], said)
+            return group_at(entries, of_codes[prefix], claims)
+        if prefix in weights and (claims.name is None or names[0] in weights[prefix].entries):
+            return read_group(weights[prefix], claims)
         held = ", ".join(weights[prefix].names) if prefix in weights else ""
         known = ", ".join(map(repr, [*weights][:_SHOWN]))
         hint = (
@@ -278,7 +278,7 @@ def group_at(entries: Mapping[str, Entry], prefix: str, said: Said) -> Group:
         msg = f"the checkpoint has no tensor {full!r}; {hint}"
         raise MemdescError(msg)
     found = siblings_of(entries, full)
-    return read_group(single(found) if is_single else found, said)
+    return read_group(single(found) if is_single else found, claims)
 
 
 def single(found: Siblings) -> Siblings:
@@ -288,7 +288,7 @@ def single(found: Siblings) -> Siblings:
     return Siblings(codes.name, {ONE: codes, **rest})
 
 
-def read_group(found: Siblings, said: Said) -> Group:
+def read_group(found: Siblings, claims: Claims) -> Group:
     """Decide what the tensors of a quantised weight are together.
 
     The only data that is read is `g_idx`, and the tensors that have options of the record.
@@ -301,10 +301,10 @@ def read_group(found: Siblings, said: Said) -> Group:
                 "reads"
             )
             return Group(found, None, reason, noted)
-        declared = said.declared.at(found.prefix) if said.declared else (None,)
+        declared = claims.declared.at(found.prefix) if claims.declared else (None,)
     except MemdescError as error:
         return Group(found, None, str(error))
-    groups = [_read(found, said._replace(declared=each), noted) for each in declared]
+    groups = [_read(found, claims._replace(declared=each), noted) for each in declared]
     known = {group.desc: group for group in groups if group.desc is not None}
     if len(known) > 1:
         names = " and ".join(map(repr, known))
@@ -313,21 +313,21 @@ def read_group(found: Siblings, said: Said) -> Group:
     return next(iter(known.values()), groups[0])
 
 
-def _read(found: Siblings, said: Said, noted: RecordDesc | None) -> Group:
+def _read(found: Siblings, claims: Claims, noted: RecordDesc | None) -> Group:
     """Decide what tensors are, given what is declared about this layer."""
     try:
-        name, options = _named(said, found, noted)
+        name, options = _named(claims, found, noted)
     except MemdescError as error:
         return Group(found, None, str(error))
     try:
-        _check_bits(said, name, options)
+        _check_bits(claims, name, options)
         desc = desc_of_tensors(found, name, options)
-        _check_declared(found, desc, said)
+        _check_declared(found, desc, claims)
         check_tensors(found, desc)
-        _check_rest(found, desc, said)
+        _check_rest(found, desc, claims)
         _check_noted(found, desc, noted)
     except MemdescError as error:
-        declared = said.declared if said.name is None else None
+        declared = claims.declared if claims.name is None else None
         by = f"{declared.file} declares {name}: " if declared else ""
         return Group(found, None, f"{by}{error}")
     return Group(found, desc)
@@ -354,16 +354,16 @@ def _noted(found: Siblings) -> RecordDesc | dict[str, Any] | None:
     return dict(facts)
 
 
-def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, dict[str, Any]]:
+def _named(claims: Claims, found: Siblings, noted: RecordDesc | None) -> tuple[str, dict[str, Any]]:
     """Return the name and the options of the record that the sources name."""
-    declared = said.declared
+    declared = claims.declared
     if declared is not None and declared.is_ignored:
         msg = (
             f"{declared.reason}, but its tensors are quantised: correct {declared.file} if it is "
             "wrong; a conversion can leave them as they are, with a rule that does not match them"
         )
         raise MemdescError(msg)
-    given = said.name if said.name is not None else noted.name if noted is not None else None
+    given = claims.name if claims.name is not None else noted.name if noted is not None else None
     if given is not None:
         name = read_name(given)[0]
         if declared is not None and declared.name not in (None, name):
@@ -372,12 +372,12 @@ def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, 
                 f"correct {declared.file} if it is wrong"
             )
             raise MemdescError(msg)
-        if said.name is None and declared is not None and declared.name is None:
+        if claims.name is None and declared is not None and declared.name is None:
             _check_unlisted(declared, found, name)
         options = dict(noted.options) if noted is not None and noted.name == name else {}
-        if said.name is None and declared is not None and declared.name is not None:
+        if claims.name is None and declared is not None and declared.name is not None:
             options |= declared.options
-        return name, {**options, **said.options}
+        return name, {**options, **claims.options}
     if declared is None or declared.name is None:
         why = declared.reason if declared else f"no {CONFIG} has a {KEY}"
         names = _fitting(found)
@@ -390,7 +390,7 @@ def _named(said: Said, found: Siblings, noted: RecordDesc | None) -> tuple[str, 
             )
         msg = f"nothing declares what {found.prefix!r} holds: {why}; {hint}"
         raise MemdescError(msg)
-    return declared.name, {**declared.options, **said.options}
+    return declared.name, {**declared.options, **claims.options}
 
 
 def _check_unlisted(declared: Declared, found: Siblings, name: str) -> None:
@@ -415,14 +415,14 @@ def _fitting(found: Siblings) -> list[str]:
     return names
 
 
-def _check_declared(found: Siblings, desc: RecordDesc, said: Said) -> None:
+def _check_declared(found: Siblings, desc: RecordDesc, claims: Claims) -> None:
     """Refuse options of a record that contradict the files of the model."""
-    declared = said.declared
+    declared = claims.declared
     if declared is None or declared.name != desc.name:
         return
     held = dict(desc.options)
     for key, value in declared.options.items():
-        if key in said.options or held.get(key, value) == value:
+        if key in claims.options or held.get(key, value) == value:
             continue
         # one row may be each of them or all
         if _with_option(desc, key, value) != desc:
@@ -454,10 +454,10 @@ def _contradiction(declared: Declared, name: str, key: str, held: Any) -> str:
     )
 
 
-def _check_bits(said: Said, name: str, options: Mapping[str, Any]) -> None:
+def _check_bits(claims: Claims, name: str, options: Mapping[str, Any]) -> None:
     """Refuse bits that contradict the files of the model, because shapes are read with them."""
-    declared, usual = said.declared, read_name(name)[2].get("bits")
-    if declared is None or declared.name != name or "bits" in said.options:
+    declared, usual = claims.declared, read_name(name)[2].get("bits")
+    if declared is None or declared.name != name or "bits" in claims.options:
         return
     if record_desc(_SAMPLE, name).constants:
         return  # the tensors say their dims, and so the bits
@@ -474,15 +474,15 @@ def _with_option(desc: RecordDesc, option: str, value: Any) -> RecordDesc | None
         return None
 
 
-def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
+def _check_rest(found: Siblings, desc: RecordDesc, claims: Claims) -> None:
     """Refuse tensors that the record does not use, act-order, and partial changes."""
     rest = [name for name in found.entries if name not in {*desc.tensors, *ORDERS}]
-    if rest and not said.allow_partial:
+    if rest and not claims.allow_partial:
         options = [optional_tensors(desc.name).get(name) for name in rest]
         hint = "".join(
             f"; leave {option}= out"
-            if option in said.options or said.declared is None
-            else f"; correct {said.declared.file} if there are {option}"
+            if option in claims.options or claims.declared is None
+            else f"; correct {claims.declared.file} if there are {option}"
             for option in options
             if option
         )
@@ -494,11 +494,11 @@ def _check_rest(found: Siblings, desc: RecordDesc, said: Said) -> None:
     if (order := order_of(found)) is not None:
         _check_order(order, desc)
     names = [found.entries[name].name for name in desc.tensors]
-    changed = [name for name in names if name in said.partial]
+    changed = [name for name in names if name in claims.partial]
     if changed and len(changed) < len(names):
         msg = (
             f"an earlier conversion changed {', '.join(changed)} without the other tensors of "
-            f"{found.prefix!r}, by the rule {said.partial[changed[0]]!r}; convert the original "
+            f"{found.prefix!r}, by the rule {claims.partial[changed[0]]!r}; convert the original "
             "with a rule over the whole record"
         )
         raise MemdescError(msg)
@@ -777,6 +777,9 @@ def _misfit(entry: Entry, tensor: Tensor) -> str:
         return f"holds {_shown_desc(entry.desc)}{says}, not {wanted!r}"
     if entry.dtype == "u8" and len(entry.shape) == 1 and entry.nbytes == tensor.nbytes:
         return ""  # flat bytes
+    is_flat = all(len(_trimmed(each.shape)) == 1 for each in (entry, tensor))
+    if is_flat and tensor.dtype == "u8" and entry.nbytes == tensor.nbytes:
+        return ""  # bytes in wider words, which bitsandbytes calls quant_storage
     is_same = kind == tensor.dtype
     # the same words as integers of another width, or the bits of a type that the container lacks
     is_alike = {kind, tensor.dtype} <= INTEGERS.keys() or (

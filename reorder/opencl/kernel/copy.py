@@ -35,7 +35,7 @@ from reorder.opencl.kernel.launch import (
 )
 from reorder.opencl.kernel.placement import Lane, Loop, Nest, without
 from reorder.opencl.kernel.profile import BUFFER, COLUMN, ROW, Profile, Share
-from reorder.opencl.kernel.statements import gather_lines, guarded, index_lines, start_lines
+from reorder.opencl.kernel.statements import guarded, index_lines, indirect_lines, start_lines
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
@@ -66,19 +66,19 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     src, dst = (
         _with_kind(nest, k, access, is_aligned=is_aligned) for k, access in enumerate(task.accesses)
     )
-    loops, shifts, steps, gather_shift = _work_group(nest, (src, dst), task)
+    loops, shifts, steps, indirect_shift = _work_group(nest, (src, dst), task)
     lanes = tuple(
         (lane.offsets[0] if reads_image else k) if lane.is_valid else -1
         for k, lane in enumerate(nest.lanes)
     )
-    work_items = 1 << sum(shifts) + gather_shift
+    work_items = 1 << sum(shifts) + indirect_shift
     pattern = Pattern(src, dst, Copy(), work_items, conversion, lanes)
     divisions = [
         divided(loop.extent, shift, count)
         for loop, shift, count in zip(loops, shifts, steps, strict=True)
     ]
     nest = nest._replace(loops=loops)
-    return (lower_nest(nest, pattern, divisions, task.numbers, gather_shift),)
+    return (lower_nest(nest, pattern, divisions, task.numbers, indirect_shift),)
 
 
 def _writing(nest: Nest) -> Nest:
@@ -105,20 +105,20 @@ def _is_vector(nest: Nest, operand: int) -> bool:
     if lanes != [0, 1, 2, 3] or (operand == 0 and not all(lane.is_valid for lane in nest.lanes)):
         return False
     coords = nest.starts[operand], *(loop.strides[operand] for loop in nest.loops)
-    return not nest.gathers and all(number % 4 == 0 for one in coords for number in one)
+    return not nest.indirect and all(number % 4 == 0 for one in coords for number in one)
 
 
 class _WorkGroup(NamedTuple):
     """Loops in the order of work items, innermost first.
 
     `shifts` are log2 of the work items along each loop, `steps` the iterations of each
-    work item, `gather_shift` is log2 of the work items along the first gather.
+    work item, `indirect_shift` is log2 of the work items along the first indirect loop.
     """
 
     loops: tuple[Loop, ...]
     shifts: tuple[int, ...]
     steps: tuple[int, ...]
-    gather_shift: int = 0
+    indirect_shift: int = 0
 
 
 def _work_group(nest: Nest, accesses: tuple[Access, Access], task: Task) -> _WorkGroup:
@@ -129,7 +129,7 @@ def _work_group(nest: Nest, accesses: tuple[Access, Access], task: Task) -> _Wor
     shape = task.device.profile.copy(max(accesses[1].nbytes, 1))
     total = floor_log2(task.work_items(shape.work_items))
     group = _filled(nest, sorted(loops, key=lambda loop: abs(loop.stride(1))), [], total)
-    return group if nest.gathers else _with_steps(group, shape.steps)
+    return group if nest.indirect else _with_steps(group, shape.steps)
 
 
 def _with_steps(group: _WorkGroup, steps: int) -> _WorkGroup:
@@ -145,8 +145,8 @@ def _with_steps(group: _WorkGroup, steps: int) -> _WorkGroup:
 def _filled(nest: Nest, loops: list[Loop], shifts: list[int], total: int) -> _WorkGroup:
     """Share 2^total work items among loops; `shifts` are those of the first loops."""
     filled = nest.filled(loops)
-    found, gather_shift = share_out(nest, [loop.extent for loop in filled], total, shifts)
-    return _WorkGroup(filled, tuple(found), (1,) * len(filled), gather_shift)
+    found, indirect_shift = share_out(nest, [loop.extent for loop in filled], total, shifts)
+    return _WorkGroup(filled, tuple(found), (1,) * len(filled), indirect_shift)
 
 
 def _for_image(
@@ -220,11 +220,11 @@ class Copy(Body):
         outside = [
             f"i{k} >= p.extent{k}" for k, loop in enumerate(pattern.loops) if loop.steps == 1
         ]
-        outside += [f"g{k} >= p.gather{k}_extent" for k in range(len(pattern.gathers))]
+        outside += [f"j{k} >= p.indirect{k}_extent" for k in range(len(pattern.indirect))]
         # a nest has three loops or more, and work items take several steps of one or two
         yield f"if ({' || '.join(outside)}) return;"
-        for k in range(len(pattern.gathers)):
-            yield from gather_lines(pattern, k)
+        for k in range(len(pattern.indirect)):
+            yield from indirect_lines(pattern, k)
         for operand, access in pattern.operands:
             yield from start_lines(pattern, operand, access)
         # all loads come before all stores, so that they are in flight together
@@ -261,7 +261,7 @@ def _is_data(pattern: Pattern, steps: tuple[int, ...]) -> list[str]:
     """Return the conditions that steps hold data."""
     return [
         *(f"{_index(k, step)} < p.valid{k}" for k, step in enumerate(steps)),
-        *(f"is_data{k}" for k in range(len(pattern.gathers))),
+        *(f"is_data{k}" for k in range(len(pattern.indirect))),
     ]
 
 

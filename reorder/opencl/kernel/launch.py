@@ -2,8 +2,8 @@
 
 Texts are OpenCL C 1.2, and depend on the pattern alone. The parameters of a kernel are a struct of
 integers by value, so that one kernel fits all sizes. Their names and order, for operand `src` and
-then `dst`, loop k, and gather k, which is an indirect loop of the plan: kernels compute its offsets
-from the blocks, without tables.
+then `dst`, loop k, and indirect loop k of the plan, whose offsets kernels compute from the blocks,
+without tables.
 
     src, or src_x, src_y      offset, or column and row, where the nest starts
     src_lane1, ...            offsets of the lanes after the first (buffers)
@@ -11,11 +11,11 @@ from the blocks, without tables.
     shift0                    log2 of the work items along loop 0
     groups0                   work-groups along loop 0, where another loop shares its dimension
     src0, or src_x0, src_y0   stride of loop 0
-    gather0_extent, gather0_shift, gather0_groups
+    indirect0_extent, indirect0_shift, indirect0_groups
                               as for a loop
-    gather0_size1             size of dim 1
-    gather0_src0_padded       padded extent of axis 0 of src
-    gather0_src0_step0, gather0_src0_extent0, gather0_src0_stride0
+    indirect0_size1           size of dim 1
+    indirect0_src0_padded     padded extent of axis 0 of src
+    indirect0_src0_step0, indirect0_src0_extent0, indirect0_src0_stride0
                               outermost block of axis 0 of src
 
 A kernel that converts has the roles of its scales and zero points as further operands, where they
@@ -111,7 +111,7 @@ class LoopShape(NamedTuple):
     grid_dim: int
 
 
-class GatherShape(NamedTuple):
+class IndirectShape(NamedTuple):
     """The structure of an `IndirectLoop`: its dims; per operand and axis the dims and blocks."""
 
     dims: tuple[int, ...]
@@ -152,7 +152,7 @@ class Pattern(NamedTuple):
     conversion: KernelFormula | None = None
     lanes: tuple[int, ...] = (0,)
     loops: tuple[LoopShape, ...] = ()
-    gathers: tuple[GatherShape, ...] = ()
+    indirect: tuple[IndirectShape, ...] = ()
     is_wide: bool = False
     params: tuple[str, ...] = ()
 
@@ -167,9 +167,9 @@ class Pattern(NamedTuple):
         return [("src", self.src), ("dst", self.dst), *((role, PARAMETER) for role in self.varying)]
 
     def is_last_in_dimension(self, k: int) -> bool:
-        """Whether no loop or gather after loop k shares its dimension of the NDRange."""
+        """Whether no loop after loop k shares its dimension of the NDRange."""
         grid_dim = self.loops[k].grid_dim
-        if self.gathers and grid_dim == 0:
+        if self.indirect and grid_dim == 0:
             return False
         return all(other.grid_dim != grid_dim for other in self.loops[k + 1 :])
 
@@ -215,17 +215,17 @@ def share_out(
     """Give each loop as many of 2^total work items as it has steps, while some are left.
 
     Returns log2 of the work items along each loop (the first may be `given`), and along the first
-    gather.
+    indirect loop.
     """
     shifts = list(given)
     free = total - sum(shifts)
     for extent in extents[len(shifts) :]:
         shifts.append(min(ceil_log2(extent), free))
         free -= shifts[-1]
-    gather_shift = min(ceil_log2(nest.gathers[0].extent), free) if nest.gathers else 0
+    indirect_shift = min(ceil_log2(nest.indirect[0].extent), free) if nest.indirect else 0
     # the remaining work items are idle, past the end of the last loop
-    shifts[-1] += free - gather_shift
-    return shifts, gather_shift
+    shifts[-1] += free - indirect_shift
+    return shifts, indirect_shift
 
 
 def lower_nest(
@@ -233,38 +233,40 @@ def lower_nest(
     pattern: Pattern,
     loops: Iterable[Division],
     numbers: Mapping[str, int] = {},
-    gather_shift: int = 0,
+    indirect_shift: int = 0,
     bound: int = 0,
 ) -> Launch:
     """Make the launch of a nest whose loops are innermost first, and divided as `loops` say.
 
-    The pattern gets loops, gathers and parameters. `numbers` has the scalars of the conversion and
-    the parameters of the body by name; others are ignored. `gather_shift` is log2 of the work items
-    along the first gather, `bound` one on offsets that the loops do not show.
+    The pattern gets loops, indirect loops and parameters. `numbers` has the scalars of the
+    conversion and the parameters of the body by name; others are ignored. `indirect_shift` is log2
+    of the work items along the first indirect loop, `bound` one on offsets that the loops do not
+    show.
     """
     loops = tuple(loops)
-    shifts = [gather_shift, *(0 for _ in nest.gathers)]
-    gathers = tuple(
-        divided(gather.extent, shift) for gather, shift in zip(nest.gathers, shifts, strict=False)
+    shifts = [indirect_shift, *(0 for _ in nest.indirect)]
+    indirect = tuple(
+        divided(indirect.extent, shift)
+        for indirect, shift in zip(nest.indirect, shifts, strict=False)
     )
     counts = [division.groups for division in loops]
-    dims = _grid_dims(counts, has_gathers=bool(gathers))
+    dims = _grid_dims(counts, has_indirect=bool(indirect))
     # extents are rounded up to whole groups
     spans = [one.groups * one.tile for one in loops]
     pattern = pattern._replace(
         loops=tuple(LoopShape(one.steps, dim) for one, dim in zip(loops, dims, strict=True)),
-        gathers=tuple(map(_gather_shape, nest.gathers)),
+        indirect=tuple(map(_indirect_shape, nest.indirect)),
     )
     numbers = {"src_end": end_of_src(nest), **numbers}
     scalars = () if pattern.conversion is None else pattern.conversion.scalars
     names = [*(f"{role}_value" for role in scalars), *pattern.body.param_names()]
     params = {name: numbers[name] for name in names}
-    params |= _nest_params(nest, pattern, (*loops, *gathers))
+    params |= _nest_params(nest, pattern, (*loops, *indirect))
     first, *outer = (
         prod(count for count, grid_dim in zip(counts, dims, strict=True) if grid_dim == dim)
         for dim in range(3)
     )
-    groups = (first * prod(one.groups for one in gathers), *outer)
+    groups = (first * prod(one.groups for one in indirect), *outer)
     return make_launch(pattern, params, groups, max(bound, offset_bound(nest, spans) + sum(spans)))
 
 
@@ -281,18 +283,18 @@ def make_launch(
     return Launch(pattern, tuple(params.values()), groups)
 
 
-def _grid_dims(counts: list[int], *, has_gathers: bool) -> list[int]:
+def _grid_dims(counts: list[int], *, has_indirect: bool) -> list[int]:
     """Return the NDRange dimension of the groups of each loop; the outermost loop gets the last."""
     dims = [0] * len(counts)
     free = [2, 1]
-    for k in reversed(range(0 if has_gathers else 1, len(counts))):
+    for k in reversed(range(0 if has_indirect else 1, len(counts))):
         if free and counts[k] <= _MAX_GROUPS:
             dims[k] = free.pop(0)
     return dims
 
 
 def offset_bound(nest: Nest, spans: list[int]) -> int:
-    """Return a bound on all offsets and gathered indices, for some iterations of each loop."""
+    """Return a bound on all offsets and indirect indices, for some iterations of each loop."""
     bounds = [
         sum(map(abs, start)) + sum(abs(lane.offsets[k]) for lane in nest.lanes)
         for k, start in enumerate(nest.starts)
@@ -300,16 +302,16 @@ def offset_bound(nest: Nest, spans: list[int]) -> int:
     for loop, span in zip(nest.loops, spans, strict=True):
         for k, stride in enumerate(loop.strides):
             bounds[k] += span * max(map(abs, stride), default=0)
-    for gather in nest.gathers:
+    for indirect in nest.indirect:
         bounds = [
-            bound + gather.extent + _reach(axes)
-            for bound, axes in zip(bounds, _operands(gather), strict=True)
+            bound + indirect.extent + _reach(axes)
+            for bound, axes in zip(bounds, _operands(indirect), strict=True)
         ]
     return max(bounds)
 
 
 def _reach(axes: Axes) -> int:
-    """Return a bound on the offsets of the axes of one operand of a gather."""
+    """Return a bound on the offsets of the axes of one operand of an indirect loop."""
     return sum(
         abs(block.stride) * max(block.extent, -(-axis.padded // block.step)) + block.step
         for axis, blocks in axes
@@ -317,21 +319,21 @@ def _reach(axes: Axes) -> int:
     )
 
 
-def _operands(gather: IndirectLoop) -> tuple[Axes, ...]:
-    """Return the axes of each operand of a gather."""
-    return (gather.src, gather.dst, *gather.params)
+def _operands(indirect: IndirectLoop) -> tuple[Axes, ...]:
+    """Return the axes of each operand of an indirect loop."""
+    return (indirect.src, indirect.dst, *indirect.params)
 
 
-def _gather_shape(gather: IndirectLoop) -> GatherShape:
-    """Return the structure of a gather."""
+def _indirect_shape(indirect: IndirectLoop) -> IndirectShape:
+    """Return the structure of an indirect loop."""
     operands = (
-        tuple((axis.dims, len(blocks)) for axis, blocks in axes) for axes in _operands(gather)
+        tuple((axis.dims, len(blocks)) for axis, blocks in axes) for axes in _operands(indirect)
     )
-    return GatherShape(tuple(dim for dim, _ in gather.sizes), tuple(operands))
+    return IndirectShape(tuple(dim for dim, _ in indirect.sizes), tuple(operands))
 
 
 def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) -> dict[str, int]:
-    """Return the parameters of a nest, by name and in order; divisions of gathers come last."""
+    """Return the parameters of a nest, in order, by name; divisions of indirect loops come last."""
     found: dict[str, int] = {}
     for n, (operand, access) in enumerate(pattern.operands):
         found |= _coord_params(operand, access, nest.starts[n], "")
@@ -345,12 +347,14 @@ def _nest_params(nest: Nest, pattern: Pattern, divisions: tuple[Division, ...]) 
             found[f"groups{k}"] = divisions[k].groups
         for (operand, access), stride in zip(pattern.operands, loop.strides, strict=True):
             found |= _coord_params(operand, access, stride, str(k))
-    for k, (gather, one) in enumerate(zip(nest.gathers, divisions[len(nest.loops) :], strict=True)):
-        prefix = f"gather{k}"
-        found |= {f"{prefix}_extent": gather.extent, f"{prefix}_shift": one.shift}
+    for k, (indirect, one) in enumerate(
+        zip(nest.indirect, divisions[len(nest.loops) :], strict=True)
+    ):
+        prefix = f"indirect{k}"
+        found |= {f"{prefix}_extent": indirect.extent, f"{prefix}_shift": one.shift}
         found |= {f"{prefix}_groups": one.groups}
-        found |= {f"{prefix}_size{dim}": size for dim, size in gather.sizes}
-        for (operand, _), axes in zip(pattern.operands, _operands(gather), strict=True):
+        found |= {f"{prefix}_size{dim}": size for dim, size in indirect.sizes}
+        for (operand, _), axes in zip(pattern.operands, _operands(indirect), strict=True):
             for j, (axis, blocks) in enumerate(axes):
                 found[f"{prefix}_{operand}{j}_padded"] = axis.padded
                 found |= block_params(f"{prefix}_{operand}{j}", blocks)

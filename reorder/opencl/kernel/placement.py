@@ -115,7 +115,7 @@ class Nest(NamedTuple):
     starts: tuple[Coords, ...]
     lanes: tuple[Lane, ...]
     loops: tuple[Loop, ...]
-    gathers: tuple[IndirectLoop, ...] = ()
+    indirect: tuple[IndirectLoop, ...] = ()
 
     @property
     def is_zero(self) -> bool:
@@ -126,7 +126,7 @@ class Nest(NamedTuple):
     @property
     def is_plain(self) -> bool:
         """Whether data is moved, by loops that all have strides."""
-        return not self.gathers and not self.is_zero
+        return not self.indirect and not self.is_zero
 
     @property
     def steps(self) -> int:

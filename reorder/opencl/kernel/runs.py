@@ -39,7 +39,7 @@ from reorder.opencl.kernel.launch import (
 )
 from reorder.opencl.kernel.local_memory import BANK_BITS, SUBGROUP, conflicts, row_of
 from reorder.opencl.kernel.placement import Loop, Nest, without
-from reorder.opencl.kernel.statements import gather_lines, index_lines, indices_of, offset_at
+from reorder.opencl.kernel.statements import index_lines, indices_of, indirect_lines, offset_at
 from reorder.values.binding import BETA
 
 if TYPE_CHECKING:
@@ -92,16 +92,16 @@ def try_lower(task: Task) -> tuple[Launch, ...]:
     work_items = task.work_items(_WORK_ITEMS)
     src, dst = (Access(kind, width) for kind, width in zip(kinds, bits, strict=True))
     pattern = Pattern(src, dst, run, work_items, _with_products(conversion, run, task))
-    divisions, gather_shift = _divisions(nest, length, floor_log2(work_items))
+    divisions, indirect_shift = _divisions(nest, length, floor_log2(work_items))
 
     def launch(parity: int) -> Launch:
         numbers = {**task.numbers, "parity": parity}
-        made = lower_nest(nest, pattern, divisions, numbers, gather_shift)
+        made = lower_nest(nest, pattern, divisions, numbers, indirect_shift)
         return made._replace(is_later=bool(parity))
 
     if not run.is_nibble:
         return (launch(0),)
-    strides = [loop.stride(1) for loop in loops] + _gathered_strides(nest, 1)
+    strides = [loop.stride(1) for loop in loops] + _indirect_strides(nest, 1)
     if all(stride % 2 == 0 for stride in strides):
         return (launch(nest.starts[1][0] % 2),)
     return launch(0), launch(1)
@@ -171,14 +171,14 @@ def _with_products(conversion: KernelFormula, run: Run, task: Task) -> KernelFor
 def _is_run(nest: Nest, operand: int, length: int, along: int = 0) -> bool:
     """Whether the steps of a loop are contiguous, and start at multiples of `length`."""
     loop = nest.loops[along]
-    starts = [*nest.starts[operand], *_gathered_strides(nest, operand)]
+    starts = [*nest.starts[operand], *_indirect_strides(nest, operand)]
     starts += [other.stride(operand) for other in nest.loops if other is not loop]
     return loop.strides[operand] == (1,) and all(start % length == 0 for start in starts)
 
 
-def _gathered_strides(nest: Nest, operand: int) -> list[int]:
-    """Return the strides of all blocks of an operand in gathers."""
-    axes = [axis for gather in nest.gathers for axis in (gather.src, gather.dst)[operand]]
+def _indirect_strides(nest: Nest, operand: int) -> list[int]:
+    """Return the strides of all blocks of an operand in indirect loops."""
+    axes = [axis for indirect in nest.indirect for axis in (indirect.src, indirect.dst)[operand]]
     return [block.stride for _, blocks in axes for block in blocks]
 
 
@@ -192,15 +192,15 @@ def _length(nest: Nest, operand: int, most: int, task: Task, along: int = 0) -> 
 
 
 def _divisions(nest: Nest, length: int, total: int) -> tuple[list[Division], int]:
-    """Divide the loops, and the first gather, among 2^total work items."""
+    """Divide the loops, and the first indirect loop, among 2^total work items."""
     extents = [-(-nest.loops[0].extent // length), *(loop.extent for loop in nest.loops[1:])]
-    shifts, gather_shift = share_out(nest, extents, total)
+    shifts, indirect_shift = share_out(nest, extents, total)
     steps = _steps(extents, shifts, length)
     found = [
         divided(loop.extent, shift, count, 1 if k else length)
         for k, (loop, shift, count) in enumerate(zip(nest.loops, shifts, steps, strict=True))
     ]
-    return found, gather_shift
+    return found, indirect_shift
 
 
 def _steps(extents: list[int], shifts: list[int], length: int) -> list[int]:
@@ -265,9 +265,9 @@ class Run(Body):
         conversion, src_bits = _conversion(pattern), pattern.src.bits
         reads = pattern.src.kind != AccessKind.NONE
         yield from index_lines(pattern)
-        for k in range(len(pattern.gathers)):
-            yield f"if (g{k} >= p.gather{k}_extent) return;"
-            yield from gather_lines(pattern, k)
+        for k in range(len(pattern.indirect)):
+            yield f"if (j{k} >= p.indirect{k}_extent) return;"
+            yield from indirect_lines(pattern, k)
         if reads:
             yield from _shared_lines(conversion, conversion.scalars, 0)
         steps = range(max((loop.steps for loop in pattern.loops), default=1))
@@ -356,14 +356,14 @@ def _place_lines(run: Run, pattern: Pattern, s: int, *, reads: bool) -> Iterator
     start = f"i0 + ({s} << p.shift0)" if pattern.loops[0].steps > 1 and s else "i0"
     yield f"const index_t first_{s} = ({start}) * {run.length};"
     for operand in (*(("src",) if reads else ()), "dst", *pattern.varying):
-        gathered = (f"gather{k}_{operand}" for k in range(len(pattern.gathers)))
-        yield f"const index_t {operand}_{s} = {offset_at(operand, enumerate(index), *gathered)};"
+        indirect = (f"indirect{k}_{operand}" for k in range(len(pattern.indirect)))
+        yield f"const index_t {operand}_{s} = {offset_at(operand, enumerate(index), *indirect)};"
     inside = [f"{i} < p.extent{k}" for k, i in enumerate(index)]
     inside += [f"(dst_{s} & 1) == p.parity"] if run.is_nibble else []
     yield f"const int is_inside_{s} = {' && '.join(inside)};"
     if reads:
         data = [f"{i} < p.valid{k}" for k, i in enumerate(index)]
-        data += [f"is_data{k}" for k in range(len(pattern.gathers))]
+        data += [f"is_data{k}" for k in range(len(pattern.indirect))]
         yield f"const int is_data_{s} = {' && '.join([f'is_inside_{s}', *data])};"
 
 

@@ -1,7 +1,7 @@
 """Lines of a kernel that several families share.
 
-The loop indices of a work item, and the offsets of operands there; the offsets of gathers; vectors
-that start at any byte; rows of narrow elements that are transposed in registers.
+The loop indices of a work item, and the offsets of operands there; the offsets of indirect loops;
+vectors that start at any byte; rows of narrow elements that are transposed in registers.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def index_lines(pattern: Pattern) -> Iterator[str]:
-    """Return the indices of a work item: i0, i1, ... of loops, and g0, g1, ... of gathers."""
+    """Return the indices of a work item: i0, i1, ... of loops, j0, j1, ... of indirect ones."""
     yield "uint item = get_local_id(0);"
     for dim in sorted(
-        {loop.grid_dim for loop in pattern.loops} | ({0} if pattern.gathers else set())
+        {loop.grid_dim for loop in pattern.loops} | ({0} if pattern.indirect else set())
     ):
         yield f"uint group{dim} = get_group_id({dim});"
     for k, loop in enumerate(pattern.loops):
@@ -32,14 +32,14 @@ def index_lines(pattern: Pattern) -> Iterator[str]:
         yield f"item >>= p.shift{k};"
         if not is_last:
             yield f"group{dim} /= (uint)p.groups{k};"
-    for k in range(len(pattern.gathers)):
-        is_last = k == len(pattern.gathers) - 1
-        shift = f"gather{k}_shift"
-        group = "group0" if is_last else f"group0 % (uint)p.gather{k}_groups"
-        yield f"const index_t g{k} = ((index_t)({group}) << p.{shift}) + {_digit(shift)};"
+    for k in range(len(pattern.indirect)):
+        is_last = k == len(pattern.indirect) - 1
+        shift = f"indirect{k}_shift"
+        group = "group0" if is_last else f"group0 % (uint)p.indirect{k}_groups"
+        yield f"const index_t j{k} = ((index_t)({group}) << p.{shift}) + {_digit(shift)};"
         yield f"item >>= p.{shift};"
         if not is_last:
-            yield f"group0 /= (uint)p.gather{k}_groups;"
+            yield f"group0 /= (uint)p.indirect{k}_groups;"
 
 
 def _digit(shift: str) -> str:
@@ -62,8 +62,8 @@ def start_lines(pattern: Pattern, operand: str, access: Access) -> Iterator[str]
             terms = [f"p.{operand}_{c}", *(f"{i} * p.{operand}_{c}{k}" for k, i in indices)]
             yield f"const int {operand}_{c} = (int)({' + '.join(terms)});"
     elif access.kind != AccessKind.NONE:
-        gathered = (f"gather{k}_{operand}" for k in range(len(pattern.gathers)))
-        yield f"const index_t {operand}_offset = {offset_at(operand, indices, *gathered)};"
+        indirect = (f"indirect{k}_{operand}" for k in range(len(pattern.indirect)))
+        yield f"const index_t {operand}_offset = {offset_at(operand, indices, *indirect)};"
 
 
 def indices_of(pattern: Pattern, first: int = 0) -> list[tuple[int, str]]:
@@ -76,35 +76,36 @@ def guarded(conditions: list[str], statement: str) -> str:
     return f"if ({' && '.join(conditions)}) {statement}" if conditions else statement
 
 
-def gather_lines(pattern: Pattern, k: int) -> Iterator[str]:
-    """Return gather{k}_src, gather{k}_dst and so on, and is_data{k}, from the index g{k}.
+def indirect_lines(pattern: Pattern, k: int) -> Iterator[str]:
+    """Return indirect{k}_src, indirect{k}_dst and so on, and is_data{k}, from the index j{k}.
 
     The index runs over the padded indices of the axes of dst, row-major. Where only zeros are
     written, offsets in other operands stay 0.
     """
-    params, gather = f"p.gather{k}", pattern.gathers[k]
+    params, indirect = f"p.indirect{k}", pattern.indirect[k]
     names = [operand for operand, _ in pattern.operands]
-    offsets = ", ".join(f"gather{k}_{operand} = 0" for operand in names)
-    yield f"index_t linear{k} = g{k}; index_t {offsets}; int is_data{k} = 1;"
-    for dim in gather.dims:
+    offsets = ", ".join(f"indirect{k}_{operand} = 0" for operand in names)
+    yield f"index_t linear{k} = j{k}; index_t {offsets}; int is_data{k} = 1;"
+    for dim in indirect.dims:
         yield f"index_t index{k}_{dim} = 0;"
-    for j, (dims, blocks) in reversed([*enumerate(gather.operands[1])]):
+    for j, (dims, blocks) in reversed([*enumerate(indirect.operands[1])]):
         axis, padded = f"dst_axis{k}_{j}", f"{params}_dst{j}_padded"
         yield f"index_t {axis} = linear{k} % {padded}; linear{k} /= {padded};"
-        yield f"gather{k}_dst += {block_offset(axis, f'{params}_dst{j}', blocks)};"
+        yield f"indirect{k}_dst += {block_offset(axis, f'{params}_dst{j}', blocks)};"
         yield f"is_data{k} &= {axis} < {' * '.join(f'{params}_size{dim}' for dim in dims)};"
         for dim in reversed(dims):
             size = f"{params}_size{dim}"
             yield f"index{k}_{dim} = {axis} % {size}; {axis} /= {size};"
     if pattern.src.kind == AccessKind.NONE:
         return
-    for operand, axes in zip(names, gather.operands, strict=True):
+    for operand, axes in zip(names, indirect.operands, strict=True):
         for j, (dims, blocks) in enumerate(axes if operand != "dst" else ()):
             axis = f"{operand}_axis{k}_{j}"
             yield f"index_t {axis} = 0;"
             for dim in dims:
                 yield f"{axis} = {axis} * {params}_size{dim} + index{k}_{dim};"
-            yield f"gather{k}_{operand} += {block_offset(axis, f'{params}_{operand}{j}', blocks)};"
+            offset = block_offset(axis, f"{params}_{operand}{j}", blocks)
+            yield f"indirect{k}_{operand} += {offset};"
 
 
 def block_offset(axis: str, params: str, blocks: int) -> str:

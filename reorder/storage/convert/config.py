@@ -28,7 +28,7 @@ from reorder.storage.stored import WEIGHT, model_axes
 from reorder.values.formats import FLOATS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from reorder.storage.containers.entry import Tensor
     from reorder.storage.convert.plan import Plan
@@ -82,9 +82,28 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
         else:
             sections = _rest_of(before, plan) if plan.left else {}
         lost += _replace_sections(holder, sections)
+        warnings += _unread(sections)
     if lost:
         warnings.append(f"{CONFIG} has no place for {', '.join(lost)} of the input")
     return json.dumps(config, indent=2).encode() + b"\n", warnings
+
+
+def _unread(sections: Mapping[str, Any]) -> Iterator[str]:
+    """Return what transformers 5.23 does not read of a section of GPTQ or AWQ.
+
+    Source: GPTQModel 7.7, `models/loader.py`, which reads both.
+    """
+    for section in sections.values():
+        if section.get("lm_head") is True:
+            yield (
+                f"{CONFIG} says lm_head: GPTQModel loads it quantised, and transformers 5.23 gives "
+                "it random weights instead; --map decodes it to a float type"
+            )
+        if any((section.get("dynamic") or {}).values()):
+            yield (
+                f"{CONFIG} says in dynamic which layers have other bits or groups: GPTQModel reads "
+                "that, and transformers 5.23 refuses to load them"
+            )
 
 
 def _redeclared(plan: Plan, config: dict[str, Any]) -> list[Step]:

@@ -18,7 +18,7 @@ from reorder.storage.convert.beside import beside, left_out_warnings
 from reorder.storage.convert.rules import is_record
 from reorder.storage.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.storage.convert.targets import Target
-from reorder.storage.groups import Said, elsewhere, read_group, said_of, single
+from reorder.storage.groups import Claims, claims_of, elsewhere, read_group, single
 from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.siblings import (
     Siblings,
@@ -104,14 +104,14 @@ def plan_steps(
         if not entries.keys().isdisjoint(each.names)
     ]
     has_config = weights or (rules and any(map(_is_narrow, entries.values())))
-    said = said_of(source, container) if has_config else Said()
-    said = said._replace(allow_partial=allow_partial, has_nodes=container.has_nodes)
+    claims = claims_of(source, container) if has_config else Claims()
+    claims = claims._replace(allow_partial=allow_partial, has_nodes=container.has_nodes)
     whole = [each for each in weights if entries.keys() >= {*each.names}]
     chosen, groups = _assign(entries, whole, rules)
     steps: list[Step] = []
     moves = {found.codes.name: (found, rule) for found, rule in groups.values()}
     records = {
-        name: record_step(_named_group(found, rule, said), rule, format_name)
+        name: record_step(_named_group(found, rule, claims), rule, format_name)
         for name, (found, rule) in moves.items()
     }
     free = {name: entry for name, entry in entries.items() if name not in chosen}
@@ -130,13 +130,13 @@ def plan_steps(
         elif _is_single_record(rule, entry):
             found = single(siblings_of(entries, name))
             # files beside a model declare records of several tensors
-            group = _named_group(found, rule, said._replace(declared=None))
+            group = _named_group(found, rule, claims._replace(declared=None))
             step = record_step(group, rule, format_name)
         else:
             step = layout_step(entry, rule, format_name)
         steps.append(step)
     _check_names((tensor.name, step) for step in steps for tensor in step.tensors)
-    partial = _check_whole(weights, steps, said)
+    partial = _check_whole(weights, steps, claims)
     steps = _with_notes(steps, weights)
     _check_names(_items(steps))
     new = {
@@ -162,13 +162,15 @@ def _alone(step: Step, free: Mapping[str, Entry]) -> Step:
     return replace(step, dropped=(*step.dropped, *found))
 
 
-def _named_group(found: Siblings, rule: Rule, said: Said) -> Group:
+def _named_group(found: Siblings, rule: Rule, claims: Claims) -> Group:
     """Return the record that a rule moves."""
     if rule.src is not None:
-        return read_group(found, said._replace(name=rule.src.name, options=dict(rule.src.options)))
+        return read_group(
+            found, claims._replace(name=rule.src.name, options=dict(rule.src.options))
+        )
     held = found.codes.desc
     name = held.name if isinstance(held, RecordDesc) else None
-    return read_group(found, said._replace(name=name, options={}))
+    return read_group(found, claims._replace(name=name, options={}))
 
 
 def _assign(
@@ -281,7 +283,7 @@ def _items(steps: Sequence[Step]) -> Iterator[tuple[str, Step]]:
 
 
 def _check_whole(
-    found: Sequence[Siblings], steps: Sequence[Step], said: Said
+    found: Sequence[Siblings], steps: Sequence[Step], claims: Claims
 ) -> dict[str, list[tuple[Step, Siblings]]]:
     """Return the parts of quantised weights that change alone, by the text of their rule.
 
@@ -293,12 +295,12 @@ def _check_whole(
     }
     renamed = _Renamed.of(steps)
     partial: dict[str, list[tuple[Step, Siblings]]] = {}
-    for weight in (*found, *_without_scales(found, steps, said)):
+    for weight in (*found, *_without_scales(found, steps, claims)):
         for step in _changes(weight, homes, renamed):
             if step.rule is None:  # only rules change or rename
                 continue
-            if not said.allow_partial:
-                step.rule.fail(_problem(weight, step, said))
+            if not claims.allow_partial:
+                step.rule.fail(_problem(weight, step, claims))
             partial.setdefault(step.rule.text, []).append((step, weight))
     return partial
 
@@ -348,18 +350,18 @@ def _is_narrow(entry: Entry, *, or_unsigned: bool = False) -> bool:
 
 
 def _without_scales(
-    found: Sequence[Siblings], steps: Sequence[Step], said: Said
+    found: Sequence[Siblings], steps: Sequence[Step], claims: Claims
 ) -> Iterator[Siblings]:
     """Return the narrow tensors of a quantised model whose scales cannot be found by name.
 
     In a graph, scales may have any name, and weights may be unsigned bytes.
     """
-    if said.declared is None and not said.has_nodes:
+    if claims.declared is None and not claims.has_nodes:
         return
     known = {name for weight in found for name in weight.names}
     for step in steps:
         for entry in step.sources.values():
-            is_code = entry.name not in known and _is_narrow(entry, or_unsigned=said.has_nodes)
+            is_code = entry.name not in known and _is_narrow(entry, or_unsigned=claims.has_nodes)
             if is_code and not step.is_copy:
                 yield Siblings(entry.name, {ONE: entry})
 
@@ -454,20 +456,20 @@ def _is_wider(step: Step) -> bool:
     return old is not None and new is not None and is_kept and new.holds(old)
 
 
-def _problem(weight: Siblings, step: Step, said: Said) -> str:
+def _problem(weight: Siblings, step: Step, claims: Claims) -> str:
     """Return what is wrong with a change, and the way out."""
     if len(weight.names) == 1:
         why = (
-            f"of a quantised model, according to {said.declared.file}, but no tensor beside it is "
-            "known to hold their scales"
-            if said.declared
+            f"of a quantised model, according to {claims.declared.file}, but no tensor beside it "
+            "is known to hold their scales"
+            if claims.declared
             else "whose scales only the nodes of the model know"
         )
         return (
             f"{step.name} holds codes {why}; leave it as it is, or let --allow-partial treat the "
             "codes as numbers"
         )
-    group = read_group(weight, said)
+    group = read_group(weight, claims)
     if group.desc is None:
         way = (
             f"no rule can move them together: {group.reason}; leave them as they are, or decode "

@@ -1,7 +1,8 @@
 """Keys of a `quantization_config` that change what a model computes, and that no output keeps.
 
-Keys that do not affect the numbers are in a table of harmless ones, by the method of the section; a
-key in neither table is named in a warning, if the method is in the table. Sources:
+The rows of `DECLARATIONS` have the keys that are read; others that do not affect the numbers are in
+a table of harmless ones, by the method of the section. A key in neither is named in a warning, if
+the method is in the table. Sources:
 compressed-tensors 0.20 (`QuantizationConfig`), GPTQModel 7.7 (`quantization/config.py`),
 AutoAWQ 0.2, ModelOpt 0.47, transformers 5.23 (`utils/quantization_config.py`).
 """
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from memdesc import MemdescError
 from memdesc.errors import first_of
-from reorder.storage.declarations import inside
+from reorder.storage.declarations import inside, known_keys
 from reorder.storage.quantization import CONFIG, OLD_CONFIGS, read_sections
 
 if TYPE_CHECKING:
@@ -32,31 +33,23 @@ _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
 }
 _GPTQ = (
     "damp_percent damp_auto_increment true_sequential static_groups model_name_or_path "
-    "model_file_base_name is_marlin_format tokenizer dataset backend use_exllama "
+    "model_file_base_name tokenizer dataset backend use_exllama "
     "disable_exllama exllama_config max_input_length use_cuda_fp16 cache_block_outputs "
     "batch_size pad_token_id model_seqlen block_name_to_quantize "
     "module_name_preceding_first_block modules_in_block_to_quantize act_group_aware mse gptaq "
     "hyb_act v2 v2_alpha foem hessian"
 )
-# keys that are read, and keys that only say how weights were found or which kernels to use
+# keys that only say how weights were found or which kernels to use
 _HARMLESS = {
     # transformers 5 has the keys of GPTQ in both
-    "awq": (
-        f"{_GPTQ} fuse_max_seq_len do_fuse modules_to_fuse zero_point version w_bit q_group_size"
-    ),
+    "awq": f"{_GPTQ} is_marlin_format fuse_max_seq_len do_fuse modules_to_fuse w_bit q_group_size",
     "gptq": _GPTQ,
-    "compressed-tensors": (
-        "config_groups kv_cache_scheme quantization_status global_compression_ratio ignore "
-        "run_compressed version"
-    ),
+    "compressed-tensors": "global_compression_ratio run_compressed version",
     "modelopt": (
-        "quant_algo producer config_groups ignore kv_cache_scheme kv_cache_quant_algo "
-        "exclude_modules quantization quantized_layers quant_library has_zero_point"
+        "producer config_groups kv_cache_scheme kv_cache_quant_algo quantization quantized_layers "
+        "quant_library has_zero_point"
     ),
-    "fp8": (
-        "activation_scheme weight_block_size fmt scale_fmt ignored_layers kv_cache_scheme "
-        "dequantize modules_to_convert"
-    ),
+    "fp8": "kv_cache_scheme dequantize modules_to_convert",
 }
 # keys of groups of layers in compressed-tensors and ModelOpt, and keys of weights, inputs and
 # outputs in these groups
@@ -103,7 +96,8 @@ def section_warnings(sections: Sequence[tuple[str, dict[str, Any]]]) -> Iterator
                 )
                 raise MemdescError(msg)
         if method in _HARMLESS:
-            known = {*_COMMON.split(), *_HARMLESS[method].split(), *_CHANGES}
+            harmless = {*_COMMON.split(), *_HARMLESS[method].split()}
+            known = harmless | known_keys(method) | _CHANGES.keys()
             unknown.setdefault(file, []).extend(_unknown(section, known))
             unknown[file] += _unknown_parts(section)
     for file, keys in unknown.items():

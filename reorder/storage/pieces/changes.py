@@ -70,7 +70,7 @@ class Change(ABC):
         return self.dst.dims
 
     @property
-    def units(self) -> tuple[int, ...]:
+    def alignment(self) -> tuple[int, ...]:
         """Sizes and offsets of regions are multiples of these."""
         return (1,) * len(self.dims)
 
@@ -140,15 +140,15 @@ class Reorder(Change):
             _refuse_negative_strides(desc)
 
     @property
-    def units(self) -> tuple[int, ...]:
+    def alignment(self) -> tuple[int, ...]:
         """Groups that share a scale."""
         if self.src.extra is not None or self.dst.extra is not None:
             return self.dims  # compensation belongs to all elements
-        units = [1] * len(self.dims)
+        alignment = [1] * len(self.dims)
         for parameter in () if self.attr is None else self.attr.parameters:
-            for dim, group in enumerate(parameter.groups, len(units) - GROUPED_DIMS):
-                units[dim] = lcm(units[dim], group)
-        return tuple(units)
+            for dim, group in enumerate(parameter.groups, len(alignment) - GROUPED_DIMS):
+                alignment[dim] = lcm(alignment[dim], group)
+        return tuple(alignment)
 
     @property
     def is_copy(self) -> bool:
@@ -215,7 +215,7 @@ class Quantize(Reorder):
     working: ClassVar[int] = 4  # numpy finds the largest values in f32
 
     @property
-    def units(self) -> tuple[int, ...]:
+    def alignment(self) -> tuple[int, ...]:
         """All elements that share a scale."""
         groups = (*(1,) * (len(self.dims) - len(self.groups)), *self.groups)
         return tuple(
@@ -226,8 +226,8 @@ class Quantize(Reorder):
     def scales(self) -> dict[str, MemoryDesc]:
         """The layouts of scales, and for unsigned integers of zero points, over all dims."""
         counts = [
-            size // unit if dim in self.axes else 1
-            for dim, (size, unit) in enumerate(zip(self.dims, self.units, strict=True))
+            size // group if dim in self.axes else 1
+            for dim, (size, group) in enumerate(zip(self.dims, self.alignment, strict=True))
         ]
         integers = INTEGERS.get(self.dst.dtype.name)
         types = {"scales": "f32"}
@@ -238,7 +238,7 @@ class Quantize(Reorder):
     def writes(self) -> Operands:
         """Codes, scales and zero points."""
         scales = {
-            role: Operand(desc.nbytes, (FieldLayout.of(desc)._replace(groups=self.units),))
+            role: Operand(desc.nbytes, (FieldLayout.of(desc)._replace(groups=self.alignment),))
             for role, desc in self.scales.items()
         }
         return {**super().writes, **scales}
@@ -295,7 +295,7 @@ class Encode(Change):
         return Quantize(self.src, codes.desc, axes=axes, groups=scales.groups[-GROUPED_DIMS:])
 
     @property
-    def units(self) -> tuple[int, ...]:
+    def alignment(self) -> tuple[int, ...]:
         """All elements that share a scale."""
         return self.parts[1].groups
 

@@ -143,7 +143,7 @@ def cut(change: Change, bound: Bound) -> Cut:
 
     def within(wanted: int) -> _Sizes:
         given = bound._replace(wanted=wanted)
-        return _sizes_within(dims, accesses, change.units, given, str(change))
+        return _sizes_within(dims, accesses, change.alignment, given, str(change))
 
     found = map(within, _wanted(bound))
     sizes = next((each for each in found if _has_long_runs(accesses, each)), None)
@@ -171,9 +171,9 @@ def _whole(change: Change) -> Piece:
     return Piece(change, reads, writes)
 
 
-@lru_cache(maxsize=1024)  # likewise
+@lru_cache(maxsize=1024)  # the layers of a model are alike
 def _piece(change: Change, region: Region) -> Piece:
-    if region.sizes == change.dims == change.units:
+    if region.sizes == change.dims == change.alignment:
         return _whole(change)
     reads, held = _compacted(change, region, is_written=False)
     writes, made = _compacted(change, region, is_written=True)
@@ -214,14 +214,14 @@ class _Candidate(NamedTuple):
 
 @lru_cache(maxsize=256)  # the layers of a model are alike
 def _sizes_within(
-    dims: _Sizes, accesses: tuple[_Access, ...], units: _Sizes, bound: Bound, what: str
+    dims: _Sizes, accesses: tuple[_Access, ...], alignment: _Sizes, bound: Bound, what: str
 ) -> _Sizes:
     """Return the sizes of regions that cover dims without a 0.
 
-    Sizes and offsets of regions are multiples of `units`, as well as whole blocks of all layouts.
+    Sizes and offsets of regions are multiples of `alignment`, and whole blocks of all layouts.
     Fails if no region fits; the message has `what` is cut, and the bytes that the smallest takes.
     """
-    steps = _units(dims, accesses, units)
+    steps = _steps(dims, accesses, alignment)
     best = _candidate(dims, accesses, dims)
     while best is None or best.nbytes > bound.wanted:
         sizes = dims if best is None else best.sizes
@@ -248,9 +248,9 @@ def _has_long_runs(accesses: Sequence[_Access], sizes: _Sizes) -> bool:
     return all(each is None or each[0].number == 1 or each[0].length >= _LONG for each in found)
 
 
-def _units(dims: _Sizes, accesses: Sequence[_Access], units: _Sizes) -> _Sizes:
+def _steps(dims: _Sizes, accesses: Sequence[_Access], alignment: _Sizes) -> _Sizes:
     """Return the step of sizes along each dim: whole blocks, groups and bytes."""
-    steps = list(units)
+    steps = list(alignment)
     for layout, bits, groups, counts in (field for fields, _ in accesses for field in fields):
         if layout.has_partial_blocks:
             return dims
@@ -270,30 +270,30 @@ def _units(dims: _Sizes, accesses: Sequence[_Access], units: _Sizes) -> _Sizes:
     return tuple(min(step, size) for step, size in zip(steps, dims, strict=True))
 
 
-def _halved(sizes: _Sizes, units: _Sizes) -> Iterator[_Sizes]:
-    """Return the sizes with one of them halved, for each that consists of several units."""
-    for dim, (size, unit) in enumerate(zip(sizes, units, strict=True)):
-        if size > unit:
-            half = max(-(-size // unit) // 2, 1) * unit
+def _halved(sizes: _Sizes, steps: _Sizes) -> Iterator[_Sizes]:
+    """Return the sizes with one of them halved, for each that consists of several steps."""
+    for dim, (size, step) in enumerate(zip(sizes, steps, strict=True)):
+        if size > step:
+            half = max(-(-size // step) // 2, 1) * step
             yield (*sizes[:dim], half, *sizes[dim + 1 :])
 
 
 def _grown(
     dims: _Sizes,
     accesses: Sequence[_Access],
-    units: _Sizes,
+    steps: _Sizes,
     best: _Candidate,
     wanted: int,
 ) -> _Candidate:
     """Return regions closer to the wanted size, as halving may have gone too far."""
-    for dim, (size, unit) in enumerate(zip(best.sizes, units, strict=True)):
-        whole = -(-dims[dim] // unit)
-        most = size // unit * wanted // best.nbytes
-        if size >= dims[dim] or most <= size // unit:
+    for dim, (size, step) in enumerate(zip(best.sizes, steps, strict=True)):
+        whole = -(-dims[dim] // step)
+        most = size // step * wanted // best.nbytes
+        if size >= dims[dim] or most <= size // step:
             continue
         # regions of about one size
         count = -(-whole // -(-whole // most))
-        grown = min(count * unit, dims[dim])
+        grown = min(count * step, dims[dim])
         found = _candidate(dims, accesses, (*best.sizes[:dim], grown, *best.sizes[dim + 1 :]))
         if found is not None and best.nbytes < found.nbytes <= wanted:
             best = found

@@ -97,7 +97,7 @@ def test_values_that_a_type_does_not_hold_are_refused_and_nothing_is_written() -
         array[1] = [17, 16]
     assert "would store 15; 2 of 16 values do not fit" in str(no.value)
     assert chunk_bytes(store, 0, 0) == before
-    with pytest.raises(MemdescError, match=r"bf16 has no 0\.1"):
+    with pytest.raises(MemdescError, match=r"bf16 cannot represent 0\.1"):
         create({}, np.full((2, 2), 0.1, np.float32), "ba", "bf16")
 
 

@@ -1,4 +1,4 @@
-"""Names of clDNN by their published digits, beside oneDNN's tags, and those that are refused."""
+"""Names of clDNN by their published digits, and those that are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from memdesc import (
     memory_desc,
     parse_tag,
 )
-from tests.tables import CLDNN, CLDNN_TO_ONEDNN
+from tests.tables import CLDNN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -166,28 +166,6 @@ def test_larger_filters_are_refused_if_the_kernels_address_1x1_only() -> None:
         UnsupportedFormatError, match=r"with y, x = \(1, 2\): the kernels address 1x1 filters only"
     ):
         memory_desc((32, 32, 1, 2), "s8", "os_is_osv32_isv32_swizzled_by_4")
-
-
-@pytest.mark.parametrize("name", CLDNN_TO_ONEDNN)
-def test_a_nested_blocking_is_the_same_tag_as_its_onednn_equivalent(name: str) -> None:
-    row = CLDNN_TO_ONEDNN[name]
-    sizes = tuple(awkward_sizes(name, CLDNN[name]["digits"]).values())
-    generic = row["generic"]
-    if name == "bs_f_bsv16":  # the kernels round f up to 8, which the equivalent cannot say
-        generic, sizes = generic + "__b8", (19, 16)
-    assert memory_desc(sizes, "s8", generic) == memory_desc(sizes, "s8", name)
-    for equivalent in (row["tag"], *row.get("aliases", ())):
-        assert memory_desc(sizes, "s8", equivalent) == memory_desc(sizes, "s8", name)
-
-
-def test_there_are_179_equivalents_and_openvino_has_one_of_them_wrong() -> None:
-    assert len(CLDNN_TO_ONEDNN) == 179
-    wrong = {
-        name: row["openvino_tag"] for name, row in CLDNN_TO_ONEDNN.items() if "openvino_tag" in row
-    }
-    assert wrong == {"g_os_is_zyx_isv16_osv16": "gIOdhw16i16o"}
-    names = "g_os_is_zyx_isv16_osv16", "aBCdef16c16b"
-    assert len({memory_desc((2, 17, 18, 3, 4, 5), "s8", name) for name in names}) == 1
 
 
 def test_the_domain_of_every_known_name_is_the_one_of_the_table() -> None:

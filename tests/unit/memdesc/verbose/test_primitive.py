@@ -69,9 +69,19 @@ def _dims(kind: str, problem: str, names: str, **aux: str) -> dict[str, tuple[in
         ("convolution", "g0mb1_ic8oc16_iw8ow8kw3sw1dw0pw1", {"wei": (0, 16, 8, 3)}),
         # runtime sizes
         ("resampling", "mb*ic16_iw8ow16", {"src": (RUNTIME, 16, 8), "dst": (RUNTIME, 16, 16)}),
+        # dims in lists
+        ("matmul", "3x7x16:1x16x5", {"src": (3, 7, 16), "wei": (1, 16, 5), "dst": (3, 7, 5)}),
+        ("matmul", "7x16:16x5:7x5", {"dst": (7, 5)}),
+        ("matmul", "*x16:16x5", {"src": (RUNTIME, 16), "dst": (RUNTIME, 5)}),
+        ("binary", "2x16x8:1x16x1", {"src0": (2, 16, 8), "src1": (1, 16, 1), "dst": (2, 16, 8)}),
+        ("reduction", "2x16x8:2x1x1", {"src": (2, 16, 8), "dst": (2, 1, 1)}),
+        ("prelu", "2x16:1x16", {"data": (2, 16), "wei": (1, 16), "diff": (2, 16)}),
+        ("layer_normalization", "2x5x16", {"src": (2, 5, 16), "stats": (2, 5), "shift": (16,)}),
+        ("softmax_v2", "7x10", {"src": (7, 10), "diff_dst": (7, 10)}),
+        ("eltwise", "6", {"data": (6,), "diff": (6,)}),
     ],
 )
-def test_sizes_by_letters_are_the_dims_of_tensors(
+def test_sizes_by_letters_and_lists_are_the_dims_of_tensors(
     kind: str, problem: str, dims: dict[str, tuple[int, ...]]
 ) -> None:
     assert _dims(kind, problem, " ".join(dims)) == dims
@@ -108,26 +118,6 @@ def test_weights_of_an_rnn_have_a_dim_of_gates(cell: str, gates: int, biases: in
         "dst_layer": (5, 3, 12),
         "dst_iter_c": (2, 2, 3, 8),
     }
-
-
-@pytest.mark.parametrize(
-    ("kind", "problem", "dims"),
-    [
-        ("matmul", "3x7x16:1x16x5", {"src": (3, 7, 16), "wei": (1, 16, 5), "dst": (3, 7, 5)}),
-        ("matmul", "7x16:16x5:7x5", {"dst": (7, 5)}),
-        ("matmul", "*x16:16x5", {"src": (RUNTIME, 16), "dst": (RUNTIME, 5)}),
-        ("binary", "2x16x8:1x16x1", {"src0": (2, 16, 8), "src1": (1, 16, 1), "dst": (2, 16, 8)}),
-        ("reduction", "2x16x8:2x1x1", {"src": (2, 16, 8), "dst": (2, 1, 1)}),
-        ("prelu", "2x16:1x16", {"data": (2, 16), "wei": (1, 16), "diff": (2, 16)}),
-        ("layer_normalization", "2x5x16", {"src": (2, 5, 16), "stats": (2, 5), "shift": (16,)}),
-        ("softmax_v2", "7x10", {"src": (7, 10), "diff_dst": (7, 10)}),
-        ("eltwise", "6", {"data": (6,), "diff": (6,)}),
-    ],
-)
-def test_listed_dims_belong_to_tensors(
-    kind: str, problem: str, dims: dict[str, tuple[int, ...]]
-) -> None:
-    assert _dims(kind, problem, " ".join(dims)) == dims
 
 
 def test_a_concatenation_adds_up_one_dim() -> None:

@@ -107,6 +107,12 @@ def test_layouts_may_be_given_apart_from_sizes_and_type(shell: Shell, dump: str)
     Path(dump).rename("dump.bin")
     told = "--from-a b_fs_yx_fsv16 --from-b b_fs_yx_fsv16 --dims 1x17x5x4 --dtype f16"
     shell.facts(f"compare dump.bin dump.bin {told}")
+    # an array keeps the type that it states, and elements without one get the type of the raw bytes
+    np.save("void.npy", np.load("same.npy").astype(np.float16).view("V2"))
+    told = "--from-a b_fs_yx_fsv16 --dims 1x17x5x4 --dtype f16"
+    for other in ("same.npy", "void.npy"):
+        assert shell.facts(f"compare dump.bin {other} {told}")["differing"] == 0
+    assert "holds f32, not f16" in shell.refusal("compare same.npy same.npy --dtype f16")
 
 
 # The layout of a dump, in `memdesc reorder`.

@@ -36,6 +36,8 @@ def _completed(shell: Shell, *typed: str) -> list[str]:
         (["completion", ""], ["bash", "fish", "zsh"]),
         (["bench", "--from", "nChw1"], ["nChw16c"]),
         (["convert", "--to", "gp"], ["gptq"]),
+        (["source", "nchw", "2x3x4x5", "--lang", "c"], ["c", "c++", "cuda"]),
+        (["names", "nchw", "2x3x4x5", "--system", "t"], ["tensorrt", "tflite_gpu", "tvm"]),
         # names of files are left to the shell
         (["reorder", "in"], []),
         (["compare", "n"], []),

@@ -31,11 +31,6 @@ def test_no_op_view_or_copy(shell: Shell) -> None:
     assert "first moved  (0, 0, 0, 1) from offset 1 to 16" in shown
 
 
-def test_layouts_are_named_like_the_operands_of_a_reorder(shell: Shell) -> None:
-    said = [line.split()[0] for line in shell.lines("explain ab ba 2x3")]
-    assert said[:2] == ["src", "dst"]
-
-
 def test_bytes_are_those_of_a_copy_where_nothing_has_to_move(shell: Shell) -> None:
     shown = shell.lines("explain nchw nhwc 8x1x5x4")
     assert "bytes    0 if src is used as dst; if copied, 640 read, 640 written" in shown
@@ -184,10 +179,13 @@ def test_both_memories_are_drawn_side_by_side(shell: Shell) -> None:
             "64 64 64; sizes are one argument, joined by x, such as 2x17x5x4; see memdesc",
         ),
         ("nchw nhwc mb4ic64ih7iw7", "such as 2x17x5x4; for the numbers alone, write 4x64x7x7"),
+        ("picture.svg nchw", "'picture.svg' is a file, not a layout; `memdesc inspect` lists"),
+        ("ab picture.svg 2x3", "'picture.svg' is a file, not a layout"),
         ("nchw contiguous 4x64x7x7", "unknown format 'contiguous': it is 'plain' here"),
         ("nchw nhwc 2x3x4x5 --svg a.pdf", "is written as"),
         ("ab ba 2x3 --svg .", "cannot be written"),
     ],
 )
 def test_what_cannot_be_explained_is_refused(shell: Shell, command: str, reason: str) -> None:
+    Path("picture.svg").touch()
     assert reason in shell.refusal(f"explain {command}")

@@ -209,15 +209,15 @@ def mlx(bits: int = 4, group: int = 64, kind: str = "bf16", seed: int = 0) -> We
     return {".weight": words, ".scales": scales, ".biases": biases}, numbers
 
 
-def bitsandbytes(kind: str = "nf4", block: int = 64) -> Weight:
-    """Return weights of bitsandbytes."""
+def bitsandbytes(kind: str = "nf4", block: int = 64, storage: str = "u8") -> Weight:
+    """Return weights of bitsandbytes; `storage` is the type of the words that hold the codes."""
     rng = np.random.default_rng(0)
     table = np.array(record_desc(DIMS, f"bnb_{kind}").rule.code.table, np.float32)
     codes = rng.integers(0, 16, DIMS, np.uint8)
     absmax = rng.random((DIMS[0], DIMS[1] // block)).astype(np.float32)
     state = {"quant_type": kind, "blocksize": block, "dtype": "bfloat16", "shape": [*DIMS]}
     layer = {
-        "": (codes[:, ::2] << 4 | codes[:, 1::2]).reshape(-1, 1),
+        "": (codes[:, ::2] << 4 | codes[:, 1::2]).view(DATA_TYPES[storage].numpy).reshape(-1, 1),
         ".absmax": absmax.reshape(-1),
         ".quant_map": table,
         f".quant_state.bitsandbytes__{kind}": np.frombuffer(json.dumps(state).encode(), np.uint8),
@@ -341,9 +341,10 @@ def _words(name: str, config: dict[str, Any], **options: Any) -> Scheme:
     return Scheme(name, config, partial(recorded, name, (128, 256), **options), options)
 
 
-def _bitsandbytes(kind: str, block: int) -> Scheme:
+def _bitsandbytes(kind: str, block: int, storage: str) -> Scheme:
     config = declared("bitsandbytes", load_in_4bit=True, bnb_4bit_quant_type=kind)
-    return Scheme(f"bnb_{kind}", config, partial(bitsandbytes, kind, block), {"block": block})
+    make = partial(bitsandbytes, kind, block, storage)
+    return Scheme(f"bnb_{kind}", config, make, {"block": block})
 
 
 _ALL = (
@@ -455,7 +456,11 @@ _ALL = (
     *(_mlx(bits, group) for bits, group in ((3, 64), (6, 128))),
     _mlx(4, 64, "bf16", "quantization_config"),
     _mlx(4, 64, "bf16", "quantization", "quantization_config"),
-    *(_bitsandbytes(kind, block) for kind in ("nf4", "fp4") for block in (32, 64, 256)),
+    *(
+        _bitsandbytes(kind, *each)
+        for kind in ("nf4", "fp4")
+        for each in ((32, "u8"), (64, "u8"), (256, "u8"), (64, "bf16"), (64, "f32"))
+    ),
     *(
         _hqq(bits, group, kind)
         for bits, group in ((8, 64), (4, 64), (4, 32), (2, 128), (1, 256))

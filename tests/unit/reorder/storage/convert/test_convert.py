@@ -10,7 +10,6 @@ import numpy as np
 import reorder
 from memdesc import memory_desc, record_desc
 from reorder.storage.containers.table import read_container
-from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import write_safetensors
 from tests.unit.reorder.storage.convert.results import SMALL, converted, refused
 
@@ -112,24 +111,6 @@ def test_shards_go_in_and_out(model: Path, tmp_path: Path) -> None:
     assert first.keys() == found.keys()
     assert "name a folder for shards" in refused(
         model, tmp_path / "x.safetensors", "conv.*: f16", settings=small
-    )
-
-
-def test_a_tensor_beyond_the_bound_is_cut(tmp_path: Path) -> None:
-    x = np.random.default_rng(0).random((256, 640)).astype(np.float32)
-    write_safetensors(tmp_path / "in.safetensors", {"w": x})
-    small = ConvertOptions(max_bytes=100_000, threads=2)
-    out = tmp_path / "out.safetensors"
-    made = plan_conversion(tmp_path / "in.safetensors", out, ["w: BA16a16b"], small)
-    assert made.run().tasks > 20
-    desc = memory_desc(x.shape, "f32", "BA16a16b")
-    entry = read_container(out).entries["w"]
-    assert np.array_equal(entry.read(), reorder.reorder(x, desc).data)
-    assert "and max_bytes is 100" in refused(
-        tmp_path / "in.safetensors",
-        tmp_path / "no.safetensors",
-        "w: BA16a16b",
-        settings=ConvertOptions(threads=1, max_bytes=100),
     )
 
 

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from memdesc import MemdescError
 from reorder.cli.main import main
 from reorder.storage.containers.partial import partial_folder
 from reorder.storage.convert.conversion import ConvertOptions, plan_conversion
 from tests.checkpoints import model_folder
-from tests.unit.reorder.storage.convert.results import contents, ended_after
+from tests.unit.reorder.storage.convert.results import contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,9 +53,8 @@ def wanted(tmp_path: Path) -> dict[str, bytes]:
     return contents(tmp_path / "wanted")
 
 
-def planned(tmp_path: Path, target: Path, *, resume: bool = False) -> Conversion:
-    rules = _RULES
-    return plan_conversion(tmp_path / "model", target, rules, _SETTINGS._replace(resume=resume))
+def planned(tmp_path: Path, target: Path) -> Conversion:
+    return plan_conversion(tmp_path / "model", target, _RULES, _SETTINGS)
 
 
 def fill(disk: Path, left: int) -> Path:
@@ -68,36 +66,6 @@ def fill(disk: Path, left: int) -> Path:
                 os.posix_fallocate(file.fileno(), 0, nbytes)
                 break
     return path
-
-
-def give_room_back(folder: Path) -> None:
-    """Turn zeros of files into holes: as a copy does, or a file system that reserves no room."""
-    for path in folder.iterdir():
-        data = path.read_bytes()
-        with path.open("wb") as file:
-            for at in range(0, len(data), 4096):
-                if any(data[at : at + 4096]):
-                    file.seek(at)
-                    file.write(data[at : at + 4096])
-            file.truncate(len(data))
-
-
-def test_a_disk_that_fills_half_way_is_told_and_what_was_written_is_resumed(
-    tmp_path: Path, disk: Path, wanted: dict[str, bytes]
-) -> None:
-    target = disk / "out"
-    with ended_after() as end:
-        planned(tmp_path, target).run(end)
-    give_room_back(partial_folder(target) / "files")
-    ballast = fill(disk, left=sum(map(len, wanted.values())) // 2)
-    with pytest.raises(MemdescError, match="cannot be written: No space left on device"):
-        planned(tmp_path, target, resume=True).run()
-    assert not target.exists()
-    assert shutil.disk_usage(disk).free < 8192
-    ballast.unlink()
-    found = planned(tmp_path, target, resume=True).run()
-    assert 5 < found.resumed < found.tasks
-    assert contents(target) == wanted
 
 
 def test_others_who_fill_the_disk_meanwhile_take_no_room_that_is_reserved(

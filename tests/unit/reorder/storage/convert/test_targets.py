@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _BF16 = ml_dtypes.bfloat16
 _FP8 = {"quant_method": "fp8", "fmt": "e4m3", "weight_block_size": [128, 128]}
+_FP8_TENSOR = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
 _AWQ = {"quant_method": "awq", "bits": 4, "group_size": 64, "version": "gemm"}
 _GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 64, "desc_act": False}
 _BESIDE: Tensors = {
@@ -51,6 +52,15 @@ def _model(
     (folder / "tokenizer.json").write_text('{"a": 1}')
     (folder / "generation_config.json").write_text("{}")
     return folder
+
+
+def _compressed(strategy: str, **more: Any) -> dict[str, Any]:
+    weights = {"type": "float", "num_bits": 8, "strategy": strategy, **more}
+    return {
+        "quant_method": "compressed-tensors",
+        "format": "float-quantized",
+        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
+    }
 
 
 def _made(
@@ -221,15 +231,6 @@ def test_zero_points_that_differ_although_config_denies_it_are_refused(tmp_path:
     assert "zero point 8, but the code at (0, " in said
 
 
-def _compressed(strategy: str, **more: Any) -> dict[str, Any]:
-    weights = {"type": "float", "num_bits": 8, "strategy": strategy, **more}
-    return {
-        "quant_method": "compressed-tensors",
-        "format": "float-quantized",
-        "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
-    }
-
-
 @pytest.mark.parametrize("name", ["input_scale_ub", "output_scale"])
 def test_other_scales_of_activations_are_left_out_too(tmp_path: Path, name: str) -> None:
     layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones((256, 1), np.float32)}
@@ -271,8 +272,7 @@ _CACHE = {
 def test_scales_of_a_cache_do_not_stay_without_what_declares_them(tmp_path: Path, to: str) -> None:
     scheme = {"num_bits": 8, "type": "float", "dynamic": False}
     section = _compressed("tensor") | {"kv_cache_scheme": scheme}
-    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
-    source = _model(tmp_path / "in", layer, section, _BESIDE | _CACHE)
+    source = _model(tmp_path / "in", _FP8_TENSOR, section, _BESIDE | _CACHE)
     found, config, report = _made(source, tmp_path / "out", to)
     assert not found.keys() & _CACHE.keys()
     assert "kv_cache_scheme" not in config.get("quantization_config", {})
@@ -408,7 +408,8 @@ def test_layers_of_more_bits_keep_them(tmp_path: Path, to: str, key: str, own: A
     wide = {f"model.layers.2.mlp.{name}": x for name, x in _wide().items()}
     dynamic = {"dynamic": {"+:.*2.*": {"bits": 8}}}
     source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ | dynamic, _BESIDE | wide)
-    _, config, _ = _made(source, tmp_path / "out", to)
+    _, config, report = _made(source, tmp_path / "out", to)
+    assert any("refuses to load them" in each for each in report.warnings) is (to == "gptq")
     section = config["quantization_config"]
     assert section["bits"] == 4
     assert {**section[key], **own} == section[key]
@@ -421,8 +422,9 @@ def test_layers_of_more_bits_keep_them(tmp_path: Path, to: str, key: str, own: A
 def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
     head = {f"lm_head.{name}": x for name, x in awq_layer(zeros=(1, 9)).items()}
     source = _model(tmp_path / "in", awq_layer(zeros=(1, 9)), _AWQ, head)
-    _, config, _ = _made(source, tmp_path / "out", "gptq")
+    _, config, report = _made(source, tmp_path / "out", "gptq")
     assert config["quantization_config"]["lm_head"] is True
+    assert any("transformers 5.23 gives it random weights" in each for each in report.warnings)
     _made(tmp_path / "out", tmp_path / "back", "awq")
     _, config, _ = _made(source, tmp_path / "other", "gptq", "lm_head: awq -> plain(axes=oi), f16")
     assert "lm_head" not in config["quantization_config"]
@@ -500,25 +502,6 @@ def test_the_first_expression_of_dynamic_that_matches_a_layer_has_it(tmp_path: P
     )
 
 
-@pytest.mark.parametrize(
-    ("dynamic", "said"),
-    [
-        (
-            {r"-:.*[.]0[.]mlp": {}},
-            "says in dynamic, by '-:.*[.]0[.]mlp', that it is not quantised, but",
-        ),
-        ({r"+:.*": {"group_size": 32}}, "declares group_size 32, but the shapes of the tensors"),
-        ({r".*[.]1[.]": {"bits": 8}}, "the shapes of the tensors say groups of 32 of 64 inputs"),
-        ({"(": {}}, "'(' is not a regular expression"),
-    ],
-)
-def test_dynamic_that_the_tensors_contradict_is_refused(
-    tmp_path: Path, dynamic: dict[str, Any], said: str
-) -> None:
-    source = _model(tmp_path / "in", gptq_layer()[0], _GPTQ | {"dynamic": dynamic})
-    assert said in _refused(source, "f16")
-
-
 @pytest.mark.parametrize("key", ["ignore", "exclude_modules"])
 @pytest.mark.parametrize("name", ["model.layers.1.mlp", "*layers.1*", "model.layers.1.*"])
 def test_layers_that_modelopt_leaves_out_but_are_quantised_are_refused(
@@ -534,13 +517,6 @@ def test_layers_that_modelopt_leaves_out_but_are_quantised_are_refused(
     (source / "hf_quant_config.json").write_text(json.dumps(inner))
     said = _refused(source, "bf16")
     assert "model.layers.1.mlp is not known: hf_quant_config.json ignores model.layers.1" in said
-
-
-def test_a_preset_of_compressed_tensors_is_refused_by_its_name(tmp_path: Path) -> None:
-    section = _compressed("tensor") | {"config_groups": {"FP8": ["Linear"]}}
-    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
-    said = _refused(_model(tmp_path / "in", layer, section), "bf16")
-    assert "config_groups.FP8 is ['Linear'], not an object" in said
 
 
 def test_one_group_of_all_inputs_is_that_of_the_other_layers(tmp_path: Path) -> None:
@@ -869,48 +845,67 @@ def test_keys_that_are_not_known_are_named(tmp_path: Path, method: str) -> None:
     source = _model(tmp_path / "in", fp8_layer(), _FP8 | more)
     _, warning = _made(source, tmp_path / "out", "bf16")[2].warnings
     assert warning.startswith("config.json says smooth, twist, which no conversion knows")
-    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
     group = _compressed("tensor", twist=1, observer="mse")
     group["config_groups"]["group_0"]["smooth"] = 2
-    source = _model(tmp_path / "group", layer, group)
+    source = _model(tmp_path / "group", _FP8_TENSOR, group)
     _, warning = _made(source, tmp_path / "other", "bf16")[2].warnings
     keys = "config_groups.group_0.smooth, config_groups.group_0.weights.twist"
     assert warning.startswith(f"config.json says {keys}, which no conversion knows")
 
 
-@pytest.mark.parametrize(("key", "value"), [("dynamic", True), ("symmetric", False)])
-def test_weights_that_are_stored_otherwise_than_groups_say_are_refused(
-    tmp_path: Path, key: str, value: Any
-) -> None:
-    layer = {"weight": fp8_layer()["weight"], "weight_scale": np.ones(1, np.float32)}
-    source = _model(tmp_path / "in", layer, _compressed("tensor", **{key: value}))
-    said = _refused(source, "bf16")
-    assert f"config_groups.group_0.weights.{key} is {value}, not {not value} or null" in said
-
-
 @pytest.mark.parametrize(
-    ("section", "old", "problem"),
+    ("layer", "section", "old", "problem"),
     [
-        (_GPTQ, {"group_size": 32}, "and quantize_config.json gptq(group_size=32)"),
-        (_GPTQ, {"desc_act": True}, "and quantize_config.json gptq(desc_act=True)"),
-        (None, {"bits": 4, "rotation": "hadamard"}, "says rotation 'hadamard', which"),
+        (_FP8_TENSOR, _compressed("tensor", dynamic=True), {}, "dynamic is True, not False or"),
+        (_FP8_TENSOR, _compressed("tensor", symmetric=False), {}, "symmetric is False, not True"),
         (
-            _GPTQ,
-            {"modules_to_not_convert": ["mlp"]},
-            "quantize_config.json ignores model.layers.0.mlp, by 'mlp'",
+            _FP8_TENSOR,
+            _compressed("tensor") | {"config_groups": {"FP8": ["Linear"]}},
+            {},
+            "config_groups.FP8 is ['Linear'], not an object",
         ),
-        (
-            _GPTQ | {"modules_to_not_convert": ["lm_head"]},
-            {"dynamic": {"-:.*layers.0.*": {}}},
-            "correct the one that is wrong",
+        *(
+            (gptq_layer()[0], section, old, problem)
+            for section, old, problem in (
+                (
+                    _GPTQ | {"dynamic": {r"-:.*[.]0[.]mlp": {}}},
+                    {},
+                    "says in dynamic, by '-:.*[.]0[.]mlp', that it is not quantised, but",
+                ),
+                (
+                    _GPTQ | {"dynamic": {r"+:.*": {"group_size": 32}}},
+                    {},
+                    "declares group_size 32, but the shapes of the tensors",
+                ),
+                (
+                    _GPTQ | {"dynamic": {r".*[.]1[.]": {"bits": 8}}},
+                    {},
+                    "the shapes of the tensors say groups of 32 of 64 inputs",
+                ),
+                (_GPTQ | {"dynamic": {"(": {}}}, {}, "'(' is not a regular expression"),
+                (_GPTQ, {"group_size": 32}, "and quantize_config.json gptq(group_size=32)"),
+                (_GPTQ, {"desc_act": True}, "and quantize_config.json gptq(desc_act=True)"),
+                (None, {"bits": 4, "rotation": "hadamard"}, "says rotation 'hadamard', which"),
+                (
+                    _GPTQ,
+                    {"modules_to_not_convert": ["mlp"]},
+                    "quantize_config.json ignores model.layers.0.mlp, by 'mlp'",
+                ),
+                (
+                    _GPTQ | {"modules_to_not_convert": ["lm_head"]},
+                    {"dynamic": {"-:.*layers.0.*": {}}},
+                    "correct the one that is wrong",
+                ),
+            )
         ),
     ],
 )
-def test_what_files_of_old_programs_say_holds_too(
-    tmp_path: Path, section: Any, old: dict[str, Any], problem: str
+def test_files_that_contradict_the_tensors_or_each_other_are_refused(
+    tmp_path: Path, layer: Tensors, section: Any, old: dict[str, Any], problem: str
 ) -> None:
-    source = _model(tmp_path / "in", gptq_layer()[0], section)
-    (source / "quantize_config.json").write_text(json.dumps(old))
+    source = _model(tmp_path / "in", layer, section)
+    if old:
+        (source / "quantize_config.json").write_text(json.dumps(old))
     assert problem in _refused(source, "f16")
 
 
