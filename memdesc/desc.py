@@ -492,25 +492,25 @@ class MemoryDesc(Checked):
         memory: each offset shows the index o,i
              0 |  0,0 <1,0>   0,1   1,1   2,0   [5]   2,1   [7]
         """
-        from memdesc.picture.draw import Look  # not needed to describe a layout
+        from memdesc.picture.draw import Look  # only pictures need it
 
         look = Look(self.letters or LETTERS if letters is None else letters, highlight)
         return self._drawn(look) if beside is None else self._drawn_beside(beside, look)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture.draw import Look  # likewise
+        from memdesc.picture.draw import Look  # only pictures need it
         from memdesc.picture.grid import COMPACT
 
         return self._drawn(Look(self.letters or LETTERS, limits=COMPACT)).fragment
 
     def _drawn(self, look: Look) -> Picture:
-        from memdesc.picture.draw import draw_layout  # likewise
+        from memdesc.picture.draw import draw_layout  # only pictures need it
 
         compensation = self.nbytes - self.with_extra(None).nbytes
         return draw_layout(self.layout, self.dtype, repr(self), (self.nbytes, compensation), look)
 
     def _drawn_beside(self, other: MemoryDesc, look: Look) -> Picture:
-        from memdesc.picture.draw import checked_cells, draw_beside  # likewise
+        from memdesc.picture.draw import checked_cells, draw_beside  # only pictures need it
 
         checked_desc("beside", other)
         if self.dims != other.dims:
@@ -557,7 +557,7 @@ class MemoryDesc(Checked):
         }
         ...
         """
-        from memdesc.source import layout_source  # not needed to describe a layout
+        from memdesc.source import layout_source  # only pictures need it
 
         names = name, self.letters or LETTERS if letters is None else letters
         about = repr(self), {"NBYTES": self.nbytes}

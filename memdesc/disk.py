@@ -149,15 +149,18 @@ def read_at(handle: int, into: memoryview, offset: int) -> int:
     return len(found)
 
 
-def write_at(handle: int, data: memoryview, offset: int) -> None:
-    """Write bytes at an offset of an open file. Threads may share the handle."""
+def write_at(handle: int, data: memoryview, offset: int, most: int = 1 << 30) -> None:
+    """Write bytes at an offset of an open file, at most some of them at once.
+
+    Threads may share the handle.
+    """
     while data:
         if _HAS_OFFSETS:
-            count = os.pwrite(handle, data, offset)
+            count = os.pwrite(handle, data[:most], offset)
         else:
             with _seeking:
                 os.lseek(handle, offset, os.SEEK_SET)
-                count = os.write(handle, data)
+                count = os.write(handle, data[:most])
         data, offset = data[count:], offset + count
 
 

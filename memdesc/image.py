@@ -162,19 +162,19 @@ class ImageDesc(Checked):
         self, letters: str | None = None, *, highlight: Iterable[Iterable[int]] = ()
     ) -> Picture:
         """Draw the logical grid beside the pixels, like `MemoryDesc.show`."""
-        from memdesc.picture.draw import Look  # not needed to describe a layout
+        from memdesc.picture.draw import Look  # only pictures need it
 
         look = Look(self.desc.letters or LETTERS if letters is None else letters, highlight)
         return self._drawn(look)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture.draw import Look  # likewise
+        from memdesc.picture.draw import Look  # only pictures need it
         from memdesc.picture.grid import COMPACT
 
         return self._drawn(Look(self.desc.letters or LETTERS, limits=COMPACT)).fragment
 
     def _drawn(self, look: Look) -> Picture:
-        from memdesc.picture.draw import draw_image  # likewise
+        from memdesc.picture.draw import draw_image  # only pictures need it
 
         size = self.width, self.channels
         return draw_image(self.desc.layout, self.dtype, repr(self), size, look)

@@ -60,7 +60,7 @@ class Quantized(_Values, Checked):
     scales : ndarray
         The scales, over the dims of `axis`.
     zero_points : ndarray of int32
-        The zero points, likewise.
+        The zero points, over the same dims.
     axis : int or iterable of int, optional
         The dims along which scales differ.
     groups : tuple of int, optional

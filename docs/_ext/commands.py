@@ -28,7 +28,7 @@ class CommandReference(SphinxDirective):
         parser.formatter_class = functools.partial(argparse.HelpFormatter, width=88)
         rows = []
         for action in parser._actions:  # noqa: SLF001 - argparse has no public list
-            if isinstance(action, argparse._HelpAction):  # noqa: SLF001 - likewise
+            if isinstance(action, argparse._HelpAction):  # noqa: SLF001 - not public either
                 continue
             value = f" {action.metavar or action.dest.upper()}" if action.nargs != 0 else ""
             flags = [f"{flag}{value}" for flag in action.option_strings]

@@ -695,17 +695,17 @@ class RecordDesc(Checked):
              8   qs 6 22  qs 7 23  qs 8 24  qs 9 25 qs 10 26 qs 11 27 qs 12 28 qs 13 29
             16  qs 14 30 qs 15 31
         """
-        from memdesc.picture.grid import FULL  # not needed to describe a record
+        from memdesc.picture.grid import FULL  # only pictures need it
 
         return self._drawn(FULL)
 
     def _repr_html_(self) -> str:
-        from memdesc.picture.grid import COMPACT  # likewise
+        from memdesc.picture.grid import COMPACT  # only pictures need it
 
         return self._drawn(COMPACT).fragment
 
     def _drawn(self, limits: Limits) -> Picture:
-        from memdesc.picture.fields import DrawnField, draw_fields  # likewise
+        from memdesc.picture.fields import DrawnField, draw_fields  # only pictures need it
 
         bits = self.bits_per_element
         head = [

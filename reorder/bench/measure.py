@@ -131,7 +131,7 @@ def _buffers(case: Case) -> Buffers:
     kind = case.src.dtype
     converts = case.attr is not None or case.dst.dtype != kind
     if kind.name in FLOATS and not kind.is_packed and converts:
-        # arithmetic is slow on denormal numbers, of which random bytes contain too many
+        # arithmetic is slow on denormal numbers, and random bytes contain too many of them
         values = rng.standard_normal(src.nbytes // kind.bits_dtype.itemsize, np.float32)
         codes = values.astype(kind.numpy).view(np.uint8)
         src.data[: codes.size] = codes

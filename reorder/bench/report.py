@@ -78,7 +78,7 @@ def geometric_mean(ratios: Iterable[float]) -> float:
 
 
 def percentile(ratios: Sequence[float], part: float) -> float:
-    """Return the value below which a share `part` (0 to 1) of the ratios lies; NaN for no ratios.
+    """Return the value below which a share `part` (0 to 1) of the ratios are; NaN without ratios.
 
     It is interpolated between two ratios, so `part` 0.5 gives the median.
     """

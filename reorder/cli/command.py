@@ -39,7 +39,7 @@ LAYOUT = (
 )
 # How many pixels of an image are printed.
 _PIXELS = 4
-# More threads are no faster anywhere, and take longer to start.
+# More threads are not faster anywhere, and take longer to start.
 _THREADS = 256
 _UNITS = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 # How far the rest of a folded line is indented: at most this share of the columns, or so many.

@@ -167,7 +167,7 @@ def _checkpoint_line(row: Facts) -> str:
         said = (
             f"{row['differing']} of {row['elements']} elements, worst {at}: {a} and {b}, {amounts}"
         )
-    # files are known by their names, and most tensors have the same type on both sides
+    # files have names, and most tensors have the same type on both sides
     is_clear = row["a"].endswith(row["name"]) or row["a"] == row["b"]
     return f"{row['name']}: " + ("" if is_clear else f"{row['a']} and {row['b']}: ") + said
 

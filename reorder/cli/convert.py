@@ -135,7 +135,7 @@ def _facts(report: ConvertReport) -> Facts:
 
 
 def _listed(report: ConvertReport) -> list[str]:
-    """Return what a dry run says of the tensors and records that a rule changes.
+    """Return what a dry run says about the tensors and records that a rule changes.
 
     Those that differ only in the numbers of their names share a line.
     """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # Digits of a millisecond that are kept: a thousandth of a microsecond.
 _DIGITS = 6
-# what turns bytes per millisecond into GB/s
+# factor from bytes per millisecond to GB/s
 _MS_OF_BYTES = 1e-6
 # the last line of what could be saved
 _NEXT = (

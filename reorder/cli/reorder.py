@@ -116,10 +116,10 @@ def _target(options: argparse.Namespace, src: MemoryDesc) -> MemoryDesc | ImageD
 
 
 def _stored(options: argparse.Namespace, target: MemoryDesc | ImageDesc) -> MemoryDesc:
-    """Return what the file says of the bytes of the result.
+    """Return the layout that the file gives for the bytes of the result.
 
     A .npy has no place for a descriptor. An image, or a permutation of the dims such as nhwc,
-    becomes an array whose axes lie in memory order, as --from reads them; `save` refuses all other
+    becomes an array with its axes in memory order, as --from reads them; `save` refuses all other
     layouts.
     """
     desc = buffer_of(target)

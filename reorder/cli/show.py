@@ -1,4 +1,4 @@
-"""`memdesc show`: a layout, where its elements lie, and its picture."""
+"""`memdesc show`: a layout, where its elements are, and its picture."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _offsets_in(desc: MemoryDesc, byte: int) -> list[int]:
     if not desc.dtype.is_packed:
         return [byte // (desc.dtype.bits // 8)]
     halves = [2 * byte, 2 * byte + 1]
-    # half a byte may lie in a gap, or behind an odd number of elements
+    # half a byte may be in a gap, or after an odd number of elements
     return [offset for offset in halves if _has_element(desc, offset)] or halves
 
 

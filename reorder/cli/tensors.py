@@ -494,7 +494,7 @@ def read_words(path: str, dtype: DataType | None) -> Memory | NDArray[Any] | Non
 
 
 def codes_note(path: str) -> str:
-    """Return what turns the codes of a tensor of a .npz into numbers; empty for other tensors."""
+    """Return the tensors that turn the codes of a .npz tensor into numbers; empty for others."""
     file, name = split_name(path)
     if name is None:
         return ""
@@ -519,7 +519,7 @@ def _kind_of(path: str) -> Kind | None:
 
 
 def locate(path: str, how: Reading) -> tuple[MemoryDesc, Entry] | None:
-    """Return what `read_tensor` would read, and where it lies; None if it must be read whole.
+    """Return what `read_tensor` would read, and where it is; None if it must be read whole.
 
     Refusals are left to `read_tensor`.
     """

@@ -81,7 +81,7 @@ def max_tile_rows() -> int:
     """Return the most rows of a tile one 128-bit lane wide: no more than a cache line has bytes.
 
     ARM has 32 registers of 128 bits. Without non-temporal stores, rows are moved in groups that fit
-    these, and 64 rows are no faster than 32: LLVM spills addresses.
+    these, and 64 rows are not faster than 32: LLVM spills addresses.
     """
     return 32 if is_arm() else LINE_NBYTES
 

@@ -139,7 +139,7 @@ def _title(found: Candidate) -> str:
 
 
 def dims_in_order(order: tuple[int, ...]) -> str:
-    """Return what to say behind names that are about the dims in another order."""
+    """Return the text after names that are about the dims in another order."""
     if order == tuple(sorted(order)):
         return ""
     return f" of the dims in the order {' '.join(LETTERS[dim] for dim in order)}"
@@ -311,7 +311,7 @@ def _by_values(
 
 
 def _if_swapped(data: NDArray[np.uint8], plain: Memory, dtype: DataType | None) -> str:
-    """Return what to say of 4-bit elements whose bytes have the first one in the high half."""
+    """Return the text about 4-bit elements whose bytes have the first one in the high half."""
     kinds = [memory.desc.dtype for memory in _references(plain, dtype)]
     for kind in (kind for kind in kinds if kind.is_packed):
         swapped = (data >> 4 | data << 4).astype(np.uint8)
@@ -476,7 +476,7 @@ def _doubt(dtype: DataType | None, read: Sequence[TypeReading]) -> str:
 
 
 def _likelihood(found: Candidate) -> tuple[int, ...]:
-    """Return a key by which likely layouts come first: zero padding is no coincidence."""
+    """Return a key by which likely layouts come first: zero padding is not a coincidence."""
     desc = found.desc
     systems = {name.vocabulary for name in found.names if name.domain == "data"}
     is_permuted = desc != memory_desc(desc.dims, desc.dtype)

@@ -191,7 +191,7 @@ class TorchLayers:
             while following < len(spans) and spans[following].begin <= now:
                 around.append(spans[following])
                 following += 1
-            # the spans that this execution lies in, the outermost first
+            # the spans that contain this execution, the outermost first
             around = [span for span in around if span.end > now]
             names[at] = around[-1].path if around else ""
         used = {name for name in names if name}

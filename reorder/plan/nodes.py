@@ -25,7 +25,7 @@ NOWHERE = -(2**63)
 
 
 class Node(NamedTuple):
-    """One loop: `extent` steps of `strides`, of which the first `valid` hold data.
+    """One loop: `extent` steps of `strides`; the first `valid` of them hold data.
 
     Parameters
     ----------

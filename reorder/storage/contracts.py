@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -42,7 +43,7 @@ from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from reorder.storage.containers.entry import Entry
     from reorder.storage.differences import Held, Item
@@ -368,10 +369,7 @@ def _assign(rules: Iterable[_Rule], model: Model) -> tuple[dict[str, _Rule], lis
 
 def _matched(rule: _Rule, model: Model) -> list[str]:
     """Return the tensors and records that a rule applies to."""
-    groups, tensors = (
-        [name for name in names if stars_of(rule.pattern, name) is not None]
-        for names in (model.groups, model.entries)
-    )
+    groups, tensors = (_alike(rule.pattern, names) for names in (model.groups, model.entries))
     if "record" in rule.values:
         # a record in one tensor has the name of the tensor
         single_ones = [n for n in tensors if isinstance(model.entries[n].desc, RecordDesc)]
@@ -381,6 +379,15 @@ def _matched(rule: _Rule, model: Model) -> list[str]:
         known = [name for name in groups if model.groups[name].desc is not None]
         return list(dict.fromkeys((*tensors, *known))) or groups
     return tensors or ([] if {*_OF_TENSOR} & rule.values.keys() else groups)
+
+
+def _alike(pattern: str, names: Collection[str]) -> list[str]:
+    """Return the names that a pattern matches."""
+    only = re.sub(r"\[([\[*?])\]", r"\1", pattern)
+    if glob.escape(only) == pattern:
+        # the pattern is a name, as most are in a contract of thousands of tensors
+        return [only] if only in names else []
+    return [name for name in names if stars_of(pattern, name) is not None]
 
 
 def _joined(old: _Rule | None, new: _Rule, name: str) -> _Rule:

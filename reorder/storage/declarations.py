@@ -41,11 +41,11 @@ __all__ = [
     "is_inner",
     "join_sections",
     "kept_of",
+    "keys_with_values",
     "known_keys",
     "own_declaration",
     "plain_layers",
     "read_section",
-    "said_beside",
     "section_of",
     "split_section",
     "with_plain",
@@ -521,7 +521,7 @@ def _read(form: Any, value: Any, path: str, options: dict[str, Any], *, is_whole
         case tuple() if any(_is_same(each, value) for each in form):
             return ""
         case _:
-            return "" if _is_same(form, value) else _problem(path, value, _told(form))
+            return "" if _is_same(form, value) else _problem(path, value, _shown(form))
     return next(
         (found for each in parts if (found := _read(*each, options, is_whole=is_whole))), ""
     )
@@ -534,7 +534,7 @@ def _is_same(form: Any, value: Any) -> bool:
     return type(value) is type(form) and bool(value == form)
 
 
-def _told(form: Any) -> str:
+def _shown(form: Any) -> str:
     """Return what a message calls a form."""
     match form:
         case dict() | _Each():
@@ -542,7 +542,7 @@ def _told(form: Any) -> str:
         case list():
             return f"a list of {len(form)}"
         case tuple():
-            return " or ".join(map(_told, form))
+            return " or ".join(map(_shown, form))
     return "null" if form is None else str(form)
 
 
@@ -555,7 +555,7 @@ def _bind(form: _Option, value: Any, path: str, options: dict[str, Any]) -> str:
     """Add the value of an option; return what is wrong with it, which may be nothing."""
     legal = [option for given, option in form.values if _is_same(given, value)]
     if form.values and not legal:
-        return _problem(path, value, _told(tuple(given for given, _ in form.values)))
+        return _problem(path, value, _shown(tuple(given for given, _ in form.values)))
     if not form.values and (type(value) is not int or value < 1):
         return _problem(path, value, "a positive integer")
     option = legal[0] if legal else value
@@ -618,7 +618,7 @@ def kept_of(row: Declaration, before: Mapping[str, Any], *, is_same: bool) -> di
     return found
 
 
-def said_beside(section: Any) -> set[str]:
+def keys_with_values(section: Any) -> set[str]:
     """Return the keys that have a value in a section or in one of its groups of layers."""
     held = section if isinstance(section, dict) else {}
     forms = {key for row in DECLARATIONS for key, form in row.form.items() if type(form) is _Each}

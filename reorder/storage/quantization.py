@@ -241,8 +241,8 @@ def declared_record(folder: Path) -> Declared | None:
         is_same &= _parts_of(first) == _parts_of(other)
         if first.name != other.name or not is_same:
             msg = (
-                f"{first.file} in {str(folder)!r} declares {_told(first)}, and {other.file} "
-                f"{_told(other)}; correct the one that is wrong"
+                f"{first.file} in {str(folder)!r} declares {_shown(first)}, and {other.file} "
+                f"{_shown(other)}; correct the one that is wrong"
             )
             raise MemdescError(msg)
     return found[0]._replace(others=tuple(found[1:])) if found else None
@@ -428,7 +428,7 @@ _TYPES = {
 }
 
 
-def _told(found: Declared) -> str:
+def _shown(found: Declared) -> str:
     if found.name is None:
         return f"something else ({found.reason})"
     options = ", ".join(f"{key}={value}" for key, value in _facts(found).items())

@@ -31,8 +31,8 @@ class FileReorder(NamedTuple):
     src: MemoryDesc
     dst: MemoryDesc
     attr: Attr | None = None
-    # what the file says of the bytes of dst, such as dst itself; None writes them without a header,
-    # as `save_raw` does
+    # the layout that the file gives for the bytes of dst, such as dst itself; None writes them
+    # without a header, as `save_raw` does
     stored: MemoryDesc | None = None
 
     @property

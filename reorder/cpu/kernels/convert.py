@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from reorder.cpu.kernels.interpreter import InterpreterCall
     from reorder.cpu.kernels.rows import EmitVector
 
-# Registers of one vector of a conversion, to be multiplied by `step_registers`: more are no faster.
+# Registers of one vector of a conversion, to be multiplied by `step_registers`; more do not help.
 _REGISTERS = 2
 # Log2 of the bits of a byte.
 _BYTE_SHIFT = BYTE_BITS.bit_length() - 1

@@ -145,7 +145,7 @@ def _factors(
 
 _I32 = ir.IntType(32)
 _F32 = ir.FloatType()
-# Words of a field that are loaded as one vector, of which some are picked; a wider span is loaded
+# Words of a field that are loaded as one vector, some of which are picked; a wider span is loaded
 # word by word.
 _MAX_SPAN = 64
 # How many numbers of a codebook can be loaded as one integer.

@@ -31,7 +31,7 @@ def transpose(vectors: list[Value]) -> list[Value]:
     halves = _interleavings(count, lane)
     if transposes_pairs() and len(vectors) == lane:
         # rows of one parity are transposed as 2 x 2 matrices of 1, 2, 4 ... elements; then both
-        # parities are interleaved, for which LLVM uses a store (st2) where that is no slower
+        # parities are interleaved, for which LLVM uses a store (st2) where that is not slower
         even, odd = vectors[::2], vectors[1::2]
         for k in range(len(even).bit_length() - 1):
             even, odd = (_exchange_pairs(part, 1 << k) for part in (even, odd))

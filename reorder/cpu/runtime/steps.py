@@ -4,7 +4,7 @@ A step reads one buffer and writes another. A buffer is the tile in src or in ds
 scratch, in which the tile is dense, in the order of its nodes.
 
 A tile takes these steps in this order, each only if needed: prefetch later tiles; move out of src;
-convert to the working type; run the post-ops, of which the first may load elements of src and the
+convert to the working type; run the post-ops, the first of which may load elements of src and the
 last may store elements of dst; convert to the type of dst; move into dst, which writes the padding
 too.
 """

@@ -31,7 +31,7 @@ MAX_CALL_SIZE = 1 << 12
 # Bits of a row of the narrowest tile that is transposed in registers.
 _LANE_BITS = 128
 # Lines of dst are prefetched for rows of at least this many lines and at least this many columns:
-# the lines of the first row of tiles are not prefetched, and some tiles must lie between a prefetch
+# the lines of the first row of tiles are not prefetched, and some tiles must be between a prefetch
 # and its use.
 _PREFETCHED_LINES, _PREFETCHED_COLUMNS = 2, 6
 # Numbers of rows or columns that are interleaved, or split, by stores of whole lines: three rows do
@@ -259,7 +259,7 @@ class Kernel(NamedTuple):
 
 # Bits of the widest element that kernels move.
 _WIDEST = 64
-# Loop groups of fewer wide elements than this are no faster than runs of narrow ones.
+# Loop groups of fewer wide elements than this are not faster than runs of narrow ones.
 _MIN_WIDE_SIZE = 16
 
 

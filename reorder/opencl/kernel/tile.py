@@ -49,7 +49,7 @@ _WORD, _VECTOR = 4, 16
 _MIN_RUN = 16
 # bytes of the widest element that goes through tiles; an element of 16 bytes is a vector itself
 _MAX_TILED = 8
-# steps of a work item that are written one after the other; more are a loop
+# steps of a work item that are written one after another; more are a loop
 _MAX_UNROLLED = 16
 # elements along a side of one square, and of two
 _SIDE, _MIN_EXTENT = 2, 4

@@ -67,7 +67,7 @@ def _check_replaced(target: Path, written: set[str]) -> None:
     for folder, folders, names in os.walk(target):
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]  # noqa: PTH114, PTH118 - of many files
         for name in (*names, *links):
-            kept = os.path.relpath(os.path.join(folder, name), target)  # noqa: PTH118 - likewise
+            kept = os.path.relpath(os.path.join(folder, name), target)  # noqa: PTH118 - of many files
             if kept not in written and not is_shard(kept):
                 lost.append(kept)
     if lost:

@@ -17,8 +17,8 @@ from reorder.storage.declarations import (
     declaration_of,
     join_sections,
     kept_of,
+    keys_with_values,
     own_declaration,
-    said_beside,
     section_of,
     with_plain,
 )
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from reorder.storage.convert.plan import Plan
     from reorder.storage.convert.steps import Step
 
-__all__ = ["check_said", "loader_warnings", "moved_config", "says_symmetric", "undeclared"]
+__all__ = ["check_left_out", "loader_warnings", "moved_config", "says_symmetric", "undeclared"]
 
 # the last parts of names of embeddings
 _EMBEDDING = re.compile(r".*embed(ding)?s?(_tokens\w*|_in|_positions)?|wte|wpe")
@@ -52,13 +52,13 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
     if not plan.moved and not plan.partial:
         return text, []
     config, found = _read(text)
-    is_said, moved = any(sections_of(found[0])), _redeclared(plan, found[0])
-    if plan.partial and (is_said or moved):
+    is_declared, moved = any(sections_of(found[0])), _redeclared(plan, found[0])
+    if plan.partial and (is_declared or moved):
         what = f"{CONFIG} keeps its {KEY}, which describes the input: parts of weights were changed"
-        return text, [f"{what} alone"] if is_said else undeclared(plan)
+        return text, [f"{what} alone"] if is_declared else undeclared(plan)
     if not moved:
         return text, []
-    if is_said:
+    if is_declared:
         _check_experts(plan)
     plain = _plain_layers(plan)
     kinds = [kind for kind in _kinds(moved) if isinstance(kind.step.dst, RecordDesc)]
@@ -68,10 +68,10 @@ def moved_config(text: bytes, plan: Plan) -> tuple[bytes, list[str]]:
     declared = [(json.loads(each), layers) for each, layers in made.items()]
     joined = join_sections(declared) if len(made) > 1 else {}
     if (made and plan.left) or (len(made) > 1 and not joined):
-        if not is_said:
+        if not is_declared:
             return text, undeclared(plan)
-        raise MemdescError(_unsaid(plan))
-    if not (made or is_said or plan.target.dtype):
+        raise MemdescError(_why_undeclared(plan))
+    if not (made or is_declared or plan.target.dtype):
         return text, []
     warnings = _set_dtype(config, plan)
     lost: list[str] = []
@@ -112,10 +112,10 @@ def _redeclared(plan: Plan, config: dict[str, Any]) -> list[Step]:
     Records of one tensor need no declaration, since descriptors and types describe them. A record
     that is declared as before is redeclared only if another one is.
     """
-    is_said = any(sections_of(config))
-    if not is_said and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
+    is_declared = any(sections_of(config))
+    if not is_declared and all(len({*step.sources, *step.targets}) == 1 for step in plan.moved):
         return []
-    may_stay = is_said and plan.left
+    may_stay = is_declared and plan.left
     return [step for step in plan.moved if not (may_stay and _is_declared_alike(step, config))]
 
 
@@ -138,11 +138,11 @@ def _replace_sections(holder: dict[str, Any], sections: dict[str, Any]) -> list[
 
     Returns the keys of the old ones that say nothing about weights and are not in the new ones.
     """
-    held = {key for each in sections_of(holder).values() for key in said_beside(each)}
+    held = {key for each in sections_of(holder).values() for key in keys_with_values(each)}
     for key in sections_of(holder):
         del holder[key]
     holder.update(sections)
-    made = {key for each in sections.values() for key in said_beside(each)}
+    made = {key for each in sections.values() for key in keys_with_values(each)}
     kept = dict.fromkeys(key for row in DECLARATIONS for key in (*row.kept, *row.kept_of_each))
     return [key for key in kept if key in held - made]
 
@@ -299,7 +299,7 @@ def _rest_of(before: dict[str, Any], plan: Plan) -> dict[str, Any]:
     descs = [step.src for step in plan.moved if isinstance(step.src, RecordDesc)]
     rows = [_row_of(desc.name, dict(desc.options), method) for desc in descs]
     if method is not None and any(row.method != method for row in rows):
-        raise MemdescError(_unsaid(plan))
+        raise MemdescError(_why_undeclared(plan))
     return {key: with_plain(rows[0], section, plain) for key, section in before.items()}
 
 
@@ -308,7 +308,7 @@ def _row_of(name: str, options: Mapping[str, Any], method: str | None = None) ->
     return declaration_of(name, options, method) or own_declaration(name)
 
 
-def check_said(text: bytes | None, file: str, plan: Plan) -> None:
+def check_left_out(text: bytes | None, file: str, plan: Plan) -> None:
     """Refuse to leave out a file if only that file declares the weights that are not converted."""
     if plan.left and not any(sections_of(_read(text or b"{}")[1][0])):
         msg = (
@@ -319,7 +319,7 @@ def check_said(text: bytes | None, file: str, plan: Plan) -> None:
         raise MemdescError(msg)
 
 
-def _unsaid(plan: Plan) -> str:
+def _why_undeclared(plan: Plan) -> str:
     """Return why no config.json declares the output, and the way out."""
     kinds = {step.dst.name for step in plan.moved if isinstance(step.dst, RecordDesc)}
     made = " and others ".join(sorted(kinds)) or "floats"

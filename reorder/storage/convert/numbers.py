@@ -165,7 +165,7 @@ def _fits_any(src: RecordDesc, dst: RecordDesc) -> bool:
         held, made = src.field(first[0]), dst.field(last[0])
         groups = [held.groups[dim] for dim in order]
         is_same = held.kind == made.kind and one[1:] == other[1:] and not (more or others)
-        # groups of the target must lie in one of the source
+        # each group of the target must be within one of the source
         if not is_same or any(size % part for size, part in zip(groups, made.groups, strict=True)):
             return False
     low, high = (code - old.code.minus for code in code_range(src, old.code))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConvertOptions", "ConvertProgress", "ConvertReport"]
 
-# more threads are no faster anywhere, and take longer to start
+# more threads are not faster anywhere, and take longer to start
 _MAX_THREADS = 256
 
 

@@ -22,7 +22,7 @@ from reorder.storage.containers.entry import (
 )
 from reorder.storage.containers.shards import find_indices, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
-from reorder.storage.convert.config import check_said, moved_config, undeclared
+from reorder.storage.convert.config import check_left_out, moved_config, undeclared
 from reorder.storage.convert.steps import Step
 from reorder.storage.experts import Stack, stack_experts, with_parts
 from reorder.storage.groups import PARTIAL, partial_of
@@ -218,7 +218,7 @@ def _plan_folder(
             continue
         if name in OLD_CONFIGS and (plan.moved or plan.partial):
             if not plan.partial:
-                check_said(read_if_exists(source / CONFIG, _MAX_CONFIG), name, plan)
+                check_left_out(read_if_exists(source / CONFIG, _MAX_CONFIG), name, plan)
                 warnings.append(f"{name} is left out: it describes the input")
                 continue
             warnings.append(f"{name} is copied, although it describes the input")

@@ -195,7 +195,7 @@ def _assign(
         split = [each for each in weight.names if groups.get(each) != (weight, rule)]
         if split:
             rule.fail(
-                f"it moves the record {weight.prefix}, of which {name} is a tensor, but a later "
+                f"it moves the record {weight.prefix}, which includes {name}, but a later "
                 f"rule, {chosen[split[0]].text!r}, moves {split[0]} alone"
             )
     return chosen, groups

@@ -94,17 +94,18 @@ def read_runs(runs: Runs, place: Place, into: NDArray[np.uint8]) -> None:
     """
     view = memoryview(into)  # type: ignore[arg-type] # arrays of bytes are buffers
     with open_file(place.path) as file, _turn_for(runs):
+        handle = file.fileno()
         for k, start in enumerate(runs.starts()):
             # the last run may be counted beyond the last element of the tensor
             part = view[k * runs.length :][: min(runs.length, place.nbytes - start)]
             at = place.start + start
             while part:
-                count = read_at(file.fileno(), part, at)
+                count = read_at(handle, part, at)
                 if not count:
                     msg = (
-                        f"{str(place.path)!r} has {os.fstat(file.fileno()).st_size} bytes, but a "
-                        f"tensor in it ends at byte {place.start + place.nbytes}; it was shortened "
-                        "after it was opened"
+                        f"{str(place.path)!r} has {os.fstat(handle).st_size} bytes, but a tensor "
+                        f"in it ends at byte {place.start + place.nbytes}; it was shortened after "
+                        "it was opened"
                     )
                     raise MemdescError(msg)
                 part, at = part[count:], at + count
@@ -118,9 +119,8 @@ def write_runs(runs: Runs, place: Place, data: NDArray[np.uint8]) -> None:
     view = memoryview(data)  # type: ignore[arg-type] # arrays of bytes are buffers
     with _open_to_write(place.path) as handle, _turn_for(runs):
         for k, start in enumerate(runs.starts()):
-            at, run = place.start + start, view[k * runs.length :][: runs.length]
-            for first in range(0, len(run), _MOST_WRITTEN):
-                write_at(handle, run[first : first + _MOST_WRITTEN], at + first)
+            at = place.start + start
+            write_at(handle, view[k * runs.length :][: runs.length], at, _MOST_WRITTEN)
             if runs.length >= _MOST_WRITTEN:
                 _start_writing(handle, at, at + runs.length)
 

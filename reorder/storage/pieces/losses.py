@@ -191,7 +191,7 @@ def rounding_of(name: str, change: Change, read: Bytes, written: Bytes) -> Round
         assert not isinstance(dst, RecordDesc)  # noqa: S101 - what moves codes does not round
         found = largest_difference(record_of(src, read), _memory(dst, written), 1)
         return Rounding(found.error, found.number, name)
-    assert isinstance(dst, RecordDesc)  # noqa: S101 - likewise
+    assert isinstance(dst, RecordDesc)  # noqa: S101 - only records round
     found = largest_difference(record_of(dst, written), _memory(src, read), 1)
     return Rounding(found.error, found.other, name)
 
