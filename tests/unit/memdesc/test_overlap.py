@@ -63,6 +63,7 @@ def test_strict_accepts_all_that_int64_holds() -> None:
         ((4, 3, 2), (-6, 2, -1)),
         ((5, 1), (1, 3)),  # a size of 1 takes no room
         ((3, 4, 5), (0, 5, 1)),
+        ((2, 0, 2), (1, 5, 1)),  # without elements nothing is shared
         ((4,), (1,)),
     ],
 )

@@ -59,6 +59,11 @@ def test_marlin_has_zero_points_if_asked_for() -> None:
     assert [each.rule.is_symmetric for each in (desc, wide)] == [False, True]
 
 
+def test_hqq_stores_the_group_beside_its_codes() -> None:
+    constants = {each.tensor: each.values for each in record_desc(DIMS, "hqq", group=32).constants}
+    assert (constants["group_size"], constants["shape"]) == ((32,), DIMS)
+
+
 def test_packed_codes_have_a_fixed_zero_or_zero_points() -> None:
     rules = [str(record_desc(DIMS, "pack_quantized", zeros=zeros).rule) for zeros in (False, True)]
     assert rules[0] == "weight_scale * (weight_packed - 8)"
