@@ -30,7 +30,7 @@ PARTS: dict[str, list[str]] = {
     ],
     "kernels": [
         _KERNELS,
-        *(f"{_CPU}/kernels/test_{name}.py" for name in ("arm_assembly", "elements", "interleave")),
+        *(f"{_CPU}/kernels/test_{name}.py" for name in ("arm_assembly", "interleave")),
     ],
     "conversions": [f"{_CPU}/kernels/test_stages.py", "tests/unit/reorder/records/test_decode.py"],
     "values": ["tests/unit/reorder/values"],

@@ -30,7 +30,7 @@ from reorder.storage.convert.numbers import check_numbers, rounding_warnings
 from reorder.storage.convert.options import ConvertOptions, ConvertProgress, ConvertReport
 from reorder.storage.convert.outputs import check_paths, output_format, plan_output
 from reorder.storage.convert.plan import plan_steps
-from reorder.storage.convert.resume import Finished, check_left, has_grown
+from reorder.storage.convert.resume import Finished, check_left, has_grown, was_cut_by
 from reorder.storage.convert.rules import read_rules
 from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.convert.targets import TargetRules, may_round, target_rules
@@ -424,7 +424,8 @@ def plan_conversion(
     """Decide and check everything that a conversion does; nothing is written.
 
     The parameters are those of `convert`, which has checked the options. With `on_workers`, pieces
-    run on workers whose threads do not wait until there is memory for a wide one.
+    run on workers whose threads do not wait until there is memory for a wide one. What workers left
+    may be resumed without them.
 
     Fails if a path, a rule or a tensor does not fit; the message has the rule, the tensor and the
     way out.
@@ -464,7 +465,10 @@ def plan_conversion(
                 overwrite=options.overwrite,
                 resume=options.resume,
             )
-        bound = options.bound._replace(wide=0) if on_workers else options.bound
+        bound = options.bound
+        narrow = bound._replace(wide=0)
+        if on_workers or (options.resume and was_cut_by(wanted, narrow)):
+            bound = narrow
         made = Conversion(
             given, wanted, container, plan.steps, output, warnings, options, bound, states, writer
         )

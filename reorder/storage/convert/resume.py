@@ -23,14 +23,15 @@ from reorder.storage.convert.journal import facts_left
 from reorder.storage.pieces.tasks import DifferentError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from reorder.storage.containers.entry import Place, Tensor
     from reorder.storage.convert.conversion import Conversion
     from reorder.storage.convert.outputs import Output
+    from reorder.storage.pieces.pieces import Bound
 
-__all__ = ["Finished", "check_left", "has_grown"]
+__all__ = ["Finished", "check_left", "has_grown", "was_cut_by"]
 
 _ATTRIBUTE = "user.memdesc.conversion"
 # for each fact that may differ between two conversions, what has changed
@@ -39,7 +40,7 @@ _CHANGES = {
     "source": "the input has changed since: {}",
     "rules": "its rules differ",
     "files": "its files differ (--shard-size, or files beside the tensors)",
-    "pieces": "its --max-bytes or --threads differ{}",
+    "pieces": "its --max-bytes, --threads or --dask differ{}",
 }
 # how many files a message names
 _SHOWN = 3
@@ -185,7 +186,7 @@ def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     known = old if isinstance(old, dict) else {}
     names = sorted(name for name in {*known, *new} if known.get(name) != new.get(name))
     named = first_of(names, _SHOWN)
-    told = {"source": named, "pieces": _as_before(left.get("pieces"))}
+    told = {"source": named, "pieces": _as_before(left.get("pieces"), facts["pieces"])}
     return [
         text.format(told.get(key, ""))
         for key, text in _CHANGES.items()
@@ -193,9 +194,16 @@ def _changes(left: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     ]
 
 
-def _as_before(pieces: Any) -> str:
+def _as_before(left: Any, now: Sequence[int]) -> str:
     """Return which options cut a conversion into the pieces that were left."""
-    match pieces:
-        case [int(wanted), int(most), int()] if 0 < wanted <= most:
-            return f": --max-bytes {most} --threads {most // wanted} are as before"
+    match left:
+        case [int(wanted), int(most), int(wide)] if 0 < wanted <= most:
+            alone = ", without --dask," if wide and not now[-1] else ""
+            return f": --max-bytes {most} --threads {most // wanted}{alone} are as before"
     return ""
+
+
+def was_cut_by(target: Path, bound: Bound) -> bool:
+    """Whether an interrupted conversion to this target cut its pieces by this bound."""
+    left = facts_left(target)
+    return isinstance(left, dict) and left.get("pieces") == [*bound]

@@ -121,7 +121,7 @@ def test_an_output_that_was_changed_after_it_was_written_is_refused(
         ("rule", "its rules differ"),
         (
             "pieces",
-            "its --max-bytes or --threads differ: --max-bytes 8000 --threads 1 are as before",
+            "--threads or --dask differ: --max-bytes 8000 --threads 1 are as before",
         ),
         ("shards", "its files differ"),
         ("beside", "the input has changed since: tokenizer.json"),
