@@ -51,7 +51,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MAX_VARINT, _MAX_NUMBER, _MAX_FIELD = 10, 2**64, 2**29
 
 
-class Part(NamedTuple):
+class ProtoField(NamedTuple):
     """A field of a message: its number, and where it is."""
 
     number: int
@@ -69,7 +69,7 @@ class Part(NamedTuple):
         return self.end - self.content
 
 
-def fields(file: BinaryIO, start: int, end: int) -> Iterator[Part]:
+def fields(file: BinaryIO, start: int, end: int) -> Iterator[ProtoField]:
     """Yield the fields of a message, given the range of its bytes in a file.
 
     Fails if a field ends after the message, or is not a field.
@@ -96,7 +96,7 @@ def fields(file: BinaryIO, start: int, end: int) -> Iterator[Part]:
                 f"fields have numbers from 1 to {_MAX_FIELD - 1}"
             )
             raise MemdescError(msg)
-        yield Part(number, at, content, stop, kind == _VARINT, value)
+        yield ProtoField(number, at, content, stop, kind == _VARINT, value)
         at = stop
 
 
@@ -113,27 +113,27 @@ def _varint(file: BinaryIO, at: int, end: int) -> tuple[int, int]:
     raise MemdescError(msg)
 
 
-def field_bytes(file: BinaryIO, part: Part, most: int) -> bytes:
+def field_bytes(file: BinaryIO, field: ProtoField, most: int) -> bytes:
     """Return what a field holds; refuse more bytes than `most`."""
-    if part.nbytes > most:
-        msg = f"a field at byte {part.start} has {part.nbytes} bytes; at most {most} are read"
+    if field.nbytes > most:
+        msg = f"a field at byte {field.start} has {field.nbytes} bytes; at most {most} are read"
         raise MemdescError(msg)
-    file.seek(part.content)
-    return file.read(part.nbytes)
+    file.seek(field.content)
+    return file.read(field.nbytes)
 
 
-def varints(file: BinaryIO, part: Part) -> Iterator[int]:
+def varints(file: BinaryIO, field: ProtoField) -> Iterator[int]:
     """Yield the numbers that a field holds: one, or several packed one after another.
 
     Fails if one does not end.
     """
-    if part.is_number:
-        yield part.value
+    if field.is_number:
+        yield field.value
         return
-    at = part.content
-    while at < part.end:
+    at = field.content
+    while at < field.end:
         file.seek(at)
-        value, at = _varint(file, at, part.end)
+        value, at = _varint(file, at, field.end)
         yield value
 
 
@@ -204,7 +204,7 @@ class Initializer(NamedTuple):
     kind: int
     dims: tuple[int, ...]
     # the fields that may have the elements as bytes, by number
-    data: dict[int, Part]
+    data: dict[int, ProtoField]
     external: dict[str, str]
     is_external: bool
 
@@ -219,7 +219,7 @@ class Initializer(NamedTuple):
         return _NAMES[self.kind]
 
     @property
-    def part(self) -> Part | None:
+    def field(self) -> ProtoField | None:
         """The field that has the elements as they are in memory."""
         number = _RAW if _RAW in self.data else _TYPED.get(self.kind, _RAW)
         return self.data.get(number)
@@ -228,7 +228,7 @@ class Initializer(NamedTuple):
     def is_bytes(self) -> bool:
         """Whether the elements are stored as bytes, not as numbers of variable length."""
         is_known = self.kind in _NAMES
-        return is_known and (self.is_external or self.part is not None or not self.nbytes)
+        return is_known and (self.is_external or self.field is not None or not self.nbytes)
 
 
 def nbytes_of(dtype: str, dims: tuple[int, ...]) -> int:
@@ -253,14 +253,14 @@ def read_model(file: BinaryIO, nbytes: int) -> Model:
     metadata: dict[str, str] = {}
     found = []
     has_graph = has_nodes = False
-    for part in fields(file, 0, nbytes):
-        if part.number == _METADATA:
-            key, text = _entry_of_map(file, part)
+    for field in fields(file, 0, nbytes):
+        if field.number == _METADATA:
+            key, text = _entry_of_map(file, field)
             held = texts if key.startswith(PREFIX) else metadata
             held[key.removeprefix(PREFIX)] = text
-        elif part.number == GRAPH:
+        elif field.number == GRAPH:
             has_graph = True
-            for inner in fields(file, part.content, part.end):
+            for inner in fields(file, field.content, field.end):
                 has_nodes |= inner.number == _NODE
                 if inner.number == INITIALIZER:
                     found.append(read_initializer(file, inner))
@@ -270,29 +270,29 @@ def read_model(file: BinaryIO, nbytes: int) -> Model:
     return Model(texts, metadata, found, has_nodes)
 
 
-def _entry_of_map(file: BinaryIO, part: Part) -> tuple[str, str]:
+def _entry_of_map(file: BinaryIO, field: ProtoField) -> tuple[str, str]:
     held = {_KEY: "", _VALUE: ""}
-    for inner in fields(file, part.content, part.end):
+    for inner in fields(file, field.content, field.end):
         if inner.number in held:
             held[inner.number] = _text(file, inner)
     return held[_KEY], held[_VALUE]
 
 
-def _text(file: BinaryIO, part: Part) -> str:
+def _text(file: BinaryIO, field: ProtoField) -> str:
     try:
-        return field_bytes(file, part, _MAX_TEXT).decode()
+        return field_bytes(file, field, _MAX_TEXT).decode()
     except UnicodeDecodeError:
-        msg = f"a string at byte {part.start} is not UTF-8"
+        msg = f"a string at byte {field.start} is not UTF-8"
         raise MemdescError(msg) from None
 
 
-def read_initializer(file: BinaryIO, part: Part) -> Initializer:
+def read_initializer(file: BinaryIO, field: ProtoField) -> Initializer:
     """Read the fields of an initializer. Fails if it is damaged."""
     name, kind, location = "", 0, 0
     dims: list[int] = []
-    data: dict[int, Part] = {}
+    data: dict[int, ProtoField] = {}
     external: dict[str, str] = {}
-    for inner in fields(file, part.content, part.end):
+    for inner in fields(file, field.content, field.end):
         if inner.number == _DIMS:
             for size in varints(file, inner):
                 dims.append(size)
@@ -322,8 +322,8 @@ def entry_of(
     fewer bytes than type and dims need, or they are in a file that is missing or outside the
     folder.
     """
-    file, offset, nbytes, part = path, 0, found.nbytes, found.part
-    length = part.nbytes if part is not None else 0
+    file, offset, nbytes, field = path, 0, found.nbytes, found.field
+    length = field.nbytes if field is not None else 0
     if found.is_external:
         offset, length = (
             _integer(found, key, default) for key, default in (("offset", 0), ("length", nbytes))
@@ -332,8 +332,8 @@ def entry_of(
         if file not in files:
             files[file] = FileState.at(file)
         state = files[file]
-    elif part is not None:
-        offset = part.content
+    elif field is not None:
+        offset = field.content
     if length != nbytes:
         msg = (
             f"initializer {short_repr(found.name)}: {found.dtype} of shape "
@@ -479,20 +479,20 @@ def serialized(model: Any) -> bytes:
 def _without_initializers(file: BinaryIO, nbytes: int) -> bytes:
     """Return a model without the initializers of its graph that are stored as bytes."""
     model = bytearray()
-    for part in fields(file, 0, nbytes):
-        if part.number != GRAPH:
-            model += _whole(file, part)
+    for field in fields(file, 0, nbytes):
+        if field.number != GRAPH:
+            model += _whole(file, field)
             continue
         graph = bytearray()
-        for inner in fields(file, part.content, part.end):
+        for inner in fields(file, field.content, field.end):
             if inner.number != INITIALIZER or not read_initializer(file, inner).is_bytes:
                 graph += _whole(file, inner)
         model += message_field(GRAPH, graph)
     return bytes(model)
 
 
-def _whole(file: BinaryIO, part: Part) -> bytes:
-    return field_bytes(file, part._replace(content=part.start), _MAX_MODEL)
+def _whole(file: BinaryIO, field: ProtoField) -> bytes:
+    return field_bytes(file, field._replace(content=field.start), _MAX_MODEL)
 
 
 # tensors below this size stay in the model, as with `onnx.save`; others go into the file of
@@ -569,7 +569,7 @@ def plan(
     small = {tensor.name for tensor in tensors} - spans.keys()
     found = read_model(BytesIO(head), len(head))
     inner = {
-        each.name: Span(each.part.content if each.part else 0, each.nbytes)
+        each.name: Span(each.field.content if each.field else 0, each.nbytes)
         for each in found.initializers
         if each.name in small
     }
