@@ -1,11 +1,12 @@
-"""Profiles of hypothesis, and files that need packages of the extra `peers`.
+"""Profiles of hypothesis, and files that need packages of the extras `peers` and `judges`.
 
 `HYPOTHESIS_PROFILE=campaign pytest tests/property` runs the laws on 2,000 examples each.
 In CI (where the variable CI is `true`) examples do not change from run to run, as in the profile
 that Hypothesis has for it: a change fails by what it changes. All other runs draw new ones.
 
-A file whose tests all have the mark `peers` may end its import by `pytest.importorskip`. Where the
-mark is not asked for, its tests are deselected; so no run without these packages skips anything.
+A file whose tests all have the mark `peers` or `judges` may end its import by
+`pytest.importorskip`. Where the mark is not asked for, its tests are deselected; so no run without
+these packages skips anything.
 """
 
 from __future__ import annotations
@@ -37,19 +38,18 @@ settings.register_profile(
 settings.register_profile("campaign", max_examples=2000, deadline=None, suppress_health_check=_SLOW)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if _IN_CI else "default"))
 
-_OF_PEERS = re.compile(r"^pytestmark = .*\bpytest\.mark\.peers\b", re.MULTILINE)
+_MARK_OF_ALL = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(peers|judges)\b", re.MULTILINE)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
-    """Take a file of `peers` without its package for an empty one, where it is not asked for."""
+    """Take a file without its package for an empty one, where its mark is not asked for."""
     report = yield
     wanted = collector.config.getoption("markexpr")
-    is_asked_for = not wanted or ("peers" in wanted and "not peers" not in wanted)
-    if report.skipped and not is_asked_for and collector.path.suffix == ".py":
-        text = collector.path.read_text(encoding="utf-8")
-        if _OF_PEERS.search(text):
+    if report.skipped and collector.path.suffix == ".py":
+        found = _MARK_OF_ALL.search(collector.path.read_text(encoding="utf-8"))
+        if found and wanted and (found[1] not in wanted or f"not {found[1]}" in wanted):
             report.outcome, report.longrepr, report.result = "passed", None, []
     return report
