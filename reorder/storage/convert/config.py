@@ -30,7 +30,6 @@ from reorder.values.formats import FLOATS
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from reorder.storage.containers.entry import Tensor
     from reorder.storage.convert.plan import Plan
     from reorder.storage.convert.steps import Step
 
@@ -257,14 +256,18 @@ def _plain_layers(plan: Plan) -> list[str]:
             is_layer = tensor.name.endswith(WEIGHT) and len(tensor.shape) == len("oi")
             if tensor.dtype in _DTYPES and (is_layer or holds_experts(tensor)):
                 names[tensor.name.rpartition(".")[0]] = None
-    if not any(_is_output(tensor) for step in plan.steps for tensor in step.tensors):
+    if not any(_has_output(step) for step in plan.steps):
         names[OUTPUT] = None
     return [*names]
 
 
-def _is_output(tensor: Tensor) -> bool:
-    """Whether a tensor has codes of the output layer."""
-    return tensor.name.startswith(f"{OUTPUT}.") and tensor.dtype not in _DTYPES
+def _has_output(step: Step) -> bool:
+    """Whether a step writes codes of the output layer that are part of a record."""
+    is_of_record = step.is_copy or isinstance(step.dst, RecordDesc)
+    return is_of_record and any(
+        tensor.name.startswith(f"{OUTPUT}.") and tensor.dtype not in _DTYPES
+        for tensor in step.tensors
+    )
 
 
 def _check_experts(plan: Plan) -> None:

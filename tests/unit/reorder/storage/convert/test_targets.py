@@ -434,6 +434,18 @@ def test_a_quantised_output_layer_is_declared(tmp_path: Path) -> None:
     assert config["quantization_config"]["lm_head"] is False
 
 
+def test_output_codes_of_no_record_are_not_declared(tmp_path: Path) -> None:
+    source = _model(
+        tmp_path / "in",
+        awq_layer(zeros=(1, 9)),
+        _AWQ,
+        {"lm_head.weight": np.ones((8, 16), np.float16)},
+    )
+    _, config, report = _made(source, tmp_path / "out", "gptq", "lm_head.weight: ba, s8, scales=a")
+    assert "lm_head" not in config["quantization_config"]
+    assert not any("lm_head" in each for each in report.warnings)
+
+
 @pytest.mark.parametrize(
     ("beside", "is_known"), [("perm", False), ("smooth_factor", False), ("bias", True)]
 )
