@@ -25,7 +25,7 @@ ROLES = ("src_zero_point", "src_scale", "dst_scale", "dst_zero_point")
 # Plans with larger attributes are not cached.
 _LARGE_NBYTES = 1 << 16
 F8_ROUNDINGS = ("once", "onednn")
-_NO_NUMBERS = (bool, np.bool_, str, bytes, bytearray)
+_NO_NUMBERS = (bool, np.bool_, str, bytes, bytearray, np.ma.MaskedArray)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -190,8 +190,8 @@ def test_no_parameter_takes_a_value_of_another_kind(name: str, wrong: Any) -> No
         Attr(**{name: wrong})
 
 
-@pytest.mark.parametrize("wrong", [True, np.True_, np.array([True]), "0.5"])
-def test_beta_is_neither_a_flag_nor_a_string(wrong: Any) -> None:
+@pytest.mark.parametrize("wrong", [True, np.True_, np.array([True]), "0.5", np.ma.masked])
+def test_beta_is_neither_a_flag_nor_a_string_nor_masked(wrong: Any) -> None:
     with pytest.raises(MemdescError, match=r"^beta must be a number, not"):
         Attr(beta=wrong)
 
