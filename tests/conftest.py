@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +22,11 @@ from hypothesis import HealthCheck, Phase, settings
 
 if TYPE_CHECKING:
     from collections.abc import Generator
+
+# shells start background jobs with SIGINT ignored, which the processes of tests would inherit
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    with suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)
 

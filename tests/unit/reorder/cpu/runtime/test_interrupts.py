@@ -80,4 +80,5 @@ def test_an_interrupt_of_the_first_reorder_leaves_a_process_that_reorders(
     count: int, seed: int
 ) -> None:
     program = _PROGRAM.format(count=count, seed=seed)
-    assert run_python("-c", program, NUMBA_NUM_THREADS="2").stdout == "0\n"
+    ran = run_python("-c", program, NUMBA_NUM_THREADS="2")
+    assert ran.stdout == "0\n", ran.stderr
