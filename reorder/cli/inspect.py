@@ -15,6 +15,7 @@ from memdesc.record import BIT_PLANES, Field
 from memdesc.record.names import unjudged_by
 from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.records.encode import number_bits
+from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.sections import section_warnings, sections_in
 from reorder.storage.groups import (
@@ -66,6 +67,8 @@ def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
         why = "it scales a weight, as other tensors of that name do, but there is no "
         notes += _by_reason({name: why + weight for name, weight in orphans.items()})
         unscaled += orphans
+        if container.left_out:
+            notes.append(f"{first_of(container.left_out, _SHOWN)}: not shown: {NOT_BYTES}")
         if any(group.desc is not None for group in groups):
             notes += _of_sections(path)
         notes += [

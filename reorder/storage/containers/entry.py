@@ -51,6 +51,11 @@ PREFIX = "memdesc."
 # the most characters of a descriptor; the longest one written has a few thousand
 MAX_DESCRIPTOR = 2**20
 _MAX_NDIMS = 64
+# what messages say about tensors without an entry
+NOT_BYTES = (
+    "the file does not store them as bytes (strings, sparse tensors, or numbers in int32_data and "
+    "the like)"
+)
 # the key of the note about several tensors, in the descriptor of the first of them
 _NOTE = "value"
 
