@@ -178,6 +178,9 @@ def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
     if how.row_pitch is not None:
         msg = f"--row-pitch is for raw pixels; {path!r} gives the shape of its rows"
         raise MemdescError(msg)
+    if how.may_be_longer:
+        msg = f"--ignore-rest is for raw bytes; {path!r} gives the size of its tensors"
+        raise MemdescError(msg)
     entry = _entry(path)
     if how.is_for_raw and how.layout is None and entry.dtype in DATA_TYPES:
         how = how._replace(dtype=None)
@@ -524,7 +527,8 @@ def locate(path: str, how: Reading) -> tuple[MemoryDesc, Entry] | None:
     Refusals are left to `read_tensor`.
     """
     file, name = split_name(path)
-    if how.offset is not None or how.dims is not None or is_raw(path):
+    is_for_raw = how.offset is not None or how.row_pitch is not None or how.may_be_longer
+    if is_for_raw or how.dims is not None or is_raw(path):
         return None
     try:
         entries = read_container(file).entries
