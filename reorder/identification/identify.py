@@ -197,8 +197,8 @@ def identify(
     Raises
     ------
     MemdescError
-        If neither or both of `like` and `dims` are given, or a tolerance without `like`; if there are no elements, or `dtype` does
-        not hold the integers of `like`.
+        If neither or both of `like` and `dims` are given, or a tolerance without `like`; if there
+        are no elements, or `dtype` does not hold the integers of `like`.
 
     Examples
     --------

@@ -30,7 +30,7 @@ def test_only_paths_are_taken_as_paths(path: Any) -> None:
             use()
 
 
-def test_standard_output_is_not_a_file_called_so(tmp_path: Path) -> None:
+def test_standard_output_is_not_a_file_called_so() -> None:
     memory = reorder.reorder(np.ones((2, 3), np.float32), "ba")
     with pytest.raises(MemdescError, match="'-' is not a file: nothing is read from stdin"):
         reorder.save_raw("-", memory)

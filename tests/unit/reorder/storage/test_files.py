@@ -93,6 +93,25 @@ def test_what_is_not_a_tensor_is_refused(tmp_path: Path, given: Any) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_tensor_without_a_shape_is_refused(tmp_path: Path) -> None:
+    class Nested:
+        """Nested tensors of torch raise where others have a shape, and export nothing."""
+
+        def __dlpack__(self, **_: Any) -> Any:
+            msg = "no sizes"
+            raise RuntimeError(msg)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+        @property
+        def shape(self) -> Any:
+            return self.__dlpack__()
+
+    with pytest.raises(MemdescError, match="the Nested exports no array by DLPack: no sizes"):
+        save(tmp_path / "x.npz", Nested())
+
+
 class _Scalar:
     """A tensor without dims, as torch exports it."""
 
