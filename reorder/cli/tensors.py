@@ -45,7 +45,7 @@ from reorder.storage.files import (
 from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from typing import BinaryIO
 
     from numpy.typing import NDArray
@@ -63,7 +63,7 @@ _ENDINGS = (".npy", ".npz", ".safetensors")
 # for, since a notation needs some: no dim of 1, which may lie anywhere, and whole blocks
 _SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
 _ANY_SIZE = 64
-_NAMED = re.compile(r"(.*?\.(?:npz|safetensors)):(.*)", re.DOTALL)
+_NAMED = re.compile(r"(.*?\.(?:npz|safetensors|gguf|onnx)):(.*)", re.DOTALL)
 # the most names of tensors in one message
 _SHOWN = 8
 # how many bytes at the start of a file are compared
@@ -410,11 +410,17 @@ def _stored(path: str) -> dict[str, Entry]:
         )
         raise MemdescError(msg)
     stored = read_stored(given, name=name)
-    if name is not None and name not in stored:
-        shown = ", ".join([*stored][:_SHOWN])
-        msg = f"{file!r} has no tensor {name!r}; it has {len(stored)}: {shown}"
-        raise MemdescError(msg)
+    check_named(path, stored)
     return stored
+
+
+def check_named(path: str, tensors: Collection[str]) -> None:
+    """Refuse ``FILE:NAME`` unless the file has a tensor of that name."""
+    file, name = split_name(path)
+    if name is not None and name not in tensors:
+        shown = ", ".join([*tensors][:_SHOWN])
+        msg = f"{file!r} has no tensor {name!r}; it has {len(tensors)}: {shown}"
+        raise MemdescError(msg)
 
 
 def split_name(path: str) -> tuple[str, str | None]:
