@@ -19,8 +19,9 @@ from itertools import chain
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memdesc import DATA_TYPES, data_type
+from memdesc import DATA_TYPES, MemoryDesc, data_type
 from memdesc.errors import MemdescError, short_repr
+from memdesc.layout import memory_order
 from memdesc.record.gguf import GGUF_NUMBERS, GGUF_TYPES
 from reorder.storage.containers.entry import (
     Container,
@@ -296,7 +297,7 @@ def _read(
             Entry(info.name, dtype, info.shape, path, start + info.offset, nbytes, state)
         )
     entries = [
-        each
+        _restored(each)
         if info.kind in TYPES
         else replace(each, reason=f"memdesc does not know type {info.kind} of GGUF; {_WAY}")
         for each, info in zip(described(entries, texts), infos, strict=True)
@@ -431,6 +432,20 @@ def _value(key: str, value: object) -> GgufValue:
         return GgufValue(STRING, _text(value))
     msg = f"metadata {short_repr(key)} is neither a string nor a value of GGUF"
     raise MemdescError(msg)
+
+
+def _restored(entry: Entry) -> Entry:
+    """Return a tensor with the type and the outer dims that `_stored` replaced."""
+    desc = entry.desc
+    if not isinstance(desc, MemoryDesc) or not entry.is_described or desc.dtype.is_packed:
+        return entry
+    blocks = tuple(block.extent for block in sorted(desc.blocks, key=memory_order))
+    is_joined = entry.shape[1:] == blocks[1 - _MAX_NDIMS :] and prod(entry.shape) == prod(blocks)
+    return replace(
+        entry,
+        dtype=desc.dtype.name if entry.dtype == _WORDS.get(desc.dtype.bits) else entry.dtype,
+        shape=blocks if is_joined else entry.shape,
+    )
 
 
 def _stored(tensor: Tensor) -> tuple[Tensor, int]:

@@ -239,18 +239,7 @@ def _check_form(header: Header, entry: Entry) -> None:
 
     Flat bytes, and integers packed into wider words, may have any shape.
     """
-    desc = entry.desc
-    is_plain = (
-        isinstance(desc, MemoryDesc)
-        and len(desc.blocks) == len(desc.axes) == desc.ndims
-        and desc.is_dense
-        and not (desc.offset0 or desc.dtype.is_packed or desc.extra)
-    )
-    if isinstance(desc, MemoryDesc) and is_plain and desc.nelems != 1:
-        blocks = sorted(desc.blocks, key=memory_order)
-        wanted = _kind_of(desc.dtype), tuple(block.extent for block in blocks)
-    else:
-        wanted = header.dtype, header.shape
+    wanted = _plain_form(entry.desc) or (header.dtype, header.shape)
     as_bytes = np.dtype(np.uint8), (entry.nbytes,)
     has_words = (
         wanted[0].kind in "iu"
@@ -265,6 +254,20 @@ def _check_form(header: Header, entry: Entry) -> None:
             f"newer, delete the member {short_repr(entry.name + _DESCRIPTOR)}"
         )
         raise MemdescError(msg)
+
+
+def _plain_form(desc: object) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Return the dtype and the shape of an array without blocks, gaps or packed elements."""
+    if (
+        isinstance(desc, MemoryDesc)
+        and len(desc.blocks) == len(desc.axes) == desc.ndims
+        and desc.is_dense
+        and not (desc.offset0 or desc.dtype.is_packed or desc.extra)
+        and desc.nelems != 1
+    ):
+        blocks = sorted(desc.blocks, key=memory_order)
+        return _kind_of(desc.dtype), tuple(block.extent for block in blocks)
+    return None
 
 
 def _kind_of(dtype: DataType) -> np.dtype[Any]:
@@ -349,8 +352,11 @@ def _form_of(tensor: Tensor) -> tuple[Header, str]:
             f"{tensor.shape}, which memdesc does not know as a tensor; write .safetensors"
         )
         raise MemdescError(msg)
+    form = _plain_form(desc)
     if tensor.dtype in DATA_TYPES and not data_type(tensor.dtype).is_packed:
-        header = header_of(_kind_of(data_type(tensor.dtype)), tensor.shape)
+        kind = _kind_of(data_type(tensor.dtype))
+        is_same = form is not None and form[0].itemsize == kind.itemsize
+        header = header_of(*form) if form and is_same else header_of(kind, tensor.shape)
     else:
         header = header_of(np.dtype(np.uint8), (tensor.nbytes,))
     if not header.nbytes == tensor.nbytes == desc.nbytes:

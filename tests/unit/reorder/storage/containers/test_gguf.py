@@ -117,7 +117,8 @@ def test_what_is_copied_is_read_by_the_package(tmp_path: Path) -> None:
     again = read(tmp_path / "y.gguf").entries
     assert again["blocked"].desc == blocked
     assert again["bytes"].desc == memory_desc((5,), "u8")
-    assert again["bytes"].dtype == "s8"
+    assert again["bytes"].dtype == "u8"
+    assert new.tensors[-1].tensor_type == gguf.GGMLQuantizationType.I8
 
 
 _DEEP = struct.pack("<I", 9) + struct.pack("<IQ", 9, 1) * 99 + bytes(99)
@@ -203,11 +204,32 @@ def test_more_dims_than_gguf_has_are_in_the_descriptor(tmp_path: Path) -> None:
     write_tensors(tmp_path / "x.gguf", tensors, {"b": x})
     found = read(tmp_path / "x.gguf").entries
     assert found["a"].desc == memory_desc((2, 3, 1, 5, 4), "f32")
-    assert found["a"].shape == (6, 1, 5, 4)
+    assert [found[name].shape for name in "ab"] == [tensor.shape for tensor in tensors]
     assert found["b"].desc == blocks
     assert found["b"].read().tobytes() == x.tobytes()
     (_, b) = gguf.GGUFReader(tmp_path / "x.gguf").tensors
     assert b.data.tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize("ending", ["npz", "safetensors"])
+def test_types_and_dims_that_gguf_lacks_are_back_in_other_formats(
+    tmp_path: Path, ending: str
+) -> None:
+    x = np.random.default_rng(0).integers(1, 255, (2, 3, 2, 5, 4), np.uint8)
+    given = {
+        "five": reorder.reorder(x, "plain", dtype="f32"),
+        "bytes": reorder.reorder(x[0, 0], "cba"),
+        "f8": reorder.reorder(x, "acdbe", dtype="f8_e5m2"),
+    }
+    reorder.save(tmp_path / f"a.{ending}", given)
+    for one, other in (("a." + ending, "b.gguf"), ("b.gguf", "c." + ending)):
+        reorder.convert(tmp_path / one, tmp_path / other, [])
+    first, last = (read_container(tmp_path / f"{each}.{ending}").entries for each in "ac")
+    assert {name: (each.dtype, each.shape, each.desc) for name, each in first.items()} == {
+        name: (each.dtype, each.shape, each.desc) for name, each in last.items()
+    }
+    loaded = reorder.load_all(tmp_path / f"c.{ending}")
+    assert all(np.array_equal(each.data, loaded[name].data) for name, each in given.items())
 
 
 def test_a_scalar_has_a_dim_because_readers_expect_one(tmp_path: Path) -> None:
