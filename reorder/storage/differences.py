@@ -19,6 +19,7 @@ from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.records.repack import repack
 from reorder.storage.checkpoint import Checkpoint, container_of
+from reorder.storage.containers.entry import NOT_BYTES
 from reorder.storage.convert.rules import FormatName
 from reorder.storage.diagnosis import Part, find_causes, is_equal_bytes, parts_of_record
 from reorder.storage.files import memory_of, value_of
@@ -170,6 +171,8 @@ def differences(
     for name, item in items.items():
         if name not in done:
             yield item.name, Difference("are not in the reference")
+    for name in sorted({*model.container.left_out, *reference.container.left_out}):
+        yield name, Difference(f"cannot be compared: {NOT_BYTES}")
 
 
 def _items(model: Model, given: Mapping[str, FormatName | MemoryDesc]) -> dict[str, Item]:
