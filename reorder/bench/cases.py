@@ -16,8 +16,6 @@ from reorder.values.attr import Attr
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["ATTRIBUTES", "Case", "attr_of", "parse_cases", "read_cases"]
-
 # Options, and the parameters of an `Attr` that they set.
 ATTRIBUTES = {
     "scale": "dst_scale",

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from reorder.bench.device_cases import DeviceCase
     from reorder.opencl import Device
 
-__all__ = ["DeviceBench", "LoadedCase", "duration"]
-
 # Runs measured without a budget, runs before these, and the most runs measured with a budget.
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000
 # Calls whose time on the host is measured.

@@ -12,8 +12,6 @@ from reorder.values.attr import Attr
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["ALL", "IMAGES", "SMALL", "TRANSPOSES", "DeviceCase", "resized"]
-
 
 class DeviceCase(NamedTuple):
     """A reorder by names: types, layouts of src and dst, dims, and the scale of src."""

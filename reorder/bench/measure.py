@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from reorder.bench.cases import Case
     from reorder.bench.peers import Buffers, MakePeer
 
-__all__ = ["Result", "measure"]
-
 # A sample lasts at least this long and consists of whole calls without pauses, as in benchdnn:
 # threads that were asleep are awake for most of it.
 _SAMPLE_SECONDS = 2e-3

@@ -16,14 +16,6 @@ from reorder.cores import count_cores
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-__all__ = [
-    "LEAST_NBYTES",
-    "full_report",
-    "geometric_mean",
-    "percentile",
-    "summarise",
-]
-
 # In smaller cases the overhead of a call matters, not bytes per second.
 LEAST_NBYTES = 1 << 16
 # Percentiles of the ratios in the summary.

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.convert.conversion import ConvertProgress, ConvertReport
 
-__all__ = ["COMMAND"]
-
 # bytes that are read to measure the speed of the disk
 _SAMPLE = 64 << 20
 # steps of the bar, and seconds between two

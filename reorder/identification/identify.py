@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from memdesc import DataType, MemoryDesc, Name
     from reorder.identification.known_layouts import Known
 
-__all__ = ["Candidate", "Identification", "identify", "likely_types"]
-
 # How many further names of a layout, and how many layouts or sizes, a sentence lists.
 _MAX_NAMES = 3
 _MAX_LISTED = 3

@@ -15,8 +15,6 @@ from memdesc.tags import LETTERS
 if TYPE_CHECKING:
     from memdesc import DataType, FormatTag
 
-__all__ = ["MAX_ORDERED", "Known", "known_layouts"]
-
 # All orders of at most this many dims are tried for every name: 24 of them.
 MAX_ORDERED = 4
 # All permutations of at most this many dims are tried: 120 of them.

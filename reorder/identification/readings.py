@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from memdesc import DataType
 
-__all__ = ["TypeReading", "number_types", "readings"]
-
 # How many elements are read; the magnitudes that values of tensors usually have.
 _SAMPLES = 4096
 _LEAST, _MOST = 1e-6, 1e6

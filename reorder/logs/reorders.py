@@ -16,17 +16,6 @@ if TYPE_CHECKING:
 
     from memdesc.verbose import VerboseEntry, VerbosePrimitive, VerboseTensor
 
-__all__ = [
-    "UNKNOWN",
-    "LoggedReorder",
-    "Neighbour",
-    "RoundTrip",
-    "data_sizes",
-    "group_reorders",
-    "is_generated",
-    "round_trips",
-]
-
 UNKNOWN = "unknown"
 # How many executions before and after a reorder are searched for the primitives that made and used
 # its tensors, and for the reorder back.

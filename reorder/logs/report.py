@@ -22,14 +22,6 @@ if TYPE_CHECKING:
     from reorder.logs.repetition import Repetition
     from reorder.logs.times import Times
 
-__all__ = [
-    "KindTime",
-    "LayerTime",
-    "LogReport",
-    "Reason",
-    "report",
-]
-
 # the share of the time from which on a primitive is worth a warning
 _MATTERS = 0.01
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Times", "times_of"]
-
 # If the mean is above this many medians, a few executions distort it; if the median is above this
 # many minima, most executions waited for something.
 _SKEWED = 3

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from reorder.memory.memory import Memory
     from reorder.storage.containers.entry import Container, FileState
 
-__all__ = ["Checkpoint", "StoredTensor", "container_of", "open_checkpoint"]
-
 # of the table that a notebook shows
 _ROWS = 100
 

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
 
     Expected = str | os.PathLike[str] | Mapping[str, Mapping[str, Any] | str]
 
-__all__ = ["Breach", "CheckReport", "check", "contract_of", "contract_to_toml"]
-
 # bytes of a contract
 _MAX_FILE = 1 << 24
 _SHOWN = 4

@@ -29,28 +29,6 @@ if TYPE_CHECKING:
     # a key, the section so far, the layers that are not quantised -> the keys that list these
     Listing = Callable[[str, Mapping[str, Any], Sequence[str]], Mapping[str, Any]]
 
-__all__ = [
-    "ACT_ORDER",
-    "DECLARATIONS",
-    "IS_SYMMETRIC",
-    "OUTPUT",
-    "Declaration",
-    "Layers",
-    "declaration_of",
-    "inside",
-    "is_inner",
-    "join_sections",
-    "kept_of",
-    "keys_with_values",
-    "known_keys",
-    "own_declaration",
-    "plain_layers",
-    "read_section",
-    "section_of",
-    "split_section",
-    "with_plain",
-]
-
 # the usual key of the layers that are not quantised
 _IGNORED = ("modules_to_not_convert",)
 # what models call their output layer

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
     _Change = Callable[[NDArray[np.uint8]], NDArray[np.uint8]]
 
-__all__ = ["Part", "find_causes", "is_equal_bytes", "parts_of_record"]
-
 # how many bytes are compared at a time
 _PIECE = 1 << 24
 # bytes of the first piece that may refute a cause; whole words

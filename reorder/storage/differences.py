@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 
     Held = MemoryDesc | RecordDesc | None
 
-__all__ = ["Difference", "Item", "Model", "differences"]
-
 # how many bytes of a tensor are used to find another one with the same bytes
 _START = 4096
 

@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import PlannedFile
 
-__all__ = [
-    "Stack",
-    "block_of",
-    "holds_experts",
-    "split_stacks",
-    "stack_experts",
-    "stacked_name",
-    "with_parts",
-]
-
 _EXPERT = re.compile(r"(.*)\.experts\.([0-9]{1,9})\.(\w+)(\..*)?")
 _STACK = re.compile(r"(.*)\.switch_mlp\.(\w+)(\..*)?")
 # blocks of Mixtral, whose layers have other names

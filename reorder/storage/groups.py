@@ -48,22 +48,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.entry import Container, Tensor
 
-__all__ = [
-    "PARTIAL",
-    "Claims",
-    "Group",
-    "claims_of",
-    "elsewhere",
-    "find_groups",
-    "find_orphans",
-    "find_plain",
-    "find_unscaled",
-    "group_at",
-    "partial_of",
-    "read_group",
-    "single",
-]
-
 # metadata key that lists the tensors whose codes or scales were changed alone
 PARTIAL = "memdesc_partial"
 # the codes of AutoGPTQ, AutoAWQ and vLLM

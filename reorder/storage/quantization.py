@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-__all__ = [
-    "CONFIG",
-    "KEY",
-    "MAX_CONFIG",
-    "OLD_CONFIGS",
-    "Declared",
-    "declared_record",
-    "holders",
-    "model_type",
-    "read_sections",
-    "sections_of",
-]
-
 CONFIG = "config.json"
 # the section of config.json
 KEY = "quantization_config"

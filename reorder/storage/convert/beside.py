@@ -9,8 +9,6 @@ from memdesc.errors import first_of
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator
 
-__all__ = ["CACHE", "LEFT_OUT", "beside", "left_out_warnings"]
-
 _IN_ADVANCE = "which the config.json of the output does not quantise in advance"
 _ACTIVATIONS = (
     *("input_scale", "input_scale_ub", "input_global_scale", "input_zero_point"),

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     _Batch = list[tuple[int, Any]]
 
-__all__ = ["check_workers", "connected", "on_cluster", "run_on_cluster", "worker_threads"]
-
 _INSTALL = "distributed is not installed: pip install distributed, or memdesc[dask]"
 # how long to wait for a scheduler or its first worker, and for new workers after all have left
 _CONNECT_SECONDS, _NO_WORKER_SECONDS = 10, 60

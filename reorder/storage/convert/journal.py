@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from reorder.storage.containers.partial import Partial
 
-__all__ = ["Journal", "facts_left"]
-
 # A line is written after this many seconds, or bytes. A killed process loses at most what was
 # written since the last line. Waiting for the disk takes only some 10 ms, because the system starts
 # to write long runs at once.

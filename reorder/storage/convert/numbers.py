@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from reorder.storage.convert.options import ConvertOptions
     from reorder.storage.convert.steps import Step
 
-__all__ = ["check_numbers", "rounding_warnings"]
-
 # bytes of memory for each byte of scales and zero points that are checked, as numpy widens them
 _WORKING = 32
 

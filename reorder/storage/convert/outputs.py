@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Container
     from reorder.storage.convert.plan import Plan
 
-__all__ = ["Output", "check_paths", "output_format", "plan_output"]
-
 _MAX_CONFIG = 1 << 24
 _SHARDS = "safetensors"
 _WEIGHTS = ".safetensors"

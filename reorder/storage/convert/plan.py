@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
 
-__all__ = ["Plan", "plan_steps"]
-
 _NARROW_BITS = 8
 # options that the tensors do not show
 _SAID = ("bits", "zeros")

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from reorder.storage.convert.outputs import Output
     from reorder.storage.pieces.pieces import Bound
 
-__all__ = ["Finished", "check_left", "has_grown", "was_cut_by"]
-
 _ATTRIBUTE = "user.memdesc.conversion"
 # for each fact that may differ between two conversions, what has changed
 _CHANGES = {

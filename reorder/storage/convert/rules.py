@@ -30,19 +30,6 @@ from memdesc.names import did_you_mean
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-__all__ = [
-    "WHOLE",
-    "FormatName",
-    "Rule",
-    "is_record",
-    "parse_rule",
-    "read_format",
-    "read_rules",
-    "rules_of_toml",
-    "similar",
-    "stars_of",
-]
-
 _ARROW = "->"
 _SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
 _OPTIONS = re.compile(r"([^()]+)\(([^()=]*=[^()]*)\)")

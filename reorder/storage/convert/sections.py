@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
-__all__ = ["section_warnings", "sections_in"]
-
 # keys that make the stored weights mean other numbers, unless their values are empty or as listed
 _CHANGES: dict[str, tuple[str, tuple[Any, ...]]] = {
     "transform_config": ("rotates weights or activations", ()),

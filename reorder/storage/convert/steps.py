@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from reorder.storage.groups import Group
     from reorder.storage.pieces.pieces import Bound, Cut
 
-__all__ = ["Step", "copy_step", "layout_step", "record_step"]
-
 # scales are chosen and stored in f32
 _MAX_BITS = 32
 # records that floats can become; their codes are 8-bit floats

@@ -33,16 +33,6 @@ if TYPE_CHECKING:
     from reorder.storage.containers.entry import Container, Entry
     from reorder.storage.groups import Group
 
-__all__ = [
-    "TARGETS",
-    "Target",
-    "TargetRules",
-    "Way",
-    "checked_target",
-    "may_round",
-    "target_rules",
-]
-
 
 class Way(NamedTuple):
     """How records of some kinds become records of one kind.
