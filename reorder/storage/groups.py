@@ -59,48 +59,31 @@ _SHOWN = 4
 
 
 class Claims(NamedTuple):
-    """What files, earlier conversions and the caller claim about the weights of a checkpoint.
+    """What files, earlier conversions and the caller claim about the weights of a checkpoint."""
 
-    Attributes
-    ----------
-    declared : Declared, optional
-        What the model's config files declare.
-    partial : mapping of str to str
-        Tensors that an earlier conversion changed alone, each with the rule that did.
-    name, options : str and mapping of str to object, optional
-        The record that the caller names.
-    allow_partial : bool
-        Whether tensors that the record does not use may be left as they are.
-    has_nodes : bool
-        Whether there is a graph, whose nodes may give tensors their scales.
-    """
-
+    # what the model's config files declare
     declared: Declared | None = None
+    # tensors that an earlier conversion changed alone, each with the rule that did
     partial: Mapping[str, str] = {}
+    # the record that the caller names
     name: str | None = None
     options: Mapping[str, Any] = {}
+    # whether tensors that the record does not use may be left as they are
     allow_partial: bool = False
+    # whether there is a graph, whose nodes may give tensors their scales
     has_nodes: bool = False
 
 
 class Group(NamedTuple):
-    """The tensors of a quantised weight, and what they are together.
+    """The tensors of a quantised weight, and what they are together."""
 
-    Attributes
-    ----------
-    found : Siblings
-        All of them.
-    desc : RecordDesc, optional
-        The record; None if there is none.
-    reason : str
-        Why there is none.
-    quantized : mapping of str to object, optional
-        The axis and the groups of a saved Quantized, which is not a record.
-    """
-
+    # all of them
     found: Siblings
+    # the record; None if there is none
     desc: RecordDesc | None
+    # why there is none
     reason: str = ""
+    # the axis and the groups of a saved Quantized, which is not a record
     quantized: Mapping[str, Any] | None = None
 
     @property

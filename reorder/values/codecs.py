@@ -50,30 +50,21 @@ class Formula(ABC):
 
     `reorder.values.convert` defines them. A subclass for each language overrides what that language
     computes in another form.
-
-    Attributes
-    ----------
-    src, dst : str
-        Names of data types.
-    scalars : tuple of str
-        Roles whose value is one number, including `BETA`.
-    varying : tuple of str
-        Roles whose values differ along the dims.
-    work : str
-        The working type: ``f32``, ``f64``, ``s64`` or ``u64``.
-    difference : str
-        The type in which zero points are subtracted. If it is f64 and `work` is f32, integers are
-        subtracted exactly.
-    saturates, through_f16 : bool
-        As in `BoundAttr`.
     """
 
+    # names of data types
     src: str
     dst: str
+    # roles whose value is one number, including `BETA`
     scalars: tuple[str, ...] = ()
+    # roles whose values differ along the dims
     varying: tuple[str, ...] = ()
+    # the working type: ``f32``, ``f64``, ``s64`` or ``u64``
     work: str = "f32"
+    # The type in which zero points are subtracted. If it is f64 and `work` is f32, integers are
+    # subtracted exactly.
     difference: str = "f32"
+    # as in `BoundAttr`
     saturates: bool = False
     through_f16: bool = False
 

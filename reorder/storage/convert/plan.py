@@ -47,28 +47,17 @@ _SHOWN = 4
 
 
 class Plan(NamedTuple):
-    """What each tensor becomes.
+    """What each tensor becomes."""
 
-    Attributes
-    ----------
-    steps : tuple of Step
-        In the order of the source.
-    warnings : tuple of str
-        What the user may not have meant.
-    partial : mapping of str to list of str
-        The tensors of the output that each rule changes, for rules that change codes or scales
-        alone.
-    left : str
-        Codes of a quantised weight that are copied; empty if there are none.
-    target : Target
-        What config.json should declare, and whether the experts of a layer are written as one
-        tensor.
-    """
-
+    # in the order of the source
     steps: tuple[Step, ...]
+    # what the user may not have meant
     warnings: tuple[str, ...]
+    # the tensors of the output that each rule changes, for rules that change codes or scales alone
     partial: Mapping[str, list[str]]
+    # codes of a quantised weight that are copied; empty if there are none
     left: str
+    # what config.json should declare, and whether the experts of a layer are written as one tensor
     target: Target = Target()
 
     @property

@@ -45,20 +45,12 @@ _SHOWN = 3
 
 
 class Finished(NamedTuple):
-    """An output that has its name, and the facts of the conversion that should have written it.
-
-    Attributes
-    ----------
-    target : Path
-        The output.
-    output : Output
-        What is planned.
-    facts : str
-        What distinguishes conversions that write different bytes.
-    """
+    """An output that has its name, and the facts of the conversion that should have written it."""
 
     target: Path
+    # what is planned
     output: Output
+    # what distinguishes conversions that write different bytes
     facts: str
 
     @property

@@ -60,50 +60,35 @@ class FormatName:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule.
+    """A rule."""
 
-    Attributes
-    ----------
-    text : str
-        As it was given, for messages.
-    pattern : str
-        Matches names of tensors, or the common prefix of a record's tensors; ``*``, ``?`` and
-        ``[...]`` as in shells, except that ``*`` matches dots too.
-    src, dst : FormatName, optional
-        What the tensors hold and what they become.
-    dtype : str, optional
-        The data type that they become.
-    rename : str, optional
-        The new name; the first ``*`` in it stands for what the first ``*`` of the pattern matched,
-        and so on.
-    holds : str, optional
-        The type of the elements in the container's words, if the name does not say it.
-    dims : tuple of int, optional
-        The logical sizes, if the shape does not say them.
-    scale, zero_point, src_scale, src_zero_point : number, optional
-        As for `reorder.Attr`.
-    scales : str, optional
-        Letters of the dims along which scales, chosen from the data, differ; or ``all``.
-    groups : tuple of int, optional
-        How many adjacent elements along each of the last two dims share a scale.
-    prefixes : frozenset of str, optional
-        The prefixes of the records that it moves; the pattern is then ignored.
-    """
-
+    # as it was given, for messages
     text: str
+    # matches names of tensors, or the common prefix of a record's tensors; ``*``, ``?`` and
+    # ``[...]`` as in shells, except that ``*`` matches dots too
     pattern: str
+    # what the tensors hold and what they become
     src: FormatName | None = None
     dst: FormatName | None = None
+    # the data type that they become
     dtype: str | None = None
+    # the new name; the first ``*`` in it stands for what the first ``*`` of the pattern matched,
+    # and so on
     rename: str | None = None
+    # the type of the elements in the container's words, if the name does not say it
     holds: str | None = None
+    # the logical sizes, if the shape does not say them
     dims: tuple[int, ...] | None = None
+    # as for `reorder.Attr`
     scale: float | None = None
     zero_point: int | None = None
     src_scale: float | None = None
     src_zero_point: int | None = None
+    # letters of the dims along which scales, chosen from the data, differ; or ``all``
     scales: str | None = None
+    # how many adjacent elements along each of the last two dims share a scale
     groups: tuple[int, ...] | None = None
+    # the prefixes of the records that it moves; the pattern is then ignored
     prefixes: frozenset[str] | None = None
 
     @property

@@ -55,33 +55,22 @@ _ENCODED = ("fp8_tensor", "fp8_channel", "fp8_block")
 
 @dataclass(frozen=True)
 class Step:
-    """What a tensor, or the tensors of a record, become.
+    """What a tensor, or the tensors of a record, become."""
 
-    Attributes
-    ----------
-    name : str
-        What is converted, for messages.
-    sources : mapping of str to Entry
-        What is read: the tensors of a record by their names in it, or one tensor called ``""``.
-    targets : mapping of str to Tensor
-        What is written, with the same names; besides codes also ``scales`` and ``zero_points`` that
-        are chosen from the data.
-    change : Change, optional
-        How the bytes change; None if they are copied.
-    rule : Rule, optional
-        The rule that asks for it.
-    dropped : tuple of Entry
-        Tensors that the output does not need, such as a `g_idx` that keeps the order of inputs.
-    is_rounded : bool
-        Whether the largest rounding of its numbers is reported.
-    """
-
+    # what is converted, for messages
     name: str
+    # what is read: the tensors of a record by their names in it, or one tensor called ``""``
     sources: Mapping[str, Entry]
+    # what is written, with the same names; besides codes also ``scales`` and ``zero_points`` that
+    # are chosen from the data
     targets: Mapping[str, Tensor]
+    # how the bytes change; None if they are copied
     change: Reorder | Repack | Encode | None = None
+    # the rule that asks for it
     rule: Rule | None = None
+    # tensors that the output does not need, such as a `g_idx` that keeps the order of inputs
     dropped: tuple[Entry, ...] = ()
+    # whether the largest rounding of its numbers is reported
     is_rounded: bool = False
 
     @property

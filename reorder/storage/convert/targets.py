@@ -35,37 +35,25 @@ if TYPE_CHECKING:
 
 
 class Way(NamedTuple):
-    """How records of some kinds become records of one kind.
+    """How records of some kinds become records of one kind."""
 
-    Attributes
-    ----------
-    sources : tuple of str
-        Records whose numbers `record` can hold, as far as the formats show.
-    record : str
-        What they become.
-    options : mapping of str to object
-        Options of that record that the target's loader expects.
-    kept : tuple of str
-        Options that it keeps from the source.
-    is_symmetric : bool, optional
-        Whether the source has neither zero points nor offsets, or config.json says that all its
-        zero points are the middle code; None for either.
-    groups : tuple of int
-        How many inputs may share a scale, the most first; empty for any number. Scales of larger
-        groups are repeated.
-    codes : tuple of str
-        The types of codes that the loader reads; empty for all that the record has.
-    warning : str
-        Which loader does not read the result.
-    """
-
+    # records whose numbers `record` can hold, as far as the formats show
     sources: tuple[str, ...]
+    # what they become
     record: str
+    # options of that record that the target's loader expects
     options: Mapping[str, Any] = {}
+    # options that it keeps from the source
     kept: tuple[str, ...] = ()
+    # whether the source has neither zero points nor offsets, or config.json says that all its zero
+    # points are the middle code; None for either
     is_symmetric: bool | None = None
+    # How many inputs may share a scale, the most first; empty for any number. Scales of larger
+    # groups are repeated.
     groups: tuple[int, ...] = ()
+    # the types of codes that the loader reads; empty for all that the record has
     codes: tuple[str, ...] = ()
+    # which loader does not read the result
     warning: str = ""
 
     def takes(self, desc: RecordDesc, *, said_symmetric: bool) -> bool:
@@ -85,29 +73,19 @@ class Way(NamedTuple):
 
 
 class Target(NamedTuple):
-    """What the weights of a model become.
+    """What the weights of a model become."""
 
-    Attributes
-    ----------
-    ways : tuple of Way
-        The first one that takes a record applies.
-    dtype : str, optional
-        The type of floats that all records are decoded to instead.
-    method : str, optional
-        The `quant_method` of config.json.
-    is_stacked : bool
-        Whether its loader expects the experts of a layer in one tensor.
-    producer : str
-        The program that chooses codes and scales for floats, if that is not done here.
-    floats : FormatName, optional
-        The record that the layers of a model of floats become, with scales chosen from the data.
-    """
-
+    # the first one that takes a record applies
     ways: tuple[Way, ...] = ()
+    # the type of floats that all records are decoded to instead
     dtype: str | None = None
+    # the `quant_method` of config.json
     method: str | None = None
+    # whether its loader expects the experts of a layer in one tensor
     is_stacked: bool = False
+    # the program that chooses codes and scales for floats, if that is not done here
     producer: str = ""
+    # the record that the layers of a model of floats become, with scales chosen from the data
     floats: FormatName | None = None
 
 
@@ -208,24 +186,16 @@ _KEPT = re.compile("gate|.*router.*|.*embed.*|lm_heads?|lora_.*")
 
 
 class TargetRules(NamedTuple):
-    """How a checkpoint becomes a target.
+    """How a checkpoint becomes a target."""
 
-    Attributes
-    ----------
-    container : Container
-        The tensors that the output keeps: experts in tensors of their own, if the target does not
-        stack them, and no scales of activations or of the KV cache.
-    target : Target
-        What config.json declares.
-    rules : tuple of Rule
-        One for each kind of record that changes.
-    warnings : tuple of str
-        What is rounded, and what is left out.
-    """
-
+    # the tensors that the output keeps: experts in tensors of their own, if the target does not
+    # stack them, and no scales of activations or of the KV cache
     container: Container
+    # what config.json declares
     target: Target = Target()
+    # one for each kind of record that changes
     rules: tuple[Rule, ...] = ()
+    # what is rounded, and what is left out
     warnings: tuple[str, ...] = ()
 
 
