@@ -605,16 +605,9 @@ def layout_by_strides(
 ) -> Layout:
     """Make a layout from the strides of its outer blocks around a dense inner tile.
 
-    Parameters
-    ----------
-    dims, strides : tuple of int
-        Sizes, and elements from one outer block of each dim to the next.
-    inner : tuple of (size, dim)
-        Inner blocks, outermost first.
-    padded_dims : tuple of int, optional
-        By default the dims rounded up to whole blocks.
-    offset0 : int
-        Offset of the element at index 0.
+    Strides are elements from one outer block of a dim to the next. `inner` has the size and the dim
+    of each inner block, outermost first; `padded_dims` are by default the dims rounded up to whole
+    blocks.
     """
     check_dims(dims)
     steps = [1] * len(dims)

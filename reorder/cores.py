@@ -35,14 +35,10 @@ def quota_cores(membership: Path, root: Path) -> int | None:
     A container with one and a half cores is served best by two threads. If threads use up the
     quota, the kernel stops all of them for the rest of the period.
 
-    Parameters
-    ----------
-    membership : Path
-        The groups of a process, such as ``/proc/self/cgroup``.
-    root : Path
-        Where the groups are mounted. In version 2 a group has a file ``cpu.max``, in version 1
-        ``cpu.cfs_quota_us`` and ``cpu.cfs_period_us`` (Linux, Documentation/admin-guide/cgroup-v2
-        and Documentation/scheduler/sched-bwc). The limits of its parent groups apply as well.
+    `membership` lists the groups of a process, such as ``/proc/self/cgroup``, and `root` is where
+    they are mounted. In version 2 a group has a file ``cpu.max``, in version 1 ``cpu.cfs_quota_us``
+    and ``cpu.cfs_period_us`` (Linux, Documentation/admin-guide/cgroup-v2 and
+    Documentation/scheduler/sched-bwc). The limits of its parent groups apply as well.
     """
     shares = []
     for folder in _folders(membership, root):

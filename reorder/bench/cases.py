@@ -83,21 +83,12 @@ def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None)
     """Read options and dims.
 
     Each tuple of dims makes a case for every combination of the lists in the options before it.
+    Words are ``--stag=abcd,acdb``, ``--dtag=aBcd16b``, ``--sdt=f32``, ``--ddt=f32``,
+    ``--strides=SRC:DST``, ``--reset``, ``--batch=FILE``, and dims such as ``8x256x56x56`` or
+    ``8x3x224x224n"input"``. A layout is what `memdesc.parse_layout` reads; a type is by default the
+    one in the layout, or f32. `state` has the options in force, changed as the words say.
 
-    Parameters
-    ----------
-    words : iterable of str
-        ``--stag=abcd,acdb``, ``--dtag=aBcd16b``, ``--sdt=f32``, ``--ddt=f32``,
-        ``--strides=SRC:DST``, ``--reset``, ``--batch=FILE``, and
-        dims such as ``8x256x56x56`` or ``8x3x224x224n"input"``. A layout is what
-        `memdesc.parse_layout` reads; a type is by default the one in the layout, or f32.
-    state : dict, optional
-        The options in force, changed as the words say.
-
-    Raises
-    ------
-    MemdescError
-        If an option is unknown or has no value, or a layout does not fit.
+    Fails if an option is unknown or has no value, or a layout does not fit.
     """
     state = {} if state is None else state
     todo = iter(words)

@@ -62,18 +62,10 @@ class Result(NamedTuple):
 
 
 def measure(case: Case, threads: int, peers: Iterable[MakePeer], seconds: float) -> Result:
-    """Time a reorder against its peers.
+    """Time a reorder against memcpy and its peers, each candidate for about so many seconds.
 
-    Parameters
-    ----------
-    case : Case
-        What to measure.
-    threads : int
-        For us, memcpy and all peers whose threads can be set; others use the process's cores.
-    peers : iterable of MakePeer
-        The peers to measure, besides memcpy.
-    seconds : float
-        About how long to measure each candidate.
+    The threads are for us, memcpy and all peers whose threads can be set; others use the process's
+    cores.
     """
     try:
         src, dst = _buffers(case)

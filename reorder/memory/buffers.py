@@ -48,22 +48,10 @@ def bytes_over(name: str, buffer: Any, way_out: str) -> NDArray[np.uint8]:
 def flat_bytes(buffer: Any, desc: MemoryDesc, side: str, *, write: bool) -> NDArray[np.uint8]:
     """Return a caller's buffer as flat bytes without copying.
 
-    Parameters
-    ----------
-    buffer : ndarray, object with the buffer protocol, or with DLPack
-        An array of the dtype or of its bits, or raw bytes; C-contiguous.
-    desc : MemoryDesc
-        What the buffer must hold.
-    side : str
-        Its name in messages: ``src`` or ``dst``.
-    write : bool
-        Whether it will be written.
+    It is an array of the dtype or of its bits, or raw bytes, by the buffer protocol or by DLPack.
+    `side` is its name in messages, and `write` says whether it will be written.
 
-    Raises
-    ------
-    MemdescError
-        If the buffer has another dtype or is not contiguous, too small, read-only or
-        misaligned.
+    Fails if it has another dtype or is not C-contiguous, too small, read-only or misaligned.
     """
     refuse_masked(side, buffer)
     held = getattr(buffer, "desc", None)

@@ -160,22 +160,11 @@ def is_exporter(x: object) -> TypeGuard[Exporter]:
 
 
 def from_dlpack(x: Exporter, side: str, *, write: bool = False) -> NDArray[Any]:
-    """Return what an object exports, as an array on the same memory.
+    """Return what an object exports, as an array on the same memory; `side` names it in messages.
 
-    Parameters
-    ----------
-    x : object with __dlpack__
-        On the CPU, or in memory that the CPU can read.
-    side : str
-        Its name in messages.
-    write : bool
-        Whether it will be written. If so, a tensor that requires a gradient is refused, as torch
-        refuses in-place changes; if not, its array is read-only.
-
-    Raises
-    ------
-    MemdescError
-        If it is on another device, or its type is not supported.
+    If `write`, a tensor that requires a gradient is refused, as torch refuses in-place changes; if
+    not, its array is read-only. Fails if it is on a device whose memory the CPU cannot read, or its
+    type is not supported.
     """
     name = type(x).__name__
     if has_gradient := getattr(x, "requires_grad", False) is True and hasattr(x, "detach"):

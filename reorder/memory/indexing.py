@@ -81,12 +81,8 @@ class Selection(NamedTuple):
 def select_elements(desc: MemoryDesc, key: Any) -> Selection:
     """Return which logical elements a key of integers, slices and `...` selects.
 
-    Raises
-    ------
-    OutOfRangeError
-        If an integer is outside its dim, or the key has more entries than there are dims.
-    MemdescError
-        If the key holds anything else.
+    Fails with an `OutOfRangeError` if an integer is outside its dim, or the key has more entries
+    than there are dims; with another MemdescError if the key holds anything else.
     """
     along = _per_dim(key, desc)
     shape = tuple(len(part) for part in along if isinstance(part, np.ndarray))
@@ -106,12 +102,8 @@ def elements_at(
 ) -> Any:
     """Return selected elements as a read-only array, or as a numpy scalar.
 
-    Parameters
-    ----------
-    data : ndarray of uint8
-        Bytes of the buffer, from byte `start` on.
-    start : int
-        A multiple of the element size, or any byte for 4-bit elements.
+    `data` has the bytes of the buffer from byte `start` on: a multiple of the element size, or any
+    byte for 4-bit elements.
     """
     dtype = desc.dtype
     offsets = selection.offsets - start * 8 // dtype.bits

@@ -111,17 +111,9 @@ def result_desc(
 def as_output(out: Any, dst: object) -> Memory:
     """Return the output that a caller passes, as memory, without a copy.
 
-    Parameters
-    ----------
-    out : ndarray, object with the buffer protocol, or with DLPack
-        An array whose axes are the dims, of any strides; or a buffer that `dst` describes.
-    dst : object
-        What the caller gave as dst: if it is a MemoryDesc, a contiguous `out` is a buffer.
-
-    Raises
-    ------
-    MemdescError
-        If `out` is neither, or cannot be written.
+    `out` is an array whose axes are the dims, of any strides; or, if it is contiguous and the
+    caller gave a MemoryDesc as dst, a buffer that this describes. It may come by the buffer
+    protocol or by DLPack. Fails if it is neither, or cannot be written.
     """
     refuse_masked("out", out)
     array = out

@@ -61,24 +61,11 @@ def plan_source(
 ) -> str:
     """Return the source code of a reorder.
 
-    Parameters
-    ----------
-    descs : (MemoryDesc, MemoryDesc)
-        The descriptors of src and dst.
-    boxes : tuple of Box
-        The loop nests.
-    bound : BoundAttr
-        Scales, zero points, accumulation.
-    about : str
-        The attributes as text; empty if there are none.
-    names : (str, str)
-        The language, and the prefix of function names.
+    `descs` are those of src and dst, `about` the attributes as text, or empty, and `names` the
+    language and the prefix of function names.
 
-    Raises
-    ------
-    MemdescError
-        If the language is unknown, the name is not an identifier, or the language cannot compute
-        exactly what the reorder computes, including the compensation of dst.
+    Fails if the language is unknown, the name is not an identifier, or the language cannot compute
+    exactly what the reorder computes, including the compensation of dst.
     """
     src, dst = descs
     lang, name = names

@@ -36,19 +36,9 @@ _MAX_FACTS = 1 << 26
 class Journal:
     """Lists tasks that are done; use it as a context.
 
-    Parameters
-    ----------
-    folder : Partial
-        The folder that has it.
-    facts : object
-        Which conversion it is, as JSON values; the journal of another conversion is replaced.
-    sync : callable
-        Waits until everything that was written is on disk.
-
-    Raises
-    ------
-    MemdescError
-        If the file cannot be started.
+    `folder` has it, and `facts` say which conversion it is, as JSON values: the journal of another
+    conversion is replaced. `sync` waits until everything that was written is on disk. Fails if the
+    file cannot be started.
     """
 
     def __init__(self, folder: Partial, facts: object, sync: Callable[[], None]) -> None:
