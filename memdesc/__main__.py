@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 def find_command(name: str) -> Callable[[], int]:
     """Load the console script that has the name of its distribution.
 
-    Raises
-    ------
-    SystemExit
-        If it is not installed; the message says what to install.
+    Fails with a SystemExit if it is not installed; the message says what to install.
     """
     try:
         scripts = distribution(name).entry_points.select(group="console_scripts", name=name)

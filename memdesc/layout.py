@@ -158,13 +158,8 @@ def dim_indices(
 def block_offset(blocks: tuple[Block, ...], i: Int) -> Int:
     """Return what an index of an axis adds to the offset: the sum of (i // step) % extent * stride.
 
-    Parameters
-    ----------
-    blocks : tuple of Block
-        The blocks of one axis, the largest step first. The first has no end, so that an index
-        beyond the axis has an offset too.
-    i : int or ndarray of int64
-        The index, or many of them.
+    `blocks` are those of one axis, the largest step first. The first has no end, so that an index
+    beyond the axis has an offset too. `i` is an index, or an array of many.
     """
     _, step, _, stride = blocks[0]
     offset = i // step * stride

@@ -68,10 +68,7 @@ def _folders(membership: Path, root: Path) -> Iterator[Path]:
 def _read_quota(folder: Path) -> tuple[int, int]:
     """Return the microseconds that a group may use per period, and the length of a period.
 
-    Raises
-    ------
-    OSError or ValueError
-        If the group has no limit.
+    Fails with an OSError or a ValueError if the group has no limit.
     """
     try:
         quota, period = (folder / "cpu.max").read_text(encoding="utf-8").split()

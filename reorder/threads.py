@@ -54,11 +54,5 @@ def current_limit() -> int | None:
 
 
 def checked_threads(threads: Any) -> int:
-    """Return a number of threads as an int.
-
-    Raises
-    ------
-    MemdescError
-        If it is not an integer of 1 or more.
-    """
+    """Return a number of threads as an int. Fails if it is not an integer of 1 or more."""
     return checked_count("threads", threads)

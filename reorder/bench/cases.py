@@ -55,10 +55,7 @@ class Case(NamedTuple):
 def read_cases(path: str) -> Iterator[Case]:
     """Read a file of cases: lines of benchdnn, ``#`` for comments; options hold for later lines.
 
-    Raises
-    ------
-    MemdescError
-        If the file cannot be read, or a line is wrong; the message has its number.
+    Fails if the file cannot be read, or a line is wrong; the message has its number.
     """
     try:
         with open_file(as_path(path)) as file:
@@ -161,13 +158,9 @@ def _cases(word: str, state: dict[str, list[str]]) -> Iterator[Case]:
 def attr_of(dims: tuple[int, ...], options: dict[str, str]) -> Attr | None:
     """Return the attributes that options ask for.
 
-    A value is a number, or (except for beta) ``mask:M`` for generated values along the dims of
-    the mask, ``mask:M:GxH`` for one value for each G x H elements of the last two dims.
-
-    Raises
-    ------
-    MemdescError
-        If a value is neither.
+    A value is a number, or (except for beta) ``mask:M`` for generated values along the dims of the
+    mask, ``mask:M:GxH`` for one value for each G x H elements of the last two dims. Fails if a
+    value is neither.
     """
     given: dict[str, Any] = {}
     for option, text in options.items():

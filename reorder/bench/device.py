@@ -82,13 +82,7 @@ class DeviceBench:
         return LoadedCase(case, *memory, wanted)
 
     def measure(self, case: DeviceCase) -> dict[str, Any]:
-        """Return the facts of a case.
-
-        Raises
-        ------
-        MemdescError
-            If dst differs from what the CPU writes.
-        """
+        """Return the facts of a case. Fails if dst differs from what the CPU writes."""
         loaded = self.load(case)
         seconds = self.seconds(loaded)
         found = np.empty(loaded.wanted.size, np.uint8)

@@ -31,11 +31,7 @@ def logged_case(primitive: VerbosePrimitive) -> Case:
     """Return a reorder of a log as a case.
 
     A log does not contain scales and zero points: stand-ins with the same masks replace them.
-
-    Raises
-    ------
-    MemdescError
-        If a case cannot express it; the message says why.
+    Fails if a case cannot express it.
 
     Examples
     --------

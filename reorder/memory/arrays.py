@@ -62,10 +62,7 @@ def write_logical(data: NDArray[np.uint8], desc: MemoryDesc, array: NDArray[Any]
 def physical_array(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:
     """Return a view with one axis for each block, in memory order.
 
-    Raises
-    ------
-    NotBlockedError
-        For 4-bit types, and for views that end inside a block.
+    Fails with a `NotBlockedError` for 4-bit types, and for views that end inside a block.
     """
     if desc.dtype.is_packed:
         msg = (

@@ -72,12 +72,8 @@ def result_desc(
     """Return the descriptor of the result of a reorder; `out` is None if its layout is not known.
 
     A name takes the dims of src, and the data type of `out` or of src. Without dst, the layout is
-    that of `out`, or that of src (row-major if a stride of 0 repeats elements of src).
-
-    Raises
-    ------
-    MemdescError
-        If neither dst, `out` nor dtype is given, or `out` contradicts the others.
+    that of `out`, or that of src (row-major if a stride of 0 repeats elements of src). Fails if
+    neither dst, `out` nor dtype is given, or `out` contradicts the others.
     """
     if dst is None:
         if out is None and dtype is None:
@@ -213,11 +209,8 @@ def to_pixels(memory: Memory, image: ImageDesc) -> NDArray[Any]:
 def from_pixels(pixels: Any, image: ImageDesc) -> Memory:
     """Return pixels as memory of `image.desc`; larger images and strided arrays are copied.
 
-    Raises
-    ------
-    MemdescError
-        If they are not an array of (height, width, channels), at least as large as the image,
-        of the dtype of its lanes or of its bits.
+    Fails if they are not an array of (height, width, channels), at least as large as the image, of
+    the dtype of its lanes or of its bits.
     """
     refuse_masked("x", pixels)
     shape = (image.height, image.width, image.channels)

@@ -83,10 +83,7 @@ def write_field(data: NDArray[np.uint8], field: Field, bits: NDArray[Any]) -> No
 def check_plane(data: NDArray[np.uint8], field: Field) -> None:
     """Refuse nonzero padding in a plane of 1 or 2 bits.
 
-    Raises
-    ------
-    PaddingError
-        With the first byte that is not zero.
+    The `PaddingError` has the first byte that is not zero.
     """
     offsets = np.setdiff1d(field.layout.offsets(padded=True), field.layout.offsets())
     at = offsets * field.bits

@@ -109,10 +109,7 @@ _NEUTRAL = Attr()
 def bind(attr: Attr | None, src: MemoryDesc, dst: MemoryDesc) -> BoundAttr:
     """Check the parameters against the descriptors of a reorder.
 
-    Raises
-    ------
-    MemdescError
-        If a mask, a length, a group or a zero point does not fit; the message has the numbers.
+    Fails if a mask, a length, a group or a zero point does not fit; the message has the numbers.
     """
     if attr is None:
         attr = _NEUTRAL

@@ -28,10 +28,7 @@ _MIN_SRC_BITS, _MAX_DST_BITS = 16, 8
 def check_quantized_types(given: DataType, wanted: DataType) -> None:
     """Refuse types that tensors are not quantised from or to.
 
-    Raises
-    ------
-    MemdescError
-        With the type, and the types that are possible.
+    The message has the type, and those that are possible.
     """
     if given.name not in FLOATS or given.bits < _MIN_SRC_BITS:
         msg = f"quantize takes floats of {_MIN_SRC_BITS} bits or more, not {given}"

@@ -212,12 +212,7 @@ def _rules_of_file(given: PathLike[str]) -> list[Rule]:
 
 
 def parse_rule(text: str) -> Rule:
-    """Read one rule from a string.
-
-    Raises
-    ------
-    MemdescError
-        If it is not a rule; the error says what is wrong.
+    """Read one rule from a string. Fails if it is not a rule.
 
     Examples
     --------
