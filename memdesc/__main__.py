@@ -7,11 +7,8 @@ scripts of the installed distribution.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, distribution
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def find_command(name: str) -> Callable[[], int]:

@@ -6,12 +6,10 @@ a byte, and which index has a given offset.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import accumulate
 from math import gcd
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from typing import NamedTuple
 
 # Values tried in one search; 20,000 take about 20 ms.
 _BUDGET = 20_000

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import BinaryIO
 
 from memdesc.errors import MemdescError, short_repr
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from typing import BinaryIO
 
 # A regular file may turn out to be a pipe, whose opening would wait. Not every system has these.
 _FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)

@@ -6,11 +6,9 @@ There is one base class, and a subclass only where a caller would branch on it.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+from typing import ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")

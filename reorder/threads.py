@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from memdesc.int64 import checked_count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _limit: ContextVar[int | None] = ContextVar("reorder.use_threads", default=None)
 

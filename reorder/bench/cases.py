@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import pairwise, product
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, parse_layout
 from memdesc.disk import as_path, open_file
 from reorder.values.attr import Attr
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
 
 # Options, and the parameters of an `Attr` that they set.
 ATTRIBUTES = {

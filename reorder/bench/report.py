@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from math import exp, log
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from reorder.cores import count_cores
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
 
 # In smaller cases the overhead of a call matters, not bytes per second.
 LEAST_NBYTES = 1 << 16

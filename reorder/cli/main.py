@@ -9,10 +9,11 @@ import re
 import signal
 import sys
 import threading
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from errno import EBADF
 from importlib import import_module
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn, TextIO
 
 import memdesc
 from memdesc import MemdescError
@@ -20,14 +21,8 @@ from memdesc.disk import reason_of
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
 from memdesc.names.suggest import transposed
-from reorder.cli.command import flags_of, one_line
+from reorder.cli.command import Command, flags_of, one_line
 from reorder.cli.progress import CompileNotice, warn
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-    from typing import TextIO
-
-    from reorder.cli.command import Command
 
 GROUPS = {
     "Understand": ("show", "explain", "names", "identify", "inspect"),

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
 
 from reorder.plan.nodes import Box, Node
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
 
 _BYTE = 8
 

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from math import prod
-from typing import TYPE_CHECKING
 
-from memdesc import Axis, Block, MemdescError
+from memdesc import Axis, Block, MemdescError, MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
 from memdesc.errors import short_repr
 from memdesc.int64 import INT64_MAX, checked_int, exact_ints
 from memdesc.layout import exact_axes, exact_blocks
 from reorder.plan.nodes import Box, IndirectLoop, Node
 from reorder.plan.plan import ReorderPlan, is_planned, plan_reorder
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from memdesc import MemoryDesc
 
 _MAX_NODES = 64
 # the index of dst among operands

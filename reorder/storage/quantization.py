@@ -7,9 +7,11 @@ their earlier versions, and `hf_quant_config.json` of ModelOpt 0.47.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.disk import read_if_exists
@@ -17,10 +19,6 @@ from memdesc.errors import short_repr
 from reorder.storage.declarations import ACT_ORDER, plain_layers, read_section, split_section
 from reorder.storage.experts import stacked_name
 from reorder.storage.patterns import Pattern
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 CONFIG = "config.json"
 # the section of config.json

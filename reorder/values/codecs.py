@@ -8,11 +8,12 @@ are computed with integers, from a type's row in `reorder.values.formats`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Self, TypeGuard
 
 from memdesc import DATA_TYPES
-from reorder.values.binding import BETA
+from reorder.values.binding import BETA, BoundAttr
 from reorder.values.expressions import Expr, Function, let, name, number, select
 from reorder.values.formats import (
     FLOATS,
@@ -21,18 +22,12 @@ from reorder.values.formats import (
     BooleanFormat,
     ExponentFormat,
     FloatFormat,
+    Format,
     IntegerFormat,
     difference_type,
     largest_number,
     working_type,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Self, TypeGuard
-
-    from reorder.values.binding import BoundAttr
-    from reorder.values.formats import Format
 
 _F32 = FLOATS["f32"]
 # the kinds that integers are computed in, the narrowest first

@@ -7,15 +7,13 @@ or C. The kind of an expression is its type, named like a data type, such as ``u
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from math import frexp
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memdesc import DATA_TYPES
 from reorder.values.formats import INTEGERS
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
 
 _COMPARISONS = frozenset(("==", "!=", "<", "<=", ">", ">=", "&&"))
 _SHIFTS = frozenset(("<<", ">>"))

@@ -15,12 +15,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import pickle
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ctypes import CFUNCTYPE, c_int64
 from functools import cache
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from numba import types
 
@@ -38,9 +39,6 @@ from reorder.cpu.runtime.internals import (
 )
 from reorder.forks import at_fork, uninterrupted
 from reorder.stack import on_enough_stack
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 _PACKAGE = Path(__file__).parents[2]
 _DIGEST_NBYTES = hashlib.sha256().digest_size

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import prod
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
 
 from memdesc import DATA_TYPES, data_type
 from memdesc.errors import MemdescError, short_repr
@@ -28,6 +30,7 @@ from reorder.storage.containers.entry import (
     FileState,
     PlannedFile,
     Span,
+    Tensor,
     check_entries,
     check_nbytes,
     check_planned,
@@ -38,13 +41,6 @@ from reorder.storage.containers.entry import (
     split_metadata,
     stored_desc,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
-    from typing import BinaryIO
-
-    from reorder.storage.containers.entry import Tensor
 
 
 class GgufType(NamedTuple):

@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from memdesc.desc import MemoryDesc
 from memdesc.disk import naming, open_file
@@ -21,6 +23,7 @@ from reorder.storage.containers.entry import (
     FileState,
     PlannedFile,
     Span,
+    Tensor,
     check_entries,
     check_nbytes,
     check_planned,
@@ -29,12 +32,6 @@ from reorder.storage.containers.entry import (
     descriptors_of,
     split_metadata,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from reorder.storage.containers.entry import Tensor
 
 _LENGTH = 8
 # the limit of the package

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable, Iterator
 
 from memdesc.errors import first_of
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator
 
 _IN_ADVANCE = "which the config.json of the output does not quantise in advance"
 _ACTIVATIONS = (

@@ -10,20 +10,15 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any, Self
 
 from memdesc import MemdescError
 from memdesc.disk import open_file, sync_folder
-from reorder.storage.containers.partial import JOURNAL, partial_folder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from pathlib import Path
-    from typing import Self
-
-    from reorder.storage.containers.partial import Partial
+from reorder.storage.containers.partial import JOURNAL, Partial, partial_folder
 
 # A line is written after this many seconds, or bytes. A killed process loses at most what was
 # written since the last line. Waiting for the disk takes only some 10 ms, because the system starts

@@ -7,18 +7,20 @@ together with their scales, or not at all.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from memdesc import DATA_TYPES, MemdescError, MemoryDesc, RecordDesc, record_desc
 from memdesc.record.names import read_name
-from reorder.storage.containers.entry import Tensor, record_fields, stored_desc
+from reorder.storage.containers.entry import Container, Entry, Tensor, record_fields, stored_desc
 from reorder.storage.containers.shards import names_beside
 from reorder.storage.convert.beside import beside, left_out_warnings
-from reorder.storage.convert.rules import is_record
+from reorder.storage.convert.rules import Rule, is_record
 from reorder.storage.convert.steps import Step, copy_step, layout_step, record_step
 from reorder.storage.convert.targets import Target
-from reorder.storage.groups import Claims, claims_of, elsewhere, read_group, single
+from reorder.storage.groups import Claims, Group, claims_of, elsewhere, read_group, single
 from reorder.storage.pieces.changes import ONLY, Reorder
 from reorder.storage.siblings import (
     Siblings,
@@ -30,14 +32,6 @@ from reorder.storage.siblings import (
 )
 from reorder.storage.stored import ONE, joined_tensors, stem_of
 from reorder.values.formats import FLOATS, INTEGERS
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from reorder.storage.containers.entry import Container, Entry
-    from reorder.storage.convert.rules import Rule
-    from reorder.storage.groups import Group
 
 _NARROW_BITS = 8
 # options that the tensors do not show

@@ -12,7 +12,7 @@ from __future__ import annotations
 import glob
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Collection, Iterable, Mapping, Sized
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from fnmatch import translate
@@ -20,15 +20,12 @@ from functools import lru_cache
 from itertools import pairwise
 from math import isfinite, nan
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from memdesc import MemdescError, data_type, known_records
 from memdesc.disk import as_path, read_small
 from memdesc.errors import short_repr
 from memdesc.names import did_you_mean
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
 
 _ARROW = "->"
 _SHAPE = "PATTERN: [SRC ->] DST[, DTYPE][, KEY=VALUE ...]"
