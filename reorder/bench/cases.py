@@ -12,6 +12,7 @@ import numpy as np
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc, parse_layout
 from memdesc.disk import as_path, open_file
+from memdesc.errors import about
 from reorder.values.attr import Attr
 
 # Options, and the parameters of an `Attr` that they set.
@@ -67,11 +68,8 @@ def read_cases(path: str) -> Iterator[Case]:
         raise MemdescError(msg)
     state: dict[str, list[str]] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        try:
+        with about(f"{path!r}, line {number}"):
             yield from parse_cases(_words(line), state)
-        except MemdescError as error:
-            msg = f"{path!r}, line {number}: {error}"
-            raise MemdescError(msg) from None
 
 
 def parse_cases(words: Iterable[str], state: dict[str, list[str]] | None = None) -> Iterator[Case]:

@@ -24,7 +24,7 @@ from memdesc import (
     parse_layout,
 )
 from memdesc.disk import as_path, open_file
-from memdesc.errors import counted
+from memdesc.errors import about, counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
@@ -373,11 +373,8 @@ def _entry(path: str) -> Entry:
 
 def _memory(path: str, entry: Entry, dtype: str | None) -> Memory:
     data = entry.read()
-    try:
+    with about(repr(split_name(path)[0])):
         return memory_of(entry, data, dtype)
-    except MemdescError as error:
-        msg = f"{split_name(path)[0]!r}: {error}"
-        raise MemdescError(msg) from None
 
 
 def tensors_in(path: str) -> dict[str, Memory]:

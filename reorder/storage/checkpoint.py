@@ -12,7 +12,7 @@ import numpy as np
 from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.disk import as_path
-from memdesc.errors import short_repr, starred
+from memdesc.errors import about, short_repr, starred
 from reorder.quantize import dequantize
 from reorder.records.record import Record
 from reorder.storage.containers.entry import Entry, map_file
@@ -150,11 +150,8 @@ class StoredTensor(Checked):
         held = self.memory()
         if isinstance(held, Record):
             return dequantize(held).numpy()
-        try:
+        with about(f"tensor {short_repr(self.name)}"):
             array = held.numpy()
-        except MemdescError as error:
-            msg = f"tensor {short_repr(self.name)}: {error}"
-            raise MemdescError(msg) from None
         return array if self.shape or array.shape != (1,) else array.reshape(())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:  # noqa: FBT001 - numpy's protocol

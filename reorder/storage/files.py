@@ -17,7 +17,7 @@ import numpy as np
 
 from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.disk import as_path, naming, write_file
-from memdesc.errors import allocates, first_of, short_repr
+from memdesc.errors import about, allocates, first_of, short_repr
 from memdesc.int64 import checked_flag, checked_int
 from reorder.api import reorder
 from reorder.memory.buffers import address_of
@@ -206,11 +206,8 @@ def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
     """Return how a tensor of numpy or of another library is stored: row-major."""
     # a scalar, as in a state_dict of torch, has dims (1,) here
     is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
-    try:
+    with about(f"{short_repr(name)} cannot be saved"):
         memory: object = reorder(array.reshape(1) if is_scalar else array, "plain")
-    except MemdescError as error:
-        msg = f"{short_repr(name)} cannot be saved: {error}"
-        raise MemdescError(msg) from None
     if not isinstance(memory, Memory):
         msg = f"{short_repr(name)} is on a device; take its .memory(), or reorder it to the CPU"
         raise MemdescError(msg)

@@ -23,7 +23,7 @@ from memdesc import (
     known_records,
     record_desc,
 )
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
 from memdesc.record.names import experts_of, read_name
 from reorder.storage.containers.entry import Entry, FileState, record_of, stored_desc
 from reorder.storage.quantization import CONFIG, KEY, Declared, declared_record
@@ -556,11 +556,8 @@ def desc_of_tensors(found: Siblings, name: str, given: Mapping[str, Any]) -> Rec
             if option not in given and option not in options:
                 options[option] = _step(scales, dims, name, option)
     kept = {option: value for option, value in options.items() if option in legal}
-    try:
+    with about(f"{found.codes.name!r} of {found.codes.dtype} and shape {found.codes.shape}"):
         return record_desc(dims, name, **(kept | dict(given)))
-    except MemdescError as error:
-        msg = f"{found.codes.name!r} of {found.codes.dtype} and shape {found.codes.shape}: {error}"
-        raise MemdescError(msg) from None
 
 
 def _dims_by_scales(found: Siblings, scales: Entry, bits: Any) -> tuple[tuple[int, ...], int]:

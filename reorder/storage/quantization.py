@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from memdesc import MemdescError
 from memdesc.disk import read_if_exists
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
 from reorder.storage.declarations import ACT_ORDER, plain_layers, read_section, split_section
 from reorder.storage.experts import stacked_name
 from reorder.storage.patterns import Pattern
@@ -165,11 +165,8 @@ def _targets(
     patterns = []
     texts = [text for text in found if text.startswith(_PATTERN)]
     for text in texts if in_order else sorted(texts):
-        try:
+        with about(file):
             patterns.append((Pattern(text.removeprefix(_PATTERN)), found[text]))
-        except MemdescError as error:
-            msg = f"{file}: {error}"
-            raise MemdescError(msg) from None
     return _Targets(found, patterns)
 
 

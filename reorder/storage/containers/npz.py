@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -22,7 +22,7 @@ import numpy as np
 
 from memdesc import DATA_TYPES, DataType, MemdescError, MemoryDesc, data_type
 from memdesc.disk import open_file
-from memdesc.errors import short_repr
+from memdesc.errors import about, short_repr
 from memdesc.layout import memory_order
 from reorder.storage.containers.entry import (
     MAX_DESCRIPTOR,
@@ -131,13 +131,8 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
             raise MemdescError(msg) from None
 
 
-@contextmanager
-def _refusing(name: str) -> Iterator[None]:
-    try:
-        yield
-    except MemdescError as error:
-        msg = f"{short_repr(name)} is not a .npy file, or a damaged one: {error}"
-        raise MemdescError(msg) from None
+def _refusing(name: str) -> AbstractContextManager[None]:
+    return about(f"{short_repr(name)} is not a .npy file, or a damaged one")
 
 
 def _check_unpacked(archive: zipfile.ZipFile, limit: int) -> None:

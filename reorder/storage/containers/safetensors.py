@@ -16,7 +16,7 @@ from typing import Any
 
 from memdesc.desc import MemoryDesc
 from memdesc.disk import naming, open_file
-from memdesc.errors import MemdescError, short_repr
+from memdesc.errors import MemdescError, about, short_repr
 from reorder.storage.containers.entry import (
     Container,
     Entry,
@@ -187,11 +187,8 @@ def _entry(name: str, fields: Any, where: tuple[Path, int, FileState]) -> Entry:
     if not bits:
         msg = f"tensor {short_repr(name)}: {short_repr(kind)} is not a data type of safetensors"
         raise MemdescError(msg)
-    try:
+    with about(f"tensor {short_repr(name)}"):
         shape = checked_shape(fields["shape"])
-    except MemdescError as error:
-        msg = f"tensor {short_repr(name)}: {error}"
-        raise MemdescError(msg) from None
     if (
         not isinstance(offsets, list)
         or len(offsets) != len(("first", "end"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from memdesc import MemdescError, RecordDesc
+from memdesc.errors import about
 from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
 from reorder.records.record import Record
@@ -99,11 +100,8 @@ def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
     if not isinstance(src, RecordDesc) or 0 in src.dims:
         return None
     codes = _code_tensors(src)
-    try:
+    with about(step.name):
         check_scales(src, src.tensors.keys() - codes, lambda role: step.sources[role].read())
-    except MemdescError as error:
-        msg = f"{step.name}: {error}"
-        raise MemdescError(msg) from None
     if not isinstance(dst, RecordDesc):
         return None
     dst, errors = dst.bare, list[float]()

@@ -16,6 +16,7 @@ from memdesc import (
     memory_desc,
     record_desc,
 )
+from memdesc.errors import about
 from memdesc.names import expand_meta_tag, resolve
 from memdesc.tags import LETTERS
 from reorder.records.repack import target_desc
@@ -106,11 +107,8 @@ class Step:
 
         Fails if the blocks are too large for any piece to fit; the message has the tensor.
         """
-        try:
+        with about(self.name):
             return cut(self.change or copied(self.nbytes), bound)
-        except MemdescError as error:
-            msg = f"{self.name}: {error}"
-            raise MemdescError(msg) from None
 
     def tasks(self, bound: Bound, where: Callable[[str], Place] | None = None) -> Iterator[Task]:
         """Return its pieces with their places; without `where` the tasks do not write."""
