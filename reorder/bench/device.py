@@ -14,7 +14,7 @@ import pyopencl as cl
 
 from memdesc import ImageDesc, MemdescError, MemoryDesc
 from reorder import execute, plan_reorder
-from reorder.opencl import enqueue_reorder
+from reorder.opencl import Device, enqueue_reorder
 from reorder.opencl.execution import enqueue_transfers, prepare_transfers
 from reorder.opencl.image_formats import image_format
 from reorder.opencl.operands import device_operand
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.bench.device_cases import DeviceCase
-    from reorder.opencl import Device
 
 # Runs measured without a budget, runs before these, and the most runs measured with a budget.
 _RUNS, _WARM, _MOST_RUNS = 11, 3, 1000

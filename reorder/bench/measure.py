@@ -15,7 +15,7 @@ import numpy as np
 
 from memdesc import MemdescError
 from reorder.api import prepare
-from reorder.bench.peers import Peer, memcpy
+from reorder.bench.peers import Buffers, MakePeer, Peer, memcpy
 from reorder.memory.memory import Memory
 from reorder.plan.plan import plan_reorder
 from reorder.values.formats import FLOATS
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from reorder.bench.cases import Case
-    from reorder.bench.peers import Buffers, MakePeer
 
 # A sample lasts at least this long and consists of whole calls without pauses, as in benchdnn:
 # threads that were asleep are awake for most of it.

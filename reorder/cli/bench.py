@@ -7,9 +7,9 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memdesc import MemdescError
-from reorder.bench.cases import ATTRIBUTES, parse_cases
+from reorder.bench.cases import ATTRIBUTES, Case, parse_cases
 from reorder.bench.measure import measure
-from reorder.bench.peers import known_peers
+from reorder.bench.peers import MakePeer, known_peers
 from reorder.bench.report import full_report, geometric_mean
 from reorder.cli.command import Command, Facts, check_threads, option, table, value
 from reorder.cli.progress import Progress
@@ -18,8 +18,6 @@ from reorder.cores import count_cores
 if TYPE_CHECKING:
     import argparse
 
-    from reorder.bench.cases import Case
-    from reorder.bench.peers import MakePeer
 
 _SECONDS = 0.3
 _MEGA = 10**6

@@ -22,14 +22,14 @@ from reorder.cli.command import (
     value,
 )
 from reorder.cli.tensors import SOURCE, Reading, codes_note, is_raw, read_tensor
-from reorder.comparison import compare_values
+from reorder.comparison import Difference, ValueComparison, compare_values
 from reorder.memory.memory import Memory
 from reorder.quantize import dequantize
-from reorder.storage.checkpoint import Checkpoint, container_of
+from reorder.storage.checkpoint import Checkpoint, StoredTensor, container_of
 from reorder.storage.containers.table import FORMATS, read_container
 from reorder.storage.diagnosis import is_equal_bytes
 from reorder.storage.files import value_of
-from reorder.storage.groups import find_groups
+from reorder.storage.groups import Group, find_groups
 from reorder.storage.stored import in_order_of
 
 if TYPE_CHECKING:
@@ -40,9 +40,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import MemoryDesc, RecordDesc
-    from reorder.comparison import Difference, ValueComparison
-    from reorder.storage.checkpoint import StoredTensor
-    from reorder.storage.groups import Group
 
 # how many ranges of one dim are printed
 _SHOWN = 8

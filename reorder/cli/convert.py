@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from argparse import ArgumentTypeError
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,7 +22,6 @@ from reorder.storage.convert.targets import TARGETS, checked_target
 
 if TYPE_CHECKING:
     import argparse
-    from contextlib import AbstractContextManager
 
     from distributed import Client
 

@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 import sys
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 from memdesc import MemdescError, read_verbose
 from memdesc.errors import counted, first_of
 from reorder.bench.measure import measure
 from reorder.cli.command import Command, Facts, check_threads, flag, folded, option, table, value
 from reorder.cores import count_cores
-from reorder.logs import read_layers, report
+from reorder.logs import LoggedReorder, LogReport, RoundTrip, Times, read_layers, report
 from reorder.logs.replay import logged_case, seconds_into_new_memory
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Collection, Sequence
-    from typing import TextIO
 
     from memdesc.verbose import VerboseLog, VerbosePrimitive
-    from reorder.logs import LoggedReorder, LogReport, RoundTrip, Times
 
 # Digits of a millisecond that are kept: a thousandth of a microsecond.
 _DIGITS = 6

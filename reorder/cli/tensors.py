@@ -7,7 +7,7 @@ import re
 import zipfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from memdesc.errors import about, counted
 from memdesc.exchange import SYSTEMS
 from memdesc.layout_names import dense_tag, is_laid_out_by
 from memdesc.names import is_image
-from reorder.cli.command import buffer_of, option
+from reorder.cli.command import Facts, buffer_of, option
 from reorder.memory.inputs import as_memory, from_pixels
 from reorder.memory.memory import Memory
 from reorder.memory.padding import find_nonzero
@@ -46,12 +46,10 @@ from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from typing import BinaryIO
 
     from numpy.typing import NDArray
 
     from memdesc import DataType, FormatTag
-    from reorder.cli.command import Facts
     from reorder.storage.containers.entry import Entry
 
 SOURCE = (

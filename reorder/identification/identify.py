@@ -16,7 +16,7 @@ from memdesc.layout import check_dims
 from memdesc.names import known_images
 from memdesc.tags import LETTERS
 from reorder.api import reorder
-from reorder.identification.known_layouts import MAX_ORDERED, known_layouts
+from reorder.identification.known_layouts import MAX_ORDERED, Known, known_layouts
 from reorder.identification.readings import TypeReading, number_types, readings
 from reorder.memory.arrays import bits_of
 from reorder.memory.buffers import address_of, bytes_over
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import DataType, MemoryDesc, Name
-    from reorder.identification.known_layouts import Known
 
 # How many further names of a layout, and how many layouts or sizes, a sentence lists.
 _MAX_NAMES = 3

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError, NotBlockedError
+from memdesc import Block, MemdescError, MemoryDesc, NotBlockedError
 from memdesc.layout import memory_order
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from memdesc import Block, MemoryDesc
 
 
 def bits_of(data: NDArray[np.uint8], desc: MemoryDesc) -> NDArray[Any]:

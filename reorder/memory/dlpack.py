@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 import numpy as np
 
-from memdesc import MemdescError, data_type
+from memdesc import DataType, MemdescError, data_type
 from memdesc.errors import short_repr
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import DataType
 
 CPU_DEVICE = (1, 0)  # kDLCPU
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, OutOfRangeError
+from memdesc import DataType, ImageDesc, MemdescError, MemoryDesc, OutOfRangeError
 from memdesc.errors import short_repr
 from memdesc.layout import dim_name
 
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-
-    from memdesc import DataType, ImageDesc, MemoryDesc
 
 
 class Indexed:

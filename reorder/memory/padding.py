@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import PaddingError
+from memdesc import MemoryDesc, PaddingError
 from reorder.memory.arrays import bits_of, write_back
 from reorder.plan.boxes import padding_boxes
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
-
-    from memdesc import MemoryDesc
 
 
 def clear_padding(data: NDArray[np.uint8], desc: MemoryDesc) -> None:

@@ -8,23 +8,20 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError
+from memdesc import MemdescError, MemoryDesc
 from memdesc.diophantine import SearchLimitError, Term, solve
-from memdesc.picture.cells import cells_of
+from memdesc.picture.cells import Cell, Cells, cells_of
 from memdesc.picture.draw import Side, coloured_as, draw_sides
 from memdesc.picture.grid import FULL, Limits
 from memdesc.picture.memory import lines_of
 from memdesc.picture.sheet import Sheet
 from memdesc.picture.text import cells_text
-from reorder.plan.nodes import NOWHERE
+from reorder.plan.nodes import NOWHERE, Box
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from memdesc import MemoryDesc
     from memdesc.picture import Picture
-    from memdesc.picture.cells import Cell, Cells
-    from reorder.plan.nodes import Box
 
 _MAX_BOX_LINES = 8
 # Boxes with indirect loops that write more elements than this are not searched.

@@ -6,21 +6,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from memdesc import MemdescError
+from memdesc import MemdescError, MemoryDesc
 from memdesc.checked import Checked
 from memdesc.desc import checked_desc
 from memdesc.errors import short_repr
 from reorder.plan.boxes import boxes_of
 from reorder.plan.passes import simplify
 from reorder.values.attr import Attr
-from reorder.values.binding import bind
+from reorder.values.binding import BoundAttr, bind
 
 if TYPE_CHECKING:
-    from memdesc import MemoryDesc
     from memdesc.picture import Picture
     from memdesc.picture.grid import Limits
     from reorder.plan.nodes import Box
-    from reorder.values.binding import BoundAttr
 
 
 class _Cache:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from memdesc import MemdescError, PaddingError, data_type
-from memdesc.record import BIT_PLANES, Digits
+from memdesc.record import BIT_PLANES, Digits, Field, Number
 from reorder.values.convert import decode, encode
 from reorder.values.formats import INTEGERS
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
-    from memdesc.record import Field, Number
     from reorder.records.record import Record
 
 _BYTE = 8

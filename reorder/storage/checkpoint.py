@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from html import escape
 from operator import getitem
 from typing import TYPE_CHECKING, Any, Self
@@ -15,7 +15,7 @@ from memdesc.disk import as_path
 from memdesc.errors import about, short_repr, starred
 from reorder.quantize import dequantize
 from reorder.records.record import Record
-from reorder.storage.containers.entry import Entry, map_file
+from reorder.storage.containers.entry import Container, Entry, FileState, map_file
 from reorder.storage.containers.table import read_container
 from reorder.storage.files import memory_of
 from reorder.storage.groups import claims_of, group_at
@@ -23,14 +23,12 @@ from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from memdesc import RecordDesc
     from reorder.memory.memory import Memory
-    from reorder.storage.containers.entry import Container, FileState
 
 # of the table that a notebook shows
 _ROWS = 100

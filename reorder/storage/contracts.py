@@ -9,7 +9,7 @@ import glob
 import json
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -43,7 +43,6 @@ from reorder.values.formats import INTEGERS
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Collection, Iterable
 
     from reorder.storage.containers.entry import Entry
     from reorder.storage.differences import Held, Item

@@ -7,15 +7,15 @@ one says what they are together.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar, overload
 
 import numpy as np
 
-from memdesc import MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
+from memdesc import DataType, MemdescError, MemoryDesc, RecordDesc, data_type, memory_desc
 from memdesc.disk import as_path, naming, write_file
 from memdesc.errors import about, allocates, first_of, short_repr
 from memdesc.int64 import checked_flag, checked_int
@@ -39,12 +39,8 @@ from reorder.storage.stored import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import BinaryIO
-
     from numpy.typing import NDArray
 
-    from memdesc import DataType
     from reorder.memory.dlpack import Exporter
     from reorder.storage.containers.entry import Entry, PlannedFile, Tensor
 

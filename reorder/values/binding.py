@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from memdesc import Axis, Block, MemdescError
+from memdesc import Axis, Block, MemdescError, MemoryDesc
 from memdesc.layout import dim_name
 from reorder.values.attr import F8_ROUNDINGS, Attr
 from reorder.values.formats import INTEGERS, largest_number, rounds_through_f16, working_type
-from reorder.values.parameter import GROUPED_DIMS
+from reorder.values.parameter import GROUPED_DIMS, Parameter
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
-    from reorder.values.parameter import Parameter
 
 # the role of beta, the factor of what dst held
 BETA = "beta"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from memdesc import MemdescError
+from memdesc import DataType, MemdescError
 from memdesc.errors import short_repr
 from memdesc.int64 import checked_ints
 from memdesc.layout import dim_name
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import DataType
 
 # bits of the narrowest float that can be quantised, and of the widest float to quantise to
 _MIN_SRC_BITS, _MAX_DST_BITS = 16, 8

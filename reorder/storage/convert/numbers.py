@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from memdesc import MemdescError, RecordDesc
+from memdesc import MemdescError, MemoryDesc, RecordDesc
 from memdesc.errors import about
 from reorder.records.convert_numbers import is_rounded, write_numbers
 from reorder.records.encode import code_range, is_integer_number, number_bits
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from memdesc import MemoryDesc
     from reorder.storage.convert.options import ConvertOptions
     from reorder.storage.convert.steps import Step
 

@@ -20,10 +20,10 @@ from memdesc.errors import about
 from memdesc.names import expand_meta_tag, resolve
 from memdesc.tags import LETTERS
 from reorder.records.repack import target_desc
-from reorder.storage.containers.entry import Tensor, record_fields, stored_desc
-from reorder.storage.convert.rules import WHOLE, is_record
+from reorder.storage.containers.entry import Entry, Place, Tensor, record_fields, stored_desc
+from reorder.storage.convert.rules import WHOLE, Rule, is_record
 from reorder.storage.pieces.changes import ONLY, Encode, Quantize, Reorder, Repack, copied
-from reorder.storage.pieces.pieces import cut
+from reorder.storage.pieces.pieces import Bound, Cut, cut
 from reorder.storage.pieces.tasks import Task
 from reorder.storage.siblings import order_of, tensors_of
 from reorder.storage.stored import (
@@ -43,10 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from memdesc import FormatTag
-    from reorder.storage.containers.entry import Entry, Place
-    from reorder.storage.convert.rules import Rule
     from reorder.storage.groups import Group
-    from reorder.storage.pieces.pieces import Bound, Cut
 
 # scales are chosen and stored in f32
 _MAX_BITS = 32

@@ -19,7 +19,7 @@ from reorder.storage.convert.rules import FormatName, Rule
 from reorder.storage.convert.sections import sections_in
 from reorder.storage.declarations import is_inner
 from reorder.storage.experts import holds_experts, split_stacks, stacked_name
-from reorder.storage.groups import find_groups, find_orphans
+from reorder.storage.groups import Group, find_groups, find_orphans
 from reorder.storage.quantization import CONFIG, model_type
 from reorder.storage.siblings import holds_codes
 from reorder.storage.stored import WEIGHT, model_axes
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from memdesc.record import Number
     from reorder.storage.containers.entry import Container, Entry
-    from reorder.storage.groups import Group
 
 
 class Way(NamedTuple):

@@ -17,13 +17,12 @@ from itertools import product
 from math import lcm, prod
 from typing import TYPE_CHECKING, NamedTuple
 
-from memdesc import MemdescError
+from memdesc import Layout, MemdescError
 from reorder.storage.pieces.runs import FieldLayout, Region, Runs, compact
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from memdesc import Layout
     from reorder.storage.pieces.changes import Change, Layouts
 
 # How many bytes a piece reads and writes if memory allows, so that its runs are long.
