@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MACE", "SHAPES", "cd"]
-
 
 def cd(count: int, block: int) -> int:
     return (count + block - 1) // block

@@ -24,20 +24,6 @@ if TYPE_CHECKING:
     from memdesc import MemoryDesc
     from reorder import Box, ReorderPlan
 
-__all__ = [
-    "assumed_machine",
-    "beyond_caches",
-    "beyond_own_caches",
-    "box_map",
-    "element_map",
-    "expect",
-    "few_boxes",
-    "forced_parts",
-    "move_guarded",
-    "random_bytes",
-    "spoil_padding",
-]
-
 # Buffers of up to so many bytes are moved three times.
 _REPEATED_NBYTES = 1 << 13
 
