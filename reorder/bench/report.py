@@ -22,9 +22,7 @@ _VECTORS = {"avx512bw": 512, "avx2": 256, "sse2": 128}
 
 
 def full_report(
-    cases: list[dict[str, Any]],
-    kernels: list[dict[str, Any]],
-    packages: Iterable[str] = (),
+    cases: list[dict[str, Any]], kernels: list[dict[str, Any]], packages: Iterable[str] = ()
 ) -> dict[str, Any]:
     """Add the machine and a summary to measurements and compiled kernels.
 

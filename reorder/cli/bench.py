@@ -224,10 +224,7 @@ def device_lines(facts: Facts) -> list[str]:
             lines += ["", f"{name}: geometric mean {mean:.2f}, least {min(ratios):.2f}."]
     call, bare = facts["call_us"], facts["bare_call_us"]
     said = f"Enqueueing a known reorder takes {call:.1f} us (pyopencl alone: {bare:.1f}); "
-    lines += [
-        "",
-        f"{said}a kernel for 64 bytes takes {facts['launch_us']:.1f} us on the device.",
-    ]
+    lines += ["", f"{said}a kernel for 64 bytes takes {facts['launch_us']:.1f} us on the device."]
     return lines
 
 

@@ -44,10 +44,7 @@ if TYPE_CHECKING:
 # how many ranges of one dim are printed
 _SHOWN = 8
 # endings of checkpoints, which have several tensors
-_CHECKPOINTS = (
-    ".index.json",
-    *(row.ending for row in FORMATS.values() if row.has_metadata),
-)
+_CHECKPOINTS = (".index.json", *(row.ending for row in FORMATS.values() if row.has_metadata))
 _FROM = (
     "the layout of %s, as for `memdesc reorder --from`; also with its type and sizes, such as "
     "u4:gptq:4096x4096 or f16:b_fs_yx_fsv16:1x17x5x4"

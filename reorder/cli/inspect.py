@@ -17,13 +17,7 @@ from reorder.cli.command import Command, Facts, flag, is_wanted, table, value
 from reorder.records.encode import number_bits
 from reorder.storage.containers.table import read_container
 from reorder.storage.convert.sections import section_warnings, sections_in
-from reorder.storage.groups import (
-    find_groups,
-    find_orphans,
-    find_plain,
-    find_unscaled,
-    partial_of,
-)
+from reorder.storage.groups import find_groups, find_orphans, find_plain, find_unscaled, partial_of
 
 if TYPE_CHECKING:
     import argparse

@@ -158,11 +158,7 @@ def _times(times: Times) -> Facts:
 
 def _names(primitive: VerbosePrimitive) -> Facts:
     tensors = primitive.tensors
-    return {
-        "problem": primitive.problem,
-        "src": tensors["src"].text,
-        "dst": tensors["dst"].text,
-    }
+    return {"problem": primitive.problem, "src": tensors["src"].text, "dst": tensors["dst"].text}
 
 
 def _measure(facts: Facts, found: LogReport, options: argparse.Namespace, log: VerboseLog) -> None:
@@ -326,10 +322,7 @@ def _reorders(facts: Facts) -> list[str]:
     lines = table([[*head, "reorder"], *rows], range(len(head)))
     lines += _hidden(facts, "reorders")
     if "bench_threads" in facts:
-        lines += [
-            f"measured here on {counted(facts['bench_threads'], 'thread')}",
-            *_HOW_MEASURED,
-        ]
+        lines += [f"measured here on {counted(facts['bench_threads'], 'thread')}", *_HOW_MEASURED]
         if any(row["median"] > 3 * row["min"] for row in shown if "here" in row):
             lines.append(
                 "warning: a median of the log is above three times its minimum, so the machine was "
@@ -452,11 +445,7 @@ def _around(row: dict[str, Any]) -> str:
     """Return which primitives made and used the tensors, and the layers."""
     return "".join(
         f", {word} {first_of(texts, 1)}"
-        for word, texts in (
-            ("from", row["made_by"]),
-            ("to", row["used_as"]),
-            ("in", row["layers"]),
-        )
+        for word, texts in (("from", row["made_by"]), ("to", row["used_as"]), ("in", row["layers"]))
         if texts
     )
 

@@ -487,10 +487,7 @@ def _names(known: Known) -> tuple[Name, ...]:
     )
     holds_codes = known.descs[0].dtype.bits <= _CODE_BITS
     others.sort(
-        key=lambda name: (
-            not (holds_codes and name.vocabulary == "weights"),
-            name.domain != "data",
-        )
+        key=lambda name: (not (holds_codes and name.vocabulary == "weights"), name.domain != "data")
     )
     return shortest, *others
 

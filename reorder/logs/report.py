@@ -139,11 +139,7 @@ class LogReport(NamedTuple):
 
 
 def report(
-    log: VerboseLog,
-    layers: Layers | None = None,
-    *,
-    steady: bool = False,
-    runs: int | None = None,
+    log: VerboseLog, layers: Layers | None = None, *, steady: bool = False, runs: int | None = None
 ) -> LogReport:
     """Add up the times of a log, and find unnecessary reorders.
 

@@ -25,14 +25,7 @@ _READABLE = (1, 3, 11, 13)
 _UINT = 1
 # The types that numpy does not export, with their DLDataTypeCode. f4_e2m1 is not one of them,
 # because readers of DLPack disagree on which half of a byte comes first.
-_CODES = {
-    "bf16": 4,
-    "f8_e4m3": 10,
-    "f8_e4m3fnuz": 11,
-    "f8_e5m2": 12,
-    "f8_e5m2fnuz": 13,
-    "e8m0": 14,
-}
+_CODES = {"bf16": 4, "f8_e4m3": 10, "f8_e4m3fnuz": 11, "f8_e5m2": 12, "f8_e5m2fnuz": 13, "e8m0": 14}
 _TYPES = {code: data_type(name) for name, code in _CODES.items()}
 _VERSION = (1, 0)
 _MAX_NDIM = 64

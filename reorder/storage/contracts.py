@@ -244,11 +244,7 @@ def _checked(
             Breach(each, _OTHERS, "are refused: no rule applies to it") for each in without_rule
         ]
     return CheckReport(
-        tuple(breaches),
-        tuple(chosen),
-        without_rule,
-        tuple(unconfirmed),
-        tuple(compared),
+        tuple(breaches), tuple(chosen), without_rule, tuple(unconfirmed), tuple(compared)
     )
 
 

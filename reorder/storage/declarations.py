@@ -213,10 +213,7 @@ _MLX: dict[str, Any] = {
 }
 
 # AWQ, GPTQ, and records that no other program declares
-_PACKED: dict[str, Any] = {
-    "group": "group_size",
-    "carried": (*_IGNORED, OUTPUT, "dynamic"),
-}
+_PACKED: dict[str, Any] = {"group": "group_size", "carried": (*_IGNORED, OUTPUT, "dynamic")}
 _MARLIN: dict[str, Any] = {
     **_PACKED,
     "listing": _list_none,

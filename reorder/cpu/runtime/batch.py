@@ -113,11 +113,7 @@ class BatchBuilder:
             # tiles for non-temporal stores if there are any, or else for the caches
             parts = stream_box(packed, bits, element_stride) if self.streams else ()
             parts = parts or tile_boxes(
-                (packed,),
-                bits,
-                element_stride,
-                sweeps_lines=not self.exceeds,
-                streams=self.streams,
+                (packed,), bits, element_stride, sweeps_lines=not self.exceeds, streams=self.streams
             )
             for scheduled in parts:
                 streams = self.streams and bits >= BYTE_BITS and scheduled.fills_lines(bits)

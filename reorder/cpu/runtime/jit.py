@@ -45,12 +45,7 @@ _DIGEST_NBYTES = hashlib.sha256().digest_size
 # What kernels depend on outside of `cpu`, in this order: the position of the data in an array
 # object, the value of `NOWHERE`, the formats of types, and the order of types, since their
 # indices are compiled in.
-_SOURCES = (
-    "memory/buffers.py",
-    "plan/nodes.py",
-    "values/formats.py",
-    "../memdesc/dtypes.py",
-)
+_SOURCES = ("memory/buffers.py", "plan/nodes.py", "values/formats.py", "../memdesc/dtypes.py")
 
 _LOG = logging.getLogger("reorder")
 

@@ -178,11 +178,7 @@ class SlotLimits(NamedTuple):
 
 
 def _tile_counts(
-    nodes: tuple[Node, ...],
-    limits: SlotLimits,
-    *,
-    in_place: bool,
-    padded: bool = False,
+    nodes: tuple[Node, ...], limits: SlotLimits, *, in_place: bool, padded: bool = False
 ) -> dict[int, int]:
     """Return how many steps of each node a tile takes, by the index of the node.
 

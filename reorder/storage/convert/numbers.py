@@ -118,11 +118,7 @@ def _check_step(step: Step, options: ConvertOptions) -> _Rounded | None:
             for name, nbytes in dst.tensors.items()
         }
         delta = write_numbers(
-            Record(src, tensors),
-            Record(dst, made),
-            permutation(src, dst),
-            1,
-            errors,
+            Record(src, tensors), Record(dst, made), permutation(src, dst), 1, errors
         )
         is_narrower = number_bits(dst, dst.rule.code) < number_bits(src, src.rule.code)
         if delta.values.any() or is_narrower:

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError
 from memdesc.disk import read_if_exists, read_small, reason_of
 from memdesc.errors import first_of, short_repr
-from reorder.storage.containers.entry import (
-    Entry,
-    FileState,
-    PlannedFile,
-    Span,
-    Tensor,
-    safe_path,
-)
+from reorder.storage.containers.entry import Entry, FileState, PlannedFile, Span, Tensor, safe_path
 from reorder.storage.containers.shards import find_indices, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
 from reorder.storage.convert.config import check_left_out, moved_config, undeclared

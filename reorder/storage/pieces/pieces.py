@@ -278,11 +278,7 @@ def _halved(sizes: _Sizes, steps: _Sizes) -> Iterator[_Sizes]:
 
 
 def _grown(
-    dims: _Sizes,
-    accesses: Sequence[_Access],
-    steps: _Sizes,
-    best: _Candidate,
-    wanted: int,
+    dims: _Sizes, accesses: Sequence[_Access], steps: _Sizes, best: _Candidate, wanted: int
 ) -> _Candidate:
     """Return regions closer to the wanted size, as halving may have gone too far."""
     for dim, (size, step) in enumerate(zip(best.sizes, steps, strict=True)):
