@@ -29,15 +29,20 @@ _MOST_READ = 1 << 20
 
 
 def as_path(path: object) -> Path:
-    """Return the path that a caller gave; refuse anything else."""
+    """Return the path that a caller gave; refuse anything else.
+
+    pathlib takes an empty string, such as an unset variable of a shell, for the current folder.
+    """
     name: object = None
     with suppress(TypeError, UnicodeEncodeError):
         name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
         if isinstance(name, str):
             os.fsencode(name)  # raises for half of a surrogate pair, which no name has
-            if "\0" not in name:
+            if name and name != "-" and "\0" not in name:
                 return Path(name)
     msg = f"a path is a string or a pathlib.Path, not {short_repr(path)}"
+    if name == "-":
+        msg = "'-' is not a file: nothing is read from stdin or written to stdout here; name a file"
     raise MemdescError(msg)
 
 

@@ -27,6 +27,9 @@ _ORDINARY = "(zeros aside, magnitudes from 1e-6 to 1e6: a low share refutes a ty
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
     if options.like is not None and options.like.endswith(_SETS) and options.dump.endswith(_SETS):
+        if (options.dims, options.offset) != (None, None):
+            msg = "--dims and --offset are for one tensor; name one as FILE:NAME, or leave them out"
+            raise MemdescError(msg)
         return _answer_for_set(options, tensors_in(options.like))
     if (options.like is None) == (options.dims is None):
         msg = "give --like, a tensor of the same values, or --dims, the logical sizes"

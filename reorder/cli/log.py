@@ -41,14 +41,17 @@ _HOW_MEASURED = (
         "or the median by the time for a new dst, if the median is long enough for that"
     ),
 )
+# how long --bench measures each reorder
+_SECONDS = 0.1
 # the columns of time that reorders and round trips have; `_cells` fills them
 _TIMES = ("ms", "count", "median", "min", "max")
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:
-    if options.threads is not None and not options.bench:
-        msg = f"--threads {options.threads}: only --bench measures, and takes threads"
-        raise MemdescError(msg)
+    for name in () if options.bench else ("threads", "seconds"):
+        if (given := getattr(options, name)) is not None:
+            msg = f"--{name} {given}: only --bench measures, and takes {name}"
+            raise MemdescError(msg)
     log = read_verbose(_stdin() if options.log == "-" else options.log)
     if not (log.entries or log.info or log.skipped or log.passed_over):
         msg = (
@@ -168,7 +171,7 @@ def _measure(facts: Facts, found: LogReport, options: argparse.Namespace, log: V
     for row, logged in zip(facts["reorders"], found.reorders[: options.top], strict=False):
         try:
             case = logged_case(logged.primitive)
-            result = measure(case, threads, (), options.seconds)
+            result = measure(case, threads, (), options.seconds or _SECONDS)
         except MemdescError as error:
             row["not_measured"] = str(error)
             continue
@@ -489,7 +492,7 @@ COMMAND = Command(
         ),
         flag("--bench", "measure these reorders here, and compare with the times of the log"),
         option("--threads", " with --bench (default: as many as the log says)", type=int),
-        option("--seconds", " with --bench (default 0.1)", default=0.1),
+        option("--seconds", f" with --bench (default {_SECONDS})"),
     ),
     _answer,
     _lay_out,

@@ -45,7 +45,7 @@ from reorder.storage.files import (
 from reorder.storage.siblings import siblings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from numpy.typing import NDArray
 
@@ -61,7 +61,7 @@ _ENDINGS = (".npy", ".npz", ".safetensors")
 # for, since a notation needs some: no dim of 1, which may lie anywhere, and whole blocks
 _SIZELESS = re.compile(r"[A-Za-z][\w.\[\]]*")
 _ANY_SIZE = 64
-_NAMED = re.compile(r"(.*?\.(?:npz|safetensors)):(.*)", re.DOTALL)
+_NAMED = re.compile(r"(.*?\.(?:npz|safetensors|gguf|onnx)):(.*)", re.DOTALL)
 # the most names of tensors in one message
 _SHOWN = 8
 # how many bytes at the start of a file are compared
@@ -175,6 +175,9 @@ def read_tensor(path: str, how: Reading) -> tuple[Memory, bool]:
         return _read_raw(path, how), True
     if how.row_pitch is not None:
         msg = f"--row-pitch is for raw pixels; {path!r} gives the shape of its rows"
+        raise MemdescError(msg)
+    if how.may_be_longer:
+        msg = f"--ignore-rest is for raw bytes; {path!r} gives the size of its tensors"
         raise MemdescError(msg)
     entry = _entry(path)
     if how.is_for_raw and how.layout is None and entry.dtype in DATA_TYPES:
@@ -402,11 +405,17 @@ def _stored(path: str) -> dict[str, Entry]:
         )
         raise MemdescError(msg)
     stored = read_stored(given, name=name)
-    if name is not None and name not in stored:
-        shown = ", ".join([*stored][:_SHOWN])
-        msg = f"{file!r} has no tensor {name!r}; it has {len(stored)}: {shown}"
-        raise MemdescError(msg)
+    check_named(path, stored)
     return stored
+
+
+def check_named(path: str, tensors: Collection[str]) -> None:
+    """Refuse ``FILE:NAME`` unless the file has a tensor of that name."""
+    file, name = split_name(path)
+    if name is not None and name not in tensors:
+        shown = ", ".join([*tensors][:_SHOWN])
+        msg = f"{file!r} has no tensor {name!r}; it has {len(tensors)}: {shown}"
+        raise MemdescError(msg)
 
 
 def split_name(path: str) -> tuple[str, str | None]:
@@ -519,7 +528,8 @@ def locate(path: str, how: Reading) -> tuple[MemoryDesc, Entry] | None:
     Refusals are left to `read_tensor`.
     """
     file, name = split_name(path)
-    if how.offset is not None or how.dims is not None or is_raw(path):
+    is_for_raw = how.offset is not None or how.row_pitch is not None or how.may_be_longer
+    if is_for_raw or how.dims is not None or is_raw(path):
         return None
     try:
         entries = read_container(file).entries

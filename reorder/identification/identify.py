@@ -194,8 +194,8 @@ def identify(
     Raises
     ------
     MemdescError
-        If neither or both of `like` and `dims` are given, there are no elements, or `dtype` does
-        not hold the integers of `like`.
+        If neither or both of `like` and `dims` are given, or a tolerance without `like`; if there
+        are no elements, or `dtype` does not hold the integers of `like`.
 
     Examples
     --------
@@ -212,6 +212,9 @@ def identify(
     check_amount("relative", relative)
     if (like is None) == (dims is None):
         msg = "give like=, a tensor of the same values, or dims=, the logical sizes"
+        raise MemdescError(msg)
+    if like is None and (tolerance or relative):
+        msg = "a tolerance is for values: give like=, a tensor of the same values, or leave it out"
         raise MemdescError(msg)
     if like is None:
         sizes = () if dims is None else checked_ints("dims", dims)

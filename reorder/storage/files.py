@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from operator import methodcaller
 from pathlib import Path
@@ -201,7 +202,9 @@ def _part_of(name: str, memory: Memory) -> tuple[Tensor, NDArray[np.uint8]]:
 def _part_of_array(name: str, array: Any) -> tuple[Tensor, NDArray[np.uint8]]:
     """Return how a tensor of numpy or of another library is stored: row-major."""
     # a scalar, as in a state_dict of torch, has dims (1,) here
-    is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
+    is_scalar = False
+    with suppress(RuntimeError):  # nested tensors of torch have no shape, and say so like this
+        is_scalar = getattr(array, "shape", None) == () and hasattr(array, "reshape")
     with about(f"{short_repr(name)} cannot be saved"):
         memory: object = reorder(array.reshape(1) if is_scalar else array, "plain")
     if not isinstance(memory, Memory):

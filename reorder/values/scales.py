@@ -114,7 +114,9 @@ def choose_scales(
 ) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """Return scales and zero points that map ranges of values onto the range of a type."""
     least, most = INTEGERS[name] if name in INTEGERS else (-FLOATS[name].max, FLOATS[name].max)
-    span = np.maximum(high, -low) / most if is_symmetric else (high - low) / (most - least)
+    # halves, since the difference of two f64 may be infinite
+    whole = (high / 2 - low / 2) / ((most - least) / 2)
+    span = np.maximum(high, -low) / most if is_symmetric else whole
     scales = span.astype(kind)
     # any scale will do if all values are 0, or too small for a scale
     scales = np.where((scales == 0) | ~np.isfinite(scales), kind(1), scales)

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from memdesc import MemdescError
 from memdesc.disk import read_if_exists, read_small, reason_of
 from memdesc.errors import first_of, short_repr
-from reorder.storage.containers.entry import Entry, FileState, PlannedFile, Span, Tensor, safe_path
+from reorder.storage.containers.entry import (
+    NOT_BYTES,
+    Entry,
+    FileState,
+    PlannedFile,
+    Span,
+    Tensor,
+    safe_path,
+)
 from reorder.storage.containers.shards import find_indices, plan_shards
 from reorder.storage.containers.table import FORMATS, format_of, plan_replacement
 from reorder.storage.convert.config import check_left_out, moved_config, undeclared
@@ -259,10 +267,7 @@ def _hidden_orders(steps: Sequence[Step], format_name: str) -> Iterator[str]:
 def _left_out(container: Container) -> Iterator[str]:
     """Warn about tensors that an output in another format does not have."""
     if container.left_out:
-        yield (
-            f"{_first(container.left_out)} are not written: the input does not store them as bytes "
-            "(strings, or numbers in int32_data and the like)"
-        )
+        yield f"{_first(container.left_out)} are not written: {NOT_BYTES}"
 
 
 def _other_metadata(container: Container, format_name: str) -> Iterator[str]:

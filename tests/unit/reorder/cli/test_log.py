@@ -170,6 +170,7 @@ def test_reorders_are_measured_here(shell: Shell) -> None:
         (f"{_ONCE} --steady", "the 35 executions hold no equal runs"),
         (f"{_TORCH} --bench --threads 0", "--threads 0: give 1 to"),
         (f"{_TORCH} --threads 2", "--threads 2: only --bench measures"),
+        (f"{_TORCH} --seconds 2", "--seconds 2.0: only --bench measures"),
         (f"{_TORCH} --runs 3", "do not hold 3 equal runs; 4 executions in a row repeat 4 times"),
         ("other.log", "other.log: none of its lines is from oneDNN (2 lines read)"),
         ("other.log", "ONEDNN_VERBOSE=1"),
