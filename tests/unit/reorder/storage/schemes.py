@@ -461,6 +461,9 @@ _ALL = (
     ),
     _words("marlin", {"method": "gptq", "checkpoint_format": "marlin"}),
     _words("marlin", {"method": "gptq", "is_marlin_format": True}),
+    _words(
+        "marlin", {"method": "gptq", "checkpoint_format": "marlin", "bits": 8}, bits=8, zeros=True
+    ),
     _words("marlin", {"method": "awq", "version": "marlin"}),
 )
 # by the record and its number
