@@ -87,6 +87,21 @@ def box_map(boxes: tuple[Box, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64
     return np.concatenate(to), np.concatenate(fro)
 
 
+def sorted_map(
+    boxes: tuple[Box, ...], parts: int = 1, step: int | None = None
+) -> NDArray[np.int64]:
+    """Return `box_map` by offsets of dst, where an element of the boxes packs as many parts.
+
+    Neighbours of the boxes are `step` parts apart, by default all of them.
+    """
+    step = parts if step is None else step
+    to, fro = (offsets[:, None] for offsets in box_map(boxes))
+    within = np.arange(parts)
+    found = np.stack([to * step + within, np.where(fro < 0, -1, fro * step + within)])
+    found = found.reshape(2, -1)
+    return found[:, np.argsort(found[0])]
+
+
 def _indirection_tables(
     loop: Any,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
