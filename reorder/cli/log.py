@@ -448,7 +448,7 @@ def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
 
 
 def _spent(rows: Sequence[dict[str, Any]]) -> float:
-    return sum(row["milliseconds"] for row in rows)
+    return float(sum(row["milliseconds"] for row in rows))
 
 
 def _text(row: dict[str, Any]) -> str:
