@@ -22,7 +22,7 @@ _SETS = (".npz", ".safetensors")
 
 # how many layouts are printed, and how many names of each
 _SHOWN, _NAMES = 20, 4
-_ORDINARY = "(zeros aside, magnitudes from 1e-6 to 1e6: a low share refutes a type)"
+_ORDINARY = "(zeros aside, magnitudes from 1e-6 to 1e6: a low share rules a type out)"
 
 
 def _answer(options: argparse.Namespace) -> tuple[Facts, int]:

@@ -275,7 +275,7 @@ def _head(facts: Facts) -> list[str]:
 
 def _unread(facts: Facts) -> list[str]:
     others = [f"{count} {kind}" for kind, count in facts["skipped"].items()]
-    others += [f"{facts['other_lines']} not of oneDNN"] if facts["other_lines"] else []
+    others += [f"{facts['other_lines']} not from oneDNN"] if facts["other_lines"] else []
     lines = [f"other lines: {', '.join(others)}"] if others else []
     return lines + [
         f"  not read, line {row['line']}: {row['text'][:80]}" for row in facts["unread"]
@@ -394,7 +394,7 @@ def _hidden(facts: Facts, key: str) -> list[str]:
 
 
 def _savings(facts: Facts) -> list[str]:
-    """Return what could be saved: a line for each kind of unnecessary reorder, if there are any."""
+    """Return what could be saved: a line for each kind of reorder, the most expensive first."""
     rows = facts["reorders"]
     runs, total = facts["runs"], facts["milliseconds"]
     parts: list[tuple[str, Callable[[dict[str, Any]], bool]]] = [
@@ -406,11 +406,16 @@ def _savings(facts: Facts) -> list[str]:
         ),
         ("without generated code", lambda row: not row["generated_code"]),
     ]
-    lines = [_saving(what, [row for row in rows if chosen(row)], total) for what, chosen in parts]
+    savings = [(what, [row for row in rows if chosen(row)]) for what, chosen in parts]
     trips = facts["round_trips"]
     unsure = ", unless they cross from one run to the next" if facts["undecided_runs"] else ""
-    lines.append(_saving(f"round trips: into a layout and soon back{unsure}", trips, total))
-    found = [line for line in lines if line] or ["  no unnecessary reorder found"]
+    what = (
+        f"round trips, into a layout and soon back{unsure}: one layout, such as channels-last, may"
+    )
+    savings.append((f"{what} avoid them", trips))
+    savings.sort(key=lambda saving: -_spent(saving[1]))
+    found = [_saving(what, chosen, total) for what, chosen in savings if chosen]
+    found = found or ["  no unnecessary reorder found"]
     in_trips = {(row["problem"], *sorted((row["src"], row["dst"]))) for row in trips}
     others = [
         row
@@ -429,11 +434,15 @@ def _savings(facts: Facts) -> list[str]:
 def _saving(what: str, rows: Sequence[dict[str, Any]], total: float) -> str:
     if not rows:
         return ""
-    spent = sum(row["milliseconds"] for row in rows)
+    spent = _spent(rows)
     count = sum(row["executions"] for row in rows)
     share = spent / total if total else 0.0
     amount = f"{counted(count, 'execution')}, {len(rows)} different"
     return f"  {_ms(spent):>10} ms {share:4.0%}  {what} ({amount})"
+
+
+def _spent(rows: Sequence[dict[str, Any]]) -> float:
+    return float(sum(row["milliseconds"] for row in rows))
 
 
 def _text(row: dict[str, Any]) -> str:

@@ -246,7 +246,7 @@ def _check_flags(parser: argparse.ArgumentParser, words: Sequence[str]) -> None:
         flag, sign, value = word.partition("=")
         if flag.startswith("--") and flag not in known:
             near = _near(flag[2:], [one[2:] for one in known])
-            parser.error(f"no flag {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
+            parser.error(f"no option {flag}{did_you_mean(tuple(f'--{one}' for one in near))}")
         if sign and value == "--":  # argparse turns it into an empty list
             parser.error(f"argument {flag}: expected a value, not --")
 

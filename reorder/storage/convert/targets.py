@@ -349,7 +349,8 @@ def _check_known(name: str, container: Container, groups: Sequence[Group]) -> No
     unknown = [group for group in groups if group.desc is None]
     if unknown:
         count = len(unknown) - 1
-        more = f"; nor {'is 1 other' if count == 1 else f'are {count} others'}" if count else ""
+        others = "1 other is" if count == 1 else f"{count} others are"
+        more = f"; {others} not known either" if count else ""
         msg = (
             f"--to {name}: {unknown[0].prefix} is not known: {unknown[0].reason}{more}; --map "
             "converts the weights that its rules name"
