@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from memdesc.errors import UnknownFormatError, UnsupportedFormatError, short_repr
 from memdesc.notation import parse_tag
 
-# the bits of a byte: up to so many, an example of a type is an unsigned integer, beyond it a float
-_BYTE = 8
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from memdesc.tags import FormatTag
+
+# the example of a type in a message is an unsigned integer up to this width, and a float beyond it
+_INTEGER_BITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Table:
             bits = min(row.tags)
             msg = (
                 f"{name!r} exists for elements of {widths} bits; give a data type of that width, "
-                f"such as {'u' if bits <= _BYTE else 'f'}{bits}"
+                f"such as {'u' if bits <= _INTEGER_BITS else 'f'}{bits}"
             )
             raise UnsupportedFormatError(msg)
         return parse_tag(row.tags[ANY_WIDTH])
