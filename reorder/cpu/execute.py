@@ -96,9 +96,18 @@ class PreparedReorder:
         return f"<PreparedReorder of {self.plan!s}>"
 
     def __call__(self, src: Any, dst: Any) -> None:
-        """Reorder src into dst, buffers as for `execute`.
+        """Reorder src into dst.
 
-        Fails if a buffer does not fit its descriptor, or they overlap; nothing is written then.
+        Parameters
+        ----------
+        src, dst : buffer
+            As for `execute`.
+
+        Raises
+        ------
+        MemdescError
+            If a buffer does not fit its descriptor, or they overlap; nothing is
+            written then.
         """
         call = self._fast_call
         if call and not call(id(src), id(dst), self._table_at):
